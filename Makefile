@@ -1,0 +1,47 @@
+# `make demo` and `make test` need nothing but Python 3.11 or newer; the environment is made when it is first asked for.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTHON ?= $(shell for candidate in python3.11 python3.12 python3.13 python3.14 python3; do \
+	$$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$candidate && break; done)
+
+.PHONY: setup test check demo format lock clean
+
+setup: $(READY)
+
+$(READY): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "fallow needs Python 3.11 or newer with venv (Debian: apt install python3-venv)" >&2; exit 1; }
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@echo "installing the pinned requirements into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+# All tests; what is skipped says why. Choose: make test ARGS="tests/log -x"
+test: $(READY)
+	@$(BIN)/pytest -rs $(ARGS)
+
+# What a change must pass before its tests run.
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	PYTHONPATH=. $(BIN)/lint-imports --no-logo
+
+# A generated day of jobs on 64 virtual nodes. Choose: make demo ARGS="--count 300 --seed 7"
+demo: $(READY)
+	@$(BIN)/fallow demo $(ARGS)
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# Writes requirements.lock again; needs uv on the PATH. The lock names no registry: each machine uses its own.
+lock:
+	uv pip compile pyproject.toml --extra dev --python-version 3.11 --universal --generate-hashes --quiet --upgrade \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --output-file requirements.lock
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The services, one folder and one process each."""

@@ -1,0 +1,154 @@
+"""The house rules as tests: what can be found by reading the code is found here, not in a review."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+CODE = sorted(path for top in ("services", "shared") for path in (ROOT / top).rglob("*.py"))
+ALL_PYTHON = [*CODE, *sorted((ROOT / "tests").rglob("*.py"))]
+LINES_PER_FUNCTION_MAX = 70
+
+PURE = re.compile(r"services/[^/]+/(policy/.*|policy\.py|service\.py)|shared/(cluster|events|log/machine)/.*")
+IMPURE_MODULES = frozenset(
+    {
+        *("aiokafka", "confluent_kafka", "faststream", "httpx", "redis", "structlog"),
+        *("asyncio", "multiprocessing", "signal", "subprocess", "threading"),
+        *("logging", "os", "random", "secrets", "socket", "tempfile", "time", "uuid"),
+    }
+)
+VAGUE_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager", "misc"})
+
+# What is banned, and what stands in for it.
+BANNED_CALLS = {
+    "datetime.now": "the cell's clock",
+    "datetime.utcnow": "the cell's clock",
+    "datetime.datetime.now": "the cell's clock",
+    "uuid.uuid4": "an id made from what it names",
+    "uuid4": "an id made from what it names",
+    "time.sleep": "asyncio.sleep",
+    "mock.patch": "a fake that passes the contract of the real thing",
+    "patch": "a fake that passes the contract of the real thing",
+    "publish_batch": "Log.publish: a batch ignores the keys of its messages",
+}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def imported_modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name.split(".")[0]) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.lineno, node.module.split(".")[0]
+
+
+def banned_calls(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = dotted(node.func)
+            last = name.rsplit(".", 1)[-1]
+            reason = BANNED_CALLS.get(name) or (BANNED_CALLS["publish_batch"] if last == "publish_batch" else None)
+            if reason:
+                yield f"line {node.lineno}: {name} -> use {reason}"
+
+
+def swallowing_handlers(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler):
+            empty = all(isinstance(line, ast.Pass | ast.Continue) or is_ellipsis(line) for line in node.body)
+            if node.type is None:
+                yield f"line {node.lineno}: a bare except"
+            elif empty and isinstance(node.body[0], ast.Pass | ast.Expr):
+                yield f"line {node.lineno}: an except that does nothing"
+
+
+def is_ellipsis(line: ast.stmt) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and line.value.value is Ellipsis
+
+
+def long_functions(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > LINES_PER_FUNCTION_MAX:
+                yield f"line {node.lineno}: {node.name} has {lines} lines, {LINES_PER_FUNCTION_MAX} are allowed"
+
+
+@pytest.mark.parametrize("path", ALL_PYTHON, ids=name_of)
+def test_no_function_is_too_long(path: Path) -> None:
+    assert list(long_functions(tree_of(path))) == []
+
+
+@pytest.mark.parametrize("path", ALL_PYTHON, ids=name_of)
+def test_no_exception_is_swallowed(path: Path) -> None:
+    assert list(swallowing_handlers(tree_of(path))) == []
+
+
+@pytest.mark.parametrize("path", ALL_PYTHON, ids=name_of)
+def test_banned_calls_have_their_replacement(path: Path) -> None:
+    assert list(banned_calls(tree_of(path))) == []
+
+
+@pytest.mark.parametrize("path", CODE, ids=name_of)
+def test_only_the_command_line_prints(path: Path) -> None:
+    calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+    assert name_of(path).startswith("services/cli/") or not [call for call in calls if dotted(call.func) == "print"]
+
+
+@pytest.mark.parametrize("path", [path for path in CODE if PURE.fullmatch(name_of(path))], ids=name_of)
+def test_pure_code_imports_nothing_impure(path: Path) -> None:
+    found = [f"line {line}: {module}" for line, module in imported_modules(tree_of(path)) if module in IMPURE_MODULES]
+    assert found == []
+
+
+@pytest.mark.parametrize("path", CODE, ids=name_of)
+def test_a_file_is_named_after_its_idea(path: Path) -> None:
+    assert not VAGUE_NAMES & set(path.relative_to(ROOT).with_suffix("").parts)
+
+
+@pytest.mark.parametrize("path", CODE, ids=name_of)
+def test_a_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(tree_of(path)) or path.name == "__init__.py"
+
+
+@pytest.mark.parametrize("path", ALL_PYTHON, ids=name_of)
+def test_nothing_unfinished_stays(path: Path) -> None:
+    markers = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b")
+    assert not markers.search(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("*.lock")), ids=name_of)
+def test_a_lock_file_pins_hashes_and_names_no_registry(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    pinned = re.findall(r"^[a-z0-9][\w.-]*==", text, re.MULTILINE)
+    hashes = re.findall(r"^[a-z0-9][\w.-]*==[^\\\n]*\\\n    --hash=sha256:", text, re.MULTILINE)
+    assert pinned
+    assert len(pinned) == len(hashes)
+    assert not re.search(r"://|--(extra-)?index|--find-links|file:", text)
+
+
+def test_the_rules_find_what_they_forbid() -> None:
+    bad = ast.parse(
+        "try:\n    uuid4()\nexcept ValueError:\n    pass\ntry:\n    x.publish_batch()\nexcept:\n    raise\n"
+    )
+    assert len(list(swallowing_handlers(bad))) == 2
+    assert len(list(banned_calls(bad))) == 2
+    assert len(list(long_functions(ast.parse("def f():\n" + "    x = 1\n" * 70)))) == 1
