@@ -1,0 +1,186 @@
+"""The log on Apache Kafka, by aiokafka. Every call has a time bound; no write is ever repeated behind the caller's back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as KafkaTopicPartition
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError
+
+from shared.log.kafka_member import KafkaMember
+from shared.log.kafka_producer import BoundedProducer, Compression, send
+from shared.log.kafka_reader import KafkaReader
+from shared.log.port import (
+    Appended,
+    AppendUnknown,
+    LogUnavailable,
+    Outgoing,
+    Reader,
+    RecordTooLarge,
+    TopicPartition,
+)
+
+APPEND_BOUND_MS = 3_000
+PUBLISH_BOUND_MS = 10_000
+REQUEST_BOUND_MS = 2_500
+PUBLISH_CHUNK_RECORDS = 5_000
+"""So many records share one bound, so that a long but moving publish is not taken for a dead one."""
+
+
+class KafkaLog:
+    """One process's handle onto a Kafka cluster. Lives in one event loop; safe for many tasks of it at once."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        client_id: str,
+        *,
+        append_bound_ms: int = APPEND_BOUND_MS,
+        publish_bound_ms: int = PUBLISH_BOUND_MS,
+        fetch_wait_ms: int = 20,
+        compression: Compression | None = None,
+    ) -> None:
+        """`fetch_wait_ms`: how long an idle fetch stays at the broker; see KafkaReader for why it is short.
+
+        `compression` is for the embedded broker, which keeps only 5 MB of each partition.
+        """
+        self._bootstrap = bootstrap
+        self._client_id = client_id
+        self._append_bound_s = append_bound_ms / 1000
+        self._publish_bound_s = publish_bound_ms / 1000
+        self._fetch_wait_ms = fetch_wait_ms
+        self._compression = compression
+        self._producers: BoundedProducer | None = None
+        self._queries: AIOKafkaConsumer | None = None
+
+    async def start(self) -> None:
+        """Connect the part that answers questions; the producer is opened by the first write."""
+        self._producers = BoundedProducer(
+            self._bootstrap,
+            self._client_id,
+            request_timeout_ms=REQUEST_BOUND_MS,
+            compression=self._compression,
+        )
+        queries = AIOKafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            client_id=f"{self._client_id}-queries",
+            enable_auto_commit=False,
+            request_timeout_ms=REQUEST_BOUND_MS,
+        )
+        try:
+            async with asyncio.timeout(self._publish_bound_s):
+                await queries.start()
+        except (KafkaError, TimeoutError, OSError) as error:
+            await queries.stop()
+            raise LogUnavailable(f"no Kafka at {self._bootstrap}: {error!r}") from error
+        self._queries = queries
+
+    async def stop(self) -> None:
+        """Close the producer without sending what it still holds, and the rest."""
+        producers, self._producers = self._producers, None
+        queries, self._queries = self._queries, None
+        if producers is not None:
+            await producers.close()
+        if queries is not None:
+            await queries.stop()
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        """Pipelined: all are handed to the producer in order, then all acknowledgements are awaited."""
+        for first in range(0, len(messages), PUBLISH_CHUNK_RECORDS):
+            await self._publish_chunk(messages[first : first + PUBLISH_CHUNK_RECORDS])
+
+    async def _publish_chunk(self, messages: Sequence[Outgoing]) -> None:
+        producer: AIOKafkaProducer | None = None
+        acknowledgements: list[asyncio.Future[Any]] = []
+        try:
+            async with asyncio.timeout(self._publish_bound_s):
+                producer = await self._writing().current()
+                for message in messages:
+                    acknowledgements.append(await send(producer, message))
+                await asyncio.gather(*acknowledgements)
+        except (KafkaError, TimeoutError, OSError, LogUnavailable, RecordTooLarge) as error:
+            _settle(acknowledgements)
+            self._abandon(producer)
+            if isinstance(error, LogUnavailable | RecordTooLarge):
+                raise
+            if isinstance(error, MessageSizeTooLargeError):
+                raise RecordTooLarge(f"the broker refused a record as too large: {error!r}") from error
+            raise LogUnavailable(f"publish of {len(messages)} records: {error!r}") from error
+
+    async def append(self, message: Outgoing) -> Appended | AppendUnknown:
+        """One record, idempotent, acknowledged by all replicas in sync; unknown after `append_bound_ms`."""
+        producer: AIOKafkaProducer | None = None
+        try:
+            async with asyncio.timeout(self._append_bound_s):
+                producer = await self._writing().current()
+                metadata = await (await send(producer, message))
+        except MessageSizeTooLargeError as error:
+            self._abandon(producer)
+            raise RecordTooLarge(f"record for {message.topic}: {error!r}") from error
+        except (KafkaError, TimeoutError, OSError, LogUnavailable) as error:
+            self._abandon(producer)
+            return AppendUnknown(reason=f"append to {message.topic}: {error!r}")
+        if metadata.offset < 0:
+            # A duplicate whose metadata the broker has forgotten is acknowledged without an offset.
+            return AppendUnknown(reason=f"append to {message.topic}: acknowledged without an offset")
+        return Appended(offset=metadata.offset)
+
+    async def begin_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Asked of the broker, each time."""
+        return await self._offsets(self._asking().beginning_offsets, tps)
+
+    async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Asked of the broker, each time."""
+        return await self._offsets(self._asking().end_offsets, tps)
+
+    async def _offsets(self, ask: Any, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        try:
+            async with asyncio.timeout(self._append_bound_s):
+                answer = await ask([KafkaTopicPartition(*tp) for tp in tps])
+        except (KafkaError, TimeoutError, OSError) as error:
+            raise LogUnavailable(f"offsets of {sorted(tps)}: {error!r}") from error
+        return {(tp.topic, tp.partition): offset for tp, offset in answer.items()}
+
+    async def partitions(self, topic: str) -> int:
+        """Asked of the broker, each time, since a topic may appear or grow."""
+        client = self._asking()._client
+        try:
+            async with asyncio.timeout(self._append_bound_s):
+                cluster = await client.fetch_all_metadata()
+        except (KafkaError, TimeoutError, OSError) as error:
+            raise LogUnavailable(f"partitions of {topic}: {error!r}") from error
+        return len(cluster.partitions_for_topic(topic) or ())
+
+    def reader(self, positions: Mapping[TopicPartition, int]) -> Reader:
+        """A consumer of its own, so that a slow reader holds up no other."""
+        return KafkaReader(self._bootstrap, self._client_id, positions, fetch_wait_ms=self._fetch_wait_ms)
+
+    def member(self, group: str, topic: str) -> KafkaMember:
+        """A consumer of its own that never reads anything."""
+        return KafkaMember(self._bootstrap, self._client_id, group, topic)
+
+    def _writing(self) -> BoundedProducer:
+        if self._producers is None:
+            raise RuntimeError("this log is not started")
+        return self._producers
+
+    def _asking(self) -> AIOKafkaConsumer:
+        if self._queries is None:
+            raise RuntimeError("this log is not started")
+        return self._queries
+
+    def _abandon(self, producer: AIOKafkaProducer | None) -> None:
+        if producer is not None and self._producers is not None:
+            self._producers.abandon(producer)
+
+
+def _settle(acknowledgements: Sequence[asyncio.Future[Any]]) -> None:
+    """Take note of every outcome, so that asyncio does not report the rest as never retrieved."""
+    for acknowledgement in acknowledgements:
+        if not acknowledgement.done():
+            acknowledgement.cancel()
+        elif not acknowledgement.cancelled():
+            acknowledgement.exception()

@@ -1,0 +1,148 @@
+"""Membership of a Kafka consumer group on an empty topic: Kafka's own failure detector, used for election only."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Collection
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka import TopicPartition as KafkaTopicPartition
+from aiokafka.errors import KafkaError
+
+from shared.log.port import LogUnavailable
+
+SESSION_TIMEOUT_MS = 1_500
+"""A killed member is replaced after this long. The broker must allow it: group.min.session.timeout.ms."""
+
+HEARTBEAT_INTERVAL_MS = 300
+REBALANCE_TIMEOUT_MS = 5_000
+"""How long the others wait for a member that does not come to a rebalance."""
+
+START_BOUND_S = 10.0
+STOP_BOUND_S = 3.0
+POLL_MS = 200
+RETRY_MS_MIN = 200
+RETRY_MS_MAX = 2_000
+
+logger = logging.getLogger(__name__)
+
+
+class KafkaMember:
+    """Owns what the group's coordinator says, and nothing while the group rearranges itself or this member is cut off.
+
+    A background task polls for as long as the member lives, so that Kafka never takes it for stuck; when the client gives
+    up, the task makes a new one.
+    """
+
+    def __init__(self, bootstrap: str, client_id: str, group: str, topic: str) -> None:
+        self._bootstrap = bootstrap
+        self._client_id = client_id
+        self._group = group
+        self._topic = topic
+        self._owned: frozenset[int] = frozenset()
+        self._change_count = 0
+        self._seen_count = 0
+        self._change = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Join; the first partitions come a moment later, through `changed`."""
+        consumer = await self._join()
+        self._task = asyncio.create_task(self._take_part(consumer), name=f"member of {self._group}")
+
+    async def stop(self) -> None:
+        """Leave the group, so that the others need not wait for the session to expire."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            # Our own cancel; the task's last act is to leave the group.
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        self._own(frozenset())
+
+    def owned(self) -> frozenset[int]:
+        """As the listener was last told."""
+        return self._owned
+
+    async def changed(self) -> frozenset[int]:
+        """Meant for one waiter: a second one would take answers from the first."""
+        while self._seen_count == self._change_count:
+            self._change.clear()
+            await self._change.wait()
+        self._seen_count = self._change_count
+        return self._owned
+
+    async def _join(self) -> AIOKafkaConsumer:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            client_id=f"{self._client_id}-member",
+            group_id=self._group,
+            enable_auto_commit=False,
+            auto_offset_reset="latest",
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            request_timeout_ms=REBALANCE_TIMEOUT_MS + 2_000,
+        )
+        consumer.subscribe([self._topic], listener=_Listener(self))
+        try:
+            async with asyncio.timeout(START_BOUND_S):
+                await consumer.start()
+        except (KafkaError, TimeoutError, OSError) as error:
+            await _leave(consumer)
+            raise LogUnavailable(f"group {self._group} at {self._bootstrap}: {error!r}") from error
+        return consumer
+
+    async def _take_part(self, first: AIOKafkaConsumer) -> None:
+        """Poll until cancelled; replace a consumer that fails, with back-off and jitter."""
+        consumer: AIOKafkaConsumer | None = first
+        retry_ms = RETRY_MS_MIN
+        try:
+            while True:
+                try:
+                    if consumer is None:
+                        consumer = await self._join()
+                    # The topic is empty by design: this only shows Kafka that the member is alive.
+                    await consumer.getmany(timeout_ms=POLL_MS)
+                    retry_ms = RETRY_MS_MIN
+                except (KafkaError, LogUnavailable, OSError) as error:
+                    logger.warning("membership of %s is interrupted: %r", self._group, error)
+                    self._own(frozenset())
+                    if consumer is not None:
+                        await _leave(consumer)
+                        consumer = None
+                    await asyncio.sleep(random.uniform(0.5, 1.0) * retry_ms / 1000)
+                    retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
+        finally:
+            if consumer is not None:
+                await _leave(consumer)
+
+    def _own(self, partitions: frozenset[int]) -> None:
+        if partitions == self._owned:
+            return
+        self._owned = partitions
+        self._change_count += 1
+        self._change.set()
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
+    """Kafka rebalances eagerly here: all is revoked first, then the new share is assigned."""
+
+    def __init__(self, member: KafkaMember) -> None:
+        self._member = member
+
+    async def on_partitions_revoked(self, revoked: Collection[KafkaTopicPartition]) -> None:
+        self._member._own(frozenset())
+
+    async def on_partitions_assigned(self, assigned: Collection[KafkaTopicPartition]) -> None:
+        self._member._own(frozenset(tp.partition for tp in assigned))
+
+
+async def _leave(consumer: AIOKafkaConsumer) -> None:
+    """Close, telling the group; when the broker does not answer, the session timeout tells it."""
+    with contextlib.suppress(TimeoutError, KafkaError, OSError):
+        async with asyncio.timeout(STOP_BOUND_S):
+            await consumer.stop()

@@ -1,0 +1,125 @@
+"""One aiokafka producer under a time bound: opened, used, and thrown away whole after the first doubt.
+
+aiokafka's idempotent producer never gives a batch up: what has timed out for the caller would be sent again whenever the
+broker comes back, behind the caller's back. So after any failure the producer is abandoned with all that it holds, and the
+next call opens a fresh one. A request already on the wire may still arrive; version checks make that harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, Literal
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerClosed
+
+from shared.log.port import LogUnavailable, Outgoing, RecordTooLarge
+
+Compression = Literal["gzip"]
+
+REQUEST_BYTES_MAX = 1_048_000
+"""The largest record that is sent, just below the broker's default message.max.bytes."""
+
+BATCH_BYTES_MAX = 131_072
+"""A batch counts against a topic's max.message.bytes as a whole, so it stays well below the smallest of these."""
+
+ABANDON_BOUND_S = 2.0
+"""How long the connections of an abandoned producer may take to close."""
+
+
+class BoundedProducer:
+    """Opens a producer when one is needed and hands out the current one; forgets it on demand."""
+
+    def __init__(
+        self, bootstrap: str, client_id: str, *, request_timeout_ms: int, compression: Compression | None
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._client_id = client_id
+        self._request_timeout_ms = request_timeout_ms
+        self._compression = compression
+        self._producer: AIOKafkaProducer | None = None
+        self._opening = asyncio.Lock()
+        self._burials: set[asyncio.Task[None]] = set()
+
+    async def current(self) -> AIOKafkaProducer:
+        """The producer in use, opened if there is none. Raises LogUnavailable; the caller bounds the time."""
+        async with self._opening:
+            if self._producer is None:
+                self._producer = await self._open()
+            return self._producer
+
+    async def _open(self) -> AIOKafkaProducer:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self._bootstrap,
+            client_id=self._client_id,
+            enable_idempotence=True,
+            acks="all",
+            linger_ms=0,
+            request_timeout_ms=self._request_timeout_ms,
+            max_request_size=REQUEST_BYTES_MAX,
+            max_batch_size=BATCH_BYTES_MAX,
+            compression_type=self._compression,
+        )
+        try:
+            await producer.start()
+        except KafkaError as error:
+            self._bury(producer)
+            raise LogUnavailable(f"no producer at {self._bootstrap}: {error!r}") from error
+        except asyncio.CancelledError:
+            self._bury(producer)
+            raise
+        return producer
+
+    def abandon(self, producer: AIOKafkaProducer) -> None:
+        """Stop using this producer; whatever waits on it fails at once. Harmless when it is abandoned already."""
+        if self._producer is producer:
+            self._producer = None
+            self._bury(producer)
+
+    def _bury(self, producer: AIOKafkaProducer) -> None:
+        burial = asyncio.ensure_future(_close_without_sending(producer))
+        self._burials.add(burial)
+        burial.add_done_callback(self._burials.discard)
+
+    async def close(self) -> None:
+        """Close everything that was ever opened here, within a bound. Nothing unsent is sent any more."""
+        if self._producer is not None:
+            self.abandon(self._producer)
+        if self._burials:
+            await asyncio.wait(list(self._burials), timeout=2 * ABANDON_BOUND_S)
+
+
+async def _close_without_sending(producer: AIOKafkaProducer) -> None:
+    """Close a producer without its flush, which would wait for the broker for ever.
+
+    This reaches into aiokafka 0.14 (`_message_accumulator`, `_sender`): its public stop() has no such way. A contract
+    test pins that an abandoned producer sends nothing any more.
+    """
+    producer._message_accumulator.fail_all(ProducerClosed())
+    sender: asyncio.Task[None] | None = producer._sender.sender_task
+    if sender is not None:
+        sender.cancel()
+    # A close that fails or takes too long leaves a dead socket to the garbage collector, nothing more.
+    with contextlib.suppress(TimeoutError, KafkaError, OSError):
+        async with asyncio.timeout(ABANDON_BOUND_S):
+            await producer.client.close()
+            await producer.stop()
+
+
+async def send(producer: AIOKafkaProducer, message: Outgoing) -> asyncio.Future[Any]:
+    """Put one record into the producer; the future is its acknowledgement. Raises LogUnavailable, RecordTooLarge."""
+    partitions = await producer.partitions_for(message.topic)
+    if message.partition is not None and message.partition not in partitions:
+        raise LogUnavailable(f"{message.topic} has no partition {message.partition}, only {len(partitions)}")
+    try:
+        future: asyncio.Future[Any] = await producer.send(
+            message.topic,
+            value=message.value,
+            key=message.key,
+            partition=message.partition,
+            headers=list(message.headers),
+        )
+    except MessageSizeTooLargeError as error:
+        raise RecordTooLarge(f"record for {message.topic}: {error}") from error
+    return future

@@ -1,0 +1,121 @@
+"""A reader of given Kafka partitions from given offsets, that loses nothing when a poll fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord
+from aiokafka import TopicPartition as KafkaTopicPartition
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+
+from shared.log.port import Headers, LogTruncated, LogUnavailable, Record, TopicPartition
+
+START_BOUND_S = 10.0
+TRUNCATION_QUERY_BOUND_S = 3.0
+PARTITION_FETCH_BYTES_MAX = 4 * 1024 * 1024
+"""Four of the largest records at a time: a cold start reads at the speed of the wire, and memory stays bounded."""
+
+
+class KafkaReader:
+    """Explicit assignment, no group, no stored offsets: the position is the caller's business.
+
+    aiokafka keeps one fetch in flight for each broker. A partition whose records were still unread when the fetch went out
+    is left out of it, and is asked for only when that fetch returns, which takes up to `fetch_wait_ms` when the other
+    partitions are idle. So the wait is short; data that arrives wakes a waiting fetch at once in any case.
+    """
+
+    def __init__(
+        self, bootstrap: str, client_id: str, positions: Mapping[TopicPartition, int], *, fetch_wait_ms: int
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._client_id = client_id
+        self._fetch_wait_ms = fetch_wait_ms
+        self._positions = dict(positions)
+        self._assigned = {tp: KafkaTopicPartition(*tp) for tp in self._positions}
+        self._consumer: AIOKafkaConsumer | None = None
+
+    async def start(self) -> None:
+        """Connect, and stand at the given offsets. Raises LogUnavailable within ten seconds."""
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            client_id=f"{self._client_id}-reader",
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            fetch_max_wait_ms=self._fetch_wait_ms,
+            max_partition_fetch_bytes=PARTITION_FETCH_BYTES_MAX,
+        )
+        try:
+            async with asyncio.timeout(START_BOUND_S):
+                await consumer.start()
+        except (KafkaError, TimeoutError, OSError) as error:
+            await consumer.stop()
+            raise LogUnavailable(f"no Kafka at {self._bootstrap}: {error!r}") from error
+        consumer.assign(list(self._assigned.values()))
+        self._consumer = consumer
+        self._stand_at_positions()
+
+    async def stop(self) -> None:
+        """Close the consumer."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            await consumer.stop()
+
+    async def poll(self, max_records: int = 500, wait_ms: int = 100) -> list[Record]:
+        """As the port says. Any other error of the client (a damaged record) is raised as it is, with nothing lost."""
+        consumer = self._running()
+        try:
+            batches = await consumer.getmany(timeout_ms=wait_ms, max_records=max_records)
+        except OffsetOutOfRangeError as error:
+            self._stand_at_positions()
+            raise await self._truncated(error) from error
+        except Exception:
+            # One partition's failure makes aiokafka drop what it had already taken from the others.
+            self._stand_at_positions()
+            raise
+        records = [record_of(found) for batch in batches.values() for found in batch]
+        for tp, assigned in self._assigned.items():
+            # Not "last record + 1": the client also steps over control records and compacted gaps.
+            self._positions[tp] = await consumer.position(assigned)
+        return records
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Also before start."""
+        if tp not in self._positions:
+            raise KeyError(f"{tp[0]}/{tp[1]} is not read here")
+        self._positions[tp] = offset
+        if self._consumer is not None:
+            self._consumer.seek(self._assigned[tp], offset)
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """A copy."""
+        return dict(self._positions)
+
+    def _running(self) -> AIOKafkaConsumer:
+        if self._consumer is None:
+            raise RuntimeError("this reader is not started")
+        return self._consumer
+
+    def _stand_at_positions(self) -> None:
+        consumer = self._running()
+        for tp, assigned in self._assigned.items():
+            consumer.seek(assigned, self._positions[tp])
+
+    async def _truncated(self, error: OffsetOutOfRangeError) -> Exception:
+        """Say what the log does hold; LogUnavailable when even that cannot be asked."""
+        consumer = self._running()
+        assigned, asked = next(iter(error.args[0].items()))
+        try:
+            async with asyncio.timeout(TRUNCATION_QUERY_BOUND_S):
+                begin = (await consumer.beginning_offsets([assigned]))[assigned]
+                end = (await consumer.end_offsets([assigned]))[assigned]
+        except (KafkaError, TimeoutError, OSError) as failure:
+            return LogUnavailable(f"{assigned.topic}/{assigned.partition}: {asked} is out of range, bounds: {failure!r}")
+        return LogTruncated((assigned.topic, assigned.partition), asked=asked, begin=begin, end=end)
+
+
+def record_of(found: ConsumerRecord) -> Record:
+    """aiokafka's record as ours. A header without a value becomes an empty one: other clients may write null."""
+    headers: Headers = tuple((name, value or b"") for name, value in found.headers)
+    return Record(found.topic, found.partition, found.offset, found.key, found.value, headers, found.timestamp)

@@ -1,0 +1,175 @@
+"""The log within one process: for tests and simulation. Deterministic, and held to the same contract suite as Kafka's.
+
+One MemoryBroker stands for the cluster; each simulated process has its own MemoryLog onto it. The broker can be told to
+be away, to lose acknowledgements and to forget old records, as a real one does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shared.log.machine.partitioner import partition_of
+from shared.log.memory_member import MemoryGroup, MemoryMember
+from shared.log.memory_reader import MemoryReader
+from shared.log.port import (
+    Appended,
+    AppendUnknown,
+    LogUnavailable,
+    Outgoing,
+    Reader,
+    Record,
+    RecordTooLarge,
+    TopicPartition,
+)
+
+RECORD_BYTES_MAX = 1_048_000
+
+
+@dataclass(slots=True)
+class Partition:
+    """Records in order; `begin` is the offset of the first one that is still kept."""
+
+    begin: int = 0
+    records: list[Record] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        """The offset that the next record gets."""
+        return self.begin + len(self.records)
+
+
+class MemoryBroker:
+    """What the cluster holds: topics, and the groups on them. All calls are synchronous and total."""
+
+    def __init__(self, now_ms: Callable[[], int] = lambda: 0, record_bytes_max: int = RECORD_BYTES_MAX) -> None:
+        """`now_ms` stamps records. `record_bytes_max` counts key, value and headers."""
+        self.is_away = False
+        self.acknowledgements_to_lose = 0
+        self._now_ms = now_ms
+        self._record_bytes_max = record_bytes_max
+        self._topics: dict[str, list[Partition]] = {}
+        self._groups: dict[str, MemoryGroup] = {}
+        self._keyless = 0
+        self._arrival = asyncio.Event()
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic, or let an existing one grow. Raises ValueError for a shrink."""
+        present = self._topics.setdefault(topic, [])
+        if partitions < max(1, len(present)):
+            raise ValueError(f"{topic}: partitions {partitions}, must be at least {max(1, len(present))}")
+        present.extend(Partition() for _ in range(partitions - len(present)))
+
+    def topics(self) -> dict[str, int]:
+        """Each topic's number of partitions."""
+        return {topic: len(partitions) for topic, partitions in sorted(self._topics.items())}
+
+    def partition(self, tp: TopicPartition) -> Partition:
+        """Raises LogUnavailable when there is none, as Kafka's clients do in the end."""
+        partitions = self._topics.get(tp[0], [])
+        if not 0 <= tp[1] < len(partitions):
+            raise LogUnavailable(f"{tp[0]} has no partition {tp[1]}, only {len(partitions)}")
+        return partitions[tp[1]]
+
+    def write(self, message: Outgoing) -> int:
+        """Append one record; return its offset. Raises RecordTooLarge, LogUnavailable."""
+        self._check_size(message)
+        tp = (message.topic, self._choose(message))
+        partition = self.partition(tp)
+        offset = partition.end
+        partition.records.append(
+            Record(*tp, offset, message.key, message.value, tuple(message.headers), self._now_ms())
+        )
+        arrival, self._arrival = self._arrival, asyncio.Event()
+        arrival.set()
+        return offset
+
+    def delete_before(self, tp: TopicPartition, offset: int) -> None:
+        """Forget the records below `offset`, as retention does."""
+        partition = self.partition(tp)
+        kept_from = min(max(offset, partition.begin), partition.end)
+        del partition.records[: kept_from - partition.begin]
+        partition.begin = kept_from
+
+    def group(self, name: str, topic: str) -> MemoryGroup:
+        """The group's membership, created on first use. One group has one topic here."""
+        return self._groups.setdefault(name, MemoryGroup(lambda: len(self._topics.get(topic, []))))
+
+    def arrival(self) -> asyncio.Event:
+        """Set when the next record is written."""
+        return self._arrival
+
+    def _choose(self, message: Outgoing) -> int:
+        partitions = len(self._topics.get(message.topic, []))
+        if message.partition is not None:
+            return message.partition
+        if message.key is not None and partitions:
+            return partition_of(message.key, partitions)
+        self._keyless += 1
+        return self._keyless % max(1, partitions)
+
+    def _check_size(self, message: Outgoing) -> None:
+        headers = sum(len(name.encode()) + len(value) for name, value in message.headers)
+        size = len(message.key or b"") + len(message.value or b"") + headers
+        if size > self._record_bytes_max:
+            raise RecordTooLarge(f"record for {message.topic}: {size} bytes, at most {self._record_bytes_max}")
+
+
+class MemoryLog:
+    """One process's handle onto a MemoryBroker."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+
+    async def start(self) -> None:
+        """Raises LogUnavailable while the broker is away."""
+        self._reach()
+
+    async def stop(self) -> None:
+        """Nothing is held."""
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        """All at once, in order."""
+        self._reach()
+        for message in messages:
+            self._broker.write(message)
+
+    async def append(self, message: Outgoing) -> Appended | AppendUnknown:
+        """Unknown while the broker is away, or when an acknowledgement is to be lost (then the record is there)."""
+        try:
+            self._reach()
+            offset = self._broker.write(message)
+        except LogUnavailable as error:
+            return AppendUnknown(reason=str(error))
+        if self._broker.acknowledgements_to_lose > 0:
+            self._broker.acknowledgements_to_lose -= 1
+            return AppendUnknown(reason="the acknowledgement was lost")
+        return Appended(offset=offset)
+
+    async def begin_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """As the port says."""
+        self._reach()
+        return {tp: self._broker.partition(tp).begin for tp in tps}
+
+    async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """As the port says."""
+        self._reach()
+        return {tp: self._broker.partition(tp).end for tp in tps}
+
+    async def partitions(self, topic: str) -> int:
+        """As the port says."""
+        self._reach()
+        return self._broker.topics().get(topic, 0)
+
+    def reader(self, positions: Mapping[TopicPartition, int]) -> Reader:
+        """Any number of readers, each with its own positions."""
+        return MemoryReader(self._broker, positions)
+
+    def member(self, group: str, topic: str) -> MemoryMember:
+        """Partitions go round robin over the members in the order in which they joined."""
+        return MemoryMember(self._broker.group(group, topic))
+
+    def _reach(self) -> None:
+        if self._broker.is_away:
+            raise LogUnavailable("the broker is away")

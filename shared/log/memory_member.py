@@ -1,0 +1,69 @@
+"""Membership of a group within one process: round robin in the order of joining, and at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class MemoryGroup:
+    """The members of one group, and the number of partitions that they share."""
+
+    def __init__(self, partitions: Callable[[], int]) -> None:
+        self._partitions = partitions
+        self._members: list[MemoryMember] = []
+
+    def join(self, member: MemoryMember) -> None:
+        """Add a member and share anew."""
+        self._members.append(member)
+        self._share()
+
+    def leave(self, member: MemoryMember) -> None:
+        """Take a member out and share anew. Harmless when it has left already."""
+        if member in self._members:
+            self._members.remove(member)
+            member.own(frozenset())
+            self._share()
+
+    def _share(self) -> None:
+        count = self._partitions()
+        for position, member in enumerate(self._members):
+            member.own(frozenset(range(position, count, len(self._members))))
+
+
+class MemoryMember:
+    """One member. `own` is called by its group."""
+
+    def __init__(self, group: MemoryGroup) -> None:
+        self._group = group
+        self._owned: frozenset[int] = frozenset()
+        self._change_count = 0
+        self._seen_count = 0
+        self._change = asyncio.Event()
+
+    async def start(self) -> None:
+        """Join the group."""
+        self._group.join(self)
+
+    async def stop(self) -> None:
+        """Leave the group."""
+        self._group.leave(self)
+
+    def owned(self) -> frozenset[int]:
+        """As the group last shared."""
+        return self._owned
+
+    async def changed(self) -> frozenset[int]:
+        """Meant for one waiter: a second one would take answers from the first."""
+        while self._seen_count == self._change_count:
+            self._change.clear()
+            await self._change.wait()
+        self._seen_count = self._change_count
+        return self._owned
+
+    def own(self, partitions: frozenset[int]) -> None:
+        """Take note of the new share."""
+        if partitions != self._owned:
+            self._owned = partitions
+            self._change_count += 1
+            self._change.set()

@@ -1,0 +1,157 @@
+"""What this project needs of a log, at the level of bytes: records in partitions, appended, read in order, owned by members.
+
+Nothing here knows what a record means. Two implementations: `kafka.KafkaLog` and `memory.MemoryLog`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+TopicPartition = tuple[str, int]
+"""The full topic name, namespace included, and the number of a partition."""
+
+Headers = tuple[tuple[str, bytes], ...]
+"""Names and values in the order they were written; a name may occur more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as it stands in the log. `timestamp_ms` is the writer's wall clock: for people, never for decisions."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One record to be written. Without `partition` the key chooses it, by Kafka's own murmur2 partitioner.
+
+    At least one of key and value must be there: Kafka's client refuses a record that has neither.
+    """
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    partition: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no log would take, where it is made and not where it is sent."""
+        if self.key is None and self.value is None:
+            raise ValueError(f"record for {self.topic}: key and value are both absent; one of them must be there")
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The record is in the log for good, at this offset."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendUnknown:
+    """No proof either way: the record may be there, may come to be there a little later, or never. Read on and look."""
+
+    reason: str
+
+
+class LogUnavailable(Exception):
+    """The log did not answer within its bound. Any part of what was asked may have happened; back off and try again."""
+
+
+class RecordTooLarge(ValueError):
+    """The record exceeds what the log takes: it is certainly not there, and sending it again would not help."""
+
+
+class LogTruncated(Exception):
+    """The offset asked for is not in the log: cleaned away (below `begin`), or never written (above `end`)."""
+
+    def __init__(self, tp: TopicPartition, *, asked: int, begin: int, end: int) -> None:
+        super().__init__(f"{tp[0]}/{tp[1]}: offset {asked} was asked for, the log holds {begin} to {end}")
+        self.tp = tp
+        self.asked = asked
+        self.begin = begin
+        self.end = end
+
+
+class Reader(Protocol):
+    """Reads partitions that it was told to read, from the offsets that it was told. Belongs to no group."""
+
+    async def start(self) -> None:
+        """Connect. Raises LogUnavailable within a bound."""
+
+    async def stop(self) -> None:
+        """Let go of all connections. May be called twice."""
+
+    async def poll(self, max_records: int = 500, wait_ms: int = 100) -> list[Record]:
+        """Return what is there, at once; wait up to `wait_ms` while there is nothing, and wake when something comes.
+
+        Order is kept within each partition. An empty list also stands for "the log is away": that is the business of
+        health checks. Raises LogTruncated when a position is not in the log; nothing is lost by that, `seek` and go on.
+        """
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Go on with `offset` at the next poll. Raises KeyError for a partition that is not read here."""
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The next offset to be returned, of each partition."""
+
+
+class Member(Protocol):
+    """Membership of a group that shares the partitions of one topic: who should own what, now. A hint, not a fence."""
+
+    async def start(self) -> None:
+        """Begin to take part; a first share may be owned on return, or later. Raises LogUnavailable within a bound."""
+
+    async def stop(self) -> None:
+        """Leave, so that the others take over at once. May be called twice."""
+
+    def owned(self) -> frozenset[int]:
+        """The partitions that should be ours now."""
+
+    async def changed(self) -> frozenset[int]:
+        """Wait until owned() has changed since the last answer (at first: since nothing was owned) and return it.
+
+        Several changes between two calls come as one. While members rearrange themselves nothing is owned.
+        """
+
+
+class Log(Protocol):
+    """One handle onto the log; each process has one."""
+
+    async def start(self) -> None:
+        """Connect. Raises LogUnavailable within a bound."""
+
+    async def stop(self) -> None:
+        """Let go of all connections; what was not acknowledged by now is unknown. May be called twice."""
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        """Write all, in their order within each partition; return when all are acknowledged.
+
+        Raises LogUnavailable (any part of them may then be there), RecordTooLarge (a part of them may be there).
+        """
+
+    async def append(self, message: Outgoing) -> Appended | AppendUnknown:
+        """Write one record and say at which offset it is. Never written twice. Raises RecordTooLarge."""
+
+    async def begin_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset that can still be read, of each. Raises LogUnavailable, also for a missing partition."""
+
+    async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset that the next record will get, of each. Raises LogUnavailable, also for a missing partition."""
+
+    async def partitions(self, topic: str) -> int:
+        """How many partitions the topic has; 0 when there is no such topic. Raises LogUnavailable."""
+
+    def reader(self, positions: Mapping[TopicPartition, int]) -> Reader:
+        """A reader of these partitions, from these offsets; not started."""
+
+    def member(self, group: str, topic: str) -> Member:
+        """A member of the group that shares the (empty) topic; not started."""
