@@ -1,0 +1,33 @@
+"""Topic `decisions`: the truth. Written by placement only, read by everybody."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Annotated
+
+from pydantic import Field
+
+from shared.events.base import CellEvent, Count, Millis
+from shared.events.effects import AnyEffect
+
+CHAIN_HEADER = "chain"
+CHAIN_START = "0" * 32
+
+
+class Decision(CellEvent, type="fallow.decision.v1", topic="decisions"):
+    """One atomic step of a cell.
+
+    It extends the state of version `version - 1`; on any other state it is skipped by every reader. `inputs` are the positions
+    (`topic-partition` -> next offset) up to which the writer had taken in its inputs when it decided.
+    """
+
+    version: Annotated[int, Field(ge=1)]
+    epoch: Count
+    inputs: dict[str, Count] = {}
+    at_ms: Millis
+    effects: tuple[AnyEffect, ...] = ()
+
+
+def next_chain(chain: str, value: bytes) -> str:
+    """The hash over the log so far, after a record with these bytes. It is taken of the bytes as received, never of a re-encoding."""
+    return blake2b(value, digest_size=16, key=chain.encode()).hexdigest()

@@ -1,0 +1,78 @@
+"""Topic `jobs`: what admission made of the tenants' wishes. One writer, read by queueing and placement."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import StringConstraints
+
+from shared.events.base import Event, JobId, Millis, Name, Text
+from shared.events.reasons import RejectCode
+from shared.events.submissions import JobChanges
+from shared.events.values import JobSpec
+
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+"""16 bytes of BLAKE2b in hexadecimal."""
+
+
+class JobEvent(Event):
+    """A record about one job for one cell."""
+
+    cell: Name
+    job: JobId
+
+    def key(self) -> str:
+        """The job."""
+        return self.job
+
+
+class JobAdmitted(Event, type="fallow.job.admitted.v1", topic="jobs"):
+    """The job is valid and could run at some time. Queue, pools and cell are resolved in `spec`.
+
+    `digest` is taken over the content as submitted, without the time, so that the same job sent twice is known as one.
+    """
+
+    cell: Name
+    spec: JobSpec
+    submit_ms: Millis
+    digest: Digest
+
+    def key(self) -> str:
+        """The job."""
+        return self.spec.id
+
+
+class JobRejected(Event, type="fallow.job.rejected.v1", topic="jobs"):
+    """The command is not valid, or asks for what can never be. `cell` is None where no cell could be told.
+
+    `field`, `value` and `rule` say what is wrong; `wanted` and `allowed` are the numbers where there are any.
+    """
+
+    cell: Name | None = None
+    job: str
+    tenant: str | None = None
+    command: str
+    code: RejectCode
+    field: Text = ""
+    value: Text = ""
+    rule: Text = ""
+    wanted: int | None = None
+    allowed: int | None = None
+
+    def key(self) -> str:
+        """The job."""
+        return self.job
+
+
+class JobCancelRequested(JobEvent, type="fallow.job.cancel-requested.v1", topic="jobs"):
+    """Its tenant wants the job stopped."""
+
+    tenant: Name
+    reason: Text = ""
+
+
+class JobUpdateRequested(JobEvent, type="fallow.job.update-requested.v1", topic="jobs"):
+    """Its tenant wants the job changed."""
+
+    tenant: Name
+    changes: JobChanges

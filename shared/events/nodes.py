@@ -1,0 +1,89 @@
+"""Topic `nodes`: what nodes say of themselves and of the runs on them. Written by executors, read by placement.
+
+Each record names the node's boot and a sequence number: a record of an earlier boot, or one that is older than the
+newest seen, is ignored. A *run* is the workers of one attempt of one job on one node.
+"""
+
+from __future__ import annotations
+
+from shared.events.base import Attempt, CellEvent, Count, JobId, NodeId, Text
+from shared.events.values import NodeSpec, ObservedRun
+
+
+class NodeEvent(CellEvent):
+    """A record of one boot of one node."""
+
+    node: NodeId
+    boot: NodeId
+    seq: Count
+
+    def key(self) -> str:
+        """The node."""
+        return self.node
+
+
+class NodeJoined(NodeEvent, type="fallow.node.joined.v1", topic="nodes"):
+    """A node offers itself, new or after a boot. Nothing runs on it."""
+
+    spec: NodeSpec
+
+
+class NodeReport(NodeEvent, type="fallow.node.report.v1", topic="nodes"):
+    """The node lives; it renews its lease and tells every run that it has, and its failed devices."""
+
+    observed: tuple[ObservedRun, ...] = ()
+    failed_devices: tuple[Count, ...] = ()
+    desired_version: Count = 0
+
+
+class NodeLost(NodeEvent, type="fallow.node.lost.v1", topic="nodes"):
+    """Somebody who knows (a power controller, a health system) says that the node is gone."""
+
+    reason: Text = ""
+
+
+class NodeReturned(NodeEvent, type="fallow.node.returned.v1", topic="nodes"):
+    """A node that was silent is back in the same boot, with these runs still there."""
+
+    observed: tuple[ObservedRun, ...] = ()
+
+
+class DeviceFailed(NodeEvent, type="fallow.device.failed.v1", topic="nodes"):
+    """One GPU is unusable."""
+
+    device: Count
+    reason: Text = ""
+
+
+class RunEvent(NodeEvent):
+    """A record of one run."""
+
+    job: JobId
+    attempt: Attempt
+
+
+class RunStarted(RunEvent, type="fallow.run.started.v1", topic="nodes"):
+    """All workers of the run have started."""
+
+
+class RunProgressed(RunEvent, type="fallow.run.progressed.v1", topic="nodes"):
+    """The run tells how far it is, in thousandths, and when its last checkpoint was."""
+
+    progress_milli: Count
+    checkpoint_ms: Count | None = None
+
+
+class RunStopped(RunEvent, type="fallow.run.stopped.v1", topic="nodes"):
+    """The run was told to stop and nothing of it is left."""
+
+
+class RunFinished(RunEvent, type="fallow.run.finished.v1", topic="nodes"):
+    """All workers of the run ended well."""
+
+
+class RunFailed(RunEvent, type="fallow.run.failed.v1", topic="nodes"):
+    """A worker of the run failed, and nothing of the run is left. `infrastructure`: the node's fault, not the job's."""
+
+    exit_code: int | None = None
+    infrastructure: bool = False
+    text: Text = ""

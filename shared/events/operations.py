@@ -1,0 +1,115 @@
+"""Topic `operations`: what operators wish for a cell. Written by the gateway and the CLI, read by placement and others."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from shared.events.base import CellEvent, Command, Count, JobId, Label, Millis, Name, NodeId, Text, Value
+
+
+class Operation(Command, CellEvent):
+    """A command for one cell; `by` is who gave it, for the audit trail."""
+
+    by: Text = ""
+
+
+class AdvanceTime(Operation, type="fallow.time.advance.v1", topic="operations"):
+    """Set the stepped clock of a replay. It never goes back; cells that run by the wall clock refuse it."""
+
+    now_ms: Millis
+
+
+class Cordon(Operation, type="fallow.node.cordon.v1", topic="operations"):
+    """Place nothing new on this node."""
+
+    node: NodeId
+    reason: Text = ""
+
+
+class Uncordon(Operation, type="fallow.node.uncordon.v1", topic="operations"):
+    """Use this node again."""
+
+    node: NodeId
+
+
+class Drain(Operation, type="fallow.node.drain.v1", topic="operations"):
+    """Empty this node: nothing new, and what still runs at the deadline is stopped and queued again."""
+
+    node: NodeId
+    deadline_ms: Millis | None = None
+    reason: Text = ""
+
+
+class Quota(Value):
+    """A tenant's share of one GPU type, in milli-GPUs. `limit_milli` None: no limit but the cell. `parent` makes a tree."""
+
+    tenant: Name
+    gpu_type: Label
+    guaranteed_milli: Count = 0
+    limit_milli: Count | None = None
+    weight: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    lends: bool = True
+    borrows: bool = True
+    parent: Name | None = None
+
+
+class SetQuota(Operation, type="fallow.quota.set.v1", topic="operations"):
+    """Change a tenant's quota at run time. Nobody is evicted by it; the excess counts as borrowed."""
+
+    quotas: Annotated[tuple[Quota, ...], Field(min_length=1, max_length=10_000)]
+
+
+class CellPolicy(Value):
+    """The numbers by which a cell decides. They stand in the log, so that every reader folds alike.
+
+    Times with `wall` in their name run by the wall clock, all others by the cell's.
+    """
+
+    start_wall_ms: Annotated[int, Field(ge=1)] = 120_000
+    stop_grace_wall_ms: Millis = 30_000
+    lease_wall_ms: Annotated[int, Field(ge=1)] = 30_000
+    lease_margin_wall_ms: Millis = 10_000
+    remember_jobs: Annotated[int, Field(ge=1)] = 1_000_000
+    remember_ms: Annotated[int, Field(ge=1)] = 7 * 86_400_000
+    waiting_jobs_most: Annotated[int, Field(ge=1)] = 1_000_000
+    placement: Name = "best-fit"
+
+
+class SetPolicy(Operation, type="fallow.policy.set.v1", topic="operations"):
+    """Change the cell's policy at run time, as a whole."""
+
+    policy: CellPolicy
+
+
+class ReloadCell(Operation, type="fallow.cell.reload.v1", topic="operations"):
+    """Read the cell file again. A file with an error changes nothing."""
+
+
+class OfferLoan(Operation, type="fallow.loan.offer.v1", topic="operations"):
+    """These inference nodes are idle: training may have them until `deadline_ms` (None: until recalled)."""
+
+    loan: JobId
+    nodes: Annotated[tuple[NodeId, ...], Field(min_length=1, max_length=10_000)]
+    deadline_ms: Millis | None = None
+
+
+class RecallLoan(Operation, type="fallow.loan.recall.v1", topic="operations"):
+    """Bring so many nodes of a loan back by `deadline_ms`."""
+
+    loan: JobId
+    count: Annotated[int, Field(ge=1)]
+    deadline_ms: Millis
+
+
+class HoldJob(Operation, type="fallow.job.hold.v1", topic="operations"):
+    """Keep a waiting job from starting."""
+
+    job: JobId
+
+
+class ReleaseJob(Operation, type="fallow.job.release.v1", topic="operations"):
+    """Let a held job start again."""
+
+    job: JobId

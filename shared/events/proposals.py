@@ -1,0 +1,83 @@
+"""Topic `proposals`: changes that loaning would make. Placement checks each on the newest state and accepts or refuses it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from shared.events.base import Attempt, CellEvent, Count, JobId, Millis, Name, NodeId, Text, Value
+from shared.events.reasons import StopReason
+from shared.events.values import WORKERS_MOST, WorkerPlace
+
+
+class Proposal(CellEvent):
+    """What every proposal says: its id, the version it was computed on (evidence, not a condition), and why."""
+
+    proposal: JobId
+    version: Count
+    why: Text = ""
+
+    def key(self) -> str:
+        """The proposal."""
+        return self.proposal
+
+
+class Victim(Value):
+    """An attempt that would have to stop."""
+
+    job: JobId
+    attempt: Attempt
+
+
+class LoanProposed(Proposal, type="fallow.loan.proposed.v1", topic="proposals"):
+    """Lend these inference nodes to a training pool until `deadline_ms`."""
+
+    loan: JobId
+    nodes: Annotated[tuple[NodeId, ...], Field(min_length=1)]
+    to_pool: Name
+    deadline_ms: Millis | None = None
+
+
+class ReclaimProposed(Proposal, type="fallow.loan.reclaim-proposed.v1", topic="proposals"):
+    """Take these lent nodes back by `deadline_ms`, stopping `victims` and shrinking `shrinks`."""
+
+    loan: JobId
+    nodes: Annotated[tuple[NodeId, ...], Field(min_length=1)]
+    victims: tuple[Victim, ...] = ()
+    shrinks: tuple[Resize, ...] = ()
+    deadline_ms: Millis
+
+
+class PreemptionProposed(Proposal, type="fallow.job.preemption-proposed.v1", topic="proposals"):
+    """Stop these attempts so that `preemptor` can start."""
+
+    preemptor: JobId
+    victims: Annotated[tuple[Victim, ...], Field(min_length=1)]
+    reason: StopReason
+
+
+class Resize(Value):
+    """An elastic job's new number of workers: places to add, ranks to take away."""
+
+    job: JobId
+    attempt: Attempt
+    workers: Annotated[int, Field(ge=1, le=WORKERS_MOST)]
+    add: tuple[WorkerPlace, ...] = ()
+    remove: tuple[Count, ...] = ()
+
+
+class ResizeProposed(Proposal, type="fallow.job.resize-proposed.v1", topic="proposals"):
+    """Grow or shrink these elastic jobs together."""
+
+    resizes: Annotated[tuple[Resize, ...], Field(min_length=1)]
+
+
+class MigrationProposed(Proposal, type="fallow.job.migration-proposed.v1", topic="proposals"):
+    """Stop this attempt and start it again in these places, to put fragments together."""
+
+    victim: Victim
+    places: Annotated[tuple[WorkerPlace, ...], Field(min_length=1)]
+
+
+ReclaimProposed.model_rebuild()

@@ -1,0 +1,48 @@
+"""Topic `queue`: who is next. Written by queueing, read by placement."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from shared.events.base import CellEvent, Count, JobId, Name, Value
+
+
+class QueueDiscipline(StrEnum):
+    """How a queue lets jobs past one that does not fit (Kant 3.2)."""
+
+    STRICT_FIFO = "strict-fifo"
+    BEST_EFFORT_FIFO = "best-effort-fifo"
+
+
+class QueueHead(Value):
+    """The head of one queue, in order: of each equivalence class at most the first few jobs.
+
+    `cuts` are positions in `jobs` behind which a job of the same class was left out. If the job at a cut starts, the next of its
+    class might start too and comes before what follows, so a walk must end there until a newer window comes.
+    `waiting` counts all waiting jobs of the queue.
+    """
+
+    queue: Name
+    discipline: QueueDiscipline
+    jobs: tuple[JobId, ...]
+    cuts: tuple[Count, ...] = ()
+    waiting: Count = 0
+
+
+class QueueOrdered(CellEvent, type="fallow.queue.ordered.v1", topic="queue"):
+    """A window on the cell's queues, or part `part` of `parts` of one. `window` grows with each new window of a writer.
+
+    It was made from the records of `jobs` before `jobs_offset` and from version `version` of the state. Queues are in the order
+    in which they are walked.
+    """
+
+    writer: str
+    window: Count
+    part: Count = 0
+    parts: Annotated[int, Field(ge=1, le=1000)] = 1
+    jobs_offset: Count
+    version: Count
+    heads: tuple[QueueHead, ...] = ()

@@ -1,0 +1,115 @@
+"""Why something was refused, stopped, deferred or failed: codes that programs may rely on."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class RejectCode(StrEnum):
+    """Why admission turned a command away: what would be true at any time, whatever the cluster does."""
+
+    INVALID_FIELD = "invalid_field"
+    UNKNOWN_TENANT = "unknown_tenant"
+    UNKNOWN_POOL = "unknown_pool"
+    UNKNOWN_CELL = "unknown_cell"
+    UNKNOWN_QUEUE = "unknown_queue"
+    UNKNOWN_GPU_TYPE = "unknown_gpu_type"
+    CELL_NEEDED = "cell_needed"
+    POOL_NOT_ALLOWED = "pool_not_allowed"
+    POOLS_IN_SEVERAL_CELLS = "pools_in_several_cells"
+    TENANT_NOT_OF_TOPIC = "tenant_not_of_topic"
+    LARGER_THAN_POOL = "larger_than_pool"
+    OVER_TENANT_LIMIT = "over_tenant_limit"
+    OVER_JOB_LIMIT = "over_job_limit"
+    SUBMIT_TIME_TOO_FAR = "submit_time_too_far"
+    UNSUPPORTED = "unsupported"
+
+
+class RefuseCode(StrEnum):
+    """Why placement refused a request: what only the cell's state could tell."""
+
+    ID_USED_BEFORE = "id_used_before"
+    UNKNOWN_JOB = "unknown_job"
+    NOT_THE_TENANTS_JOB = "not_the_tenants_job"
+    ALREADY_OVER = "already_over"
+    TOO_MANY_WAITING = "too_many_waiting"
+    UNSUPPORTED = "unsupported"
+    WRONG_STATE = "wrong_state"
+    UNKNOWN_NODE = "unknown_node"
+
+
+class DeferCode(StrEnum):
+    """Why a waiting job did not start in the cycle that last looked at it."""
+
+    NO_FREE_GPUS = "no_free_gpus"
+    FRAGMENTED = "fragmented"
+    NO_SUCH_NODES = "no_such_nodes"
+    QUOTA_REACHED = "quota_reached"
+    BEHIND_HEAD = "behind_head"
+    BACKOFF = "backoff"
+    HELD = "held"
+    TOPOLOGY = "topology"
+    RESERVED_FOR_OTHER = "reserved_for_other"
+
+
+class StopReason(StrEnum):
+    """Why an attempt must stop."""
+
+    CANCELLED = "cancelled"
+    WORKER_FAILED = "worker_failed"
+    START_TIMED_OUT = "start_timed_out"
+    RUN_TIME_LIMIT = "run_time_limit"
+    NODE_LOST = "node_lost"
+    DEVICE_FAILED = "device_failed"
+    DRAINED = "drained"
+    PRIORITY = "priority"
+    QUOTA_RECLAIM = "quota_reclaim"
+    BACKFILL_TIMEOUT = "backfill_timeout"
+    LOAN_RECLAIM = "loan_reclaim"
+    MIGRATION = "migration"
+
+
+class FailReason(StrEnum):
+    """Why a job failed for good."""
+
+    RETRIES_EXHAUSTED = "retries_exhausted"
+    RUN_TIME_LIMIT = "run_time_limit"
+
+
+class RequeueReason(StrEnum):
+    """Why a job went back to its queue."""
+
+    WORKER_FAILED = "worker_failed"
+    INFRASTRUCTURE = "infrastructure"
+    PREEMPTED = "preempted"
+    START_TIMED_OUT = "start_timed_out"
+
+
+class ClearReason(StrEnum):
+    """Why a reservation ended."""
+
+    STARTED = "started"
+    JOB_OVER = "job_over"
+    REPLACED = "replaced"
+    NODES_GONE = "nodes_gone"
+
+
+class ProposalCode(StrEnum):
+    """Why a proposal was refused."""
+
+    ATTEMPT_OVER = "attempt_over"
+    BENEFICIARY_GONE = "beneficiary_gone"
+    DOES_NOT_HELP = "does_not_help"
+    NODE_CHANGED = "node_changed"
+    NOT_ALLOWED = "not_allowed"
+    UNSUPPORTED = "unsupported"
+
+
+class DeadLetterReason(StrEnum):
+    """Why a record could not even be answered."""
+
+    UNREADABLE = "unreadable"
+    UNKNOWN_TYPE = "unknown_type"
+    INVALID = "invalid"
+    TOO_LARGE = "too_large"
+    HANDLER_FAILED = "handler_failed"

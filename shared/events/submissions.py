@@ -1,0 +1,65 @@
+"""Topic `submissions`: what tenants wish for their jobs. Written by upstream systems, read by admission."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from shared.events.base import LARGEST_INTEGER, Command, JobId, Millis, Name, Text, Value
+from shared.events.values import WORKERS_MOST, JobSpec
+
+
+class SubmitJob(Command, type="fallow.job.submit.v1", topic="submissions"):
+    """Run this job. The id makes it idempotent: the same content again gets the earlier answer.
+
+    `submit_ms` is the cell time at which the job began to wait (None: when admission sees it).
+    """
+
+    job: JobSpec
+    submit_ms: Millis | None = None
+
+    def key(self) -> str:
+        """The job: its submit, updates and cancel keep their order."""
+        return self.job.id
+
+
+class CancelJob(Command, type="fallow.job.cancel.v1", topic="submissions"):
+    """Stop this job, wherever it is. `cell` may be left out where the tenant has only one."""
+
+    job: JobId
+    tenant: Name
+    cell: Name | None = None
+    reason: Text = ""
+
+    def key(self) -> str:
+        """The job."""
+        return self.job
+
+
+class JobChanges(Value):
+    """What of a job may be changed after its submission; None leaves a thing as it is."""
+
+    priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] | None = None
+    workers: Annotated[int, Field(ge=1, le=WORKERS_MOST)] | None = None
+    workers_min: Annotated[int, Field(ge=1, le=WORKERS_MOST)] | None = None
+    max_run_ms: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)] | None = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> JobChanges:
+        if all(getattr(self, name) is None for name in JobChanges.model_fields):
+            raise ValueError("names nothing to change")
+        return self
+
+
+class UpdateJob(Command, type="fallow.job.update.v1", topic="submissions"):
+    """Change a job that waits or runs."""
+
+    job: JobId
+    tenant: Name
+    cell: Name | None = None
+    changes: JobChanges
+
+    def key(self) -> str:
+        """The job."""
+        return self.job

@@ -1,0 +1,234 @@
+"""The values that several records share: jobs as submitted, resources, nodes, where a worker runs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from shared.events.base import LARGEST_INTEGER, Count, JobId, Label, Millis, Name, NodeId, Text, Value
+
+GPU = 1000
+"""One whole GPU in milli-GPUs."""
+
+WORKERS_MOST = 100_000
+DEVICES_MOST = 65_536
+
+
+class JobKind(StrEnum):
+    """What a job is for: training ends by itself, inference runs until it is cancelled."""
+
+    TRAINING = "training"
+    INFERENCE = "inference"
+
+
+class NodeRole(StrEnum):
+    """Which side of the house a node belongs to; an inference node may be lent to training."""
+
+    TRAINING = "training"
+    INFERENCE = "inference"
+
+
+class Level(StrEnum):
+    """The levels of the network, from near to far (Kant 3.3.5)."""
+
+    NODE = "node"
+    DOMAIN = "domain"
+    LEAF = "leaf"
+    SPINE = "spine"
+    SUPERSPINE = "superspine"
+
+
+class Wish(StrEnum):
+    """How much a topology wish binds."""
+
+    REQUIRED = "required"
+    PREFERRED = "preferred"
+
+
+class TopologyWish(Value):
+    """All workers within one unit of `level`; with `slice_workers`, each slice of so many workers within one."""
+
+    level: Level
+    wish: Wish = Wish.PREFERRED
+    slice_workers: Annotated[int, Field(ge=1, le=WORKERS_MOST)] | None = None
+
+
+class Resources(Value):
+    """What one worker needs. Below 1000 milli-GPUs it shares one device, else it takes whole devices."""
+
+    gpu_milli: Annotated[int, Field(ge=1, le=DEVICES_MOST * GPU)] = GPU
+    cpu_milli: Count = 0
+    memory_mib: Count = 0
+
+    @model_validator(mode="after")
+    def _fits_whole_devices(self) -> Resources:
+        if self.gpu_milli > GPU and self.gpu_milli % GPU:
+            raise ValueError("gpu_milli above 1000 must be a multiple of 1000: a share sits on one device")
+        return self
+
+
+class VirtualRun(Value):
+    """A run that only takes time: for replays, demos and tests.
+
+    `duration_ms` None runs without end. With `fail_at_ms` an attempt fails that long after its start;
+    `fail_attempts` limits this to the first so many attempts (None: all).
+    """
+
+    driver: Literal["virtual"] = "virtual"
+    duration_ms: Millis | None = None
+    fail_at_ms: Millis | None = None
+    fail_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
+
+
+class ProcessRun(Value):
+    """A run of real processes, one per worker."""
+
+    driver: Literal["process"] = "process"
+    argv: Annotated[
+        tuple[Annotated[str, StringConstraints(max_length=8192)], ...], Field(min_length=1, max_length=1000)
+    ]
+    env: dict[str, str] = {}
+    dir: str | None = None
+    checkpoint_dir: str | None = None
+
+
+Run = Annotated[VirtualRun | ProcessRun, Field(discriminator="driver")]
+
+
+class RetryPolicy(Value):
+    """How often a failed job is tried again. A loss by infrastructure does not count against the budget."""
+
+    budget: Annotated[int, Field(ge=0, le=1000)] = 0
+    backoff_ms: Millis = 10_000
+    backoff_most_ms: Millis = 600_000
+
+
+class JobSpec(Value):
+    """A job as its submitter wants it. Policies never look into `run`.
+
+    `workers` is the wanted number; `workers_min` the fewest it can run with (None: exactly `workers`, a rigid job).
+    `pools` are tried in their order; none means every pool that the tenant may use. `scaling` is the speed with 1, 2, ...
+    workers in thousandths of the speed with one.
+    """
+
+    id: JobId
+    tenant: Name
+    kind: JobKind = JobKind.TRAINING
+    priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] = 0
+    queue: Name | None = None
+    cell: Name | None = None
+    pools: Annotated[tuple[Name, ...], Field(max_length=32)] = ()
+    gpu_type: Label | None = None
+    workers: Annotated[int, Field(ge=1, le=WORKERS_MOST)] = 1
+    workers_min: Annotated[int, Field(ge=1, le=WORKERS_MOST)] | None = None
+    resources: Resources = Resources()
+    gang: bool = True
+    topology: TopologyWish | None = None
+    spread: Level | None = None
+    run: Run = VirtualRun()
+    preemptible: bool = True
+    checkpoint_interval_ms: Millis | None = None
+    max_run_ms: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)] | None = None
+    estimate_run_ms: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)] | None = None
+    min_run_ms: Millis = 0
+    fungible: bool = False
+    heterogeneous: bool = False
+    scaling: Annotated[tuple[Count, ...], Field(max_length=4096)] = ()
+    retry: RetryPolicy = RetryPolicy()
+    hold: bool = False
+
+    @model_validator(mode="after")
+    def _range_of_workers(self) -> JobSpec:
+        if self.workers_min is not None and self.workers_min > self.workers:
+            raise ValueError(f"workers_min {self.workers_min} is above workers {self.workers}")
+        return self
+
+    @property
+    def gpus_milli(self) -> int:
+        """All workers' milli-GPUs together."""
+        return self.workers * self.resources.gpu_milli
+
+
+class WorkerPlace(Value):
+    """Where one worker of an attempt runs, and what it holds there: `gpu_milli` is held in all, over `devices`."""
+
+    rank: Count
+    node: NodeId
+    devices: tuple[Count, ...]
+    gpu_milli: Count
+    cpu_milli: Count = 0
+    memory_mib: Count = 0
+
+
+class Position(Value):
+    """Where a node sits in the network; a level without a name is not known."""
+
+    domain: Label | None = None
+    leaf: Label | None = None
+    spine: Label | None = None
+    superspine: Label | None = None
+
+
+class NodeSpec(Value):
+    """A node as it announces itself. Its devices are numbered from 0; `islands` are the sizes of consecutive NVLink islands."""
+
+    id: NodeId
+    pool: Name
+    gpu_type: Label = "gpu"
+    gpus: Annotated[int, Field(ge=0, le=DEVICES_MOST)]
+    islands: tuple[Annotated[int, Field(ge=1, le=DEVICES_MOST)], ...] = ()
+    cpu_milli: Count = 0
+    memory_mib: Count = 0
+    position: Position = Position()
+    labels: dict[Label, Label] = {}
+    taints: tuple[Label, ...] = ()
+    role: NodeRole = NodeRole.TRAINING
+
+    @model_validator(mode="after")
+    def _islands_cover_the_devices(self) -> NodeSpec:
+        if self.islands and sum(self.islands) != self.gpus:
+            raise ValueError(f"islands add up to {sum(self.islands)}, the node has {self.gpus} GPUs")
+        return self
+
+
+class NodeStatus(StrEnum):
+    """What may happen on a node. Only a ready node gets new work."""
+
+    READY = "ready"
+    CORDONED = "cordoned"
+    DRAINING = "draining"
+    LOST = "lost"
+
+
+class LoanStatus(StrEnum):
+    """Where a lendable node is in its loan."""
+
+    HOME = "home"
+    LENT = "lent"
+    DRAINING = "draining"
+
+
+class RunStatus(StrEnum):
+    """What a node says of one run (the workers of one attempt on that node)."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+RUN_IS_OVER = frozenset({RunStatus.STOPPED, RunStatus.FINISHED, RunStatus.FAILED})
+
+
+class ObservedRun(Value):
+    """One run as its node sees it."""
+
+    job: JobId
+    attempt: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
+    status: RunStatus
+    exit_code: int | None = None
+    text: Text = ""
