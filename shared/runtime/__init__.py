@@ -1,0 +1,1 @@
+"""What makes a process of a service: settings, clocks, logs, metrics, health and a graceful end."""

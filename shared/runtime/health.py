@@ -1,0 +1,175 @@
+"""What a service says of itself over HTTP: /healthz, /readyz, /metrics and /cursors, in its own event loop.
+
+/healthz   200 while the loop turns, 503 once its work has made no turn for `stale_after_ms`
+/readyz    200 when ready, else 503 with the reason
+/metrics   Prometheus text
+/cursors   how far it has got: what is counted there is handled, with its consequences published
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from shared.runtime.clocks import monotonic_ms
+from shared.runtime.telemetry import rss_bytes
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+RSS_AGE_MS_MAX = 1_000
+JSON_TYPE = "application/json"
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a service has got. It changes these fields between two awaits, so that a reader sees them agree."""
+
+    cursors: dict[str, int] = field(default_factory=dict)  # "topic/partition" -> next offset to be handled
+    next_due_ms: int | None = None  # cell time of the next thing that happens without an input
+    version: dict[str, int] = field(default_factory=dict)  # cell -> version of the state
+    busy: bool = False  # it has work at hand that no cursor shows yet
+
+
+class Health:
+    """Readiness and progress of one service, and the ASGI application that shows them."""
+
+    def __init__(self, service: str, instance: str, registry: CollectorRegistry) -> None:
+        self.service = service
+        self.instance = instance
+        self.progress = Progress()
+        self.stale_after_ms: int | None = None
+        self._registry = registry
+        self._waiting_for: str | None = "starting"
+        self._last_turn_ms = monotonic_ms()
+        self._rss = (-RSS_AGE_MS_MAX, 0.0)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the service takes part in the work."""
+        return self._waiting_for is None
+
+    @property
+    def waiting_for(self) -> str | None:
+        """Why it is not ready."""
+        return self._waiting_for
+
+    def ready(self) -> None:
+        """The service takes part from now on."""
+        self._waiting_for = None
+
+    def not_ready(self, reason: str) -> None:
+        """The service does not take part, for this reason."""
+        self._waiting_for = reason
+
+    def turned(self) -> None:
+        """The service's work has made a turn; only services that set `stale_after_ms` need to say so."""
+        self._last_turn_ms = monotonic_ms()
+
+    def handled(self, topic: str, partition: int, next_offset: int) -> None:
+        """Everything before `next_offset` is handled, and its consequences are published."""
+        self.progress.cursors[f"{topic}/{partition}"] = next_offset
+
+    async def __call__(self, scope: Message, _receive: Receive, send: Send) -> None:
+        """Answers one request (ASGI)."""
+        status, content_type, body = self.answer(scope["path"]) if scope["type"] == "http" else NOT_FOUND
+        headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    def answer(self, path: str) -> tuple[int, str, bytes]:
+        """Status, content type and body for a path."""
+        if path == "/cursors":
+            return 200, JSON_TYPE, as_json(self._cursors())
+        if path == "/readyz":
+            return (200 if self.is_ready else 503), JSON_TYPE, as_json(self._readiness())
+        if path == "/healthz":
+            late_ms = monotonic_ms() - self._last_turn_ms
+            turns = self.stale_after_ms is None or late_ms <= self.stale_after_ms
+            return (200 if turns else 503), JSON_TYPE, as_json({"turns": turns, "last_turn_ms_ago": late_ms})
+        if path == "/metrics":
+            return 200, CONTENT_TYPE_LATEST, generate_latest(self._registry)
+        return NOT_FOUND
+
+    def _readiness(self) -> dict[str, Any]:
+        return {"ready": self.is_ready, "reason": self._waiting_for, "service": self.service, "instance": self.instance}
+
+    def _cursors(self) -> dict[str, Any]:
+        progress = self.progress
+        return {
+            "service": self.service,
+            "instance": self.instance,
+            "cursors": progress.cursors,
+            "next_due_ms": progress.next_due_ms,
+            "version": progress.version,
+            "busy": progress.busy,
+            "rss_mb": self._rss_mb(),
+        }
+
+    def _rss_mb(self) -> float:
+        measured_ms, rss_mb = self._rss
+        if monotonic_ms() - measured_ms > RSS_AGE_MS_MAX:
+            rss_mb = round(rss_bytes() / 1e6, 1)
+            self._rss = (monotonic_ms(), rss_mb)
+        return rss_mb
+
+
+def as_json(value: dict[str, Any]) -> bytes:
+    """One JSON object, with its keys in the order given."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+NOT_FOUND = (404, JSON_TYPE, as_json({"error": "not found"}))
+
+
+class HealthServer:
+    """Serves the health of a service from the running loop. Signals are not its business."""
+
+    def __init__(self, health: Health, host: str, port: int) -> None:
+        self._listener = socket.create_server((host, port))
+        config = uvicorn.Config(
+            health,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            timeout_keep_alive=60,
+        )
+        self._server = QuietServer(config)
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """The port it listens on: the one asked for, or the one the system picked."""
+        return int(self._listener.getsockname()[1])
+
+    async def start(self) -> None:
+        """Serves from now on."""
+        self._task = asyncio.create_task(self._server.serve(sockets=[self._listener]), name="health server")
+
+    async def stop(self) -> None:
+        """Closes all connections, those kept alive too, and ends."""
+        self._server.should_exit = self._server.force_exit = True
+        if self._task is not None:
+            await self._task
+        self._listener.close()
+
+
+class QuietServer(uvicorn.Server):
+    """uvicorn without its signal handlers: the process has its own (see process.py)."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Captures none."""
+        yield

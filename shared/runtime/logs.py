@@ -1,0 +1,59 @@
+"""Logs: one line of JSON for each event, or coloured text for people, both on standard output.
+
+The logger of a service carries its name and instance. What a library logs goes the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, cast
+
+import structlog
+from structlog.typing import FilteringBoundLogger, Processor
+
+from shared.runtime.settings import LogFormat
+
+# What these libraries call information or a warning is the daily business of a service that waits for its dependencies.
+QUIET = {
+    "uvicorn": logging.WARNING,
+    "aiokafka": logging.ERROR,
+    "faststream": logging.WARNING,
+    "asyncio": logging.WARNING,
+}
+
+SHARED: tuple[Processor, ...] = (
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.StackInfoRenderer(),
+)
+
+
+def set_up_logs(log_format: LogFormat, level: str, **bound: Any) -> FilteringBoundLogger:
+    """Sets up logging for the whole process and returns its logger, with `bound` in every line."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[*SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=SHARED, processors=rendering(log_format))
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(number)
+    for name, quiet in QUIET.items():
+        logging.getLogger(name).setLevel(max(number, quiet))
+    return cast("FilteringBoundLogger", structlog.get_logger(**bound))
+
+
+def rendering(log_format: LogFormat) -> list[Processor]:
+    """The last steps of a log line: exceptions and the text itself."""
+    drop_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    if log_format is LogFormat.JSON:
+        return [drop_meta, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    return [drop_meta, structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), pad_event_to=0)]

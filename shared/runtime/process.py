@@ -1,0 +1,204 @@
+"""The life of a service's process: set up, serve its health, run until told to stop, end in order.
+
+    serve("placement", main, PlacementSettings)
+
+Exit codes: 0 ended in order, 1 failed (an invariant broke, an error nobody expected, or no end in time), 2 wrong
+settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from prometheus_client import CollectorRegistry
+from structlog.typing import FilteringBoundLogger
+
+from shared.runtime.clocks import SteppedCellClock, WallCellClock, clock_from
+from shared.runtime.collector import tune_collector
+from shared.runtime.health import Health, HealthServer
+from shared.runtime.logs import set_up_logs
+from shared.runtime.settings import ServiceSettings, SettingsError
+from shared.runtime.telemetry import Telemetry
+
+SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
+SettingsT_co = TypeVar("SettingsT_co", bound=ServiceSettings, covariant=True)
+
+OK, FAILED, WRONG_SETTINGS = 0, 1, 2
+STOP_WAIT_S = 20.0
+WAIT_FIRST_S, WAIT_MAX_S = 0.05, 2.0
+LOOP_CHECK_S, LOOP_WINDOW_CHECKS = 0.25, 20
+
+
+@dataclass(frozen=True)
+class Context(Generic[SettingsT_co]):
+    """What the main coroutine of a service is given."""
+
+    service: str
+    instance: str
+    settings: SettingsT_co
+    logger: FilteringBoundLogger
+    telemetry: Telemetry
+    health: Health
+    clock: WallCellClock | SteppedCellClock
+    stopping: asyncio.Event
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Where the service registers metrics of its own."""
+        return self.telemetry.registry
+
+    async def pause(self, wait_s: float) -> bool:
+        """Waits `wait_s`, or less when the process is to stop; whether it goes on."""
+        with contextlib.suppress(TimeoutError):  # the time is over: that is what was waited for
+            await asyncio.wait_for(self.stopping.wait(), wait_s)
+        return not self.stopping.is_set()
+
+
+Main = Callable[[Context[SettingsT]], Awaitable[None]]
+
+
+def serve(name: str, main: Main[SettingsT], settings: SettingsT | type[SettingsT]) -> None:
+    """Runs a service until it ends, then ends the process with its exit code. Given a class, reads the settings
+    first.
+    """
+    try:
+        loaded = settings.load() if isinstance(settings, type) else settings
+    except SettingsError as error:
+        sys.stderr.write(f"{name}: wrong settings\n{error}\n")
+        sys.exit(WRONG_SETTINGS)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        code = runner.run(run(name, main, loaded))
+    sys.exit(code)
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where there is one."""
+    try:
+        import uvloop  # noqa: PLC0415 - not every platform has it
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def run(name: str, main: Main[SettingsT], settings: SettingsT) -> int:
+    """Sets everything up, runs `main`, and returns the exit code."""
+    context = make_context(name, settings)
+    server = HealthServer(context.health, settings.http_host, settings.http_port)
+    await server.start()
+    if settings.port_file is not None:
+        write_whole(settings.port_file, str(server.port))
+    stop_on_signals(context)
+    tune_collector()
+    context.logger.info("started", http_port=server.port, process=os.getpid())
+    watch = asyncio.create_task(watch_loop(context), name="loop watch")
+    try:
+        return await run_to_end(context, main)
+    finally:
+        watch.cancel()
+        await server.stop()
+
+
+def make_context(name: str, settings: SettingsT) -> Context[SettingsT]:
+    """Everything that `main` is given, from the settings."""
+    instance = settings.instance or f"{name}-{os.getpid()}"
+    telemetry = Telemetry(name)
+    return Context(
+        service=name,
+        instance=instance,
+        settings=settings,
+        logger=set_up_logs(settings.log_format, settings.log_level, service=name, instance=instance),
+        telemetry=telemetry,
+        health=Health(name, instance, telemetry.registry),
+        clock=clock_from(settings),
+        stopping=asyncio.Event(),
+    )
+
+
+def stop_on_signals(context: Context[ServiceSettings]) -> None:
+    """SIGTERM and SIGINT ask the service to stop; its readiness goes first, so that nobody sends it more."""
+
+    def ask(number: signal.Signals) -> None:
+        context.logger.info("stopping", signal=number.name)
+        context.health.not_ready("stopping")
+        context.stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ask, number)
+
+
+async def run_to_end(context: Context[SettingsT], main: Main[SettingsT]) -> int:
+    """Runs `main`; when asked to stop it has STOP_WAIT_S to return. An error of any kind ends the process."""
+    work = asyncio.ensure_future(main(context))
+    asked = asyncio.create_task(context.stopping.wait(), name="stop asked")
+    await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    done, _ = await asyncio.wait({work}, timeout=STOP_WAIT_S)
+    if not done:
+        context.logger.error("did not stop in time", wait_s=STOP_WAIT_S)
+        work.cancel()
+        await asyncio.wait({work}, timeout=1.0)
+        return FAILED
+    error = work.exception()
+    if error is not None:
+        context.logger.error("failed", exc_info=error)
+        return FAILED
+    context.logger.info("ended")
+    return OK
+
+
+async def watch_loop(context: Context[ServiceSettings]) -> None:
+    """Measures how late the loop wakes up: whatever blocks it shows here. Also keeps the readiness metric."""
+    loop = asyncio.get_running_loop()
+    late_s: list[float] = []
+    while True:
+        due_s = loop.time() + LOOP_CHECK_S
+        await asyncio.sleep(LOOP_CHECK_S)
+        late_s = [*late_s[1 - LOOP_WINDOW_CHECKS :], max(0.0, loop.time() - due_s)]
+        context.telemetry.loop_delay.set(max(late_s))
+        context.telemetry.ready.labels(context.service).set(context.health.is_ready)
+
+
+async def wait_for(
+    context: Context[ServiceSettings],
+    what: str,
+    check: Callable[[], Awaitable[str | None]],
+    errors: tuple[type[Exception], ...] = (OSError,),
+) -> bool:
+    """Waits until `check` returns None; a text is the reason why not yet, and so is one of `errors`.
+
+    Says in one line what it waits for, and again only when the reason changes. Tries with growing, jittered pauses
+    for as long as it takes. Returns False when the process is to stop before that.
+    """
+    wait_s, said = WAIT_FIRST_S, None
+    while not context.stopping.is_set():
+        try:
+            reason = await check()
+        except errors as error:
+            reason = f"{type(error).__name__}: {error}"
+        if reason is None:
+            if said is not None:
+                context.logger.info("found", what=what)
+            return True
+        context.health.not_ready(f"waiting for {what}: {reason}")
+        if reason != said:
+            context.logger.warning("waiting", what=what, reason=reason)
+            said = reason
+        await context.pause(wait_s * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, not a secret
+        wait_s = min(wait_s * 2, WAIT_MAX_S)
+    return False
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file so that a reader sees all of it or none."""
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)

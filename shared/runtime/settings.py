@@ -1,0 +1,88 @@
+"""Settings that every service has, from the environment (FALLOW_...) and from secret files.
+
+A service subclasses `ServiceSettings` in its settings.py and adds its own. A wrong value stops the process at its
+start with the field, the value and the rule.
+"""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, StringConstraints, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$")]
+
+
+class ClockKind(StrEnum):
+    """How cell time goes on."""
+
+    WALL = "wall"  # by itself, from `clock_origin_ms` with `clock_speed`
+    STEPPED = "stepped"  # by AdvanceTime commands only (replay)
+
+
+class LogFormat(StrEnum):
+    """For whom logs are written."""
+
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class SettingsError(Exception):
+    """The settings cannot be used; the message has one line for each wrong field: name, value, rule."""
+
+
+class ServiceSettings(BaseSettings):
+    """What every service needs to know. Each field is read from FALLOW_<NAME>."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="FALLOW_",
+        # Secrets (a Redis URL with its password) may be files, as container platforms mount them.
+        secrets_dir=os.environ.get("FALLOW_SECRETS_DIR") or None,
+        frozen=True,
+        extra="ignore",
+        validate_default=True,
+        hide_input_in_errors=True,
+    )
+
+    kafka: str = Field("127.0.0.1:9092", min_length=1, description="bootstrap addresses, host:port, by commas")
+    redis: str = Field("redis://127.0.0.1:6379/0", pattern=r"^(redis|rediss|valkey|valkeys|unix)://")
+    namespace: Name = Field("fallow", description="first word of every topic, group and key")
+    instance: str = Field("", max_length=200, description="name of this process; empty: service and process id")
+    cell_file: Path = Field(Path("deploy/cell.yaml"), description="tenants, pools, cells and limits")
+    data_dir: Path | None = Field(None, description="for what a process keeps on disk: node diaries")
+
+    http_host: str = Field("127.0.0.1", min_length=1)
+    http_port: int = Field(0, ge=0, le=65535, description="0: the system picks one, see port_file")
+    port_file: Path | None = Field(None, description="the port is written here once it is known")
+
+    log_format: LogFormat = LogFormat.JSON
+    log_level: Annotated[str, StringConstraints(to_lower=True, pattern="^(debug|info|warning|error)$")] = "info"
+
+    clock: ClockKind = ClockKind.WALL
+    clock_origin_ms: int = Field(0, ge=0, description="wall time at which cell time is 0; all services share it")
+    clock_speed: float = Field(1.0, gt=0, le=1_000_000, description="cell milliseconds for one of wall time")
+
+    embedded: bool = Field(default=False, description="the log is the embedded broker: its limits hold, see the README")
+
+    @classmethod
+    def load(cls) -> Self:
+        """Reads the settings; SettingsError names each field that is wrong."""
+        try:
+            return cls()
+        except ValidationError as error:
+            raise SettingsError("\n".join(explanation(cls, error))) from error
+
+
+def explanation(settings: type[ServiceSettings], error: ValidationError) -> list[str]:
+    """One line for each wrong field. Addresses may hold passwords, so their values are not shown."""
+    lines = []
+    for problem in error.errors(include_url=False):
+        field = str(problem["loc"][0]) if problem["loc"] else "settings"
+        variable = f"{settings.model_config.get('env_prefix', '')}{field}".upper()
+        shown = "" if field in {"kafka", "redis"} else f" = {os.environ.get(variable, '')!r}"
+        lines.append(f"{variable}{shown}: {problem['msg']}")
+    return lines

@@ -1,0 +1,115 @@
+"""One program of the stack as a child process: its output in a file, its end seen at once, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+WRAPPER = Path(__file__).with_name("until_parent_dies.py")
+POLL_S = 0.02
+TAIL_LINES = 15
+
+
+class StackError(Exception):
+    """A part of the stack did not start or ended unexpectedly; the message carries the last lines that it wrote."""
+
+
+def until_parent_dies(argv: Sequence[str]) -> list[str]:
+    """The command that runs `argv` and is killed with this process (see until_parent_dies.py)."""
+    return [sys.executable, "-I", "-S", str(WRAPPER), str(os.getpid()), *argv]
+
+
+class Child:
+    """A child process in a process group of its own, writing to `log_file` (appended, so that restarts stay
+    readable).
+    """
+
+    def __init__(
+        self, name: str, argv: Sequence[str], log_file: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.argv = tuple(argv)
+        self.log_file = log_file
+        self.environment = None if environment is None else dict(environment)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id; the program has it too, since the wrapper becomes the program."""
+        if self._process is None:
+            raise StackError(f"{self.name} was not started")
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Starts the program; does not wait until it is of use (see `wait_until`)."""
+        if self.is_running:
+            raise StackError(f"{self.name} runs already (process {self.pid})")
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_file.open("ab") as output:
+            self._process = subprocess.Popen(
+                until_parent_dies(self.argv),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self.environment,
+                # Ctrl-C at the terminal reaches the parent only, which stops its parts in order.
+                start_new_session=True,
+            )
+
+    def wait_until(self, is_up: Callable[[], bool], *, wait_s: float) -> None:
+        """Waits until `is_up()`; an end of the process before that, or no answer in time, is a StackError."""
+        deadline = time.monotonic() + wait_s
+        while not is_up():
+            if self.ended_within(POLL_S):
+                raise StackError(f"{self.name} ended with code {self.exit_code}:\n{self.tail()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise StackError(f"{self.name} did not answer within {wait_s:.0f} s:\n{self.tail()}")
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs or before it was started."""
+        return None if self._process is None else self._process.poll()
+
+    def ended_within(self, wait_s: float) -> bool:
+        """Waits at most `wait_s` for the end of the process; whether it has ended."""
+        if self._process is None:
+            return True
+        try:
+            self._process.wait(timeout=wait_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def stop(self, *, wait_s: float = 10.0) -> None:
+        """Asks by SIGTERM and, after `wait_s`, ends by SIGKILL. Stopping what has ended does nothing."""
+        self.signal(signal.SIGTERM)
+        if not self.ended_within(wait_s):
+            self.kill()
+
+    def kill(self) -> None:
+        """Ends the whole process group by SIGKILL, as a power cut would."""
+        self.signal(signal.SIGKILL)
+        self.ended_within(10.0)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal to the process group, if it still runs."""
+        if self.is_running:
+            os.killpg(self.pid, number)
+
+    def tail(self) -> str:
+        """The last lines of its output."""
+        if not self.log_file.exists():
+            return "(no output)"
+        lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(f"    {line}" for line in lines[-TAIL_LINES:]) or "(no output)"

@@ -1,0 +1,164 @@
+"""A real Apache Kafka on this machine: its jars from Maven, one node in KRaft mode, a small heap.
+
+The jars are copied once into a cache (FALLOW_CACHE_DIR, or ~/.cache/fallow); the storage is formatted once for each
+data folder, so the same records are there after a restart.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from shared.runtime.stack.child import Child, StackError
+from shared.runtime.stack.kafka_wire import answers
+from shared.runtime.stack.ports import LOCAL, free_ports
+from shared.runtime.stack.server import Source
+
+DEPLOY = Path(__file__).parents[3] / "deploy" / "kafka"
+JAVA_VERSION_MIN = 17
+FETCH_WAIT_S = 300
+START_WAIT_S = 60.0
+STOP_WAIT_S = 20.0
+CLUSTER_ID = "RmFsbG93RmFsbG93RmFsbA"  # any 16 bytes do for one node
+# C1 only and the serial collector: up in under 2 s and small, which counts for more here than peak throughput.
+JAVA_OPTIONS = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+NEVER = 2**63 - 1
+
+
+def obstacle() -> str | None:
+    """Why Kafka cannot be started from jars here, or None when it can be tried."""
+    if not (DEPLOY / "pom.xml").exists():
+        return "deploy/kafka is not beside the package"
+    if shutil.which("java") is None:
+        return "there is no java on the PATH"
+    version = java_version()
+    if version < JAVA_VERSION_MIN:
+        return f"java is version {version}, Kafka needs {JAVA_VERSION_MIN}"
+    if shutil.which("mvn") is None and not jars_folder().exists():
+        return "there is no mvn on the PATH to fetch the jars with"
+    return None
+
+
+def java_version() -> int:
+    """The major version of `java` on the PATH; 0 when it does not say."""
+    asked = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
+    return int(found[1]) if found else 0
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept between runs."""
+    return Path(os.environ.get("FALLOW_CACHE_DIR") or Path.home() / ".cache" / "fallow")
+
+
+def jars_folder() -> Path:
+    """The folder of the jars that pom.xml names now: another pom.xml has another folder."""
+    digest = hashlib.sha256((DEPLOY / "pom.xml").read_bytes()).hexdigest()[:12]
+    return cache_folder() / f"kafka-{digest}"
+
+
+def fetch_jars() -> Path:
+    """Copies the jars into the cache if they are not there; two processes at once wait for each other."""
+    folder = jars_folder()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / "kafka.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            copy_by_maven(folder)
+    return folder
+
+
+def copy_by_maven(folder: Path) -> None:
+    """Lets Maven copy the runtime dependencies of pom.xml; the folder appears whole or not at all."""
+    unfinished = folder.with_suffix(".part")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={unfinished}"]
+    command = ["mvn", "--batch-mode", "--quiet", "--file", str(DEPLOY / "pom.xml"), *goal]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=FETCH_WAIT_S)
+    except subprocess.TimeoutExpired as late:
+        raise StackError(f"Maven did not fetch Kafka's jars within {FETCH_WAIT_S} s") from late
+    if done.returncode != 0:
+        raise StackError(f"Maven could not fetch Kafka's jars:\n{(done.stdout + done.stderr)[-2000:]}")
+    unfinished.rename(folder)
+
+
+class KafkaFromJars:
+    """One node of Apache Kafka with its data in `data_dir`.
+
+    `durable` flushes each record before it is acknowledged, as server.properties has it; without it the log survives
+    the end of the process but not of the machine, which is all that a test asks for.
+    """
+
+    source = Source.JARS
+
+    def __init__(self, data_dir: Path, *, durable: bool = False) -> None:
+        self.data_dir = data_dir
+        self.durable = durable
+        self.port, self._controller_port = free_ports(2)
+        self._properties = data_dir / "server.properties"
+        self._child: Child | None = None
+
+    @property
+    def address(self) -> str:
+        """The bootstrap address; the same after a restart."""
+        return f"{LOCAL}:{self.port}"
+
+    @property
+    def description(self) -> str:
+        """Name and version, read from the jar."""
+        jars = sorted(jars_folder().glob("kafka_2.13-*.jar"))
+        version = jars[0].stem.removeprefix("kafka_2.13-") if jars else "?"
+        return f"Apache Kafka {version} from its jars"
+
+    def start(self) -> None:
+        """Fetches the jars and formats the storage if that was not done, then starts the broker and waits for its
+        answer.
+        """
+        jars = fetch_jars()
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self._properties.write_text(self._server_properties(), encoding="utf-8")
+        if not (self.data_dir / "log" / "meta.properties").exists():
+            self._format(jars)
+        child = Child("Kafka", [*self._java(jars), "kafka.Kafka", str(self._properties)], self.data_dir / "kafka.log")
+        self._child = child
+        child.start()
+        child.wait_until(lambda: answers(LOCAL, self.port), wait_s=START_WAIT_S)
+
+    def stop(self) -> None:
+        """Ends the broker in order."""
+        if self._child is not None:
+            self._child.stop(wait_s=STOP_WAIT_S)
+
+    def kill(self) -> None:
+        """Ends the broker by SIGKILL; what it had acknowledged is in the page cache and stays."""
+        if self._child is not None:
+            self._child.kill()
+
+    def _server_properties(self) -> str:
+        own = {
+            "controller.quorum.voters": f"1@{LOCAL}:{self._controller_port}",
+            "listeners": f"PLAINTEXT://{LOCAL}:{self.port},CONTROLLER://{LOCAL}:{self._controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{LOCAL}:{self.port}",
+            "log.dirs": str(self.data_dir / "log"),
+        }
+        if not self.durable:
+            own["log.flush.interval.messages"] = str(NEVER)
+        declared = (DEPLOY / "server.properties").read_text(encoding="utf-8")
+        return declared + "\n" + "".join(f"{key}={value}\n" for key, value in own.items())
+
+    def _java(self, jars: Path) -> list[str]:
+        logging = f"-Dlog4j2.configurationFile={DEPLOY / 'log4j2.xml'}"
+        return ["java", *JAVA_OPTIONS, logging, "-cp", f"{jars}/*"]
+
+    def _format(self, jars: Path) -> None:
+        arguments = ["format", "--cluster-id", CLUSTER_ID, "--config", str(self._properties)]
+        command = [*self._java(jars), "kafka.tools.StorageTool", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise StackError(f"the storage of Kafka could not be formatted:\n{done.stdout}{done.stderr}")
