@@ -1,4 +1,4 @@
-"""The log on Apache Kafka, by aiokafka. Every call has a time bound; no write is ever repeated behind the caller's back."""
+"""The log on Apache Kafka, by aiokafka. Every call has a time bound; no write is repeated behind the caller's back."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class KafkaLog:
             async with asyncio.timeout(self._publish_bound_s):
                 producer = await self._writing().current()
                 for message in messages:
-                    acknowledgements.append(await send(producer, message))
+                    acknowledgements.append(await send(producer, message))  # noqa: PERF401 - kept even if one fails
                 await asyncio.gather(*acknowledgements)
         except (KafkaError, TimeoutError, OSError, LogUnavailable, RecordTooLarge) as error:
             _settle(acknowledgements)
@@ -146,7 +146,7 @@ class KafkaLog:
 
     async def partitions(self, topic: str) -> int:
         """Asked of the broker, each time, since a topic may appear or grow."""
-        client = self._asking()._client
+        client = self._asking()._client  # noqa: SLF001 - the consumer itself keeps no metadata of topics it does not read
         try:
             async with asyncio.timeout(self._append_bound_s):
                 cluster = await client.fetch_all_metadata()

@@ -31,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 
 class KafkaMember:
-    """Owns what the group's coordinator says, and nothing while the group rearranges itself or this member is cut off.
+    """Owns what the group's coordinator says, and nothing while the group rearranges itself.
 
-    A background task polls for as long as the member lives, so that Kafka never takes it for stuck; when the client gives
-    up, the task makes a new one.
+    A background task polls for as long as the member lives, so that Kafka never takes it for stuck; when the client
+    gives up, the task makes a new one. A member that is cut off from Kafka learns of its loss only when it is back.
     """
 
     def __init__(self, bootstrap: str, client_id: str, group: str, topic: str) -> None:
@@ -46,22 +46,24 @@ class KafkaMember:
         self._change_count = 0
         self._seen_count = 0
         self._change = asyncio.Event()
+        self._consumer: AIOKafkaConsumer | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Join; the first partitions come a moment later, through `changed`."""
-        consumer = await self._join()
-        self._task = asyncio.create_task(self._take_part(consumer), name=f"member of {self._group}")
+        self._consumer = await self._join()
+        self._task = asyncio.create_task(self._take_part(), name=f"member of {self._group}")
 
     async def stop(self) -> None:
         """Leave the group, so that the others need not wait for the session to expire."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            # Our own cancel; the task's last act is to leave the group.
+            # Our own cancel.
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        self._own(frozenset())
+        await self._leave()
+        self.own(frozenset())
 
     def owned(self) -> frozenset[int]:
         """As the listener was last told."""
@@ -92,35 +94,35 @@ class KafkaMember:
             async with asyncio.timeout(START_BOUND_S):
                 await consumer.start()
         except (KafkaError, TimeoutError, OSError) as error:
-            await _leave(consumer)
+            await _close(consumer)
             raise LogUnavailable(f"group {self._group} at {self._bootstrap}: {error!r}") from error
         return consumer
 
-    async def _take_part(self, first: AIOKafkaConsumer) -> None:
+    async def _take_part(self) -> None:
         """Poll until cancelled; replace a consumer that fails, with back-off and jitter."""
-        consumer: AIOKafkaConsumer | None = first
         retry_ms = RETRY_MS_MIN
-        try:
-            while True:
-                try:
-                    if consumer is None:
-                        consumer = await self._join()
-                    # The topic is empty by design: this only shows Kafka that the member is alive.
-                    await consumer.getmany(timeout_ms=POLL_MS)
-                    retry_ms = RETRY_MS_MIN
-                except (KafkaError, LogUnavailable, OSError) as error:
-                    logger.warning("membership of %s is interrupted: %r", self._group, error)
-                    self._own(frozenset())
-                    if consumer is not None:
-                        await _leave(consumer)
-                        consumer = None
-                    await asyncio.sleep(random.uniform(0.5, 1.0) * retry_ms / 1000)
-                    retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
-        finally:
-            if consumer is not None:
-                await _leave(consumer)
+        while True:
+            try:
+                if self._consumer is None:
+                    self._consumer = await self._join()
+                # The topic is empty by design: this only shows Kafka that the member is alive.
+                await self._consumer.getmany(timeout_ms=POLL_MS)
+                retry_ms = RETRY_MS_MIN
+            except (KafkaError, LogUnavailable, OSError) as error:
+                logger.warning("membership of %s is interrupted: %r", self._group, error)
+                self.own(frozenset())
+                await self._leave()
+                jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries, guards no secret
+                await asyncio.sleep(jitter * retry_ms / 1000)
+                retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
 
-    def _own(self, partitions: frozenset[int]) -> None:
+    async def _leave(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            await _close(consumer)
+
+    def own(self, partitions: frozenset[int]) -> None:
+        """Take note of the new share; the listener calls this."""
         if partitions == self._owned:
             return
         self._owned = partitions
@@ -134,14 +136,14 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka sh
     def __init__(self, member: KafkaMember) -> None:
         self._member = member
 
-    async def on_partitions_revoked(self, revoked: Collection[KafkaTopicPartition]) -> None:
-        self._member._own(frozenset())
+    async def on_partitions_revoked(self, revoked: Collection[KafkaTopicPartition]) -> None:  # noqa: ARG002
+        self._member.own(frozenset())
 
     async def on_partitions_assigned(self, assigned: Collection[KafkaTopicPartition]) -> None:
-        self._member._own(frozenset(tp.partition for tp in assigned))
+        self._member.own(frozenset(tp.partition for tp in assigned))
 
 
-async def _leave(consumer: AIOKafkaConsumer) -> None:
+async def _close(consumer: AIOKafkaConsumer) -> None:
     """Close, telling the group; when the broker does not answer, the session timeout tells it."""
     with contextlib.suppress(TimeoutError, KafkaError, OSError):
         async with asyncio.timeout(STOP_BOUND_S):

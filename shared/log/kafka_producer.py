@@ -1,14 +1,15 @@
 """One aiokafka producer under a time bound: opened, used, and thrown away whole after the first doubt.
 
-aiokafka's idempotent producer never gives a batch up: what has timed out for the caller would be sent again whenever the
-broker comes back, behind the caller's back. So after any failure the producer is abandoned with all that it holds, and the
-next call opens a fresh one. A request already on the wire may still arrive; version checks make that harmless.
+The idempotent producer of aiokafka never gives a batch up: what has timed out for the caller would be sent again when
+the broker comes back, behind the caller's back. So after any failure the producer is abandoned with all that it holds,
+and the next call opens a fresh one. A request already on the wire may still arrive; version checks make it harmless.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import Any, Literal
 
 from aiokafka import AIOKafkaProducer
@@ -26,6 +27,8 @@ BATCH_BYTES_MAX = 131_072
 
 ABANDON_BOUND_S = 2.0
 """How long the connections of an abandoned producer may take to close."""
+
+logger = logging.getLogger(__name__)
 
 
 class BoundedProducer:
@@ -93,17 +96,27 @@ class BoundedProducer:
 async def _close_without_sending(producer: AIOKafkaProducer) -> None:
     """Close a producer without its flush, which would wait for the broker for ever.
 
-    This reaches into aiokafka 0.14 (`_message_accumulator`, `_sender`): its public stop() has no such way. A contract
-    test pins that an abandoned producer sends nothing any more.
+    This reaches into aiokafka 0.14 (`_sender`, `_message_accumulator`), whose public stop() knows only the flush. The
+    contract suite pins that what an abandoned producer still held is never sent.
     """
-    producer._message_accumulator.fail_all(ProducerClosed())
-    sender: asyncio.Task[None] | None = producer._sender.sender_task
+    sender: asyncio.Task[None] | None = producer._sender.sender_task  # noqa: SLF001 - see above
     if sender is not None:
         sender.cancel()
-    # A close that fails or takes too long leaves a dead socket to the garbage collector, nothing more.
+    try:
+        async with asyncio.timeout(ABANDON_BOUND_S):
+            # Requests on the wire end with their connections; their batches go back to the queue.
+            await producer.client.close()
+            if sender is not None:
+                await asyncio.wait([sender])
+    except (TimeoutError, KafkaError, OSError) as error:
+        logger.warning("the connections of an abandoned producer do not close: %r", error)
+    accumulator = producer._message_accumulator  # noqa: SLF001 - see above
+    # A batch that went back to the queue is no longer among the pending ones, where its callback looks for it.
+    accumulator._pending_batches.update(batch for queue in accumulator._batches.values() for batch in queue)  # noqa: SLF001
+    accumulator.fail_all(ProducerClosed())
+    # With the sender gone and every batch failed there is nothing left to wait for; this marks the producer as closed.
     with contextlib.suppress(TimeoutError, KafkaError, OSError):
         async with asyncio.timeout(ABANDON_BOUND_S):
-            await producer.client.close()
             await producer.stop()
 
 

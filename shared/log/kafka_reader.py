@@ -20,9 +20,9 @@ PARTITION_FETCH_BYTES_MAX = 4 * 1024 * 1024
 class KafkaReader:
     """Explicit assignment, no group, no stored offsets: the position is the caller's business.
 
-    aiokafka keeps one fetch in flight for each broker. A partition whose records were still unread when the fetch went out
-    is left out of it, and is asked for only when that fetch returns, which takes up to `fetch_wait_ms` when the other
-    partitions are idle. So the wait is short; data that arrives wakes a waiting fetch at once in any case.
+    The client keeps one fetch in flight for each broker. A partition whose records were still unread when the fetch
+    went out is left out of it, and asked for only when that fetch returns, which takes up to `fetch_wait_ms` when the
+    other partitions are idle. So the wait is short; data that arrives wakes a waiting fetch at once in any case.
     """
 
     def __init__(
@@ -111,11 +111,11 @@ class KafkaReader:
                 begin = (await consumer.beginning_offsets([assigned]))[assigned]
                 end = (await consumer.end_offsets([assigned]))[assigned]
         except (KafkaError, TimeoutError, OSError) as failure:
-            return LogUnavailable(f"{assigned.topic}/{assigned.partition}: {asked} is out of range, bounds: {failure!r}")
+            return LogUnavailable(f"{assigned.topic}/{assigned.partition}: {asked} is out of range; {failure!r}")
         return LogTruncated((assigned.topic, assigned.partition), asked=asked, begin=begin, end=end)
 
 
 def record_of(found: ConsumerRecord) -> Record:
-    """aiokafka's record as ours. A header without a value becomes an empty one: other clients may write null."""
+    """The client's record as ours. A header without a value becomes an empty one: other clients may write null."""
     headers: Headers = tuple((name, value or b"") for name, value in found.headers)
     return Record(found.topic, found.partition, found.offset, found.key, found.value, headers, found.timestamp)

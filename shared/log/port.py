@@ -1,4 +1,4 @@
-"""What this project needs of a log, at the level of bytes: records in partitions, appended, read in order, owned by members.
+"""What this project needs of a log, at the level of bytes: records appended to partitions, read in order, and owned.
 
 Nothing here knows what a record means. Two implementations: `kafka.KafkaLog` and `memory.MemoryLog`.
 """
@@ -18,7 +18,7 @@ Headers = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record as it stands in the log. `timestamp_ms` is the writer's wall clock: for people, never for decisions."""
+    """One record as it stands in the log. `timestamp_ms` is the writer's wall clock: for people, not for decisions."""
 
     topic: str
     partition: int
@@ -62,15 +62,15 @@ class AppendUnknown:
     reason: str
 
 
-class LogUnavailable(Exception):
+class LogUnavailable(Exception):  # noqa: N818 - named after what it says about the log
     """The log did not answer within its bound. Any part of what was asked may have happened; back off and try again."""
 
 
-class RecordTooLarge(ValueError):
+class RecordTooLarge(ValueError):  # noqa: N818 - the same
     """The record exceeds what the log takes: it is certainly not there, and sending it again would not help."""
 
 
-class LogTruncated(Exception):
+class LogTruncated(Exception):  # noqa: N818 - the same
     """The offset asked for is not in the log: cleaned away (below `begin`), or never written (above `end`)."""
 
     def __init__(self, tp: TopicPartition, *, asked: int, begin: int, end: int) -> None:
