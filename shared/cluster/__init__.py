@@ -1,0 +1,1 @@
+"""The pure model of one cell: its state, the fold of its log, and what must always be true of both."""

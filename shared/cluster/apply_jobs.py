@@ -1,0 +1,313 @@
+"""What the effects on jobs do to a state, and when they are refused."""
+
+from __future__ import annotations
+
+from shared.cluster.allocation import release, take
+from shared.cluster.illegal import IllegalEffect, must
+from shared.cluster.job import HOLDING, WAITING, Job, JobStatus, OverJob
+from shared.cluster.quota import over_limit
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.reasons import StopReason
+from shared.events.values import RunStatus, WorkerPlace
+
+
+def job_of(state: CellState, job_id: str) -> Job:
+    """The job that waits or runs under this id; refuses the effect if there is none."""
+    job = state.jobs.get(job_id)
+    if job is None:
+        raise IllegalEffect(f"job {job_id} neither waits nor runs")
+    return job
+
+
+def current(state: CellState, effect: e.AttemptEffect) -> Job:
+    """The job of an effect on its current attempt."""
+    job = job_of(state, effect.job)
+    must(job.attempt == effect.attempt, f"job {job.id} is at attempt {job.attempt}, not {effect.attempt}")
+    return job
+
+
+def in_status(job: Job, *allowed: JobStatus) -> None:
+    """Refuse the effect unless the job is in one of these."""
+    if job.status not in allowed:
+        raise IllegalEffect(f"job {job.id} is {job.status}, not {' or '.join(allowed)}")
+
+
+def enqueued(state: CellState, effect: e.JobEnqueued, at_ms: int) -> None:
+    """A new job waits."""
+    job_id = effect.spec.id
+    must(job_id not in state.jobs and job_id not in state.over, f"job {job_id} exists already")
+    state.journal.put(state.jobs, job_id, Job(effect.spec, effect.submit_ms, effect.digest))
+    state.journal.set(state, "waiting", state.waiting + 1)
+
+
+def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:
+    """A job has another specification. What holds places keeps its shape."""
+    job = job_of(state, effect.spec.id)
+    must(effect.spec.tenant == job.spec.tenant, f"job {job.id} belongs to {job.spec.tenant}")
+    if job.status in HOLDING:
+        must(effect.spec.resources == job.spec.resources, f"job {job.id} runs: its workers keep their resources")
+    state.journal.set(job, "spec", effect.spec)
+
+
+def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
+    """A gang takes all its places at once."""
+    job, journal = job_of(state, effect.job), state.journal
+    in_status(job, JobStatus.QUEUED)
+    must(effect.attempt == job.attempt + 1, f"job {job.id}: attempt {effect.attempt} follows {job.attempt}")
+    must(job.not_before_ms <= at_ms, f"job {job.id} may not start before {job.not_before_ms}")
+    _is_whole(job, effect.workers)
+    _is_allowed_there(state, job, effect.workers)
+    _take(state, job, effect.workers)
+    journal.set(job, "runs", {place.node: RunStatus.STARTING for place in effect.workers})
+    journal.set(job, "workers", effect.workers)
+    journal.set(job, "attempt", effect.attempt)
+    journal.set(job, "status", JobStatus.STARTING)
+    journal.set(job, "started_ms", at_ms)
+    journal.set(job, "running_ms", None)
+    journal.set(job, "deferred", None)
+    journal.set(job, "backfilled", effect.backfilled)
+    if job.first_start_ms is None:
+        journal.set(job, "first_start_ms", at_ms)
+    journal.set(state, "waiting", state.waiting - 1)
+
+
+def _is_whole(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
+    """I3: so many workers as the job can run with, each with what it needs, ranks 0 to n - 1."""
+    fewest = job.spec.workers_min or job.spec.workers
+    must(fewest <= len(workers) <= job.spec.workers, f"job {job.id} needs {fewest} to {job.spec.workers} workers, not {len(workers)}")
+    wanted = job.spec.resources
+    for rank, place in enumerate(workers):
+        must(place.rank == rank, f"job {job.id}: rank {place.rank} stands where {rank} belongs")
+        enough = (
+            place.gpu_milli == wanted.gpu_milli
+            and place.cpu_milli == wanted.cpu_milli
+            and place.memory_mib == wanted.memory_mib
+        )
+        must(enough, f"job {job.id}: worker {rank} gets other resources than it asked for")
+
+
+def _is_allowed_there(state: CellState, job: Job, workers: tuple[WorkerPlace, ...]) -> None:
+    for place in workers:
+        node = state.nodes.get(place.node)
+        if node is None:
+            raise IllegalEffect(f"node {place.node} does not exist")
+        must(node.is_schedulable, f"node {node.id} is {node.status} and takes nothing new")
+        must(not job.spec.pools or node.pool in job.spec.pools, f"job {job.id} does not accept pool {node.pool}")
+        must(
+            job.spec.gpu_type is None or job.spec.gpu_type == node.spec.gpu_type,
+            f"job {job.id} needs {job.spec.gpu_type}, node {node.id} has {node.spec.gpu_type}",
+        )
+
+
+def _take(state: CellState, job: Job, places: tuple[WorkerPlace, ...]) -> None:
+    wanted: dict[str, int] = {}
+    for place in places:
+        gpu_type = state.nodes[place.node].spec.gpu_type
+        wanted[gpu_type] = wanted.get(gpu_type, 0) + place.gpu_milli
+    for gpu_type, milli in wanted.items():
+        account = over_limit(state.quotas, state.usage, job.spec.tenant, gpu_type, milli)
+        must(account is None, f"job {job.id}: {milli} milli-GPUs more would pass the limit of {account}")
+    refusal = take(state, job.spec.tenant, job.id, places)
+    must(refusal is None, f"job {job.id}: {refusal}")
+
+
+_ORDER = {RunStatus.STARTING: 0, RunStatus.RUNNING: 1, RunStatus.STOPPING: 1}
+
+
+def run_observed(state: CellState, effect: e.RunObserved, at_ms: int) -> None:
+    """One node's run got on."""
+    job = current(state, effect)
+    in_status(job, *HOLDING)
+    before = job.runs.get(effect.node)
+    if before is None:
+        raise IllegalEffect(f"job {job.id} has no run on node {effect.node}")
+    must(_ORDER.get(effect.status, 2) > _ORDER.get(before, 2), f"a run that is {before} does not become {effect.status}")
+    state.journal.put(job.runs, effect.node, effect.status)
+
+
+def running(state: CellState, effect: e.JobRunning, at_ms: int) -> None:
+    """The gang is whole."""
+    job = current(state, effect)
+    in_status(job, JobStatus.STARTING)
+    for node, status in job.runs.items():
+        if status is RunStatus.STARTING:
+            state.journal.put(job.runs, node, RunStatus.RUNNING)
+    state.journal.set(job, "status", JobStatus.RUNNING)
+    state.journal.set(job, "running_ms", at_ms)
+
+
+def resizing(state: CellState, effect: e.JobResizing, at_ms: int) -> None:
+    """The attempt takes further places, and keeps those that it shall leave until it has left them."""
+    job, journal = current(state, effect), state.journal
+    in_status(job, JobStatus.RUNNING)
+    ranks = [place.rank for place in job.workers]
+    must(all(rank in ranks for rank in effect.remove), f"job {job.id} has no such rank to remove")
+    _is_allowed_there(state, job, effect.add)
+    _take(state, job, effect.add)
+    for place in effect.add:
+        if job.runs.get(place.node) is None:
+            journal.put(job.runs, place.node, RunStatus.STARTING)
+    journal.set(job, "joining", effect.add)
+    journal.set(job, "leaving", effect.remove)
+    journal.set(job, "status", JobStatus.RESIZING)
+
+
+def resized(state: CellState, effect: e.JobResized, at_ms: int) -> None:
+    """The attempt holds exactly these of its places."""
+    job, journal = current(state, effect), state.journal
+    in_status(job, JobStatus.RESIZING)
+    held = job.workers + job.joining
+    must(all(place in held for place in effect.workers), f"job {job.id} does not hold all of these places")
+    release(state, job.spec.tenant, job.id, tuple(place for place in held if place not in effect.workers))
+    for node in [node for node in job.runs if all(place.node != node for place in effect.workers)]:
+        journal.drop(job.runs, node)
+    journal.set(job, "workers", effect.workers)
+    journal.set(job, "joining", ())
+    journal.set(job, "leaving", ())
+    journal.set(job, "status", JobStatus.RUNNING)
+
+
+def stopping(state: CellState, effect: e.JobStopping, at_ms: int) -> None:
+    """The attempt shall stop. Only a cancel may overtake another reason."""
+    job, journal = current(state, effect), state.journal
+    if job.status is JobStatus.STOPPING:
+        must(effect.why is StopReason.CANCELLED and job.stop_why is not effect.why, f"job {job.id} is stopping already")
+    else:
+        in_status(job, JobStatus.STARTING, JobStatus.RUNNING, JobStatus.RESIZING)
+    journal.set(job, "status", JobStatus.STOPPING)
+    journal.set(job, "stop_why", effect.why)
+    journal.set(job, "stop_for", effect.for_whom)
+    journal.set(job, "stop_grace_wall_ms", effect.grace_wall_ms)
+
+
+def preempted(state: CellState, effect: e.JobPreempted, at_ms: int) -> None:
+    """The attempt has made room."""
+    job = current(state, effect)
+    in_status(job, JobStatus.STOPPING)
+    _give_back(state, job)
+    state.journal.set(job, "preemptions", job.preemptions + 1)
+    state.journal.set(job, "status", JobStatus.PREEMPTED)
+
+
+def requeued(state: CellState, effect: e.JobRequeued, at_ms: int) -> None:
+    """The job waits again."""
+    job, journal = job_of(state, effect.job), state.journal
+    in_status(job, *HOLDING, JobStatus.PREEMPTED)
+    _give_back(state, job)
+    journal.set(job, "failures", effect.failures)
+    journal.set(job, "not_before_ms", effect.not_before_ms)
+    journal.set(job, "status", JobStatus.QUEUED)
+    journal.set(state, "waiting", state.waiting + 1)
+
+
+def _give_back(state: CellState, job: Job) -> None:
+    journal = state.journal
+    if job.workers or job.joining:
+        release(state, job.spec.tenant, job.id, job.workers + job.joining)
+    journal.set(job, "workers", ())
+    journal.set(job, "joining", ())
+    journal.set(job, "leaving", ())
+    journal.set(job, "runs", {})
+    journal.set(job, "started_ms", None)
+    journal.set(job, "running_ms", None)
+    journal.set(job, "stop_why", None)
+    journal.set(job, "stop_for", "")
+    journal.set(job, "stop_grace_wall_ms", 0)
+    journal.set(job, "backfilled", False)
+
+
+def finished(state: CellState, effect: e.JobFinished, at_ms: int) -> None:
+    """The job ended well."""
+    job = current(state, effect)
+    in_status(job, *HOLDING)
+    _end(state, job, JobStatus.FINISHED, at_ms)
+
+
+def failed(state: CellState, effect: e.JobFailed, at_ms: int) -> None:
+    """The job ended badly."""
+    job = job_of(state, effect.job)
+    in_status(job, *HOLDING)
+    _end(state, job, JobStatus.FAILED, at_ms)
+
+
+def cancelled(state: CellState, effect: e.JobCancelled, at_ms: int) -> None:
+    """The job ended by its tenant's wish: at once while it waits, else when it has stopped."""
+    job = job_of(state, effect.job)
+    in_status(job, *WAITING, JobStatus.STOPPING)
+    _end(state, job, JobStatus.CANCELLED, at_ms)
+
+
+def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
+    journal = state.journal
+    if job.status in WAITING:
+        journal.set(state, "waiting", state.waiting - 1)
+    if job.workers or job.joining:
+        release(state, job.spec.tenant, job.id, job.workers + job.joining)
+    journal.drop(state.jobs, job.id)
+    if job.id in state.reservations:
+        journal.drop(state.reservations, job.id)
+    journal.put(state.over, job.id, OverJob(job.id, job.spec.tenant, job.digest, status, at_ms))
+    journal.put(state.over_order, state.over_next, job.id)
+    journal.set(state, "over_next", state.over_next + 1)
+    _forget(state, at_ms)
+
+
+def _forget(state: CellState, at_ms: int) -> None:
+    """Remember a bounded number of jobs for a bounded time; at most two are forgotten per job that ends, so that no step is long."""
+    for _ in range(2):
+        job_id = state.over_order.get(state.over_first)
+        if job_id is None:
+            return
+        is_old = state.over[job_id].over_ms + state.policy.remember_ms < at_ms
+        if not is_old and len(state.over) <= state.policy.remember_jobs:
+            return
+        state.journal.drop(state.over, job_id)
+        state.journal.drop(state.over_order, state.over_first)
+        state.journal.set(state, "over_first", state.over_first + 1)
+
+
+def timed_out(state: CellState, effect: e.AttemptTimedOut, at_ms: int) -> None:
+    """Said for the audit trail; what follows from it are effects of their own."""
+    in_status(current(state, effect), *HOLDING)
+
+
+def deferred(state: CellState, effect: e.JobDeferred, at_ms: int) -> None:
+    """A waiting job has a new reason to wait."""
+    job = job_of(state, effect.job)
+    in_status(job, *WAITING)
+    must(job.deferred is not effect.code, f"job {job.id} waits for {effect.code} already")
+    state.journal.set(job, "deferred", effect.code)
+
+
+def held(state: CellState, effect: e.JobHeld, at_ms: int) -> None:
+    """A waiting job may not start."""
+    job = job_of(state, effect.job)
+    in_status(job, JobStatus.QUEUED)
+    state.journal.set(job, "status", JobStatus.HELD)
+
+
+def released(state: CellState, effect: e.JobReleased, at_ms: int) -> None:
+    """A held job may start again."""
+    job = job_of(state, effect.job)
+    in_status(job, JobStatus.HELD)
+    state.journal.set(job, "status", JobStatus.QUEUED)
+
+
+def reservation_set(state: CellState, effect: e.ReservationSet, at_ms: int) -> None:
+    """Places are kept for a waiting job."""
+    job = job_of(state, effect.job)
+    in_status(job, JobStatus.QUEUED)
+    for place in effect.workers:
+        must(place.node in state.nodes, f"node {place.node} does not exist")
+    state.journal.put(state.reservations, job.id, effect)
+
+
+def reservation_cleared(state: CellState, effect: e.ReservationCleared, at_ms: int) -> None:
+    """Nothing is kept for a job any more."""
+    must(effect.job in state.reservations, f"job {effect.job} has no reservation")
+    state.journal.drop(state.reservations, effect.job)
+
+
+def nothing(state: CellState, effect: e.Effect, at_ms: int) -> None:
+    """An effect that only tells."""

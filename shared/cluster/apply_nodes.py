@@ -1,0 +1,115 @@
+"""What the effects on nodes, loans, quotas and the cell itself do to a state, and when they are refused."""
+
+from __future__ import annotations
+
+from shared.cluster.allocation import enter_pool, leave_pool, reindex
+from shared.cluster.illegal import IllegalEffect, must
+from shared.cluster.node import Node
+from shared.cluster.quota import contradiction, set_quota
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.values import LoanStatus, NodeRole, NodeStatus
+
+
+def node_of(state: CellState, node_id: str) -> Node:
+    """The node; refuses the effect if there is none."""
+    node = state.nodes.get(node_id)
+    if node is None:
+        raise IllegalEffect(f"node {node_id} does not exist")
+    return node
+
+
+def writer_started(state: CellState, effect: e.WriterStarted, at_ms: int) -> None:
+    """A new writer."""
+    must(effect.epoch > state.epoch, f"epoch {effect.epoch} does not follow {state.epoch}")
+    state.journal.set(state, "epoch", effect.epoch)
+
+
+def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
+    """A node is new, or another than before."""
+    node, journal = state.nodes.get(effect.spec.id), state.journal
+    if node is None:
+        node = Node(effect.spec, effect.boot, effect.status, drain_deadline_ms=effect.drain_deadline_ms, reason=effect.reason)
+        journal.put(state.nodes, node.id, node)
+        enter_pool(state, node)
+        return
+    moves = effect.spec.pool != node.spec.pool and node.lent_to is None
+    shape = (effect.spec.gpus, effect.spec.gpu_type, effect.spec.cpu_milli, effect.spec.memory_mib)
+    before = (node.spec.gpus, node.spec.gpu_type, node.spec.cpu_milli, node.spec.memory_mib)
+    must(not node.jobs or (shape == before and not moves), f"node {node.id} is in use and keeps its shape and pool")
+    if moves:
+        leave_pool(state, node)
+    if effect.boot != node.boot:
+        journal.set(node, "failed", 0)
+    for name in ("spec", "boot", "status", "drain_deadline_ms", "reason"):
+        journal.set(node, name, getattr(effect, name))
+    if moves:
+        enter_pool(state, node)
+    reindex(state, node)
+
+
+def device_changed(state: CellState, effect: e.DeviceChanged, at_ms: int) -> None:
+    """A device is usable or not."""
+    node = node_of(state, effect.node)
+    must(effect.device < node.spec.gpus, f"node {node.id} has no device {effect.device}")
+    bit = 1 << effect.device
+    state.journal.set(node, "failed", node.failed & ~bit if effect.healthy else node.failed | bit)
+    reindex(state, node)
+
+
+def lease_expired(state: CellState, effect: e.LeaseExpired, at_ms: int) -> None:
+    """A node is lost."""
+    node = node_of(state, effect.node)
+    must(node.boot == effect.boot, f"node {node.id} is in boot {node.boot}, not {effect.boot}")
+    must(node.status is not NodeStatus.LOST, f"node {node.id} is lost already")
+    state.journal.set(node, "status", NodeStatus.LOST)
+    reindex(state, node)
+
+
+def node_lent(state: CellState, effect: e.NodeLent, at_ms: int) -> None:
+    """An idle inference node works for another pool."""
+    node, journal = node_of(state, effect.node), state.journal
+    must(node.spec.role is NodeRole.INFERENCE, f"node {node.id} is no inference node")
+    must(node.loan_status is LoanStatus.HOME, f"node {node.id} is lent already")
+    must(not node.jobs, f"node {node.id} is in use at home")
+    leave_pool(state, node)
+    journal.set(node, "loan", effect.loan)
+    journal.set(node, "loan_status", LoanStatus.LENT)
+    journal.set(node, "lent_to", effect.to_pool)
+    journal.set(node, "loan_deadline_ms", effect.deadline_ms)
+    enter_pool(state, node)
+
+
+def node_loan_draining(state: CellState, effect: e.NodeLoanDraining, at_ms: int) -> None:
+    """A lent node takes nothing new."""
+    node = node_of(state, effect.node)
+    must(node.loan == effect.loan, f"node {node.id} is not part of loan {effect.loan}")
+    must(node.loan_status is LoanStatus.LENT, f"node {node.id} is not lent")
+    state.journal.set(node, "loan_status", LoanStatus.DRAINING)
+    state.journal.set(node, "loan_deadline_ms", effect.deadline_ms)
+    reindex(state, node)
+
+
+def node_reclaimed(state: CellState, effect: e.NodeReclaimed, at_ms: int) -> None:
+    """A node is back at home."""
+    node, journal = node_of(state, effect.node), state.journal
+    must(node.loan == effect.loan, f"node {node.id} is not part of loan {effect.loan}")
+    must(not node.jobs, f"node {node.id} is still in use")
+    leave_pool(state, node)
+    journal.set(node, "loan", None)
+    journal.set(node, "loan_status", LoanStatus.HOME)
+    journal.set(node, "lent_to", None)
+    journal.set(node, "loan_deadline_ms", None)
+    enter_pool(state, node)
+
+
+def quota_set(state: CellState, effect: e.QuotaSet, at_ms: int) -> None:
+    """A tenant has another quota. Nobody is evicted."""
+    why = contradiction(state.quotas, effect.quota)
+    must(why is None, f"quota of {effect.quota.tenant}: {why}")
+    set_quota(state.journal, state.quotas, state.usage, effect.quota)
+
+
+def policy_set(state: CellState, effect: e.PolicySet, at_ms: int) -> None:
+    """The cell decides by other numbers."""
+    state.journal.set(state, "policy", effect.policy)

@@ -1,0 +1,76 @@
+"""A job as the cell knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from shared.events.reasons import DeferCode, StopReason
+from shared.events.values import JobSpec, RunStatus, WorkerPlace
+
+
+class JobStatus(StrEnum):
+    """Where a job is in its life. The last three are final."""
+
+    QUEUED = "queued"
+    HELD = "held"
+    STARTING = "starting"
+    RUNNING = "running"
+    RESIZING = "resizing"
+    STOPPING = "stopping"
+    PREEMPTED = "preempted"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+WAITING = frozenset({JobStatus.QUEUED, JobStatus.HELD})
+HOLDING = frozenset({JobStatus.STARTING, JobStatus.RUNNING, JobStatus.RESIZING, JobStatus.STOPPING})
+FINAL = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED})
+
+
+@dataclass(slots=True)
+class Job:
+    """A job that waits or runs. `workers` are the places that it holds; `runs` says what each node said of this attempt."""
+
+    spec: JobSpec
+    submit_ms: int
+    digest: str
+    status: JobStatus = JobStatus.QUEUED
+    attempt: int = 0
+    failures: int = 0
+    preemptions: int = 0
+    not_before_ms: int = 0
+    deferred: DeferCode | None = None
+    workers: tuple[WorkerPlace, ...] = ()
+    joining: tuple[WorkerPlace, ...] = ()
+    leaving: tuple[int, ...] = ()
+    runs: dict[str, RunStatus] = field(default_factory=dict)
+    first_start_ms: int | None = None
+    started_ms: int | None = None
+    running_ms: int | None = None
+    stop_why: StopReason | None = None
+    stop_for: str = ""
+    stop_grace_wall_ms: int = 0
+    backfilled: bool = False
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.spec.id
+
+    @property
+    def queue_order(self) -> tuple[int, int, str]:
+        """The order in which jobs of a queue are served: higher priority, then earlier submit, then id."""
+        return (-self.spec.priority, self.submit_ms, self.spec.id)
+
+
+@dataclass(slots=True, frozen=True)
+class OverJob:
+    """What the cell remembers of a job that is over: enough to know it again and to answer for it."""
+
+    id: str
+    tenant: str
+    digest: str
+    status: JobStatus
+    over_ms: int

@@ -1,0 +1,154 @@
+"""A node, its devices as bit masks, and what is free on it.
+
+Device number i is bit i of a mask. Masks are integers, so a copy costs nothing and to undo is to put the old one back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shared.events.values import GPU, LoanStatus, NodeSpec, NodeStatus, WorkerPlace
+
+
+def mask_of(devices: tuple[int, ...]) -> int:
+    """The mask with these bits."""
+    mask = 0
+    for device in devices:
+        mask |= 1 << device
+    return mask
+
+
+def bits(mask: int) -> list[int]:
+    """The numbers of a mask's bits, lowest first."""
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
+
+
+def lowest(mask: int, count: int) -> tuple[int, ...]:
+    """The numbers of the lowest `count` bits of a mask, or all where there are fewer."""
+    found: list[int] = []
+    while mask and len(found) < count:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return tuple(found)
+
+
+@dataclass(slots=True, frozen=True)
+class NodeShare:
+    """What one node adds to its pool's capacity."""
+
+    free: int | None
+    shares: tuple[int, ...]
+    fragmented: int
+    usable: int
+    gpus_milli: int
+    allocated_milli: int
+
+
+NOTHING = NodeShare(None, (), 0, 0, 0, 0)
+"""The share of a node that is not there."""
+
+
+
+@dataclass(slots=True)
+class Node:
+    """A node. `held` are devices held whole; `shares` the milli-GPUs free on each shared device; `failed` the unusable ones;
+    `counted` is what the node adds to its pool's indices.
+    """
+
+    spec: NodeSpec
+    boot: str
+    status: NodeStatus
+    held: int = 0
+    shares: dict[int, int] = field(default_factory=dict)
+    failed: int = 0
+    cpu_used: int = 0
+    memory_used: int = 0
+    jobs: dict[str, int] = field(default_factory=dict)
+    loan: str | None = None
+    loan_status: LoanStatus = LoanStatus.HOME
+    lent_to: str | None = None
+    loan_deadline_ms: int | None = None
+    drain_deadline_ms: int | None = None
+    reason: str = ""
+    counted: NodeShare = NOTHING
+
+    @property
+    def id(self) -> str:
+        """The node's id."""
+        return self.spec.id
+
+    @property
+    def pool(self) -> str:
+        """The pool in which the node works now: while it is lent, the borrower's."""
+        return self.lent_to or self.spec.pool
+
+    @property
+    def all_devices(self) -> int:
+        """The mask of every device."""
+        return (1 << self.spec.gpus) - 1
+
+    @property
+    def free(self) -> int:
+        """The mask of devices that are healthy and wholly free."""
+        return self.all_devices & ~self.held & ~self.failed & ~mask_of(tuple(self.shares))
+
+    @property
+    def gpus_free(self) -> int:
+        """How many devices are healthy and wholly free."""
+        return self.free.bit_count()
+
+    @property
+    def is_schedulable(self) -> bool:
+        """Whether new work may be placed here."""
+        return self.status is NodeStatus.READY and self.loan_status is not LoanStatus.DRAINING
+
+    @property
+    def allocated_milli(self) -> int:
+        """Milli-GPUs in use."""
+        return self.held.bit_count() * GPU + sum(GPU - free for free in self.shares.values())
+
+    def refusal(self, place: WorkerPlace) -> str | None:
+        """Why this place cannot be taken here now, or None if it can."""
+        if place.cpu_milli > self.spec.cpu_milli - self.cpu_used and place.cpu_milli:
+            return f"needs {place.cpu_milli} milli-CPUs, {self.spec.cpu_milli - self.cpu_used} are free"
+        if place.memory_mib > self.spec.memory_mib - self.memory_used and place.memory_mib:
+            return f"needs {place.memory_mib} MiB, {self.spec.memory_mib - self.memory_used} are free"
+        if place.gpu_milli < GPU:
+            return self._share_refusal(place)
+        wanted = mask_of(place.devices)
+        if wanted.bit_count() * GPU != place.gpu_milli:
+            return f"{place.gpu_milli} milli-GPUs are not {len(place.devices)} whole devices"
+        taken = wanted & ~self.free
+        return f"device {bits(taken)[0]} is not free" if taken else None
+
+    def _share_refusal(self, place: WorkerPlace) -> str | None:
+        if len(place.devices) != 1:
+            return f"a share of {place.gpu_milli} milli-GPUs sits on one device, not on {len(place.devices)}"
+        device = place.devices[0]
+        if device in self.shares:
+            free = 0 if self.failed >> device & 1 else self.shares[device]
+        else:
+            free = GPU if self.free >> device & 1 else 0
+        return f"device {device} has {free} milli-GPUs free" if place.gpu_milli > free else None
+
+
+def share_of(node: Node) -> NodeShare:
+    """What the node adds now. A node is fragmented while some but not all of its healthy devices are in use (Kant's GFR)."""
+    usable = node.status is not NodeStatus.LOST
+    healthy = (node.all_devices & ~node.failed).bit_count() * GPU
+    allocated = node.allocated_milli
+    shares = tuple(sorted({free for device, free in node.shares.items() if free and not node.failed >> device & 1}))
+    return NodeShare(
+        node.gpus_free if node.is_schedulable else None,
+        shares if node.is_schedulable else (),
+        int(usable and 0 < allocated < healthy),
+        int(usable and healthy > 0),
+        healthy if usable else 0,
+        allocated,
+    )

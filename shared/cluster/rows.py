@@ -1,0 +1,135 @@
+"""A state as rows of JSON text and back: the form of snapshots, and of comparing two states byte for byte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from shared.cluster.allocation import enter_pool
+from shared.cluster.job import WAITING, Job, JobStatus, OverJob
+from shared.cluster.node import Node
+from shared.cluster.quota import charge
+from shared.cluster.state import CellState
+from shared.events.effects import ReservationSet
+from shared.events.operations import CellPolicy, Quota
+
+_JOB: TypeAdapter[Job] = TypeAdapter(Job)
+_NODE: TypeAdapter[Node] = TypeAdapter(Node)
+_RESERVATION: TypeAdapter[ReservationSet] = TypeAdapter(ReservationSet)
+_POLICY: TypeAdapter[CellPolicy] = TypeAdapter(CellPolicy)
+_QUOTA: TypeAdapter[Quota] = TypeAdapter(Quota)
+
+
+def rows_of(state: CellState) -> Iterator[str]:
+    """The state in rows `[section, ...]`, in a total order. Equal states give equal rows; indices are left out."""
+    yield _row("cell", [state.cell, state.version, state.epoch, state.offset, state.chain, state.at_ms, state.skipped])
+    yield _row("inputs", sorted(state.inputs.items()))
+    yield f'["policy",{state.policy.model_dump_json()}]'
+    for account in sorted(state.quotas):
+        yield f'["quota",{state.quotas[account].model_dump_json()}]'
+    for node_id in sorted(state.nodes):
+        yield f'["node",{_NODE.dump_json(state.nodes[node_id], exclude={"counted"}).decode()}]'
+    for job_id in sorted(state.jobs):
+        yield f'["job",{_JOB.dump_json(state.jobs[job_id]).decode()}]'
+    yield _row("over", [state.over_first, state.over_next])
+    for number in range(state.over_first, state.over_next):
+        over = state.over[state.over_order[number]]
+        yield _row("gone", [over.id, over.tenant, over.digest, over.status.value, over.over_ms])
+    for job_id in sorted(state.reservations):
+        yield f'["reservation",{state.reservations[job_id].model_dump_json()}]'
+
+
+def _row(section: str, content: Any) -> str:
+    return json.dumps([section, content], separators=(",", ":"))
+
+
+def state_from(rows: Iterable[str]) -> CellState:
+    """The state that these rows were made of. Raises ValueError on an unknown section."""
+    state = CellState("")
+    for row in rows:
+        section = row[2 : row.index('"', 2)]
+        read = _READ.get(section)
+        if read is None:
+            raise ValueError(f"snapshot section {section!r} is not known to this version")
+        read(state, row[len(section) + 4 : -1])
+    _count(state)
+    return state
+
+
+def _cell(state: CellState, text: str) -> None:
+    state.cell, state.version, state.epoch, state.offset, state.chain, state.at_ms, state.skipped = json.loads(text)
+
+
+def _inputs(state: CellState, text: str) -> None:
+    state.inputs = {source: offset for source, offset in json.loads(text)}
+
+
+def _policy(state: CellState, text: str) -> None:
+    state.policy = _POLICY.validate_json(text)
+
+
+def _quota(state: CellState, text: str) -> None:
+    quota = _QUOTA.validate_json(text)
+    state.quotas[quota.tenant, quota.gpu_type] = quota
+
+
+def _node(state: CellState, text: str) -> None:
+    node = _NODE.validate_json(text)
+    state.nodes[node.id] = node
+
+
+def _job(state: CellState, text: str) -> None:
+    job = _JOB.validate_json(text)
+    state.jobs[job.id] = job
+
+
+def _over(state: CellState, text: str) -> None:
+    state.over_first, state.over_next = json.loads(text)
+
+
+def _gone(state: CellState, text: str) -> None:
+    job_id, tenant, digest, status, over_ms = json.loads(text)
+    state.over_order[state.over_first + len(state.over)] = job_id
+    state.over[job_id] = OverJob(job_id, tenant, digest, JobStatus(status), over_ms)
+
+
+def _reservation(state: CellState, text: str) -> None:
+    reservation = _RESERVATION.validate_json(text)
+    state.reservations[reservation.job] = reservation
+
+
+_READ = {
+    "cell": _cell,
+    "inputs": _inputs,
+    "policy": _policy,
+    "quota": _quota,
+    "node": _node,
+    "job": _job,
+    "over": _over,
+    "gone": _gone,
+    "reservation": _reservation,
+}
+
+
+def _count(state: CellState) -> None:
+    """Everything that follows from the rest: the indices, the use, the number of waiting jobs."""
+    for node_id in sorted(state.nodes):
+        enter_pool(state, state.nodes[node_id])
+    for job in state.jobs.values():
+        state.waiting += job.status in WAITING
+        for place in job.workers + job.joining:
+            gpu_type = state.nodes[place.node].spec.gpu_type
+            charge(state.journal, state.quotas, state.usage, job.spec.tenant, gpu_type, place.gpu_milli)
+
+
+def digest_of(state: CellState) -> str:
+    """A hash over the rows: equal for equal states, whatever the order in which they came about."""
+    hashed = blake2b(digest_size=16)
+    for row in rows_of(state):
+        hashed.update(row.encode())
+        hashed.update(b"\n")
+    return hashed.hexdigest()

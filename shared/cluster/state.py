@@ -1,0 +1,61 @@
+"""The state of one cell: what the fold of its decision log gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shared.cluster.capacity import PoolCapacity
+from shared.cluster.job import Job, OverJob
+from shared.cluster.journal import Journal
+from shared.cluster.node import Node
+from shared.cluster.quota import Quotas, Usage
+from shared.events.decisions import CHAIN_START
+from shared.events.effects import ReservationSet
+from shared.events.operations import CellPolicy
+
+
+@dataclass(slots=True)
+class CellState:
+    """One cell behind the record at `offset` of its log.
+
+    `version` counts the accepted records, `inputs` says how far the writer had read its inputs, `chain` is the hash over all
+    accepted bytes. `jobs` are those that wait or run, `over` those that are remembered. `over_order` numbers the remembered ones
+    from `over_first` on, oldest first. `pools` and `usage` are indices: they can be counted from the rest at any time.
+
+    A fold changes the state in place: a copy of 150,000 jobs for each record would serve nobody. `checkpoint` and `rollback` give
+    back what it was.
+    """
+
+    cell: str
+    version: int = 0
+    epoch: int = 0
+    offset: int = -1
+    chain: str = CHAIN_START
+    at_ms: int = 0
+    skipped: int = 0
+    inputs: dict[str, int] = field(default_factory=dict)
+    policy: CellPolicy = field(default_factory=CellPolicy)
+    quotas: Quotas = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    over: dict[str, OverJob] = field(default_factory=dict)
+    over_order: dict[int, str] = field(default_factory=dict)
+    over_first: int = 0
+    over_next: int = 0
+    reservations: dict[str, ReservationSet] = field(default_factory=dict)
+    waiting: int = 0
+    pools: dict[str, PoolCapacity] = field(default_factory=dict)
+    usage: Usage = field(default_factory=dict)
+    journal: Journal = field(default_factory=Journal, compare=False, repr=False)
+
+    def checkpoint(self) -> int:
+        """Begin a tentative change; end it with `rollback` or `commit`. Checkpoints nest."""
+        return self.journal.checkpoint()
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything since the checkpoint, exactly."""
+        self.journal.rollback(mark)
+
+    def commit(self, mark: int) -> None:
+        """Keep what was done since the checkpoint."""
+        self.journal.commit(mark)
