@@ -1,0 +1,126 @@
+"""Creates topics in Kafka and compares them with the declared ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+
+from shared.log.port import LogUnavailable
+from shared.log.topics import ActualTopic, Difference, DifferenceKind, TopicSpec, differences
+
+ADMIN_BOUND_S = 30.0
+REQUEST_BOUND_MS = 10_000
+VISIBLE_ATTEMPTS = 50
+VISIBLE_STEP_S = 0.1
+"""Kafka answers a creation before each broker knows of it; so long is its visibility awaited."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsReport:
+    """How the topics are. `must_stop`: no service may start on them."""
+
+    differences: tuple[Difference, ...]
+    must_stop: bool
+
+
+async def check_topics(bootstrap: str, expected: Sequence[TopicSpec], *, embedded: bool = False) -> TopicsReport:
+    """Compare what is there with what is expected. Raises LogUnavailable.
+
+    The embedded broker makes topics by itself, always with four partitions, and knows no settings: a difference there
+    is reported but stops nobody, unless there are fewer partitions than cells.
+    """
+    async with _admin(bootstrap) as admin:
+        actual = await _actual(admin, expected, with_config=not embedded)
+    found = differences(expected, actual)
+    if embedded:
+        return TopicsReport(found, must_stop=any(_loses_cells(difference) for difference in found))
+    return TopicsReport(found, must_stop=bool(found))
+
+
+async def create_topics(
+    bootstrap: str, expected: Sequence[TopicSpec], *, replicas: int = 1, embedded: bool = False
+) -> TopicsReport:
+    """Create what is missing, let grow what may grow, change nothing else; report what still differs.
+
+    May be repeated, also by several at once. On the embedded broker it only reports. Raises LogUnavailable.
+    """
+    if not embedded:
+        async with _admin(bootstrap) as admin:
+            actual = await _actual(admin, expected, with_config=False)
+            await _create_missing(admin, [spec for spec in expected if spec.name not in actual], replicas)
+            await _grow(admin, expected, actual)
+            await _wait_until_visible(admin, expected)
+    return await check_topics(bootstrap, expected, embedded=embedded)
+
+
+def _loses_cells(difference: Difference) -> bool:
+    return difference.kind is DifferenceKind.TOO_FEW_PARTITIONS and difference.is_growable
+
+
+@asynccontextmanager
+async def _admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_BOUND_MS)
+    try:
+        async with asyncio.timeout(ADMIN_BOUND_S):
+            await admin.start()
+            yield admin
+    except (KafkaError, TimeoutError, OSError) as error:
+        raise LogUnavailable(f"topics at {bootstrap}: {error!r}") from error
+    finally:
+        await admin.close()
+
+
+async def _actual(
+    admin: AIOKafkaAdminClient, expected: Sequence[TopicSpec], *, with_config: bool
+) -> dict[str, ActualTopic]:
+    names = {spec.name for spec in expected}
+    present = {
+        topic["topic"]: len(topic["partitions"]) for topic in await admin.describe_topics() if topic["topic"] in names
+    }
+    config = await _config(admin, sorted(present)) if with_config else {}
+    return {name: ActualTopic(partitions, config.get(name)) for name, partitions in present.items()}
+
+
+async def _config(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[str, Mapping[str, str]]:
+    if not names:
+        return {}
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+    found: dict[str, Mapping[str, str]] = {}
+    for response in await admin.describe_configs(resources):
+        for code, message, _type, name, entries in response.resources:
+            if code:
+                raise for_code(code)(f"settings of {name}: {message}")
+            found[name] = {entry[0]: entry[1] for entry in entries}
+    return found
+
+
+async def _create_missing(admin: AIOKafkaAdminClient, missing: Sequence[TopicSpec], replicas: int) -> None:
+    if not missing:
+        return
+    new = [NewTopic(spec.name, spec.partitions, replicas, topic_configs=dict(spec.config)) for spec in missing]
+    response = await admin.create_topics(new)
+    for name, code, message in response.topic_errors:
+        # Somebody else may have created it in the meantime: then the comparison that follows judges it.
+        if code not in (0, TopicAlreadyExistsError.errno):
+            raise for_code(code)(f"{name}: {message}")
+
+
+async def _grow(admin: AIOKafkaAdminClient, expected: Sequence[TopicSpec], actual: Mapping[str, ActualTopic]) -> None:
+    small = [d.topic for d in differences(expected, actual) if _loses_cells(d)]
+    growing = {spec.name: NewPartitions(spec.partitions) for spec in expected if spec.name in small}
+    if growing:
+        await admin.create_partitions(growing)
+
+
+async def _wait_until_visible(admin: AIOKafkaAdminClient, expected: Sequence[TopicSpec]) -> None:
+    for _ in range(VISIBLE_ATTEMPTS):
+        actual = await _actual(admin, expected, with_config=False)
+        if not any(difference.is_growable for difference in differences(expected, actual)):
+            return
+        await asyncio.sleep(VISIBLE_STEP_S)

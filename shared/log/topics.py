@@ -1,0 +1,173 @@
+"""Which topics there must be, and how what is there differs. Pure: `topic_admin.py` asks Kafka.
+
+The topics are declared in `deploy/kafka/topics.yaml`, with the reason for each number beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+TOPIC_NAME_CHARS_MAX = 249
+MS_PER_HOUR = 3_600_000
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+class TopicsFileError(ValueError):
+    """topics.yaml cannot be used, or does not fit the tenants; names the field, the value and the rule."""
+
+
+class TopicDeclaration(BaseModel):
+    """One entry of topics.yaml."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    partitions: Annotated[int, Field(ge=1)] | Literal["per_cell"]
+    per_tenant: bool = False
+    cleanup: Literal["delete", "compact"]
+    retention_hours: Annotated[int, Field(ge=1)] | None = None
+    record_bytes_max: Annotated[int, Field(ge=1024, le=2_000_000)]
+
+    @model_validator(mode="after")
+    def _retention_belongs_to_delete(self) -> TopicDeclaration:
+        if (self.cleanup == "delete") != (self.retention_hours is not None):
+            raise ValueError("retention_hours must be there where cleanup is delete, and only there")
+        return self
+
+
+class TopicsFile(BaseModel):
+    """All of topics.yaml, in the order of the file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    topics: dict[str, TopicDeclaration]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """One topic as it must be. `may_grow`: more partitions do no harm, since no key is hashed over them."""
+
+    name: str
+    partitions: int
+    config: tuple[tuple[str, str], ...]
+    may_grow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ActualTopic:
+    """One topic as Kafka has it; `config` holds at least those settings that a spec names, or is None if not known."""
+
+    partitions: int
+    config: Mapping[str, str] | None
+
+
+class DifferenceKind(StrEnum):
+    """In what a topic differs."""
+
+    MISSING = "missing"
+    TOO_FEW_PARTITIONS = "too_few_partitions"
+    TOO_MANY_PARTITIONS = "too_many_partitions"
+    CONFIG = "config"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference, in words for people. `is_growable`: creating the topics again puts it right."""
+
+    topic: str
+    kind: DifferenceKind
+    text: str
+    is_growable: bool = False
+
+
+def parse_topics(text: str) -> TopicsFile:
+    """Read topics.yaml. Raises TopicsFileError with one line for each mistake."""
+    try:
+        return TopicsFile.model_validate(yaml.safe_load(text))
+    except yaml.YAMLError as error:
+        raise TopicsFileError(f"topics file: not YAML: {error}") from error
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, e['loc'])) or 'topics file'}: {e['msg']}" for e in error.errors()]
+        raise TopicsFileError("\n".join(lines)) from error
+
+
+def expected_topics(
+    file: TopicsFile, namespace: str, cells: int, tenants: Sequence[str], *, replicas: int = 1
+) -> tuple[TopicSpec, ...]:
+    """All topics for this many cells and these tenants, in the order of the file, tenants' own topics in theirs.
+
+    `tenants` are those that have topics of their own. Raises TopicsFileError for a name that Kafka does not take.
+    """
+    if cells < 1:
+        raise TopicsFileError(f"cells: {cells}, there must be at least one")
+    specs = tuple(
+        _spec(name, declaration, cells, replicas)
+        for base, declaration in file.topics.items()
+        for name in _names(f"{namespace}.{base}", declaration, tenants)
+    )
+    _check_names([spec.name for spec in specs])
+    return specs
+
+
+def differences(expected: Sequence[TopicSpec], actual: Mapping[str, ActualTopic]) -> tuple[Difference, ...]:
+    """What is not as expected, in the order of `expected`; topics that nobody expects are nobody's business."""
+    return tuple(found for spec in expected for found in _compare(spec, actual.get(spec.name)))
+
+
+def _names(base: str, declaration: TopicDeclaration, tenants: Sequence[str]) -> list[str]:
+    return [base, *(f"{base}.{tenant}" for tenant in tenants)] if declaration.per_tenant else [base]
+
+
+def _spec(name: str, declaration: TopicDeclaration, cells: int, replicas: int) -> TopicSpec:
+    config = {
+        "cleanup.policy": declaration.cleanup,
+        "max.message.bytes": str(declaration.record_bytes_max),
+        "min.insync.replicas": str(max(1, replicas - 1)),
+    }
+    if declaration.retention_hours is not None:
+        config["retention.ms"] = str(declaration.retention_hours * MS_PER_HOUR)
+    per_cell = declaration.partitions == "per_cell"
+    partitions = cells if declaration.partitions == "per_cell" else declaration.partitions
+    return TopicSpec(name=name, partitions=partitions, config=tuple(sorted(config.items())), may_grow=per_cell)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Kafka takes few characters, and no two names that differ only in dots and underscores."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if not _LEGAL_NAME.fullmatch(name) or len(name) > TOPIC_NAME_CHARS_MAX:
+            raise TopicsFileError(
+                f"topic {name!r}: at most {TOPIC_NAME_CHARS_MAX} of letters, digits, '.', '_' and '-'"
+            )
+        earlier = seen.setdefault(name.replace("_", "."), name)
+        if earlier != name or names.count(name) > 1:
+            raise TopicsFileError(f"topic {name!r}: collides with {earlier!r} in Kafka, which takes '_' for '.'")
+
+
+def _compare(spec: TopicSpec, actual: ActualTopic | None) -> Iterator[Difference]:
+    if actual is None:
+        text = f"{spec.name} is missing; it should have {spec.partitions} partitions"
+        yield Difference(spec.name, DifferenceKind.MISSING, text, is_growable=True)
+        return
+    if actual.partitions < spec.partitions:
+        why = "it may grow" if spec.may_grow else "it cannot grow: keys would change their partition"
+        text = f"{spec.name} has {actual.partitions} partitions, {spec.partitions} are needed; {why}"
+        yield Difference(spec.name, DifferenceKind.TOO_FEW_PARTITIONS, text, is_growable=spec.may_grow)
+    if actual.partitions > spec.partitions:
+        text = (
+            f"{spec.name} has {actual.partitions} partitions, only {spec.partitions} are used; Kafka cannot shrink it"
+        )
+        yield Difference(spec.name, DifferenceKind.TOO_MANY_PARTITIONS, text)
+    if actual.config is None:
+        return
+    for key, wanted in spec.config:
+        found = actual.config.get(key)
+        if found != wanted:
+            text = f"{spec.name} has {key}={found if found is not None else 'nothing'}, it should be {wanted}"
+            yield Difference(spec.name, DifferenceKind.CONFIG, text)
