@@ -24,6 +24,12 @@ def until_parent_dies(argv: Sequence[str]) -> list[str]:
     return [sys.executable, "-I", "-S", str(WRAPPER), str(os.getpid()), *argv]
 
 
+def environment_with(top: Path, **variables: str) -> dict[str, str]:
+    """This process's environment with `variables`, where `python -m` finds the packages in the folder `top`."""
+    paths = [str(top), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", **variables}
+
+
 class Child:
     """A child process in a process group of its own, writing to `log_file` (appended, so that restarts stay
     readable).

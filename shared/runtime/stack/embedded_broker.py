@@ -1,0 +1,66 @@
+"""The embedded broker: librdkafka's, in memory, in a process of its own.
+
+It speaks Kafka's protocol and needs nothing but a wheel. It forgets everything at its end, creates topics by itself
+with four partitions, keeps 5 MB of a partition, and fences nobody.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+from shared.runtime.stack.child import Child, environment_with
+from shared.runtime.stack.server import Source
+
+START_WAIT_S = 20.0
+TOP = Path(__file__).parents[3]
+
+
+def obstacle() -> str | None:
+    """Why it cannot be started here, or None."""
+    if importlib.util.find_spec("confluent_kafka") is None:
+        return "the confluent-kafka wheel is not installed"
+    return None
+
+
+class EmbeddedBroker:
+    """One embedded broker, with its output in `data_dir`. A second start is a new broker: empty, and at a new
+    address.
+    """
+
+    source = Source.EMBEDDED
+    description = "embedded broker (librdkafka's, in memory)"
+
+    def __init__(self, data_dir: Path) -> None:
+        self._output = data_dir / "embedded-broker.log"
+        module = ["-m", "shared.runtime.stack.embedded_broker_process"]
+        # The package may not be installed: -m looks in the folder that PYTHONPATH names.
+        environment = environment_with(TOP)
+        self._child = Child("the embedded broker", [sys.executable, *module], self._output, environment)
+
+    @property
+    def address(self) -> str:
+        """The bootstrap address that it printed last."""
+        lines = self._output.read_text(encoding="utf-8").splitlines() if self._output.exists() else []
+        return next((line for line in reversed(lines) if is_address(line)), "")
+
+    def start(self) -> None:
+        """Starts it and waits for its address."""
+        self._output.unlink(missing_ok=True)
+        self._child.start()
+        self._child.wait_until(lambda: self.address != "", wait_s=START_WAIT_S)
+
+    def stop(self) -> None:
+        """Ends it, and with it all records."""
+        self._child.stop(wait_s=2.0)
+
+    def kill(self) -> None:
+        """Ends it by SIGKILL."""
+        self._child.kill()
+
+
+def is_address(line: str) -> bool:
+    """Whether a whole line of output is host:port."""
+    host, _, port = line.rpartition(":")
+    return bool(host) and port.isdigit() and " " not in host

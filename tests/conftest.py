@@ -1,0 +1,93 @@
+"""What tests share: one Kafka and one Redis for the whole run, started when first asked for, and a fresh namespace
+each.
+
+`kafka` is the address of a real Kafka; where there is none, its tests are skipped with the reason. `any_kafka` takes
+the embedded broker too.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from shared.runtime.stack import docker
+from shared.runtime.stack.choose import Choice, choose_kafka, choose_redis
+from shared.runtime.stack.server import Source
+
+CHOICES = pytest.StashKey[dict[str, Choice]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[CHOICES] = {}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for what, choice in config.stash[CHOICES].items():
+        terminalreporter.write_line(f"{what}: {choice.explanation()}")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("docker"):
+        reason = docker.obstacle(docker.KAFKA_IMAGE)
+        if reason:
+            pytest.skip(reason)
+
+
+def running(config: pytest.Config, what: str, choice: Choice) -> Iterator[Choice]:
+    config.stash[CHOICES][what] = choice
+    choice.server.start()
+    yield choice
+    choice.server.stop()
+    if isinstance(choice.server, docker.Container):
+        choice.server.remove()
+
+
+@pytest.fixture(scope="session")
+def kafka_choice(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Choice]:
+    yield from running(pytestconfig, "Kafka", choose_kafka(tmp_path_factory.mktemp("kafka")))
+
+
+@pytest.fixture(scope="session")
+def redis_choice(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Choice]:
+    yield from running(pytestconfig, "Redis", choose_redis(tmp_path_factory.mktemp("redis")))
+
+
+@pytest.fixture(scope="session")
+def any_kafka(kafka_choice: Choice) -> str:
+    return kafka_choice.server.address
+
+
+@pytest.fixture(scope="session")
+def kafka(kafka_choice: Choice) -> str:
+    if kafka_choice.server.source is Source.EMBEDDED:
+        pytest.skip(f"needs a real Kafka: {kafka_choice.explanation()}")
+    return kafka_choice.server.address
+
+
+@pytest.fixture(autouse=True)
+def real_kafka_where_marked(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("real_kafka"):
+        request.getfixturevalue("kafka")
+
+
+@pytest.fixture(scope="session")
+def redis_url(redis_choice: Choice) -> str:
+    return redis_choice.server.address
+
+
+@pytest.fixture
+def namespace() -> str:
+    return f"t{secrets.token_hex(5)}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[[str], Path]:
+    def named(name: str) -> Path:
+        path = tmp_path / name
+        path.mkdir()
+        return path
+
+    return named

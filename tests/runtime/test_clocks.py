@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from shared.runtime import clocks
+from shared.runtime.clocks import SteppedCellClock, WallCellClock, clock_from, wall_ms
+from shared.runtime.settings import ClockKind, ServiceSettings
+
+
+def test_cell_time_with_origin_zero_and_speed_one_is_unix_time() -> None:
+    before = wall_ms()
+    assert before <= WallCellClock().now_ms() <= wall_ms()
+
+
+def test_cell_time_runs_faster_than_wall_time() -> None:
+    origin = wall_ms() - 1_000
+    assert 100_000 <= WallCellClock(origin, speed=100).now_ms() < 160_000
+
+
+def test_cell_time_before_its_origin_is_zero() -> None:
+    assert WallCellClock(wall_ms() + 60_000).now_ms() == 0
+
+
+def test_cell_time_does_not_go_back_with_the_machines_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = iter([5_000, 3_000, 6_000])
+    monkeypatch.setattr(clocks, "wall_ms", lambda: next(told))
+    clock = WallCellClock()
+    assert [clock.now_ms(), clock.now_ms(), clock.now_ms()] == [5_000, 5_000, 6_000]
+
+
+def test_a_wait_in_cell_time_is_shorter_in_wall_time_and_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clocks, "wall_ms", lambda: 1_000)
+    clock = WallCellClock(speed=10)
+    assert clock.wall_wait_ms(10_101) == 11
+    assert clock.wall_wait_ms(9_000) == 0
+
+
+def test_a_clock_that_stands_still_is_refused() -> None:
+    with pytest.raises(ValueError, match="speed = 0"):
+        WallCellClock(speed=0)
+
+
+def test_a_stepped_clock_goes_on_only_when_told_and_never_back() -> None:
+    clock = SteppedCellClock()
+    clock.advance_to(500)
+    clock.advance_to(400)
+    assert clock.now_ms() == 500
+
+
+def test_settings_choose_the_clock() -> None:
+    assert isinstance(clock_from(ServiceSettings(clock=ClockKind.STEPPED)), SteppedCellClock)
+    assert isinstance(clock_from(ServiceSettings(clock_speed=60)), WallCellClock)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from shared.runtime.health import Health, HealthServer
+from shared.runtime.stack.http_get import KeptConnection, Unanswered
+from shared.runtime.stack.ports import LOCAL, free_port
+from shared.runtime.telemetry import Telemetry
+
+
+@pytest.fixture
+def telemetry() -> Telemetry:
+    return Telemetry("tiny")
+
+
+@pytest.fixture
+def health(telemetry: Telemetry) -> Health:
+    return Health("tiny", "tiny-1", telemetry.registry)
+
+
+@pytest.fixture
+async def port(health: Health) -> AsyncIterator[int]:
+    server = HealthServer(health, LOCAL, 0)
+    await server.start()
+    yield server.port
+    await server.stop()
+
+
+@pytest.fixture
+async def client(port: int) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=f"http://{LOCAL}:{port}") as client:
+        yield client
+
+
+async def test_a_service_is_not_ready_until_it_says_so_and_tells_why(health: Health, client: httpx.AsyncClient) -> None:
+    health.not_ready("waiting for Kafka: refused")
+    answer = await client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["reason"] == "waiting for Kafka: refused"
+    health.ready()
+    assert (await client.get("/readyz")).status_code == 200
+
+
+async def test_a_service_whose_work_stands_still_is_not_healthy(health: Health, client: httpx.AsyncClient) -> None:
+    assert (await client.get("/healthz")).status_code == 200
+    health.stale_after_ms = -1
+    assert (await client.get("/healthz")).status_code == 503
+
+
+async def test_cursors_show_how_far_a_service_has_got(health: Health, client: httpx.AsyncClient) -> None:
+    health.handled("fallow.jobs", 0, 7)
+    health.progress.next_due_ms = 1_500
+    health.progress.version["cell-a"] = 3
+    body = (await client.get("/cursors")).json()
+    assert body.pop("rss_mb") > 1
+    assert body == {
+        "service": "tiny",
+        "instance": "tiny-1",
+        "cursors": {"fallow.jobs/0": 7},
+        "next_due_ms": 1_500,
+        "version": {"cell-a": 3},
+        "busy": False,
+    }
+
+
+async def test_metrics_are_those_of_this_process_only(telemetry: Telemetry, client: httpx.AsyncClient) -> None:
+    telemetry.records_read.labels("fallow.jobs").inc(5)
+    text = (await client.get("/metrics")).text
+    assert 'fallow_records_read_total{topic="fallow.jobs"} 5.0' in text
+    assert "process_resident_memory_bytes" in text
+
+
+async def test_what_is_not_there_is_not_found(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/admin")).status_code == 404
+
+
+async def test_one_connection_asks_many_times(health: Health, port: int) -> None:
+    connection = KeptConnection(LOCAL, port)
+    health.handled("fallow.jobs", 0, 1)
+    first = await connection.get_json("/cursors")
+    health.handled("fallow.jobs", 0, 2)
+    second = await connection.get_json("/cursors")
+    await connection.close()
+    assert [first[1]["cursors"], second[1]["cursors"]] == [{"fallow.jobs/0": 1}, {"fallow.jobs/0": 2}]
+
+
+async def test_nobody_there_is_said_so() -> None:
+    with pytest.raises(Unanswered):
+        await KeptConnection(LOCAL, free_port()).get_json("/cursors")

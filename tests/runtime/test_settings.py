@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from shared.runtime.settings import LogFormat, ServiceSettings, SettingsError
+
+
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FALLOW_NAMESPACE", "blue")
+    monkeypatch.setenv("FALLOW_LOG_FORMAT", "console")
+    settings = ServiceSettings.load()
+    assert (settings.namespace, settings.log_format) == ("blue", LogFormat.CONSOLE)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "rule"),
+    [
+        ("FALLOW_HTTP_PORT", "99999", "less than or equal to 65535"),
+        ("FALLOW_NAMESPACE", "Has Spaces", "match pattern"),
+        ("FALLOW_CLOCK", "sundial", "'wall' or 'stepped'"),
+        ("FALLOW_CLOCK_SPEED", "0", "greater than 0"),
+        ("FALLOW_LOG_LEVEL", "loud", "match pattern"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_name_value_and_rule(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, rule: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingsError) as refused:
+        ServiceSettings.load()
+    assert f"{variable} = {value!r}: " in str(refused.value)
+    assert rule in str(refused.value)
+
+
+def test_a_wrong_address_is_named_but_not_shown_since_it_may_hold_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FALLOW_REDIS", "http://user:secret@host")
+    with pytest.raises(SettingsError) as refused:
+        ServiceSettings.load()
+    assert "FALLOW_REDIS: " in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        ServiceSettings().namespace = "other"  # type: ignore[misc]
