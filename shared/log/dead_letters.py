@@ -1,0 +1,84 @@
+"""What becomes of a record that could not be read: its bytes untouched, and why, by whom and where from in headers.
+
+Everything here is safe to read with any client: header names and values are UTF-8, bounded in number and size, and
+nothing of the original record can pose as a header of ours.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from shared.log.machine.consumer import Dead
+from shared.log.port import Headers, Outgoing
+
+TOPIC = "dead-letters"
+VALUE_BYTES_MAX = 1_000_000
+"""Together with the headers below, this stays under what the log takes in one record."""
+
+ORIGINAL_PREFIX = "orig_"
+ORIGINAL_HEADERS_MAX = 32
+NAME_CHARS_MAX = 128
+ORIGINAL_BYTES_MAX = 1_024
+TEXT_BYTES_MAX = 2_048
+HASH_BYTES = 32
+
+
+def dead_letter(dead: Dead, *, service: str, namespace: str) -> Outgoing:
+    """The dead letter of one record, for the namespace's own topic.
+
+    A value above a megabyte is cut; then `value_bytes` gives its full size and `value_blake2b` the hash of all of it
+    (32 bytes, hex). An absent value becomes an empty one with the header `value_absent`.
+    """
+    value = dead.record.value
+    return Outgoing(
+        topic=f"{namespace}.{TOPIC}",
+        value=(value or b"")[:VALUE_BYTES_MAX],
+        headers=(*_own_headers(dead, service), *_value_headers(value), *_original_headers(dead.record.headers)),
+        partition=0,
+    )
+
+
+def _own_headers(dead: Dead, service: str) -> Headers:
+    record = dead.record
+    key = () if record.key is None else (("origin_key", _safe(record.key, ORIGINAL_BYTES_MAX)),)
+    return (
+        ("service", _safe_text(service, NAME_CHARS_MAX)),
+        ("reason", _safe_text(dead.reason, NAME_CHARS_MAX)),
+        ("text", _safe_text(dead.text, TEXT_BYTES_MAX)),
+        ("origin_topic", _safe_text(record.topic, 249)),
+        ("origin_partition", b"%d" % record.partition),
+        ("origin_offset", b"%d" % record.offset),
+        ("origin_timestamp_ms", b"%d" % record.timestamp_ms),
+        *key,
+    )
+
+
+def _value_headers(value: bytes | None) -> Headers:
+    if value is None:
+        return (("value_absent", b"true"),)
+    if len(value) <= VALUE_BYTES_MAX:
+        return ()
+    digest = blake2b(value, digest_size=HASH_BYTES).hexdigest()
+    return (
+        ("value_truncated", b"true"),
+        ("value_bytes", b"%d" % len(value)),
+        ("value_blake2b", digest.encode("ascii")),
+    )
+
+
+def _original_headers(headers: Headers) -> Headers:
+    kept = tuple(
+        (ORIGINAL_PREFIX + _safe_text(name, NAME_CHARS_MAX).decode("utf-8"), _safe(value, ORIGINAL_BYTES_MAX))
+        for name, value in headers[:ORIGINAL_HEADERS_MAX]
+    )
+    dropped = len(headers) - len(kept)
+    return (*kept, ("headers_dropped", b"%d" % dropped)) if dropped else kept
+
+
+def _safe(value: bytes, bytes_max: int) -> bytes:
+    r"""As UTF-8, with what is not written as \xNN; cut at a whole character."""
+    return _safe_text(value[:bytes_max].decode("utf-8", "backslashreplace"), bytes_max)
+
+
+def _safe_text(text: str, bytes_max: int) -> bytes:
+    return text.encode("utf-8", "backslashreplace")[:bytes_max].decode("utf-8", "ignore").encode("utf-8")

@@ -1,0 +1,199 @@
+"""The consumer recipe and its dead letters, under whatever bytes come."""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.log.dead_letters import VALUE_BYTES_MAX, dead_letter
+from shared.log.kafka_producer import REQUEST_BYTES_MAX
+from shared.log.machine.consumer import (
+    DECODER_FAILED,
+    Bad,
+    Dead,
+    DeadLetterLimit,
+    Excess,
+    Tally,
+    next_offsets,
+    take_batch,
+)
+from shared.log.port import Record
+
+NO_LIMIT = DeadLetterLimit(dead_percent_max=None, dead_in_a_row_max=None)
+
+header_lists = st.lists(st.tuples(st.text(max_size=200), st.binary(max_size=3000)), max_size=40).map(tuple)
+records = st.builds(
+    Record,
+    topic=st.sampled_from(["ns.submissions", "ns.submissions.acme"]),
+    partition=st.integers(0, 3),
+    offset=st.integers(0, 2**62),
+    key=st.none() | st.binary(max_size=3000),
+    value=st.none() | st.binary(max_size=300),
+    headers=header_lists,
+    timestamp_ms=st.integers(-1, 2**62),
+)
+
+
+def as_json(record: Record) -> object | Bad:
+    """A decoder with gaps, as decoders are: it raises on bytes that are not UTF-8 and on absent values."""
+    text = record.value.decode("utf-8")  # type: ignore[union-attr] # the gap
+    try:
+        return json.loads(text)  # type: ignore[no-any-return]
+    except json.JSONDecodeError as error:
+        return Bad("not_json", str(error))
+
+
+def record(value: bytes | None, offset: int = 0, headers: tuple[tuple[str, bytes], ...] = ()) -> Record:
+    return Record("ns.submissions", 3, offset, b"k\xff", value, headers, 1_700_000_000_000)
+
+
+@given(st.lists(records, max_size=30))
+def test_each_record_is_handled_or_dead_and_order_is_kept(batch: list[Record]) -> None:
+    taken = take_batch(batch, as_json, NO_LIMIT, Tally())
+    assert len(taken.handled) + len(taken.dead) == len(batch)
+    rest = iter(batch)
+    assert all(any(found is h.record for found in rest) for h in taken.handled)
+    rest = iter(batch)
+    assert all(any(found is d.record for found in rest) for d in taken.dead)
+    assert (taken.tally.handled, taken.tally.dead) == (len(taken.handled), len(taken.dead))
+
+
+@given(st.lists(records, max_size=30))
+def test_the_next_offset_is_one_behind_the_highest_of_each_partition(batch: list[Record]) -> None:
+    expected = {
+        (r.topic, r.partition): max(o.offset for o in batch if (o.topic, o.partition) == (r.topic, r.partition)) + 1
+        for r in batch
+    }
+    assert next_offsets(batch) == expected
+
+
+def test_one_bad_record_does_not_hold_up_its_neighbours() -> None:
+    batch = [
+        record(b"1", 0),
+        record(b"{", 1),
+        record(b"\xff", 2),
+        record(None, 3),
+        record(b"[" * 200_000, 4),
+        record(b"2", 5),
+    ]
+    taken = take_batch(batch, as_json, NO_LIMIT, Tally())
+    assert [h.item for h in taken.handled] == [1, 2]
+    assert [(d.record.offset, d.reason) for d in taken.dead] == [
+        (1, "not_json"),
+        (2, DECODER_FAILED),
+        (3, DECODER_FAILED),
+        (4, DECODER_FAILED),
+    ]
+    assert taken.next_offsets == {("ns.submissions", 3): 6}
+    assert taken.stop is None
+
+
+def test_too_many_bad_records_in_a_row_say_stop() -> None:
+    limit = DeadLetterLimit(dead_percent_max=None, dead_in_a_row_max=3)
+    fine = take_batch([record(b"{")] * 3 + [record(b"1")] + [record(b"{")] * 3, as_json, limit, Tally())
+    assert fine.stop is None
+    stopped = take_batch([record(b"{")], as_json, limit, fine.tally)
+    assert stopped.stop is not None
+    assert stopped.stop.excess is Excess.CONSECUTIVE
+
+
+def test_too_large_a_share_of_bad_records_says_stop_but_only_after_enough_of_them() -> None:
+    limit = DeadLetterLimit(dead_percent_max=10, dead_in_a_row_max=None, ratio_after_records=100, window_records=1000)
+    early = take_batch([record(b"{")] * 99, as_json, limit, Tally())
+    assert early.stop is None
+    late = take_batch([record(b"{")], as_json, limit, early.tally)
+    assert late.stop is not None
+    assert (late.stop.excess, late.stop.text) == (
+        Excess.RATIO,
+        "100 of 100 records could not be read, at most 10 % may",
+    )
+
+
+def test_a_good_past_fades() -> None:
+    limit = DeadLetterLimit(dead_percent_max=50, dead_in_a_row_max=None, ratio_after_records=100, window_records=1000)
+    past = take_batch([record(b"1")] * 100_000, as_json, limit, Tally())
+    assert take_batch([record(b"{")] * 1500, as_json, limit, past.tally).stop is not None
+
+
+@given(st.lists(st.booleans(), max_size=300))
+def test_the_tally_does_not_depend_on_how_records_are_cut_into_batches(good: list[bool]) -> None:
+    limit = DeadLetterLimit(ratio_after_records=5, window_records=20)
+    batch = [record(b"1" if ok else b"{") for ok in good]
+    tally = Tally()
+    for one in batch:
+        tally = take_batch([one], as_json, limit, tally).tally
+    assert take_batch(batch, as_json, limit, Tally()).tally == tally
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"dead_percent_max": 101}, "dead_percent_max: 101"),
+        ({"dead_in_a_row_max": 0}, "dead_in_a_row_max: 0"),
+        ({"ratio_after_records": 9_000}, "ratio_after_records: 9000"),
+    ],
+)
+def test_limits_that_mean_nothing_are_refused(settings: dict[str, int], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        DeadLetterLimit(**settings)
+
+
+@given(records, st.text(max_size=200), st.text(max_size=5000))
+def test_a_dead_letter_keeps_the_bytes_and_is_safe_for_any_reader(found: Record, reason: str, text: str) -> None:
+    letter = dead_letter(Dead(found, reason, text), service="admission", namespace="ns")
+    assert letter.value == (found.value or b"")
+    assert (letter.topic, letter.partition) == ("ns.dead-letters", 0)
+    assert all(value.decode("utf-8") is not None and name.encode("utf-8") for name, value in letter.headers)
+    assert sum(len(name.encode()) + len(value) for name, value in letter.headers) < 47_000
+
+
+@given(header_lists)
+def test_original_headers_cannot_pose_as_ours(headers: tuple[tuple[str, bytes], ...]) -> None:
+    plain = dead_letter(Dead(record(b"v"), "r", "t"), service="s", namespace="ns")
+    letter = dead_letter(Dead(record(b"v", headers=headers), "r", "t"), service="s", namespace="ns")
+    ours = [header for header in letter.headers if not header[0].startswith("orig_") and header[0] != "headers_dropped"]
+    assert ours == list(plain.headers)
+
+
+def test_a_dead_letter_says_where_the_record_came_from() -> None:
+    found = record(b"{", 17, (("ce_id", b"a"), ("reply_to", b"\xff")))
+    letter = dead_letter(Dead(found, "not_json", "line 1"), service="admission", namespace="ns")
+    assert dict(letter.headers) == {
+        "service": b"admission",
+        "reason": b"not_json",
+        "text": b"line 1",
+        "origin_topic": b"ns.submissions",
+        "origin_partition": b"3",
+        "origin_offset": b"17",
+        "origin_timestamp_ms": b"1700000000000",
+        "origin_key": b"k\\xff",
+        "orig_ce_id": b"a",
+        "orig_reply_to": b"\\xff",
+    }
+
+
+def test_an_absent_value_is_told_from_an_empty_one() -> None:
+    absent = dead_letter(Dead(record(None), "r", "t"), service="s", namespace="ns")
+    empty = dead_letter(Dead(record(b""), "r", "t"), service="s", namespace="ns")
+    assert (absent.value, dict(absent.headers)["value_absent"]) == (b"", b"true")
+    assert (empty.value, "value_absent" in dict(empty.headers)) == (b"", False)
+
+
+def test_a_value_above_a_megabyte_is_cut_and_its_hash_kept() -> None:
+    value = bytes(range(256)) * 5000
+    letter = dead_letter(Dead(record(value), "too_large", "t"), service="s", namespace="ns")
+    headers = dict(letter.headers)
+    assert letter.value == value[:VALUE_BYTES_MAX]
+    assert (headers["value_truncated"], headers["value_bytes"]) == (b"true", b"1280000")
+    assert headers["value_blake2b"].decode() == blake2b(value, digest_size=32).hexdigest()
+
+
+def test_the_largest_dead_letter_fits_into_one_record() -> None:
+    found = record(b"x" * 2_000_000, headers=tuple((f"{n}" + "n" * 500, b"\xff" * 9000) for n in range(100)))
+    letter = dead_letter(Dead(found, "r" * 999, "t" * 9999), service="s" * 999, namespace="ns")
+    size = len(letter.value or b"") + sum(len(name.encode()) + len(value) + 8 for name, value in letter.headers)
+    assert size < REQUEST_BYTES_MAX - 1000
