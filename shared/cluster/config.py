@@ -1,0 +1,154 @@
+"""The cell file: tenants, pools, cells, queues and limits, as one validated value."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from shared.events.base import Count, Label, Name
+from shared.events.operations import CellPolicy, Quota
+from shared.events.queue import QueueDiscipline
+from shared.events.values import DEVICES_MOST, GPU, WORKERS_MOST, NodeRole
+
+
+class Part(BaseModel):
+    """A part of the cell file. A key that it does not know is an error, not a comment."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Pool(Part):
+    """Nodes of one GPU type. `gpus` and `gpus_per_node` are the most that the pool and one of its nodes will ever have."""
+
+    name: Name
+    gpu_type: Label = "gpu"
+    role: NodeRole = NodeRole.TRAINING
+    gpus: Annotated[int, Field(ge=1)]
+    gpus_per_node: Annotated[int, Field(ge=1, le=DEVICES_MOST)] = 8
+
+
+class Queue(Part):
+    """A line in which jobs wait, and how it lets jobs past one that does not fit."""
+
+    name: Name
+    discipline: QueueDiscipline = QueueDiscipline.BEST_EFFORT_FIFO
+
+
+class CellPart(Part):
+    """One cell. Its ordinal is its partition in every topic, given once and never changed."""
+
+    name: Name
+    ordinal: Annotated[int, Field(ge=0, le=9_999)]
+    pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
+    queues: Annotated[tuple[Queue, ...], Field(min_length=1)] = (Queue(name="default"),)
+    policy: CellPolicy = CellPolicy()
+
+    @model_validator(mode="after")
+    def _names_once(self) -> CellPart:
+        _once("pool", [pool.name for pool in self.pools])
+        _once("queue", [queue.name for queue in self.queues])
+        return self
+
+
+class TenantQuota(Part):
+    """A tenant's share of one GPU type, in whole GPUs."""
+
+    gpu_type: Label = "gpu"
+    guaranteed: Count = 0
+    limit: Count | None = None
+    weight: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    lends: bool = True
+    borrows: bool = True
+
+    def in_milli(self, tenant: str, parent: str | None) -> Quota:
+        """The same in the language of the log."""
+        return Quota(
+            tenant=tenant,
+            gpu_type=self.gpu_type,
+            guaranteed_milli=self.guaranteed * GPU,
+            limit_milli=None if self.limit is None else self.limit * GPU,
+            weight=self.weight,
+            lends=self.lends,
+            borrows=self.borrows,
+            parent=parent,
+        )
+
+
+class Tenant(Part):
+    """Who may submit. Without pools it may use all; without a queue it waits in its cell's first one."""
+
+    name: Name
+    pools: tuple[Name, ...] = ()
+    queue: Name | None = None
+    parent: Name | None = None
+    quotas: tuple[TenantQuota, ...] = ()
+    own_topic: bool = False
+
+
+class Limits(Part):
+    """What no single job may pass, in every cell. `submit_skew_ms` bounds how far a submit time may be from the cell's time."""
+
+    workers_per_job: Annotated[int, Field(ge=1, le=WORKERS_MOST)] = 10_000
+    gpus_per_job: Annotated[int, Field(ge=1)] = 100_000
+    retry_budget: Annotated[int, Field(ge=0)] = 100
+    submit_skew_ms: Annotated[int, Field(ge=0)] | None = 86_400_000
+
+
+class CellFile(Part):
+    """Everything that an operator decides before the first job comes."""
+
+    cells: Annotated[tuple[CellPart, ...], Field(min_length=1)]
+    tenants: Annotated[tuple[Tenant, ...], Field(min_length=1)]
+    limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> CellFile:
+        _once("cell", [cell.name for cell in self.cells])
+        _once("ordinal", [str(cell.ordinal) for cell in self.cells])
+        _once("pool", [pool.name for cell in self.cells for pool in cell.pools])
+        _once("tenant", [tenant.name for tenant in self.tenants])
+        names = {tenant.name for tenant in self.tenants}
+        pools = {pool.name for cell in self.cells for pool in cell.pools}
+        queues = {queue.name for cell in self.cells for queue in cell.queues}
+        for tenant in self.tenants:
+            _known(f"tenants.{tenant.name}.pools", tenant.pools, pools)
+            _known(f"tenants.{tenant.name}.queue", (tenant.queue,) if tenant.queue else (), queues)
+            _known(f"tenants.{tenant.name}.parent", (tenant.parent,) if tenant.parent else (), names)
+            _once(f"GPU type of tenants.{tenant.name}.quotas", [quota.gpu_type for quota in tenant.quotas])
+        self.quotas()
+        return self
+
+    def cell(self, name: str) -> CellPart:
+        """The cell of this name; KeyError if there is none."""
+        for cell in self.cells:
+            if cell.name == name:
+                return cell
+        raise KeyError(name)
+
+    def quotas(self) -> tuple[Quota, ...]:
+        """Every tenant's quotas, parents before children, else in the order of the file."""
+        by_name = {tenant.name: tenant for tenant in self.tenants}
+        ordered = sorted(self.tenants, key=lambda tenant: _depth(by_name, tenant))
+        return tuple(quota.in_milli(tenant.name, tenant.parent) for tenant in ordered for quota in tenant.quotas)
+
+
+def _depth(by_name: dict[str, Tenant], tenant: Tenant) -> int:
+    depth, above = 0, tenant.parent
+    while above is not None:
+        depth, above = depth + 1, by_name[above].parent
+        if depth > len(by_name):
+            raise ValueError(f"tenants.{tenant.name}.parent: the parents form a cycle")
+    return depth
+
+
+def _once(what: str, names: list[str]) -> None:
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise ValueError(f"{what} {name!r} stands twice")
+
+
+def _known(field: str, names: tuple[str, ...], known: set[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{field}: {name!r} is not defined in this file")

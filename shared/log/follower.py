@@ -1,0 +1,66 @@
+"""Follows one cell's decision log: the newest snapshot, then every record, folded in order."""
+
+from __future__ import annotations
+
+from shared.cluster.fold import fold
+from shared.cluster.state import CellState
+from shared.events.decisions import Decision
+from shared.log.layout import Layout
+from shared.log.port import Log, Reader
+from shared.log.reading import log_record
+from shared.log.snapshots import newest_snapshot
+
+
+class Follower:
+    """A reader of one cell's log that holds the folded state.
+
+    Raises DamagedLog where the log is not whole, and LogTruncated where it no longer holds what comes after the state: both end the
+    process that follows, because it cannot know the truth any more.
+    """
+
+    def __init__(self, log: Log, layout: Layout, cell: str, *, snapshots: bool = True) -> None:
+        self.state = CellState(cell)
+        self._log, self._layout, self._snapshots = log, layout, snapshots
+        self._tp = layout.tp("decisions", cell)
+        self._reader: Reader | None = None
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next record to fold."""
+        return self.state.offset + 1
+
+    async def start(self) -> None:
+        """Load the newest snapshot, if there is one, and begin to read behind it."""
+        if self._snapshots:
+            state = await newest_snapshot(self._log, self._layout, self.state.cell)
+            if state is not None:
+                self.state = state
+        self._reader = self._log.reader({self._tp: self.next_offset})
+        await self._reader.start()
+
+    async def stop(self) -> None:
+        """Let go of the log."""
+        if self._reader is not None:
+            await self._reader.stop()
+
+    async def poll(self, wait_ms: int = 100, max_records: int = 500) -> list[Decision]:
+        """Fold what has come; the decisions that extended the state, in their order."""
+        assert self._reader is not None, "start() comes first"
+        accepted: list[Decision] = []
+        for record in await self._reader.poll(max_records, wait_ms):
+            entry, version = log_record(record), self.state.version
+            fold(self.state, entry)
+            if self.state.version != version and isinstance(entry.decision, Decision):
+                accepted.append(entry.decision)
+        return accepted
+
+    async def catch_up(self) -> None:
+        """Fold to the end of the log as it is at this moment."""
+        end = (await self._log.end_offsets([self._tp]))[self._tp]
+        while self.next_offset < end:
+            await self.poll()
+
+    def skip_own(self) -> None:
+        """Go on behind the state's offset: what lies before it was folded when it was written."""
+        assert self._reader is not None, "start() comes first"
+        self._reader.seek(self._tp, self.next_offset)

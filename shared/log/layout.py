@@ -1,0 +1,55 @@
+"""Where a record belongs: full topic names, and the partition of each cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.events.base import Event
+from shared.events.encoding import ce_headers, encode
+from shared.log.port import Headers, Outgoing, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The topics of one namespace. `ordinals` gives each cell's partition."""
+
+    namespace: str
+    ordinals: dict[str, int]
+
+    def topic(self, name: str) -> str:
+        """The full name of a topic."""
+        return f"{self.namespace}.{name}"
+
+    def group(self, service: str) -> str:
+        """The consumer group of a service."""
+        return f"{self.namespace}.{service}"
+
+    def tp(self, name: str, cell: str) -> TopicPartition:
+        """A cell's partition of a topic."""
+        return (self.topic(name), self.ordinals[cell])
+
+    def cell_at(self, partition: int) -> str | None:
+        """The cell whose partition this is, or None where the topic has more partitions than there are cells."""
+        for cell, ordinal in self.ordinals.items():
+            if ordinal == partition:
+                return cell
+        return None
+
+    def outgoing(self, event: Event, *, id: str, source: str, wall_ms: int, more: Headers = ()) -> Outgoing:
+        """An event as a record to be written: into its cell's partition, or where its key leads.
+
+        `id` is made from what the record is about, so that a repeat has the same one.
+        """
+        return Outgoing(
+            topic=self.topic(event.topic),
+            value=encode(event),
+            key=event.key().encode(),
+            headers=ce_headers(event, id=id, source=source, wall_ms=wall_ms) + more,
+            partition=self._partition(event),
+        )
+
+    def _partition(self, event: Event) -> int | None:
+        if event.topic == "submissions":
+            return None
+        cell = event.home()
+        return min(self.ordinals.values()) if cell is None else self.ordinals[cell]

@@ -1,0 +1,32 @@
+"""Records of the log as events and as entries of the decision log."""
+
+from __future__ import annotations
+
+from shared.cluster.fold import LogRecord
+from shared.events.base import Event
+from shared.events.decisions import CHAIN_HEADER, Decision
+from shared.events.encoding import TYPE_HEADER, Undecodable, decode
+from shared.events.reasons import DeadLetterReason
+from shared.log.port import Record
+
+
+def header(record: Record, name: str) -> str:
+    """The last header of this name as text, "" if there is none; bytes that are no text are shown as such."""
+    found = b""
+    for key, value in record.headers:
+        if key == name:
+            found = value or b""
+    return found.decode("utf-8", "backslashreplace")
+
+
+def event_of(record: Record) -> Event | Undecodable:
+    """The event of a record, or why there is none."""
+    return decode(header(record, TYPE_HEADER), record.value)
+
+
+def log_record(record: Record) -> LogRecord:
+    """A record of `decisions` as the fold takes it. Anything that is no decision is undecodable here."""
+    event = event_of(record)
+    if not isinstance(event, Decision | Undecodable):
+        event = Undecodable(DeadLetterReason.UNKNOWN_TYPE, "is no decision", "ce_type", event.type)
+    return LogRecord(record.offset, record.value or b"", header(record, CHAIN_HEADER), event)
