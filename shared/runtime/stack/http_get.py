@@ -11,7 +11,7 @@ from typing import Any
 ANSWER_WAIT_S = 5.0
 
 
-class Unanswered(Exception):  # noqa: N818 - it is an answer that is missing, not a fault
+class Unanswered(Exception):
     """Nobody answered: the process is gone, starting, or stuck."""
 
 
