@@ -116,6 +116,13 @@ class KafkaFromJars:
         version = jars[0].stem.removeprefix("kafka_2.13-") if jars else "?"
         return f"Apache Kafka {version} from its jars"
 
+    @property
+    def pid(self) -> int:
+        """Its process, for measuring."""
+        if self._child is None:
+            raise StackError("Kafka was not started")
+        return self._child.pid
+
     def start(self) -> None:
         """Fetches the jars and formats the storage if that was not done, then starts the broker and waits for its
         answer.
