@@ -1,7 +1,7 @@
 """The consumer recipe: a batch of records becomes items and dead letters, and no record stops the next.
 
 What cannot be decoded is set aside as a value. When too much of it comes, that is said as a value too: then the fault
-is more likely ours (a wrong topic, an old version) than the senders', and a person should look before all is lost to it.
+is more likely ours (a wrong topic, an old version) than the senders', and a person should look at it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,221 @@
+"""The only way in which this project subscribes through FastStream: batches, committed after their outputs.
+
+FastStream's defaults lose data here: the default policy commits before the handler has succeeded, one odd header drops
+a whole batch, `ack` commits more than was handled, a failed commit is swallowed, and a sender may choose where a return
+value goes. `tests/kafka/test_faststream_hazards.py` shows each of them on a real Kafka; this recipe avoids them all.
+"""
+
+# No `from __future__ import annotations`: FastStream reads the annotations of a nested handler when the program runs.
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord
+from aiokafka import TopicPartition as KafkaTopicPartition
+from aiokafka.errors import KafkaError
+from faststream import AckPolicy
+from faststream.exceptions import StopApplication
+from faststream.kafka import KafkaBroker
+from faststream.kafka.annotations import KafkaMessage
+
+from shared.log.kafka_member import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
+from shared.log.kafka_reader import PARTITION_FETCH_BYTES_MAX, record_of
+from shared.log.machine.consumer import next_offsets
+from shared.log.port import Record
+
+GRACEFUL_STOP_S = 10.0
+MAX_POLL_INTERVAL_MS = 300_000
+"""Far above the time after which a failing batch is given up, so that retrying never costs the membership."""
+
+BatchHandler = Callable[[list[Record]], Awaitable[None]]
+"""Takes a batch, in order within each partition; returns when all outputs of all its records are acknowledged."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How a failing batch is tried again: in place, later and later (with jitter), and not for ever."""
+
+    wait_ms_min: int = 100
+    wait_ms_max: int = 5_000
+    give_up_after_ms: int = 60_000
+
+    def __post_init__(self) -> None:
+        """Refuse what would retry hotly, or outlive the membership of the group."""
+        if not 10 <= self.wait_ms_min <= self.wait_ms_max <= self.give_up_after_ms <= MAX_POLL_INTERVAL_MS // 2:  # noqa: PLR2004
+            raise ValueError(f"{self}: must be 10 <= wait_ms_min <= wait_ms_max <= give_up_after_ms <= 150000")
+
+
+class DeliveryGaveUp(Exception):
+    """A batch failed for as long as its retry policy allows. Nothing is lost: its offsets are not committed."""
+
+
+class Delivery:
+    """What became of the batches of one subscription so far; the owner reads the counts for its metrics."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.records = 0
+        self.retries = 0
+        self.commits_failed = 0
+        """Tolerated: the partitions' next owner handles the batch again."""
+        self.batches_left = 0
+        """Failed here and left to the next owner: the partitions were taken away, or this process stops."""
+        self._reason: DeliveryGaveUp | None = None
+        self._stopped = asyncio.Event()
+
+    async def given_up(self) -> DeliveryGaveUp:
+        """Wait until a batch is given up (for ever, if all goes well). The process should then end with an error."""
+        await self._stopped.wait()
+        assert self._reason is not None
+        return self._reason
+
+    def give_up(self, reason: DeliveryGaveUp) -> None:
+        """Note the end of this subscription."""
+        self._reason = reason
+        self._stopped.set()
+
+
+def make_broker(bootstrap: str, client_id: str, *, compression: Literal["gzip"] | None = None) -> KafkaBroker:
+    """A FastStream broker that creates no topics, writes idempotently and logs only what goes wrong."""
+    return KafkaBroker(
+        bootstrap,
+        client_id=client_id,
+        acks="all",
+        enable_idempotence=True,
+        compression_type=compression,
+        allow_auto_create_topics=False,
+        ack_policy=AckPolicy.MANUAL,
+        graceful_timeout=GRACEFUL_STOP_S,
+        logger=logging.getLogger("faststream"),
+        log_level=logging.DEBUG,
+    )
+
+
+def subscribe_batches(
+    broker: KafkaBroker,
+    topics: Sequence[str],
+    group: str,
+    handler: BatchHandler,
+    *,
+    retry: RetryPolicy | None = None,
+    max_records: int = 500,
+    batch_wait_ms: int = 10,
+) -> Delivery:
+    """Hand every record of these topics to `handler`, in batches, at least once. Call before the broker is started.
+
+    After `handler` returns, the offsets of exactly that batch are committed. When it raises, the same batch is tried
+    again; when that goes on for too long, the subscription stops and `Delivery.given_up` says so. `batch_wait_ms`
+    bounds the delay after an idle moment (FastStream sleeps once more after an empty poll).
+    """
+    delivery = Delivery()
+    subscriber = broker.subscriber(
+        *topics,
+        group_id=group,
+        batch=True,
+        max_records=max_records,
+        batch_timeout_ms=batch_wait_ms,
+        fetch_max_wait_ms=20,
+        max_partition_fetch_bytes=PARTITION_FETCH_BYTES_MAX,
+        auto_offset_reset="earliest",
+        ack_policy=AckPolicy.MANUAL,
+        no_reply=True,
+        parser=parse_safely,
+        decoder=leave_raw,
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+        max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
+        rebalance_timeout_ms=5_000,
+    )
+
+    work = _Delivering(handler, retry or RetryPolicy(), delivery, is_running=lambda: subscriber.running)
+
+    @subscriber
+    async def on_batch(message: KafkaMessage) -> None:
+        await work.deliver(message)
+
+    return delivery
+
+
+async def parse_safely(records: Sequence[ConsumerRecord], original: Callable[[Any], Awaitable[Any]]) -> Any:
+    """Let FastStream see no header at all: it would fail on null or non-UTF-8 ones, and obey `reply_to`.
+
+    The body is the list of our records, headers included, before FastStream could touch them.
+    """
+    message = await original(tuple(replace(record, headers=()) for record in records))
+    message.body = [record_of(record) for record in records]
+    return message
+
+
+async def leave_raw(message: Any) -> list[Record]:
+    """No decoding by the framework: bytes are decoded one record at a time, by the consumer recipe."""
+    records: list[Record] = message.body
+    return records
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivering:
+    """One subscription at work."""
+
+    handler: BatchHandler
+    retry: RetryPolicy
+    delivery: Delivery
+    is_running: Callable[[], bool]
+
+    async def deliver(self, message: Any) -> None:
+        """Handle the batch and commit it; leave both to the next owner when it is no longer ours."""
+        records: list[Record] = message.body
+        if await self._handle_until_done(message.consumer, records):
+            self.delivery.batches += 1
+            self.delivery.records += len(records)
+            await self._commit(message.consumer, records)
+        else:
+            self.delivery.batches_left += 1
+
+    async def _handle_until_done(self, consumer: AIOKafkaConsumer, records: list[Record]) -> bool:
+        """True when handled; False when the batch is to be left. Raises StopApplication when it is given up."""
+        wait_ms = self.retry.wait_ms_min
+        give_up_at = asyncio.get_running_loop().time() + self.retry.give_up_after_ms / 1000
+        while True:
+            try:
+                await self.handler(records)
+            except Exception as error:
+                if asyncio.get_running_loop().time() + wait_ms / 1000 > give_up_at:
+                    first = records[0]
+                    where = f"{first.topic}/{first.partition}/{first.offset}"
+                    self.delivery.give_up(DeliveryGaveUp(f"batch at {where}: {error!r}"))
+                    raise StopApplication from error
+                logger.warning("a batch of %d records failed and is tried again: %r", len(records), error)
+            else:
+                return True
+            self.delivery.retries += 1
+            await asyncio.sleep(random.uniform(0.5, 1.0) * wait_ms / 1000)  # noqa: S311 - spreads retries
+            wait_ms = min(2 * wait_ms, self.retry.wait_ms_max)
+            if not self.is_running() or not _still_ours(consumer, records):
+                return False
+
+    async def _commit(self, consumer: AIOKafkaConsumer, records: Sequence[Record]) -> None:
+        """Commit exactly this batch. A failure is counted, not raised: the work is done, and may be done again."""
+        offsets = _still_ours(consumer, records)
+        if len(offsets) < len(next_offsets(records)):
+            self.delivery.commits_failed += 1
+            logger.warning("partitions were taken away while their batch was handled; their next owner repeats it")
+        if not offsets:
+            return
+        try:
+            await consumer.commit(offsets)
+        except KafkaError as error:
+            self.delivery.commits_failed += 1
+            logger.warning("the offsets of a handled batch are not committed: %r", error)
+
+
+def _still_ours(consumer: AIOKafkaConsumer, records: Sequence[Record]) -> dict[KafkaTopicPartition, int]:
+    """The batch's next offsets, of those partitions that are still assigned to this process."""
+    assigned = consumer.assignment()
+    offsets = {KafkaTopicPartition(*tp): offset for tp, offset in next_offsets(records).items()}
+    return {tp: offset for tp, offset in offsets.items() if tp in assigned}
