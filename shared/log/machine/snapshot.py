@@ -1,0 +1,243 @@
+"""A state as records of the topic `snapshots`, and back: chunks of rows first, then a manifest that vouches for them.
+
+A snapshot is believed only when every chunk that its manifest counts is there and the rows have the manifest's digest.
+All others are passed over as if they were not there: the log can always be folded from an older one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from shared.cluster.rows import rows_of, state_from
+from shared.cluster.state import CellState
+from shared.events.snapshots import SnapshotChunk, SnapshotManifest
+
+CHUNK_BYTES_MOST = 900_000
+PIECE_CHARACTERS_MOST = 200_000
+"""A longer row is cut: no character of JSON text takes more than four bytes, so a piece always fits into a chunk."""
+
+NEWEST = "newest"
+HOUR_MS = 3_600_000
+HOURS_KEPT = 24
+
+_ENVELOPE_BYTES = 1_000
+"""What surrounds the rows in a chunk's JSON, with room to spare."""
+
+_CONTINUED = "+"
+"""How a piece begins that goes on with the row before it. A row itself always begins with a bracket."""
+
+
+class DamagedSnapshot(ValueError):
+    """A snapshot whose digest is right does not hold the state that its manifest names."""
+
+
+def snapshot_id(state: CellState, writer: str) -> str:
+    """The name of a snapshot: of this state, by this writer. Two writers never mix their chunks."""
+    return f"{state.offset}-{writer.replace('/', '-')}"
+
+
+def cut(state: CellState, snapshot: str) -> Iterator[SnapshotChunk]:
+    """The state in chunks, each below 900 kB as JSON. The state must not change before the last one is taken."""
+    rows: list[str] = []
+    part, size = 0, _ENVELOPE_BYTES
+    for piece in _pieces(rows_of(state)):
+        more = json_bytes(piece)
+        if rows and size + more > CHUNK_BYTES_MOST:
+            yield SnapshotChunk(cell=state.cell, snapshot=snapshot, part=part, rows=tuple(rows))
+            rows, part, size = [], part + 1, _ENVELOPE_BYTES
+        rows.append(piece)
+        size += more
+    yield SnapshotChunk(cell=state.cell, snapshot=snapshot, part=part, rows=tuple(rows))
+
+
+def manifest_of(state: CellState, snapshot: str, *, slot: str, parts: int, digest: str) -> SnapshotManifest:
+    """What makes the chunks a snapshot."""
+    return SnapshotManifest(
+        cell=state.cell,
+        snapshot=snapshot,
+        slot=slot,
+        parts=parts,
+        digest=digest,
+        offset=state.offset,
+        version=state.version,
+        chain=state.chain,
+        at_ms=state.at_ms,
+    )
+
+
+def json_bytes(row: str) -> int:
+    """How many bytes a row takes as a JSON string with the comma behind it; rows hold no control characters."""
+    return len(row.encode()) + row.count('"') + row.count("\\") + 3
+
+
+def _pieces(rows: Iterable[str]) -> Iterator[str]:
+    for row in rows:
+        yield row[:PIECE_CHARACTERS_MOST]
+        for start in range(PIECE_CHARACTERS_MOST, len(row), PIECE_CHARACTERS_MOST):
+            yield _CONTINUED + row[start : start + PIECE_CHARACTERS_MOST]
+
+
+def whole_rows(pieces: Iterable[str]) -> Iterator[str]:
+    """The rows that these pieces were cut from."""
+    begun: list[str] = []
+    for piece in pieces:
+        if piece.startswith(_CONTINUED):
+            begun.append(piece[1:])
+            continue
+        if begun:
+            yield "".join(begun)
+        begun = [piece]
+    if begun:
+        yield "".join(begun)
+
+
+class RowsDigest:
+    """The digest of a state, taken from the pieces of its rows as they pass by; equal to `digest_of` of the state."""
+
+    def __init__(self) -> None:
+        self._hashed = blake2b(digest_size=16)
+        self._has_row = False
+
+    def add(self, pieces: Iterable[str]) -> None:
+        """Take in further pieces, in their order."""
+        for piece in pieces:
+            if piece.startswith(_CONTINUED):
+                self._hashed.update(piece[1:].encode())
+                continue
+            if self._has_row:
+                self._hashed.update(b"\n")
+            self._hashed.update(piece.encode())
+            self._has_row = True
+
+    def hexdigest(self) -> str:
+        """The digest of the rows so far."""
+        done = self._hashed.copy()
+        if self._has_row:
+            done.update(b"\n")
+        return done.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A snapshot whose chunks are all there and have the digest that the manifest names."""
+
+    manifest: SnapshotManifest
+    pieces: tuple[tuple[str, ...], ...]
+
+
+def state_of(whole: Whole) -> CellState:
+    """The state of a whole snapshot. Raises DamagedSnapshot where the manifest names another one."""
+    state = state_from(whole_rows(piece for chunk in whole.pieces for piece in chunk))
+    manifest = whole.manifest
+    says = (manifest.cell, manifest.version, manifest.offset, manifest.chain)
+    holds = (state.cell, state.version, state.offset, state.chain)
+    if says != holds:
+        raise DamagedSnapshot(f"snapshot {manifest.snapshot}: its manifest says {says}, its rows hold {holds}")
+    return state
+
+
+@dataclass(slots=True)
+class Collector:
+    """Takes in the records of a cell's `snapshots` partition in their order and keeps the newest whole snapshot.
+
+    What came before a whole snapshot is let go, so that memory holds about two of them, however many the topic holds.
+    """
+
+    newest: Whole | None = None
+    torn: int = 0
+    _chunks: dict[str, dict[int, tuple[str, ...]]] = field(default_factory=dict)
+
+    def add_chunk(self, chunk: SnapshotChunk) -> None:
+        """One more chunk."""
+        self._chunks.setdefault(chunk.snapshot, {})[chunk.part] = chunk.rows
+
+    def add_manifest(self, manifest: SnapshotManifest) -> None:
+        """Look whether the manifest's snapshot is whole, and newer than the one at hand; a torn one is only counted."""
+        if self.newest is not None and manifest.version <= self.newest.manifest.version:
+            return
+        whole = self._assemble(manifest)
+        if whole is None:
+            self.torn += 1
+            return
+        self.newest = whole
+        self._let_go_up_to(manifest.snapshot)
+
+    def add_tombstone(self, key: str) -> None:
+        """A chunk is no more. What was found whole before stays."""
+        snapshot, part = chunk_of_key(key)
+        if part is not None:
+            self._chunks.get(snapshot, {}).pop(part, None)
+
+    def _assemble(self, manifest: SnapshotManifest) -> Whole | None:
+        chunks = self._chunks.get(manifest.snapshot, {})
+        if any(part not in chunks for part in range(manifest.parts)):
+            return None
+        pieces = tuple(chunks[part] for part in range(manifest.parts))
+        digest = RowsDigest()
+        for rows in pieces:
+            digest.add(rows)
+        return Whole(manifest, pieces) if digest.hexdigest() == manifest.digest else None
+
+    def _let_go_up_to(self, snapshot: str) -> None:
+        for older in list(self._chunks):
+            del self._chunks[older]
+            if older == snapshot:
+                return
+
+
+def chunk_of_key(key: str) -> tuple[str, int | None]:
+    """The snapshot and part of a chunk's key (`cell/snapshot/part`), or ("", None) for any other key."""
+    rest, _, part = key.rpartition("/")
+    _, slash, snapshot = rest.partition("/")
+    return (snapshot, int(part)) if slash and part.isdecimal() else ("", None)
+
+
+@dataclass(slots=True)
+class Catalogue:
+    """What a cell's `snapshots` partition holds, by key: enough to know what a new snapshot makes superfluous."""
+
+    manifests: dict[str, SnapshotManifest] = field(default_factory=dict)
+    parts: dict[str, dict[int, None]] = field(default_factory=dict)
+
+    def add_chunk(self, snapshot: str, part: int) -> None:
+        """A chunk is there."""
+        self.parts.setdefault(snapshot, {})[part] = None
+
+    def add_manifest(self, manifest: SnapshotManifest) -> None:
+        """The slot now holds this snapshot."""
+        self.manifests[manifest.slot] = manifest
+
+    def drop_key(self, key: str) -> None:
+        """The record of this key is gone."""
+        snapshot, part = chunk_of_key(key)
+        if part is None:
+            self.manifests.pop(key.rpartition("/")[2], None)
+            return
+        parts = self.parts.get(snapshot, {})
+        parts.pop(part, None)
+        if not parts:
+            self.parts.pop(snapshot, None)
+
+    def slots_for(self, at_ms: int) -> tuple[str, ...]:
+        """The slots that a snapshot of this cell time takes: the newest, and its hour's if it is the hour's first."""
+        slot = hour_slot(at_ms)
+        held = self.manifests.get(slot)
+        is_first = held is None or held.at_ms // HOUR_MS != at_ms // HOUR_MS
+        return (NEWEST, slot) if is_first else (NEWEST,)
+
+    def superfluous(self, cell: str) -> list[str]:
+        """The keys of all chunks that no slot's manifest counts: of replaced snapshots, and of some never finished."""
+        counted = {manifest.snapshot: manifest.parts for manifest in self.manifests.values()}
+        return [
+            f"{cell}/{snapshot}/{part}"
+            for snapshot, parts in self.parts.items()
+            for part in parts
+            if part >= counted.get(snapshot, 0)
+        ]
+
+
+def hour_slot(at_ms: int) -> str:
+    """The slot of an hour of cell time; after a day the slots come round again, so that 24 are kept."""
+    return f"hour-{at_ms // HOUR_MS % HOURS_KEPT}"
