@@ -61,6 +61,12 @@ class TenantQuota(Part):
     lends: bool = True
     borrows: bool = True
 
+    @model_validator(mode="after")
+    def _limit_covers_the_guarantee(self) -> TenantQuota:
+        if self.limit is not None and self.limit < self.guaranteed:
+            raise ValueError(f"limit {self.limit} is below guaranteed {self.guaranteed}")
+        return self
+
     def in_milli(self, tenant: str, parent: str | None) -> Quota:
         """The same in the language of the log."""
         return Quota(
@@ -87,7 +93,9 @@ class Tenant(Part):
 
 
 class Limits(Part):
-    """What no single job may pass, in every cell. `submit_skew_ms` bounds how far a submit time may be from the cell's time."""
+    """What no single job may pass, in every cell. `submit_skew_ms` bounds how far a submit time may be from the cell's
+    time.
+    """
 
     workers_per_job: Annotated[int, Field(ge=1, le=WORKERS_MOST)] = 10_000
     gpus_per_job: Annotated[int, Field(ge=1)] = 100_000

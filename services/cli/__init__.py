@@ -1,0 +1,1 @@
+"""The `fallow` command: on top of everything else, imported by nobody."""

@@ -1,0 +1,133 @@
+"""Reads the cell file, and says of each mistake where it stands: file, line, field, value and rule."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from shared.cluster.config import CellFile
+from shared.events.encoding import shorten
+
+FieldPath = tuple[str | int, ...]
+
+
+class CellFileError(ValueError):
+    """The cell file cannot be used. One line for each mistake: file, line, field, value and rule."""
+
+
+def load_cell_file(path: Path) -> CellFile:
+    """The cell file, checked as a whole. Raises CellFileError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise CellFileError(f"{path}: cannot be read: {reason}") from error
+    return parse_cell_file(text, str(path))
+
+
+def parse_cell_file(text: str, name: str) -> CellFile:
+    """The same from its text; `name` is how messages call the file. Raises CellFileError."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise CellFileError(_syntax(name, error)) from error
+    if not isinstance(root, yaml.MappingNode):
+        raise CellFileError(f"{name}: line 1: the file must be a mapping with cells and tenants")
+    places = _Places()
+    places.visit((), root)
+    if places.repeated:
+        raise CellFileError("\n".join(f"{name}: {line}" for line in places.repeated))
+    try:
+        return CellFile.model_validate(data)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        lines = [_mistake(name, places, problem) for problem in problems if not _is_consequence(problem, problems)]
+        raise CellFileError("\n".join(lines)) from error
+
+
+@dataclass(slots=True)
+class _Places:
+    """Where each field stands, where each plain value stands last, and the keys that stand twice in one mapping."""
+
+    lines: dict[FieldPath, int] = field(default_factory=dict)
+    values: dict[str, int] = field(default_factory=dict)
+    repeated: list[str] = field(default_factory=list)
+    seen: dict[int, None] = field(default_factory=dict)
+
+    def visit(self, path: FieldPath, node: yaml.Node) -> None:
+        """Note the lines below `node`. What an alias repeats keeps the line of its first place."""
+        self.lines.setdefault(path, node.start_mark.line + 1)
+        if id(node) in self.seen:
+            return
+        self.seen[id(node)] = None
+        if isinstance(node, yaml.MappingNode):
+            self._visit_mapping(path, node)
+        elif isinstance(node, yaml.SequenceNode):
+            for number, item in enumerate(node.value):
+                self.visit((*path, number), item)
+        else:
+            self.values[node.value] = node.start_mark.line + 1
+
+    def _visit_mapping(self, path: FieldPath, node: yaml.MappingNode) -> None:
+        keys: dict[str, int] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if key.value in keys:
+                rule = f"the key stands in line {keys[key.value]} already"
+                self.repeated.append(f"line {line}: {_name((*path, key.value))}: {rule}")
+            keys[key.value] = line
+            self.lines[(*path, key.value)] = line
+            self.visit((*path, key.value), value)
+
+    def line(self, path: FieldPath) -> int:
+        """The line of a field, or of the nearest thing around it that stands in the file."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+    def line_of_value(self, rule: str) -> int | None:
+        """The last line on which the value stands that a rule quotes: the second of two, or the one that is not known."""
+        quoted = re.search(r"'([^']*)'", rule)
+        return self.values.get(quoted[1]) if quoted else None
+
+
+def _is_consequence(problem: Any, problems: list[Any]) -> bool:
+    """Whether pydantic reports it only because something inside it is wrong."""
+    path = tuple(problem["loc"])
+    return any(len(other["loc"]) > len(path) and tuple(other["loc"])[: len(path)] == path for other in problems)
+
+
+def _mistake(name: str, places: _Places, problem: Any) -> str:
+    path: FieldPath = tuple(problem["loc"])
+    shown = (
+        "" if problem["type"] == "missing" or isinstance(problem["input"], dict | list) else _value(problem["input"])
+    )
+    rule = problem["msg"].removeprefix("Value error, ")
+    field_name = f"{_name(path)}{shown}: " if path else ""
+    line = places.line_of_value(rule) if problem["type"] == "value_error" else None
+    return f"{name}: line {line or places.line(path)}: {field_name}{rule}"
+
+
+def _value(value: Any) -> str:
+    return f" = {shorten(repr(value))}"
+
+
+def _name(path: FieldPath) -> str:
+    """`cells[0].pools[1].gpus`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".")
+
+
+def _syntax(name: str, error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    where = f"line {mark.line + 1}: " if mark is not None else ""
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"{name}: {where}not YAML: {problem}"
