@@ -10,10 +10,10 @@ from shared.events.values import GPU, WorkerPlace
 
 
 def take(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, ...]) -> str | None:
-    """Hold these places for a job and charge its tenant. The reason if one cannot be had; then some may be held already,
-    so the caller rolls back.
+    """Hold these places for a job and charge its tenant. The reason if one cannot be had; then some may be held
+    already, so the caller rolls back.
     """
-    journal, touched = state.journal, []
+    journal, touched = state.journal, list[Node]()
     for place in places:
         node = state.nodes.get(place.node)
         if node is None:
@@ -31,7 +31,7 @@ def take(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, 
 
 def release(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, ...]) -> None:
     """Give these places back. A device that failed meanwhile stays out of use."""
-    journal, touched = state.journal, []
+    journal, touched = state.journal, list[Node]()
     for place in places:
         node = state.nodes[place.node]
         _let_go(state, node, place)

@@ -75,7 +75,10 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
 def _is_whole(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
     """I3: so many workers as the job can run with, each with what it needs, ranks 0 to n - 1."""
     fewest = job.spec.workers_min or job.spec.workers
-    must(fewest <= len(workers) <= job.spec.workers, f"job {job.id} needs {fewest} to {job.spec.workers} workers, not {len(workers)}")
+    must(
+        fewest <= len(workers) <= job.spec.workers,
+        f"job {job.id} needs {fewest} to {job.spec.workers} workers, not {len(workers)}",
+    )
     wanted = job.spec.resources
     for rank, place in enumerate(workers):
         must(place.rank == rank, f"job {job.id}: rank {place.rank} stands where {rank} belongs")
@@ -122,7 +125,9 @@ def run_observed(state: CellState, effect: e.RunObserved, at_ms: int) -> None:
     before = job.runs.get(effect.node)
     if before is None:
         raise IllegalEffect(f"job {job.id} has no run on node {effect.node}")
-    must(_ORDER.get(effect.status, 2) > _ORDER.get(before, 2), f"a run that is {before} does not become {effect.status}")
+    must(
+        _ORDER.get(effect.status, 2) > _ORDER.get(before, 2), f"a run that is {before} does not become {effect.status}"
+    )
     state.journal.put(job.runs, effect.node, effect.status)
 
 
@@ -254,7 +259,9 @@ def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
 
 
 def _forget(state: CellState, at_ms: int) -> None:
-    """Remember a bounded number of jobs for a bounded time; at most two are forgotten per job that ends, so that no step is long."""
+    """Remember a bounded number of jobs for a bounded time; at most two are forgotten per job that ends, so that no
+    step is long.
+    """
     for _ in range(2):
         job_id = state.over_order.get(state.over_first)
         if job_id is None:

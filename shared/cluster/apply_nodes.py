@@ -29,7 +29,9 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
     """A node is new, or another than before."""
     node, journal = state.nodes.get(effect.spec.id), state.journal
     if node is None:
-        node = Node(effect.spec, effect.boot, effect.status, drain_deadline_ms=effect.drain_deadline_ms, reason=effect.reason)
+        node = Node(
+            effect.spec, effect.boot, effect.status, drain_deadline_ms=effect.drain_deadline_ms, reason=effect.reason
+        )
         journal.put(state.nodes, node.id, node)
         enter_pool(state, node)
         return

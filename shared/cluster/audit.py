@@ -68,12 +68,18 @@ class Ledger:
             return Offence("I2", f"job {effect.job} starts while it runs")
         fewest = spec.workers_min or spec.workers
         if not fewest <= len(effect.workers) <= spec.workers:
-            return Offence("I3", f"job {effect.job} starts with {len(effect.workers)} workers of {fewest} to {spec.workers}")
+            return Offence(
+                "I3", f"job {effect.job} starts with {len(effect.workers)} workers of {fewest} to {spec.workers}"
+            )
         return self._hold(effect.job, effect.workers, raised)
 
-    def _end(self, effect: e.JobFinished | e.JobFailed | e.JobCancelled, raised: dict[tuple[str, str], None]) -> Offence | None:
+    def _end(
+        self, effect: e.JobFinished | e.JobFailed | e.JobCancelled, raised: dict[tuple[str, str], None]
+    ) -> Offence | None:
         if effect.job not in self.live:
-            return Offence("I2", f"job {effect.job} ends ({effect.kind}) and was not live: {self.ended.get(effect.job, 'unknown')}")
+            return Offence(
+                "I2", f"job {effect.job} ends ({effect.kind}) and was not live: {self.ended.get(effect.job, 'unknown')}"
+            )
         offence = self._hold(effect.job, (), raised)
         del self.live[effect.job]
         self.ended[effect.job] = effect.kind
@@ -87,9 +93,15 @@ class Ledger:
             self._count(job, place, 1)
             for device in place.devices:
                 if device >= self.gpus.get(place.node, 0):
-                    return Offence("I1", f"job {job} holds device {device} of {place.node}, which has {self.gpus.get(place.node, 0)}")
+                    return Offence(
+                        "I1",
+                        f"job {job} holds device {device} of {place.node}, which has {self.gpus.get(place.node, 0)}",
+                    )
                 if self.used[place.node, device] > GPU:
-                    return Offence("I1", f"device {device} of {place.node} holds {self.used[place.node, device]} milli-GPUs with job {job}")
+                    return Offence(
+                        "I1",
+                        f"device {device} of {place.node} holds {self.used[place.node, device]} milli-GPUs with job {job}",
+                    )
         if places:
             self.places[job] = places
         if len(places) > len(before) and job in self.live:
@@ -116,7 +128,9 @@ class Ledger:
                 quota = self.quotas.get((above, gpu_type))
                 used = self._subtree_use(above, gpu_type)
                 if quota is not None and quota.limit_milli is not None and used > quota.limit_milli:
-                    return Offence("I4", f"{above} uses {used} milli-GPUs of {gpu_type}, its limit is {quota.limit_milli}")
+                    return Offence(
+                        "I4", f"{above} uses {used} milli-GPUs of {gpu_type}, its limit is {quota.limit_milli}"
+                    )
                 above = quota.parent if quota is not None else None
         return None
 

@@ -1,7 +1,8 @@
 """Where room is: indices over the nodes of each pool, kept by delta.
 
-A pool's nodes are numbered in the order of their ids, and a set of nodes is a bit mask over these numbers. So "the fullest node with
-at least k free devices, the lowest id first" is a walk over at most as many buckets as a node has devices, and the lowest set bit.
+A pool's nodes are numbered in the order of their ids, and a set of nodes is a bit mask over these numbers. So "the
+fullest node with at least k free devices, the lowest id first" is a walk over at most as many buckets as a node has
+devices, and the lowest set bit.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from shared.cluster.node import NOTHING, Node, NodeShare, share_of
 
 @dataclass(slots=True)
 class PoolCapacity:
-    """One pool. `by_free[k]` are the schedulable nodes with exactly k wholly free devices; `by_share[m]` those with a shared
-    device on which exactly m milli-GPUs are free. `schedulable_milli` and `allocated_milli` count healthy devices of nodes that are
-    not lost, and what is in use on all nodes.
+    """One pool. `by_free[k]` are the schedulable nodes with exactly k wholly free devices; `by_share[m]` those with a
+    shared device on which exactly m milli-GPUs are free. `schedulable_milli` and `allocated_milli` count healthy
+    devices of nodes that are not lost, and what is in use on all nodes.
     """
 
     ids: list[str] = field(default_factory=list)
@@ -34,7 +35,7 @@ class PoolCapacity:
         return bisect_left(self.ids, node_id)
 
     def fullest_with(self, gpus: int, among: int = -1) -> int:
-        """The mask of nodes with the fewest free devices that are at least `gpus`, within `among`; 0 if there are none."""
+        """The mask of nodes with the fewest free devices, but at least `gpus`, within `among`; 0 if there are none."""
         for free in sorted(self.by_free):
             if free >= gpus:
                 mask = self.by_free[free] & among

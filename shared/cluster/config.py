@@ -19,7 +19,7 @@ class Part(BaseModel):
 
 
 class Pool(Part):
-    """Nodes of one GPU type. `gpus` and `gpus_per_node` are the most that the pool and one of its nodes will ever have."""
+    """Nodes of one GPU type. `gpus` and `gpus_per_node` are the most that the pool and one node will ever have."""
 
     name: Name
     gpu_type: Label = "gpu"

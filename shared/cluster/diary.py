@@ -1,6 +1,7 @@
 """I6: each decision takes effect exactly once on a node. Judged from the nodes' own diaries.
 
-A diary is what one node wrote down, in its order: which run it started, adopted after a restart of its agent, and ended.
+A diary is what one node wrote down, in its order: which run it started, adopted after a restart of its agent, and
+ended.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ class Orders:
 
 
 def check_diaries(orders: Orders, lines: Iterable[DiaryLine]) -> list[Offence]:
-    """Every offence of the diaries against the orders: unordered or repeated starts, ends without a start, confirmed runs that no
-    node began, and two runs on one device at one time. Lines of one node stand in the order in which it wrote them.
+    """Every offence of the diaries against the orders: unordered or repeated starts, ends without a start, confirmed
+    runs that no node began, and two runs on one device at one time. Lines of one node stand in the order in which it
+    wrote them.
     """
     found: list[Offence] = []
     begun: dict[RunKey, tuple[int, ...]] = {}
@@ -82,7 +84,9 @@ def _run(key: RunKey) -> str:
     return f"attempt {key[2]} of job {key[1]} on node {key[0]}"
 
 
-def _start_offences(orders: Orders, begun: dict[RunKey, tuple[int, ...]], key: RunKey, line: DiaryLine) -> list[Offence]:
+def _start_offences(
+    orders: Orders, begun: dict[RunKey, tuple[int, ...]], key: RunKey, line: DiaryLine
+) -> list[Offence]:
     if key in begun:
         return [Offence("I6", f"{_run(key)} was begun twice")]
     if key not in orders.started:
@@ -98,6 +102,8 @@ def _occupy(on_device: dict[tuple[str, int], dict[RunKey, int]], key: RunKey, li
         runs = on_device.setdefault((line.node, device), {})
         share = line.gpu_milli or 1000
         if sum(runs.values()) + share > 1000:
-            found.append(Offence("I1", f"device {device} of {line.node} runs {_run(key)} beside {', '.join(map(_run, runs))}"))
+            found.append(
+                Offence("I1", f"device {device} of {line.node} runs {_run(key)} beside {', '.join(map(_run, runs))}")
+            )
         runs[key] = share
     return found

@@ -37,27 +37,33 @@ class LogRecord:
 def judge(state: CellState, record: LogRecord) -> Verdict:
     """Whether the record extends the state. Raises DamagedLog on what no honest history can hold.
 
-    A record of a version that is over was written by somebody who did not know the newest state: it is skipped by all. So is one
-    that cannot be read at all and does not continue the chain: no writer of this cell made it.
+    A record of a version that is over was written by somebody who did not know the newest state: it is skipped by all.
+    So is one that cannot be read at all and does not continue the chain: no writer of this cell made it.
     """
     decision = record.decision
     if isinstance(decision, Undecodable):
         if record.chain == next_chain(state.chain, record.value):
-            raise DamagedLog(f"offset {record.offset}: a record of this cell's writer cannot be read ({decision}); a newer reader is needed")
+            raise DamagedLog(
+                f"offset {record.offset}: a record of this cell's writer cannot be read ({decision}); "
+                "a newer reader is needed"
+            )
         return Verdict.FOREIGN
     if decision.cell != state.cell:
         return Verdict.FOREIGN
     if decision.version <= state.version:
         return Verdict.STALE
     if decision.version > state.version + 1:
-        raise DamagedLog(f"offset {record.offset}: version {decision.version} follows {state.version}: records are missing")
+        raise DamagedLog(
+            f"offset {record.offset}: version {decision.version} follows {state.version}: records are missing"
+        )
     if record.chain != next_chain(state.chain, record.value):
         raise DamagedLog(f"offset {record.offset}: version {decision.version} does not continue the chain")
     return Verdict.EXTENDS
 
 
 def fold(state: CellState, record: LogRecord) -> CellState:
-    """The state behind a record: the same object, changed; unchanged but for its offset if the record does not extend it.
+    """The state behind a record: the same object, changed; unchanged but for its offset if the record does not extend
+    it.
 
     Raises DamagedLog, also when an effect of the record is illegal; the state is then as before.
     """

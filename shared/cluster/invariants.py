@@ -44,7 +44,12 @@ def no_device_over_committed(state: CellState) -> list[Offence]:
         for device in range(node.spec.gpus):
             said = GPU if node.held >> device & 1 else GPU - node.shares.get(device, GPU)
             if said != used.get((node_id, device), 0):
-                found.append(Offence("I1", f"device {device} of {node_id} counts {said} in use, its jobs hold {used.get((node_id, device), 0)}"))
+                found.append(
+                    Offence(
+                        "I1",
+                        f"device {device} of {node_id} counts {said} in use, its jobs hold {used.get((node_id, device), 0)}",
+                    )
+                )
     return found
 
 

@@ -31,7 +31,9 @@ FINAL = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED})
 
 @dataclass(slots=True)
 class Job:
-    """A job that waits or runs. `workers` are the places that it holds; `runs` says what each node said of this attempt."""
+    """A job that waits or runs. `workers` are the places that it holds; `runs` says what each node said of this
+    attempt.
+    """
 
     spec: JobSpec
     submit_ms: int

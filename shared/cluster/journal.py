@@ -1,7 +1,8 @@
 """The undo log of a state: checkpoint, try, then commit or roll back.
 
-Everything that changes a state goes through here. While no checkpoint is open nothing is recorded, so a reader that only
-folds pays for the assignment alone. Old values are kept, not inverse operations: there is nothing to get wrong on the way back.
+Everything that changes a state goes through here. While no checkpoint is open nothing is recorded, so a reader that
+only folds pays for the assignment alone. Old values are kept, not inverse operations: there is nothing to get wrong on
+the way back.
 """
 
 from __future__ import annotations

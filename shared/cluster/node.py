@@ -54,11 +54,10 @@ NOTHING = NodeShare(None, (), 0, 0, 0, 0)
 """The share of a node that is not there."""
 
 
-
 @dataclass(slots=True)
 class Node:
-    """A node. `held` are devices held whole; `shares` the milli-GPUs free on each shared device; `failed` the unusable ones;
-    `counted` is what the node adds to its pool's indices.
+    """A node. `held` are devices held whole; `shares` the milli-GPUs free on each shared device; `failed` the unusable
+    ones; `counted` is what the node adds to its pool's indices.
     """
 
     spec: NodeSpec
@@ -122,7 +121,7 @@ class Node:
         if place.gpu_milli < GPU:
             return self._share_refusal(place)
         wanted = mask_of(place.devices)
-        if wanted.bit_count() * GPU != place.gpu_milli:
+        if len(place.devices) * GPU != place.gpu_milli or wanted.bit_count() != len(place.devices):
             return f"{place.gpu_milli} milli-GPUs are not {len(place.devices)} whole devices"
         taken = wanted & ~self.free
         return f"device {bits(taken)[0]} is not free" if taken else None
@@ -139,7 +138,9 @@ class Node:
 
 
 def share_of(node: Node) -> NodeShare:
-    """What the node adds now. A node is fragmented while some but not all of its healthy devices are in use (Kant's GFR)."""
+    """What the node adds now. A node is fragmented while some but not all of its healthy devices are in use (Kant's
+    GFR).
+    """
     usable = node.status is not NodeStatus.LOST
     healthy = (node.all_devices & ~node.failed).bit_count() * GPU
     allocated = node.allocated_milli

@@ -29,7 +29,11 @@ def over_limit(quotas: Quotas, usage: Usage, tenant: str, gpu_type: str, more_mi
     """The first account whose limit would be passed by `more_milli`, or None."""
     for account in accounts(quotas, tenant, gpu_type):
         quota = quotas.get(account)
-        if quota is not None and quota.limit_milli is not None and usage.get(account, 0) + more_milli > quota.limit_milli:
+        if (
+            quota is not None
+            and quota.limit_milli is not None
+            and usage.get(account, 0) + more_milli > quota.limit_milli
+        ):
             return account
     return None
 

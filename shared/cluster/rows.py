@@ -65,7 +65,7 @@ def _cell(state: CellState, text: str) -> None:
 
 
 def _inputs(state: CellState, text: str) -> None:
-    state.inputs = {source: offset for source, offset in json.loads(text)}
+    state.inputs = dict(json.loads(text))
 
 
 def _policy(state: CellState, text: str) -> None:

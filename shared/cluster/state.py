@@ -18,12 +18,13 @@ from shared.events.operations import CellPolicy
 class CellState:
     """One cell behind the record at `offset` of its log.
 
-    `version` counts the accepted records, `inputs` says how far the writer had read its inputs, `chain` is the hash over all
-    accepted bytes. `jobs` are those that wait or run, `over` those that are remembered. `over_order` numbers the remembered ones
-    from `over_first` on, oldest first. `pools` and `usage` are indices: they can be counted from the rest at any time.
+    `version` counts the accepted records, `inputs` says how far the writer had read its inputs, `chain` is the hash
+    over all accepted bytes. `jobs` are those that wait or run, `over` those that are remembered. `over_order` numbers
+    the remembered ones from `over_first` on, oldest first. `pools` and `usage` are indices: they can be counted from
+    the rest at any time.
 
-    A fold changes the state in place: a copy of 150,000 jobs for each record would serve nobody. `checkpoint` and `rollback` give
-    back what it was.
+    A fold changes the state in place: a copy of 150,000 jobs for each record would serve nobody. `checkpoint` and
+    `rollback` give back what it was.
     """
 
     cell: str

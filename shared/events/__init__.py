@@ -1,38 +1,54 @@
 """The language of Fallow: every event, command and effect, one class each.
 
-Commands are in the imperative (`SubmitJob`); facts in the past (`JobAdmitted`). Whoever wants to know what Fallow can say
-reads this package; whoever wants to know what happened to a job reads the decision log.
+Commands are in the imperative (`SubmitJob`); facts in the past (`JobAdmitted`). Whoever wants to know what Fallow can
+say reads this package; whoever wants to know what happened to a job reads the decision log.
 
-**The life of a job.** A tenant publishes `SubmitJob`. Admission tests what can be tested without knowing the cluster's state and
-answers `JobAdmitted` or `JobRejected`. Placement takes an admitted job into the log with `JobEnqueued`, or refuses it with
-`JobRefused` (its id was used for something else). From `JobEnqueued` on the job is never lost: it waits, it runs, or it has
-ended in exactly one of `JobFinished`, `JobFailed` and `JobCancelled`. While it waits, `JobDeferred` says why whenever that reason
-changes; `JobHeld` and `JobReleased` keep it from starting and let it go. `JobStarted` gives it an attempt number and all its
-places at once: a gang starts whole or not at all. When every node has said `RunStarted`, the job is `JobRunning`. It may be
-`JobStopping` (a cancel, a failed worker, a time limit, somebody else's need) and goes on holding its places until its nodes confirm
-that nothing is left of it; only then does it become `JobCancelled`, `JobPreempted` and `JobRequeued`, or `JobFailed`. A requeued
-job keeps its place in the queue; its next start is attempt + 1. An elastic job changes its number of workers by `JobResizing` and
-`JobResized`. `UpdateJob` and `CancelJob` become `JobUpdateRequested` and `JobCancelRequested`, and then `JobUpdated`,
-`JobCancelled` or `JobRefused`.
+**The life of a job.** A tenant publishes `SubmitJob`. Admission tests what can be tested without knowing the cluster's
+state and answers `JobAdmitted` or `JobRejected`. Placement takes an admitted job into the log with `JobEnqueued`, or
+refuses it with `JobRefused` (its id was used for something else). From `JobEnqueued` on the job is never lost: it
+waits, it runs, or it has ended in exactly one of `JobFinished`, `JobFailed` and `JobCancelled`. While it waits,
+`JobDeferred` says why whenever that reason changes; `JobHeld` and `JobReleased` keep it from starting and let it go.
+`JobStarted` gives it an attempt number and all its places at once: a gang starts whole or not at all. When every node
+has said `RunStarted`, the job is `JobRunning`. It may be `JobStopping` (a cancel, a failed worker, a time limit,
+somebody else's need) and goes on holding its places until its nodes confirm that nothing is left of it; only then does
+it become `JobCancelled`, `JobPreempted` and `JobRequeued`, or `JobFailed`. A requeued job keeps its place in the queue;
+its next start is attempt + 1. An elastic job changes its number of workers by `JobResizing` and `JobResized`.
+`UpdateJob` and `CancelJob` become `JobUpdateRequested` and `JobCancelRequested`, and then `JobUpdated`, `JobCancelled`
+or `JobRefused`.
 
 **The life of a run.** A run is the workers of one attempt on one node. The node learns from the log that it shall start
 (`JobStarted`) and says `RunStarted` when all of them live; `RunProgressed` as they get on; and one of `RunFinished`,
-`RunFailed` and `RunStopped` when nothing is left of them. Nodes say so again in every `NodeReport` until the log has taken it in,
-so that a lost message is only late. `RunObserved` keeps in the log what one node said while other nodes of the gang had not spoken.
+`RunFailed` and `RunStopped` when nothing is left of them. Nodes say so again in every `NodeReport` until the log has
+taken it in, so that a lost message is only late. `RunObserved` keeps in the log what one node said while other nodes of
+the gang had not spoken.
 
-**The life of a node.** `NodeJoined` announces it with its devices and its place in the network; `NodeChanged` takes it into the
-log. Each `NodeReport` renews its lease. Silence beyond lease and margin is `LeaseExpired`: the node is lost and its runs are over,
-because an agent that cannot renew its lease stops its own work. `NodeReturned` (same boot) or `NodeJoined` (new boot) brings it
-back, and nothing that was declared over is taken up again. `Cordon`, `Drain` and `Uncordon` say what an operator wants of it;
-`DeviceFailed` and `DeviceChanged` take single GPUs out and in.
+**The life of a node.** `NodeJoined` announces it with its devices and its place in the network; `NodeChanged` takes it
+into the log. Each `NodeReport` renews its lease. Silence beyond lease and margin, or `NodeLost` from somebody who
+knows, is `LeaseExpired`: the node is lost and its runs are over, because an agent that cannot renew its lease stops its
+own work. `NodeReturned` (same boot) or `NodeJoined` (new boot) brings it back, and nothing that was declared over is
+taken up again. `Cordon`, `Drain` and `Uncordon` say what an operator wants of it; `DeviceFailed` and `DeviceChanged`
+take single GPUs out and in.
 
-**The life of a loan.** `OfferLoan` (or `InferenceDemand` that leaves servers idle) lets loaning publish `LoanProposed`; placement
-answers `NodeLent` or `ProposalRefused`. A lent node works for training until `RecallLoan`, new demand or its deadline makes
-loaning publish `ReclaimProposed`; then it is `NodeLoanDraining`, its jobs are `JobStopping` or `JobResizing`, and when it
-is empty it is `NodeReclaimed`.
+**The life of a loan.** `OfferLoan` (or `InferenceDemand` that leaves servers idle) lets loaning publish `LoanProposed`;
+placement answers `NodeLent` or `ProposalRefused`. A lent node works for training until `RecallLoan`, new demand or its
+deadline makes loaning publish `ReclaimProposed`; then it is `NodeLoanDraining`, its jobs are `JobStopping` or
+`JobResizing`, and when it is empty it is `NodeReclaimed`.
 
-**The life of a reservation.** A blocked head of the queue gets `ReservationSet`: these places, from that time on. Others may run
-there only if they end before it. `ReservationCleared` ends it: the job has started, is over, got a better one, or its nodes are gone.
+**The life of a reservation.** A blocked head of the queue gets `ReservationSet`: these places, from that time on.
+Others may run there only if they end before it. `ReservationCleared` ends it: the job has started, is over, got a
+better one, or its nodes are gone.
+
+**Who is next, and who makes room.** Queueing publishes the heads of all queues as `QueueOrdered`. Where a start needs
+room, loaning proposes the least costly change: `PreemptionProposed` stops attempts for another job, `ResizeProposed`
+grows or shrinks elastic jobs, `MigrationProposed` moves one to put fragments together. Placement carries a proposal out
+on the newest state or answers `ProposalRefused`.
+
+**What operators say.** `HoldJob` and `ReleaseJob` are about one job; `SetQuota` and `SetPolicy` become `QuotaSet` and
+`PolicySet`; `ReloadCell` reads the cell file again; `AdvanceTime` moves the stepped clock of a replay.
+
+**The log itself.** A placement process that takes over writes `WriterStarted` first, and is fenced by the next one's.
+`AttemptTimedOut` notes that an attempt did not start, run or stop in its time. The state at one offset of the log is
+kept as `SnapshotChunk`s and vouched for by a `SnapshotManifest`.
 
 Every change of all these lives is an effect inside one `Decision`, and a `Decision` is one record of one log.
 """

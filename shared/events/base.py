@@ -55,7 +55,7 @@ class Event(Value):
     topic: ClassVar[str]
     is_command: ClassVar[bool] = False
 
-    def __init_subclass__(cls, *, type: str = "", topic: str = "", **kwargs: Any) -> None:  # noqa: A002 - CloudEvents' word
+    def __init_subclass__(cls, *, type: str = "", topic: str = "", **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if not type:
             return

@@ -17,8 +17,8 @@ CHAIN_START = "0" * 32
 class Decision(CellEvent, type="fallow.decision.v1", topic="decisions"):
     """One atomic step of a cell.
 
-    It extends the state of version `version - 1`; on any other state it is skipped by every reader. `inputs` are the positions
-    (`topic-partition` -> next offset) up to which the writer had taken in its inputs when it decided.
+    It extends the state of version `version - 1`; on any other state it is skipped by every reader. `inputs` are the
+    positions (`topic-partition` -> next offset) up to which the writer had taken in its inputs when it decided.
     """
 
     version: Annotated[int, Field(ge=1)]
@@ -29,5 +29,7 @@ class Decision(CellEvent, type="fallow.decision.v1", topic="decisions"):
 
 
 def next_chain(chain: str, value: bytes) -> str:
-    """The hash over the log so far, after a record with these bytes. It is taken of the bytes as received, never of a re-encoding."""
+    """The hash over the log so far, after a record with these bytes. It is taken of the bytes as received, never of a
+    re-encoding.
+    """
     return blake2b(value, digest_size=16, key=chain.encode()).hexdigest()

@@ -317,4 +317,3 @@ AnyEffect = Annotated[
     Field(discriminator="kind"),
 ]
 """Every effect there is. A new one is added here, beside its class."""
-

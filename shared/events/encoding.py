@@ -12,6 +12,7 @@ from shared.events.base import TYPES, Event
 from shared.events.reasons import DeadLetterReason
 
 SUBMISSION_BYTES_MOST = 512_000
+VALUE_CHARACTERS_MOST = 100
 TYPE_HEADER = "ce_type"
 
 Headers = tuple[tuple[str, bytes], ...]
@@ -19,7 +20,9 @@ Headers = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """Why some bytes are no event: which field, which value (shortened), which rule. `field` is "" where there is no single one."""
+    """Why some bytes are no event: which field, which value (shortened), which rule. `field` is "" where there is no
+    single one.
+    """
 
     reason: DeadLetterReason
     rule: str
@@ -66,13 +69,15 @@ def _first_error(error: ValidationError) -> Undecodable:
 
 
 def shorten(value: Any) -> str:
-    """A value as text of at most 100 characters, for an error message."""
+    """A value as text of at most `VALUE_CHARACTERS_MOST` characters, for an error message."""
     text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= 100 else text[:97] + "..."
+    return text if len(text) <= VALUE_CHARACTERS_MOST else text[: VALUE_CHARACTERS_MOST - 3] + "..."
 
 
-def ce_headers(event: Event, *, id: str, source: str, wall_ms: int) -> Headers:  # noqa: A002 - CloudEvents' word
-    """The CloudEvents headers of a record. `id` is made from what the record is about, so that a repeat has the same one."""
+def ce_headers(event: Event, *, id: str, source: str, wall_ms: int) -> Headers:
+    """The CloudEvents headers of a record. `id` is made from what the record is about, so that a repeat has the same
+    one.
+    """
     time = datetime.fromtimestamp(wall_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return (
         ("ce_specversion", b"1.0"),

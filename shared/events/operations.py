@@ -1,4 +1,4 @@
-"""Topic `operations`: what operators wish for a cell. Written by the gateway and the CLI, read by placement and others."""
+"""Topic `operations`: what operators wish for a cell. Written by gateway and CLI, read by placement and others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ class Drain(Operation, type="fallow.node.drain.v1", topic="operations"):
 
 
 class Quota(Value):
-    """A tenant's share of one GPU type, in milli-GPUs. `limit_milli` None: no limit but the cell. `parent` makes a tree."""
+    """A tenant's share of one GPU type, in milli-GPUs. `limit_milli` None: no limit but the cell. `parent` makes a
+    tree.
+    """
 
     tenant: Name
     gpu_type: Label

@@ -1,4 +1,6 @@
-"""Topic `proposals`: changes that loaning would make. Placement checks each on the newest state and accepts or refuses it."""
+"""Topic `proposals`: changes that loaning would make. Placement checks each on the newest state and accepts or refuses
+it.
+"""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ class QueueDiscipline(StrEnum):
 class QueueHead(Value):
     """The head of one queue, in order: of each equivalence class at most the first few jobs.
 
-    `cuts` are positions in `jobs` behind which a job of the same class was left out. If the job at a cut starts, the next of its
-    class might start too and comes before what follows, so a walk must end there until a newer window comes.
-    `waiting` counts all waiting jobs of the queue.
+    `cuts` are positions in `jobs` behind which a job of the same class was left out. If the job at a cut starts, the
+    next of its class might start too and comes before what follows, so a walk must end there until a newer window
+    comes. `waiting` counts all waiting jobs of the queue.
     """
 
     queue: Name
@@ -35,8 +35,8 @@ class QueueHead(Value):
 class QueueOrdered(CellEvent, type="fallow.queue.ordered.v1", topic="queue"):
     """A window on the cell's queues, or part `part` of `parts` of one. `window` grows with each new window of a writer.
 
-    It was made from the records of `jobs` before `jobs_offset` and from version `version` of the state. Queues are in the order
-    in which they are walked.
+    It was made from the records of `jobs` before `jobs_offset` and from version `version` of the state. Queues are in
+    the order in which they are walked.
     """
 
     writer: str

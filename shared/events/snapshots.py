@@ -26,7 +26,7 @@ class SnapshotChunk(CellEvent, type="fallow.snapshot.chunk.v1", topic="snapshots
 
 
 class SnapshotManifest(CellEvent, type="fallow.snapshot.manifest.v1", topic="snapshots"):
-    """A snapshot is whole: `parts` chunks, whose bytes have this digest, hold the state behind the record at `offset`."""
+    """A snapshot is whole: `parts` chunks whose bytes have this digest hold the state behind the record at `offset`."""
 
     snapshot: str
     slot: str = "newest"

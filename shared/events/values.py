@@ -15,6 +15,9 @@ GPU = 1000
 WORKERS_MOST = 100_000
 DEVICES_MOST = 65_536
 
+Device = Annotated[int, Field(ge=0, lt=DEVICES_MOST)]
+"""A device's number on its node. Bounded, because it becomes a bit of a mask."""
+
 
 class JobKind(StrEnum):
     """What a job is for: training ends by itself, inference runs until it is cancelled."""
@@ -109,8 +112,8 @@ class JobSpec(Value):
     """A job as its submitter wants it. Policies never look into `run`.
 
     `workers` is the wanted number; `workers_min` the fewest it can run with (None: exactly `workers`, a rigid job).
-    `pools` are tried in their order; none means every pool that the tenant may use. `scaling` is the speed with 1, 2, ...
-    workers in thousandths of the speed with one.
+    `pools` are tried in their order; none means every pool that the tenant may use. `scaling` is the speed with 1, 2,
+    ... workers in thousandths of the speed with one.
     """
 
     id: JobId
@@ -156,7 +159,7 @@ class WorkerPlace(Value):
 
     rank: Count
     node: NodeId
-    devices: tuple[Count, ...]
+    devices: tuple[Device, ...]
     gpu_milli: Count
     cpu_milli: Count = 0
     memory_mib: Count = 0
@@ -172,7 +175,9 @@ class Position(Value):
 
 
 class NodeSpec(Value):
-    """A node as it announces itself. Its devices are numbered from 0; `islands` are the sizes of consecutive NVLink islands."""
+    """A node as it announces itself. Its devices are numbered from 0; `islands` are the sizes of consecutive NVLink
+    islands.
+    """
 
     id: NodeId
     pool: Name
