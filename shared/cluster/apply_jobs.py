@@ -47,6 +47,8 @@ def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:
     must(effect.spec.tenant == job.spec.tenant, f"job {job.id} belongs to {job.spec.tenant}")
     if job.status in HOLDING:
         must(effect.spec.resources == job.spec.resources, f"job {job.id} runs: its workers keep their resources")
+        fewest = effect.spec.workers_min or effect.spec.workers
+        must(fewest <= len(job.workers), f"job {job.id} runs with {len(job.workers)} workers, fewer than {fewest}")
     state.journal.set(job, "spec", effect.spec)
 
 
@@ -79,15 +81,20 @@ def _is_whole(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
         fewest <= len(workers) <= job.spec.workers,
         f"job {job.id} needs {fewest} to {job.spec.workers} workers, not {len(workers)}",
     )
-    wanted = job.spec.resources
     for rank, place in enumerate(workers):
         must(place.rank == rank, f"job {job.id}: rank {place.rank} stands where {rank} belongs")
+    _get_what_they_asked_for(job, workers)
+
+
+def _get_what_they_asked_for(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
+    wanted = job.spec.resources
+    for place in workers:
         enough = (
             place.gpu_milli == wanted.gpu_milli
             and place.cpu_milli == wanted.cpu_milli
             and place.memory_mib == wanted.memory_mib
         )
-        must(enough, f"job {job.id}: worker {rank} gets other resources than it asked for")
+        must(enough, f"job {job.id}: worker {place.rank} gets other resources than it asked for")
 
 
 def _is_allowed_there(state: CellState, job: Job, workers: tuple[WorkerPlace, ...]) -> None:
@@ -146,8 +153,8 @@ def resizing(state: CellState, effect: e.JobResizing, at_ms: int) -> None:
     """The attempt takes further places, and keeps those that it shall leave until it has left them."""
     job, journal = current(state, effect), state.journal
     in_status(job, JobStatus.RUNNING)
-    ranks = [place.rank for place in job.workers]
-    must(all(rank in ranks for rank in effect.remove), f"job {job.id} has no such rank to remove")
+    _keeps_a_gang(job, effect)
+    _get_what_they_asked_for(job, effect.add)
     _is_allowed_there(state, job, effect.add)
     _take(state, job, effect.add)
     for place in effect.add:
@@ -158,19 +165,42 @@ def resizing(state: CellState, effect: e.JobResizing, at_ms: int) -> None:
     journal.set(job, "status", JobStatus.RESIZING)
 
 
+def _keeps_a_gang(job: Job, effect: e.JobResizing) -> None:
+    """I3: ranks stay unique, and what is left is a number of workers that the job can run with."""
+    ranks = {place.rank for place in job.workers}
+    removed = set(effect.remove)
+    must(len(removed) == len(effect.remove) and removed <= ranks, f"job {job.id} has no such rank to remove")
+    added = {place.rank for place in effect.add}
+    must(len(added) == len(effect.add) and not added & ranks, f"job {job.id} has a worker of an added rank already")
+    fewest, left = job.spec.workers_min or job.spec.workers, len(ranks) - len(removed) + len(added)
+    must(fewest <= left, f"job {job.id} needs {fewest} workers, {left} would be left")
+    must(not added or left <= job.spec.workers, f"job {job.id} wants {job.spec.workers} workers, not {left}")
+
+
 def resized(state: CellState, effect: e.JobResized, at_ms: int) -> None:
     """The attempt holds exactly these of its places."""
     job, journal = current(state, effect), state.journal
     in_status(job, JobStatus.RESIZING)
     held = job.workers + job.joining
-    must(all(place in held for place in effect.workers), f"job {job.id} does not hold all of these places")
-    release(state, job.spec.tenant, job.id, tuple(place for place in held if place not in effect.workers))
-    for node in [node for node in job.runs if all(place.node != node for place in effect.workers)]:
-        journal.drop(job.runs, node)
+    kept = {place.rank: place for place in effect.workers}
+    by_rank = {place.rank: place for place in held}
+    must(
+        len(kept) == len(effect.workers) and all(by_rank.get(rank) == place for rank, place in kept.items()),
+        f"job {job.id} does not hold all of these places",
+    )
+    fewest = job.spec.workers_min or job.spec.workers
+    must(fewest <= len(kept), f"job {job.id} needs {fewest} workers, {len(kept)} would be left")
+    release(state, job.spec.tenant, job.id, tuple(place for place in held if place.rank not in kept))
+    journal.set(job, "runs", {place.node: _ran_on(job.runs[place.node]) for place in effect.workers})
     journal.set(job, "workers", effect.workers)
     journal.set(job, "joining", ())
     journal.set(job, "leaving", ())
     journal.set(job, "status", JobStatus.RUNNING)
+
+
+def _ran_on(status: RunStatus) -> RunStatus:
+    """Who resizes is running: a node that was still starting has started."""
+    return RunStatus.RUNNING if status is RunStatus.STARTING else status
 
 
 def stopping(state: CellState, effect: e.JobStopping, at_ms: int) -> None:

@@ -23,6 +23,7 @@ class Ledger:
     places: dict[str, tuple[WorkerPlace, ...]] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
     quotas: dict[tuple[str, str], Quota] = field(default_factory=dict)
+    children: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
     use: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def take(self, decision: Decision) -> Offence | None:
@@ -34,31 +35,59 @@ class Ledger:
                 return offence
         return self._limits_hold(raised)
 
+    def _set_quota(self, quota: Quota, raised: dict[tuple[str, str], None]) -> Offence | None:
+        """What was raised before a limit was lowered is held against the limit of then."""
+        offence = self._limits_hold(raised)
+        raised.clear()
+        account = (quota.tenant, quota.gpu_type)
+        before = self.quotas.get(account)
+        if before is not None and before.parent is not None:
+            del self.children[before.parent, quota.gpu_type][quota.tenant]
+        if quota.parent is not None:
+            self.children.setdefault((quota.parent, quota.gpu_type), {})[quota.tenant] = None
+        self.quotas[account] = quota
+        return offence
+
     def _take_effect(self, effect: e.Effect, raised: dict[tuple[str, str], None]) -> Offence | None:
         match effect:
             case e.NodeChanged():
                 self.gpus[effect.spec.id] = effect.spec.gpus
                 self.types[effect.spec.id] = effect.spec.gpu_type
             case e.QuotaSet():
-                self.quotas[effect.quota.tenant, effect.quota.gpu_type] = effect.quota
+                return self._set_quota(effect.quota, raised)
             case e.JobEnqueued():
                 if effect.spec.id in self.live:
                     return Offence("I2", f"job {effect.spec.id} is enqueued twice")
                 self.live[effect.spec.id] = effect.spec
                 self.ended.pop(effect.spec.id, None)
             case e.JobUpdated():
-                self.live[effect.spec.id] = effect.spec
+                return self._update(effect)
             case e.JobStarted():
                 return self._start(effect, raised)
             case e.JobResizing():
-                return self._hold(effect.job, self.places.get(effect.job, ()) + effect.add, raised)
+                return self._resize(effect.job, self.places.get(effect.job, ()) + effect.add, raised)
             case e.JobResized():
-                return self._hold(effect.job, effect.workers, raised)
+                return self._resize(effect.job, effect.workers, raised)
             case e.JobPreempted() | e.JobRequeued():
                 return self._hold(effect.job, (), raised)
             case e.JobFinished() | e.JobFailed() | e.JobCancelled():
                 return self._end(effect, raised)
         return None
+
+    def _update(self, effect: e.JobUpdated) -> Offence | None:
+        before = self.live.get(effect.spec.id)
+        if before is None or before.tenant != effect.spec.tenant:
+            return Offence("I2", f"job {effect.spec.id} is updated and is no live job of {effect.spec.tenant}")
+        self.live[effect.spec.id] = effect.spec
+        return None
+
+    def _resize(self, job: str, places: tuple[WorkerPlace, ...], raised: dict[tuple[str, str], None]) -> Offence | None:
+        if not self.places.get(job):
+            return Offence("I2", f"job {job} is resized and holds nothing")
+        spec, ranks = self.live[job], {place.rank for place in places}
+        if len(ranks) < len(places) or len(ranks) < (spec.workers_min or spec.workers):
+            return Offence("I3", f"job {job} is resized to {len(places)} workers of {len(ranks)} ranks")
+        return self._hold(job, places, raised)
 
     def _start(self, effect: e.JobStarted, raised: dict[tuple[str, str], None]) -> Offence | None:
         spec = self.live.get(effect.job)
@@ -91,22 +120,25 @@ class Ledger:
             self._count(job, place, -1)
         for place in places:
             self._count(job, place, 1)
-            for device in place.devices:
-                if device >= self.gpus.get(place.node, 0):
-                    return Offence(
-                        "I1",
-                        f"job {job} holds device {device} of {place.node}, which has {self.gpus.get(place.node, 0)}",
-                    )
-                if self.used[place.node, device] > GPU:
-                    return Offence(
-                        "I1",
-                        f"device {device} of {place.node} holds {self.used[place.node, device]} milli-GPUs with job {job}",
-                    )
+            offence = self._fits(job, place)
+            if offence is not None:
+                return offence
         if places:
             self.places[job] = places
         if len(places) > len(before) and job in self.live:
             for account in self._accounts(job, places):
                 raised[account] = None
+        return None
+
+    def _fits(self, job: str, place: WorkerPlace) -> Offence | None:
+        """I1: the place's devices exist and hold no more than a device."""
+        gpus = self.gpus.get(place.node, 0)
+        for device in place.devices:
+            used = self.used[place.node, device]
+            if device >= gpus:
+                return Offence("I1", f"job {job} holds device {device} of {place.node}, which has {gpus}")
+            if used > GPU:
+                return Offence("I1", f"device {device} of {place.node} holds {used} milli-GPUs with job {job}")
         return None
 
     def _count(self, job: str, place: WorkerPlace, sign: int) -> None:
@@ -121,21 +153,22 @@ class Ledger:
         return [(tenant, gpu_type) for gpu_type in dict.fromkeys(self.types.get(place.node, "") for place in places)]
 
     def _limits_hold(self, raised: dict[tuple[str, str], None]) -> Offence | None:
-        """I4: what this decision raised is within its limits, at each level of the tree."""
+        """I4: what was raised is within its limits, at each level of the tree."""
+        seen: dict[tuple[str, str], None] = {}
         for tenant, gpu_type in raised:
             above: str | None = tenant
-            while above is not None:
+            while above is not None and (above, gpu_type) not in seen:
+                seen[above, gpu_type] = None
                 quota = self.quotas.get((above, gpu_type))
-                used = self._subtree_use(above, gpu_type)
-                if quota is not None and quota.limit_milli is not None and used > quota.limit_milli:
-                    return Offence(
-                        "I4", f"{above} uses {used} milli-GPUs of {gpu_type}, its limit is {quota.limit_milli}"
-                    )
+                limit = quota.limit_milli if quota is not None else None
+                used = self._subtree_use(above, gpu_type) if limit is not None else 0
+                if limit is not None and used > limit:
+                    return Offence("I4", f"{above} uses {used} milli-GPUs of {gpu_type}, its limit is {limit}")
                 above = quota.parent if quota is not None else None
         return None
 
     def _subtree_use(self, tenant: str, gpu_type: str) -> int:
-        below = [q.tenant for (_, t), q in self.quotas.items() if t == gpu_type and q.parent == tenant]
+        below = self.children.get((tenant, gpu_type), {})
         return self.use.get((tenant, gpu_type), 0) + sum(self._subtree_use(child, gpu_type) for child in below)
 
     def compare(self, state: CellState) -> Offence | None:

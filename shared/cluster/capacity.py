@@ -103,8 +103,8 @@ def recount(nodes: dict[str, Node]) -> dict[str, PoolCapacity]:
     journal = Journal()
     pools: dict[str, PoolCapacity] = {}
     for node_id in sorted(nodes):
-        node = nodes[node_id]
-        pool = pools.setdefault(node.pool, PoolCapacity())
-        insert_node(journal, pool, node_id)
-        move(journal, pool, node_id, NOTHING, share_of(node))
+        pools.setdefault(nodes[node_id].pool, PoolCapacity()).ids.append(node_id)
+    for pool in pools.values():
+        for node_id in pool.ids:
+            move(journal, pool, node_id, NOTHING, share_of(nodes[node_id]))
     return pools

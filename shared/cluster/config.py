@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from shared.events.base import Count, Label, Name
 from shared.events.operations import CellPolicy, Quota
@@ -24,8 +24,8 @@ class Pool(Part):
     name: Name
     gpu_type: Label = "gpu"
     role: NodeRole = NodeRole.TRAINING
-    gpus: Annotated[int, Field(ge=1)]
-    gpus_per_node: Annotated[int, Field(ge=1, le=DEVICES_MOST)] = 8
+    gpus: Annotated[int, Field(strict=True, ge=1)]
+    gpus_per_node: Annotated[int, Field(strict=True, ge=1, le=DEVICES_MOST)] = 8
 
 
 class Queue(Part):
@@ -39,10 +39,19 @@ class CellPart(Part):
     """One cell. Its ordinal is its partition in every topic, given once and never changed."""
 
     name: Name
-    ordinal: Annotated[int, Field(ge=0, le=9_999)]
+    ordinal: Annotated[int, Field(strict=True, ge=0, le=9_999)]
     pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
     queues: Annotated[tuple[Queue, ...], Field(min_length=1)] = (Queue(name="default"),)
     policy: CellPolicy = CellPolicy()
+
+    @field_validator("policy", mode="before")
+    @classmethod
+    def _policy_is_known(cls, policy: Any) -> Any:
+        """The policy is a value of the log too, where unknown fields are ignored: here they are misspelt."""
+        for key in policy if isinstance(policy, dict) else ():
+            if key not in CellPolicy.model_fields:
+                raise ValueError(f"{key!r} is no setting of a policy")
+        return policy
 
     @model_validator(mode="after")
     def _names_once(self) -> CellPart:
@@ -55,14 +64,20 @@ class TenantQuota(Part):
     """A tenant's share of one GPU type, in whole GPUs."""
 
     gpu_type: Label = "gpu"
-    guaranteed: Count = 0
-    limit: Count | None = None
-    weight: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    guaranteed: Annotated[Count, Field(strict=True)] = 0
+    limit: Annotated[Count, Field(strict=True)] | None = None
+    weight: Annotated[int, Field(strict=True, ge=0, le=1_000_000)] = 1
     lends: bool = True
     borrows: bool = True
 
     @model_validator(mode="after")
     def _limit_covers_the_guarantee(self) -> TenantQuota:
+        if self.limit is not None and self.limit < self.guaranteed:
+            raise ValueError(f"limit {self.limit} is below guaranteed {self.guaranteed}")
+        return self
+
+    @model_validator(mode="after")
+    def _limit_holds_the_guarantee(self) -> TenantQuota:
         if self.limit is not None and self.limit < self.guaranteed:
             raise ValueError(f"limit {self.limit} is below guaranteed {self.guaranteed}")
         return self
@@ -97,10 +112,10 @@ class Limits(Part):
     time.
     """
 
-    workers_per_job: Annotated[int, Field(ge=1, le=WORKERS_MOST)] = 10_000
-    gpus_per_job: Annotated[int, Field(ge=1)] = 100_000
-    retry_budget: Annotated[int, Field(ge=0)] = 100
-    submit_skew_ms: Annotated[int, Field(ge=0)] | None = 86_400_000
+    workers_per_job: Annotated[int, Field(strict=True, ge=1, le=WORKERS_MOST)] = 10_000
+    gpus_per_job: Annotated[int, Field(strict=True, ge=1)] = 100_000
+    retry_budget: Annotated[int, Field(strict=True, ge=0)] = 100
+    submit_skew_ms: Annotated[int, Field(strict=True, ge=0)] | None = 86_400_000
 
 
 class CellFile(Part):
@@ -135,10 +150,18 @@ class CellFile(Part):
         raise KeyError(name)
 
     def quotas(self) -> tuple[Quota, ...]:
-        """Every tenant's quotas, parents before children, else in the order of the file."""
+        """Every tenant's quotas, parents before children, else in the order of the file.
+
+        A tenant gets a quota without a limit of its own for each GPU type in which an ancestor has one: the tree of a
+        type is climbed along quotas, so without it the ancestor's limit would not bind.
+        """
         by_name = {tenant.name: tenant for tenant in self.tenants}
-        ordered = sorted(self.tenants, key=lambda tenant: _depth(by_name, tenant))
-        return tuple(quota.in_milli(tenant.name, tenant.parent) for tenant in ordered for quota in tenant.quotas)
+        found: dict[tuple[str, str], Quota] = {}
+        for tenant in sorted(self.tenants, key=lambda tenant: _depth(by_name, tenant)):
+            inherited = [TenantQuota(gpu_type=type_) for name, type_ in list(found) if name == tenant.parent]
+            for quota in (*tenant.quotas, *inherited):
+                found.setdefault((tenant.name, quota.gpu_type), quota.in_milli(tenant.name, tenant.parent))
+        return tuple(found.values())
 
 
 def _depth(by_name: dict[str, Tenant], tenant: Tenant) -> int:

@@ -13,12 +13,14 @@ from typing import Literal
 from shared.cluster.invariants import Offence
 from shared.events.base import Attempt, Count, JobId, Millis, NodeId, Value
 from shared.events.decisions import Decision
-from shared.events.effects import JobRunning, JobStarted
-from shared.events.values import RunStatus
+from shared.events.effects import JobFinished, JobResizing, JobRunning, JobStarted
+from shared.events.values import GPU, RunStatus, WorkerPlace
 
 
 class DiaryLine(Value):
-    """One line of a node's diary. `status` says how a run ended; `cell_ms` and `wall_ms` when."""
+    """One line of a node's diary. `devices` and `gpu_milli` are all that the run holds on the node; `status` says how
+    it ended; `cell_ms` and `wall_ms` when this was.
+    """
 
     node: NodeId
     job: JobId
@@ -34,76 +36,89 @@ class DiaryLine(Value):
 RunKey = tuple[str, str, int]
 """(node, job, attempt)."""
 
+Devices = dict[int, int]
+"""Device -> milli-GPUs that a run holds on it."""
+
 
 @dataclass(slots=True)
 class Orders:
     """What the log told the nodes to do. Feed it every accepted decision, from the beginning of the log."""
 
-    started: dict[RunKey, tuple[int, ...]] = field(default_factory=dict)
+    started: dict[RunKey, Devices] = field(default_factory=dict)
     running: dict[tuple[str, int], None] = field(default_factory=dict)
 
     def take(self, decision: Decision) -> None:
-        """Note the starts and the confirmed starts of one decision."""
+        """Note the starts, and the attempts that the nodes must have begun: those that ran, and those that ended well."""
         for effect in decision.effects:
             if isinstance(effect, JobStarted):
-                for place in effect.workers:
-                    key = (place.node, effect.job, effect.attempt)
-                    self.started[key] = tuple(sorted(self.started.get(key, ()) + place.devices))
-            elif isinstance(effect, JobRunning):
+                self._order(effect.job, effect.attempt, effect.workers)
+            elif isinstance(effect, JobResizing):
+                joining = tuple(p for p in effect.add if (p.node, effect.job, effect.attempt) not in self.started)
+                self._order(effect.job, effect.attempt, joining)
+            elif isinstance(effect, JobRunning | JobFinished):
                 self.running[effect.job, effect.attempt] = None
+
+    def _order(self, job: str, attempt: int, places: tuple[WorkerPlace, ...]) -> None:
+        for place in places:
+            devices = self.started.setdefault((place.node, job, attempt), {})
+            for device in place.devices:
+                devices[device] = devices.get(device, 0) + place.gpu_milli // len(place.devices)
 
 
 def check_diaries(orders: Orders, lines: Iterable[DiaryLine]) -> list[Offence]:
-    """Every offence of the diaries against the orders: unordered or repeated starts, ends without a start, confirmed
-    runs that no node began, and two runs on one device at one time. Lines of one node stand in the order in which it
-    wrote them.
+    """Every offence of the diaries against the orders: starts that are repeated or were never ordered, ends and
+    adoptions without a start, confirmed runs that no node began, and two runs on one device at one time. Lines of one
+    node stand in the order in which it wrote them.
     """
     found: list[Offence] = []
-    begun: dict[RunKey, tuple[int, ...]] = {}
+    begun: dict[RunKey, None] = {}
     ended: dict[RunKey, None] = {}
-    on_device: dict[tuple[str, int], dict[RunKey, int]] = {}
+    on_node: dict[str, dict[RunKey, Devices]] = {}
     for line in lines:
         key = (line.node, line.job, line.attempt)
+        live = on_node.setdefault(line.node, {})
         if line.event == "started":
             found.extend(_start_offences(orders, begun, key, line))
-            begun[key] = line.devices
-            found.extend(_occupy(on_device, key, line))
-        elif line.event == "ended":
-            if key not in begun or key in ended:
-                found.append(Offence("I6", f"{_run(key)} ended {'twice' if key in ended else 'without a start'}"))
+            found.extend(_beside(live, key, _devices(orders, key, line)))
+            begun[key] = None
+            live[key] = _devices(orders, key, line)
+            continue
+        if key not in begun or key in ended:
+            found.append(Offence("I6", f"{_run(key)} {line.event} {'after its end' if key in ended else 'unbegun'}"))
+        if line.event == "ended":
             ended[key] = None
-            for device in begun.get(key, ()):
-                on_device[line.node, device].pop(key, None)
-    for key in orders.started:
-        if (key[1], key[2]) in orders.running and key not in begun:
-            found.append(Offence("I6", f"{_run(key)} was confirmed and its node never began it"))
-    return found
+            live.pop(key, None)
+    unbegun = [key for key in orders.started if (key[1], key[2]) in orders.running and key not in begun]
+    return [*found, *(Offence("I6", f"{_run(key)} was confirmed and its node never began it") for key in unbegun)]
 
 
 def _run(key: RunKey) -> str:
     return f"attempt {key[2]} of job {key[1]} on node {key[0]}"
 
 
-def _start_offences(
-    orders: Orders, begun: dict[RunKey, tuple[int, ...]], key: RunKey, line: DiaryLine
-) -> list[Offence]:
+def _start_offences(orders: Orders, begun: dict[RunKey, None], key: RunKey, line: DiaryLine) -> list[Offence]:
     if key in begun:
         return [Offence("I6", f"{_run(key)} was begun twice")]
     if key not in orders.started:
         return [Offence("I6", f"{_run(key)} was begun and never ordered")]
-    if tuple(sorted(set(line.devices))) != tuple(sorted(set(orders.started[key]))):
-        return [Offence("I6", f"{_run(key)} was begun on devices {line.devices}, ordered on {orders.started[key]}")]
+    ordered = sorted(orders.started[key])
+    if sorted(set(line.devices)) != ordered:
+        return [Offence("I6", f"{_run(key)} was begun on devices {sorted(line.devices)}, ordered on {ordered}")]
     return []
 
 
-def _occupy(on_device: dict[tuple[str, int], dict[RunKey, int]], key: RunKey, line: DiaryLine) -> list[Offence]:
+def _devices(orders: Orders, key: RunKey, line: DiaryLine) -> Devices:
+    """What the run takes: of each device what was ordered, of one that was not ordered all."""
+    ordered = orders.started.get(key, {})
+    return {device: ordered.get(device, GPU) for device in line.devices}
+
+
+def _beside(live: dict[RunKey, Devices], key: RunKey, devices: Devices) -> list[Offence]:
+    """I1 as the node saw it: no device is promised to more runs at a time than it has room for."""
     found = []
-    for device in line.devices:
-        runs = on_device.setdefault((line.node, device), {})
-        share = line.gpu_milli or 1000
-        if sum(runs.values()) + share > 1000:
-            found.append(
-                Offence("I1", f"device {device} of {line.node} runs {_run(key)} beside {', '.join(map(_run, runs))}")
-            )
-        runs[key] = share
+    for device, milli in devices.items():
+        others = [other for other in live if device in live[other] and other != key]
+        if milli + sum(live[other][device] for other in others) > GPU:
+            beside = ", ".join(map(_run, others))
+            found.append(Offence("I1", f"device {device} of {key[0]} runs {_run(key)} beside {beside}"))
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shared.cluster.capacity import recount
 from shared.cluster.job import HOLDING, WAITING, Job
@@ -23,6 +23,7 @@ def check_state(state: CellState) -> list[Offence]:
     """Every offence of I1 to I4 that this state shows, and every index that differs from a recount."""
     return [
         *no_device_over_committed(state),
+        *nodes_count_right(state),
         *no_job_twice(state),
         *gangs_are_whole(state),
         *usage_adds_up(state),
@@ -32,31 +33,61 @@ def check_state(state: CellState) -> list[Offence]:
 
 def no_device_over_committed(state: CellState) -> list[Offence]:
     """I1: what jobs hold on a device is at most the device, and is what the node says is in use."""
+    used = _used_devices(state)
+    found = [Offence("I1", f"device {d} of {n} holds {u} milli-GPUs") for (n, d), u in sorted(used.items()) if u > GPU]
+    for node_id in sorted(state.nodes):
+        node = state.nodes[node_id]
+        for device in range(node.spec.gpus):
+            said = GPU if node.held >> device & 1 else GPU - node.shares.get(device, GPU)
+            held = used.pop((node_id, device), 0)
+            if said != held:
+                text = f"device {device} of {node_id} counts {said} in use, its jobs hold {held}"
+                found.append(Offence("I1", text))
+    found.extend(Offence("I1", f"device {d} of {n} is held and does not exist") for n, d in sorted(used))
+    return found
+
+
+def _used_devices(state: CellState) -> dict[tuple[str, int], int]:
     used: dict[tuple[str, int], int] = {}
     for job in state.jobs.values():
         for place in job.workers + job.joining:
             for device in place.devices:
                 at = (place.node, device)
                 used[at] = used.get(at, 0) + place.gpu_milli // len(place.devices)
-    found = [Offence("I1", f"device {d} of {n} holds {u} milli-GPUs") for (n, d), u in sorted(used.items()) if u > GPU]
+    return used
+
+
+def nodes_count_right(state: CellState) -> list[Offence]:
+    """I1 beside the devices: a node's CPUs, memory and jobs in use are what its jobs hold, and no more than it has."""
+    held: dict[str, _Held] = {}
+    for job_id in sorted(state.jobs):
+        for place in state.jobs[job_id].workers + state.jobs[job_id].joining:
+            here = held.setdefault(place.node, _Held())
+            here.cpu_milli += place.cpu_milli
+            here.memory_mib += place.memory_mib
+            here.jobs[job_id] = here.jobs.get(job_id, 0) + 1
+    found = []
     for node_id in sorted(state.nodes):
-        node = state.nodes[node_id]
-        for device in range(node.spec.gpus):
-            said = GPU if node.held >> device & 1 else GPU - node.shares.get(device, GPU)
-            if said != used.get((node_id, device), 0):
-                found.append(
-                    Offence(
-                        "I1",
-                        f"device {device} of {node_id} counts {said} in use, its jobs hold {used.get((node_id, device), 0)}",
-                    )
-                )
+        node, here = state.nodes[node_id], held.get(node_id, _Held())
+        if (node.cpu_used, node.memory_used, node.jobs) != (here.cpu_milli, here.memory_mib, here.jobs):
+            found.append(Offence("I1", f"node {node_id} counts other CPUs, memory or jobs than its jobs hold"))
+        if here.cpu_milli > node.spec.cpu_milli or here.memory_mib > node.spec.memory_mib:
+            found.append(Offence("I1", f"node {node_id} has more CPUs or memory in use than it has"))
     return found
+
+
+@dataclass(slots=True)
+class _Held:
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    jobs: dict[str, int] = field(default_factory=dict)
 
 
 def no_job_twice(state: CellState) -> list[Offence]:
     """I2: a job either waits, holds places, or is over; and the number of waiting jobs is right."""
-    found = [Offence("I2", f"job {job_id} is over and is not") for job_id in state.jobs if job_id in state.over]
-    for job_id, job in state.jobs.items():
+    found = [Offence("I2", f"job {job_id} is over and is not") for job_id in sorted(state.jobs) if job_id in state.over]
+    for job_id in sorted(state.jobs):
+        job = state.jobs[job_id]
         if job.status not in WAITING and job.status not in HOLDING:
             found.append(Offence("I2", f"job {job_id} rests in {job.status}"))
     waiting = sum(job.status in WAITING for job in state.jobs.values())
@@ -72,11 +103,13 @@ def gangs_are_whole(state: CellState) -> list[Offence]:
 
 def _not_whole(job: Job) -> str | None:
     if job.status in WAITING:
-        return f"job {job.id} waits and holds {len(job.workers)} places" if job.workers else None
+        held = len(job.workers) + len(job.joining)
+        return f"job {job.id} waits and holds {held} places" if held else None
     fewest = job.spec.workers_min or job.spec.workers
     if job.status in HOLDING and len(job.workers) < fewest:
         return f"job {job.id} holds {len(job.workers)} places of at least {fewest}"
-    return None
+    ranks = [place.rank for place in job.workers + job.joining]
+    return f"job {job.id} has two workers of one rank" if len(set(ranks)) < len(ranks) else None
 
 
 def usage_adds_up(state: CellState) -> list[Offence]:
@@ -84,7 +117,8 @@ def usage_adds_up(state: CellState) -> list[Offence]:
     usage: Usage = {}
     for job in state.jobs.values():
         for place in job.workers + job.joining:
-            gpu_type = state.nodes[place.node].spec.gpu_type
+            node = state.nodes.get(place.node)
+            gpu_type = node.spec.gpu_type if node is not None else ""
             for account in accounts(state.quotas, job.spec.tenant, gpu_type):
                 usage[account] = usage.get(account, 0) + place.gpu_milli
     differ = sorted(a for a in {**usage, **state.usage} if usage.get(a, 0) != state.usage.get(a, 0))

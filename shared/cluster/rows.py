@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from shared.cluster.allocation import enter_pool
+from shared.cluster.capacity import recount
 from shared.cluster.job import WAITING, Job, JobStatus, OverJob
-from shared.cluster.node import Node
+from shared.cluster.node import Node, share_of
 from shared.cluster.quota import charge
 from shared.cluster.state import CellState
 from shared.events.effects import ReservationSet
 from shared.events.operations import CellPolicy, Quota
+
+K = TypeVar("K", int, str)
+V = TypeVar("V")
 
 _JOB: TypeAdapter[Job] = TypeAdapter(Job)
 _NODE: TypeAdapter[Node] = TypeAdapter(Node)
@@ -32,15 +36,29 @@ def rows_of(state: CellState) -> Iterator[str]:
     for account in sorted(state.quotas):
         yield f'["quota",{state.quotas[account].model_dump_json()}]'
     for node_id in sorted(state.nodes):
-        yield f'["node",{_NODE.dump_json(state.nodes[node_id], exclude={"counted"}).decode()}]'
+        yield f'["node",{_NODE.dump_json(_node_in_order(state.nodes[node_id]), exclude={"counted"}).decode()}]'
     for job_id in sorted(state.jobs):
-        yield f'["job",{_JOB.dump_json(state.jobs[job_id]).decode()}]'
+        yield f'["job",{_JOB.dump_json(_job_in_order(state.jobs[job_id])).decode()}]'
     yield _row("over", [state.over_first, state.over_next])
     for number in range(state.over_first, state.over_next):
         over = state.over[state.over_order[number]]
         yield _row("gone", [over.id, over.tenant, over.digest, over.status.value, over.over_ms])
     for job_id in sorted(state.reservations):
         yield f'["reservation",{state.reservations[job_id].model_dump_json()}]'
+
+
+def _node_in_order(node: Node) -> Node:
+    """The node with its tables sorted: an undone change leaves the same content in another order."""
+    is_in_order = len(node.jobs) <= 1 and len(node.shares) <= 1
+    return node if is_in_order else replace(node, jobs=_in_order(node.jobs), shares=_in_order(node.shares))
+
+
+def _job_in_order(job: Job) -> Job:
+    return job if len(job.runs) <= 1 else replace(job, runs=_in_order(job.runs))
+
+
+def _in_order(table: dict[K, V]) -> dict[K, V]:
+    return {key: table[key] for key in sorted(table)}
 
 
 def _row(section: str, content: Any) -> str:
@@ -117,8 +135,9 @@ _READ = {
 
 def _count(state: CellState) -> None:
     """Everything that follows from the rest: the indices, the use, the number of waiting jobs."""
-    for node_id in sorted(state.nodes):
-        enter_pool(state, state.nodes[node_id])
+    state.pools = recount(state.nodes)
+    for node in state.nodes.values():
+        node.counted = share_of(node)
     for job in state.jobs.values():
         state.waiting += job.status in WAITING
         for place in job.workers + job.joining:
