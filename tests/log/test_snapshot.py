@@ -1,0 +1,199 @@
+"""A snapshot gives back the state that it was made of, or it does not exist."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.cluster.apply import apply
+from shared.cluster.rows import digest_of
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.encoding import encode
+from shared.events.snapshots import SnapshotChunk, SnapshotManifest
+from shared.events.values import JobSpec, ProcessRun
+from shared.log.machine import snapshot as machine
+from shared.log.machine.snapshot import (
+    CHUNK_BYTES_MOST,
+    HOUR_MS,
+    Catalogue,
+    Collector,
+    DamagedSnapshot,
+    RowsDigest,
+    cut,
+    manifest_of,
+    state_of,
+)
+from tests.histories import CELL, History, folded
+
+
+def lived(seed: int, steps: int) -> CellState:
+    return folded(History(seed).decisions(steps))
+
+
+def written(state: CellState, name: str = "s") -> tuple[list[SnapshotChunk], SnapshotManifest]:
+    chunks, digest = list(cut(state, name)), RowsDigest()
+    for chunk in chunks:
+        digest.add(chunk.rows)
+    return chunks, manifest_of(state, name, slot="newest", parts=len(chunks), digest=digest.hexdigest())
+
+
+def collected(chunks: list[SnapshotChunk], *manifests: SnapshotManifest) -> Collector:
+    collector = Collector()
+    for chunk in chunks:
+        collector.add_chunk(chunk)
+    for manifest in manifests:
+        collector.add_manifest(manifest)
+    return collector
+
+
+def loaded(collector: Collector) -> CellState:
+    assert collector.newest is not None
+    return state_of(collector.newest)
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "CHUNK_BYTES_MOST", 3_000)
+    monkeypatch.setattr(machine, "PIECE_CHARACTERS_MOST", 150)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(0, 60))
+def test_a_snapshot_gives_back_the_state_that_it_was_made_of(seed: int, steps: int) -> None:
+    state = lived(seed, steps)
+    chunks, manifest = written(state)
+    again = loaded(collected(chunks, manifest))
+    assert manifest.digest == digest_of(state) == digest_of(again)
+    assert again == state
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_that_are_cut_into_pieces_come_together_again(seed: int) -> None:
+    state = lived(seed, 60)
+    chunks, manifest = written(state)
+    assert len(chunks) > 3
+    assert digest_of(loaded(collected(chunks, manifest))) == digest_of(state) == manifest.digest
+
+
+@pytest.mark.usefixtures("small_chunks")
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), lost=st.integers(0, 2**32))
+def test_a_snapshot_that_lacks_any_chunk_does_not_exist(seed: int, lost: int) -> None:
+    chunks, manifest = written(lived(seed, 30))
+    del chunks[lost % len(chunks)]
+    collector = collected(chunks, manifest)
+    assert collector.newest is None
+    assert collector.torn == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_snapshot_with_a_changed_row_does_not_exist(seed: int) -> None:
+    chunks, manifest = written(lived(seed, 30))
+    first = chunks[0]
+    chunks[0] = first.model_copy(update={"rows": (*first.rows[:-1], first.rows[-1].replace("1", "2", 1) + " ")})
+    assert collected(chunks, manifest).newest is None
+
+
+def test_an_older_whole_snapshot_stands_in_for_a_torn_one() -> None:
+    history = History(7)
+    old = folded(history.decisions(20))
+    old_chunks, old_manifest = written(old, "old")
+    chunks, manifest = written(history.state, "new")
+    later = History(7)
+    later.decisions(30)
+    torn_chunks, torn_manifest = written(later.state, "torn")
+    collector = collected(old_chunks, old_manifest)
+    for chunk in torn_chunks[:-1]:
+        collector.add_chunk(chunk)
+    collector.add_manifest(torn_manifest)
+    assert digest_of(loaded(collector)) == digest_of(old)
+    assert (len(chunks), manifest.version) == (1, old.version)
+
+
+def test_a_newer_snapshot_takes_the_place_of_an_older_one_and_lets_its_chunks_go() -> None:
+    history = History(3)
+    history.decisions(10)
+    old_chunks, old_manifest = written(history.state, "old")
+    history.decisions(10)
+    new_chunks, new_manifest = written(history.state, "new")
+    collector = collected([*old_chunks], old_manifest)
+    for chunk in new_chunks:
+        collector.add_chunk(chunk)
+    collector.add_manifest(new_manifest)
+    collector.add_tombstone(old_chunks[0].key())
+    assert digest_of(loaded(collector)) == digest_of(history.state)
+    assert collector._chunks == {}
+
+
+def test_a_chunk_that_was_tombstoned_before_its_manifest_is_not_there() -> None:
+    chunks, manifest = written(lived(1, 20))
+    collector = collected(chunks)
+    collector.add_tombstone(chunks[0].key())
+    collector.add_manifest(manifest)
+    assert collector.newest is None
+
+
+def test_a_manifest_that_names_another_state_is_told() -> None:
+    chunks, manifest = written(lived(1, 20))
+    collector = collected(chunks, manifest.model_copy(update={"offset": manifest.offset + 1}))
+    with pytest.raises(DamagedSnapshot, match="its manifest says"):
+        loaded(collector)
+
+
+def test_a_row_above_the_size_of_a_chunk_is_cut_and_every_chunk_stays_below_its_limit() -> None:
+    state = CellState(CELL)
+    words = tuple('"\\' * 4_000 for _ in range(40))
+    for number in range(3):
+        spec = JobSpec(id=f"job-{number}", tenant="acme", run=ProcessRun(argv=words, env={"X": "\U0001f33e" * 90_000}))
+        apply_job(state, spec)
+    chunks, manifest = written(state)
+    assert len(chunks) > 3
+    assert max(len(encode(chunk)) for chunk in chunks) <= CHUNK_BYTES_MOST
+    assert digest_of(loaded(collected(chunks, manifest))) == digest_of(state)
+
+
+def apply_job(state: CellState, spec: JobSpec) -> None:
+    apply(state, e.JobEnqueued(spec=spec, submit_ms=0, digest="0" * 32), 0)
+
+
+def listed(chunks: list[SnapshotChunk], manifests: list[SnapshotManifest], catalogue: Catalogue) -> Catalogue:
+    for chunk in chunks:
+        catalogue.add_chunk(chunk.snapshot, chunk.part)
+    for manifest in manifests:
+        catalogue.add_manifest(manifest)
+    return catalogue
+
+
+def test_a_snapshot_makes_the_one_before_it_superfluous_unless_its_hour_keeps_it() -> None:
+    catalogue = Catalogue()
+    first, first_manifest = written(lived(1, 10), "first")
+    listed(first, [first_manifest, first_manifest.model_copy(update={"slot": "hour-0"})], catalogue)
+    second, second_manifest = written(lived(1, 12), "second")
+    listed(second, [second_manifest], catalogue)
+    assert catalogue.superfluous(CELL) == []
+    third, third_manifest = written(lived(1, 14), "third")
+    listed(third, [third_manifest], catalogue)
+    assert catalogue.superfluous(CELL) == [chunk.key() for chunk in second]
+
+
+def test_chunks_that_never_got_a_manifest_are_superfluous() -> None:
+    catalogue = Catalogue()
+    half, _ = written(lived(1, 10), "half")
+    whole, manifest = written(lived(1, 12), "whole")
+    listed([*half, *whole], [manifest], catalogue)
+    assert catalogue.superfluous(CELL) == [chunk.key() for chunk in half]
+    catalogue.drop_key(half[0].key())
+    assert catalogue.superfluous(CELL) == []
+
+
+def test_the_first_snapshot_of_an_hour_is_kept_for_a_day() -> None:
+    catalogue = Catalogue()
+    _, manifest = written(lived(1, 10))
+    assert catalogue.slots_for(5 * HOUR_MS) == ("newest", "hour-5")
+    catalogue.add_manifest(manifest.model_copy(update={"slot": "hour-5", "at_ms": 5 * HOUR_MS}))
+    assert catalogue.slots_for(5 * HOUR_MS + 1) == ("newest",)
+    assert catalogue.slots_for(6 * HOUR_MS) == ("newest", "hour-6")
+    assert catalogue.slots_for(29 * HOUR_MS) == ("newest", "hour-5")

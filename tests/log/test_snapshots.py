@@ -1,0 +1,124 @@
+"""Snapshots on a log: which one is loaded, and what stays of those before."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.cluster.rows import digest_of
+from shared.log import snapshots
+from shared.log.follower import Follower
+from shared.log.layout import Layout
+from shared.log.machine import snapshot as machine
+from shared.log.machine.snapshot import cut, snapshot_id
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.snapshots import NoUsableSnapshot, newest_snapshot
+from tests.histories import CELL, History, outgoing
+from tests.log.snapshot_world import TOPICS, all_records, layout_of, snapshot
+
+LAYOUT = layout_of("fallow")
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    broker = MemoryBroker()
+    for topic in TOPICS:
+        broker.create_topic(LAYOUT.topic(topic), 2)
+    return broker
+
+
+@pytest.fixture
+def log(broker: MemoryBroker) -> MemoryLog:
+    return MemoryLog(broker)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "CHUNK_BYTES_MOST", 2_000)
+    monkeypatch.setattr(snapshots, "WINDOW_FIRST", 4)
+
+
+async def half_written(log: MemoryLog, layout: Layout, history: History) -> None:
+    name = snapshot_id(history.state, "dead")
+    for chunk in list(cut(history.state, name))[:-1]:
+        await log.publish([layout.outgoing(chunk, id=str(chunk.part), source="dead", wall_ms=0)])
+
+
+async def test_without_a_snapshot_the_log_is_read_from_its_beginning(log: MemoryLog) -> None:
+    assert await newest_snapshot(log, LAYOUT, CELL) is None
+
+
+@pytest.mark.usefixtures("small")
+async def test_the_state_that_is_loaded_is_the_one_that_was_written(log: MemoryLog) -> None:
+    history = History(11)
+    for _ in range(4):
+        history.decisions(20)
+        await snapshot(log, LAYOUT, history.state)
+        loaded = await newest_snapshot(log, LAYOUT, CELL)
+        assert loaded is not None
+        assert digest_of(loaded) == digest_of(history.state)
+
+
+@pytest.mark.usefixtures("small")
+async def test_a_snapshot_that_was_never_finished_is_passed_over(log: MemoryLog) -> None:
+    history = History(12)
+    history.decisions(30)
+    await snapshot(log, LAYOUT, history.state)
+    before = digest_of(history.state)
+    history.decisions(30)
+    await half_written(log, LAYOUT, history)
+    loaded = await newest_snapshot(log, LAYOUT, CELL)
+    assert loaded is not None
+    assert digest_of(loaded) == before
+
+
+@pytest.mark.usefixtures("small")
+async def test_what_a_snapshot_replaces_is_tombstoned_and_so_is_what_was_never_finished(log: MemoryLog) -> None:
+    history = History(13)
+    history.decisions(10)
+    for number in range(4):
+        history.decisions(1)
+        await snapshot(log, LAYOUT, history.state, writer=f"w{number}")
+    await half_written(log, LAYOUT, history)
+    await snapshot(log, LAYOUT, history.state, writer="last")
+    kept = {record.key: record.value for record in await all_records(log, LAYOUT)}
+    manifests = [key for key, value in kept.items() if value is not None and b"parts" in value]
+    names = {key.split(b"/")[1] for key, value in kept.items() if key and value is not None and key not in manifests}
+    hours = {key for key in manifests if key and b"hour" in key}
+    assert len(names) <= len(hours) + 1
+    assert f"{history.state.offset}-last".encode() in names
+    assert f"{history.state.offset}-dead".encode() not in names
+
+
+async def test_a_follower_goes_on_behind_the_snapshot(log: MemoryLog, broker: MemoryBroker) -> None:
+    history = History(14)
+    decisions = history.decisions(30)
+    await snapshot(log, LAYOUT, history.state)
+    await log.publish(outgoing(LAYOUT, decisions + history.decisions(10)))
+    broker.delete_before(LAYOUT.tp("decisions", CELL), 30)
+    follower = Follower(log, LAYOUT, CELL)
+    await follower.start()
+    await follower.catch_up()
+    assert digest_of(follower.state) == digest_of(history.state)
+
+
+async def test_a_log_that_lost_its_beginning_needs_a_snapshot(log: MemoryLog, broker: MemoryBroker) -> None:
+    history = History(15)
+    decisions = history.decisions(30)
+    await log.publish(outgoing(LAYOUT, decisions))
+    broker.delete_before(LAYOUT.tp("decisions", CELL), 1)
+    with pytest.raises(NoUsableSnapshot, match="begins at 1, and there is no whole snapshot"):
+        await newest_snapshot(log, LAYOUT, CELL)
+
+
+async def test_a_snapshot_that_ends_before_the_log_begins_is_of_no_use(log: MemoryLog, broker: MemoryBroker) -> None:
+    history = History(16)
+    decisions = history.decisions(10)
+    await snapshot(log, LAYOUT, history.state)
+    await log.publish(outgoing(LAYOUT, decisions + history.decisions(10)))
+    broker.delete_before(LAYOUT.tp("decisions", CELL), 10)
+    usable = await newest_snapshot(log, LAYOUT, CELL)
+    assert usable is not None
+    assert usable.offset == 9
+    broker.delete_before(LAYOUT.tp("decisions", CELL), 11)
+    with pytest.raises(NoUsableSnapshot, match="begins at 11, and the newest whole snapshot ends at 9"):
+        await newest_snapshot(log, LAYOUT, CELL)
