@@ -8,62 +8,30 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from aiokafka.admin import AIOKafkaAdminClient
 
 from shared.log.faststream_recipe import RetryPolicy, make_broker, subscribe_batches
 from shared.log.port import Outgoing, Record
 from tests.contract.eventually import eventually
-from tests.contract.log_worlds import KafkaWorld
+from tests.kafka.subscription import Subscription, subscription_on
 
 pytestmark = pytest.mark.real_kafka
 
 
-class Subscription:
-    """A topic, a group, and what was seen of it."""
-
-    def __init__(self, world: KafkaWorld, topic: str) -> None:
-        self.world = world
-        self.topic = topic
-        self.group = f"group-{topic}"
-        self.seen: list[Record] = []
-
-    async def publish(self, *messages: Outgoing) -> None:
-        await (await self.world.log()).publish(messages)
-
-    async def keep(self, records: list[Record]) -> None:
-        self.seen.extend(records)
-
-    async def committed(self) -> dict[int, int]:
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.world.bootstrap)
-        await admin.start()
-        offsets = await admin.list_consumer_group_offsets(self.group)
-        await admin.close()
-        return {tp.partition: at.offset for tp, at in sorted(offsets.items()) if at.offset >= 0}
-
-    async def has_committed(self, expected: dict[int, int]) -> bool:
-        return await self.committed() == expected
-
-
 @pytest_asyncio.fixture
 async def subscription(kafka: str) -> AsyncIterator[Subscription]:
-    world = KafkaWorld(kafka)
-    await world.start()
-    yield Subscription(world, await world.topic(2))
-    await world.close()
-
-
-def values(records: list[Record]) -> list[bytes | None]:
-    return [record.value for record in records]
+    subscription = await subscription_on(kafka)
+    yield subscription
+    await subscription.world.close()
 
 
 async def test_what_was_there_before_is_handled_and_committed_exactly(subscription: Subscription) -> None:
     await subscription.publish(*(Outgoing(subscription.topic, b"%d" % n, partition=n % 2) for n in range(5)))
-    broker = make_broker(subscription.world.bootstrap, "test")
+    broker = make_broker(subscription.bootstrap, "test")
     delivery = subscribe_batches(broker, [subscription.topic], subscription.group, subscription.keep)
     async with broker:
         await broker.start()
         await eventually(lambda: subscription.has_committed({0: 3, 1: 2}))
-    assert sorted(values(subscription.seen)) == [b"0", b"1", b"2", b"3", b"4"]  # type: ignore[type-var]
+    assert sorted(subscription.values()) == [b"0", b"1", b"2", b"3", b"4"]  # type: ignore[type-var]
     assert (delivery.records, delivery.retries, delivery.commits_failed) == (5, 0, 0)
 
 
@@ -74,12 +42,12 @@ async def test_hostile_headers_and_values_harm_nobody(subscription: Subscription
         Outgoing(subscription.topic, None, key=b"k", partition=0),
         Outgoing(subscription.topic, b"fine", partition=0),
     )
-    broker = make_broker(subscription.world.bootstrap, "test")
+    broker = make_broker(subscription.bootstrap, "test")
     subscribe_batches(broker, [subscription.topic], subscription.group, subscription.keep)
     async with broker:
         await broker.start()
         await eventually(lambda: subscription.has_committed({0: 3}))
-    assert values(subscription.seen) == [b"\xff{", None, b"fine"]
+    assert subscription.values() == [b"\xff{", None, b"fine"]
     assert subscription.seen[0].headers == odd
 
 
@@ -93,12 +61,12 @@ async def test_a_failing_batch_is_tried_again_in_place_until_it_succeeds(subscri
         await subscription.keep(records)
 
     await subscription.publish(*(Outgoing(subscription.topic, b"%d" % n, partition=0) for n in range(3)))
-    broker = make_broker(subscription.world.bootstrap, "test")
+    broker = make_broker(subscription.bootstrap, "test")
     delivery = subscribe_batches(broker, [subscription.topic], subscription.group, fail_three_times)
     async with broker:
         await broker.start()
         await eventually(lambda: subscription.has_committed({0: 3}))
-    assert values(subscription.seen) == [b"0", b"1", b"2"]
+    assert subscription.values() == [b"0", b"1", b"2"]
     assert delivery.retries == 3
     assert attempts[3] - attempts[0] > 0.3
 
@@ -108,7 +76,7 @@ async def test_a_batch_that_never_succeeds_ends_the_subscription_uncommitted(sub
         raise ConnectionError("never")
 
     await subscription.publish(Outgoing(subscription.topic, b"v", partition=0))
-    broker = make_broker(subscription.world.bootstrap, "test")
+    broker = make_broker(subscription.bootstrap, "test")
     policy = RetryPolicy(wait_ms_min=20, wait_ms_max=100, give_up_after_ms=500)
     delivery = subscribe_batches(broker, [subscription.topic], subscription.group, fail, retry=policy)
     async with broker:
@@ -129,9 +97,9 @@ async def test_a_rebalance_in_the_middle_of_a_batch_loses_nothing(subscription: 
         await subscription.keep(records)
 
     await subscription.publish(*(Outgoing(subscription.topic, b"%d" % n, partition=n % 2) for n in range(10)))
-    first = make_broker(subscription.world.bootstrap, "first")
+    first = make_broker(subscription.bootstrap, "first")
     delivery = subscribe_batches(first, [subscription.topic], subscription.group, slowly)
-    second = make_broker(subscription.world.bootstrap, "second")
+    second = make_broker(subscription.bootstrap, "second")
     subscribe_batches(second, [subscription.topic], subscription.group, subscription.keep)
     async with first, second:
         await first.start()
@@ -140,7 +108,7 @@ async def test_a_rebalance_in_the_middle_of_a_batch_loses_nothing(subscription: 
         await eventually(lambda: len(subscription.seen) >= 5)
         may_go_on.set()
         await eventually(lambda: subscription.has_committed({0: 5, 1: 5}))
-    assert set(values(subscription.seen)) == {b"%d" % n for n in range(10)}
+    assert set(subscription.values()) == {b"%d" % n for n in range(10)}
     assert delivery.commits_failed >= 1
 
 
@@ -151,7 +119,7 @@ async def test_a_process_that_cannot_handle_its_batch_leaves_it_to_another_when_
         raise ConnectionError("not here")
 
     await subscription.publish(*(Outgoing(subscription.topic, b"%d" % n, partition=0) for n in range(3)))
-    ailing, healthy = make_broker(subscription.world.bootstrap, "a"), make_broker(subscription.world.bootstrap, "b")
+    ailing, healthy = make_broker(subscription.bootstrap, "a"), make_broker(subscription.bootstrap, "b")
     failing = subscribe_batches(ailing, [subscription.topic], subscription.group, fail)
     subscribe_batches(healthy, [subscription.topic], subscription.group, subscription.keep)
     async with healthy:
@@ -163,7 +131,7 @@ async def test_a_process_that_cannot_handle_its_batch_leaves_it_to_another_when_
         await healthy.start()
         await eventually(lambda: subscription.has_committed({0: 3}))
     assert (failing.batches, failing.batches_left) == (0, 1)
-    assert values(subscription.seen) == [b"0", b"1", b"2"]
+    assert subscription.values() == [b"0", b"1", b"2"]
 
 
 @pytest.mark.parametrize("wrong", [{"wait_ms_min": 0}, {"wait_ms_min": 9_000}, {"give_up_after_ms": 900_000}])
@@ -174,7 +142,7 @@ def test_a_retry_policy_that_is_hot_or_endless_is_refused(wrong: dict[str, int])
 
 async def test_commits_name_only_the_partitions_of_the_batch(subscription: Subscription) -> None:
     await subscription.publish(Outgoing(subscription.topic, b"v", partition=1))
-    broker = make_broker(subscription.world.bootstrap, "test")
+    broker = make_broker(subscription.bootstrap, "test")
     subscribe_batches(broker, [subscription.topic], subscription.group, subscription.keep)
     async with broker:
         await broker.start()
