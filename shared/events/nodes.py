@@ -6,16 +6,17 @@ newest seen, is ignored. A *run* is the workers of one attempt of one job on one
 
 from __future__ import annotations
 
-from shared.events.base import Attempt, CellEvent, Count, JobId, NodeId, Text
+from shared.events.base import Attempt, CellEvent, Count, JobId, Millis, NodeId, Text
 from shared.events.values import NodeSpec, ObservedRun
 
 
 class NodeEvent(CellEvent):
-    """A record of one boot of one node."""
+    """A record of one boot of one node. `at_ms` is the cell time at which it was written (a stepped clock goes by it)."""
 
     node: NodeId
     boot: NodeId
     seq: Count
+    at_ms: Millis = 0
 
     def key(self) -> str:
         """The node."""

@@ -1,0 +1,1 @@
+"""Where does it run? The only writer of decisions."""

@@ -1,0 +1,121 @@
+"""What must happen at a time of its own: limits by cell time, answers awaited by wall time.
+
+The entries follow from the decisions; a writer that takes over makes them from the state. Waits by wall time begin anew then,
+because nobody knows when they began.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from services.placement.policy.nodes import empty
+from services.placement.policy.requests import stopping
+from services.placement.policy.turn import Turn
+from shared.cluster.job import HOLDING, Job, JobStatus
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.reasons import StopReason
+from shared.events.values import NodeStatus
+
+
+class Deadlines:
+    """Due times of one cell. Entries that have become pointless are dropped when they are due."""
+
+    def __init__(self) -> None:
+        self._by_cell: list[tuple[int, str, str, int]] = []
+        self._by_wall: list[tuple[int, str, str, int]] = []
+
+    def from_state(self, state: CellState, wall_ms: int) -> None:
+        """Begin anew for a state that somebody else wrote."""
+        self._by_cell, self._by_wall = [], []
+        for job_id in sorted(state.jobs):
+            job = state.jobs[job_id]
+            if job.status in HOLDING:
+                self._limit(job)
+                self._await(state, job, wall_ms)
+        for node_id in sorted(state.nodes):
+            self._drain(node_id, state.nodes[node_id].drain_deadline_ms)
+
+    def note(self, state: CellState, effects: tuple[e.AnyEffect, ...], wall_ms: int) -> None:
+        """Take in the effects of a decision that is in force."""
+        for effect in effects:
+            match effect:
+                case e.JobStarted() | e.JobStopping():
+                    job = state.jobs.get(effect.job)
+                    if job is not None and job.attempt == effect.attempt:
+                        self._await(state, job, wall_ms)
+                        if isinstance(effect, e.JobStarted):
+                            self._limit(job)
+                case e.JobUpdated():
+                    job = state.jobs.get(effect.spec.id)
+                    if job is not None and job.status in HOLDING:
+                        self._limit(job)
+                case e.NodeChanged():
+                    self._drain(effect.spec.id, effect.drain_deadline_ms)
+
+    def _limit(self, job: Job) -> None:
+        if job.spec.max_run_ms is not None and job.started_ms is not None:
+            heappush(self._by_cell, (job.started_ms + job.spec.max_run_ms, "run", job.id, job.attempt))
+
+    def _await(self, state: CellState, job: Job, wall_ms: int) -> None:
+        if job.status is JobStatus.STARTING:
+            heappush(self._by_wall, (wall_ms + state.policy.start_wall_ms, "start", job.id, job.attempt))
+        elif job.status is JobStatus.STOPPING:
+            margin_ms = state.policy.lease_margin_wall_ms
+            heappush(self._by_wall, (wall_ms + job.stop_grace_wall_ms + margin_ms, "stop", job.id, job.attempt))
+
+    def _drain(self, node_id: str, deadline_ms: int | None) -> None:
+        if deadline_ms is not None:
+            heappush(self._by_cell, (deadline_ms, "drain", node_id, 0))
+
+    def next_cell_ms(self) -> int | None:
+        """The next due cell time."""
+        return self._by_cell[0][0] if self._by_cell else None
+
+    def next_wall_ms(self) -> int | None:
+        """The next due wall time."""
+        return self._by_wall[0][0] if self._by_wall else None
+
+    def act(self, turn: Turn, wall_ms: int) -> None:
+        """Do what is due. An entry leaves only with the decision that it led to, see `passed`."""
+        for due in sorted(entry for entry in self._by_cell if entry[0] <= turn.now_ms) if self._is_due(turn.now_ms) else ():
+            self._act_by_cell(turn, due)
+        if self._by_wall and self._by_wall[0][0] <= wall_ms:
+            for due in sorted(entry for entry in self._by_wall if entry[0] <= wall_ms):
+                self._act_by_wall(turn, due)
+
+    def _is_due(self, now_ms: int) -> bool:
+        return bool(self._by_cell) and self._by_cell[0][0] <= now_ms
+
+    def passed(self, now_ms: int, wall_ms: int) -> None:
+        """The decision made at these times is in force, or there was nothing to decide: forget what was due."""
+        while self._by_cell and self._by_cell[0][0] <= now_ms:
+            heappop(self._by_cell)
+        while self._by_wall and self._by_wall[0][0] <= wall_ms:
+            heappop(self._by_wall)
+
+    def _act_by_cell(self, turn: Turn, due: tuple[int, str, str, int]) -> None:
+        at_ms, what, subject, attempt = due
+        if what == "drain":
+            node = turn.state.nodes.get(subject)
+            if node is not None and node.status is NodeStatus.DRAINING and node.drain_deadline_ms == at_ms:
+                empty(turn, node)
+            return
+        job = turn.state.jobs.get(subject)
+        if job is None or job.attempt != attempt or job.status not in HOLDING or job.status is JobStatus.STOPPING:
+            return
+        if job.started_ms is not None and job.spec.max_run_ms is not None and job.started_ms + job.spec.max_run_ms <= at_ms:
+            turn.do(e.AttemptTimedOut(job=job.id, attempt=attempt, what="run"))
+            turn.do(stopping(job, StopReason.RUN_TIME_LIMIT, turn.state.policy.stop_grace_wall_ms))
+
+    def _act_by_wall(self, turn: Turn, due: tuple[int, str, str, int]) -> None:
+        _, what, job_id, attempt = due
+        job = turn.state.jobs.get(job_id)
+        if job is None or job.attempt != attempt:
+            return
+        if what == "start" and job.status is JobStatus.STARTING:
+            turn.do(e.AttemptTimedOut(job=job_id, attempt=attempt, what="start"))
+            turn.do(stopping(job, StopReason.START_TIMED_OUT, turn.state.policy.stop_grace_wall_ms))
+        elif what == "stop" and job.status is JobStatus.STOPPING:
+            # Its places stay held: a node that does not confirm may still run it. The audit trail tells.
+            turn.do(e.AttemptTimedOut(job=job_id, attempt=attempt, what="stop"))

@@ -1,0 +1,72 @@
+"""A gang: all of its workers find their places in one pool, or none does; and the reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from services.placement.policy import best_fit
+from services.placement.policy.fit import Room
+from shared.cluster.capacity import PoolCapacity
+from shared.cluster.quota import over_limit
+from shared.cluster.state import CellState
+from shared.events.reasons import DeferCode
+from shared.events.values import GPU, JobSpec, WorkerPlace
+
+PlaceWorker = Callable[[Room, JobSpec, int], WorkerPlace | None]
+
+POLICIES: dict[str, PlaceWorker] = {"best-fit": best_fit.place_worker}
+"""The placement policies by the names that a cell file may use."""
+
+Places = tuple[WorkerPlace, ...]
+
+
+def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
+    """Places for all workers, in the first pool of the job's that holds them within its tenant's limits; or why there are none.
+
+    Of the reasons in several pools the nearest to a start is told: a limit before fragments, fragments before no free GPUs.
+    """
+    reasons: dict[DeferCode, None] = {}
+    for name in spec.pools or sorted(state.pools):
+        pool = state.pools.get(name)
+        found = DeferCode.NO_SUCH_NODES if pool is None else _in_pool(state, pool, spec)
+        if not isinstance(found, DeferCode):
+            return found
+        reasons[found] = None
+    for reason in (DeferCode.QUOTA_REACHED, DeferCode.FRAGMENTED, DeferCode.NO_FREE_GPUS):
+        if reason in reasons:
+            return reason
+    return DeferCode.NO_SUCH_NODES
+
+
+def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | DeferCode:
+    wanted_milli = spec.gpus_milli
+    if spec.resources.gpu_milli >= GPU and pool.free_whole * GPU < wanted_milli:
+        return DeferCode.NO_FREE_GPUS if wanted_milli <= pool.gpus_milli else DeferCode.NO_SUCH_NODES
+    if _count_whole(pool, spec) < spec.workers:
+        return DeferCode.FRAGMENTED
+    place, room = POLICIES[state.policy.placement], Room.of(state, pool)
+    places = []
+    for rank in range(spec.workers):
+        found = place(room, spec, rank)
+        if found is None:
+            return DeferCode.FRAGMENTED if places or spec.resources.gpu_milli >= GPU else DeferCode.NO_FREE_GPUS
+        places.append(found)
+    if _over_limit(state, spec, places):
+        return DeferCode.QUOTA_REACHED
+    return tuple(places)
+
+
+def _count_whole(pool: PoolCapacity, spec: JobSpec) -> int:
+    """How many workers of whole GPUs the pool's free devices could hold; shares are not counted and always pass."""
+    gpus = spec.resources.gpu_milli // GPU
+    if not gpus:
+        return spec.workers
+    return sum(free // gpus * mask.bit_count() for free, mask in pool.by_free.items())
+
+
+def _over_limit(state: CellState, spec: JobSpec, places: list[WorkerPlace]) -> bool:
+    by_type: dict[str, int] = {}
+    for place in places:
+        gpu_type = state.nodes[place.node].spec.gpu_type
+        by_type[gpu_type] = by_type.get(gpu_type, 0) + place.gpu_milli
+    return any(over_limit(state.quotas, state.usage, spec.tenant, t, milli) is not None for t, milli in by_type.items())

@@ -1,0 +1,107 @@
+"""What placement does with what nodes say of themselves, and with what operators want of them."""
+
+from __future__ import annotations
+
+from services.placement.policy.requests import stopping
+from services.placement.policy.runs import node_is_gone, note, settle
+from services.placement.policy.turn import Turn
+from shared.cluster.job import HOLDING, JobStatus
+from shared.cluster.node import Node
+from shared.events import effects as e
+from shared.events.nodes import DeviceFailed, NodeJoined, NodeLost, NodeReport, NodeReturned
+from shared.events.operations import Cordon, Drain, Uncordon
+from shared.events.reasons import StopReason
+from shared.events.values import RUN_IS_OVER, NodeSpec, NodeStatus, ObservedRun
+
+
+def join(turn: Turn, event: NodeJoined) -> None:
+    """A node offers itself. In a new boot whatever ran before is over; an operator's wish for the node outlives the boot."""
+    node = turn.state.nodes.get(event.node)
+    if node is None:
+        turn.do(_changed(event.spec, event.boot, NodeStatus.READY), 300)
+        return
+    if node.boot == event.boot and node.status is not NodeStatus.LOST:
+        return
+    node_is_gone(turn, node.id)
+    settle(turn)
+    status = NodeStatus.READY if node.status is NodeStatus.LOST else node.status
+    spec = event.spec if not node.jobs else node.spec
+    turn.do(_changed(spec, event.boot, status, node.drain_deadline_ms, node.reason), 300)
+
+
+def _changed(spec: NodeSpec, boot: str, status: NodeStatus, deadline_ms: int | None = None, reason: str = "") -> e.NodeChanged:
+    return e.NodeChanged(spec=spec, boot=boot, status=status, drain_deadline_ms=deadline_ms, reason=reason)
+
+
+def report(turn: Turn, event: NodeReport | NodeReturned) -> None:
+    """Take in every run that the node has. A lost node works again once nothing runs on it that was declared over."""
+    node = turn.state.nodes.get(event.node)
+    if node is None or node.boot != event.boot:
+        return
+    for run in event.observed:
+        note(turn, run.job, run.attempt, node.id, run.status)
+    if isinstance(event, NodeReport):
+        for device in event.failed_devices:
+            _device_failed(turn, node, device)
+    if node.status is NodeStatus.LOST and not any(_is_stray(turn, node, run) for run in event.observed):
+        turn.do(_changed(node.spec, node.boot, NodeStatus.READY), 300)
+
+
+def _is_stray(turn: Turn, node: Node, run: ObservedRun) -> bool:
+    job = turn.state.jobs.get(run.job)
+    wanted = job is not None and job.attempt == run.attempt and node.id in job.runs
+    return run.status not in RUN_IS_OVER and not wanted
+
+
+def lose(turn: Turn, node: Node) -> None:
+    """The node is lost: its runs are over."""
+    if node.status is not NodeStatus.LOST:
+        turn.do(e.LeaseExpired(node=node.id, boot=node.boot))
+        node_is_gone(turn, node.id)
+
+
+def said_lost(turn: Turn, event: NodeLost) -> None:
+    """Somebody who knows says that the node is gone."""
+    node = turn.state.nodes.get(event.node)
+    if node is not None and node.boot == event.boot:
+        lose(turn, node)
+
+
+def device_failed(turn: Turn, event: DeviceFailed) -> None:
+    """A device is taken out."""
+    node = turn.state.nodes.get(event.node)
+    if node is not None and node.boot == event.boot:
+        _device_failed(turn, node, event.device)
+
+
+def _device_failed(turn: Turn, node: Node, device: int) -> None:
+    if device < node.spec.gpus and not node.failed >> device & 1:
+        turn.do(e.DeviceChanged(node=node.id, device=device, healthy=False))
+
+
+def operate(turn: Turn, event: Cordon | Uncordon | Drain) -> bool:
+    """Change what may happen on a node. Whether there is such a node; a lost one stays lost until it returns."""
+    node = turn.state.nodes.get(event.node)
+    if node is None:
+        return False
+    if node.status is NodeStatus.LOST:
+        return True
+    match event:
+        case Cordon():
+            turn.do(_changed(node.spec, node.boot, NodeStatus.CORDONED, None, event.reason), 300)
+        case Uncordon():
+            turn.do(_changed(node.spec, node.boot, NodeStatus.READY), 300)
+        case Drain():
+            deadline_ms = turn.now_ms if event.deadline_ms is None else event.deadline_ms
+            turn.do(_changed(node.spec, node.boot, NodeStatus.DRAINING, deadline_ms, event.reason), 300)
+            if deadline_ms <= turn.now_ms:
+                empty(turn, node)
+    return True
+
+
+def empty(turn: Turn, node: Node) -> None:
+    """A drain's deadline has come: what still runs on the node stops and is queued again."""
+    for job_id in sorted(node.jobs):
+        job = turn.state.jobs[job_id]
+        if job.status in HOLDING and job.status is not JobStatus.STOPPING:
+            turn.do(stopping(job, StopReason.DRAINED, turn.state.policy.stop_grace_wall_ms, node.id))

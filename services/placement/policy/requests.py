@@ -1,0 +1,74 @@
+"""What placement does with what admission passed on: a new job, a cancel, an update."""
+
+from __future__ import annotations
+
+from services.placement.policy.turn import Turn
+from shared.cluster.job import WAITING, Job, JobStatus
+from shared.events import effects as e
+from shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
+from shared.events.reasons import RefuseCode, StopReason
+
+
+def enqueue(turn: Turn, event: JobAdmitted, size_bytes: int) -> None:
+    """Accept the job, unless its id was used before: for the same content that is the earlier answer, for another a refusal."""
+    state, spec = turn.state, event.spec
+    known = state.jobs.get(spec.id) or state.over.get(spec.id)
+    if known is not None:
+        if known.digest != event.digest:
+            turn.do(_refused(spec.id, "submit", RefuseCode.ID_USED_BEFORE, spec.tenant, "with other content"))
+        return
+    if state.waiting >= state.policy.waiting_jobs_most:
+        text = f"{state.waiting} jobs wait, the cell takes {state.policy.waiting_jobs_most}"
+        turn.do(_refused(spec.id, "submit", RefuseCode.TOO_MANY_WAITING, spec.tenant, text))
+        return
+    turn.do(e.JobEnqueued(spec=spec, submit_ms=event.submit_ms, digest=event.digest), size_bytes)
+    if spec.hold:
+        turn.do(e.JobHeld(job=spec.id))
+
+
+def cancel(turn: Turn, event: JobCancelRequested) -> None:
+    """End a waiting job at once, let a running one stop; a job that is cancelled already needs nothing more."""
+    state = turn.state
+    job = _own_job(turn, event.job, event.tenant, "cancel")
+    if job is None:
+        return
+    if job.status in WAITING:
+        turn.do(e.JobCancelled(job=job.id))
+    elif job.status is not JobStatus.STOPPING or job.stop_why is not StopReason.CANCELLED:
+        turn.do(stopping(job, StopReason.CANCELLED, state.policy.stop_grace_wall_ms, event.tenant))
+
+
+def stopping(job: Job, why: StopReason, grace_wall_ms: int, for_whom: str = "") -> e.JobStopping:
+    """The order to stop a job's current attempt."""
+    return e.JobStopping(job=job.id, attempt=job.attempt, why=why, for_whom=for_whom, grace_wall_ms=grace_wall_ms)
+
+
+def update(turn: Turn, event: JobUpdateRequested) -> None:
+    """Change priority and run-time limit; the number of workers is not changed here."""
+    job = _own_job(turn, event.job, event.tenant, "update")
+    if job is None:
+        return
+    changes = event.changes
+    if changes.workers is not None or changes.workers_min is not None:
+        text = "the number of workers of a rigid job stays"
+        turn.do(_refused(job.id, "update", RefuseCode.UNSUPPORTED, event.tenant, text))
+        return
+    wanted = {name: value for name in ("priority", "max_run_ms") if (value := getattr(changes, name)) is not None}
+    turn.do(e.JobUpdated(spec=job.spec.model_copy(update=wanted)))
+
+
+def _own_job(turn: Turn, job_id: str, tenant: str, request: str) -> Job | None:
+    """The tenant's live job; None after a refusal, or where the request is fulfilled already."""
+    job, over = turn.state.jobs.get(job_id), turn.state.over.get(job_id)
+    owner = job.spec.tenant if job is not None else over.tenant if over is not None else None
+    if owner is None:
+        turn.do(_refused(job_id, request, RefuseCode.UNKNOWN_JOB, tenant, ""))
+    elif owner != tenant:
+        turn.do(_refused(job_id, request, RefuseCode.NOT_THE_TENANTS_JOB, tenant, ""))
+    elif over is not None and not (request == "cancel" and over.status is JobStatus.CANCELLED):
+        turn.do(_refused(job_id, request, RefuseCode.ALREADY_OVER, tenant, f"it is {over.status}"))
+    return job if owner == tenant else None
+
+
+def _refused(job_id: str, request: str, code: RefuseCode, tenant: str, text: str) -> e.JobRefused:
+    return e.JobRefused(job=job_id, request=request, code=code, tenant=tenant, text=text)

@@ -1,0 +1,87 @@
+"""What placement does with what nodes say of their runs."""
+
+from __future__ import annotations
+
+from services.placement.policy.outcome import outcome_of
+from services.placement.policy.requests import stopping
+from services.placement.policy.turn import Turn
+from shared.cluster.job import HOLDING, Job, JobStatus
+from shared.events import effects as e
+from shared.events.nodes import NodeEvent, RunEvent, RunFailed, RunFinished, RunStarted, RunStopped
+from shared.events.reasons import StopReason
+from shared.events.values import RUN_IS_OVER, NodeStatus, RunStatus
+
+_STATUS: dict[type[NodeEvent], RunStatus] = {
+    RunStarted: RunStatus.RUNNING,
+    RunFinished: RunStatus.FINISHED,
+    RunStopped: RunStatus.STOPPED,
+    RunFailed: RunStatus.FAILED,
+}
+
+
+def note_run(turn: Turn, event: RunEvent) -> None:
+    """Keep one run's news for the end of the turn. A failure that was the node's counts as a stop, not against the job."""
+    status = _STATUS.get(type(event))
+    if status is None:
+        return
+    if isinstance(event, RunFailed):
+        turn.words.setdefault((event.job, event.attempt), event.text)
+        if event.infrastructure:
+            status = RunStatus.STOPPED
+    note(turn, event.job, event.attempt, event.node, status)
+
+
+def note(turn: Turn, job_id: str, attempt: int, node_id: str, status: RunStatus) -> None:
+    """Keep that a run of the current attempt has reached this status; older news and other attempts are ignored."""
+    job = turn.state.jobs.get(job_id)
+    if job is None or job.attempt != attempt or job.status not in HOLDING or node_id not in job.runs:
+        return
+    noted = turn.runs.setdefault((job_id, attempt), {})
+    if _rank(status) > _rank(noted.get(node_id, job.runs[node_id])):
+        noted[node_id] = status
+
+
+def _rank(status: RunStatus) -> int:
+    """A run only gets on: starting, running, over."""
+    if status in RUN_IS_OVER:
+        return 2
+    return 0 if status is RunStatus.STARTING else 1
+
+
+def node_is_gone(turn: Turn, node_id: str) -> None:
+    """Nothing runs on this node any more: its runs are over, by no fault of the jobs."""
+    for job_id in sorted(turn.state.nodes[node_id].jobs):
+        note(turn, job_id, turn.state.jobs[job_id].attempt, node_id, RunStatus.STOPPED)
+
+
+def settle(turn: Turn) -> None:
+    """Turn the news of this turn into effects, job by job."""
+    news, turn.runs = turn.runs, {}
+    for (job_id, attempt), noted in news.items():
+        job = turn.state.jobs.get(job_id)
+        if job is not None and noted and job.attempt == attempt and job.status in HOLDING:
+            _settle_job(turn, job, noted)
+
+
+def _settle_job(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> None:
+    runs = {**job.runs, **noted}
+    if all(status in RUN_IS_OVER for status in runs.values()):
+        for effect in outcome_of(job, runs, turn.now_ms, turn.words.get((job.id, job.attempt), "")):
+            turn.do(effect)
+        return
+    is_up = job.status is JobStatus.STARTING and all(s in (RunStatus.RUNNING, RunStatus.FINISHED) for s in runs.values())
+    for node, status in noted.items():
+        if not (is_up and status is RunStatus.RUNNING):
+            turn.do(e.RunObserved(job=job.id, attempt=job.attempt, node=node, status=status))
+    if is_up:
+        turn.do(e.JobRunning(job=job.id, attempt=job.attempt))
+    elif job.status is not JobStatus.STOPPING and any(s in (RunStatus.FAILED, RunStatus.STOPPED) for s in noted.values()):
+        turn.do(stopping(job, _why(turn, noted), turn.state.policy.stop_grace_wall_ms))
+
+
+def _why(turn: Turn, noted: dict[str, RunStatus]) -> StopReason:
+    """A gang that lost a part stops whole: because a worker failed, or because its node did."""
+    if RunStatus.FAILED in noted.values():
+        return StopReason.WORKER_FAILED
+    lost = any(turn.state.nodes[node].status is NodeStatus.LOST for node in noted)
+    return StopReason.NODE_LOST if lost else StopReason.DEVICE_FAILED

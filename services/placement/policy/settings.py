@@ -1,0 +1,68 @@
+"""What placement does with quotas, policies and what is not built in: proposals and loans."""
+
+from __future__ import annotations
+
+from services.placement.policy.turn import Turn
+from shared.cluster.config import CellFile
+from shared.cluster.job import JobStatus
+from shared.cluster.quota import contradiction
+from shared.events import effects as e
+from shared.events.operations import HoldJob, Quota, ReleaseJob, SetPolicy, SetQuota
+from shared.events.reasons import ProposalCode, RefuseCode
+
+
+def configure(turn: Turn, file: CellFile, *, anew: bool) -> None:
+    """Bring the state to the cell file. What was changed at run time stays, unless the file is put in force `anew`."""
+    policy = file.cell(turn.state.cell).policy
+    if (anew or turn.state.version == 0) and policy != turn.state.policy:
+        turn.do(e.PolicySet(policy=policy))
+    for quota in file.quotas():
+        known = turn.state.quotas.get((quota.tenant, quota.gpu_type))
+        if known is None or (anew and known != quota):
+            turn.do(e.QuotaSet(quota=quota))
+
+
+def set_quota(turn: Turn, event: SetQuota) -> None:
+    """Set all of these quotas, or none if one contradicts the others."""
+    mark = turn.state.checkpoint()
+    kept = len(turn.effects)
+    for quota in event.quotas:
+        why = contradiction(turn.state.quotas, quota)
+        if why is not None:
+            turn.state.rollback(mark)
+            del turn.effects[kept:]
+            refuse(turn, "set-quota", ProposalCode.NOT_ALLOWED, f"{_name(quota)}: {why}")
+            return
+        turn.do(e.QuotaSet(quota=quota))
+    turn.state.commit(mark)
+
+
+def _name(quota: Quota) -> str:
+    return f"{quota.tenant}/{quota.gpu_type}"
+
+
+def set_policy(turn: Turn, event: SetPolicy, known: tuple[str, ...]) -> None:
+    """Set the cell's numbers, if the placement policy that they name is known."""
+    if event.policy.placement not in known:
+        text = f"placement {event.policy.placement!r} is not one of {', '.join(known)}"
+        refuse(turn, "set-policy", ProposalCode.NOT_ALLOWED, text)
+    elif event.policy != turn.state.policy:
+        turn.do(e.PolicySet(policy=event.policy))
+
+
+def refuse(turn: Turn, what: str, code: ProposalCode, text: str) -> None:
+    """Write down that something was not carried out."""
+    turn.do(e.ProposalRefused(proposal=what, code=code, text=text[:500]))
+
+
+def hold_or_release(turn: Turn, event: HoldJob | ReleaseJob) -> None:
+    """Keep a waiting job from starting, or let it go. To be in the wanted state already is no error."""
+    job, request = turn.state.jobs.get(event.job), "hold" if isinstance(event, HoldJob) else "release"
+    wanted_from = JobStatus.QUEUED if request == "hold" else JobStatus.HELD
+    if job is None:
+        turn.do(e.JobRefused(job=event.job, request=request, code=RefuseCode.UNKNOWN_JOB))
+    elif job.status is wanted_from:
+        turn.do(e.JobHeld(job=job.id) if request == "hold" else e.JobReleased(job=job.id))
+    elif job.status not in (JobStatus.QUEUED, JobStatus.HELD):
+        text = f"it is {job.status}"
+        turn.do(e.JobRefused(job=job.id, request=request, code=RefuseCode.WRONG_STATE, text=text))

@@ -1,0 +1,91 @@
+"""One walk over the heads of all queues: who starts now, and why the others do not.
+
+Within a walk room only shrinks, so a shape that did not fit once is not tried again. A walk over windows comes to the same starts as
+a walk over the whole queues: a window leaves out only jobs behind others of their own class, and ends the walk where one of
+these might start (`cuts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from services.placement.policy.gang import Places, place_gang
+from shared.cluster.job import Job, JobStatus
+from shared.cluster.state import CellState
+from shared.events.queue import QueueDiscipline, QueueHead
+from shared.events.reasons import DeferCode
+from shared.events.values import JobSpec
+
+Shape = tuple[object, ...]
+
+
+def shape_of(spec: JobSpec) -> Shape:
+    """What decides whether a job fits: two jobs of one shape fit or do not fit alike, in the same state."""
+    wants = spec.resources
+    return (spec.tenant, spec.pools, spec.gpu_type, spec.workers, wants.gpu_milli, wants.cpu_milli, wants.memory_mib)
+
+
+@dataclass(slots=True)
+class Walk:
+    """What came of a walk. `is_whole` is False where it ended early, so that there may be more to start."""
+
+    starts: int = 0
+    deferred: dict[str, DeferCode] = field(default_factory=dict)
+    is_whole: bool = True
+
+
+def walk_heads(
+    state: CellState,
+    heads: Iterable[QueueHead],
+    blocked: dict[Shape, DeferCode],
+    now_ms: int,
+    start: Callable[[Job, Places], bool],
+) -> Walk:
+    """Walk the queues in their order. `start` takes a job that fits, changes the state, and says whether there is room for more.
+
+    `blocked` holds the shapes that are known not to fit; the walk adds to it. The caller empties it when something becomes free.
+    """
+    walk = Walk()
+    for head in heads:
+        if not _walk_head(state, head, blocked, now_ms, start, walk):
+            walk.is_whole = False
+            return walk
+    return walk
+
+
+def _walk_head(
+    state: CellState,
+    head: QueueHead,
+    blocked: dict[Shape, DeferCode],
+    now_ms: int,
+    start: Callable[[Job, Places], bool],
+    walk: Walk,
+) -> bool:
+    """Whether the walk may go on with the next queue."""
+    cuts = frozenset(head.cuts)
+    for number, job_id in enumerate(head.jobs):
+        job = state.jobs.get(job_id)
+        if job is None or job.status is not JobStatus.QUEUED or job.not_before_ms > now_ms:
+            continue
+        found = _try(state, job, blocked)
+        if isinstance(found, DeferCode):
+            walk.deferred[job_id] = found
+            if head.discipline is QueueDiscipline.STRICT_FIFO:
+                return True
+            continue
+        walk.starts += 1
+        if not start(job, found) or number in cuts:
+            return False
+    return True
+
+
+def _try(state: CellState, job: Job, blocked: dict[Shape, DeferCode]) -> Places | DeferCode:
+    shape = shape_of(job.spec)
+    known = blocked.get(shape)
+    if known is not None:
+        return known
+    found = place_gang(state, job.spec)
+    if isinstance(found, DeferCode):
+        blocked[shape] = found
+    return found

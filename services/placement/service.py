@@ -1,0 +1,267 @@
+"""Placement of one cell: takes inputs and the time, makes decisions. The shell appends them and says what became of each.
+
+One call of `decide` is one cycle: take in what came, do what is due, settle what nodes said, walk the head windows. Everything that
+it tries is under the writer's checkpoint, and everything that it remembers besides the state follows from decisions in force, so a
+decision that did not make it into the log leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from services.placement.policy import nodes, requests, runs, settings
+from services.placement.policy.deadlines import Deadlines
+from services.placement.policy.gang import POLICIES, Places
+from services.placement.policy.leases import Leases
+from services.placement.policy.turn import Turn
+from services.placement.policy.walk import Shape, walk_heads
+from services.placement.policy.windows import Windows
+from shared.cluster.config import CellFile
+from shared.cluster.job import Job
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events import operations as o
+from shared.events.base import Event
+from shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
+from shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeLost, NodeReport, NodeReturned, RunEvent
+from shared.events.proposals import Proposal
+from shared.events.queue import QueueOrdered
+from shared.events.reasons import DeferCode, ProposalCode
+
+DEFERRED_MOST = 200
+"""How many jobs at most get a new reason to wait in one record; the others get theirs in the next ones."""
+
+IDLE_INPUTS_MOST = 2_000
+"""So many inputs without a decision, and the log gets a record of its own that says how far they were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input: where it stands (`topic-partition` and the offset behind it), what it says (None: nothing that can be read)."""
+
+    source: str
+    next_offset: int
+    event: Event | None
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What a cycle would write, and what has to be remembered or put back when its fate is known."""
+
+    effects: list[e.AnyEffect]
+    inputs: dict[str, int]
+    at_ms: int
+    wall_ms: int
+    taken: tuple[Input, ...]
+    has_more: bool
+
+
+class PlacementService:
+    """The only writer of decisions, for one cell. `state` is shared with the writer loop, which opens and ends checkpoints."""
+
+    def __init__(self, state: CellState, file: CellFile, *, writer: str, stepped: bool = False) -> None:
+        self.state, self._file, self._name, self._stepped = state, file, writer, stepped
+        self._pending: deque[Input] = deque()
+        self._read: dict[str, int] = {}
+        self._windows, self._deadlines, self._leases = Windows(), Deadlines(), Leases()
+        self._blocked: dict[Shape, DeferCode] = {}
+        self._walk_is_due = True
+        self._cell_ms = 0
+        self._idle_inputs = 0
+        self._reload = False
+
+    # What the shell tells.
+
+    def take_over(self, wall_ms: int) -> None:
+        """The state is folded to the end of the log and this process is to write: forget what belonged to an earlier time."""
+        self._pending.clear()
+        self._read = {}
+        self._windows = Windows()
+        self._deadlines.from_state(self.state, wall_ms)
+        self._leases.begin(self.state, wall_ms)
+        self.state_moved()
+
+    def state_moved(self) -> None:
+        """Somebody else's decisions were folded in: nothing that was concluded from the old state holds."""
+        self._blocked = {}
+        self._walk_is_due = True
+
+    def reload(self, file: CellFile) -> None:
+        """Put this cell file in force with the next decision."""
+        self._file, self._reload = file, True
+
+    def take(self, inputs: list[Input]) -> None:
+        """Inputs in the order in which they were read. What the state has taken in already is dropped."""
+        self._pending.extend(i for i in inputs if i.next_offset > self.state.inputs.get(i.source, 0))
+
+    @property
+    def read(self) -> dict[str, int]:
+        """How far each input was taken in, with everything that follows from it written."""
+        return {**self.state.inputs, **self._read}
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether inputs wait for a decision."""
+        return bool(self._pending)
+
+    def next_cell_ms(self) -> int | None:
+        """The next cell time at which something is due without any input."""
+        return self._deadlines.next_cell_ms()
+
+    @property
+    def leases_frozen(self) -> bool:
+        """Whether so many nodes are silent at once that none is declared lost."""
+        return self._leases.is_frozen
+
+    # One cycle.
+
+    def start(self, now_ms: int, wall_ms: int) -> Tried:
+        """The first decision of a writer: it takes the log over, and a new cell gets its quotas and policy."""
+        turn = self._turn(now_ms)
+        turn.do(e.WriterStarted(epoch=self.state.epoch + 1, writer=self._name))
+        settings.configure(turn, self._file, anew=False)
+        return Tried(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False)
+
+    def decide(self, now_ms: int, wall_ms: int) -> Tried | None:
+        """One cycle under the writer's checkpoint. None: nothing to write; the inputs so far need no record of their own."""
+        turn = self._turn(now_ms)
+        taken = self._take_in(turn, wall_ms)
+        if self._reload:
+            settings.configure(turn, self._file, anew=True)
+        if not self._stepped:
+            for node_id in self._leases.expired(self.state, wall_ms):
+                nodes.lose(turn, self.state.nodes[node_id])
+        self._deadlines.act(turn, wall_ms)
+        runs.settle(turn)
+        walk_goes_on = self._walk(turn)
+        idle = self._idle_inputs + len(taken)
+        if turn.effects or idle >= IDLE_INPUTS_MOST:
+            return Tried(turn.effects, self._advance(taken), turn.now_ms, wall_ms, taken, bool(self._pending) or walk_goes_on)
+        self._idle_inputs = idle
+        self._advance(taken)
+        self._deadlines.passed(turn.now_ms, wall_ms)
+        return None
+
+    def accepted(self, tried: Tried) -> None:
+        """The decision is in force."""
+        self._idle_inputs = 0
+        self._reload = False
+        self._deadlines.passed(tried.at_ms, tried.wall_ms)
+        for effect in tried.effects:
+            if isinstance(effect, e.NodeChanged):
+                self._leases.heard(effect.spec.id, tried.wall_ms)
+
+    def note(self, effects: tuple[e.AnyEffect, ...], wall_ms: int) -> None:
+        """Remember the due times that effects in force bring with them."""
+        self._deadlines.note(self.state, effects, wall_ms)
+
+    def refused(self, tried: Tried) -> None:
+        """The decision is not in force; the state is back at the checkpoint. Its inputs wait again."""
+        self._pending.extendleft(reversed(tried.taken))
+        self.state_moved()
+
+    # Inside a cycle.
+
+    def _turn(self, now_ms: int) -> Turn:
+        self._cell_ms = max(self._cell_ms, self.state.at_ms, 0 if self._stepped else now_ms)
+        return Turn(self.state, self._cell_ms)
+
+    def _take_in(self, turn: Turn, wall_ms: int) -> tuple[Input, ...]:
+        taken: list[Input] = []
+        while self._pending and not turn.is_full:
+            item = self._pending.popleft()
+            if item.next_offset > self.state.inputs.get(item.source, 0):
+                taken.append(item)
+                self._handle(turn, item, wall_ms)
+        return tuple(taken)
+
+    def _advance(self, taken: tuple[Input, ...]) -> dict[str, int]:
+        for item in taken:
+            self._read[item.source] = item.next_offset
+        return {source: offset for source, offset in self._read.items() if offset > self.state.inputs.get(source, 0)}
+
+    def _handle(self, turn: Turn, item: Input, wall_ms: int) -> None:
+        event = item.event
+        match event:
+            case None:
+                return
+            case JobAdmitted():
+                self._step_to(turn, event.submit_ms)
+                requests.enqueue(turn, event, item.size_bytes)
+                self._walk_is_due = True
+            case JobCancelRequested():
+                requests.cancel(turn, event)
+            case JobUpdateRequested():
+                requests.update(turn, event)
+            case QueueOrdered():
+                self._walk_is_due = self._windows.take(event) or self._walk_is_due
+            case NodeEvent():
+                self._step_to(turn, event.at_ms)
+                self._leases.heard(event.node, wall_ms)
+                _handle_node(turn, event)
+            case o.Operation():
+                self._operate(turn, event)
+            case Proposal():
+                settings.refuse(turn, event.proposal, ProposalCode.UNSUPPORTED, "proposals are not carried out by this version")
+
+    def _step_to(self, turn: Turn, at_ms: int) -> None:
+        """A stepped clock goes by every time that it is told: an answer may overtake the step that caused it."""
+        if self._stepped and at_ms > turn.now_ms:
+            self._cell_ms = turn.now_ms = at_ms
+
+    def _operate(self, turn: Turn, event: o.Operation) -> None:
+        match event:
+            case o.AdvanceTime():
+                if self._stepped:
+                    self._step_to(turn, event.now_ms)
+                    self._walk_is_due = True
+                else:
+                    settings.refuse(turn, "advance-time", ProposalCode.NOT_ALLOWED, "this cell runs by the wall clock")
+            case o.Cordon() | o.Uncordon() | o.Drain():
+                if not nodes.operate(turn, event):
+                    settings.refuse(turn, event.node, ProposalCode.NODE_CHANGED, "there is no such node")
+            case o.SetQuota():
+                settings.set_quota(turn, event)
+            case o.SetPolicy():
+                settings.set_policy(turn, event, tuple(POLICIES))
+            case o.HoldJob() | o.ReleaseJob():
+                settings.hold_or_release(turn, event)
+            case o.OfferLoan() | o.RecallLoan():
+                settings.refuse(turn, event.loan, ProposalCode.UNSUPPORTED, "loans are not carried out by this version")
+
+    def _walk(self, turn: Turn) -> bool:
+        """Whether the walk had to end before its time and goes on in the next record."""
+        if turn.has_released:
+            self._blocked = {}
+        if not (self._walk_is_due or turn.has_released):
+            return False
+
+        def start(job: Job, places: Places) -> bool:
+            turn.do(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=places))
+            return not turn.is_full
+
+        walk = walk_heads(self.state, self._windows.heads, self._blocked, turn.now_ms, start)
+        changed = [j for j, code in walk.deferred.items() if self.state.jobs[j].deferred is not code]
+        for job_id in changed[:DEFERRED_MOST]:
+            turn.do(e.JobDeferred(job=job_id, code=walk.deferred[job_id]))
+        goes_on = turn.is_full or len(changed) > DEFERRED_MOST
+        self._walk_is_due = goes_on
+        return goes_on
+
+
+def _handle_node(turn: Turn, event: NodeEvent) -> None:
+    match event:
+        case NodeJoined():
+            nodes.join(turn, event)
+        case NodeReport() | NodeReturned():
+            nodes.report(turn, event)
+        case NodeLost():
+            nodes.said_lost(turn, event)
+        case DeviceFailed():
+            nodes.device_failed(turn, event)
+        case RunEvent():
+            node = turn.state.nodes.get(event.node)
+            if node is not None and node.boot == event.boot:
+                runs.note_run(turn, event)
