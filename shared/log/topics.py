@@ -30,6 +30,7 @@ class TopicDeclaration(BaseModel):
 
     partitions: Annotated[int, Field(ge=1)] | Literal["per_cell"]
     per_tenant: bool = False
+    unpacked: bool = False
     cleanup: Literal["delete", "compact"]
     retention_hours: Annotated[int, Field(ge=1)] | None = None
     record_bytes_max: Annotated[int, Field(ge=1024, le=2_000_000)]
@@ -127,6 +128,7 @@ def _names(base: str, declaration: TopicDeclaration, tenants: Sequence[str]) -> 
 def _spec(name: str, declaration: TopicDeclaration, cells: int, replicas: int) -> TopicSpec:
     config = {
         "cleanup.policy": declaration.cleanup,
+        "compression.type": "uncompressed" if declaration.unpacked else "producer",
         "max.message.bytes": str(declaration.record_bytes_max),
         "min.insync.replicas": str(max(1, replicas - 1)),
     }

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, Producer
 
+from shared.log.kafka import KafkaLog
+from shared.log.port import Record
 from shared.log.topic_admin import check_topics, create_topics
 from shared.log.topics import DifferenceKind, expected_topics, parse_topics
 
@@ -23,6 +27,38 @@ async def test_topics_are_created_once_and_then_found_as_declared(kafka: str) ->
     assert (await create_topics(kafka, specs)).differences == ()
     assert (await create_topics(kafka, specs)).differences == ()
     assert not (await check_topics(kafka, specs)).must_stop
+
+
+@pytest.mark.parametrize("compression", ["gzip", "lz4", "snappy", "zstd"])
+async def test_senders_may_compress_as_they_like(kafka: str, compression: str) -> None:
+    namespace = f"ns{time.time_ns()}"
+    await create_topics(kafka, expected_topics(FILE, namespace, 1, []))
+    topic = f"{namespace}.nodes"
+    sender = Producer({"bootstrap.servers": kafka, "compression.type": compression, "linger.ms": 50})
+    for _ in range(100):
+        sender.produce(topic, b"v" * 1000, key=b"k")
+    await asyncio.to_thread(sender.flush, 10)
+    log = KafkaLog(kafka, "test")
+    reader = log.reader({(topic, 0): 0})
+    await reader.start()
+    found: list[Record] = []
+    async with asyncio.timeout(10):
+        while len(found) < 100:
+            found.extend(await reader.poll())
+    await reader.stop()
+    assert {record.value for record in found} == {b"v" * 1000}
+
+
+async def test_a_batch_that_unpacks_to_too_much_is_refused_by_the_broker(kafka: str) -> None:
+    namespace = f"ns{time.time_ns()}"
+    await create_topics(kafka, expected_topics(FILE, namespace, 1, []))
+    sender = Producer({"bootstrap.servers": kafka, "compression.type": "gzip", "message.max.bytes": 50_000_000})
+    refused: list[KafkaError | None] = []
+    sender.produce(
+        f"{namespace}.nodes", b"0" * 20_000_000, key=b"k", on_delivery=lambda error, _message: refused.append(error)
+    )
+    await asyncio.to_thread(sender.flush, 10)
+    assert [error and error.code() for error in refused] == [KafkaError.MSG_SIZE_TOO_LARGE]
 
 
 async def test_a_new_cell_adds_partitions_and_a_removed_one_is_told(kafka: str) -> None:
