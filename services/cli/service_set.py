@@ -50,7 +50,7 @@ class ServiceSet:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def service_set(
+def service_set(  # noqa: PLR0913 - all by name; each is a fact that some service must know
     *,
     kafka: str,
     redis: str,
@@ -63,9 +63,11 @@ def service_set(
     replicas: Mapping[str, int] | None = None,
     more: Mapping[str, str] | None = None,
 ) -> ServiceSet:
-    """All services of one namespace. `replicas` says how many of a kind (1 where it is silent); `more` is further environment.
+    """All services of one namespace. `replicas` says how many of a kind (1 where it is silent), `more` is further
+    environment.
 
-    Raises ValueError for a kind that does not exist, a negative number, and more than one of a kind on the embedded broker.
+    Raises ValueError for a kind that does not exist, a negative number, and more than one of a kind on the embedded
+    broker.
     """
     wanted = dict(replicas or {})
     _check(wanted, embedded=embedded)

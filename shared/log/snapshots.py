@@ -52,6 +52,36 @@ async def newest_snapshot(log: Log, layout: Layout, cell: str) -> CellState | No
     raise NoUsableSnapshot(f"cell {cell}: the decision log begins at {begin}, and {found}: what lies between is lost")
 
 
+async def oldest_snapshot(log: Log, layout: Layout, cell: str) -> CellState | None:
+    """The state of the oldest whole snapshot from which the decision log can still be followed: where an audit begins.
+
+    None to begin at 0. Raises NoUsableSnapshot when there is neither; LogUnavailable.
+    """
+    decisions = layout.tp("decisions", cell)
+    begin = (await log.begin_offsets([decisions]))[decisions]
+    if begin == 0:
+        return None
+    catalogue = await read_catalogue(log, layout, cell)
+    usable = {m.snapshot: m for m in catalogue.manifests.values() if m.offset + 1 >= begin}
+    for manifest in sorted(usable.values(), key=lambda found: (found.offset, found.snapshot)):
+        whole = await _whole_of(log, layout.tp("snapshots", cell), manifest)
+        if whole is not None:
+            return state_of(whole)
+    raise NoUsableSnapshot(f"cell {cell}: the decision log begins at {begin}, and no whole snapshot reaches to there")
+
+
+async def _whole_of(log: Log, tp: TopicPartition, manifest: SnapshotManifest) -> Whole | None:
+    """The snapshot of this manifest, without holding any other in memory; None if it is torn."""
+    begin, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
+    collector = Collector()
+    async for record in _records(log, tp, begin, end):
+        event = None if record.value is None else event_of(record)
+        if isinstance(event, SnapshotChunk) and event.snapshot == manifest.snapshot:
+            collector.add_chunk(event)
+    collector.add_manifest(manifest)
+    return collector.newest
+
+
 async def _newest_whole(log: Log, tp: TopicPartition) -> Whole | None:
     """Reads the end of the partition first, since the newest snapshot stands there, and more only when that is torn."""
     begin, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]

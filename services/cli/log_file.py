@@ -1,0 +1,79 @@
+"""A cell's decision log as a file: JSON lines, one for each record, compressed when the name ends in .gz.
+
+A line holds `offset`, `timestamp_ms`, `key`, `headers` (name and text), `value` (base64 of the bytes as received) and
+`end`, the offset at which the log ended when the file was written: so a file that was cut short says so itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+from shared.log.port import Record, TopicPartition
+
+LINES_AT_ONCE = 500
+
+
+class LogFileError(ValueError):
+    """The file is no exported log; names file, line and what is wrong."""
+
+
+def write_line(output: IO[str], record: Record, end: int) -> None:
+    """Write one record. Headers of Fallow are text; bytes that are none are escaped."""
+    line = {
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "key": None if record.key is None else record.key.decode("utf-8", "backslashreplace"),
+        "headers": [[name, value.decode("utf-8", "backslashreplace")] for name, value in record.headers],
+        "value": None if record.value is None else base64.b64encode(record.value).decode("ascii"),
+        "end": end,
+    }
+    output.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
+def open_text(path: Path, mode: str) -> IO[str]:
+    """The file as text, compressed or not by its name."""
+    if path.suffix == ".gz":
+        return cast("IO[str]", gzip.open(path, f"{mode}t", encoding="utf-8"))
+    return cast("IO[str]", path.open(mode, encoding="utf-8"))
+
+
+def read_log_file(path: Path, tp: TopicPartition) -> Iterator[tuple[list[Record], int]]:
+    """Some records at a time, each time with the end that the file names. Raises LogFileError."""
+    some: list[Record] = []
+    end = 0
+    try:
+        with open_text(path, "r") as lines:
+            for number, line in enumerate(lines, start=1):
+                record, end = _record(path, number, line, tp)
+                some.append(record)
+                if len(some) == LINES_AT_ONCE:
+                    yield some, end
+                    some = []
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise LogFileError(f"{path}: cannot be read: {error}") from error
+    if some:
+        yield some, end
+
+
+def _record(path: Path, number: int, line: str, tp: TopicPartition) -> tuple[Record, int]:
+    try:
+        found: dict[str, Any] = json.loads(line)
+        value, key = found["value"], found.get("key")
+        record = Record(
+            *tp,
+            offset=int(found["offset"]),
+            key=None if key is None else str(key).encode(),
+            value=None if value is None else base64.b64decode(value, validate=True),
+            headers=tuple((str(name), str(text).encode()) for name, text in found["headers"]),
+            timestamp_ms=int(found.get("timestamp_ms", 0)),
+        )
+        return record, int(found.get("end", record.offset + 1))
+    except (KeyError, TypeError, ValueError, binascii.Error) as error:
+        raise LogFileError(f"{path}: line {number}: is no record of an exported log: {error!r}") from error

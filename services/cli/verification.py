@@ -1,0 +1,159 @@
+"""Where `fallow verify` gets its material from: a live log or a file, the nodes' diaries, and Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from services.cli.log_file import LogFileError, read_log_file
+from services.cli.verify import LogCheck, Verification, Violation
+from shared.cluster.diary import DiaryLine, Orders, check_diaries
+from shared.cluster.state import CellState
+from shared.events.decisions import Decision
+from shared.log.layout import Layout
+from shared.log.port import Log, LogUnavailable, Reader, Record
+from shared.log.reading import event_of
+from shared.log.snapshots import oldest_snapshot
+
+POLL_RECORDS = 500
+POLL_WAIT_MS = 250
+IDLE_POLLS_MOST = 40
+
+
+class DiaryError(ValueError):
+    """The diaries cannot be read; names file, line and what is wrong."""
+
+
+def verify_file(path: Path, diaries: Path | None = None) -> Verification:
+    """Check an exported log, from its first record. Raises LogFileError, DiaryError."""
+    check, end = None, 0
+    for records, said_end in read_log_file(path, ("file", 0)):
+        end = said_end
+        if check is None:
+            check = LogCheck(CellState(_cell_of(records)))
+        for record in records:
+            if check.take(record) is not None:
+                return check.result()
+    if check is None:
+        raise LogFileError(f"{path}: holds no record")
+    check.finish(end)
+    if diaries is not None:
+        _take_diaries(check, diaries, dict(check.orders.running))
+    return check.result()
+
+
+def _cell_of(records: list[Record]) -> str:
+    """The cell of the first record that can be read: a file holds the log of one."""
+    for record in records:
+        event = event_of(record)
+        if isinstance(event, Decision):
+            return event.cell
+    return ""
+
+
+class LiveCheck:
+    """The check of one cell's log where it is. `start_text` says from where it was read."""
+
+    def __init__(self, log: Log, layout: Layout, cell: str) -> None:
+        self._log, self._cell, self._layout = log, cell, layout
+        self._tp = layout.tp("decisions", cell)
+        self.start_text = ""
+
+    async def run(self, diaries: Path | None = None) -> Verification:
+        """Read to the end of the log as it is now, and check. Raises LogUnavailable, LogTruncated, NoUsableSnapshot,
+        DiaryError.
+        """
+        state = await oldest_snapshot(self._log, self._layout, self._cell)
+        self.start_text = "its beginning" if state is None else f"the snapshot at version {state.version}"
+        check = LogCheck(state or CellState(self._cell))
+        reader = self._log.reader({self._tp: check.state.offset + 1})
+        await reader.start()
+        try:
+            end = await self._read_to_end(check, reader)
+            check.finish(end)
+            if diaries is not None and check.violation is None:
+                await self._compare_diaries(check, reader, diaries)
+        finally:
+            await reader.stop()
+        return check.result()
+
+    async def _compare_diaries(self, check: LogCheck, reader: Reader, diaries: Path) -> None:
+        """What was confirmed before they were read must stand in them; what stands in them must be ordered by now."""
+        confirmed = dict(check.orders.running)
+        lines = list(read_diaries(diaries))
+        await self._read_to_end(check, reader)
+        check_lines(check, lines, confirmed)
+
+    async def _read_to_end(self, check: LogCheck, reader: Reader) -> int:
+        end, idle = (await self._log.end_offsets([self._tp]))[self._tp], 0
+        while check.state.offset + 1 < end and check.violation is None:
+            records = await reader.poll(POLL_RECORDS, POLL_WAIT_MS)
+            idle = 0 if records else idle + 1
+            if idle > IDLE_POLLS_MOST:
+                raise LogUnavailable(f"{self._tp[0]}: nothing comes from offset {check.state.offset + 1} on")
+            for record in records:
+                check.take(record)
+        return max(end, check.state.offset + 1)
+
+
+def _take_diaries(check: LogCheck, folder: Path, confirmed: dict[tuple[str, int], None]) -> None:
+    check_lines(check, list(read_diaries(folder)), confirmed)
+
+
+def check_lines(check: LogCheck, lines: list[DiaryLine], confirmed: dict[tuple[str, int], None]) -> None:
+    """I6: the nodes' diaries against all orders of the log; `confirmed` are the attempts that must stand in them."""
+    if check.violation is not None:
+        return
+    if not check.began_at_the_beginning:
+        raise DiaryError("diaries can be compared only with a log that is there from its beginning")
+    check.checks += len(lines)
+    offences = check_diaries(Orders(check.orders.started, confirmed), lines)
+    if offences:
+        first = offences[0]
+        check.violation = Violation(None, check.state.version, first.invariant, first.text)
+
+
+def read_diaries(folder: Path) -> Iterator[DiaryLine]:
+    """Every line of every node's diary, file by file in the order of their names. Raises DiaryError.
+
+    `folder` may also be the one that holds `diaries/`. A last line without its end was never finished: its node died
+    while it wrote, so it says nothing.
+    """
+    inner = folder / "diaries"
+    found = inner if inner.is_dir() else folder
+    if not found.is_dir():
+        raise DiaryError(f"{folder}: is no folder of diaries")
+    for path in sorted(found.glob("*.jsonl")):
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.endswith("\n"):
+                    yield _diary_line(path, number, line)
+
+
+def _diary_line(path: Path, number: int, line: str) -> DiaryLine:
+    try:
+        return DiaryLine.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        raise DiaryError(f"{path}: line {number}: {field}: {first['msg']}") from error
+
+
+def join(parts: list[Verification]) -> Verification:
+    """One answer for several cells: figures add up, versions span from the lowest to the highest."""
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = replace(
+            whole,
+            ok=whole.ok and part.ok,
+            from_version=min(whole.from_version, part.from_version),
+            to_version=max(whole.to_version, part.to_version),
+            records=whole.records + part.records,
+            skipped=whole.skipped + part.skipped,
+            checks=whole.checks + part.checks,
+            first_violation=whole.first_violation or part.first_violation,
+        )
+    return whole

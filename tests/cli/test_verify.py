@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from services.cli.log_file import LogFileError, open_text, write_line
+from services.cli.verification import DiaryError, verify_file
+from services.cli.verify import LogCheck, Verification, ledger_of
+from shared.cluster.diary import DiaryLine
+from shared.cluster.state import CellState
+from shared.events.effects import JobFinished, JobRunning, QuotaSet
+from shared.events.operations import Quota
+from shared.log.port import Record
+from tests.cli.logs import LogWriter, an_honest_log, enqueued, node, place, started
+
+Exported = Callable[[list[Record]], Path]
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Exported:
+    def export(records: list[Record]) -> Path:
+        path = tmp_path / "log.jsonl.gz"
+        with open_text(path, "w") as output:
+            for record in records:
+                write_line(output, record, len(an_honest_log().records))
+        return path
+
+    return export
+
+
+def check(records: list[Record]) -> Verification:
+    found = LogCheck(CellState("main"))
+    for record in records:
+        found.take(record)
+    found.finish()
+    return found.result()
+
+
+def the_offence(records: list[Record]) -> tuple[int | None, int, str]:
+    violation = check(records).first_violation
+    assert violation is not None
+    return (violation.offset, violation.version, violation.invariant)
+
+
+def test_an_honest_log_passes_and_its_figures_are_told() -> None:
+    found = check(an_honest_log().records)
+    assert (found.ok, found.from_version, found.to_version) == (True, 0, 9)
+    assert (found.records, found.skipped, found.checks) == (10, 1, 20)
+    assert found.first_violation is None
+
+
+def test_the_json_object_has_exactly_its_keys() -> None:
+    keys = "ok from_version to_version records skipped checks first_violation"
+    records = an_honest_log().records
+    assert list(check(records).as_json()) == keys.split()
+    assert list(check(records[1:]).as_json()["first_violation"]) == ["offset", "version", "invariant", "text"]
+
+
+def test_an_exported_log_reads_back_as_it_was(exported: Exported) -> None:
+    assert verify_file(exported(an_honest_log().records)) == check(an_honest_log().records)
+
+
+def test_one_changed_byte_of_one_value_is_found() -> None:
+    records = an_honest_log().records
+    value = (records[4].value or b"").replace(b"JobRunning", b"JobRunnins")
+    assert the_offence([*records[:4], replace(records[4], value=value), *records[5:]]) == (4, 4, "chain")
+
+
+@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize(
+    ("byte", "other"),
+    [(b"main", b"mail"), (b'"version":', b'"version":1'), (b'"epoch":', b'"epoch":9'), (b"{", b"[")],
+    ids=["its cell", "its version", "its epoch", "its form"],
+)
+def test_a_change_of_any_record_is_found_where_it_is(number: int, byte: bytes, other: bytes) -> None:
+    records = an_honest_log().records
+    value = (records[number].value or b"").replace(byte, other, 1)
+    found = check([*records[:number], replace(records[number], value=value), *records[number + 1 :]]).first_violation
+    assert found is not None
+    assert found.offset == number
+
+
+def test_a_record_that_was_never_a_decision_is_skipped() -> None:
+    log = an_honest_log()
+    stranger = Record("t.decisions", 0, len(log.records), None, b"hello", (), 0)
+    assert check([*log.records, stranger]).skipped == 2
+
+
+def test_a_changed_value_that_still_reads_well_breaks_the_chain() -> None:
+    records = an_honest_log().records
+    value = (records[4].value or b"").replace(b'"at_ms":5', b'"at_ms":6')
+    assert the_offence([*records[:4], replace(records[4], value=value), *records[5:]]) == (4, 4, "chain")
+
+
+def test_a_dropped_record_is_found() -> None:
+    records = an_honest_log().records
+    assert the_offence([*records[:3], *records[4:]]) == (4, 3, "offsets")
+
+
+def test_a_dropped_record_is_found_when_the_rest_is_numbered_anew() -> None:
+    records = an_honest_log().records
+    rest = [replace(record, offset=record.offset - 1) for record in records[4:]]
+    assert the_offence([*records[:3], *rest]) == (3, 3, "versions")
+
+
+def test_a_dropped_record_that_all_readers_skip_is_found_too() -> None:
+    records = an_honest_log().records
+    assert the_offence([*records[:5], *records[6:]]) == (6, 5, "offsets")
+
+
+def test_a_dropped_last_record_of_a_file_is_found(exported: Exported) -> None:
+    found = verify_file(exported(an_honest_log().records[:-1])).first_violation
+    assert found is not None
+    assert found.text == "the log should end at offset 10, and what was read ends at 9"
+
+
+def test_reordered_records_are_found() -> None:
+    records = an_honest_log().records
+    swapped = [*records[:3], records[4], records[3], *records[5:]]
+    assert the_offence(swapped) == (4, 3, "offsets")
+    renumbered = [replace(record, offset=offset) for offset, record in enumerate(swapped)]
+    assert the_offence(renumbered) == (3, 3, "versions")
+
+
+def test_a_device_that_is_given_twice_is_found_in_a_well_chained_log() -> None:
+    log = an_honest_log()
+    log.write_unchecked(started("third", place(1, 0, 1, 2, 3, 4, 5, 6, 7)))
+    assert the_offence(log.records) == (10, 10, "I1")
+
+
+def test_a_job_that_ends_twice_is_found() -> None:
+    log = an_honest_log()
+    log.write_unchecked(JobFinished(job="first", attempt=1))
+    assert the_offence(log.records) == (10, 10, "I2")
+
+
+def test_half_a_gang_is_found() -> None:
+    log = an_honest_log()
+    log.write(enqueued("fourth", 1, workers=2))
+    log.write_unchecked(started("fourth", place(1, 4)))
+    assert the_offence(log.records) == (11, 11, "I3")
+
+
+def test_use_above_the_limit_is_found() -> None:
+    log = an_honest_log()
+    log.write(node(2))
+    log.write(enqueued("fourth", 4), QuotaSet(quota=Quota(tenant="vision", gpu_type="gpu", limit_milli=9_000)))
+    log.write_unchecked(started("fourth", place(2, 0, 1, 2, 3)))
+    assert the_offence(log.records) == (12, 12, "I4")
+
+
+def test_an_illegal_transition_is_found() -> None:
+    log = an_honest_log()
+    log.write_unchecked(JobRunning(job="third", attempt=1))
+    assert the_offence(log.records) == (10, 10, "transitions")
+
+
+def test_after_the_first_offence_nothing_more_is_taken() -> None:
+    records = an_honest_log().records
+    assert check([*records[:3], *records[4:]]).records == 4
+
+
+def test_a_check_can_begin_at_a_state_and_finds_what_comes_after() -> None:
+    log = an_honest_log()
+    begun = LogCheck(log.state)
+    log.records.clear()
+    assert begun.finish() is None
+    assert ledger_of(log.state).compare(log.state) is None
+    assert begun.result().from_version == 9
+
+
+def line(job: str, node_number: int, event: str, *devices: int) -> str:
+    said = {"node": f"node-{node_number}", "job": job, "attempt": 1, "event": event, "devices": devices}
+    return DiaryLine.model_validate({**said, "gpu_milli": 1000, "cell_ms": 0, "wall_ms": 0}).model_dump_json() + "\n"
+
+
+HONEST = {
+    "node-0": [
+        line("first", 0, "started", 0, 1),
+        line("second", 0, "started", 2, 3, 4, 5),
+        line("first", 0, "ended"),
+    ],
+    "node-1": [line("second", 1, "started", 0, 1, 2, 3)],
+}
+
+
+def diaries(folder: Path, lines: dict[str, list[str]]) -> Path:
+    (folder / "diaries").mkdir()
+    for name, written in lines.items():
+        (folder / "diaries" / f"{name}.jsonl").write_text("".join(written), encoding="utf-8")
+    return folder
+
+
+def test_honest_diaries_pass(exported: Exported, tmp_path: Path) -> None:
+    assert verify_file(exported(an_honest_log().records), diaries(tmp_path, HONEST)).ok
+
+
+def test_a_line_that_a_dying_node_did_not_finish_says_nothing(exported: Exported, tmp_path: Path) -> None:
+    torn = {**HONEST, "node-1": [*HONEST["node-1"], '{"node":"no']}
+    assert verify_file(exported(an_honest_log().records), diaries(tmp_path, torn)).ok
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (
+            {**HONEST, "node-1": HONEST["node-1"] * 2},
+            "attempt 1 of job second on node node-1 was begun twice",
+        ),
+        (
+            {"node-0": HONEST["node-0"]},
+            "attempt 1 of job second on node node-1 was confirmed and its node never began it",
+        ),
+        (
+            {**HONEST, "node-1": [*HONEST["node-1"], line("third", 1, "started", 4)]},
+            "attempt 1 of job third on node node-1 was begun and never ordered",
+        ),
+    ],
+    ids=["a start twice", "a start missing", "a start that nobody ordered"],
+)
+def test_a_diary_that_differs_from_the_orders_is_found(
+    exported: Exported, tmp_path: Path, lines: dict[str, list[str]], text: str
+) -> None:
+    found = verify_file(exported(an_honest_log().records), diaries(tmp_path, lines)).first_violation
+    assert found is not None
+    assert (found.offset, found.invariant, found.text) == (None, "I6", text)
+
+
+def test_an_unreadable_diary_line_is_named(exported: Exported, tmp_path: Path) -> None:
+    folder = diaries(tmp_path, {"node-0": ["{}\n"]})
+    with pytest.raises(DiaryError, match=r"node-0\.jsonl: line 1: node: Field required"):
+        verify_file(exported(an_honest_log().records), folder)
+
+
+def test_a_file_that_is_no_log_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text("{}\n", encoding="utf-8")
+    with pytest.raises(LogFileError, match="line 1: is no record of an exported log"):
+        verify_file(path)
+
+
+def test_a_writer_of_a_test_log_continues_it() -> None:
+    log = LogWriter()
+    log.write(node(0))
+    assert log.state.nodes["node-0"].gpus_free == 8
