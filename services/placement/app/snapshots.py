@@ -1,0 +1,181 @@
+"""The snapshot process: folds the cells that it owns by itself, and writes their states to the topic `snapshots`.
+
+Beside the writer and not in it, since to write 150,000 jobs takes seconds. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from pydantic import Field
+
+from shared.log.cell_tasks import CellTasks, Tenure
+from shared.log.follower import Follower
+from shared.log.kafka import KafkaLog
+from shared.log.layout import Layout
+from shared.log.machine.snapshot import Catalogue
+from shared.log.port import Log, LogUnavailable
+from shared.log.snapshots import read_catalogue, write_snapshot
+from shared.runtime.cell_file import load_cell_file
+from shared.runtime.clocks import monotonic_ms, wall_ms
+from shared.runtime.process import Context, wait_for
+from shared.runtime.settings import ClockKind, ServiceSettings
+
+POLL_MS = 500
+WRITE_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class SnapshotSettings(ServiceSettings):
+    """When a snapshot is due: after so many versions, or after so long if anything changed."""
+
+    snapshot_versions: int = Field(5_000, ge=1, description="a snapshot after so many versions")
+    snapshot_wall_ms: int = Field(300_000, ge=100, description="or after so long, if the version changed at all")
+
+
+class SnapshotMetrics:
+    """What the snapshot process counts."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.written = Counter("fallow_snapshots_total", "Snapshots written", ["cell"], registry=registry)
+        self.failed = Counter("fallow_snapshot_failures_total", "Snapshots begun in vain", ["cell"], registry=registry)
+        self.seconds = Histogram(
+            "fallow_snapshot_seconds", "Writing one snapshot", buckets=WRITE_SECONDS, registry=registry
+        )
+        self.version = Gauge("fallow_snapshot_version", "Version of the newest one", ["cell"], registry=registry)
+
+
+@dataclass(slots=True)
+class Pace:
+    """Says when the next snapshot is due. `version` and `at_ms` are those of the last one."""
+
+    versions: int
+    wall_ms: int | None
+    version: int
+    at_ms: int
+
+    def is_due(self, version: int, now_ms: int) -> bool:
+        """Only after a change, and then by count or by time, whichever comes first."""
+        if version == self.version:
+            return False
+        return version - self.version >= self.versions or (
+            self.wall_ms is not None and now_ms - self.at_ms >= self.wall_ms
+        )
+
+
+async def main(context: Context[SnapshotSettings]) -> None:
+    """Take snapshots of the owned cells until told to stop."""
+    settings = context.settings
+    if settings.embedded:
+        context.logger.info("snapshots are off: the embedded broker does not compact")
+        return
+    cells = load_cell_file(settings.cell_file).cells
+    layout = Layout(settings.namespace, {cell.name: cell.ordinal for cell in cells})
+    log = KafkaLog(settings.kafka, context.instance)
+    member = log.member(layout.group("snapshots"), layout.topic("cells"))
+    try:
+        if not await _everything_there(context, log, layout):
+            return
+        await member.start()
+        metrics = SnapshotMetrics(context.registry)
+        context.health.ready()
+        await CellTasks(member, layout, lambda tenure: _keep(context, log, layout, metrics, tenure)).run(
+            context.stopping
+        )
+    finally:
+        await member.stop()
+        await log.stop()
+
+
+async def _everything_there(context: Context[SnapshotSettings], log: Log, layout: Layout) -> bool:
+    async def started() -> None:
+        await log.start()
+
+    async def missing() -> str | None:
+        for name in ("cells", "decisions", "snapshots"):
+            if not await log.partitions(layout.topic(name)):
+                return f"topic {layout.topic(name)} is missing"
+        return None
+
+    return await wait_for(context, "Kafka", started, (LogUnavailable,)) and await wait_for(
+        context, "topics", missing, (LogUnavailable,)
+    )
+
+
+async def _keep(
+    context: Context[SnapshotSettings], log: Log, layout: Layout, metrics: SnapshotMetrics, tenure: Tenure
+) -> None:
+    """Follow one cell, and write a snapshot of it whenever one is due."""
+    follower, settings = Follower(log, layout, tenure.cell), context.settings
+    if not await wait_for(context, f"the log of {tenure.cell}", lambda: _following(follower), (LogUnavailable,)):
+        return
+    context.health.ready()
+    stepped = settings.clock is ClockKind.STEPPED
+    pace = Pace(
+        settings.snapshot_versions,
+        None if stepped else settings.snapshot_wall_ms,
+        follower.state.version,
+        monotonic_ms(),
+    )
+    catalogue: Catalogue | None = None
+    try:
+        while not context.stopping.is_set():
+            await follower.poll(POLL_MS)
+            _show(context, layout, follower)
+            if not tenure.holds:
+                catalogue = None  # whoever holds the cell meanwhile writes what this one would not know of
+            elif pace.is_due(follower.state.version, monotonic_ms()):
+                catalogue = await _write(context, log, layout, metrics, follower, catalogue)
+                if catalogue is not None:
+                    pace.version, pace.at_ms = follower.state.version, monotonic_ms()
+    finally:
+        await follower.stop()
+
+
+async def _following(follower: Follower) -> str | None:
+    await follower.start()
+    return None
+
+
+def _show(context: Context[SnapshotSettings], layout: Layout, follower: Follower) -> None:
+    topic, partition = layout.tp("decisions", follower.state.cell)
+    context.health.handled(topic, partition, follower.next_offset)
+    context.health.progress.version[follower.state.cell] = follower.state.version
+    context.health.turned()
+
+
+async def _write(
+    context: Context[SnapshotSettings],
+    log: Log,
+    layout: Layout,
+    metrics: SnapshotMetrics,
+    follower: Follower,
+    catalogue: Catalogue | None,
+) -> Catalogue | None:
+    """Write one; None if the log was away: then what is there must be read anew, and it is tried again later."""
+    state, begin_ms = follower.state, monotonic_ms()
+    context.health.progress.busy = True
+    try:
+        if catalogue is None:
+            catalogue = await read_catalogue(log, layout, state.cell)
+        manifest = await write_snapshot(log, layout, state, catalogue, writer=context.instance, wall_ms=wall_ms())
+    except LogUnavailable as error:
+        metrics.failed.labels(state.cell).inc()
+        context.logger.warning("snapshot not written", cell=state.cell, version=state.version, reason=str(error))
+        await context.pause(1.0)
+        return None
+    finally:
+        context.health.progress.busy = False
+    took_ms = monotonic_ms() - begin_ms
+    metrics.seconds.observe(took_ms / 1000)
+    metrics.written.labels(state.cell).inc()
+    metrics.version.labels(state.cell).set(manifest.version)
+    context.logger.info(
+        "snapshot written",
+        cell=state.cell,
+        version=manifest.version,
+        offset=manifest.offset,
+        chunks=manifest.parts,
+        took_ms=took_ms,
+    )
+    return catalogue
