@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.cli.names import Namer
 from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant
 from shared.events.base import Command
 from shared.events.queue import QueueDiscipline
-from shared.events.values import NodeRole, NodeSpec
+from shared.events.values import NodeRole, NodeSpec, Position
 
 CELL = "cell-a"
 QUEUE = "default"
 PRIORITY_MOST = 1_000_000
+NODES_PER_LEAF = 8
+
+
+class WorkloadError(ValueError):
+    """What was asked for cannot be fed; the message names the file or option, the value and the rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +30,16 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """`commands` in the order in which they are sent. `carried` are ids of jobs that run already at the beginning: they take
-    their places first and are left out of the waits.
+    """`commands` in the order in which they are sent. `carried` are ids of jobs that run already at the beginning:
+    they take their places first and are left out of the waits. `endless` are ids of jobs that run until they are
+    cancelled.
     """
 
     commands: tuple[Timed, ...]
     nodes: tuple[NodeSpec, ...]
     cell_file: CellFile
     carried: frozenset[str] = frozenset()
+    endless: frozenset[str] = frozenset()
 
     @property
     def gpus(self) -> int:
@@ -41,20 +48,44 @@ class Workload:
 
 
 def uniform_nodes(
-    count: int, gpus: int, *, pool: str, role: NodeRole = NodeRole.TRAINING, first: int = 0
+    count: int, gpus: int, *, pool: str, role: NodeRole = NodeRole.TRAINING, first: int = 1
 ) -> list[NodeSpec]:
-    """So many equal nodes, numbered from `first` with zeros in front, so that the order of ids is the order of numbers."""
+    """So many equal nodes, numbered from `first` with zeros in front, so that the order of ids is that of the
+    numbers.
+    """
     return [
-        NodeSpec(id=f"node-{number:05d}", pool=pool, gpus=gpus, role=role, position=leaf_position(number))
+        NodeSpec(id=f"node-{number:05d}", pool=pool, gpus=gpus, role=role, position=leaf_position(number - 1))
         for number in range(first, first + count)
     ]
 
 
-def cell_file_for(nodes: tuple[NodeSpec, ...], tenants: list[str], discipline: QueueDiscipline) -> CellFile:
+def leaf_position(index: int) -> Position:
+    """Eight consecutive nodes hang on one leaf switch."""
+    return Position(leaf=f"leaf-{index // NODES_PER_LEAF + 1:04d}", spine="spine-1")
+
+
+def cell_file_for(nodes: Sequence[NodeSpec], tenants: Sequence[str], discipline: QueueDiscipline) -> CellFile:
     """A cell file for one cell of exactly these nodes, with one queue and without quotas.
 
-    A submit time may be as far from the cell's time as the trace wants: it is the trace that is replayed.
+    A submit time may be as far from the cell's time as the trace has it: it is the trace that is replayed.
     """
     cell = CellPart(name=CELL, ordinal=0, pools=pools_of(nodes), queues=(Queue(name=QUEUE, discipline=discipline),))
     named = tuple(Tenant(name=tenant) for tenant in tenants)
     return CellFile(cells=(cell,), tenants=named, limits=Limits(submit_skew_ms=None))
+
+
+def pools_of(nodes: Sequence[NodeSpec]) -> tuple[Pool, ...]:
+    """The pools that these nodes make, in the order in which they first come."""
+    members: dict[str, list[NodeSpec]] = {}
+    for node in nodes:
+        members.setdefault(node.pool, []).append(node)
+    return tuple(
+        Pool(
+            name=pool,
+            gpu_type=of_pool[0].gpu_type,
+            role=of_pool[0].role,
+            gpus=sum(node.gpus for node in of_pool),
+            gpus_per_node=max(node.gpus for node in of_pool),
+        )
+        for pool, of_pool in members.items()
+    )

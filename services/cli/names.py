@@ -1,0 +1,54 @@
+"""Names from foreign traces, made to satisfy the rules for names here: the same trace gives the same names each time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+NAME_CHARS_MOST = 63
+JOB_ID_CHARS_MOST = 128
+_NOT_IN_NAME = re.compile(r"[^a-z0-9-]+")
+_NOT_IN_ID = re.compile(r"[^a-z0-9._-]+")
+_NOT_IN_LABEL = re.compile(r"[^A-Za-z0-9._/-]+")
+
+
+@dataclass(slots=True)
+class Namer:
+    """Gives each foreign name one of ours. Two that would become equal get numbers, in the order in which they came."""
+
+    illegal: re.Pattern[str]
+    chars_most: int
+    empty: str
+    given: dict[str, str] = field(default_factory=dict)
+    taken: dict[str, None] = field(default_factory=dict)
+
+    def name(self, foreign: str) -> str:
+        """Our name for this foreign one; the same for the same."""
+        known = self.given.get(foreign)
+        return known if known is not None else self.fresh(foreign)
+
+    def fresh(self, foreign: str) -> str:
+        """A name for this foreign one that nothing has yet, not even the same foreign name before."""
+        plain = self.illegal.sub("-", foreign.lower())[: self.chars_most].strip("._/-") or self.empty
+        ours, number = plain, 2
+        while ours in self.taken:
+            ours = f"{plain[: self.chars_most - len(str(number)) - 1]}-{number}"
+            number += 1
+        self.taken[ours] = None
+        self.given.setdefault(foreign, ours)
+        return ours
+
+
+def tenant_names(empty: str = "default") -> Namer:
+    """For tenants and pools."""
+    return Namer(_NOT_IN_NAME, NAME_CHARS_MOST, empty)
+
+
+def job_ids() -> Namer:
+    """For jobs and nodes."""
+    return Namer(_NOT_IN_ID, JOB_ID_CHARS_MOST, "job")
+
+
+def label(foreign: str) -> str:
+    """A GPU type; types that differ only in what is not allowed become one."""
+    return _NOT_IN_LABEL.sub("-", foreign)[:JOB_ID_CHARS_MOST].strip("._/-")

@@ -1,0 +1,208 @@
+"""Reads job and node traces (CSV, also gzipped) into commands and nodes.
+
+Job files have job_id, tenant, submit_s, gpus, workers, gpus_per_worker, gpu_type, duration_s and kind; times are
+seconds from the beginning of the trace. Node files have node_id, gpu_type, gpus, cpus and memory_gib.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from services.cli.names import job_ids, label, tenant_names
+from services.cli.workload import PRIORITY_MOST, Timed, Workload, WorkloadError, cell_file_for, uniform_nodes
+from shared.events.queue import QueueDiscipline
+from shared.events.submissions import SubmitJob
+from shared.events.values import GPU, JobKind, JobSpec, NodeSpec, Resources, VirtualRun
+
+JOB_COLUMNS = ("job_id", "tenant", "submit_s", "gpus", "duration_s")
+NODE_COLUMNS = ("node_id", "gpus")
+MS_PER_S = 1000
+MIB_PER_GIB = 1024
+POOL = "train"
+
+Row = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceJob:
+    """One job of a trace, in our units. `duration_ms` None: it runs until somebody ends it."""
+
+    id: str
+    tenant: str
+    submit_ms: int
+    kind: JobKind
+    gpu_type: str
+    workers: int
+    gpu_milli: int
+    cpu_milli: int
+    memory_mib: int
+    duration_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The jobs of a trace and those that run already at its beginning, both in the order of their files."""
+
+    jobs: tuple[TraceJob, ...]
+    carried: tuple[TraceJob, ...] = ()
+
+
+def read_trace(jobs: Path, carry: Path | None = None, limit: int | None = None) -> Trace:
+    """Both files. `limit`: only so many of the earliest jobs. Raises WorkloadError with file, line, field, value and
+    rule.
+    """
+    ids, tenants = job_ids(), tenant_names()
+
+    def read(path: Path) -> Iterator[TraceJob]:
+        for number, row in rows_of(path, JOB_COLUMNS):
+            where = f"{path.name} line {number}"
+            yield _job(row, where, ids.fresh(row["job_id"]), tenants.name(row["tenant"]))
+
+    carried = tuple(read(carry)) if carry is not None else ()
+    ordered = sorted(read(jobs), key=lambda job: (job.submit_ms, job.id))
+    return Trace(tuple(ordered[:limit]), carried)
+
+
+def read_nodes(path: Path) -> tuple[NodeSpec, ...]:
+    """The nodes of a file that have GPUs, one pool for each GPU type. Raises WorkloadError."""
+    ids, pools = job_ids(), tenant_names(POOL)
+    nodes = []
+    for number, row in rows_of(path, NODE_COLUMNS):
+        where = f"{path.name} line {number}"
+        gpus = _whole(row, "gpus", where)
+        node_id = ids.fresh(row["node_id"])
+        if gpus > 0:
+            nodes.append(_node(row, where, node_id, pools.name(row.get("gpu_type", ""))))
+    if not nodes:
+        raise WorkloadError(f"{path}: no node has a GPU")
+    return tuple(nodes)
+
+
+def workload_of(trace: Trace, nodes: tuple[NodeSpec, ...], discipline: QueueDiscipline, *, typed: bool) -> Workload:
+    """What is fed: the carried jobs at time 0 before all others, with the highest priority and in the order of their
+    file; then the trace by (time, id). `typed`: jobs keep their GPU type, and what they need of CPU and memory; else,
+    on nodes that were only counted, each runs anywhere.
+    """
+    tenants = list(dict.fromkeys(job.tenant for job in (*trace.carried, *trace.jobs)))
+    first = [Timed(0, command_of(job, typed=typed, priority=PRIORITY_MOST, submit_ms=0)) for job in trace.carried]
+    rest = [Timed(job.submit_ms, command_of(job, typed=typed, submit_ms=job.submit_ms)) for job in trace.jobs]
+    return Workload(
+        commands=(*first, *rest),
+        nodes=nodes,
+        cell_file=cell_file_for(nodes, tenants or ["default"], discipline),
+        carried=frozenset(job.id for job in trace.carried),
+        endless=frozenset(job.id for job in (*trace.carried, *trace.jobs) if job.duration_ms is None),
+    )
+
+
+def counted_nodes(count: int, gpus_per_node: int) -> tuple[NodeSpec, ...]:
+    """`--nodes N`: equal nodes in one pool."""
+    if count < 1 or gpus_per_node < 1:
+        raise WorkloadError(f"--nodes {count} --gpus-per-node {gpus_per_node}: both must be at least 1")
+    return tuple(uniform_nodes(count, gpus_per_node, pool=POOL))
+
+
+def command_of(job: TraceJob, *, typed: bool, submit_ms: int, priority: int = 0) -> SubmitJob:
+    """The job as its submitter would send it.
+
+    What the language does not allow (no GPU at all, 1.5 GPUs for one worker) is sent as it is: to turn it away is
+    admission's work, and the outcome counts it.
+    """
+    needs = {
+        "gpu_milli": job.gpu_milli,
+        "cpu_milli": job.cpu_milli if typed else 0,
+        "memory_mib": job.memory_mib if typed else 0,
+    }
+    try:
+        resources = Resources.model_validate(needs)
+    except ValidationError:
+        resources = Resources.model_construct(None, **needs)
+    spec = JobSpec.model_construct(
+        id=job.id,
+        tenant=job.tenant,
+        kind=job.kind,
+        priority=priority,
+        gpu_type=(job.gpu_type or None) if typed else None,
+        workers=job.workers,
+        resources=resources,
+        run=VirtualRun(duration_ms=job.duration_ms),
+    )
+    return SubmitJob.model_construct(job=spec, submit_ms=submit_ms)
+
+
+def rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
+    """The rows of a CSV file with their line numbers. Raises WorkloadError when it cannot be read or lacks a column."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            missing = [column for column in needed if column not in (reader.fieldnames or ())]
+            if missing:
+                raise WorkloadError(f"{path}: column {missing[0]} is missing; there are {reader.fieldnames}")
+            for row in reader:
+                yield reader.line_num, row
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise WorkloadError(f"{path}: cannot be read: {error}") from error
+
+
+def _job(row: Row, where: str, job_id: str, tenant: str) -> TraceJob:
+    workers = _whole(row, "workers", where, empty=1)
+    gpus = _number(row, "gpus", where)
+    per_worker = _number(row, "gpus_per_worker", where, empty=gpus / max(1, workers))
+    return TraceJob(
+        id=job_id,
+        tenant=tenant,
+        submit_ms=_scaled(row, "submit_s", where, MS_PER_S),
+        kind=JobKind.INFERENCE if row.get("kind") == JobKind.INFERENCE else JobKind.TRAINING,
+        gpu_type=label(row.get("gpu_type") or ""),
+        workers=workers,
+        gpu_milli=int(per_worker * GPU) if gpus else 0,
+        cpu_milli=_whole(row, "cpu_milli", where, empty=0),
+        memory_mib=_whole(row, "memory_mib", where, empty=0),
+        duration_ms=_scaled(row, "duration_s", where, MS_PER_S) if row["duration_s"] else None,
+    )
+
+
+def _node(row: Row, where: str, node_id: str, pool: str) -> NodeSpec:
+    try:
+        return NodeSpec(
+            id=node_id,
+            pool=pool,
+            gpu_type=label(row.get("gpu_type") or "") or "gpu",
+            gpus=_whole(row, "gpus", where),
+            cpu_milli=_scaled(row, "cpus", where, GPU, empty=Decimal(0)),
+            memory_mib=_scaled(row, "memory_gib", where, MIB_PER_GIB, empty=Decimal(0)),
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise WorkloadError(f"{where}: {first['loc']}: {first['msg']}") from error
+
+
+def _number(row: Row, field: str, where: str, *, empty: Decimal | None = None) -> Decimal:
+    text = row.get(field) or ""
+    if not text and empty is not None:
+        return empty
+    try:
+        value = Decimal(text)
+    except InvalidOperation as error:
+        raise WorkloadError(f"{where}: {field} = {text!r}: must be a number") from error
+    if not value.is_finite() or value < 0:
+        raise WorkloadError(f"{where}: {field} = {text!r}: must be at least 0")
+    return value
+
+
+def _scaled(row: Row, field: str, where: str, factor: int, *, empty: Decimal | None = None) -> int:
+    return int((_number(row, field, where, empty=empty) * factor).to_integral_value())
+
+
+def _whole(row: Row, field: str, where: str, *, empty: int | None = None) -> int:
+    value = _number(row, field, where, empty=None if empty is None else Decimal(empty))
+    if value != value.to_integral_value():
+        raise WorkloadError(f"{where}: {field} = {row[field]!r}: must be a whole number")
+    return int(value)

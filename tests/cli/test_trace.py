@@ -1,0 +1,121 @@
+"""Traces as commands and nodes."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from services.cli.trace import counted_nodes, read_nodes, read_trace, workload_of
+from services.cli.workload import PRIORITY_MOST, Workload, WorkloadError
+from shared.events.encoding import Undecodable, decode, encode
+from shared.events.queue import QueueDiscipline
+from shared.events.submissions import SubmitJob
+
+HEAD = "job_id,tenant,submit_s,gpus,workers,gpus_per_worker,gpu_type,duration_s,kind,status\n"
+JOBS = HEAD + "B,t1,10,16,2,8.0,A100,60,training,\na,T 2,0,1,1,1,,5.5,training,\n"
+
+
+def written(folder: Path, text: str, name: str = "jobs.csv") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def workload(path: Path, *, carry: Path | None = None, limit: int | None = None, typed: bool = False) -> Workload:
+    trace = read_trace(path, carry, limit)
+    return workload_of(trace, counted_nodes(2, 8), QueueDiscipline.STRICT_FIFO, typed=typed)
+
+
+def submits(load: Workload) -> list[SubmitJob]:
+    return [timed.command for timed in load.commands if isinstance(timed.command, SubmitJob)]
+
+
+def test_jobs_come_in_the_order_of_time_and_id_with_times_in_milliseconds(tmp_path: Path) -> None:
+    first, second = submits(workload(written(tmp_path, JOBS)))
+    assert (first.job.id, first.submit_ms, first.job.run.model_dump()["duration_ms"]) == ("a", 0, 5500)
+    assert (second.job.id, second.submit_ms, second.job.workers, second.job.resources.gpu_milli) == (
+        "b",
+        10_000,
+        2,
+        8000,
+    )
+
+
+def test_a_command_of_a_trace_is_what_a_submitter_would_send(tmp_path: Path) -> None:
+    for submit in submits(workload(written(tmp_path, JOBS), typed=True)):
+        assert decode(submit.type, encode(submit)) == submit
+
+
+def test_names_are_made_to_fit_the_rules_and_stay_apart(tmp_path: Path) -> None:
+    load = workload(
+        written(tmp_path, HEAD + "J/1,T 2,0,1,1,1,,1,training,\nj-1,t-2,1,1,1,1,,1,training,\nx,,2,1,1,1,,1,,\n")
+    )
+    assert [(s.job.id, s.job.tenant) for s in submits(load)] == [("j-1", "t-2"), ("j-1-2", "t-2-2"), ("x", "default")]
+    assert [tenant.name for tenant in load.cell_file.tenants] == ["t-2", "t-2-2", "default"]
+
+
+def test_a_gzipped_file_reads_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv.gz"
+    path.write_bytes(gzip.compress(JOBS.encode()))
+    assert workload(path) == workload(written(tmp_path, JOBS))
+
+
+def test_carried_jobs_come_first_at_time_zero_with_the_highest_priority(tmp_path: Path) -> None:
+    carry = written(tmp_path, HEAD + "z,t1,99,8,1,8,,60,training,\ny,t1,0,8,1,8,,60,training,\n", "carry.csv")
+    load = workload(written(tmp_path, JOBS), carry=carry)
+    assert [(t.at_ms, s.job.id, s.job.priority) for t, s in zip(load.commands, submits(load), strict=True)] == [
+        (0, "z", PRIORITY_MOST),
+        (0, "y", PRIORITY_MOST),
+        (0, "a", 0),
+        (10_000, "b", 0),
+    ]
+    assert load.carried == {"y", "z"}
+
+
+def test_a_limit_takes_the_earliest_jobs(tmp_path: Path) -> None:
+    assert [s.job.id for s in submits(workload(written(tmp_path, JOBS), limit=1))] == ["a"]
+
+
+@pytest.mark.parametrize("gpus", ["0", "1.5"])
+def test_what_the_language_does_not_allow_is_sent_for_admission_to_turn_away(tmp_path: Path, gpus: str) -> None:
+    (submit,) = submits(workload(written(tmp_path, HEAD + f"a,t,0,{gpus},1,{gpus},,60,training,\n")))
+    answer = decode(submit.type, encode(submit))
+    assert isinstance(answer, Undecodable)
+    assert answer.field == "job.resources" + (".gpu_milli" if gpus == "0" else "")
+
+
+def test_a_fraction_of_a_gpu_is_exact_in_milli_gpus(tmp_path: Path) -> None:
+    (submit,) = submits(workload(written(tmp_path, HEAD + "a,t,0,0.46,1,0.46,,60,inference,\n")))
+    assert submit.job.resources.gpu_milli == 460
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("a,t,soon,1,1,1,,1,,", "jobs.csv line 2: submit_s = 'soon': must be a number"),
+        ("a,t,-1,1,1,1,,1,,", "jobs.csv line 2: submit_s = '-1': must be at least 0"),
+        ("a,t,0,1,1.5,1,,1,,", "jobs.csv line 2: workers = '1.5': must be a whole number"),
+    ],
+)
+def test_a_mistake_is_told_with_line_field_value_and_rule(tmp_path: Path, row: str, message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
+        workload(written(tmp_path, HEAD + row + "\n"))
+
+
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WorkloadError, match="column tenant is missing"):
+        workload(written(tmp_path, "job_id,submit_s\n"))
+
+
+def test_nodes_of_a_file_make_one_pool_for_each_gpu_type_and_those_without_gpus_stay_away(tmp_path: Path) -> None:
+    text = "node_id,gpu_type,gpus,cpus,memory_gib\nN0,,0,32.0,256.0\nN1,A100,8,96,512.5\nN2,T4,2,8,32\nN3,A100,4,1,1\n"
+    nodes = read_nodes(written(tmp_path, text, "nodes.csv"))
+    assert [(n.id, n.pool, n.gpu_type, n.gpus, n.cpu_milli, n.memory_mib) for n in nodes] == [
+        ("n1", "a100", "A100", 8, 96_000, 524_800),
+        ("n2", "t4", "T4", 2, 8_000, 32_768),
+        ("n3", "a100", "A100", 4, 1_000, 1_024),
+    ]
+    pools = workload_of(read_trace(written(tmp_path, JOBS)), nodes, QueueDiscipline.STRICT_FIFO, typed=True).cell_file
+    assert [(p.name, p.gpus, p.gpus_per_node) for p in pools.cells[0].pools] == [("a100", 12, 8), ("t4", 2, 2)]
