@@ -48,7 +48,7 @@ class Orders:
     running: dict[tuple[str, int], None] = field(default_factory=dict)
 
     def take(self, decision: Decision) -> None:
-        """Note the starts, and the attempts that the nodes must have begun: those that ran, and those that ended well."""
+        """Note the starts, and the attempts that the nodes must have begun: what ran, and what ended well."""
         for effect in decision.effects:
             if isinstance(effect, JobStarted):
                 self._order(effect.job, effect.attempt, effect.workers)

@@ -53,17 +53,17 @@ kept as `SnapshotChunk`s and vouched for by a `SnapshotManifest`.
 Every change of all these lives is an effect inside one `Decision`, and a `Decision` is one record of one log.
 """
 
-from shared.events.base import TYPES, CellEvent, Command, Event, Value
-from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
-from shared.events.demand import InferenceDemand
-from shared.events.effects import *  # noqa: F403 - every effect belongs to the language
-from shared.events.encoding import Undecodable, ce_headers, decode, encode
+from shared.events.base import *  # noqa: F403 - every name of every file belongs to the language
+from shared.events.decisions import *  # noqa: F403
+from shared.events.demand import *  # noqa: F403
+from shared.events.effects import *  # noqa: F403
+from shared.events.encoding import *  # noqa: F403
 from shared.events.jobs import *  # noqa: F403
 from shared.events.nodes import *  # noqa: F403
 from shared.events.operations import *  # noqa: F403
 from shared.events.proposals import *  # noqa: F403
-from shared.events.queue import QueueDiscipline, QueueHead, QueueOrdered
+from shared.events.queue import *  # noqa: F403
 from shared.events.reasons import *  # noqa: F403
-from shared.events.snapshots import SnapshotChunk, SnapshotManifest
-from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
+from shared.events.snapshots import *  # noqa: F403
+from shared.events.submissions import *  # noqa: F403
 from shared.events.values import *  # noqa: F403

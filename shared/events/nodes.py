@@ -11,7 +11,7 @@ from shared.events.values import NodeSpec, ObservedRun
 
 
 class NodeEvent(CellEvent):
-    """A record of one boot of one node. `at_ms` is the cell time at which it was written (a stepped clock goes by it)."""
+    """A record of one boot of one node, written at cell time `at_ms` (a stepped clock goes by it)."""
 
     node: NodeId
     boot: NodeId

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from shared.events import TYPES, Decision, Event, Undecodable, ce_headers, decode, encode
+from shared.events.effects import Effect
+from shared.events.reasons import DeadLetterReason
+from tests.strategies import EFFECTS, effects, events, values
+
+COMMANDS = sorted(type_ for type_ in TYPES if TYPES[type_].is_command)
+FACTS = sorted(type_ for type_ in TYPES if not TYPES[type_].is_command)
+CANCEL = "fallow.job.cancel.v1"
+ADVANCE = "fallow.time.advance.v1"
+DECISION = "fallow.decision.v1"
+
+
+def with_field(event: Event, name: str) -> bytes:
+    return json.dumps({**json.loads(encode(event)), name: 1}).encode()
+
+
+def decision_with(effect: str) -> bytes:
+    return b'{"cell":"a","version":1,"epoch":0,"at_ms":0,"effects":[' + effect.encode() + b"]}"
+
+
+def refused(answer: Event | Undecodable) -> Undecodable:
+    assert isinstance(answer, Undecodable)
+    return answer
+
+
+@pytest.mark.parametrize("type_", sorted(TYPES))
+@given(data=st.data())
+def test_what_was_encoded_decodes_to_the_same(type_: str, data: st.DataObject) -> None:
+    event = data.draw(values(TYPES[type_]))
+    assert decode(type_, encode(event)) == event
+
+
+@pytest.mark.parametrize("cls", EFFECTS, ids=lambda cls: cls.__name__)
+@given(data=st.data())
+def test_an_effect_survives_inside_a_decision(cls: type[Effect], data: st.DataObject) -> None:
+    effect = data.draw(values(cls))
+    decision = Decision(cell="a", version=1, epoch=0, at_ms=0, effects=(effect,))
+    assert decode(DECISION, encode(decision)) == decision
+
+
+@given(event=events())
+def test_equal_events_have_equal_bytes(event: Event) -> None:
+    assert encode(type(event).model_validate_json(encode(event))) == encode(event)
+
+
+@given(event=events())
+def test_every_event_has_a_key_and_a_type_in_its_headers(event: Event) -> None:
+    headers = dict(ce_headers(event, id="an-id", source="test", wall_ms=1_700_000_000_123))
+    assert event.key()
+    assert headers["ce_type"] == event.type.encode()
+    assert headers["ce_time"] == b"2023-11-14T22:13:20.123Z"
+
+
+@pytest.mark.parametrize("type_", COMMANDS)
+@given(data=st.data())
+@settings(max_examples=5)
+def test_a_command_with_an_unknown_field_is_refused(type_: str, data: st.DataObject) -> None:
+    answer = refused(decode(type_, with_field(data.draw(values(TYPES[type_])), "misspelt")))
+    assert (answer.reason, answer.field) == (DeadLetterReason.INVALID, "misspelt")
+
+
+@pytest.mark.parametrize("type_", FACTS)
+@given(data=st.data())
+@settings(max_examples=5)
+def test_a_fact_with_an_unknown_field_is_read_without_it(type_: str, data: st.DataObject) -> None:
+    event = data.draw(values(TYPES[type_]))
+    assert decode(type_, with_field(event, "from_a_later_version")) == event
+
+
+def test_a_command_is_strict_in_its_inner_parts_too() -> None:
+    answer = refused(decode("fallow.job.submit.v1", b'{"job":{"id":"a","tenant":"t","resources":{"gpu_mili":1}}}'))
+    assert answer.field == "job.resources.gpu_mili"
+
+
+def test_an_effect_of_an_unknown_kind_is_undecodable() -> None:
+    answer = refused(decode(DECISION, decision_with('{"kind":"JobTeleported","job":"a"}')))
+    assert "JobTeleported" in answer.rule
+
+
+def test_an_unknown_field_of_an_effect_is_ignored() -> None:
+    known = decode(DECISION, decision_with('{"kind":"JobHeld","job":"a"}'))
+    assert decode(DECISION, decision_with('{"kind":"JobHeld","job":"a","later":{"x":[1]}}')) == known
+
+
+def test_an_unknown_type_and_an_absent_value_are_values_too() -> None:
+    assert refused(decode("fallow.job.teleport.v1", b"{}")).reason is DeadLetterReason.UNKNOWN_TYPE
+    assert refused(decode(CANCEL, None)).reason is DeadLetterReason.UNREADABLE
+
+
+@given(type_=st.one_of(st.sampled_from(sorted(TYPES)), st.text()), value=st.binary(max_size=300))
+@settings(max_examples=300)
+def test_arbitrary_bytes_never_raise(type_: str, value: bytes) -> None:
+    assert isinstance(decode(type_, value), Undecodable | Event)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(event=events(), data=st.data())
+@settings(max_examples=300)
+def test_a_field_with_any_other_content_never_raises(event: Event, data: st.DataObject) -> None:
+    fields = json.loads(encode(event))
+    name = data.draw(st.sampled_from(sorted(fields)))
+    value = json.dumps({**fields, name: data.draw(JSON)}).encode("utf-8", "surrogatepass")
+    assert isinstance(decode(event.type, value), Undecodable | Event)
+
+
+HOSTILE = {
+    "nothing": (CANCEL, b""),
+    "no object": (CANCEL, b"[]"),
+    "byte order mark": (CANCEL, b'\xef\xbb\xbf{"job":"a","tenant":"t"}'),
+    "deep nesting": (CANCEL, b'{"job":' + b"[" * 100_000),
+    "nesting just below the limit": (CANCEL, b'{"job":' + b"[" * 190 + b"]" * 190 + b',"tenant":"t"}'),
+    "5,000 digits": (ADVANCE, b'{"cell":"a","now_ms":' + b"9" * 5000 + b"}"),
+    "4,200 digits": (ADVANCE, b'{"cell":"a","now_ms":' + b"9" * 4200 + b"}"),
+    "4,200 digits in text": (CANCEL, b'{"tenant":"t","job":' + b"9" * 4200 + b"}"),
+    "not a number": (ADVANCE, b'{"cell":"a","now_ms":NaN}'),
+    "infinite": (ADVANCE, b'{"cell":"a","now_ms":1e999}'),
+    "a float that is whole": (ADVANCE, b'{"cell":"a","now_ms":1.0}'),
+    "a number as text": (ADVANCE, b'{"cell":"a","now_ms":"1"}'),
+    "true as a number": (ADVANCE, b'{"cell":"a","now_ms":true}'),
+    "negative": (ADVANCE, b'{"cell":"a","now_ms":-1}'),
+    "beyond what JSON readers keep": (ADVANCE, b'{"cell":"a","now_ms":9007199254740992}'),
+    "lone surrogate, escaped": (CANCEL, b'{"job":"a","tenant":"t","reason":"\\ud800"}'),
+    "lone surrogate, as bytes": (CANCEL, b'{"job":"a","tenant":"t","reason":"\xed\xa0\x80"}'),
+    "no UTF-8": (CANCEL, b'{"job":"a","tenant":"t","reason":"\xff"}'),
+    "a device that would be a huge mask": (
+        DECISION,
+        decision_with(
+            '{"kind":"ReservationSet","job":"a","start_ms":0,'
+            '"workers":[{"rank":0,"node":"n","devices":[9007199254740991],"gpu_milli":1000}]}'
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_bytes_are_refused_in_one_short_line(what: str) -> None:
+    answer = refused(decode(*HOSTILE[what]))
+    assert len(str(answer)) < 600
+    assert str(answer).encode()
+
+
+GOOD_JOB_IDS = ["a", "0", "a.b_c-d", "a" * 128, "train-7.retry_2"]
+BAD_JOB_IDS = ["", "A", "-a", "a-", "a b", "a/b", "a\n", "a\x00", "é", "a" * 129, "..", "a."]
+
+
+@pytest.mark.parametrize("id_", GOOD_JOB_IDS)
+def test_a_job_id_may_be(id_: str) -> None:
+    assert not isinstance(decode(CANCEL, json.dumps({"job": id_, "tenant": "t"}).encode()), Undecodable)
+
+
+@pytest.mark.parametrize("id_", BAD_JOB_IDS)
+def test_a_job_id_may_not_be(id_: str) -> None:
+    assert refused(decode(CANCEL, json.dumps({"job": id_, "tenant": "t"}).encode())).field == "job"
+
+
+@pytest.mark.parametrize("name", ["t", "team-a", "0-1", "a" * 63])
+def test_a_tenants_name_may_be(name: str) -> None:
+    assert not isinstance(decode(CANCEL, json.dumps({"job": "j", "tenant": name}).encode()), Undecodable)
+
+
+@pytest.mark.parametrize("name", ["", "T", "a.b", "a_b", "-a", "a-", "a" * 64, "t\n"])
+def test_a_tenants_name_may_not_be(name: str) -> None:
+    assert refused(decode(CANCEL, json.dumps({"job": "j", "tenant": name}).encode())).field == "tenant"
+
+
+@given(effect=effects())
+def test_an_effect_cannot_be_changed(effect: Effect) -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        effect.kind = "Other"  # type: ignore[attr-defined]
