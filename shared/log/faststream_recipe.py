@@ -12,6 +12,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
@@ -22,6 +23,7 @@ from faststream.exceptions import StopApplication
 from faststream.kafka import KafkaBroker
 from faststream.kafka.annotations import KafkaMessage
 
+from shared.log.kafka_consumer import SteadyConsumer
 from shared.log.kafka_member import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
 from shared.log.kafka_reader import PARTITION_FETCH_BYTES_MAX, record_of
 from shared.log.machine.consumer import next_offsets
@@ -81,9 +83,20 @@ class Delivery:
         self._stopped.set()
 
 
+class SteadyBroker(KafkaBroker):
+    """FastStream's broker, reading by consumers that no record can stop."""
+
+    async def _connect(self) -> Callable[..., AIOKafkaConsumer]:
+        await super()._connect()
+        config = self.config.broker_config
+        assert isinstance(config.builder, partial), "FastStream builds its consumers in another way now"
+        config.builder = partial(SteadyConsumer, **config.builder.keywords)
+        return config.builder
+
+
 def make_broker(bootstrap: str, client_id: str, *, compression: Literal["gzip"] | None = None) -> KafkaBroker:
     """A FastStream broker that creates no topics, writes idempotently and logs only what goes wrong."""
-    return KafkaBroker(
+    return SteadyBroker(
         bootstrap,
         client_id=client_id,
         acks="all",

@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
+from shared.log.kafka_consumer import SteadyConsumer
 from shared.log.port import Headers, LogTruncated, LogUnavailable, Record, TopicPartition
 
 START_BOUND_S = 10.0
@@ -37,7 +38,7 @@ class KafkaReader:
 
     async def start(self) -> None:
         """Connect, and stand at the given offsets. Raises LogUnavailable within ten seconds."""
-        consumer = AIOKafkaConsumer(
+        consumer = SteadyConsumer(
             bootstrap_servers=self._bootstrap,
             client_id=f"{self._client_id}-reader",
             group_id=None,
