@@ -1,0 +1,34 @@
+"""Times and durations in milliseconds as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
+CALENDAR_FROM_MS = 10**11
+"""Cell time above this (in 1973) counts from the Unix epoch; below it, from an origin of its own."""
+
+
+def moment(ms: int) -> str:
+    """A time: of the calendar in UTC where the cell runs by it, else days and time since the cell's origin."""
+    if ms >= CALENDAR_FROM_MS:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{ms % SECOND_MS:03}"
+    clock = f"{ms // HOUR_MS % 24:02}:{ms // MINUTE_MS % 60:02}:{ms // SECOND_MS % 60:02}.{ms % SECOND_MS:03}"
+    return f"day {ms // DAY_MS} {clock}"
+
+
+def duration(ms: int) -> str:
+    """A duration with its two largest units: 250 ms, 12.5 s, 3 min 20 s, 4 h 5 min, 2 d 3 h."""
+    if ms < SECOND_MS:
+        return f"{ms} ms"
+    if ms < MINUTE_MS:
+        return f"{ms / SECOND_MS:.1f} s"
+    for unit, name, below, below_name in (
+        (DAY_MS, "d", HOUR_MS, "h"),
+        (HOUR_MS, "h", MINUTE_MS, "min"),
+        (MINUTE_MS, "min", SECOND_MS, "s"),
+    ):
+        if ms >= unit:
+            rest = ms % unit // below
+            return f"{ms // unit} {name} {rest} {below_name}" if rest else f"{ms // unit} {name}"
+    raise AssertionError("a minute or more has a unit")

@@ -1,0 +1,192 @@
+"""Decisions in plain English: one sentence for each kind of effect, so that the log can be read as a story."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from services.cli.moments import duration, moment
+from shared.events import effects as e
+from shared.events.decisions import Decision
+from shared.events.jobs import JobRejected
+from shared.events.values import GPU, JobSpec, WorkerPlace
+
+NODES_NAMED_MOST = 4
+
+Sentence = Callable[[Any], str]
+
+
+def gpus(milli: int) -> str:
+    """`8 GPUs`, `1 GPU`, `0.25 GPU`."""
+    if milli % GPU:
+        return f"{milli / GPU:g} GPU"
+    return "1 GPU" if milli == GPU else f"{milli // GPU} GPUs"
+
+
+def of_job(spec: JobSpec) -> str:
+    """What a job wants: `4 workers of 8 GPUs`."""
+    each = gpus(spec.resources.gpu_milli)
+    if spec.workers_min is not None and spec.workers_min < spec.workers:
+        return f"{spec.workers_min} to {spec.workers} workers of {each}"
+    return f"1 worker of {each}" if spec.workers == 1 else f"{spec.workers} workers of {each}"
+
+
+def devices(numbers: Iterable[int]) -> str:
+    """Device numbers with runs drawn together: `0-3,6`."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def places(workers: tuple[WorkerPlace, ...]) -> str:
+    """Where workers are: `16 GPUs on node-1 (0-7), node-2 (0-7)`; only the first few nodes are named."""
+    by_node: dict[str, list[int]] = {}
+    for place in workers:
+        by_node.setdefault(place.node, []).extend(place.devices)
+    named = [f"{node} ({devices(held)})" for node, held in list(by_node.items())[:NODES_NAMED_MOST]]
+    more = len(by_node) - len(named)
+    rest = f" and {more} more nodes" if more > 0 else ""
+    return f"{gpus(sum(place.gpu_milli for place in workers))} on {', '.join(named)}{rest}"
+
+
+def _text(words: str) -> str:
+    return f" ({words})" if words else ""
+
+
+def _enqueued(effect: e.JobEnqueued) -> str:
+    spec = effect.spec
+    queue = f" in queue {spec.queue}" if spec.queue else ""
+    return f"Job {spec.id} of {spec.tenant} is accepted and waits{queue}: {of_job(spec)}, priority {spec.priority}."
+
+
+def _started(effect: e.JobStarted) -> str:
+    past = " past the head of its queue" if effect.backfilled else ""
+    return f"Job {effect.job} starts{past}, attempt {effect.attempt}: {places(effect.workers)}."
+
+
+def _resizing(effect: e.JobResizing) -> str:
+    parts = [f"takes {places(effect.add)}"] if effect.add else []
+    parts += [f"leaves ranks {devices(effect.remove)}"] if effect.remove else []
+    return f"Job {effect.job} {' and '.join(parts) or 'keeps its places'}."
+
+
+def _stopping(effect: e.JobStopping) -> str:
+    whom = f" for {effect.for_whom}" if effect.for_whom else ""
+    grace = duration(effect.grace_wall_ms)
+    return f"Job {effect.job} must stop within {grace}: {effect.why}{whom}. It still holds its places."
+
+
+def _preempted(effect: e.JobPreempted) -> str:
+    whom = f" for {effect.for_whom}" if effect.for_whom else ""
+    return f"Job {effect.job} has made room{whom}: {effect.why}. Its places are free."
+
+
+def _requeued(effect: e.JobRequeued) -> str:
+    failures = f", {effect.failures} failures so far" if effect.failures else ""
+    return f"Job {effect.job} waits again ({effect.reason}{failures}), not before {moment(effect.not_before_ms)}."
+
+
+def _refused(effect: e.JobRefused) -> str:
+    return f"A request ({effect.request}) about job {effect.job} is refused: {effect.code}{_text(effect.text)}."
+
+
+def _timed_out(effect: e.AttemptTimedOut) -> str:
+    return f"Attempt {effect.attempt} of job {effect.job} did not {effect.what} in its time."
+
+
+def _reserved(effect: e.ReservationSet) -> str:
+    return f"For job {effect.job}, {places(effect.workers)} are kept from {moment(effect.start_ms)} on."
+
+
+def _node(effect: e.NodeChanged) -> str:
+    spec = effect.spec
+    until = "" if effect.drain_deadline_ms is None else f" until {moment(effect.drain_deadline_ms)}"
+    return (
+        f"Node {spec.id} of pool {spec.pool} ({gpus(spec.gpus * GPU)}) is {effect.status}{until}{_text(effect.reason)}."
+    )
+
+
+def _device(effect: e.DeviceChanged) -> str:
+    return f"Device {effect.device} of node {effect.node} is {'healthy again' if effect.healthy else 'out of use'}."
+
+
+def _lent(effect: e.NodeLent) -> str:
+    until = "until recalled" if effect.deadline_ms is None else f"until {moment(effect.deadline_ms)}"
+    return f"Node {effect.node} is lent to pool {effect.to_pool} {until} (loan {effect.loan})."
+
+
+def _loan_draining(effect: e.NodeLoanDraining) -> str:
+    return f"Lent node {effect.node} must be empty by {moment(effect.deadline_ms)} (loan {effect.loan})."
+
+
+def _quota(effect: e.QuotaSet) -> str:
+    quota = effect.quota
+    limit = "no limit" if quota.limit_milli is None else f"at most {gpus(quota.limit_milli)}"
+    below = f", below {quota.parent}" if quota.parent else ""
+    return f"Tenant {quota.tenant} has {gpus(quota.guaranteed_milli)} of {quota.gpu_type} for sure, {limit}{below}."
+
+
+def _policy(effect: e.PolicySet) -> str:
+    policy = effect.policy
+    return (
+        f"The cell places by {policy.placement}; a start may take {duration(policy.start_wall_ms)}, a stop "
+        f"{duration(policy.stop_grace_wall_ms)}, a node's silence {duration(policy.lease_wall_ms)}."
+    )
+
+
+SENTENCES: dict[type[e.Effect], Sentence] = {
+    e.WriterStarted: lambda x: f"{x.writer} writes from here on (epoch {x.epoch}).",
+    e.JobEnqueued: _enqueued,
+    e.JobUpdated: lambda x: f"Job {x.spec.id} is now {of_job(x.spec)}, priority {x.spec.priority}.",
+    e.JobStarted: _started,
+    e.RunObserved: lambda x: f"Node {x.node} says that its part of job {x.job}, attempt {x.attempt}, is {x.status}.",
+    e.JobRunning: lambda x: f"Job {x.job} runs: all workers of attempt {x.attempt} have started.",
+    e.JobResizing: _resizing,
+    e.JobResized: lambda x: f"Job {x.job} runs with {len(x.workers)} workers: {places(x.workers)}.",
+    e.JobStopping: _stopping,
+    e.JobPreempted: _preempted,
+    e.JobRequeued: _requeued,
+    e.JobFinished: lambda x: f"Job {x.job} has finished, attempt {x.attempt}.",
+    e.JobFailed: lambda x: f"Job {x.job} has failed for good: {x.reason}{_text(x.text)}.",
+    e.JobCancelled: lambda x: f"Job {x.job} is cancelled.",
+    e.JobRefused: _refused,
+    e.AttemptTimedOut: _timed_out,
+    e.JobDeferred: lambda x: f"Job {x.job} goes on waiting: {x.code}.",
+    e.JobHeld: lambda x: f"Job {x.job} is held back.",
+    e.JobReleased: lambda x: f"Job {x.job} may start again.",
+    e.ReservationSet: _reserved,
+    e.ReservationCleared: lambda x: f"Nothing is kept for job {x.job} any more: {x.reason}.",
+    e.NodeChanged: _node,
+    e.DeviceChanged: _device,
+    e.LeaseExpired: lambda x: f"Node {x.node} (boot {x.boot}) was silent for too long and is lost.",
+    e.NodeLent: _lent,
+    e.NodeLoanDraining: _loan_draining,
+    e.NodeReclaimed: lambda x: f"Node {x.node} is back at home (loan {x.loan}).",
+    e.QuotaSet: _quota,
+    e.PolicySet: _policy,
+    e.ProposalRefused: lambda x: f"Proposal {x.proposal} is not carried out: {x.code}{_text(x.text)}.",
+}
+"""Every kind of effect; a test holds it against the language."""
+
+
+def sentence(effect: e.Effect) -> str:
+    """The effect as one sentence."""
+    return SENTENCES[type(effect)](effect)
+
+
+def heading(decision: Decision) -> str:
+    """What stands above a decision's sentences."""
+    return f"version {decision.version}, {moment(decision.at_ms)}, epoch {decision.epoch}"
+
+
+def rejection(event: JobRejected) -> str:
+    """Admission's no as one sentence."""
+    field = f" {event.field}" if event.field else ""
+    value = f" = {event.value}" if event.value else ""
+    numbers = "" if event.wanted is None else f" (wanted {event.wanted}, allowed {event.allowed})"
+    rule = f": {event.rule}" if event.rule else ""
+    return f"Job {event.job} is rejected: {event.code}{field}{value}{rule}{numbers}."

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import typing
+
+import pytest
+
+from services.cli.moments import duration, moment
+from services.cli.sentences import SENTENCES, devices, gpus, heading, rejection, sentence
+from shared.events import effects as e
+from shared.events.decisions import Decision
+from shared.events.jobs import JobRejected
+from shared.events.operations import CellPolicy, Quota
+from shared.events.reasons import (
+    ClearReason,
+    DeferCode,
+    FailReason,
+    ProposalCode,
+    RefuseCode,
+    RejectCode,
+    RequeueReason,
+    StopReason,
+)
+from shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, RunStatus, WorkerPlace
+
+SPEC = JobSpec(id="a", tenant="vision", workers=2, resources=Resources(gpu_milli=8000), queue="default", priority=3)
+ELASTIC = SPEC.model_copy(update={"workers_min": 1})
+PLACES = tuple(
+    WorkerPlace(rank=rank, node=f"node-{rank}", devices=tuple(range(8)), gpu_milli=8000) for rank in range(2)
+)
+MANY = tuple(WorkerPlace(rank=rank, node=f"node-{rank}", devices=(0, 1, 5), gpu_milli=3000) for rank in range(6))
+NODE = NodeSpec(id="node-1", pool="training", gpus=8)
+
+TABLE: list[tuple[e.Effect, str]] = [
+    (e.WriterStarted(epoch=2, writer="placement-1"), "placement-1 writes from here on (epoch 2)."),
+    (
+        e.JobEnqueued(spec=SPEC, submit_ms=0, digest="0" * 32),
+        "Job a of vision is accepted and waits in queue default: 2 workers of 8 GPUs, priority 3.",
+    ),
+    (e.JobUpdated(spec=ELASTIC), "Job a is now 1 to 2 workers of 8 GPUs, priority 3."),
+    (
+        e.JobStarted(job="a", attempt=1, workers=PLACES),
+        "Job a starts, attempt 1: 16 GPUs on node-0 (0-7), node-1 (0-7).",
+    ),
+    (
+        e.JobStarted(job="a", attempt=1, workers=MANY, backfilled=True),
+        "Job a starts past the head of its queue, attempt 1: 18 GPUs on node-0 (0-1,5), node-1 (0-1,5), "
+        "node-2 (0-1,5), node-3 (0-1,5) and 2 more nodes.",
+    ),
+    (
+        e.RunObserved(job="a", attempt=1, node="node-1", status=RunStatus.RUNNING),
+        "Node node-1 says that its part of job a, attempt 1, is running.",
+    ),
+    (e.JobRunning(job="a", attempt=1), "Job a runs: all workers of attempt 1 have started."),
+    (
+        e.JobResizing(job="a", attempt=1, add=PLACES[:1], remove=(3, 4)),
+        "Job a takes 8 GPUs on node-0 (0-7) and leaves ranks 3-4.",
+    ),
+    (
+        e.JobResized(job="a", attempt=1, workers=PLACES),
+        "Job a runs with 2 workers: 16 GPUs on node-0 (0-7), node-1 (0-7).",
+    ),
+    (
+        e.JobStopping(job="a", attempt=1, why=StopReason.PRIORITY, for_whom="b", grace_wall_ms=30_000),
+        "Job a must stop within 30.0 s: priority for b. It still holds its places.",
+    ),
+    (
+        e.JobPreempted(job="a", attempt=1, why=StopReason.LOAN_RECLAIM),
+        "Job a has made room: loan_reclaim. Its places are free.",
+    ),
+    (
+        e.JobRequeued(job="a", reason=RequeueReason.WORKER_FAILED, not_before_ms=5_000, failures=1),
+        "Job a waits again (worker_failed, 1 failures so far), not before day 0 00:00:05.000.",
+    ),
+    (e.JobFinished(job="a", attempt=2), "Job a has finished, attempt 2."),
+    (
+        e.JobFailed(job="a", reason=FailReason.RETRIES_EXHAUSTED, text="exit code 1"),
+        "Job a has failed for good: retries_exhausted (exit code 1).",
+    ),
+    (e.JobCancelled(job="a"), "Job a is cancelled."),
+    (
+        e.JobRefused(job="a", request="SubmitJob", code=RefuseCode.ID_USED_BEFORE),
+        "A request (SubmitJob) about job a is refused: id_used_before.",
+    ),
+    (e.AttemptTimedOut(job="a", attempt=1, what="start"), "Attempt 1 of job a did not start in its time."),
+    (e.JobDeferred(job="a", code=DeferCode.NO_FREE_GPUS), "Job a goes on waiting: no_free_gpus."),
+    (e.JobHeld(job="a"), "Job a is held back."),
+    (e.JobReleased(job="a"), "Job a may start again."),
+    (
+        e.ReservationSet(job="a", workers=PLACES[:1], start_ms=0),
+        "For job a, 8 GPUs on node-0 (0-7) are kept from day 0 00:00:00.000 on.",
+    ),
+    (e.ReservationCleared(job="a", reason=ClearReason.STARTED), "Nothing is kept for job a any more: started."),
+    (
+        e.NodeChanged(spec=NODE, boot="b1", status=NodeStatus.DRAINING, drain_deadline_ms=1_000, reason="a fan"),
+        "Node node-1 of pool training (8 GPUs) is draining until day 0 00:00:01.000 (a fan).",
+    ),
+    (e.DeviceChanged(node="node-1", device=3, healthy=False), "Device 3 of node node-1 is out of use."),
+    (e.DeviceChanged(node="node-1", device=3, healthy=True), "Device 3 of node node-1 is healthy again."),
+    (
+        e.LeaseExpired(node="node-1", boot="b1"),
+        "Node node-1 (boot b1) was silent for too long and is lost.",
+    ),
+    (
+        e.NodeLent(node="node-1", loan="l1", to_pool="training"),
+        "Node node-1 is lent to pool training until recalled (loan l1).",
+    ),
+    (
+        e.NodeLoanDraining(node="node-1", loan="l1", deadline_ms=0),
+        "Lent node node-1 must be empty by day 0 00:00:00.000 (loan l1).",
+    ),
+    (e.NodeReclaimed(node="node-1", loan="l1"), "Node node-1 is back at home (loan l1)."),
+    (
+        e.QuotaSet(
+            quota=Quota(tenant="vision", gpu_type="gpu", guaranteed_milli=8_000, limit_milli=16_000, parent="all")
+        ),
+        "Tenant vision has 8 GPUs of gpu for sure, at most 16 GPUs, below all.",
+    ),
+    (
+        e.PolicySet(policy=CellPolicy()),
+        "The cell places by best-fit; a start may take 2 min, a stop 30.0 s, a node's silence 30.0 s.",
+    ),
+    (
+        e.ProposalRefused(proposal="p1", code=ProposalCode.DOES_NOT_HELP),
+        "Proposal p1 is not carried out: does_not_help.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("effect", "said"), TABLE, ids=[type(effect).__name__ for effect, _ in TABLE])
+def test_each_effect_is_told_in_one_sentence(effect: e.Effect, said: str) -> None:
+    assert sentence(effect) == said
+
+
+def test_every_kind_of_effect_has_its_sentence_and_its_row_here() -> None:
+    language = set(typing.get_args(typing.get_args(e.AnyEffect)[0]))
+    assert set(SENTENCES) == language
+    assert {type(effect) for effect, _ in TABLE} == language
+
+
+def test_a_decision_is_headed_by_version_time_and_epoch() -> None:
+    decision = Decision(cell="main", version=7, epoch=2, at_ms=90_061_001)
+    assert heading(decision) == "version 7, day 1 01:01:01.001, epoch 2"
+
+
+def test_a_rejection_says_field_value_rule_and_numbers() -> None:
+    event = JobRejected(
+        job="a",
+        command="SubmitJob",
+        code=RejectCode.OVER_JOB_LIMIT,
+        field="workers",
+        value="20000",
+        rule="at most so many",
+        wanted=20_000,
+        allowed=10_000,
+    )
+    said = "Job a is rejected: over_job_limit workers = 20000: at most so many (wanted 20000, allowed 10000)."
+    assert rejection(event) == said
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"),
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (12_500, "12.5 s"),
+        (60_000, "1 min"),
+        (200_000, "3 min 20 s"),
+        (14_700_000, "4 h 5 min"),
+        (183_600_000, "2 d 3 h"),
+    ],
+)
+def test_durations_have_at_most_two_units(ms: int, said: str) -> None:
+    assert duration(ms) == said
+
+
+def test_a_time_of_the_calendar_is_shown_as_such() -> None:
+    assert moment(1_700_000_000_123) == "2023-11-14 22:13:20.123"
+
+
+def test_shares_of_a_gpu_and_device_numbers_are_readable() -> None:
+    assert (gpus(250), gpus(1000), gpus(1500), devices([3, 1, 2, 7])) == ("0.25 GPU", "1 GPU", "1.5 GPU", "1-3,7")
