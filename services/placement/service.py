@@ -1,8 +1,9 @@
-"""Placement of one cell: takes inputs and the time, makes decisions. The shell appends them and says what became of each.
+"""Placement of one cell: takes inputs and the time, makes decisions. The shell appends them and says what became of
+each.
 
-One call of `decide` is one cycle: take in what came, do what is due, settle what nodes said, walk the head windows. Everything that
-it tries is under the writer's checkpoint, and everything that it remembers besides the state follows from decisions in force, so a
-decision that did not make it into the log leaves no trace.
+One call of `decide` is one cycle: take in what came, do what is due, settle what nodes said, walk the head windows.
+Everything that it tries is under the writer's checkpoint, and everything that it remembers besides the state follows
+from decisions in force, so a decision that did not make it into the log leaves no trace.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ IDLE_INPUTS_MOST = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One input: where it stands (`topic-partition` and the offset behind it), what it says (None: nothing that can be read)."""
+    """One input: where it stands (`topic-partition` and the offset behind it), what it says (None: nothing that can be
+    read).
+    """
 
     source: str
     next_offset: int
@@ -59,7 +62,10 @@ class Tried:
 
 
 class PlacementService:
-    """The only writer of decisions, for one cell. `state` is shared with the writer loop, which opens and ends checkpoints."""
+    """The only writer of decisions, for one cell.
+
+    `state` is shared with the writer loop, which opens and ends checkpoints.
+    """
 
     def __init__(self, state: CellState, file: CellFile, *, writer: str, stepped: bool = False) -> None:
         self.state, self._file, self._name, self._stepped = state, file, writer, stepped
@@ -75,16 +81,16 @@ class PlacementService:
     # What the shell tells.
 
     def take_over(self, wall_ms: int) -> None:
-        """The state is folded to the end of the log and this process is to write: forget what belonged to an earlier time."""
+        """This process is to write, and the state is folded to the end: forget what belonged to an earlier time."""
         self._pending.clear()
         self._read = {}
         self._windows = Windows()
-        self._deadlines.from_state(self.state, wall_ms)
         self._leases.begin(self.state, wall_ms)
-        self.state_moved()
+        self.caught_up(wall_ms)
 
-    def state_moved(self) -> None:
-        """Somebody else's decisions were folded in: nothing that was concluded from the old state holds."""
+    def caught_up(self, wall_ms: int) -> None:
+        """Decisions came from the log and not from here: nothing that was concluded from the old state holds."""
+        self._deadlines.from_state(self.state, wall_ms)
         self._blocked = {}
         self._walk_is_due = True
 
@@ -125,7 +131,7 @@ class PlacementService:
         return Tried(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False)
 
     def decide(self, now_ms: int, wall_ms: int) -> Tried | None:
-        """One cycle under the writer's checkpoint. None: nothing to write; the inputs so far need no record of their own."""
+        """One cycle under the writer's checkpoint. None: nothing to write, the inputs so far need no record."""
         turn = self._turn(now_ms)
         taken = self._take_in(turn, wall_ms)
         if self._reload:
@@ -138,7 +144,9 @@ class PlacementService:
         walk_goes_on = self._walk(turn)
         idle = self._idle_inputs + len(taken)
         if turn.effects or idle >= IDLE_INPUTS_MOST:
-            return Tried(turn.effects, self._advance(taken), turn.now_ms, wall_ms, taken, bool(self._pending) or walk_goes_on)
+            return Tried(
+                turn.effects, self._advance(taken), turn.now_ms, wall_ms, taken, bool(self._pending) or walk_goes_on
+            )
         self._idle_inputs = idle
         self._advance(taken)
         self._deadlines.passed(turn.now_ms, wall_ms)
@@ -158,9 +166,13 @@ class PlacementService:
         self._deadlines.note(self.state, effects, wall_ms)
 
     def refused(self, tried: Tried) -> None:
-        """The decision is not in force; the state is back at the checkpoint. Its inputs wait again."""
+        """The decision is not in force; the state is back at the checkpoint. Its inputs wait again.
+
+        The shell folds forward next and says `caught_up`.
+        """
+        for item in tried.taken:
+            self._read.pop(item.source, None)
         self._pending.extendleft(reversed(tried.taken))
-        self.state_moved()
 
     # Inside a cycle.
 
@@ -204,7 +216,9 @@ class PlacementService:
             case o.Operation():
                 self._operate(turn, event)
             case Proposal():
-                settings.refuse(turn, event.proposal, ProposalCode.UNSUPPORTED, "proposals are not carried out by this version")
+                settings.refuse(
+                    turn, event.proposal, ProposalCode.UNSUPPORTED, "proposals are not carried out by this version"
+                )
 
     def _step_to(self, turn: Turn, at_ms: int) -> None:
         """A stepped clock goes by every time that it is told: an answer may overtake the step that caused it."""

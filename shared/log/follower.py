@@ -14,8 +14,8 @@ from shared.log.snapshots import newest_snapshot
 class Follower:
     """A reader of one cell's log that holds the folded state.
 
-    Raises DamagedLog where the log is not whole, and LogTruncated where it no longer holds what comes after the state: both end the
-    process that follows, because it cannot know the truth any more.
+    Raises DamagedLog where the log is not whole, and LogTruncated where it no longer holds what comes after the state:
+    both end the process that follows, because it cannot know the truth any more.
     """
 
     def __init__(self, log: Log, layout: Layout, cell: str, *, snapshots: bool = True) -> None:
@@ -35,19 +35,29 @@ class Follower:
             state = await newest_snapshot(self._log, self._layout, self.state.cell)
             if state is not None:
                 self.state = state
-        self._reader = self._log.reader({self._tp: self.next_offset})
-        await self._reader.start()
+        await self._open()
 
     async def stop(self) -> None:
         """Let go of the log."""
-        if self._reader is not None:
-            await self._reader.stop()
+        await self.rest()
+
+    async def rest(self) -> None:
+        """Read nothing until the next poll: for a writer, who knows its own records already."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            await reader.stop()
+
+    async def _open(self) -> Reader:
+        if self._reader is None:
+            reader = self._log.reader({self._tp: self.next_offset})
+            await reader.start()
+            self._reader = reader
+        return self._reader
 
     async def poll(self, wait_ms: int = 100, max_records: int = 500) -> list[Decision]:
         """Fold what has come; the decisions that extended the state, in their order."""
-        assert self._reader is not None, "start() comes first"
-        accepted: list[Decision] = []
-        for record in await self._reader.poll(max_records, wait_ms):
+        reader, accepted = await self._open(), list[Decision]()
+        for record in await reader.poll(max_records, wait_ms):
             entry, version = log_record(record), self.state.version
             fold(self.state, entry)
             if self.state.version != version and isinstance(entry.decision, Decision):
@@ -59,8 +69,3 @@ class Follower:
         end = (await self._log.end_offsets([self._tp]))[self._tp]
         while self.next_offset < end:
             await self.poll()
-
-    def skip_own(self) -> None:
-        """Go on behind the state's offset: what lies before it was folded when it was written."""
-        assert self._reader is not None, "start() comes first"
-        self._reader.seek(self._tp, self.next_offset)

@@ -35,14 +35,17 @@ class Layout:
                 return cell
         return None
 
-    def outgoing(self, event: Event, *, id: str, source: str, wall_ms: int, more: Headers = ()) -> Outgoing:
+    def outgoing(
+        self, event: Event, *, id: str, source: str, wall_ms: int, more: Headers = (), value: bytes | None = None
+    ) -> Outgoing:
         """An event as a record to be written: into its cell's partition, or where its key leads.
 
-        `id` is made from what the record is about, so that a repeat has the same one.
+        `id` is made from what the record is about, so that a repeat has the same one. `value` is given by those who
+        have the event's bytes already.
         """
         return Outgoing(
             topic=self.topic(event.topic),
-            value=encode(event),
+            value=encode(event) if value is None else value,
             key=event.key().encode(),
             headers=ce_headers(event, id=id, source=source, wall_ms=wall_ms) + more,
             partition=self._partition(event),

@@ -66,6 +66,7 @@ class ServiceSettings(BaseSettings):
     clock_origin_ms: int = Field(0, ge=0, description="wall time at which cell time is 0; all services share it")
     clock_speed: float = Field(1.0, gt=0, le=1_000_000, description="cell milliseconds for one of wall time")
 
+    replicas: int = Field(1, ge=1, le=100, description="copies of each topic, as they were asked for at creation")
     embedded: bool = Field(default=False, description="the log is the embedded broker: its limits hold, see the README")
 
     @classmethod

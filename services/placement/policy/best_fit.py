@@ -1,6 +1,8 @@
-"""Best fit by worker: each worker goes to the fullest node that still fits it, ties to the lowest node, so that whole nodes stay free.
+"""Best fit by worker: each worker goes to the fullest node that still fits it, ties to the lowest node, so that whole
+nodes stay free.
 
-A share below one GPU goes to the shared device with the least room that fits, and breaks a whole device only if none fits.
+A share below one GPU goes to the shared device with the least room that fits, and breaks a whole device only if none
+fits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What must happen at a time of its own: limits by cell time, answers awaited by wall time.
 
-The entries follow from the decisions; a writer that takes over makes them from the state. Waits by wall time begin anew then,
-because nobody knows when they began.
+The entries follow from the decisions; a writer that takes over makes them from the state. Waits by wall time begin
+anew then, because nobody knows when they began.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class Deadlines:
 
     def act(self, turn: Turn, wall_ms: int) -> None:
         """Do what is due. An entry leaves only with the decision that it led to, see `passed`."""
-        for due in sorted(entry for entry in self._by_cell if entry[0] <= turn.now_ms) if self._is_due(turn.now_ms) else ():
+        for due in (
+            sorted(entry for entry in self._by_cell if entry[0] <= turn.now_ms) if self._is_due(turn.now_ms) else ()
+        ):
             self._act_by_cell(turn, due)
         if self._by_wall and self._by_wall[0][0] <= wall_ms:
             for due in sorted(entry for entry in self._by_wall if entry[0] <= wall_ms):
@@ -104,7 +106,11 @@ class Deadlines:
         job = turn.state.jobs.get(subject)
         if job is None or job.attempt != attempt or job.status not in HOLDING or job.status is JobStatus.STOPPING:
             return
-        if job.started_ms is not None and job.spec.max_run_ms is not None and job.started_ms + job.spec.max_run_ms <= at_ms:
+        if (
+            job.started_ms is not None
+            and job.spec.max_run_ms is not None
+            and job.started_ms + job.spec.max_run_ms <= at_ms
+        ):
             turn.do(e.AttemptTimedOut(job=job.id, attempt=attempt, what="run"))
             turn.do(stopping(job, StopReason.RUN_TIME_LIMIT, turn.state.policy.stop_grace_wall_ms))
 

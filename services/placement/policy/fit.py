@@ -1,4 +1,6 @@
-"""What every placement policy gets and gives: a pool seen by one gang while its workers find their places one by one."""
+"""What every placement policy gets and gives: a pool seen by one gang while its workers find their places one by
+one.
+"""
 
 from __future__ import annotations
 

@@ -21,9 +21,11 @@ Places = tuple[WorkerPlace, ...]
 
 
 def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
-    """Places for all workers, in the first pool of the job's that holds them within its tenant's limits; or why there are none.
+    """Places for all workers, in the first pool of the job's that holds them within its tenant's limits; or why there
+    are none.
 
-    Of the reasons in several pools the nearest to a start is told: a limit before fragments, fragments before no free GPUs.
+    Of the reasons in several pools the nearest to a start is told: a limit before fragments, fragments before no free
+    GPUs.
     """
     reasons: dict[DeferCode, None] = {}
     for name in spec.pools or sorted(state.pools):
@@ -45,7 +47,7 @@ def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | De
     if _count_whole(pool, spec) < spec.workers:
         return DeferCode.FRAGMENTED
     place, room = POLICIES[state.policy.placement], Room.of(state, pool)
-    places = []
+    places: list[WorkerPlace] = []
     for rank in range(spec.workers):
         found = place(room, spec, rank)
         if found is None:

@@ -1,7 +1,7 @@
 """Which nodes are silent beyond their lease. Times are wall time since any origin, as the writer itself measured them.
 
-Trouble of the control plane must not look like the death of nodes: when many fall silent at once, or the writer itself was away,
-nothing expires and the clocks begin anew.
+Trouble of the control plane must not look like the death of nodes: when many fall silent at once, or the writer itself
+was away, nothing expires and the clocks begin anew.
 """
 
 from __future__ import annotations

@@ -15,7 +15,9 @@ from shared.events.values import RUN_IS_OVER, NodeSpec, NodeStatus, ObservedRun
 
 
 def join(turn: Turn, event: NodeJoined) -> None:
-    """A node offers itself. In a new boot whatever ran before is over; an operator's wish for the node outlives the boot."""
+    """A node offers itself. In a new boot whatever ran before is over; an operator's wish for the node outlives the
+    boot.
+    """
     node = turn.state.nodes.get(event.node)
     if node is None:
         turn.do(_changed(event.spec, event.boot, NodeStatus.READY), 300)
@@ -29,7 +31,9 @@ def join(turn: Turn, event: NodeJoined) -> None:
     turn.do(_changed(spec, event.boot, status, node.drain_deadline_ms, node.reason), 300)
 
 
-def _changed(spec: NodeSpec, boot: str, status: NodeStatus, deadline_ms: int | None = None, reason: str = "") -> e.NodeChanged:
+def _changed(
+    spec: NodeSpec, boot: str, status: NodeStatus, deadline_ms: int | None = None, reason: str = ""
+) -> e.NodeChanged:
     return e.NodeChanged(spec=spec, boot=boot, status=status, drain_deadline_ms=deadline_ms, reason=reason)
 
 

@@ -10,7 +10,9 @@ from shared.events.reasons import RefuseCode, StopReason
 
 
 def enqueue(turn: Turn, event: JobAdmitted, size_bytes: int) -> None:
-    """Accept the job, unless its id was used before: for the same content that is the earlier answer, for another a refusal."""
+    """Accept the job, unless its id was used before: for the same content that is the earlier answer, for another a
+    refusal.
+    """
     state, spec = turn.state, event.spec
     known = state.jobs.get(spec.id) or state.over.get(spec.id)
     if known is not None:

@@ -20,7 +20,9 @@ _STATUS: dict[type[NodeEvent], RunStatus] = {
 
 
 def note_run(turn: Turn, event: RunEvent) -> None:
-    """Keep one run's news for the end of the turn. A failure that was the node's counts as a stop, not against the job."""
+    """Keep one run's news for the end of the turn. A failure that was the node's counts as a stop, not against the
+    job.
+    """
     status = _STATUS.get(type(event))
     if status is None:
         return
@@ -69,13 +71,17 @@ def _settle_job(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> None:
         for effect in outcome_of(job, runs, turn.now_ms, turn.words.get((job.id, job.attempt), "")):
             turn.do(effect)
         return
-    is_up = job.status is JobStatus.STARTING and all(s in (RunStatus.RUNNING, RunStatus.FINISHED) for s in runs.values())
+    is_up = job.status is JobStatus.STARTING and all(
+        s in (RunStatus.RUNNING, RunStatus.FINISHED) for s in runs.values()
+    )
     for node, status in noted.items():
         if not (is_up and status is RunStatus.RUNNING):
             turn.do(e.RunObserved(job=job.id, attempt=job.attempt, node=node, status=status))
     if is_up:
         turn.do(e.JobRunning(job=job.id, attempt=job.attempt))
-    elif job.status is not JobStatus.STOPPING and any(s in (RunStatus.FAILED, RunStatus.STOPPED) for s in noted.values()):
+    elif job.status is not JobStatus.STOPPING and any(
+        s in (RunStatus.FAILED, RunStatus.STOPPED) for s in noted.values()
+    ):
         turn.do(stopping(job, _why(turn, noted), turn.state.policy.stop_grace_wall_ms))
 
 

@@ -26,8 +26,9 @@ _RELEASES = frozenset(
 class Turn:
     """Effects are applied as they are made, so each rule sees what the ones before it did.
 
-    `runs` collects what nodes said in this turn, by (job, attempt) and node; it is settled once, so that a gang whose nodes all
-    speak in one turn makes one effect and not one for each node. `has_released` tells that something may fit that did not before.
+    `runs` collects what nodes said in this turn, by (job, attempt) and node; it is settled once, so that a gang whose
+    nodes all speak in one turn makes one effect and not one for each node. `has_released` tells that something may fit
+    that did not before.
     """
 
     state: CellState

@@ -1,8 +1,8 @@
 """One walk over the heads of all queues: who starts now, and why the others do not.
 
-Within a walk room only shrinks, so a shape that did not fit once is not tried again. A walk over windows comes to the same starts as
-a walk over the whole queues: a window leaves out only jobs behind others of their own class, and ends the walk where one of
-these might start (`cuts`).
+Within a walk room only shrinks, so a shape that did not fit once is not tried again. A walk over windows comes to the
+same starts as a walk over the whole queues: a window leaves out only jobs behind others of their own class, and ends
+the walk where one of these might start (`cuts`).
 """
 
 from __future__ import annotations
@@ -42,9 +42,11 @@ def walk_heads(
     now_ms: int,
     start: Callable[[Job, Places], bool],
 ) -> Walk:
-    """Walk the queues in their order. `start` takes a job that fits, changes the state, and says whether there is room for more.
+    """Walk the queues in their order. `start` takes a job that fits, changes the state, and says whether there is room
+    for more.
 
-    `blocked` holds the shapes that are known not to fit; the walk adds to it. The caller empties it when something becomes free.
+    `blocked` holds the shapes that are known not to fit; the walk adds to it. The caller empties it when something
+    becomes free.
     """
     walk = Walk()
     for head in heads:

@@ -1,0 +1,145 @@
+"""Admission's process: shares the submissions with its replicas, answers each command, sets aside what has no
+answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from faststream.kafka import KafkaBroker
+from prometheus_client import CollectorRegistry, Counter
+
+from services.admission.service import AdmissionService
+from services.admission.settings import AdmissionSettings
+from shared.cluster.config import CellFile
+from shared.events.base import Event
+from shared.events.encoding import TYPE_HEADER, Undecodable
+from shared.events.jobs import JobRejected
+from shared.events.operations import AdvanceTime, ReloadCell
+from shared.log.dead_letters import dead_letter
+from shared.log.faststream_recipe import Delivery, make_broker, subscribe_batches
+from shared.log.kafka import KafkaLog
+from shared.log.layout import Layout
+from shared.log.machine.consumer import Bad, DeadLetterLimit, Tally, take_batch
+from shared.log.opening import layout_of, open_log
+from shared.log.port import Record
+from shared.log.reading import event_of, header
+from shared.runtime.cell_file import CellFileError, load_cell_file
+from shared.runtime.clocks import SteppedCellClock, wall_ms
+from shared.runtime.process import Context
+
+
+class AdmissionMetrics:
+    """What the admission process counts."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.answers = Counter("fallow_admission_answers_total", "Commands answered", ["answer"], registry=registry)
+
+
+async def main(context: Context[AdmissionSettings]) -> None:
+    """Answer commands until told to stop. A batch that cannot be answered for a minute ends the process; it is not
+    lost.
+    """
+    file = load_cell_file(context.settings.cell_file)
+    log = await open_log(context, file)
+    if log is None:
+        return
+    admission = Admission(context, log, layout_of(file, context.settings.namespace), file)
+    broker = make_broker(context.settings.kafka, context.instance)
+    delivery = admission.subscribe(broker)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            operations = tasks.create_task(admission.follow_operations(), name="operations")
+            given_up = tasks.create_task(admission.fail_when_given_up(delivery), name="delivery")
+            await broker.start()
+            context.health.ready()
+            await context.stopping.wait()
+            operations.cancel()
+            given_up.cancel()
+    finally:
+        await broker.stop()
+        await log.stop()
+
+
+class Admission:
+    """The wiring of one process."""
+
+    def __init__(self, context: Context[AdmissionSettings], log: KafkaLog, layout: Layout, file: CellFile) -> None:
+        self._context, self._log, self._layout, self._file = context, log, layout, file
+        self._service = AdmissionService(file)
+        self._metrics = AdmissionMetrics(context.registry)
+        self._limit, self._tally = DeadLetterLimit(), Tally()
+        self._plain = layout.topic("submissions")
+
+    def subscribe(self, broker: KafkaBroker) -> Delivery:
+        """Share the plain topic and the tenants' own ones with the other admission processes."""
+        own = [f"{self._plain}.{tenant.name}" for tenant in self._file.tenants if tenant.own_topic]
+        topics = [self._plain, *own]
+        most = self._context.settings.batch_records
+        return subscribe_batches(broker, topics, self._layout.group("admission"), self.handle, max_records=most)
+
+    async def fail_when_given_up(self, delivery: Delivery) -> None:
+        """End the process when a batch cannot be delivered."""
+        raise await delivery.given_up()
+
+    async def handle(self, records: list[Record]) -> None:
+        """Answer a batch; returns when every answer and every dead letter is in the log."""
+        taken = take_batch(records, self._answer, self._limit, self._tally)
+        source, now_ms = self._context.instance, wall_ms()
+        answers = [
+            self._layout.outgoing(
+                handled.item,
+                id=f"{handled.record.topic}/{handled.record.partition}/{handled.record.offset}",
+                source=source,
+                wall_ms=now_ms,
+            )
+            for handled in taken.handled
+        ]
+        letters = [dead_letter(dead, service="admission", namespace=self._layout.namespace) for dead in taken.dead]
+        await self._log.publish([*answers, *letters])
+        self._tally = taken.tally
+        for handled in taken.handled:
+            code = handled.item.code if isinstance(handled.item, JobRejected) else ""
+            self._metrics.answers.labels(f"{type(handled.item).__name__} {code}".strip()).inc()
+        for dead in taken.dead:
+            self._context.telemetry.dead_letters.labels(dead.record.topic, dead.reason).inc()
+            self._context.logger.warning("set aside", reason=dead.reason, text=dead.text, offset=dead.record.offset)
+        for (topic, partition), offset in taken.next_offsets.items():
+            self._context.health.handled(topic, partition, offset)
+        if taken.stop is not None:
+            self._context.logger.error("too many dead letters: is something misconfigured?", text=taken.stop.text)
+
+    def _answer(self, record: Record) -> Event | Bad:
+        tenant = None if record.topic == self._plain else record.topic.removeprefix(f"{self._plain}.")
+        now_ms = self._context.clock.now_ms()
+        answer = self._service.answer(header(record, TYPE_HEADER), record.value, tenant, now_ms)
+        return Bad(answer.reason, str(answer)) if isinstance(answer, Undecodable) else answer
+
+    async def follow_operations(self) -> None:
+        """Keep up with a stepped clock, and read the cell file again when told to."""
+        tps = [self._layout.tp("operations", cell.name) for cell in self._file.cells]
+        stepped = isinstance(self._context.clock, SteppedCellClock)
+        # Without a stepped clock the past does not matter: the file is read at each start.
+        positions = await (self._log.begin_offsets(tps) if stepped else self._log.end_offsets(tps))
+        reader = self._log.reader(positions)
+        await reader.start()
+        try:
+            while True:
+                for record in await reader.poll(wait_ms=200):
+                    self._operate(event_of(record))
+                for (topic, partition), offset in reader.positions().items():
+                    self._context.health.handled(topic, partition, offset)
+        finally:
+            await reader.stop()
+
+    def _operate(self, event: object) -> None:
+        clock = self._context.clock
+        if isinstance(event, AdvanceTime) and isinstance(clock, SteppedCellClock):
+            clock.advance_to(event.now_ms)
+        elif isinstance(event, ReloadCell):
+            try:
+                self._service.reload(load_cell_file(self._context.settings.cell_file))
+            except CellFileError as error:
+                self._context.logger.warning(
+                    "the cell file has an error, the old one stays in force", reason=str(error)
+                )

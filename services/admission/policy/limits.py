@@ -1,0 +1,101 @@
+"""The limits that never change by themselves: what no pool can ever hold, what no tenant may ever have, what is not
+built in.
+"""
+
+from __future__ import annotations
+
+from services.admission.policy.resolve import Home, Rejection
+from shared.cluster.config import CellFile, Pool, Tenant
+from shared.events.reasons import RejectCode
+from shared.events.values import GPU, JobSpec, ProcessRun
+
+
+def unsupported(spec: JobSpec) -> Rejection | None:
+    """What the language can say and this version does not do. Better refused than silently ignored."""
+    asked = {
+        "workers_min": spec.workers_min not in (None, spec.workers),
+        "topology": spec.topology is not None,
+        "spread": spec.spread is not None,
+        "gang": not spec.gang and spec.workers > 1,
+        "run.driver": isinstance(spec.run, ProcessRun),
+    }
+    for field, is_asked in asked.items():
+        if is_asked:
+            return Rejection(RejectCode.UNSUPPORTED, field, "", "is not supported by this version")
+    return None
+
+
+def over_job_limits(file: CellFile, spec: JobSpec) -> Rejection | None:
+    """The limits that the cell file sets for any single job."""
+    limits, gpus = file.limits, -(-spec.gpus_milli // GPU)
+    checks = (
+        ("workers", spec.workers, limits.workers_per_job),
+        ("resources.gpu_milli", gpus, limits.gpus_per_job),
+        ("retry.budget", spec.retry.budget, limits.retry_budget),
+    )
+    for field, wanted, allowed in checks:
+        if wanted > allowed:
+            rule = f"a job may have {allowed}"
+            return Rejection(RejectCode.OVER_JOB_LIMIT, field, str(wanted), rule, wanted, allowed)
+    return None
+
+
+def never_fits(spec: JobSpec, home: Home) -> Rejection | tuple[Pool, ...]:
+    """The pools of the job's that could hold it if they were empty; a rejection if there is none."""
+    worker_gpus = -(-spec.resources.gpu_milli // GPU)
+    wide = [pool for pool in home.pools if worker_gpus <= pool.gpus_per_node]
+    if not wide:
+        allowed = max((pool.gpus_per_node for pool in home.pools), default=0)
+        rule = f"one worker's GPUs must fit one node, which has at most {allowed}"
+        return Rejection(
+            RejectCode.LARGER_THAN_POOL, "resources.gpu_milli", str(worker_gpus), rule, worker_gpus, allowed
+        )
+    room = {pool.name: _workers(pool, spec) for pool in wide}
+    large = tuple(pool for pool in wide if spec.workers <= room[pool.name])
+    if not large:
+        allowed = max(room.values())
+        rule = f"the largest pool ever holds {allowed} such workers"
+        return Rejection(RejectCode.LARGER_THAN_POOL, "workers", str(spec.workers), rule, spec.workers, allowed)
+    return large
+
+
+def _workers(pool: Pool, spec: JobSpec) -> int:
+    """How many workers the pool holds when it is whole and empty."""
+    if spec.resources.gpu_milli < GPU:
+        return pool.gpus * (GPU // spec.resources.gpu_milli)
+    gpus = spec.resources.gpu_milli // GPU
+    nodes, rest = divmod(pool.gpus, pool.gpus_per_node)
+    return nodes * (pool.gpus_per_node // gpus) + rest // gpus
+
+
+def over_tenant_limit(file: CellFile, tenant: Tenant, spec: JobSpec, pools: tuple[Pool, ...]) -> Rejection | None:
+    """More than the tenant's own limit, or one above it in the tree, for every GPU type that the job could use."""
+    allowed = [_limit(file, tenant, pool.gpu_type) for pool in pools]
+    if any(limit is None or spec.gpus_milli <= limit * GPU for limit in allowed):
+        return None
+    most = max(limit for limit in allowed if limit is not None)
+    gpus = -(-spec.gpus_milli // GPU)
+    return Rejection(
+        RejectCode.OVER_TENANT_LIMIT, "workers", str(spec.workers), f"its tenant may use {most} GPUs", gpus, most
+    )
+
+
+def _limit(file: CellFile, tenant: Tenant, gpu_type: str) -> int | None:
+    by_name = {known.name: known for known in file.tenants}
+    limits = []
+    line: Tenant | None = tenant
+    while line is not None:
+        limits += [q.limit for q in line.quotas if q.gpu_type == gpu_type and q.limit is not None]
+        line = by_name[line.parent] if line.parent is not None else None
+    return min(limits, default=None)
+
+
+def submit_time_too_far(file: CellFile, submit_ms: int, now_ms: int) -> Rejection | None:
+    """A job that claims to wait since long ago would jump the queue; one from the future would be out of order."""
+    allowed = file.limits.submit_skew_ms
+    if allowed is None or abs(submit_ms - now_ms) <= allowed:
+        return None
+    rule = f"must be within {allowed} ms of the cell's time, {now_ms}"
+    return Rejection(
+        RejectCode.SUBMIT_TIME_TOO_FAR, "submit_ms", str(submit_ms), rule, abs(submit_ms - now_ms), allowed
+    )

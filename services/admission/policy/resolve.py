@@ -1,0 +1,94 @@
+"""Where a job belongs: its cell, its pools and its queue, as its tenant and its own wishes have it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.cluster.config import CellFile, CellPart, Pool, Tenant
+from shared.events.reasons import RejectCode
+from shared.events.values import JobKind, JobSpec, NodeRole
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a command is turned away: the code, and the field, value and rule; the numbers where there are any."""
+
+    code: RejectCode
+    field: str = ""
+    value: str = ""
+    rule: str = ""
+    wanted: int | None = None
+    allowed: int | None = None
+    cell: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where the job will wait and may run."""
+
+    cell: CellPart
+    queue: str
+    pools: tuple[Pool, ...]
+
+
+def tenant_of(file: CellFile, name: str) -> Tenant | Rejection:
+    """The tenant of this name."""
+    for tenant in file.tenants:
+        if tenant.name == name:
+            return tenant
+    return Rejection(RejectCode.UNKNOWN_TENANT, "tenant", name, "is not a tenant of the cell file")
+
+
+def cell_of(file: CellFile, tenant: Tenant, named: str | None, pools: tuple[str, ...] = ()) -> CellPart | Rejection:
+    """The cell that is named, or holds the pools that are named, or is the only one of the tenant's."""
+    if named is not None:
+        found = [cell for cell in file.cells if cell.name == named]
+        return (
+            found[0] if found else Rejection(RejectCode.UNKNOWN_CELL, "cell", named, "is not a cell of the cell file")
+        )
+    wanted = pools or tenant.pools
+    cells = [cell for cell in file.cells if not wanted or any(pool.name in wanted for pool in cell.pools)]
+    if len(cells) == 1:
+        return cells[0]
+    if pools and cells:
+        return Rejection(RejectCode.POOLS_IN_SEVERAL_CELLS, "pools", ", ".join(pools), "must lie in one cell")
+    return Rejection(RejectCode.CELL_NEEDED, "cell", "", "must be named: the tenant may use several cells")
+
+
+def home_of(file: CellFile, tenant: Tenant, spec: JobSpec) -> Home | Rejection:
+    """Cell, queue and pools of a job."""
+    for name in spec.pools:
+        if all(pool.name != name for cell in file.cells for pool in cell.pools):
+            return Rejection(RejectCode.UNKNOWN_POOL, "pools", name, "is not a pool of the cell file")
+        if tenant.pools and name not in tenant.pools:
+            return Rejection(RejectCode.POOL_NOT_ALLOWED, "pools", name, f"is not open to tenant {tenant.name}")
+    cell = cell_of(file, tenant, spec.cell, spec.pools)
+    if isinstance(cell, Rejection):
+        return cell
+    pools = _pools(cell, tenant, spec)
+    if isinstance(pools, Rejection):
+        return pools
+    queue = spec.queue or tenant.queue or cell.queues[0].name
+    if all(known.name != queue for known in cell.queues):
+        return Rejection(RejectCode.UNKNOWN_QUEUE, "queue", queue, f"is not a queue of cell {cell.name}")
+    return Home(cell, queue, pools)
+
+
+def _pools(cell: CellPart, tenant: Tenant, spec: JobSpec) -> tuple[Pool, ...] | Rejection:
+    """In the job's own order, else in the file's; without a wish, inference tries inference pools first."""
+    by_name = {pool.name: pool for pool in cell.pools}
+    if spec.pools:
+        chosen = [by_name[name] for name in spec.pools if name in by_name]
+        if len(chosen) < len(spec.pools):
+            return Rejection(RejectCode.POOLS_IN_SEVERAL_CELLS, "pools", ", ".join(spec.pools), "must lie in one cell")
+    else:
+        chosen = [pool for pool in cell.pools if not tenant.pools or pool.name in tenant.pools]
+        role = NodeRole.INFERENCE if spec.kind is JobKind.INFERENCE else NodeRole.TRAINING
+        own = [pool for pool in chosen if pool.role is role]
+        chosen = own or chosen
+    if spec.gpu_type is not None:
+        chosen = [pool for pool in chosen if pool.gpu_type == spec.gpu_type]
+        if not chosen:
+            rule = f"is in none of the pools that the job may use in cell {cell.name}"
+            return Rejection(RejectCode.UNKNOWN_GPU_TYPE, "gpu_type", spec.gpu_type, rule)
+    return tuple(chosen)

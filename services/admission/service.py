@@ -1,0 +1,148 @@
+"""Admission: tests a command against all that does not depend on the cluster's state, and passes it on or turns it
+away.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from services.admission.policy import limits
+from services.admission.policy.resolve import Home, Rejection, cell_of, home_of, tenant_of
+from shared.cluster.config import CellFile
+from shared.events.base import Event, JobId
+from shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, decode
+from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
+from shared.events.reasons import DeadLetterReason, RejectCode
+from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
+from shared.events.values import JobSpec
+
+COMMANDS: dict[str, str] = {SubmitJob.type: "submit", CancelJob.type: "cancel", UpdateJob.type: "update"}
+
+NAME_CHARS_MOST = 100
+
+_JOB_ID: TypeAdapter[str] = TypeAdapter(JobId)
+
+
+class AdmissionService:
+    """Answers one command at a time; every answer depends on the command, the cell file and the time alone."""
+
+    def __init__(self, file: CellFile) -> None:
+        self._file = file
+
+    def reload(self, file: CellFile) -> None:
+        """Decide by this cell file from now on."""
+        self._file = file
+
+    def answer(self, type_: str, value: bytes | None, topic_tenant: str | None, now_ms: int) -> Event | Undecodable:
+        """What to publish for one record of a submissions topic, or why it can only be set aside.
+
+        `topic_tenant` is the tenant whose own topic the record came by; it may speak for nobody else.
+        """
+        if type_ not in COMMANDS:
+            return Undecodable(DeadLetterReason.UNKNOWN_TYPE, "is not a command of this topic", "ce_type", type_[:100])
+        if value is not None and len(value) > SUBMISSION_BYTES_MOST:
+            rule = f"a submission has at most {SUBMISSION_BYTES_MOST} bytes"
+            return Undecodable(DeadLetterReason.TOO_LARGE, rule, "", f"{len(value)} bytes")
+        event = decode(type_, value)
+        if isinstance(event, Undecodable):
+            return self._reject_or_set_aside(type_, value, event)
+        assert isinstance(event, SubmitJob | CancelJob | UpdateJob)
+        return self._answer(event, topic_tenant, now_ms)
+
+    def _answer(self, event: SubmitJob | CancelJob | UpdateJob, topic_tenant: str | None, now_ms: int) -> Event:
+        job, tenant = (event.job.id, event.job.tenant) if isinstance(event, SubmitJob) else (event.job, event.tenant)
+        if topic_tenant is not None and tenant != topic_tenant:
+            rule = f"this topic is {topic_tenant}'s own"
+            return _rejected(event, job, tenant, Rejection(RejectCode.TENANT_NOT_OF_TOPIC, "tenant", tenant, rule))
+        if isinstance(event, SubmitJob):
+            return self._submit(event, now_ms)
+        known = tenant_of(self._file, tenant)
+        cell = known if isinstance(known, Rejection) else cell_of(self._file, known, event.cell)
+        if isinstance(cell, Rejection):
+            return _rejected(event, job, tenant, cell)
+        if isinstance(event, CancelJob):
+            return JobCancelRequested(cell=cell.name, job=job, tenant=tenant, reason=event.reason)
+        return JobUpdateRequested(cell=cell.name, job=job, tenant=tenant, changes=event.changes)
+
+    def _submit(self, event: SubmitJob, now_ms: int) -> Event:
+        spec = event.job
+        submit_ms = now_ms if event.submit_ms is None else event.submit_ms
+        found = self._admissible(spec, submit_ms, now_ms)
+        if isinstance(found, Rejection):
+            return _rejected(event, spec.id, spec.tenant, found)
+        pools = tuple(pool.name for pool in found.pools)
+        resolved = spec.model_copy(update={"cell": found.cell.name, "queue": found.queue, "pools": pools})
+        return JobAdmitted(cell=found.cell.name, spec=resolved, submit_ms=submit_ms, digest=digest_of(spec))
+
+    def _admissible(self, spec: JobSpec, submit_ms: int, now_ms: int) -> Home | Rejection:
+        file = self._file
+        tenant = tenant_of(file, spec.tenant)
+        if isinstance(tenant, Rejection):
+            return tenant
+        early = (
+            limits.unsupported(spec)
+            or limits.over_job_limits(file, spec)
+            or limits.submit_time_too_far(file, submit_ms, now_ms)
+        )
+        if early is not None:
+            return early
+        home = home_of(file, tenant, spec)
+        if isinstance(home, Rejection):
+            return home
+        pools = limits.never_fits(spec, home)
+        if isinstance(pools, Rejection):
+            return pools
+        return limits.over_tenant_limit(file, tenant, spec, pools) or Home(home.cell, home.queue, pools)
+
+    def _reject_or_set_aside(self, type_: str, value: bytes | None, why: Undecodable) -> Event | Undecodable:
+        """A command that is not valid is answered if it says whose it is, else it can only be set aside."""
+        found = _job_and_tenant(value)
+        if found is None:
+            return why
+        job, tenant = found
+        return JobRejected(
+            job=job,
+            tenant=tenant,
+            command=COMMANDS[type_],
+            code=RejectCode.INVALID_FIELD,
+            field=why.field,
+            value=why.value,
+            rule=why.rule,
+        )
+
+
+def digest_of(spec: JobSpec) -> str:
+    """The job's content as submitted: 16 bytes of BLAKE2b over its encoding."""
+    return blake2b(spec.__pydantic_serializer__.to_json(spec, exclude_none=True), digest_size=16).hexdigest()
+
+
+def _rejected(event: SubmitJob | CancelJob | UpdateJob, job: str, tenant: str, why: Rejection) -> JobRejected:
+    return JobRejected(
+        cell=why.cell,
+        job=job,
+        tenant=tenant,
+        command=COMMANDS[event.type],
+        code=why.code,
+        field=why.field,
+        value=why.value[:100],
+        rule=why.rule,
+        wanted=why.wanted,
+        allowed=why.allowed,
+    )
+
+
+def _job_and_tenant(value: bytes | None) -> tuple[str, str | None] | None:
+    """The job's id and tenant of a broken command, as far as they can be read and obey the naming rule."""
+    try:
+        content = from_json(value or b"")
+        job = content["job"]
+        name = job["id"] if isinstance(job, dict) else job
+        tenant = (job if isinstance(job, dict) else content).get("tenant")
+        return _JOB_ID.validate_python(name, strict=True), tenant if isinstance(tenant, str) and len(
+            tenant
+        ) <= 100 else None
+    except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
+        return None

@@ -1,0 +1,20 @@
+"""`python -m services.placement`: the writer, or a standby of it; with `snapshots` the process that writes
+snapshots.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from shared.runtime.process import serve
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["snapshots"]:
+        from services.placement.app import snapshots
+
+        serve("snapshots", snapshots.main, snapshots.SnapshotSettings)
+    else:
+        from services.placement.app import writer
+        from services.placement.settings import PlacementSettings
+
+        serve("placement", writer.main, PlacementSettings)

@@ -1,0 +1,273 @@
+"""One cell in a placement process: follow its log, and write it while the process owns it."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+
+from services.placement.app.metrics import PlacementMetrics
+from services.placement.service import Input, PlacementService, Tried
+from services.placement.settings import PlacementSettings
+from shared.cluster.config import CellFile, CellPart
+from shared.events.decisions import CHAIN_HEADER
+from shared.events.encoding import Undecodable
+from shared.events.operations import ReloadCell
+from shared.log.dead_letters import dead_letter
+from shared.log.follower import Follower
+from shared.log.kafka import KafkaLog
+from shared.log.layout import Layout
+from shared.log.machine.consumer import Dead
+from shared.log.machine.writer import Draft, Writer
+from shared.log.port import Appended, LogTruncated, LogUnavailable, Outgoing, Reader, Record
+from shared.log.reading import event_of
+from shared.runtime.cell_file import CellFileError, load_cell_file
+from shared.runtime.clocks import WallCellClock, monotonic_ms, wall_ms
+from shared.runtime.process import Context, wait_for
+from shared.runtime.settings import ClockKind
+
+INPUTS = ("jobs", "queue", "nodes", "proposals", "operations")
+WAIT_MS_MOST = 200
+AWAY_PAUSE_S = 0.5
+
+
+class CellWriter:
+    """Standby and writer of one cell. An exception of `run` means that the log cannot be trusted or a rule of ours is
+    broken.
+    """
+
+    def __init__(
+        self,
+        context: Context[PlacementSettings],
+        log: KafkaLog,
+        layout: Layout,
+        file: CellFile,
+        cell: CellPart,
+        owned: dict[int, None],
+        metrics: PlacementMetrics,
+    ) -> None:
+        self.cell = cell.name
+        self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
+        self._ordinal, self._owned, self._file = cell.ordinal, owned, file
+        self._stepped = context.settings.clock is ClockKind.STEPPED
+        self._follower = Follower(log, layout, cell.name)
+        self._short = {layout.topic(name): name for name in INPUTS}
+        self._wrote_ms = 0
+        self._service: PlacementService
+
+    @property
+    def _owns(self) -> bool:
+        return self._ordinal in self._owned and not self._context.stopping.is_set()
+
+    async def run(self) -> None:
+        """Until told to stop."""
+        if not await wait_for(self._context, f"the log of cell {self.cell}", self._begin, (LogUnavailable,)):
+            return
+        state = self._follower.state
+        self._service = PlacementService(state, self._file, writer=self._context.instance, stepped=self._stepped)
+        self._context.health.ready()
+        while not self._context.stopping.is_set():
+            try:
+                if self._owns:
+                    await self._write()
+                else:
+                    await self._follower.poll(wait_ms=50)
+                    self._show()
+            except LogUnavailable as error:
+                self._context.health.not_ready(f"Kafka is away: {error}")
+                self._context.logger.warning("the log is away", cell=self.cell, reason=str(error))
+                await self._context.pause(AWAY_PAUSE_S)
+        await self._follower.stop()
+
+    async def _begin(self) -> str | None:
+        await self._follower.start()
+        await self._follower.catch_up()
+        return None
+
+    # Writing.
+
+    async def _write(self) -> None:
+        """Take the cell over and decide until it is somebody else's."""
+        await self._follower.catch_up()
+        self._service.take_over(monotonic_ms())
+        writer = Writer(self._follower.state)
+        if not await self._take_over(writer):
+            return
+        epoch = self._follower.state.epoch
+        self._context.logger.info("writing", cell=self.cell, epoch=epoch, version=self._follower.state.version)
+        self._context.health.ready()
+        self._metrics.writes.labels(self.cell).set(1)
+        await self._follower.rest()
+        reader = await self._open_inputs()
+        try:
+            while self._owns and self._follower.state.epoch == epoch:
+                await self._cycle(writer, reader)
+        finally:
+            self._metrics.writes.labels(self.cell).set(0)
+            self._context.logger.info("no longer writing", cell=self.cell, epoch=epoch)
+            await reader.stop()
+
+    async def _take_over(self, writer: Writer) -> bool:
+        """Append WriterStarted, on the newest state. Whether this process is the writer now."""
+        while self._owns:
+            writer.begin()
+            tried = self._service.start(self._now_ms(), monotonic_ms())
+            if await self._append(writer, tried):
+                return True
+            await self._follower.catch_up()
+            self._service.take_over(monotonic_ms())
+        return False
+
+    async def _open_inputs(self) -> Reader:
+        """Every input from the state's own cursor, or from its beginning where the state has not read it."""
+        tps = {name: self._layout.tp(name, self.cell) for name in INPUTS}
+        begin = await self._log.begin_offsets(list(tps.values()))
+        positions = {}
+        for name, tp in tps.items():
+            cursor = self._follower.state.inputs.get(f"{name}-{tp[1]}", 0)
+            if cursor < begin[tp] and cursor:
+                self._context.logger.error(
+                    "inputs were deleted unread", topic=tp[0], from_offset=cursor, to_offset=begin[tp]
+                )
+            positions[tp] = max(cursor, begin[tp])
+        reader = self._log.reader(positions)
+        await reader.start()
+        return reader
+
+    async def _cycle(self, writer: Writer, reader: Reader) -> None:
+        records = await self._read(reader)
+        if records:
+            self._service.take([await self._input(record) for record in records])
+        await self._pace()
+        while True:
+            goes_on = await self._decide(writer)
+            self._show()
+            if not goes_on or not self._owns:
+                return
+
+    async def _read(self, reader: Reader) -> list[Record]:
+        try:
+            return await reader.poll(self._context.settings.poll_records, self._wait_ms())
+        except LogTruncated as error:
+            self._context.logger.warning("inputs were deleted unread", reason=str(error))
+            reader.seek(error.tp, error.begin)
+            return []
+
+    async def _decide(self, writer: Writer) -> bool:
+        """One decision, if there is one. Whether more is to be decided at once."""
+        begin_s = perf_counter()
+        writer.begin()
+        tried = self._service.decide(self._now_ms(), monotonic_ms())
+        self._metrics.cycle.labels(self.cell).observe(perf_counter() - begin_s)
+        if tried is None:
+            writer.abandon()
+            return False
+        if await self._append(writer, tried):
+            return tried.has_more
+        await self._follower.catch_up()
+        await self._follower.rest()
+        self._service.caught_up(monotonic_ms())
+        return True
+
+    async def _append(self, writer: Writer, tried: Tried) -> bool:
+        """Whether the decision is in force."""
+        draft = writer.draft(tried.effects, tried.inputs, tried.at_ms)
+        begin_s = perf_counter()
+        answer = await self._log.append(self._outgoing(draft))
+        self._metrics.append.labels(self.cell).observe(perf_counter() - begin_s)
+        self._wrote_ms = monotonic_ms()
+        if isinstance(answer, Appended):
+            if writer.appended(answer.offset):
+                self._in_force(draft, tried)
+                return True
+            why = "overtaken"
+        else:
+            writer.unknown()
+            why = "unknown"
+            self._context.logger.warning("append without an answer", cell=self.cell, reason=answer.reason)
+        self._metrics.stale.labels(self.cell, why).inc()
+        self._service.refused(tried)
+        return False
+
+    def _in_force(self, draft: Draft, tried: Tried) -> None:
+        self._service.accepted(tried)
+        self._service.note(draft.decision.effects, monotonic_ms())
+        for effect in draft.decision.effects:
+            self._metrics.effects.labels(self.cell, effect.kind).inc()
+
+    def _outgoing(self, draft: Draft) -> Outgoing:
+        decision = draft.decision
+        return self._layout.outgoing(
+            decision,
+            id=f"{self.cell}/{decision.version}/{decision.epoch}",
+            source=self._context.instance,
+            wall_ms=wall_ms(),
+            more=((CHAIN_HEADER, draft.chain.encode()),),
+            value=draft.value,
+        )
+
+    # Inputs and times.
+
+    async def _input(self, record: Record) -> Input:
+        source = f"{self._short[record.topic]}-{record.partition}"
+        event = event_of(record)
+        if isinstance(event, Undecodable):
+            await self._set_aside(Dead(record, event.reason, str(event)))
+            return Input(source, record.offset + 1, None)
+        home = event.home()
+        if home is not None and home != self.cell:
+            await self._set_aside(Dead(record, "wrong_cell", f"cell: {home} is not {self.cell}"))
+            return Input(source, record.offset + 1, None)
+        if isinstance(event, ReloadCell):
+            self._reload()
+        return Input(source, record.offset + 1, event, len(record.value or b""))
+
+    async def _set_aside(self, dead: Dead) -> None:
+        """One dead letter, confirmed before the cursor passes the record."""
+        self._context.logger.warning(
+            "input set aside", topic=dead.record.topic, offset=dead.record.offset, reason=dead.text
+        )
+        self._context.telemetry.dead_letters.labels(dead.record.topic, dead.reason).inc()
+        await self._log.publish([dead_letter(dead, service="placement", namespace=self._layout.namespace)])
+
+    def _reload(self) -> None:
+        try:
+            self._service.reload(load_cell_file(self._context.settings.cell_file))
+        except CellFileError as error:
+            self._context.logger.warning("the cell file has an error, the old one stays in force", reason=str(error))
+
+    def _now_ms(self) -> int:
+        return self._context.clock.now_ms()
+
+    def _wait_ms(self) -> int:
+        """How long to wait for inputs: until the next due time at the most."""
+        if self._service.has_pending:
+            return 0
+        due_ms = self._service.next_cell_ms()
+        if due_ms is None or not isinstance(self._context.clock, WallCellClock):
+            return WAIT_MS_MOST
+        return min(self._context.clock.wall_wait_ms(due_ms), WAIT_MS_MOST)
+
+    async def _pace(self) -> None:
+        """Let inputs gather: many small records cost more than one a little later."""
+        rest_ms = self._wrote_ms + self._context.settings.pace_wall_ms - monotonic_ms()
+        if rest_ms > 0 and not self._stepped:
+            await asyncio.sleep(rest_ms / 1000)
+
+    # What others see.
+
+    def _show(self) -> None:
+        state, health = self._follower.state, self._context.health
+        topic, partition = self._layout.tp("decisions", self.cell)
+        health.handled(topic, partition, state.offset + 1)
+        for source, offset in self._service.read.items():
+            name, _, number = source.rpartition("-")
+            health.handled(self._layout.topic(name), int(number), offset)
+        health.progress.version[self.cell] = state.version
+        health.progress.next_due_ms = self._service.next_cell_ms()
+        health.progress.busy = self._service.has_pending
+        health.turned()
+        self._metrics.version.labels(self.cell).set(state.version)
+        self._metrics.epoch.labels(self.cell).set(state.epoch)
+        self._metrics.waiting.labels(self.cell).set(state.waiting)
+        self._metrics.live.labels(self.cell).set(len(state.jobs))
+        self._metrics.frozen.labels(self.cell).set(self._service.leases_frozen)

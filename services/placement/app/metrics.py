@@ -1,0 +1,32 @@
+"""What the placement process counts."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from shared.runtime.telemetry import STEP_SECONDS
+
+
+class PlacementMetrics:
+    """Cycles, records and the writer's place in its cell."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.cycle = Histogram(
+            "fallow_cycle_seconds", "Deciding, without the append", ["cell"], buckets=STEP_SECONDS, registry=registry
+        )
+        self.append = Histogram(
+            "fallow_append_seconds", "Appending one decision", ["cell"], buckets=STEP_SECONDS, registry=registry
+        )
+        self.effects = Counter("fallow_effects_total", "Effects in force", ["cell", "kind"], registry=registry)
+        self.stale = Counter(
+            "fallow_stale_appends_total", "Decisions that were not in force", ["cell", "why"], registry=registry
+        )
+        self.version = Gauge("fallow_state_version", "Version of the state", ["cell"], registry=registry)
+        self.epoch = Gauge("fallow_writer_epoch", "Epoch of the newest writer", ["cell"], registry=registry)
+        self.writes = Gauge("fallow_is_writer", "1 while this process writes the cell", ["cell"], registry=registry)
+        self.waiting = Gauge("fallow_jobs_waiting", "Jobs that wait", ["cell"], registry=registry)
+        self.live = Gauge("fallow_jobs_live", "Jobs that wait or run", ["cell"], registry=registry)
+        self.frozen = Gauge(
+            "fallow_leases_frozen", "1 while so many nodes are silent that none is declared lost", ["cell"],
+            registry=registry
+        )  # fmt: skip

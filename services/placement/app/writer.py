@@ -1,0 +1,49 @@
+"""Placement's process: follows every cell, and writes those that it owns.
+
+Who should write is said by the group on the topic `cells`; who did write, by the log. A standby folds along and so
+takes over warm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from services.placement.app.cell_writer import CellWriter
+from services.placement.app.metrics import PlacementMetrics
+from services.placement.settings import PlacementSettings
+from shared.log.opening import layout_of, open_log
+from shared.log.port import Member
+from shared.runtime.cell_file import load_cell_file
+from shared.runtime.process import Context
+
+
+async def main(context: Context[PlacementSettings]) -> None:
+    """Follow and write until told to stop. An error in one cell ends the process: its standby goes on."""
+    file = load_cell_file(context.settings.cell_file)
+    log = await open_log(context, file)
+    if log is None:
+        return
+    layout, metrics = layout_of(file, context.settings.namespace), PlacementMetrics(context.registry)
+    member = log.member(layout.group("placement"), layout.topic("cells"))
+    owned: dict[int, None] = {}
+    writers = [CellWriter(context, log, layout, file, cell, owned, metrics) for cell in file.cells]
+    try:
+        await member.start()
+        async with asyncio.TaskGroup() as tasks:
+            watch = tasks.create_task(watch_ownership(member, owned), name="ownership")
+            work = [tasks.create_task(writer.run(), name=f"cell {writer.cell}") for writer in writers]
+            await context.stopping.wait()
+            for task in work:
+                await asyncio.wait([task])
+            watch.cancel()
+    finally:
+        await member.stop()
+        await log.stop()
+
+
+async def watch_ownership(member: Member, owned: dict[int, None]) -> None:
+    """Keep up with the group: `owned` holds the partitions of `cells` that are this process's to write, now."""
+    while True:
+        now = await member.changed()
+        owned.clear()
+        owned.update(dict.fromkeys(sorted(now)))

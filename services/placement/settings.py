@@ -1,0 +1,16 @@
+"""Settings of the placement process."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from shared.runtime.settings import ServiceSettings
+
+
+class PlacementSettings(ServiceSettings):
+    """How the writer paces itself."""
+
+    pace_wall_ms: int = Field(
+        5, ge=0, le=1_000, description="the least time between two records: inputs gather meanwhile"
+    )
+    poll_records: int = Field(2_000, ge=1, le=100_000, description="inputs taken at once")

@@ -1,0 +1,1 @@
+"""Who is next: orders the waiting jobs of each queue and publishes the heads."""

@@ -1,0 +1,214 @@
+"""Queueing's process: for each cell that it owns, read the log and the admitted jobs, and publish windows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from services.queueing.service import QueueingService
+from services.queueing.settings import QueueingSettings
+from shared.cluster.config import CellFile
+from shared.events.operations import AdvanceTime
+from shared.log.cell_tasks import CellTasks, Tenure
+from shared.log.follower import Follower
+from shared.log.kafka import KafkaLog
+from shared.log.layout import Layout
+from shared.log.opening import layout_of, open_log
+from shared.log.port import LogTruncated, LogUnavailable, Reader
+from shared.log.reading import event_of
+from shared.runtime.cell_file import load_cell_file
+from shared.runtime.clocks import SteppedCellClock, monotonic_ms, wall_ms
+from shared.runtime.process import Context, wait_for
+
+FOLD_RECORDS_MOST = 50
+WAIT_MS = 200
+AWAY_PAUSE_S = 0.5
+
+
+class QueueingMetrics:
+    """What the queueing process counts."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.windows = Counter("fallow_windows_total", "Head windows published", ["cell"], registry=registry)
+        self.waiting = Gauge("fallow_queue_jobs", "Jobs that wait in a queue", ["cell", "queue"], registry=registry)
+
+
+async def main(context: Context[QueueingSettings]) -> None:
+    """Order the owned cells' queues until told to stop."""
+    file = load_cell_file(context.settings.cell_file)
+    log = await open_log(context, file)
+    if log is None:
+        return
+    layout, metrics = layout_of(file, context.settings.namespace), QueueingMetrics(context.registry)
+    member = log.member(layout.group("queueing"), layout.topic("cells"))
+
+    async def work(tenure: Tenure) -> None:
+        await CellQueues(context, log, layout, file, tenure, metrics).run()
+
+    try:
+        await member.start()
+        context.health.ready()
+        await CellTasks(member, layout, work).run(context.stopping)
+    finally:
+        await member.stop()
+        await log.stop()
+
+
+class CellQueues:
+    """One cell in a queueing process. Three tasks share the service; each changes it only between two awaits."""
+
+    def __init__(
+        self,
+        context: Context[QueueingSettings],
+        log: KafkaLog,
+        layout: Layout,
+        file: CellFile,
+        tenure: Tenure,
+        metrics: QueueingMetrics,
+    ) -> None:
+        self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
+        self._tenure, self._part = tenure, file.cell(tenure.cell)
+        self._follower = Follower(log, layout, tenure.cell)
+        self._news = asyncio.Event()
+        self._jobs = layout.tp("jobs", tenure.cell)
+        self._operations = layout.tp("operations", tenure.cell)
+        self._operations_offset = 0
+        self._service: QueueingService
+
+    async def run(self) -> None:
+        """Until the task is cancelled. An exception means that the log cannot be trusted."""
+        if not await wait_for(self._context, f"the log of cell {self._tenure.cell}", self._begin, (LogUnavailable,)):
+            return
+        self._context.health.ready()
+        reader = await self._open()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._follow(), name="decisions")
+                tasks.create_task(self._read(reader), name="jobs")
+                tasks.create_task(self._publish(), name="windows")
+        finally:
+            await reader.stop()
+            await self._follower.stop()
+
+    async def _begin(self) -> str | None:
+        await self._follower.start()
+        await self._follower.catch_up()
+        self._service = QueueingService(
+            self._follower.state,
+            self._part,
+            writer=f"{self._context.instance}-{wall_ms()}",
+            jobs_source=f"jobs-{self._jobs[1]}",
+            stepped=isinstance(self._context.clock, SteppedCellClock),
+        )
+        return None
+
+    async def _open(self) -> Reader:
+        """Jobs from the state's cursor; operations, which only matter to a stepped clock, from their beginning."""
+        begin = await self._log.begin_offsets([self._jobs, self._operations])
+        self._operations_offset = begin[self._operations]
+        positions = {self._jobs: max(self._service.jobs_offset, begin[self._jobs])}
+        if isinstance(self._context.clock, SteppedCellClock):
+            positions[self._operations] = self._operations_offset
+        reader = self._log.reader(positions)
+        await reader.start()
+        return reader
+
+    async def _follow(self) -> None:
+        while True:
+            with contextlib.suppress(LogUnavailable):  # the publishing task says it, and readiness shows it
+                decisions = await self._follower.poll(WAIT_MS, FOLD_RECORDS_MOST)
+                self._service.take_decisions(decisions, self._now_ms())
+                if decisions:
+                    self._news.set()
+                continue
+            await self._context.pause(AWAY_PAUSE_S)
+
+    async def _read(self, reader: Reader) -> None:
+        while True:
+            try:
+                records = await reader.poll(wait_ms=WAIT_MS)
+            except LogTruncated as error:
+                self._context.logger.warning("inputs were deleted unread", reason=str(error))
+                reader.seek(error.tp, error.begin)
+                continue
+            for record in records:
+                event = event_of(record)
+                if record.topic == self._jobs[0]:
+                    # What cannot be read here is placement's to set aside: it reads the same records.
+                    self._service.take_job(event, record.offset + 1)
+                else:
+                    self._operations_offset = record.offset + 1
+                    if isinstance(event, AdvanceTime) and isinstance(self._context.clock, SteppedCellClock):
+                        self._context.clock.advance_to(event.now_ms)
+            if records:
+                self._news.set()
+
+    async def _publish(self) -> None:
+        sent_ms = 0
+        while True:
+            self._news.clear()
+            self._service.wake(self._now_ms())
+            at = (self._follower.next_offset, self._service.jobs_offset, self._operations_offset)
+            if self._tenure.holds and self._service.due_in_ms(monotonic_ms()) == 0:
+                await self._pace(sent_ms)
+                at = (self._follower.next_offset, self._service.jobs_offset, self._operations_offset)
+                await self._send()
+                sent_ms = monotonic_ms()
+            self._show(*at)
+            await self._wait()
+
+    async def _pace(self, sent_ms: int) -> None:
+        rest_ms = sent_ms + self._context.settings.window_wall_ms - monotonic_ms()
+        if rest_ms > 0 and not isinstance(self._context.clock, SteppedCellClock):
+            await asyncio.sleep(rest_ms / 1000)
+
+    async def _send(self) -> None:
+        """The newest window, until it is in the log or a newer one is due."""
+        while True:
+            parts = self._service.window(monotonic_ms())
+            source = self._context.instance
+            messages = [
+                self._layout.outgoing(
+                    part, id=f"{part.writer}/{part.window}/{part.part}", source=source, wall_ms=wall_ms()
+                )
+                for part in parts
+            ]
+            try:
+                await self._log.publish(messages)
+            except LogUnavailable as error:
+                self._context.health.not_ready(f"Kafka is away: {error}")
+                self._context.logger.warning("the log is away", cell=self._tenure.cell, reason=str(error))
+                await self._context.pause(AWAY_PAUSE_S)
+                continue
+            self._context.health.ready()
+            self._metrics.windows.labels(self._tenure.cell).inc()
+            return
+
+    async def _wait(self) -> None:
+        """Until something changes, a window is due again or a pause ends."""
+        wait_ms = self._service.due_in_ms(monotonic_ms())
+        wait_s = WAIT_MS / 1000 if wait_ms is None else wait_ms / 1000
+        due_ms = self._service.next_cell_ms()
+        clock = self._context.clock
+        if due_ms is not None and not isinstance(clock, SteppedCellClock):
+            wait_s = min(wait_s, clock.wall_wait_ms(due_ms) / 1000)
+        with contextlib.suppress(TimeoutError):  # the time is over: that is what was waited for
+            await asyncio.wait_for(self._news.wait(), max(wait_s, 0.001))
+
+    def _now_ms(self) -> int:
+        return self._context.clock.now_ms()
+
+    def _show(self, decisions: int, jobs: int, operations: int) -> None:
+        health, cell = self._context.health, self._tenure.cell
+        topic, partition = self._layout.tp("decisions", cell)
+        health.handled(topic, partition, decisions)
+        health.handled(*self._jobs, jobs)
+        if isinstance(self._context.clock, SteppedCellClock):
+            health.handled(*self._operations, operations)
+        health.progress.version[cell] = self._follower.state.version
+        health.progress.next_due_ms = self._service.next_cell_ms()
+        health.turned()
+        for queue, waiting in self._service.waiting_by_queue().items():
+            self._metrics.waiting.labels(cell, queue).set(waiting)
