@@ -23,8 +23,8 @@ from faststream.exceptions import StopApplication
 from faststream.kafka import KafkaBroker
 from faststream.kafka.annotations import KafkaMessage
 
+from shared.log.group_timers import QUICK, GroupTimers
 from shared.log.kafka_consumer import SteadyConsumer
-from shared.log.kafka_member import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
 from shared.log.kafka_reader import PARTITION_FETCH_BYTES_MAX, record_of
 from shared.log.machine.consumer import next_offsets
 from shared.log.port import Record
@@ -32,6 +32,9 @@ from shared.log.port import Record
 GRACEFUL_STOP_S = 10.0
 MAX_POLL_INTERVAL_MS = 300_000
 """Far above the time after which a failing batch is given up, so that retrying never costs the membership."""
+
+BATCH_WAIT_MS = 10
+"""FastStream sleeps this long after each empty poll, so it bounds the delay after an idle moment."""
 
 BatchHandler = Callable[[list[Record]], Awaitable[None]]
 """Takes a batch, in order within each partition; returns when all outputs of all its records are acknowledged."""
@@ -118,13 +121,13 @@ def subscribe_batches(
     *,
     retry: RetryPolicy | None = None,
     max_records: int = 500,
-    batch_wait_ms: int = 10,
+    timers: GroupTimers = QUICK,
 ) -> Delivery:
     """Hand every record of these topics to `handler`, in batches, at least once. Call before the broker is started.
 
     After `handler` returns, the offsets of exactly that batch are committed. When it raises, the same batch is tried
-    again; when that goes on for too long, the subscription stops and `Delivery.given_up` says so. `batch_wait_ms`
-    bounds the delay after an idle moment (FastStream sleeps once more after an empty poll).
+    again; when that goes on for too long, the subscription stops and `Delivery.given_up` says so. `timers` are
+    EMBEDDED on the embedded broker.
     """
     delivery = Delivery()
     subscriber = broker.subscriber(
@@ -132,7 +135,7 @@ def subscribe_batches(
         group_id=group,
         batch=True,
         max_records=max_records,
-        batch_timeout_ms=batch_wait_ms,
+        batch_timeout_ms=BATCH_WAIT_MS,
         fetch_max_wait_ms=20,
         max_partition_fetch_bytes=PARTITION_FETCH_BYTES_MAX,
         auto_offset_reset="earliest",
@@ -140,8 +143,8 @@ def subscribe_batches(
         no_reply=True,
         parser=parse_safely,
         decoder=leave_raw,
-        session_timeout_ms=SESSION_TIMEOUT_MS,
-        heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+        session_timeout_ms=timers.session_ms,
+        heartbeat_interval_ms=timers.heartbeat_ms,
         max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
         rebalance_timeout_ms=5_000,
     )

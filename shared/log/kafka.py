@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
+from shared.log.group_timers import QUICK, GroupTimers
 from shared.log.kafka_member import KafkaMember
 from shared.log.kafka_producer import BoundedProducer, Compression, send
 from shared.log.kafka_reader import KafkaReader
@@ -42,10 +43,11 @@ class KafkaLog:
         publish_bound_ms: int = PUBLISH_BOUND_MS,
         fetch_wait_ms: int = 20,
         compression: Compression | None = None,
+        timers: GroupTimers = QUICK,
     ) -> None:
         """`fetch_wait_ms`: how long an idle fetch stays at the broker; see KafkaReader for why it is short.
 
-        `compression` is for the embedded broker, which keeps only 5 MB of each partition.
+        `compression` is for the embedded broker, which keeps only 5 MB of each partition; `timers` are EMBEDDED there.
         """
         self._bootstrap = bootstrap
         self._client_id = client_id
@@ -53,6 +55,7 @@ class KafkaLog:
         self._publish_bound_s = publish_bound_ms / 1000
         self._fetch_wait_ms = fetch_wait_ms
         self._compression = compression
+        self._timers = timers
         self._producers: BoundedProducer | None = None
         self._queries: AIOKafkaConsumer | None = None
 
@@ -160,7 +163,7 @@ class KafkaLog:
 
     def member(self, group: str, topic: str) -> KafkaMember:
         """A consumer of its own that never reads anything."""
-        return KafkaMember(self._bootstrap, self._client_id, group, topic)
+        return KafkaMember(self._bootstrap, self._client_id, group, topic, self._timers)
 
     def _writing(self) -> BoundedProducer:
         if self._producers is None:

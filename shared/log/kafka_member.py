@@ -12,16 +12,13 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError
 
+from shared.log.group_timers import GroupTimers
 from shared.log.port import LogUnavailable
 
-SESSION_TIMEOUT_MS = 1_500
-"""A killed member is replaced after this long. The broker must allow it: group.min.session.timeout.ms."""
-
-HEARTBEAT_INTERVAL_MS = 300
 REBALANCE_TIMEOUT_MS = 5_000
 """How long the others wait for a member that does not come to a rebalance."""
 
-START_BOUND_S = 10.0
+START_BOUND_S = 15.0
 STOP_BOUND_S = 3.0
 POLL_MS = 200
 RETRY_MS_MIN = 200
@@ -37,11 +34,12 @@ class KafkaMember:
     gives up, the task makes a new one. A member that is cut off from Kafka learns of its loss only when it is back.
     """
 
-    def __init__(self, bootstrap: str, client_id: str, group: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, client_id: str, group: str, topic: str, timers: GroupTimers) -> None:
         self._bootstrap = bootstrap
         self._client_id = client_id
         self._group = group
         self._topic = topic
+        self._timers = timers
         self._owned: frozenset[int] = frozenset()
         self._change_count = 0
         self._seen_count = 0
@@ -84,8 +82,8 @@ class KafkaMember:
             group_id=self._group,
             enable_auto_commit=False,
             auto_offset_reset="latest",
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+            session_timeout_ms=self._timers.session_ms,
+            heartbeat_interval_ms=self._timers.heartbeat_ms,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             request_timeout_ms=REBALANCE_TIMEOUT_MS + 2_000,
         )
