@@ -58,7 +58,7 @@ class LiveCheck:
     """The check of one cell's log where it is. `start_text` says from where it was read."""
 
     def __init__(self, log: Log, layout: Layout, cell: str) -> None:
-        self._log, self._cell, self._layout = log, cell, layout
+        self._log, self.cell, self._layout = log, cell, layout
         self._tp = layout.tp("decisions", cell)
         self.start_text = ""
 
@@ -66,9 +66,9 @@ class LiveCheck:
         """Read to the end of the log as it is now, and check. Raises LogUnavailable, LogTruncated, NoUsableSnapshot,
         DiaryError.
         """
-        state = await oldest_snapshot(self._log, self._layout, self._cell)
+        state = await oldest_snapshot(self._log, self._layout, self.cell)
         self.start_text = "its beginning" if state is None else f"the snapshot at version {state.version}"
-        check = LogCheck(state or CellState(self._cell))
+        check = LogCheck(state or CellState(self.cell))
         reader = self._log.reader({self._tp: check.state.offset + 1})
         await reader.start()
         try:

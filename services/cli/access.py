@@ -1,0 +1,95 @@
+"""What every command is told about where the cells are, and how it comes to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import typer
+
+from services.cli.failures import Exit, end_with
+
+if TYPE_CHECKING:
+    from shared.client.direct import DirectClient
+    from shared.cluster.config import CellFile
+    from shared.log.layout import Layout
+
+T = TypeVar("T")
+
+DEFAULT_KAFKA = "127.0.0.1:9092"
+DEFAULT_REDIS = "redis://127.0.0.1:6379/0"
+CELL_FILE = Path("deploy/cell.yaml")
+TOP = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The global options. An address is None where neither option nor environment gives one."""
+
+    kafka: str | None
+    redis: str | None
+    namespace: str
+    cell_file: Path | None
+
+    @property
+    def kafka_address(self) -> str:
+        """Where Kafka is. A name of a source ("jars") says what to start, and is no address."""
+        return _address("FALLOW_KAFKA", self.kafka) or DEFAULT_KAFKA
+
+    @property
+    def redis_address(self) -> str:
+        """Where Redis is."""
+        return _address("FALLOW_REDIS", self.redis) or DEFAULT_REDIS
+
+    @property
+    def cell_path(self) -> Path:
+        """The cell file: the one named, else the one of the current folder, else the one that comes along."""
+        if self.cell_file is not None:
+            return self.cell_file
+        return CELL_FILE if CELL_FILE.exists() else TOP / CELL_FILE
+
+    def cells(self) -> CellFile:
+        """The cell file, read. Raises CellFileError."""
+        from shared.runtime.cell_file import load_cell_file  # noqa: PLC0415 - keeps `fallow --help` quick
+
+        return load_cell_file(self.cell_path)
+
+    def layout(self) -> Layout:
+        """Where the records of these cells are. Raises CellFileError."""
+        from shared.log.opening import layout_of  # noqa: PLC0415 - the same
+
+        return layout_of(self.cells(), self.namespace)
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[DirectClient]:
+        """A connected client. Raises ClientUnavailable, CellFileError."""
+        from shared.client.direct import DirectClient  # noqa: PLC0415 - the same
+        from shared.log.kafka import KafkaLog  # noqa: PLC0415 - the same
+
+        log = KafkaLog(self.kafka_address, "fallow-cli")
+        client = DirectClient(log, self.layout(), source="fallow-cli")
+        await client.start()
+        try:
+            yield client
+        finally:
+            await client.stop()
+
+
+def _address(variable: str, given: str | None) -> str | None:
+    if given is not None and ":" not in given:
+        end_with(Exit.USAGE, f"fallow: {variable} = {given!r}: an address is needed here, with its port")
+    return given
+
+
+def access_of(context: typer.Context) -> Access:
+    """The global options of this call."""
+    return cast("Access", context.obj)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run one command to its end."""
+    return asyncio.run(work)

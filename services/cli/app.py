@@ -1,0 +1,99 @@
+"""The `fallow` command. A subcommand's module is imported when it is called, so that help comes at once."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from services.cli.access import DEFAULT_KAFKA, DEFAULT_REDIS, Access
+from services.cli.failures import explain, say
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "up": ("up", "Run all services on this machine, with Kafka and Redis if need be."),
+    "demo": ("demo", "Schedule a generated day of jobs on virtual nodes, in fast motion."),
+    "replay": ("replay", "Feed a trace of jobs to a set of services of its own."),
+    "submit": ("submit", "Submit the jobs of a file."),
+    "jobs": ("jobs", "List jobs."),
+    "job": ("job", "Tell the story of one job, and where it ran."),
+    "cancel": ("cancel", "Stop a job."),
+    "nodes": ("nodes", "List nodes with their free GPUs."),
+    "tenants": ("tenants", "List tenants with their use and quota."),
+    "topics": ("topics", "Create and check Kafka's topics."),
+    "log": ("log", "Read the decision log: tail, show, export."),
+    "verify": ("verify_command", "Check the decision log, and everything that was made from it."),
+    "service": ("service", "Run one service in the foreground."),
+    "cell": ("cell", "Check a cell file."),
+}
+"""Each command, in the order of the help: the module of this package that holds it as `app`, and its line of help."""
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are imported one by one, when they are called."""
+
+    _is_listing = False
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's signature
+        """All names, without importing anything."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - typer's signature
+        """The command; while help lists them all, only its name and its line."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, line = COMMANDS[cmd_name]
+        if self._is_listing:
+            return TyperCommand(name=cmd_name, help=line)
+        command = typer.main.get_command(importlib.import_module(f"services.cli.{module}").app)
+        command.name = cmd_name
+        return command
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Help without the price of every command."""
+        self._is_listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._is_listing = False
+
+
+app = typer.Typer(cls=LazyGroup, pretty_exceptions_enable=False, no_args_is_help=True)
+
+Kafka = Annotated[str | None, typer.Option(envvar="FALLOW_KAFKA", help=f"Kafka's address; {DEFAULT_KAFKA} if none.")]
+Redis = Annotated[str | None, typer.Option(envvar="FALLOW_REDIS", help=f"Redis's URL; {DEFAULT_REDIS} if none.")]
+Namespace = Annotated[str, typer.Option(envvar="FALLOW_NAMESPACE", help="First word of all topics and keys.")]
+CellFileOption = Annotated[
+    Path | None, typer.Option(envvar="FALLOW_CELL_FILE", help="Cells, pools, tenants; deploy/cell.yaml if none.")
+]
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    kafka: Kafka = None,
+    redis: Redis = None,
+    namespace: Namespace = "fallow",
+    cell_file: CellFileOption = None,
+) -> None:
+    """One scheduler for the training jobs and the inference services of a GPU cluster. No GPU lies fallow.
+
+    Exit codes: 0 done, 1 the answer is no, 2 wrong use, 3 something that is needed does not answer.
+    """
+    context.obj = Access(kafka or None, redis or None, namespace, cell_file)
+
+
+def main() -> None:
+    """Run the command line. What a user can do something about is one line on standard error, never a traceback."""
+    try:
+        app(prog_name="fallow")
+    except Exception as error:
+        known = explain(error)
+        if known is None:
+            raise
+        code, text = known
+        say(f"fallow: {text}")
+        sys.exit(code)

@@ -1,0 +1,36 @@
+"""`fallow cell check FILE`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.cli.output import AsJson, print_json, print_line
+from shared.runtime.cell_file import load_cell_file
+
+app = typer.Typer(no_args_is_help=True, help="Check a cell file.")
+
+
+@app.callback()
+def group() -> None:
+    """Check a cell file."""
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="The cell file.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Read a cell file as the services do; each mistake is named with its line."""
+    found = load_cell_file(file)
+    names = {
+        "cells": [cell.name for cell in found.cells],
+        "pools": [pool.name for cell in found.cells for pool in cell.pools],
+        "tenants": [tenant.name for tenant in found.tenants],
+    }
+    if as_json:
+        print_json({"ok": True, **names})
+        return
+    print_line(f"{file}: no mistakes")
+    for what, listed in names.items():
+        print_line(f"  {what}: {', '.join(listed)}")

@@ -1,0 +1,59 @@
+"""How a command ends when it cannot do what it was asked: one line for people, one code for scripts."""
+
+from __future__ import annotations
+
+import sys
+from enum import IntEnum
+from typing import NoReturn
+
+import typer
+
+
+class Exit(IntEnum):
+    """The exit codes of every command."""
+
+    OK = 0
+    NO = 1  # the answer is no: rejected, refused, an offence, not found
+    USAGE = 2  # an option, an id or a file that cannot be used
+    AWAY = 3  # Kafka, Redis or a service does not answer
+
+
+def say(text: str) -> None:
+    """A line for people on standard error: standard output belongs to the answer."""
+    sys.stderr.write(f"{text}\n")
+
+
+def end_with(code: Exit, text: str) -> NoReturn:
+    """Say why, and end the command."""
+    say(text)
+    raise typer.Exit(code)
+
+
+def explain(error: Exception) -> tuple[Exit, str] | None:
+    """Code and line of an error that a user can do something about; None for a defect of Fallow."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    for code, known in _KNOWN.items():
+        if names & known:
+            return code, str(error) or type(error).__name__
+    return None
+
+
+# By name, so that no command pays for importing what it does not use.
+_KNOWN: dict[Exit, frozenset[str]] = {
+    Exit.AWAY: frozenset(
+        {"ClientUnavailable", "LogUnavailable", "LogTruncated", "ViewUnavailable", "ViewBehind", "ViewRebuilding"}
+        | {"StackError", "NoUsableSnapshot", "Unanswered"}
+    ),
+    Exit.USAGE: frozenset(
+        {
+            "CellFileError",
+            "JobFileError",
+            "LogFileError",
+            "DiaryError",
+            "TopicsFileError",
+            "SettingsError",
+            "TraceError",
+        }
+    ),
+    Exit.NO: frozenset({"DamagedLog", "DamagedSnapshot"}),
+}

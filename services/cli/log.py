@@ -1,0 +1,143 @@
+"""`fallow log`: the decision log as sentences, and as a file."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.access import Access, access_of, run
+from services.cli.failures import Exit, end_with
+from services.cli.log_file import open_text, write_line
+from services.cli.output import AsJson, print_json, print_line
+from services.cli.sentences import heading, sentence
+from shared.client.port import CellClient
+from shared.events.decisions import Decision
+from shared.log.kafka import KafkaLog
+
+app = typer.Typer(no_args_is_help=True, help="Read the decision log.")
+
+CellName = Annotated[str | None, typer.Option("--cell", help="Which cell; needed where there are several.")]
+
+READ_ONCE = 1_000
+POLL_WAIT_MS = 250
+IDLE_POLLS_MOST = 40
+
+
+@app.command()
+def tail(
+    context: typer.Context,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many decisions.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with each new one until Ctrl-C.")] = False,
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """The last decisions, one sentence for each effect."""
+    run(_tail(access_of(context), count, follow=follow, cell=cell, as_json=as_json))
+
+
+async def _tail(access: Access, count: int, *, follow: bool, cell: str | None, as_json: bool) -> None:
+    async with access.client() as client, aclosing(client.newest(cell_of(client, cell), count, follow=follow)) as found:
+        kept: list[dict[str, Any]] = []
+        async for decision in found:
+            if not as_json:
+                print_decision(decision)
+            elif follow:
+                print_json(as_object(decision))
+            else:
+                kept.append(as_object(decision))
+    if as_json:
+        print_json({"decisions": kept})
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    version: Annotated[int, typer.Argument(min=1, help="The version that the decision made.", show_default=False)],
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """One decision, one sentence for each effect."""
+    decision = run(_one(access_of(context), version, cell))
+    if decision is None:
+        end_with(Exit.NO, f"fallow: the log holds no accepted decision of version {version}")
+    if as_json:
+        print_json(as_object(decision))
+    else:
+        print_decision(decision)
+
+
+async def _one(access: Access, version: int, cell: str | None) -> Decision | None:
+    async with (
+        access.client() as client,
+        aclosing(client.decisions(cell_of(client, cell), version, version)) as found,
+    ):
+        return await anext(found, None)
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="Compressed when it ends in .gz.", show_default=False)],
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the log as it is to a file that `verify --file` reads."""
+    count = run(_export(access_of(context), file, cell))
+    if as_json:
+        print_json({"file": str(file), "records": count})
+    else:
+        print_line(f"{count} records in {file}")
+
+
+async def _export(access: Access, file: Path, cell: str | None) -> int:
+    layout = access.layout()
+    tp = layout.tp("decisions", chosen(tuple(layout.ordinals), cell))
+    log = KafkaLog(access.kafka_address, "fallow-cli")
+    await log.start()
+    try:
+        position, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
+        reader, count, idle = log.reader({tp: position}), 0, 0
+        await reader.start()
+        with open_text(file, "w") as output:
+            while position < end and idle < IDLE_POLLS_MOST:
+                records = await reader.poll(READ_ONCE, POLL_WAIT_MS)
+                idle = 0 if records else idle + 1
+                for record in (found for found in records if found.offset < end):
+                    write_line(output, record, end)
+                    count += 1
+                position = reader.positions()[tp]
+        await reader.stop()
+    finally:
+        await log.stop()
+    return count
+
+
+def print_decision(decision: Decision) -> None:
+    """The decision for people."""
+    print_line(heading(decision))
+    for effect in decision.effects:
+        print_line(f"    {sentence(effect)}")
+
+
+def as_object(decision: Decision) -> dict[str, Any]:
+    """The decision for programs, with its sentences."""
+    said = [sentence(effect) for effect in decision.effects]
+    return {**decision.model_dump(mode="json", exclude_none=True), "sentences": said}
+
+
+def cell_of(client: CellClient, given: str | None) -> str:
+    """The cell that is meant."""
+    return chosen(client.cells, given)
+
+
+def chosen(cells: tuple[str, ...], given: str | None) -> str:
+    """The cell that is named, or the only one."""
+    if given is None and len(cells) == 1:
+        return cells[0]
+    if given is None or given not in cells:
+        what = "is needed" if given is None else f"= {given!r} is unknown"
+        end_with(Exit.USAGE, f"fallow: --cell {what}: there are {', '.join(cells)}")
+    return given

@@ -1,0 +1,68 @@
+"""`fallow verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.cli.access import Access, access_of, run
+from services.cli.failures import Exit
+from services.cli.log import CellName
+from services.cli.output import AsJson, print_json, print_line
+from services.cli.verification import LiveCheck, join, verify_file
+from services.cli.verify import Verification
+from shared.log.kafka import KafkaLog
+
+app = typer.Typer()
+
+
+@app.command()
+def verify(
+    context: typer.Context,
+    file: Annotated[Path | None, typer.Option(help="Check this exported log and ask no Kafka.")] = None,
+    diaries: Annotated[Path | None, typer.Option(help="The folder with the nodes' diaries, one file a node.")] = None,
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a decision log from its beginning, or from the oldest snapshot where that is gone.
+
+    Each record's offset, version and chain; each decision against the invariants I1 to I4; a recount every 1,000
+    versions; the nodes' diaries (I6) and Redis (I7) where they are given. Exit 1 with the first offence.
+    """
+    if file is not None:
+        found, source = verify_file(file, diaries), f"{file}, from its beginning"
+    else:
+        found, source = run(_live(access_of(context), cell, diaries))
+    if as_json:
+        print_json(found.as_json())
+    else:
+        tell(found, source)
+    if not found.ok:
+        raise typer.Exit(Exit.NO)
+
+
+async def _live(access: Access, cell: str | None, diaries: Path | None) -> tuple[Verification, str]:
+    layout = access.layout()
+    log = KafkaLog(access.kafka_address, "fallow-verify")
+    await log.start()
+    try:
+        checks = [LiveCheck(log, layout, name) for name in ([cell] if cell else layout.ordinals)]
+        found = [await check.run(diaries) for check in checks]
+    finally:
+        await log.stop()
+    source = "; ".join(f"cell {check.cell} from {check.start_text}" for check in checks)
+    return join(found), source
+
+
+def tell(found: Verification, source: str) -> None:
+    """The findings for people."""
+    print_line(f"log: {source}")
+    print_line(f"versions {found.from_version} to {found.to_version}: {found.records} records, {found.skipped} skipped")
+    if found.first_violation is None:
+        print_line(f"no offence in {found.checks} checks")
+        return
+    violation = found.first_violation
+    where = "" if violation.offset is None else f" at offset {violation.offset}"
+    print_line(f"OFFENCE against {violation.invariant}{where}, version {violation.version}: {violation.text}")

@@ -1,0 +1,106 @@
+"""The client that speaks to Kafka and Redis itself: for the command line and for programs beside the cell."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
+
+from shared.client.history import History
+from shared.client.port import ClientUnavailable, Mark, News
+from shared.events.base import Command, Event
+from shared.events.decisions import Decision
+from shared.events.operations import Operation
+from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
+from shared.events.values import JobSpec
+from shared.log.layout import Layout
+from shared.log.port import Log, LogTruncated, LogUnavailable
+from shared.runtime.clocks import wall_ms
+
+
+class DirectClient:
+    """A client over one log handle, which it starts and stops. `source` names the program in what it writes."""
+
+    def __init__(self, log: Log, layout: Layout, *, source: str) -> None:
+        self._log, self._layout, self._source = log, layout, source
+        self._history = History(log, layout)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """As the port says."""
+        return tuple(sorted(self._layout.ordinals, key=self._layout.ordinals.__getitem__))
+
+    async def start(self) -> None:
+        """As the port says."""
+        with told():
+            await self._log.start()
+
+    async def stop(self) -> None:
+        """As the port says."""
+        await self._log.stop()
+
+    async def submit(self, jobs: Sequence[JobSpec], *, submit_ms: int | None = None) -> Mark:
+        """As the port says."""
+        return await self._wish([SubmitJob(job=job, submit_ms=submit_ms) for job in jobs])
+
+    async def cancel(self, job: str, tenant: str, *, cell: str | None = None, reason: str = "") -> Mark:
+        """As the port says."""
+        return await self._wish([CancelJob(job=job, tenant=tenant, cell=cell, reason=reason)])
+
+    async def update(self, job: str, tenant: str, changes: JobChanges, *, cell: str | None = None) -> Mark:
+        """As the port says."""
+        return await self._wish([UpdateJob(job=job, tenant=tenant, cell=cell, changes=changes)])
+
+    async def operate(self, operation: Operation) -> Mark:
+        """As the port says."""
+        return await self._wish([operation])
+
+    async def _wish(self, commands: Sequence[Command]) -> Mark:
+        now_ms = wall_ms()
+        with told():
+            mark = await self._history.mark()
+            await self._log.publish(
+                [
+                    self._layout.outgoing(command, id=_id(command, now_ms), source=self._source, wall_ms=now_ms)
+                    for command in commands
+                ]
+            )
+        return mark
+
+    async def news(self, since: Mark, *, wait_ms: int = 200) -> AsyncGenerator[list[News], None]:
+        """As the port says."""
+        with told():
+            async for some in self._history.news(since, wait_ms):
+                yield some
+
+    async def decisions(self, cell: str, first: int, last: int | None = None) -> AsyncGenerator[Decision, None]:
+        """As the port says."""
+        with told():
+            async for decision in self._history.decisions(cell, first, last):
+                yield decision
+
+    async def newest(self, cell: str, count: int, *, follow: bool = False) -> AsyncGenerator[Decision, None]:
+        """As the port says."""
+        with told():
+            async for decision in self._history.newest(cell, count, follow=follow):
+                yield decision
+
+    async def story(self, cell: str, job: str) -> AsyncGenerator[News, None]:
+        """As the port says."""
+        with told():
+            async for news in self._history.story(cell, job):
+                yield news
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """What the log says in its own words becomes what a client says."""
+    try:
+        yield
+    except (LogUnavailable, LogTruncated) as error:
+        raise ClientUnavailable(f"Kafka: {error}") from error
+
+
+def _id(command: Event, now_ms: int) -> str:
+    """A submission is known by its job; any other wish may be repeated on purpose, so its time belongs to it."""
+    name = type(command).__name__
+    return f"{name}/{command.key()}" if isinstance(command, SubmitJob) else f"{name}/{command.key()}/{now_ms}"

@@ -1,0 +1,154 @@
+"""What the log tells a client: news as they come, decisions by version, and the story of one job."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator
+
+from shared.client.port import Mark, News, job_of
+from shared.events.decisions import Decision
+from shared.events.jobs import JobRejected
+from shared.log.layout import Layout
+from shared.log.port import Log, LogUnavailable, Reader, Record, TopicPartition
+from shared.log.reading import event_of
+
+READ_ONCE = 1_000
+POLL_WAIT_MS = 200
+IDLE_POLLS_MOST = 50
+
+STALE_SPARE = 64
+"""So many more records than asked for are read from the end of the log, since some of them may be stale."""
+
+_VERSION = re.compile(rb'"version":(\d+)')
+
+
+class History:
+    """Reads one log. A record that is stale or foreign is passed over as the fold does it, by its version alone.
+
+    The first record of the version that follows the newest is the accepted one: one that came earlier would have been
+    ahead of the log, and where its chain did not fit every reader stops. Who doubts the log runs `verify`.
+    """
+
+    def __init__(self, log: Log, layout: Layout) -> None:
+        self._log, self._layout = log, layout
+
+    async def mark(self) -> Mark:
+        """Where the topics that tell news end now."""
+        tps = [self._layout.tp(topic, cell) for cell in self._layout.ordinals for topic in ("jobs", "decisions")]
+        ends = await self._log.end_offsets(tps)
+        return Mark({f"{topic}/{partition}": end for (topic, partition), end in ends.items()})
+
+    async def news(self, since: Mark, wait_ms: int) -> AsyncGenerator[list[News], None]:
+        """As the client's port says."""
+        versions: dict[str, int] = {}
+        reader = self._log.reader({_tp(name): offset for name, offset in since.offsets.items()})
+        await reader.start()
+        try:
+            while True:
+                records = await reader.poll(READ_ONCE, wait_ms)
+                yield [news for record in records for news in self._told(record, versions)]
+        finally:
+            await reader.stop()
+
+    def _told(self, record: Record, versions: dict[str, int]) -> Iterator[News]:
+        event = event_of(record)
+        if isinstance(event, JobRejected):
+            yield News(event.cell, event)
+        elif isinstance(event, Decision) and event.version > versions.get(event.cell, 0):
+            versions[event.cell] = event.version
+            yield from (News(event.cell, effect, event.version, event.at_ms) for effect in event.effects)
+
+    async def decisions(self, cell: str, first: int, last: int | None) -> AsyncGenerator[Decision, None]:
+        """As the client's port says. A decision of version v is at offset v - 1 at the earliest."""
+        expected = max(1, first)
+        async for record in self._records(cell, expected - 1):
+            decision = event_of(record)
+            if not isinstance(decision, Decision) or decision.cell != cell or decision.version < expected:
+                continue
+            if decision.version > expected or (last is not None and expected > last):
+                return
+            yield decision
+            expected += 1
+
+    async def newest(self, cell: str, count: int, *, follow: bool) -> AsyncGenerator[Decision, None]:
+        """As the client's port says."""
+        tp = self._layout.tp("decisions", cell)
+        begin, end = await self._bounds(tp)
+        last, newest, position = 0, deque[Decision](maxlen=count), max(begin, end - count - STALE_SPARE)
+        async for record in self._records(cell, position):
+            position, decision = record.offset + 1, event_of(record)
+            if isinstance(decision, Decision) and decision.cell == cell and decision.version > last:
+                last = decision.version
+                newest.append(decision)
+        for decision in newest:
+            yield decision
+        if follow:
+            async for decision in self._follow(tp, cell, position, last):
+                yield decision
+
+    async def _follow(self, tp: TopicPartition, cell: str, position: int, last: int) -> AsyncGenerator[Decision, None]:
+        reader = self._log.reader({tp: position})
+        await reader.start()
+        try:
+            while True:
+                for record in await reader.poll(READ_ONCE, POLL_WAIT_MS):
+                    decision = event_of(record)
+                    if isinstance(decision, Decision) and decision.cell == cell and decision.version > last:
+                        last = decision.version
+                        yield decision
+        finally:
+            await reader.stop()
+
+    async def story(self, cell: str, job: str) -> AsyncGenerator[News, None]:
+        """As the client's port says. Only records that contain the id are decoded: a job is in few of many."""
+        needle, last = f'"{job}"'.encode(), 0
+        async for record in self._records(cell, 0):
+            found = _VERSION.search(record.value or b"", 0, 500)
+            version = int(found[1]) if found else 0
+            if version <= last:
+                continue
+            last = version
+            if needle not in (record.value or b""):
+                continue
+            decision = event_of(record)
+            if isinstance(decision, Decision) and decision.cell == cell:
+                for effect in decision.effects:
+                    if job_of(effect) == job:
+                        yield News(cell, effect, decision.version, decision.at_ms)
+
+    async def _bounds(self, tp: TopicPartition) -> tuple[int, int]:
+        return (await self._log.begin_offsets([tp]))[tp], (await self._log.end_offsets([tp]))[tp]
+
+    async def _records(self, cell: str, first: int) -> AsyncGenerator[Record, None]:
+        """The cell's decision log from `first`, or from where it begins, to where it ends now."""
+        tp = self._layout.tp("decisions", cell)
+        begin, end = await self._bounds(tp)
+        position = max(first, begin)
+        if position >= end:
+            return
+        reader = self._log.reader({tp: position})
+        await reader.start()
+        try:
+            async for record in _until(reader, tp, end):
+                yield record
+        finally:
+            await reader.stop()
+
+
+async def _until(reader: Reader, tp: TopicPartition, end: int) -> AsyncGenerator[Record, None]:
+    idle = 0
+    while reader.positions()[tp] < end:
+        records = await reader.poll(READ_ONCE, POLL_WAIT_MS)
+        idle = 0 if records else idle + 1
+        if idle > IDLE_POLLS_MOST:
+            raise LogUnavailable(f"{tp[0]}: nothing comes from offset {reader.positions()[tp]} on, its end is {end}")
+        for record in records:
+            if record.offset >= end:
+                return
+            yield record
+
+
+def _tp(name: str) -> TopicPartition:
+    topic, _, partition = name.rpartition("/")
+    return topic, int(partition)

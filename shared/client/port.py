@@ -1,0 +1,100 @@
+"""What programs and people may ask of the cells, and wish of them. One contract, whatever carries it.
+
+A wish (submit, cancel, update, an operation) returns once it cannot be lost any more, with a mark of where the log was
+before. What came of it is among the news after that mark. A read tells the version that it belongs to; a client that
+has seen version V may ask for at least V, so that what it reads never goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from shared.events.base import Name
+from shared.events.decisions import Decision
+from shared.events.effects import Effect
+from shared.events.jobs import JobRejected
+from shared.events.operations import Operation
+from shared.events.submissions import JobChanges
+from shared.events.values import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment in the life of all cells: the next offset of each partition (`topic/partition`) that tells news."""
+
+    offsets: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """One thing that happened: an effect of an accepted decision, or admission's no, without version and time."""
+
+    cell: Name | None
+    event: Effect | JobRejected
+    version: int | None = None
+    at_ms: int | None = None
+
+    @property
+    def job(self) -> str | None:
+        """The job that it is about, or None."""
+        return job_of(self.event)
+
+
+class ClientUnavailable(Exception):
+    """What the client needs does not answer; the text says what. Anything that was wished may have happened."""
+
+
+class CellClient(Protocol):
+    """One program's way to the cells."""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """All cells, in the order of their ordinals."""
+
+    async def start(self) -> None:
+        """Connect. Raises ClientUnavailable."""
+
+    async def stop(self) -> None:
+        """Let go of all connections. May be called twice."""
+
+    async def submit(self, jobs: Sequence[JobSpec], *, submit_ms: int | None = None) -> Mark:
+        """Submit these jobs, waiting since `submit_ms` of cell time (None: since they are seen).
+
+        The same job again does no harm. Raises ClientUnavailable.
+        """
+
+    async def cancel(self, job: str, tenant: str, *, cell: str | None = None, reason: str = "") -> Mark:
+        """Wish that a job stops. Raises ClientUnavailable."""
+
+    async def update(self, job: str, tenant: str, changes: JobChanges, *, cell: str | None = None) -> Mark:
+        """Wish that a job changes. Raises ClientUnavailable."""
+
+    async def operate(self, operation: Operation) -> Mark:
+        """Give an operator's command: Cordon, Uncordon, Drain, HoldJob, ReleaseJob, ... Raises ClientUnavailable."""
+
+    def news(self, since: Mark, *, wait_ms: int = 200) -> AsyncGenerator[list[News], None]:
+        """Everything that happens after the mark, in each cell's order, without end.
+
+        Where nothing comes for `wait_ms`, an empty list does, so that the reader can look at its clock. Raises
+        ClientUnavailable.
+        """
+
+    def decisions(self, cell: str, first: int, last: int | None = None) -> AsyncGenerator[Decision, None]:
+        """The accepted decisions of these versions, as far as the log holds them now. Raises ClientUnavailable."""
+
+    def newest(self, cell: str, count: int, *, follow: bool = False) -> AsyncGenerator[Decision, None]:
+        """The last `count` accepted decisions; with `follow` each new one, without end. Raises ClientUnavailable."""
+
+    def story(self, cell: str, job: str) -> AsyncGenerator[News, None]:
+        """Everything that the log still tells of one job, in order. Raises ClientUnavailable."""
+
+
+def job_of(event: Effect | JobRejected) -> str | None:
+    """The job that an effect or a rejection is about, or None."""
+    job = getattr(event, "job", None)
+    if job is None:
+        spec = getattr(event, "spec", None)
+        job = spec.id if isinstance(spec, JobSpec) else None
+    return job
