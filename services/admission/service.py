@@ -141,8 +141,7 @@ def _job_and_tenant(value: bytes | None) -> tuple[str, str | None] | None:
         job = content["job"]
         name = job["id"] if isinstance(job, dict) else job
         tenant = (job if isinstance(job, dict) else content).get("tenant")
-        return _JOB_ID.validate_python(name, strict=True), tenant if isinstance(tenant, str) and len(
-            tenant
-        ) <= 100 else None
+        is_name = isinstance(tenant, str) and len(tenant) <= NAME_CHARS_MOST
+        return _JOB_ID.validate_python(name, strict=True), tenant if is_name else None
     except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
         return None

@@ -16,10 +16,23 @@ BYTES_MOST = 400_000
 _EFFECT_BYTES = 160
 _WORKER_BYTES = 110
 
-_RELEASES = frozenset(
-    {e.JobFinished, e.JobFailed, e.JobCancelled, e.JobRequeued, e.JobPreempted, e.JobResized, e.NodeChanged, e.DeviceChanged,
-     e.NodeLent, e.NodeReclaimed, e.QuotaSet, e.PolicySet, e.ReservationCleared}
-)  # fmt: skip
+_RELEASES: frozenset[type[e.Effect]] = frozenset(
+    {
+        e.JobFinished,
+        e.JobFailed,
+        e.JobCancelled,
+        e.JobRequeued,
+        e.JobPreempted,
+        e.JobResized,
+        e.NodeChanged,
+        e.DeviceChanged,
+        e.NodeLent,
+        e.NodeReclaimed,
+        e.QuotaSet,
+        e.PolicySet,
+        e.ReservationCleared,
+    }
+)
 
 
 @dataclass(slots=True)
