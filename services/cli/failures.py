@@ -42,7 +42,7 @@ def explain(error: Exception) -> tuple[Exit, str] | None:
 _KNOWN: dict[Exit, frozenset[str]] = {
     Exit.AWAY: frozenset(
         {"ClientUnavailable", "LogUnavailable", "LogTruncated", "ViewUnavailable", "ViewBehind", "ViewRebuilding"}
-        | {"StackError", "NoUsableSnapshot", "Unanswered"}
+        | {"StackError", "NoUsableSnapshot", "Unanswered", "Stuck"}
     ),
     Exit.USAGE: frozenset(
         {
@@ -52,8 +52,8 @@ _KNOWN: dict[Exit, frozenset[str]] = {
             "DiaryError",
             "TopicsFileError",
             "SettingsError",
-            "TraceError",
+            "WorkloadError",
         }
     ),
-    Exit.NO: frozenset({"DamagedLog", "DamagedSnapshot"}),
+    Exit.NO: frozenset({"DamagedLog", "DamagedSnapshot", "LogOverflowed"}),
 }

@@ -1,4 +1,4 @@
-"""Names from foreign traces, made to satisfy the rules for names here: the same trace gives the same names each time."""
+"""Names from foreign traces, made to satisfy the rules for names here: the same trace gives the same names again."""
 
 from __future__ import annotations
 

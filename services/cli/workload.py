@@ -1,4 +1,4 @@
-"""What a demo or a replay feeds to a cell: commands with their times, the nodes that are to carry them, and the cell."""
+"""What a demo or a replay feeds to a cell: commands with their times, the nodes that shall carry them, and the cell."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant
 from shared.events.base import Command
 from shared.events.queue import QueueDiscipline
+from shared.events.submissions import SubmitJob
 from shared.events.values import NodeRole, NodeSpec, Position
 
 CELL = "cell-a"
@@ -40,6 +41,11 @@ class Workload:
     cell_file: CellFile
     carried: frozenset[str] = frozenset()
     endless: frozenset[str] = frozenset()
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs are submitted."""
+        return sum(isinstance(timed.command, SubmitJob) for timed in self.commands)
 
     @property
     def gpus(self) -> int:
