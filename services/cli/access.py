@@ -64,6 +64,16 @@ class Access:
 
         return layout_of(self.cells(), self.namespace)
 
+    def cell(self, given: str | None) -> str:
+        """The cell that is named, or the only one. Ends the command where that is not clear."""
+        names = [cell.name for cell in self.cells().cells]
+        if given is None and len(names) == 1:
+            return names[0]
+        if given is None or given not in names:
+            what = "is needed" if given is None else f"= {given!r} is unknown"
+            end_with(Exit.USAGE, f"fallow: --cell {what}: there are {', '.join(names)}")
+        return given
+
     @asynccontextmanager
     async def client(self) -> AsyncIterator[DirectClient]:
         """A connected client. Raises ClientUnavailable, CellFileError."""

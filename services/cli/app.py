@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -88,6 +89,8 @@ def options(
 
 def main() -> None:
     """Run the command line. What a user can do something about is one line on standard error, never a traceback."""
+    # What its libraries log on the way to an error says the error itself.
+    logging.basicConfig(level=logging.CRITICAL)
     try:
         app(prog_name="fallow")
     except Exception as error:

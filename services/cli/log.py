@@ -11,15 +11,12 @@ import typer
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with
 from services.cli.log_file import open_text, write_line
-from services.cli.output import AsJson, print_json, print_line
+from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.sentences import heading, sentence
-from shared.client.port import CellClient
 from shared.events.decisions import Decision
 from shared.log.kafka import KafkaLog
 
 app = typer.Typer(no_args_is_help=True, help="Read the decision log.")
-
-CellName = Annotated[str | None, typer.Option("--cell", help="Which cell; needed where there are several.")]
 
 READ_ONCE = 1_000
 POLL_WAIT_MS = 250
@@ -39,7 +36,8 @@ def tail(
 
 
 async def _tail(access: Access, count: int, *, follow: bool, cell: str | None, as_json: bool) -> None:
-    async with access.client() as client, aclosing(client.newest(cell_of(client, cell), count, follow=follow)) as found:
+    name = access.cell(cell)
+    async with access.client() as client, aclosing(client.newest(name, count, follow=follow)) as found:
         kept: list[dict[str, Any]] = []
         async for decision in found:
             if not as_json:
@@ -70,10 +68,8 @@ def show(
 
 
 async def _one(access: Access, version: int, cell: str | None) -> Decision | None:
-    async with (
-        access.client() as client,
-        aclosing(client.decisions(cell_of(client, cell), version, version)) as found,
-    ):
+    name = access.cell(cell)
+    async with access.client() as client, aclosing(client.decisions(name, version, version)) as found:
         return await anext(found, None)
 
 
@@ -93,8 +89,7 @@ def export(
 
 
 async def _export(access: Access, file: Path, cell: str | None) -> int:
-    layout = access.layout()
-    tp = layout.tp("decisions", chosen(tuple(layout.ordinals), cell))
+    tp = access.layout().tp("decisions", access.cell(cell))
     log = KafkaLog(access.kafka_address, "fallow-cli")
     await log.start()
     try:
@@ -126,18 +121,3 @@ def as_object(decision: Decision) -> dict[str, Any]:
     """The decision for programs, with its sentences."""
     said = [sentence(effect) for effect in decision.effects]
     return {**decision.model_dump(mode="json", exclude_none=True), "sentences": said}
-
-
-def cell_of(client: CellClient, given: str | None) -> str:
-    """The cell that is meant."""
-    return chosen(client.cells, given)
-
-
-def chosen(cells: tuple[str, ...], given: str | None) -> str:
-    """The cell that is named, or the only one."""
-    if given is None and len(cells) == 1:
-        return cells[0]
-    if given is None or given not in cells:
-        what = "is needed" if given is None else f"= {given!r} is unknown"
-        end_with(Exit.USAGE, f"fallow: --cell {what}: there are {', '.join(cells)}")
-    return given

@@ -13,6 +13,7 @@ WIDTH_UNKNOWN = 160
 """Columns where the output is no terminal: a log or a pipe cuts nothing off."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object in the last line, and no table.")]
+CellName = Annotated[str | None, typer.Option("--cell", help="Which cell; needed where there are several.")]
 
 
 def print_json(body: Mapping[str, Any]) -> None:

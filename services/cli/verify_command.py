@@ -9,8 +9,7 @@ import typer
 
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit
-from services.cli.log import CellName
-from services.cli.output import AsJson, print_json, print_line
+from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.verification import LiveCheck, join, verify_file
 from services.cli.verify import Verification
 from shared.log.kafka import KafkaLog
@@ -45,10 +44,11 @@ def verify(
 
 async def _live(access: Access, cell: str | None, diaries: Path | None) -> tuple[Verification, str]:
     layout = access.layout()
+    names = tuple(layout.ordinals) if cell is None else (access.cell(cell),)
     log = KafkaLog(access.kafka_address, "fallow-verify")
     await log.start()
     try:
-        checks = [LiveCheck(log, layout, name) for name in ([cell] if cell else layout.ordinals)]
+        checks = [LiveCheck(log, layout, name) for name in names]
         found = [await check.run(diaries) for check in checks]
     finally:
         await log.stop()

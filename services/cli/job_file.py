@@ -1,0 +1,114 @@
+"""Jobs from a file: YAML, JSON or JSON lines; one job or many. Checked by the very model that admission checks with."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten
+from shared.events.submissions import SubmitJob
+from shared.events.values import JobSpec
+
+
+class JobFileError(ValueError):
+    """The file holds no valid jobs. One line for each mistake: file, job, field, value and rule."""
+
+
+def read_jobs(text: str, name: str, tenant: str | None = None) -> list[JobSpec]:
+    """The jobs of a file's text; `name` is how messages call it, `tenant` stands in where a job names none.
+
+    A file holds a job, a list of jobs, a mapping with the one key `jobs`, or several of these as YAML documents or JSON
+    lines. Raises JobFileError.
+    """
+    found: list[JobSpec] = []
+    mistakes: list[str] = []
+    for number, item in enumerate(_items(text, name), start=1):
+        if tenant is not None and isinstance(item, dict):
+            item.setdefault("tenant", tenant)
+        try:
+            found.append(_job(item))
+        except ValidationError as error:
+            mistakes += [f"{name}: {_called(number, item)}: {line}" for line in _lines(error)]
+        except ValueError as error:
+            mistakes.append(f"{name}: {_called(number, item)}: {error}")
+    if mistakes:
+        raise JobFileError("\n".join(mistakes))
+    _ids_are_once(found, name)
+    return found
+
+
+def _items(text: str, name: str) -> list[Any]:
+    items: list[Any] = []
+    for document in _documents(text, name):
+        if isinstance(document, dict) and set(document) == {"jobs"}:
+            document = document["jobs"]  # noqa: PLW2901 - what is wrapped is what was meant
+        items += document if isinstance(document, list) else [document]
+    if not items:
+        raise JobFileError(f"{name}: holds no job")
+    return items
+
+
+def _documents(text: str, name: str) -> list[Any]:
+    lines = [line for line in text.splitlines() if line.strip()]
+    try:
+        if lines and all(line.startswith("{") and line.rstrip().endswith("}") for line in lines):
+            return [json.loads(line) for line in lines]
+        return [document for document in yaml.safe_load_all(text) if document is not None]
+    except json.JSONDecodeError as error:
+        raise JobFileError(f"{name}: not JSON: {error.msg} at column {error.colno}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark is not None else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise JobFileError(f"{name}: {where}not YAML: {problem}") from error
+
+
+def _job(item: Any) -> JobSpec:
+    if not isinstance(item, dict):
+        raise ValueError(f"must be a mapping with the fields of a job (got {shorten(repr(item))})")  # noqa: TRY004
+    # Through JSON, as admission reads it: strict about types, and no field that it does not know.
+    job = JobSpec.model_validate_json(json.dumps(item, default=str), extra="forbid")
+    size = len(encode(SubmitJob(job=job)))
+    if size > SUBMISSION_BYTES_MOST:
+        raise ValueError(f"is {size} bytes, a submission has at most {SUBMISSION_BYTES_MOST}")
+    return job
+
+
+def _lines(error: ValidationError) -> list[str]:
+    lines = []
+    for problem in error.errors(include_url=False):
+        field = ".".join(str(part) for part in problem["loc"])
+        is_value = problem["type"] != "missing" and not isinstance(problem["input"], dict | list)
+        shown = f" = {shorten(repr(problem['input']))}" if is_value else ""
+        rule = problem["msg"].removeprefix("Value error, ")
+        lines.append(f"{field}{shown}: {rule}" if field else rule)
+    return lines
+
+
+def _called(number: int, item: Any) -> str:
+    name = item.get("id") if isinstance(item, dict) else None
+    return f"job {number} ({shorten(str(name))})" if name is not None else f"job {number}"
+
+
+def _ids_are_once(jobs: list[JobSpec], name: str) -> None:
+    seen: dict[str, int] = {}
+    for number, job in enumerate(jobs, start=1):
+        if job.id in seen:
+            raise JobFileError(f"{name}: job {number} ({job.id}): id: job {seen[job.id]} has it already")
+        seen[job.id] = number
+
+
+def read_text(file: str) -> tuple[str, str]:
+    """The text of a file and how to call it; `-` is standard input. Raises JobFileError."""
+    try:
+        if file == "-":
+            return sys.stdin.read(), "standard input"
+        return Path(file).read_text(encoding="utf-8"), file
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise JobFileError(f"{file}: cannot be read: {reason}") from error

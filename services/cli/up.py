@@ -1,0 +1,156 @@
+"""`fallow up`: Kafka, Redis, all services and some virtual nodes on this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.cli.access import Access, access_of, run
+from services.cli.failures import Exit, end_with
+from services.cli.output import print_line
+from services.cli.service_set import service_set
+from services.cli.stage import Servers, running
+from services.cli.workload import uniform_nodes
+from shared.cluster.config import CellFile, CellPart, Pool
+from shared.events.values import NodeSpec
+from shared.log.opening import declared_topics
+from shared.log.topic_admin import create_topics
+from shared.runtime.stack.child import StackError
+from shared.runtime.stack.choose import choose_kafka, choose_redis
+from shared.runtime.stack.services import Services
+
+app = typer.Typer()
+
+COLOURS = ("36", "32", "33", "35", "34", "96", "92", "93", "95", "94")
+
+
+@app.command()
+def up(
+    context: typer.Context,
+    nodes: Annotated[int, typer.Option(min=1, max=20_000, help="Virtual nodes, shared out over the cell's pools.")] = 8,
+    nodes_file: Annotated[Path | None, typer.Option(help="A list of virtual nodes, in place of --nodes.")] = None,
+    data: Annotated[Path, typer.Option(help="Where logs, diaries, Kafka and Redis keep their files.")] = Path("out/up"),
+    replicas: Annotated[list[str] | None, typer.Option(help="SERVICE=COUNT; may be repeated.")] = None,
+) -> None:
+    """Run all services on this machine. Kafka and Redis are taken as given, or started; Ctrl-C stops everything.
+
+    What is started here keeps its data in --data, except for the embedded broker, which forgets at exit.
+    """
+    access = access_of(context)
+    counts = _counts(replicas or [])
+    # The choice of a server reads the environment; an option stands above it.
+    os.environ.update({"FALLOW_KAFKA": access.kafka or "", "FALLOW_REDIS": access.redis or ""})
+    data.mkdir(parents=True, exist_ok=True)
+    kafka, redis = choose_kafka(data / "kafka", durable=True), choose_redis(data / "redis")
+    print_line(f"Kafka: {kafka.explanation()}")
+    print_line(f"Redis: {redis.explanation()}")
+    with running(kafka, redis) as servers:
+        if servers.is_embedded:
+            print_line("The embedded broker forgets everything at exit; name a real one by --kafka HOST:PORT.")
+        run(_serve(access, servers, data, nodes_file or _nodes_file(access.cells(), nodes, data), counts))
+
+
+async def _serve(access: Access, servers: Servers, data: Path, nodes_file: Path, counts: Mapping[str, int]) -> None:
+    kafka, redis = servers.kafka.server.address, servers.redis.server.address
+    embedded = servers.is_embedded
+    report = await create_topics(kafka, declared_topics(access.cells(), access.namespace), embedded=embedded)
+    if report.must_stop:
+        raise StackError("; ".join(found.text for found in report.differences))
+    wanted = service_set(
+        kafka=kafka,
+        redis=redis,
+        namespace=access.namespace,
+        cell_file=access.cell_path,
+        data_dir=data,
+        nodes_file=nodes_file,
+        embedded=embedded,
+        replicas=counts,
+        more={"FALLOW_LOG_FORMAT": "console"},
+    )
+    width = max(len(spec.name) for spec in wanted.specs)
+    colours = {spec.name: COLOURS[number % len(COLOURS)] for number, spec in enumerate(wanted.specs)}
+    services = Services(
+        wanted.specs,
+        environment=wanted.environment,
+        run_dir=data / "logs",
+        echo=lambda name, line: print_line(f"{_prefix(name, width, colours[name])} {line}"),
+    )
+    await _until_stopped(services, f"FALLOW_KAFKA={kafka} FALLOW_REDIS={redis} FALLOW_NAMESPACE={access.namespace}")
+
+
+async def _until_stopped(services: Services, addresses: str) -> None:
+    """Run until a signal, or until a service ends by itself."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    asked = asyncio.create_task(stop.wait(), name="stop asked")
+    ended = asyncio.create_task(services.ended(), name="a service ended")
+    begun = asyncio.create_task(_begin(services, addresses), name="services begin")
+    try:
+        await asyncio.wait({asked, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if not stop.is_set():
+            raise StackError(str(ended.result()))
+    finally:
+        for task in (asked, ended, begun):
+            task.cancel()
+        await asyncio.gather(asked, ended, begun, return_exceptions=True)
+        print_line("stopping")
+        await services.stop()
+
+
+async def _begin(services: Services, addresses: str) -> None:
+    await services.start()
+    await services.wait_ready()
+    print_line(f"everything runs. In another terminal: export {addresses}")
+
+
+def _prefix(name: str, width: int, colour: str) -> str:
+    text = f"{name:<{width}} |"
+    return f"\x1b[{colour}m{text}\x1b[0m" if sys.stdout.isatty() else text
+
+
+def _counts(replicas: list[str]) -> dict[str, int]:
+    counts = {}
+    for text in replicas:
+        name, _, count = text.partition("=")
+        if not count.isdecimal():
+            end_with(Exit.USAGE, f"fallow: --replicas {text!r}: must be SERVICE=COUNT")
+        counts[name] = int(count)
+    return counts
+
+
+def _nodes_file(file: CellFile, count: int, data: Path) -> Path:
+    """So many nodes for each cell, shared out over its pools by their size, at least one in each."""
+    lines = []
+    for cell in file.cells:
+        specs = [node for pool, number in _shares(cell, count) for node in _nodes(cell, pool, number)]
+        lines += [f'{{"cell":"{cell.name}","node":{node.model_dump_json(exclude_none=True)}}}\n' for node in specs]
+    path = data / "nodes.jsonl"
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def _shares(cell: CellPart, count: int) -> list[tuple[Pool, int]]:
+    total, left = sum(pool.gpus for pool in cell.pools), count
+    shares = []
+    for pool in cell.pools[1:]:
+        share = min(left - 1, max(1, count * pool.gpus // total))
+        shares.append((pool, max(0, share)))
+        left -= max(0, share)
+    return [(cell.pools[0], left), *shares]
+
+
+def _nodes(cell: CellPart, pool: Pool, count: int) -> list[NodeSpec]:
+    nodes = uniform_nodes(count, pool.gpus_per_node, pool=pool.name, role=pool.role)
+    change = {"gpu_type": pool.gpu_type}
+    return [
+        node.model_copy(update={**change, "id": f"{cell.name}-{pool.name}-{number:04}"})
+        for number, node in enumerate(nodes, start=1)
+    ]

@@ -1,0 +1,77 @@
+"""What became of jobs, followed through the news: from admission's answer to the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from shared.client.port import News
+from shared.events import effects as e
+from shared.events.jobs import JobRejected
+
+
+class Stage(StrEnum):
+    """How far a job has got. Each is past all that stand before it, but a job that runs may wait again."""
+
+    UNANSWERED = "unanswered"
+    WAITING = "waiting"
+    STARTED = "started"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+    REFUSED = "refused"
+
+
+OVER = frozenset({Stage.FINISHED, Stage.FAILED, Stage.CANCELLED, Stage.REJECTED, Stage.REFUSED})
+BAD = frozenset({Stage.FAILED, Stage.CANCELLED, Stage.REJECTED, Stage.REFUSED})
+
+_STAGES: dict[type[e.Effect | JobRejected], Stage] = {
+    JobRejected: Stage.REJECTED,
+    e.JobEnqueued: Stage.WAITING,
+    e.JobRequeued: Stage.WAITING,
+    e.JobStarted: Stage.STARTED,
+    e.JobRunning: Stage.RUNNING,
+    e.JobFinished: Stage.FINISHED,
+    e.JobFailed: Stage.FAILED,
+    e.JobCancelled: Stage.CANCELLED,
+}
+
+
+@dataclass(slots=True)
+class Progress:
+    """The stages of the jobs that are followed, in their order."""
+
+    stages: dict[str, Stage] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, jobs: Iterable[str]) -> Progress:
+        """Nobody has answered for these jobs yet."""
+        return cls(dict.fromkeys(jobs, Stage.UNANSWERED))
+
+    def take(self, news: News) -> bool:
+        """Take in one piece of news; whether it moved one of the jobs to another stage.
+
+        A refusal is the answer only to a job that has none: an accepted job is not touched by a refused request.
+        """
+        job = news.job
+        if job is None or job not in self.stages:
+            return False
+        stage = _STAGES.get(type(news.event))
+        if isinstance(news.event, e.JobRefused) and self.stages[job] is Stage.UNANSWERED:
+            stage = Stage.REFUSED
+        if stage is None or stage is self.stages[job]:
+            return False
+        self.stages[job] = stage
+        return True
+
+    def have(self, goal: Stage) -> bool:
+        """Whether every job is over, or as far as WAITING, STARTED or RUNNING."""
+        enough = {
+            Stage.WAITING: {Stage.WAITING, Stage.STARTED, Stage.RUNNING},
+            Stage.STARTED: {Stage.STARTED, Stage.RUNNING},
+            Stage.RUNNING: {Stage.RUNNING},
+        }.get(goal, set())
+        return all(stage in OVER or stage in enough for stage in self.stages.values())
