@@ -1,0 +1,333 @@
+"""What may happen next in a cell: each move asks the state and answers with effects that are legal, or with none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
+from shared.cluster.node import Node
+from shared.cluster.quota import contradiction
+from shared.events import effects as e
+from shared.events.operations import CellPolicy, Quota
+from shared.events.reasons import (
+    ClearReason,
+    DeferCode,
+    FailReason,
+    ProposalCode,
+    RefuseCode,
+    RequeueReason,
+    StopReason,
+)
+from shared.events.values import (
+    JobSpec,
+    LoanStatus,
+    NodeRole,
+    NodeSpec,
+    NodeStatus,
+    Resources,
+    RunStatus,
+)
+from tests.cluster.places import find_places
+
+if TYPE_CHECKING:
+    from tests.cluster.histories import Historian
+
+Effects = list[e.Effect]
+
+TENANTS = ("ada", "bob", "eve")
+PARENTS = ("lab", "firm")
+POOLS = (
+    ("train-a", "a100", 8, NodeRole.TRAINING),
+    ("train-b", "h100", 4, NodeRole.TRAINING),
+    ("serve", "a100", 8, NodeRole.INFERENCE),
+)
+GPU_MILLIS = (250, 300, 700, 1000, 1000, 2000, 4000, 8000)
+DIGEST = "0123456789abcdef" * 2
+NODES_MOST = 14
+LIVE_JOBS_MOST = 25
+
+
+def node_arrives(world: Historian, at_ms: int) -> Effects:
+    if len(world.state.nodes) >= NODES_MOST:
+        return []
+    pool, gpu_type, gpus, role = world.random.choice(POOLS)
+    spec = NodeSpec(
+        id=world.name("node"),
+        pool=pool,
+        gpu_type=gpu_type,
+        gpus=gpus,
+        cpu_milli=world.random.choice((16_000, 64_000)),
+        memory_mib=world.random.choice((10_000, 100_000)),
+        role=role,
+    )
+    return [e.NodeChanged(spec=spec, boot=world.name("boot"), status=NodeStatus.READY)]
+
+
+def node_changes(world: Historian, at_ms: int) -> Effects:
+    node = world.one_of(world.state.nodes.values())
+    if node is None:
+        return []
+    is_back = node.status is NodeStatus.LOST
+    pool = node.spec.pool
+    if not node.jobs and world.random.random() < 0.2:
+        pool = world.random.choice(POOLS)[0]
+    return [
+        e.NodeChanged(
+            spec=node.spec.model_copy(update={"pool": pool}),
+            boot=world.name("boot") if is_back and world.random.random() < 0.5 else node.boot,
+            status=world.random.choice((NodeStatus.READY, NodeStatus.READY, NodeStatus.CORDONED, NodeStatus.DRAINING)),
+            reason="a person said so",
+        )
+    ]
+
+
+def device_changes(world: Historian, at_ms: int) -> Effects:
+    node = world.one_of(world.state.nodes.values())
+    if node is None:
+        return []
+    device = world.random.randrange(node.spec.gpus)
+    return [e.DeviceChanged(node=node.id, device=device, healthy=world.random.random() < 0.6)]
+
+
+def lease_expires(world: Historian, at_ms: int) -> Effects:
+    """The node is lost, and with it the attempts of all its jobs."""
+    node = world.one_of(node for node in world.state.nodes.values() if node.status is not NodeStatus.LOST)
+    if node is None:
+        return []
+    jobs = [world.state.jobs[job_id] for job_id in node.jobs]
+    requeued = [requeue(job, RequeueReason.INFRASTRUCTURE, at_ms) for job in jobs]
+    return [e.LeaseExpired(node=node.id, boot=node.boot), *requeued]
+
+
+def requeue(job: Job, reason: RequeueReason, not_before_ms: int) -> e.Effect:
+    failures = job.failures + (reason is RequeueReason.WORKER_FAILED)
+    return e.JobRequeued(job=job.id, reason=reason, not_before_ms=not_before_ms, failures=failures)
+
+
+def job_arrives(world: Historian, at_ms: int) -> Effects:
+    if len(world.state.jobs) >= LIVE_JOBS_MOST:
+        return []
+    workers = world.random.choice((1, 1, 1, 2, 3, 4, 6))
+    is_elastic = world.random.random() < 0.4
+    spec = JobSpec(
+        id=world.name("job"),
+        tenant=world.random.choice(TENANTS),
+        priority=world.random.randint(-1, 1),
+        pools=world.random.choice(((), (), ("train-a",), ("train-b", "train-a"))),
+        gpu_type=world.random.choice((None, None, "a100")),
+        workers=workers,
+        workers_min=world.random.randint(1, workers) if is_elastic else None,
+        resources=Resources(
+            gpu_milli=world.random.choice(GPU_MILLIS),
+            cpu_milli=world.random.choice((0, 1_000, 6_000)),
+            memory_mib=world.random.choice((0, 500, 3_000)),
+        ),
+    )
+    arrived: Effects = [e.JobEnqueued(spec=spec, submit_ms=at_ms, digest=DIGEST)]
+    return [*arrived, e.JobHeld(job=spec.id)] if world.random.random() < 0.1 else arrived
+
+
+def job_starts(world: Historian, at_ms: int) -> Effects:
+    waiting = [job for job in world.state.jobs.values() if job.status is JobStatus.QUEUED]
+    job = world.one_of(job for job in waiting if job.not_before_ms <= at_ms)
+    if job is None:
+        return []
+    count = world.random.randint(job.spec.workers_min or job.spec.workers, job.spec.workers)
+    places = find_places(world.state, job.spec, list(range(count)), world.random)
+    if places is None:
+        return [e.JobDeferred(job=job.id, code=another_code(world, job))]
+    started = e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=places, backfilled=world.random.random() < 0.3)
+    kept = job.id in world.state.reservations
+    return [started, e.ReservationCleared(job=job.id, reason=ClearReason.STARTED)] if kept else [started]
+
+
+def another_code(world: Historian, job: Job) -> DeferCode:
+    return world.random.choice([code for code in DeferCode if code is not job.deferred])
+
+
+def run_gets_on(world: Historian, at_ms: int) -> Effects:
+    job = world.job_in(*HOLDING)
+    if job is None:
+        return []
+    later = {
+        RunStatus.STARTING: [RunStatus.RUNNING, RunStatus.FAILED],
+        RunStatus.RUNNING: [RunStatus.FINISHED, RunStatus.STOPPED],
+        RunStatus.STOPPING: [RunStatus.STOPPED],
+    }
+    node = world.random.choice(list(job.runs))
+    status = world.one_of(later.get(job.runs[node], []))
+    return [] if status is None else [e.RunObserved(job=job.id, attempt=job.attempt, node=node, status=status)]
+
+
+def job_runs(world: Historian, at_ms: int) -> Effects:
+    job = world.job_in(JobStatus.STARTING)
+    return [] if job is None else [e.JobRunning(job=job.id, attempt=job.attempt)]
+
+
+def job_resizes(world: Historian, at_ms: int) -> Effects:
+    running = [job for job in world.state.jobs.values() if job.status is JobStatus.RUNNING]
+    job = world.one_of(job for job in running if job.spec.workers_min is not None)
+    if job is None:
+        return []
+    ranks = [place.rank for place in job.workers]
+    remove = world.random.sample(ranks, world.random.randint(0, len(ranks) - (job.spec.workers_min or 1)))
+    room = job.spec.workers - len(ranks) + len(remove)
+    unused = [rank for rank in range(job.spec.workers + 8) if rank not in ranks]
+    add = find_places(world.state, job.spec, unused[: world.random.randint(0, max(0, room))], world.random)
+    return [e.JobResizing(job=job.id, attempt=job.attempt, add=add or (), remove=tuple(sorted(remove)))]
+
+
+def job_is_resized(world: Historian, at_ms: int) -> Effects:
+    job = world.job_in(JobStatus.RESIZING)
+    if job is None:
+        return []
+    stay = [place for place in job.workers if place.rank not in job.leaving]
+    return [e.JobResized(job=job.id, attempt=job.attempt, workers=(*stay, *job.joining))]
+
+
+def job_stops(world: Historian, at_ms: int) -> Effects:
+    job = world.job_in(JobStatus.STARTING, JobStatus.RUNNING, JobStatus.RESIZING)
+    if job is None:
+        return []
+    why = world.random.choice(list(StopReason))
+    return [e.JobStopping(job=job.id, attempt=job.attempt, why=why, for_whom="someone", grace_wall_ms=30_000)]
+
+
+def job_is_cancelled_while_it_stops(world: Historian, at_ms: int) -> Effects:
+    stopping = [job for job in world.state.jobs.values() if job.status is JobStatus.STOPPING]
+    job = world.one_of(job for job in stopping if job.stop_why is not StopReason.CANCELLED)
+    if job is None:
+        return []
+    return [e.JobStopping(job=job.id, attempt=job.attempt, why=StopReason.CANCELLED, grace_wall_ms=0)]
+
+
+def job_has_stopped(world: Historian, at_ms: int) -> Effects:
+    job = world.job_in(JobStatus.STOPPING)
+    if job is None:
+        return []
+    if job.stop_why is StopReason.CANCELLED:
+        return [e.JobCancelled(job=job.id)]
+    if job.stop_why is StopReason.RUN_TIME_LIMIT:
+        return [e.JobFailed(job=job.id, reason=FailReason.RUN_TIME_LIMIT, text="ran too long")]
+    preempted = e.JobPreempted(job=job.id, attempt=job.attempt, why=job.stop_why or StopReason.PRIORITY)
+    return [preempted, requeue(job, RequeueReason.PREEMPTED, at_ms + world.random.randrange(4_000))]
+
+
+def job_ends(world: Historian, at_ms: int) -> Effects:
+    job = world.job_in(JobStatus.RUNNING)
+    if job is None:
+        return []
+    if world.random.random() < 0.2:
+        return [requeue(job, RequeueReason.WORKER_FAILED, at_ms + 2_000)]
+    return [e.JobFinished(job=job.id, attempt=job.attempt)]
+
+
+def attempt_times_out(world: Historian, at_ms: int) -> Effects:
+    job = world.job_in(JobStatus.STARTING)
+    if job is None:
+        return []
+    timed_out = e.AttemptTimedOut(job=job.id, attempt=job.attempt, what="start")
+    return [timed_out, requeue(job, RequeueReason.START_TIMED_OUT, at_ms)]
+
+
+def waiting_job_is_cancelled(world: Historian, at_ms: int) -> Effects:
+    job = world.job_in(*WAITING)
+    return [] if job is None else [e.JobCancelled(job=job.id)]
+
+
+def job_is_held_or_released(world: Historian, at_ms: int) -> Effects:
+    job = world.job_in(*WAITING)
+    if job is None:
+        return []
+    is_held = job.status is JobStatus.HELD
+    return [e.JobReleased(job=job.id) if is_held else e.JobHeld(job=job.id)]
+
+
+def job_is_updated(world: Historian, at_ms: int) -> Effects:
+    job = world.one_of(world.state.jobs.values())
+    if job is None:
+        return []
+    return [e.JobUpdated(spec=job.spec.model_copy(update={"priority": world.random.randint(-5, 5)}))]
+
+
+def request_is_refused(world: Historian, at_ms: int) -> Effects:
+    return [
+        e.JobRefused(job="nobody", request="CancelJob", code=RefuseCode.UNKNOWN_JOB),
+        e.ProposalRefused(proposal="p-1", code=ProposalCode.DOES_NOT_HELP),
+    ]
+
+
+def reservation_comes_or_goes(world: Historian, at_ms: int) -> Effects:
+    kept = world.one_of(world.state.reservations)
+    if kept is not None and world.random.random() < 0.5:
+        return [e.ReservationCleared(job=kept, reason=ClearReason.REPLACED)]
+    job = world.job_in(JobStatus.QUEUED)
+    if job is None:
+        return []
+    places = find_places(world.state, job.spec, list(range(job.spec.workers)), world.random)
+    return [] if places is None else [e.ReservationSet(job=job.id, workers=places, start_ms=at_ms + 60_000)]
+
+
+def loan_moves(world: Historian, at_ms: int) -> Effects:
+    node = world.one_of(node for node in world.state.nodes.values() if node.spec.role is NodeRole.INFERENCE)
+    return [] if node is None else loan_step(world, node, at_ms)
+
+
+def loan_step(world: Historian, node: Node, at_ms: int) -> Effects:
+    if node.loan is None:
+        lent = e.NodeLent(node=node.id, loan=world.name("loan"), to_pool="train-a", deadline_ms=at_ms + 90_000)
+        return [] if node.jobs else [lent]
+    if node.loan_status is LoanStatus.LENT and world.random.random() < 0.3:
+        return [e.NodeLoanDraining(node=node.id, loan=node.loan, deadline_ms=at_ms + 30_000)]
+    is_empty = not node.jobs and node.loan_status is LoanStatus.DRAINING
+    return [e.NodeReclaimed(node=node.id, loan=node.loan)] if is_empty else []
+
+
+def quota_is_set(world: Historian, at_ms: int) -> Effects:
+    """Any limit, also one below what is in use: nobody is evicted by it."""
+    quota = Quota(
+        tenant=world.random.choice(TENANTS + PARENTS),
+        gpu_type=world.random.choice(("a100", "h100")),
+        limit_milli=world.random.choice((None, 4_000, 16_000, 40_000)),
+        parent=world.random.choice((None, *PARENTS)),
+    )
+    return [e.QuotaSet(quota=quota)] if contradiction(world.state.quotas, quota) is None else []
+
+
+def policy_is_set(world: Historian, at_ms: int) -> Effects:
+    remember_jobs, remember_ms = world.random.choice((2, 20, 1000)), world.random.choice((5_000, 1_000_000))
+    return [e.PolicySet(policy=CellPolicy(remember_jobs=remember_jobs, remember_ms=remember_ms))]
+
+
+def writer_takes_over(world: Historian, at_ms: int) -> Effects:
+    return [e.WriterStarted(epoch=world.state.epoch + world.random.randint(1, 3), writer="placement-2")]
+
+
+MOVES: dict[Callable[[Historian, int], Effects], int] = {
+    node_arrives: 8,
+    node_changes: 5,
+    device_changes: 4,
+    lease_expires: 2,
+    job_arrives: 25,
+    job_starts: 30,
+    run_gets_on: 6,
+    job_runs: 15,
+    job_resizes: 8,
+    job_is_resized: 8,
+    job_stops: 6,
+    job_is_cancelled_while_it_stops: 1,
+    job_has_stopped: 8,
+    job_ends: 6,
+    attempt_times_out: 1,
+    waiting_job_is_cancelled: 2,
+    job_is_held_or_released: 4,
+    job_is_updated: 3,
+    request_is_refused: 1,
+    reservation_comes_or_goes: 4,
+    loan_moves: 8,
+    quota_is_set: 4,
+    policy_is_set: 1,
+    writer_takes_over: 1,
+}
+"""Every move, and how often it is tried."""

@@ -1,0 +1,73 @@
+"""The indices answer as a naive search over all nodes would."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from shared.cluster.capacity import PoolCapacity, insert_node, move, recount, remove_node
+from shared.cluster.journal import Journal
+from shared.cluster.node import NOTHING, Node, bits, lowest, mask_of, share_of
+from shared.events.values import NodeSpec, NodeStatus
+from tests.cluster.histories import history
+
+NAMES = st.lists(st.integers(0, 999).map("n{:03d}".format), unique=True, min_size=1, max_size=12)
+
+
+def node_with(id_: str, *, held: int = 0, status: NodeStatus = NodeStatus.READY) -> Node:
+    return Node(NodeSpec(id=id_, pool="p", gpus=8), "boot", status, held=mask_of(tuple(range(held))))
+
+
+def by_hand(nodes: dict[str, Node], gpus: int, among: list[str]) -> list[str]:
+    """The ids of the fullest nodes with room for so many GPUs."""
+    fits = [nodes[id_] for id_ in sorted(among) if nodes[id_].is_schedulable and nodes[id_].gpus_free >= gpus]
+    return [node.id for node in fits if node.gpus_free == min(fit.gpus_free for fit in fits)]
+
+
+@given(seed=st.integers(0, 2**32), gpus=st.integers(1, 9), among=st.integers(-1, 2**14))
+def test_the_fullest_nodes_are_those_that_a_naive_search_finds(seed: int, gpus: int, among: int) -> None:
+    state = history(seed, 40).state
+    for pool in state.pools.values():
+        found = [pool.ids[number] for number in bits(pool.fullest_with(gpus, among))]
+        assert found == by_hand(state.nodes, gpus, [id_ for n, id_ in enumerate(pool.ids) if among >> n & 1])
+
+
+@given(names=NAMES, held=st.lists(st.integers(0, 8), min_size=12, max_size=12))
+def test_nodes_may_come_in_any_order(names: list[str], held: list[int]) -> None:
+    nodes = {name: node_with(name, held=many) for name, many in zip(names, held, strict=False)}
+    pool = PoolCapacity()
+    for name in names:
+        insert_node(Journal(), pool, name)
+        move(Journal(), pool, name, NOTHING, share_of(nodes[name]))
+    assert pool.ids == sorted(names)
+    assert pool == recount(nodes)["p"]
+
+
+@given(names=NAMES, data=st.data())
+def test_a_node_that_leaves_closes_its_gap(names: list[str], data: st.DataObject) -> None:
+    nodes = {name: node_with(name, held=len(name) + number) for number, name in enumerate(names) if number < 6}
+    pool = recount(nodes)["p"]
+    gone = data.draw(st.sampled_from(sorted(nodes)))
+    move(Journal(), pool, gone, share_of(nodes[gone]), NOTHING)
+    remove_node(Journal(), pool, gone)
+    del nodes[gone]
+    assert {"p": pool} == (recount(nodes) or {"p": PoolCapacity()})
+
+
+def test_a_lost_node_counts_for_nothing_and_a_cordoned_one_is_only_not_free() -> None:
+    nodes = {
+        "cordoned": node_with("cordoned", held=2, status=NodeStatus.CORDONED),
+        "lost": node_with("lost", status=NodeStatus.LOST),
+        "ready": node_with("ready", held=3),
+    }
+    pool = recount(nodes)["p"]
+    assert pool.by_free == {5: 0b100}
+    assert (pool.nodes_usable, pool.nodes_fragmented, pool.gpus_milli) == (2, 2, 16_000)
+    assert (pool.free_whole, pool.allocated_milli) == (5, 5_000)
+
+
+@given(mask=st.integers(0, 2**70), count=st.integers(0, 80))
+def test_masks_and_device_numbers_are_two_forms_of_one_thing(mask: int, count: int) -> None:
+    assert mask_of(tuple(bits(mask))) == mask
+    assert lowest(mask, count) == tuple(bits(mask)[:count])

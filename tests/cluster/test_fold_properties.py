@@ -1,0 +1,149 @@
+"""What must hold of every legal history, whatever happens in it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from copy import deepcopy
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from shared.cluster.audit import Ledger
+from shared.cluster.fold import fold
+from shared.cluster.invariants import check_state
+from shared.cluster.rows import digest_of, rows_of, state_from
+from shared.events.decisions import Decision
+from tests.cluster.histories import Historian, folded, history
+from tests.strategies import EFFECTS
+
+ROOT = Path(__file__).parent.parent.parent
+SEEDS = st.integers(0, 2**32)
+DECISIONS = st.integers(1, 60)
+DEEP = settings(max_examples=40)
+
+
+@DEEP
+@given(seed=SEEDS, decisions=DECISIONS)
+def test_a_reader_gets_the_state_that_the_writer_had(seed: int, decisions: int) -> None:
+    historian = history(seed, decisions)
+    assert folded(historian.records) == historian.state
+
+
+@DEEP
+@given(seed=SEEDS, decisions=DECISIONS, cut=st.integers(0, 60))
+def test_folding_two_parts_is_folding_the_whole(seed: int, decisions: int, cut: int) -> None:
+    records = history(seed, decisions).records
+    assert folded(records[cut:], folded(records[:cut])) == folded(records)
+
+
+@DEEP
+@given(seed=SEEDS, decisions=DECISIONS, cut=st.integers(0, 60))
+def test_a_snapshot_in_between_changes_nothing(seed: int, decisions: int, cut: int) -> None:
+    records = history(seed, decisions).records
+    restored = state_from(list(rows_of(folded(records[:cut]))))
+    assert restored == folded(records[:cut])
+    assert digest_of(folded(records[cut:], restored)) == digest_of(folded(records))
+
+
+@DEEP
+@given(seed=SEEDS, decisions=DECISIONS)
+def test_every_invariant_and_every_index_holds_after_each_decision(seed: int, decisions: int) -> None:
+    historian, ledger = Historian(seed), Ledger()
+    for _ in range(decisions):
+        decision = historian.decide().decision
+        assert isinstance(decision, Decision)
+        assert check_state(historian.state) == []
+        assert ledger.take(decision) is None
+        assert ledger.compare(historian.state) is None
+
+
+@DEEP
+@given(seed=SEEDS, decisions=DECISIONS, moves=st.integers(1, 30))
+def test_rollback_restores_the_state_exactly(seed: int, decisions: int, moves: int) -> None:
+    historian = history(seed, decisions)
+    state, before, rows = historian.state, deepcopy(historian.state), list(rows_of(historian.state))
+    mark = state.checkpoint()
+    for _ in range(moves):
+        historian.move(state.at_ms + 9_000)
+    state.rollback(mark)
+    assert state == before
+    assert list(rows_of(state)) == rows
+    assert check_state(state) == []
+
+
+@DEEP
+@given(seed=SEEDS, decisions=DECISIONS, outer=st.integers(0, 8), inner=st.integers(0, 8), later=st.integers(0, 8))
+def test_checkpoints_nest(seed: int, decisions: int, outer: int, inner: int, later: int) -> None:
+    historian = history(seed, decisions)
+    state, before = historian.state, deepcopy(historian.state)
+    mark_outer = state.checkpoint()
+    moved(historian, outer)
+    between = deepcopy(state)
+    mark_inner = state.checkpoint()
+    moved(historian, inner)
+    state.rollback(mark_inner)
+    assert state == between
+    mark_kept = state.checkpoint()
+    moved(historian, later)
+    state.commit(mark_kept)
+    assert check_state(state) == []
+    state.rollback(mark_outer)
+    assert state == before
+
+
+@DEEP
+@given(seed=SEEDS, decisions=DECISIONS, moves=st.integers(1, 30))
+def test_what_was_tried_and_undone_leaves_no_trace_in_what_follows(seed: int, decisions: int, moves: int) -> None:
+    historian = history(seed, decisions)
+    mark = historian.state.checkpoint()
+    moved(historian, moves)
+    historian.state.rollback(mark)
+    for _ in range(10):
+        historian.decide()
+    assert digest_of(folded(historian.records)) == digest_of(historian.state)
+
+
+@DEEP
+@given(seed=SEEDS, decisions=DECISIONS, data=st.data())
+def test_repeated_records_change_nothing(seed: int, decisions: int, data: st.DataObject) -> None:
+    records = history(seed, decisions).records
+    state = folded(records)
+    before = digest_of(state)
+    for record in data.draw(st.lists(st.sampled_from(records), max_size=10)):
+        fold(state, record)
+    assert digest_of(state) == before
+
+
+def moved(historian: Historian, moves: int) -> None:
+    for _ in range(moves):
+        historian.move(historian.state.at_ms + 9_000)
+
+
+def test_the_histories_hold_every_effect() -> None:
+    kinds: dict[str, int] = {}
+    for seed in range(60):
+        historian = Historian(seed, kinds)
+        for _ in range(50):
+            historian.decide()
+    assert [effect.__name__ for effect in EFFECTS if kinds.get(effect.__name__, 0) < 10] == []
+
+
+def test_the_fold_does_not_depend_on_the_hash_seed() -> None:
+    digests = {digest_under(hash_seed) for hash_seed in ("0", "1", "4711")}
+    assert digests == {digest_of(folded(history(5, 120).records))}
+
+
+def digest_under(hash_seed: str) -> str:
+    code = (
+        "from tests.cluster.histories import folded, history; from shared.cluster.rows import digest_of;"
+        "import sys; sys.stdout.write(digest_of(folded(history(5, 120).records)))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment, cwd=ROOT
+    )
+    return done.stdout

@@ -1,0 +1,51 @@
+"""Jobs that are over are remembered so long and so many, in a number of steps that is bounded too."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.cluster.fold import DamagedLog
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.operations import CellPolicy
+from tests.cluster.examples import cell, enqueued, then
+
+
+def remembering(jobs: int, ms: int) -> CellState:
+    return cell(e.PolicySet(policy=CellPolicy(remember_jobs=jobs, remember_ms=ms)))
+
+
+def over(state: CellState, number: int, *, at_ms: int = 0) -> CellState:
+    return then(state, enqueued(f"job-{number}"), e.JobCancelled(job=f"job-{number}"), at_ms=at_ms)
+
+
+def test_only_so_many_are_remembered_the_oldest_is_forgotten_first() -> None:
+    state = remembering(jobs=3, ms=10_000)
+    for number in range(10):
+        over(state, number)
+    assert list(state.over) == ["job-7", "job-8", "job-9"]
+    assert list(state.over_order.values()) == ["job-7", "job-8", "job-9"]
+
+
+def test_what_is_too_old_is_forgotten_when_the_next_job_ends() -> None:
+    state = remembering(jobs=100, ms=10_000)
+    over(over(state, 1), 2, at_ms=9_000)
+    over(state, 3, at_ms=10_001)
+    assert list(state.over) == ["job-2", "job-3"]
+
+
+def test_a_lower_bound_is_reached_by_two_a_step_and_never_in_one_long_step() -> None:
+    state = remembering(jobs=100, ms=10_000)
+    for number in range(10):
+        over(state, number)
+    then(state, e.PolicySet(policy=CellPolicy(remember_jobs=2, remember_ms=10_000)))
+    sizes = [len(over(state, number).over) for number in range(10, 20)]
+    assert sizes == [9, 8, 7, 6, 5, 4, 3, 2, 2, 2]
+
+
+def test_a_remembered_id_cannot_be_used_again_and_a_forgotten_one_can() -> None:
+    state = remembering(jobs=1, ms=10_000)
+    over(over(state, 1), 2)
+    assert "job-1" in then(state, enqueued("job-1")).jobs
+    with pytest.raises(DamagedLog, match="job job-2 exists already"):
+        then(state, enqueued("job-2"))
