@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from shared.cluster.fold import fold
+from collections.abc import Callable
+
+from shared.cluster.fold import LogRecord, fold
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
 from shared.log.layout import Layout
@@ -10,17 +12,25 @@ from shared.log.port import Log, Reader
 from shared.log.reading import log_record
 from shared.log.snapshots import newest_snapshot
 
+BeforeFold = Callable[[CellState, LogRecord], None]
+
 
 class Follower:
     """A reader of one cell's log that holds the folded state.
 
     Raises DamagedLog where the log is not whole, and LogTruncated where it no longer holds what comes after the state:
     both end the process that follows, because it cannot know the truth any more.
+
+    `before_fold` is shown the state and each record that is about to be folded into it: what a decision takes away can
+    be told only before.
     """
 
-    def __init__(self, log: Log, layout: Layout, cell: str, *, snapshots: bool = True) -> None:
+    def __init__(
+        self, log: Log, layout: Layout, cell: str, *, snapshots: bool = True, before_fold: BeforeFold | None = None
+    ) -> None:
         self.state = CellState(cell)
         self._log, self._layout, self._snapshots = log, layout, snapshots
+        self._before_fold = before_fold
         self._tp = layout.tp("decisions", cell)
         self._reader: Reader | None = None
 
@@ -59,6 +69,8 @@ class Follower:
         reader, accepted = await self._open(), list[Decision]()
         for record in await reader.poll(max_records, wait_ms):
             entry, version = log_record(record), self.state.version
+            if self._before_fold is not None:
+                self._before_fold(self.state, entry)
             fold(self.state, entry)
             if self.state.version != version and isinstance(entry.decision, Decision):
                 accepted.append(entry.decision)
