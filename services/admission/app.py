@@ -5,6 +5,7 @@ answer.
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 from faststream.kafka import KafkaBroker
 from prometheus_client import CollectorRegistry, Counter
@@ -18,6 +19,7 @@ from shared.events.jobs import JobRejected
 from shared.events.operations import AdvanceTime, ReloadCell
 from shared.log.dead_letters import dead_letter
 from shared.log.faststream_recipe import Delivery, make_broker, subscribe_batches
+from shared.log.group_timers import EMBEDDED, QUICK
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.machine.consumer import Bad, DeadLetterLimit, Tally, take_batch
@@ -45,7 +47,8 @@ async def main(context: Context[AdmissionSettings]) -> None:
     if log is None:
         return
     admission = Admission(context, log, layout_of(file, context.settings.namespace), file)
-    broker = make_broker(context.settings.kafka, context.instance)
+    compression: Literal["gzip"] | None = "gzip" if context.settings.embedded else None
+    broker = make_broker(context.settings.kafka, context.instance, compression=compression)
     delivery = admission.subscribe(broker)
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -76,7 +79,9 @@ class Admission:
         own = [f"{self._plain}.{tenant.name}" for tenant in self._file.tenants if tenant.own_topic]
         topics = [self._plain, *own]
         most = self._context.settings.batch_records
-        return subscribe_batches(broker, topics, self._layout.group("admission"), self.handle, max_records=most)
+        timers = EMBEDDED if self._context.settings.embedded else QUICK
+        group = self._layout.group("admission")
+        return subscribe_batches(broker, topics, group, self.handle, max_records=most, timers=timers)
 
     async def fail_when_given_up(self, delivery: Delivery) -> None:
         """End the process when a batch cannot be delivered."""

@@ -16,12 +16,13 @@ from services.cli.workload import CELL, Workload, WorkloadError
 from shared.events.base import Event
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
-from shared.log.opening import declared_topics, layout_of
+from shared.log.opening import declared_topics, layout_of, log_for
 from shared.log.port import Outgoing
 from shared.log.topic_admin import create_topics
 from shared.runtime.clocks import wall_ms
 from shared.runtime.stack.child import StackError
 from shared.runtime.stack.choose import Choice
+from shared.runtime.stack.embedded_broker import make_topics
 from shared.runtime.stack.server import Source
 from shared.runtime.stack.services import Services
 from shared.runtime.telemetry import rss_peak_bytes
@@ -116,6 +117,8 @@ async def stage_for(
     cell_file, nodes_file = write_files(workload, folder)
     kafka, embedded = servers.kafka.server.address, servers.is_embedded
     declared = declared_topics(workload.cell_file, namespace)
+    if embedded:
+        make_topics(kafka, [topic.name for topic in declared])
     report = await create_topics(kafka, declared, embedded=embedded)
     if report.must_stop:
         raise StackError("; ".join(str(difference) for difference in report.differences))
@@ -130,7 +133,7 @@ async def stage_for(
         embedded=embedded,
     )
     services = Services(wanted.specs, environment=wanted.environment, run_dir=folder / "logs")
-    log = KafkaLog(kafka, CLIENT_ID, compression="gzip" if embedded else None)
+    log = log_for(kafka, CLIENT_ID, embedded=embedded)
     try:
         await services.start()
         await log.start()

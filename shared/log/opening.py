@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.cluster.config import CellFile
+from shared.log.group_timers import EMBEDDED
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.port import LogUnavailable
@@ -37,13 +38,20 @@ def declared_topics(file: CellFile, namespace: str, replicas: int = 1) -> tuple[
     return expected_topics(declared, namespace, cells, tenants, replicas=replicas)
 
 
+def log_for(bootstrap: str, client_id: str, *, embedded: bool) -> KafkaLog:
+    """The log, not connected. The embedded broker keeps little, so what it gets is packed, and it lets members wait."""
+    if embedded:
+        return KafkaLog(bootstrap, client_id, compression="gzip", timers=EMBEDDED)
+    return KafkaLog(bootstrap, client_id)
+
+
 async def open_log(context: Context[Any], file: CellFile) -> KafkaLog | None:
     """The log, connected, with every topic as declared; None when the process is to stop before that.
 
     Raises WrongTopics on a real broker where a topic is missing or different.
     """
     settings = context.settings
-    log = KafkaLog(settings.kafka, context.instance, compression="gzip" if settings.embedded else None)
+    log = log_for(settings.kafka, context.instance, embedded=settings.embedded)
 
     async def connected() -> str | None:
         await log.start()

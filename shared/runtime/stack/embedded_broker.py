@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from shared.runtime.stack.child import Child, environment_with
@@ -58,6 +59,18 @@ class EmbeddedBroker:
     def kill(self) -> None:
         """Ends it by SIGKILL."""
         self._child.kill()
+
+
+def make_topics(address: str, names: Sequence[str]) -> None:
+    """Let topics appear: the broker makes each, with four partitions, when a producer first asks about it. Readers and
+    members of groups only wait for it.
+    """
+    # Imported here, since only this needs it.
+    from confluent_kafka import Producer  # noqa: PLC0415
+
+    producer = Producer({"bootstrap.servers": address, "log_level": 2})
+    for name in names:
+        producer.list_topics(name, timeout=START_WAIT_S)
 
 
 def is_address(line: str) -> bool:
