@@ -1,0 +1,194 @@
+"""One cell in an executor process: follows its log, its clock and its slots, and does what the service says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from services.executor.app.outbox import Outbox
+from services.executor.diaries import Diaries
+from services.executor.policy.turn import Now, Turn
+from services.executor.service import ExecutorService
+from services.executor.settings import ExecutorSettings
+from services.executor.telemetry import ExecutorTelemetry
+from shared.events.operations import AdvanceTime
+from shared.log.follower import Follower
+from shared.log.layout import Layout
+from shared.log.port import Log, LogUnavailable
+from shared.log.reading import event_of
+from shared.runtime.clocks import SteppedCellClock, WallCellClock, monotonic_ms, wall_ms
+from shared.runtime.process import Context
+
+POLL_WAIT_MS = 50
+"""How long a turn waits for decisions: also how soon a slot is taken over at most."""
+
+RECORDS_PER_POLL = 500
+TICK_WALL_MS_MIN, TICK_WALL_MS_MAX = 2, 100
+"""Runs that end close together are told of together; leases and reports are looked at this often."""
+
+FENCED_PAUSE_MS = 1_000
+"""How long a slot is left alone after its reign was found to be somebody else's."""
+
+
+class CellExecutor:
+    """The tasks of one cell. Between two awaits there is one whole turn: state, diaries and outbox agree."""
+
+    def __init__(
+        self,
+        context: Context[ExecutorSettings],
+        log: Log,
+        layout: Layout,
+        service: ExecutorService,
+        telemetry: ExecutorTelemetry,
+        note: Callable[[], None],
+    ) -> None:
+        """`note` is told whenever the next due time or the outbox may have changed."""
+        self.service = service
+        self._note = note
+        self.held: dict[int, None] = {}
+        self._context, self._log, self._layout, self._telemetry = context, log, layout, telemetry
+        self._follower = Follower(log, layout, service.cell, snapshots=not context.settings.embedded)
+        self._diaries = Diaries(context.settings.data_dir, service.cell, service.slots)
+        self._outbox = Outbox(context, log, layout, service, telemetry)
+        self._due_sooner = asyncio.Event()
+        self._assigned: frozenset[int] = frozenset()
+        self._take_from: dict[int, tuple[int, int]] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that its nodes said is acknowledged."""
+        return self._outbox.is_empty
+
+    async def start(self) -> None:
+        """Fold the log up to now. Raises LogUnavailable."""
+        await self._follower.stop()
+        await self._follower.start()
+        await self._follower.catch_up()
+        self._handled_decisions()
+
+    async def run(self) -> None:
+        """Work until cancelled; an error in any task ends all."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._outbox.run(), name="publisher")
+                tasks.create_task(self._follow_log(), name="decisions")
+                if isinstance(self._context.clock, SteppedCellClock):
+                    tasks.create_task(self._follow_operations(self._context.clock), name="operations")
+                else:
+                    tasks.create_task(self._follow_time(self._context.clock), name="time")
+        finally:
+            await self._follower.stop()
+
+    async def settle(self, wait_s: float) -> None:
+        """Let what was said still go out, for so long."""
+        with contextlib.suppress(TimeoutError):  # what is left is said by whoever takes the nodes over
+            await asyncio.wait_for(self._outbox.drained(), wait_s)
+
+    # Slots.
+
+    async def assign(self, owned: frozenset[int]) -> None:
+        """These slots should be ours now: let go of others at once, take new ones once the log up to now is folded."""
+        self._assigned = owned
+        self._let_go([slot for slot in self.held if slot not in owned])
+        self._take_from = {slot: due for slot, due in self._take_from.items() if slot in owned}
+        new = [s for s in self.service.slots_with_nodes() if s in owned and s not in self.held]
+        if not new:
+            return
+        end = await self._end_of_log()
+        if self._assigned == owned:
+            self._take_from.update(dict.fromkeys(new, (end, 0)))
+
+    async def _end_of_log(self) -> int:
+        tp = self._layout.tp("decisions", self.service.cell)
+        while True:
+            try:
+                return (await self._log.end_offsets([tp]))[tp]
+            except LogUnavailable as error:
+                self._context.logger.warning("cannot take slots over yet", cell=self.service.cell, reason=str(error))
+                await asyncio.sleep(1)
+
+    def _let_go(self, slots: list[int]) -> None:
+        if slots:
+            self.service.lose(slots)
+            for slot in slots:
+                del self.held[slot]
+            self._context.logger.info("slots lost", cell=self.service.cell, slots=slots)
+
+    async def _take_over(self) -> None:
+        for slot, (offset, not_before_ms) in list(self._take_from.items()):
+            if offset > self._follower.next_offset or not_before_ms > monotonic_ms():
+                continue
+            # The reign first: from here on nobody else writes into the diaries that are read next.
+            seq = self._diaries.take(slot, wall_ms())
+            del self._take_from[slot]
+            self.held[slot] = None
+            self._carry_out(self.service.take_over(slot, self._follower.state, seq, self._diaries.read, self._now()))
+            self._context.logger.info("slot taken over", cell=self.service.cell, slot=slot)
+            await asyncio.sleep(0)
+
+    # Turns.
+
+    async def _follow_log(self) -> None:
+        while True:
+            decisions = await self._follower.poll(POLL_WAIT_MS, RECORDS_PER_POLL)
+            if decisions:
+                self._carry_out(self.service.decided(self._follower.state, decisions, self._now()))
+                self._context.telemetry.records_read.labels("decisions").inc(len(decisions))
+            if self._take_from:
+                await self._take_over()
+            next_offset = self._follower.next_offset
+            await self._outbox.drained()
+            self._handled_decisions(next_offset)
+            self._context.health.turned()
+
+    async def _follow_time(self, clock: WallCellClock) -> None:
+        while True:
+            due_ms = self.service.next_due_ms()
+            wait_ms = TICK_WALL_MS_MAX if due_ms is None else min(clock.wall_wait_ms(due_ms), TICK_WALL_MS_MAX)
+            await asyncio.sleep(TICK_WALL_MS_MIN / 1000)
+            self._due_sooner.clear()
+            if wait_ms > TICK_WALL_MS_MIN:
+                with contextlib.suppress(TimeoutError):  # the time has come
+                    await asyncio.wait_for(self._due_sooner.wait(), (wait_ms - TICK_WALL_MS_MIN) / 1000)
+            self._carry_out(self.service.tick(self._follower.state, self._now()))
+
+    async def _follow_operations(self, clock: SteppedCellClock) -> None:
+        topic, partition = tp = self._layout.tp("operations", self.service.cell)
+        reader = self._log.reader(await self._log.begin_offsets([tp]))
+        await reader.start()
+        try:
+            while True:
+                for record in await reader.poll():
+                    event = event_of(record)
+                    if isinstance(event, AdvanceTime) and event.cell == self.service.cell:
+                        clock.advance_to(event.now_ms)
+                self._carry_out(self.service.tick(self._follower.state, self._now()))
+                next_offset = reader.positions()[tp]
+                await self._outbox.drained()
+                self._context.health.handled(topic, partition, next_offset)
+        finally:
+            await reader.stop()
+
+    def _carry_out(self, turn: Turn) -> None:
+        """The diary first, then the world hears of it; of a slot that is somebody else's nothing."""
+        if turn.lines:
+            fenced = [slot for slot in self._diaries.write(turn.lines) if slot in self.held]
+            if fenced:
+                self._telemetry.fenced.inc(len(fenced))
+                self._let_go(fenced)
+                again_ms = monotonic_ms() + FENCED_PAUSE_MS
+                self._take_from.update({slot: (0, again_ms) for slot in fenced if slot in self._assigned})
+        self._outbox.put(self.service.still_ours(turn.events), turn.now.monotonic_ms)
+        self._due_sooner.set()
+        self._note()
+
+    def _handled_decisions(self, next_offset: int | None = None) -> None:
+        topic, partition = self._layout.tp("decisions", self.service.cell)
+        offset = self._follower.next_offset if next_offset is None else next_offset
+        self._context.health.handled(topic, partition, offset)
+        self._context.health.progress.version[self.service.cell] = self._follower.state.version
+        self._note()
+
+    def _now(self) -> Now:
+        return Now(self._context.clock.now_ms(), wall_ms(), monotonic_ms())

@@ -1,0 +1,110 @@
+"""What the nodes of one cell say, on its way to the log: in order, in batches, and again until it is acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.executor.service import ExecutorService
+from services.executor.telemetry import ExecutorTelemetry
+from shared.events.nodes import NodeEvent, NodeReport, RunEvent
+from shared.log.layout import Layout
+from shared.log.port import Log, LogUnavailable, Outgoing
+from shared.runtime.clocks import monotonic_ms, wall_ms
+from shared.runtime.process import Context
+from shared.runtime.settings import ServiceSettings
+
+EVENTS_PER_PUBLISH = 5_000
+RETRY_FIRST_S, RETRY_MAX_S = 0.05, 1.0
+
+
+@dataclass(slots=True)
+class Batch:
+    """Events made at one monotonic time."""
+
+    made_ms: int
+    events: Sequence[NodeEvent]
+
+
+class Outbox:
+    """One cell's outbox. Its `run` is the only publisher, so the order of what each node says is kept."""
+
+    def __init__(
+        self,
+        context: Context[ServiceSettings],
+        log: Log,
+        layout: Layout,
+        service: ExecutorService,
+        telemetry: ExecutorTelemetry,
+    ) -> None:
+        self._context, self._log, self._layout = context, log, layout
+        self._service, self._telemetry = service, telemetry
+        self._waiting: list[Batch] = []
+        self._count = 0
+        self._is_sending = False
+        self._filled, self._empty = asyncio.Event(), asyncio.Event()
+        self._empty.set()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything that was put in is acknowledged."""
+        return self._empty.is_set()
+
+    def put(self, events: Sequence[NodeEvent], made_ms: int) -> None:
+        """Say these, behind everything before."""
+        if events:
+            self._waiting.append(Batch(made_ms, events))
+            self._empty.clear()
+            self._filled.set()
+
+    async def drained(self) -> None:
+        """Wait until everything that was put in is acknowledged, or belongs to somebody else now."""
+        await self._empty.wait()
+
+    async def run(self) -> None:
+        """Publish until the process stops; what is in by then still goes out if the log takes it."""
+        while True:
+            await self._filled.wait()
+            self._filled.clear()
+            batches, self._waiting = self._waiting, []
+            await self._send(batches)
+            if not self._waiting:
+                self._empty.set()
+
+    async def _send(self, batches: list[Batch]) -> None:
+        pause_s = RETRY_FIRST_S
+        while batches:
+            batch = batches[0]
+            events = self._service.still_ours(batch.events)
+            try:
+                await self._publish(events)
+            except LogUnavailable as error:
+                self._context.logger.warning(
+                    "cannot publish, will try again", cell=self._service.cell, reason=str(error)
+                )
+                # Some may have arrived, and a number that was heard once is ignored: say all with new numbers.
+                batches = [Batch(b.made_ms, self._service.renumber(b.events)) for b in batches]
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, RETRY_MAX_S)
+                continue
+            self._service.confirmed(events, batch.made_ms)
+            batches = batches[1:]
+
+    async def _publish(self, events: Sequence[NodeEvent]) -> None:
+        for start in range(0, len(events), EVENTS_PER_PUBLISH):
+            part = events[start : start + EVENTS_PER_PUBLISH]
+            now_ms = wall_ms()
+            messages = [self._outgoing(event, now_ms) for event in part]
+            begun_ms = monotonic_ms()
+            await self._log.publish(messages)
+            self._telemetry.publish.observe((monotonic_ms() - begun_ms) / 1000)
+            self._context.telemetry.records_published.labels("nodes").inc(len(part))
+            self._telemetry.reports.labels(self._service.cell).inc(sum(type(event) is NodeReport for event in part))
+
+    def _outgoing(self, event: NodeEvent, now_ms: int) -> Outgoing:
+        if isinstance(event, RunEvent):
+            about = f"{event.node}/{event.boot}/{event.job}/{event.attempt}/{event.__class__.__name__}"
+        else:
+            about = f"{event.node}/{event.boot}/{event.seq}"
+        return self._layout.outgoing(event, id=about, source=self._context.instance, wall_ms=now_ms)

@@ -1,0 +1,52 @@
+"""Reads the file that lists the virtual nodes: one JSON line for each, `{"cell": "cell-a", "node": {...}}`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ConfigDict, ValidationError
+
+from shared.events.base import Name, Value
+from shared.events.values import NodeSpec
+
+
+class NodesFileError(ValueError):
+    """The nodes file cannot be used. One line: file, line, field, value and rule."""
+
+
+class NodeLine(Value):
+    """One line of the file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cell: Name
+    node: NodeSpec
+
+
+def load_nodes(path: Path) -> dict[str, tuple[NodeSpec, ...]]:
+    """The nodes of each cell, in the order of the file. A node's id is its own in all cells. Raises NodesFileError."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise NodesFileError(f"{path}: cannot be read: {error.strerror}") from error
+    cells: dict[str, list[NodeSpec]] = {}
+    seen: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        entry = _entry(path, number, line)
+        if entry.node.id in seen:
+            rule = f"stands in line {seen[entry.node.id]} already"
+            raise NodesFileError(f"{path}: line {number}: node.id = {entry.node.id!r}: {rule}")
+        seen[entry.node.id] = number
+        cells.setdefault(entry.cell, []).append(entry.node)
+    return {cell: tuple(nodes) for cell, nodes in cells.items()}
+
+
+def _entry(path: Path, number: int, line: bytes) -> NodeLine:
+    try:
+        return NodeLine.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the line"
+        raise NodesFileError(f"{path}: line {number}: {field}: {first['msg']}") from error

@@ -1,0 +1,331 @@
+"""The state machine of one node's agent: it follows the log's desired state and says what became of it.
+
+Level-triggered: every desired state may come again, late or twice, and says all there is to know. What it may never do
+is start a run twice, start one that was told to stop, or go on when nobody can tell any more whether it should.
+
+* A desired state of an earlier version, another boot or a lower attempt is refused (fence).
+* Nothing starts before the first full desired state of this boot.
+* A run that shares a device with one that is still there waits for it.
+* The lease is measured from before its report was sent. When it cannot be renewed in time the agent stops its own work,
+  so that the log may give the work to others.
+
+The driver is a port: `Start` and `Stop` go out with the turn, observations come back at any time later, in the same
+turn or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from services.executor.policy.desired import Action, DesiredRun
+from services.executor.policy.turn import Observation, Start, Stop, Turn
+from shared.cluster.diary import DiaryLine
+from shared.events import nodes as n
+from shared.events.values import GPU, RUN_IS_OVER, NodeSpec, ObservedRun, RunStatus, WorkerPlace
+
+
+@dataclass(slots=True)
+class AgentRun:
+    """A run as its node knows it. `is_begun` from the moment when the driver was told to start it."""
+
+    wanted: DesiredRun
+    status: RunStatus = RunStatus.STARTING
+    is_begun: bool = False
+    exit_code: int | None = None
+    infrastructure: bool = False
+    text: str = ""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether something of it may be on the node."""
+        return self.is_begun and self.status not in RUN_IS_OVER
+
+
+class NodeAgent:
+    """One boot of one node. `seq` numbers what it says; it goes on from where the node's former agent can have been at
+    most.
+    """
+
+    __slots__ = (
+        "_in_use",
+        "boot",
+        "cell",
+        "failed_devices",
+        "has_lapsed",
+        "id",
+        "is_informed",
+        "leaving",
+        "renewed_ms",
+        "runs",
+        "seq",
+        "spec",
+        "version",
+        "waiting",
+    )
+
+    def __init__(self, cell: str, spec: NodeSpec, boot: str, *, seq: int, now_ms: int) -> None:
+        """`now_ms` is monotonic: a new agent has one lease's time to make itself heard."""
+        self.cell, self.spec, self.id, self.boot, self.seq = cell, spec, spec.id, boot, seq
+        self.version = 0
+        self.is_informed = False
+        self.has_lapsed = False
+        self.renewed_ms = now_ms
+        self.failed_devices: tuple[int, ...] = ()
+        self.runs: dict[str, AgentRun] = {}
+        self.leaving: dict[tuple[str, int], AgentRun] = {}
+        self.waiting: dict[str, AgentRun] = {}
+        self._in_use: dict[int, int] = {}
+
+    # What the log wants.
+
+    def desire_all(self, turn: Turn, boot: str, version: int, wanted: Sequence[DesiredRun]) -> None:
+        """Take in a full desired state of the node: what it does not name shall not be there.
+
+        One for another boot starts nothing: its runs were ordered of a node that is gone, and are over here.
+        """
+        if version < self.version:
+            return
+        if boot != self.boot:
+            for run in wanted:
+                if run.job not in self.runs:
+                    self.runs[run.job] = AgentRun(run, RunStatus.STOPPED, text="ordered of an earlier boot")
+            return
+        self.version, self.is_informed = version, True
+        named = {run.job: None for run in wanted}
+        for job in [job for job in self.runs if job not in named]:
+            self._follow(turn, job, None)
+        for run in wanted:
+            self._follow(turn, run.job, run)
+
+    def desire(self, turn: Turn, version: int, job: str, wanted: DesiredRun | None) -> None:
+        """Take in what changed of one job since the full desired state."""
+        if self.is_informed and version >= self.version:
+            self.version = version
+            self._follow(turn, job, wanted)
+
+    def _follow(self, turn: Turn, job: str, wanted: DesiredRun | None) -> None:
+        run = self.runs.get(job)
+        if run is not None and (wanted is None or wanted.attempt > run.wanted.attempt):
+            self._release(turn, job, run)
+            run = None
+        if wanted is None or (run is not None and wanted.attempt < run.wanted.attempt):
+            return
+        if wanted.action is Action.STOP:
+            self._stop(turn, wanted, run)
+        elif run is None:
+            self.runs[job] = run = AgentRun(wanted)
+            self._begin(turn, run)
+
+    def _release(self, turn: Turn, job: str, run: AgentRun) -> None:
+        """The log is done with this run. What is still there of it stops, and nobody waits for its end."""
+        del self.runs[job]
+        self.waiting.pop(job, None)
+        if run.is_live:
+            self.leaving[job, run.wanted.attempt] = run
+            self._tell_to_stop(turn, run, 0)
+
+    def _stop(self, turn: Turn, wanted: DesiredRun, run: AgentRun | None) -> None:
+        if run is None:
+            self.runs[wanted.job] = run = AgentRun(wanted)
+        if run.is_live:
+            self._tell_to_stop(turn, run, wanted.grace_wall_ms)
+        elif run.status not in RUN_IS_OVER:
+            # Told to stop before it began: it never will.
+            self.waiting.pop(wanted.job, None)
+            self._end(turn, run, RunStatus.STOPPED)
+
+    def _tell_to_stop(self, turn: Turn, run: AgentRun, grace_wall_ms: int) -> None:
+        if run.status is not RunStatus.STOPPING:
+            run.status = RunStatus.STOPPING
+            turn.actions.append(Stop(self.id, run.wanted.job, run.wanted.attempt, grace_wall_ms))
+
+    def _begin(self, turn: Turn, run: AgentRun) -> None:
+        wanted = run.wanted
+        if self.has_lapsed or not self._has_room(wanted.places):
+            self.waiting[wanted.job] = run
+            return
+        self._occupy(wanted.places, 1)
+        run.is_begun = True
+        turn.lines.append(self._line(turn, run, "started"))
+        start = Start(self.id, wanted.job, wanted.attempt, wanted.places, wanted.run, wanted.started_ms)
+        turn.actions.append(start)
+
+    # What the driver sees.
+
+    def observe(self, turn: Turn, seen: Observation) -> None:
+        """Take in what became of a run. What is not known here, or was over before, is no news."""
+        run = self.runs.get(seen.job)
+        if run is None or run.wanted.attempt != seen.attempt:
+            run = self.leaving.get((seen.job, seen.attempt))
+        if run is None or not run.is_live:
+            return
+        if seen.status not in RUN_IS_OVER:
+            if run.status is RunStatus.STARTING:
+                run.status = RunStatus.RUNNING
+                self._say(turn, run)
+            return
+        run.exit_code, run.infrastructure, run.text = seen.exit_code, seen.infrastructure, seen.text
+        self._end(turn, run, seen.status)
+
+    def _end(self, turn: Turn, run: AgentRun, status: RunStatus) -> None:
+        run.status = status
+        if run.is_begun:
+            turn.lines.append(self._line(turn, run, "ended"))
+            self._occupy(run.wanted.places, -1)
+        if self.leaving.pop((run.wanted.job, run.wanted.attempt), None) is None:
+            self._say(turn, run)
+        self._begin_waiting(turn)
+
+    def _begin_waiting(self, turn: Turn) -> None:
+        if self.waiting and not self.has_lapsed:
+            waiting, self.waiting = self.waiting, {}
+            for run in waiting.values():
+                self._begin(turn, run)
+
+    # What a former agent of this boot left behind.
+
+    def adopt(self, turn: Turn, wanted: DesiredRun, *, is_new_to_log: bool) -> None:
+        """Go on with a run that a former agent began. `is_new_to_log`: the log has not heard of its start."""
+        run = AgentRun(wanted, RunStatus.RUNNING, is_begun=True)
+        self.runs[wanted.job] = run
+        self._occupy(wanted.places, 1)
+        turn.lines.append(self._line(turn, run, "adopted"))
+        turn.actions.append(Start(self.id, wanted.job, wanted.attempt, wanted.places, wanted.run, wanted.started_ms))
+        if is_new_to_log:
+            self._say(turn, run)
+
+    def recall(self, turn: Turn, wanted: DesiredRun, status: RunStatus) -> None:
+        """Know a run again that ended under a former agent, and say so again."""
+        run = AgentRun(wanted, status)
+        self.runs[wanted.job] = run
+        self._say(turn, run)
+
+    # The lease.
+
+    def renew(self, sent_ms: int) -> None:
+        """What was sent at `sent_ms` (monotonic) has arrived."""
+        self.renewed_ms = max(self.renewed_ms, sent_ms)
+
+    def keep_lease(self, turn: Turn, allowed_ms: int) -> None:
+        """Stop all work when the lease was not renewed for `allowed_ms`; begin what waits when it is renewed again."""
+        is_late = turn.now.monotonic_ms - self.renewed_ms > allowed_ms
+        if is_late and not self.has_lapsed:
+            self.give_up(turn)
+        elif self.has_lapsed and not is_late:
+            self.has_lapsed = False
+            self._begin_waiting(turn)
+
+    def give_up(self, turn: Turn) -> None:
+        """Stop everything that is there, at once, and begin nothing until the lease is renewed."""
+        self.has_lapsed = True
+        for run in [*self.runs.values()]:
+            if run.is_live:
+                self._tell_to_stop(turn, run, 0)
+
+    # What it says.
+
+    def join(self, turn: Turn) -> None:
+        """Offer the node in this boot."""
+        turn.events.append(
+            n.NodeJoined(
+                cell=self.cell,
+                node=self.id,
+                boot=self.boot,
+                seq=self.next_seq(),
+                at_ms=turn.now.cell_ms,
+                spec=self.spec,
+            )
+        )
+
+    def come_back(self, turn: Turn) -> None:
+        """Say that the node is here in the same boot, with its runs."""
+        turn.events.append(
+            n.NodeReturned(
+                cell=self.cell,
+                node=self.id,
+                boot=self.boot,
+                seq=self.next_seq(),
+                at_ms=turn.now.cell_ms,
+                observed=self.observed(),
+            )
+        )
+
+    def report(self, turn: Turn) -> None:
+        """Renew the lease and say everything again that the log has not taken in yet."""
+        turn.events.append(
+            n.NodeReport(
+                cell=self.cell,
+                node=self.id,
+                boot=self.boot,
+                seq=self.next_seq(),
+                at_ms=turn.now.cell_ms,
+                observed=self.observed(),
+                failed_devices=self.failed_devices,
+                desired_version=self.version,
+            )
+        )
+
+    def observed(self) -> tuple[ObservedRun, ...]:
+        """Every run that the log has not yet taken as over."""
+        return tuple(
+            ObservedRun(job=job, attempt=run.wanted.attempt, status=run.status, exit_code=run.exit_code, text=run.text)
+            for job, run in self.runs.items()
+        )
+
+    def next_seq(self) -> int:
+        """The number of the next thing that it says."""
+        self.seq += 1
+        return self.seq
+
+    def _say(self, turn: Turn, run: AgentRun) -> None:
+        said: dict[str, Any] = {
+            "cell": self.cell,
+            "node": self.id,
+            "boot": self.boot,
+            "seq": self.next_seq(),
+            "at_ms": turn.now.cell_ms,
+            "job": run.wanted.job,
+            "attempt": run.wanted.attempt,
+        }
+        if run.status is RunStatus.FAILED:
+            said.update(exit_code=run.exit_code, infrastructure=run.infrastructure, text=run.text)
+        turn.events.append(_SAYING[run.status](**said))
+
+    def _line(self, turn: Turn, run: AgentRun, event: Literal["started", "adopted", "ended"]) -> DiaryLine:
+        places = run.wanted.places
+        return DiaryLine(
+            node=self.id,
+            job=run.wanted.job,
+            attempt=run.wanted.attempt,
+            event=event,
+            devices=tuple(device for place in places for device in place.devices),
+            gpu_milli=min(places[0].gpu_milli, GPU) if places else 0,
+            status=run.status if event == "ended" else None,
+            cell_ms=turn.now.cell_ms,
+            wall_ms=turn.now.wall_ms,
+        )
+
+    # Its devices.
+
+    def _has_room(self, places: tuple[WorkerPlace, ...]) -> bool:
+        return all(
+            self._in_use.get(device, 0) + min(place.gpu_milli, GPU) <= GPU
+            for place in places
+            for device in place.devices
+        )
+
+    def _occupy(self, places: tuple[WorkerPlace, ...], sign: int) -> None:
+        for place in places:
+            share = sign * min(place.gpu_milli, GPU)
+            for device in place.devices:
+                self._in_use[device] = self._in_use.get(device, 0) + share
+
+
+_SAYING: dict[RunStatus, type[n.RunEvent]] = {
+    RunStatus.RUNNING: n.RunStarted,
+    RunStatus.STOPPED: n.RunStopped,
+    RunStatus.FINISHED: n.RunFinished,
+    RunStatus.FAILED: n.RunFailed,
+}

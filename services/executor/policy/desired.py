@@ -1,0 +1,159 @@
+"""What the log wants of each node: the full desired state, and its changes from one batch of decisions to the next.
+
+Only the newest state counts (level-triggered): a job that was started and stopped within one batch is wanted stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from shared.cluster.job import Job, JobStatus
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.decisions import Decision
+from shared.events.values import Run, WorkerPlace
+
+
+class Action(StrEnum):
+    """What shall become of a run."""
+
+    RUN = "run"
+    STOP = "stop"
+
+
+class DesiredRun(NamedTuple):
+    """One run that the log wants on a node: these workers of this attempt. `started_ms` is the cell time of its start
+    decision, `grace_wall_ms` how long a stop may take.
+    """
+
+    job: str
+    attempt: int
+    action: Action
+    places: tuple[WorkerPlace, ...]
+    run: Run
+    started_ms: int
+    grace_wall_ms: int = 0
+
+
+class Change(NamedTuple):
+    """What the log wants of one job on one node now; None: nothing (any more)."""
+
+    node: str
+    job: str
+    run: DesiredRun | None
+
+
+MOVES_RUNS: frozenset[type[e.Effect]] = frozenset(
+    {
+        e.JobStarted,
+        e.JobResizing,
+        e.JobResized,
+        e.JobStopping,
+        e.JobPreempted,
+        e.JobRequeued,
+        e.JobFinished,
+        e.JobFailed,
+        e.JobCancelled,
+    }
+)
+"""The effects behind which a node may have something to do. All of them are about one job."""
+
+
+def desired_of(state: CellState, node_id: str) -> tuple[DesiredRun, ...]:
+    """The full desired state of one node, in the order in which its jobs came to it; nothing for a node that the log
+    does not know.
+    """
+    node = state.nodes.get(node_id)
+    if node is None:
+        return ()
+    return tuple(_by_node(state.jobs[job_id], {node_id: None})[node_id] for job_id in node.jobs)
+
+
+class DesiredStates:
+    """The desired states of the nodes that one executor owns.
+
+    It remembers which of these nodes hold which job, because a decision that ends a job does not say where the job was.
+    """
+
+    def __init__(self) -> None:
+        self._owned: dict[str, None] = {}
+        self._holders: dict[str, tuple[str, ...]] = {}
+
+    def own(self, state: CellState, node_id: str) -> tuple[DesiredRun, ...]:
+        """Follow this node from now on; its full desired state."""
+        self._owned[node_id] = None
+        wanted = desired_of(state, node_id)
+        for run in wanted:
+            holders = self._holders.get(run.job, ())
+            if node_id not in holders:
+                self._holders[run.job] = (*holders, node_id)
+        return wanted
+
+    def disown(self, node_ids: Iterable[str]) -> None:
+        """Follow these nodes no longer."""
+        for node_id in node_ids:
+            self._owned.pop(node_id, None)
+        left = ((job, tuple(n for n in nodes if n in self._owned)) for job, nodes in self._holders.items())
+        self._holders = {job: nodes for job, nodes in left if nodes}
+
+    def changes(self, state: CellState, decisions: Sequence[Decision]) -> list[Change]:
+        """What these accepted decisions, whose effects are in the state, change on the owned nodes. Costs what they
+        touch.
+        """
+        jobs: dict[str, None] = {}
+        for decision in decisions:
+            for effect in decision.effects:
+                if type(effect) in MOVES_RUNS:
+                    jobs[effect.job] = None  # type: ignore[union-attr]  # see MOVES_RUNS
+        found: list[Change] = []
+        for job_id in jobs:
+            self._compare(state, job_id, found)
+        return found
+
+    def _compare(self, state: CellState, job_id: str, found: list[Change]) -> None:
+        before = self._holders.get(job_id, ())
+        job = state.jobs.get(job_id)
+        now = _by_node(job, self._owned) if job is not None and job.workers else {}
+        found.extend(Change(node_id, job_id, None) for node_id in before if node_id not in now)
+        found.extend(Change(node_id, job_id, run) for node_id, run in now.items())
+        if now:
+            self._holders[job_id] = tuple(now)
+        elif before:
+            del self._holders[job_id]
+
+
+def touched_nodes(decisions: Sequence[Decision]) -> list[str]:
+    """The nodes that these decisions themselves changed: their boot, their state."""
+    nodes: dict[str, None] = {}
+    for decision in decisions:
+        for effect in decision.effects:
+            if type(effect) is e.NodeChanged:
+                nodes[effect.spec.id] = None
+            elif type(effect) is e.LeaseExpired:
+                nodes[effect.node] = None
+    return list(nodes)
+
+
+def _by_node(job: Job, among: dict[str, None]) -> dict[str, DesiredRun]:
+    """The runs of a job's attempt on these nodes, in the order of its workers."""
+    places: dict[str, list[WorkerPlace]] = {}
+    for place in job.workers + job.joining:
+        if place.node in among:
+            places.setdefault(place.node, []).append(place)
+    return {node_id: _desired(job, tuple(here)) for node_id, here in places.items()}
+
+
+def _desired(job: Job, here: tuple[WorkerPlace, ...]) -> DesiredRun:
+    staying = here if not job.leaving else tuple(place for place in here if place.rank not in job.leaving)
+    stops = job.status is JobStatus.STOPPING or not staying
+    return DesiredRun(
+        job.spec.id,
+        job.attempt,
+        Action.STOP if stops else Action.RUN,
+        staying or here,
+        job.spec.run,
+        job.started_ms or 0,
+        job.stop_grace_wall_ms,
+    )

@@ -1,0 +1,60 @@
+"""One turn of the executor: the times at which it happens, and everything that comes out of it, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from shared.cluster.diary import DiaryLine
+from shared.events.nodes import NodeEvent
+from shared.events.values import Run, RunStatus, WorkerPlace
+
+
+class Now(NamedTuple):
+    """Cell time, wall time (for people who read diaries) and monotonic time (for leases), in milliseconds."""
+
+    cell_ms: int
+    wall_ms: int
+    monotonic_ms: int
+
+
+class Start(NamedTuple):
+    """To the driver: begin the workers of a run."""
+
+    node: str
+    job: str
+    attempt: int
+    places: tuple[WorkerPlace, ...]
+    run: Run
+    started_ms: int
+
+
+class Stop(NamedTuple):
+    """To the driver: end a run within its grace."""
+
+    node: str
+    job: str
+    attempt: int
+    grace_wall_ms: int
+
+
+class Observation(NamedTuple):
+    """From the driver: what a run is now: RUNNING, or one of the states in which nothing is left of it."""
+
+    node: str
+    job: str
+    attempt: int
+    status: RunStatus
+    exit_code: int | None = None
+    infrastructure: bool = False
+    text: str = ""
+
+
+@dataclass(slots=True)
+class Turn:
+    """What one turn wants done: diary lines first, then events to publish. Actions are for the driver at once."""
+
+    now: Now
+    actions: list[Start | Stop] = field(default_factory=list)
+    lines: list[DiaryLine] = field(default_factory=list)
+    events: list[NodeEvent] = field(default_factory=list)

@@ -1,0 +1,299 @@
+"""The nodes of one cell that one executor process looks after: decisions, time and ownership in; diary lines and events
+out.
+
+A node belongs to a slot, a slot to one process at a time. Whoever takes a slot over learns from the log what its nodes
+shall do, and from their diaries what they were doing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+from zlib import crc32
+
+from services.executor.policy.agent import NodeAgent
+from services.executor.policy.boot import boot_number, next_boot
+from services.executor.policy.desired import DesiredStates, desired_of, touched_nodes
+from services.executor.policy.turn import Now, Observation, Start, Turn
+from services.executor.policy.virtual import VirtualDriver
+from shared.cluster.diary import DiaryLine
+from shared.cluster.node import Node
+from shared.cluster.state import CellState
+from shared.events.decisions import Decision
+from shared.events.nodes import NodeEvent, NodeJoined, NodeReport, NodeReturned
+from shared.events.values import NodeSpec, NodeStatus, RunStatus
+
+LEASE_CHECK_MS = 1_000
+"""How often (monotonic) every node's lease is looked at."""
+
+REPORTS_PER_LEASE = 3
+"""A lease survives the loss of all but one of so many reports."""
+
+Diary = Callable[[str], Sequence[DiaryLine]]
+"""Reads one node's diary."""
+
+
+def slot_of(node_id: str, slots: int) -> int:
+    """The slot to which a node belongs, for good."""
+    return crc32(node_id.encode()) % slots
+
+
+class ExecutorService:
+    """One cell's nodes in one process. `says_by_itself` False (stepped clock): no reports, no leases."""
+
+    def __init__(
+        self,
+        cell: str,
+        nodes: Iterable[NodeSpec],
+        slots: int,
+        *,
+        report_every_wall_ms: int = 10_000,
+        says_by_itself: bool = True,
+    ) -> None:
+        self.cell, self.slots = cell, slots
+        self.agents: dict[str, NodeAgent] = {}
+        self._report_every_ms, self._says_by_itself = report_every_wall_ms, says_by_itself
+        self._specs: dict[int, list[NodeSpec]] = {}
+        for spec in sorted(nodes, key=lambda spec: spec.id):
+            self._specs.setdefault(slot_of(spec.id, slots), []).append(spec)
+        self._wanted = DesiredStates()
+        self._driver = VirtualDriver()
+        self._reports: list[tuple[int, str]] = []
+        self._report_due_ms: dict[str, int] = {}
+        self._leases_seen_ms = 0
+
+    # Ownership.
+
+    def slots_with_nodes(self) -> list[int]:
+        """The slots to which this cell's nodes belong."""
+        return sorted(self._specs)
+
+    def take_over(self, slot: int, state: CellState, seq: int, diary: Diary, now: Now) -> Turn:
+        """Look after the slot's nodes from now on. `seq` is above whatever a former owner's agents can have used."""
+        turn = Turn(now)
+        for spec in self._specs.get(slot, ()):
+            node = state.nodes.get(spec.id)
+            if node is None or node.status is NodeStatus.LOST or node.spec != spec:
+                self._boot(turn, state, spec, seq, diary(spec.id))
+            else:
+                self._adopt(turn, state, node, seq, diary(spec.id))
+            self._drive(turn)
+            self._plan_report(spec.id, now.monotonic_ms + crc32(spec.id.encode()) % self._report_every_ms)
+        self._end_runs(turn)
+        return turn
+
+    def lose(self, slots: Iterable[int]) -> None:
+        """Somebody else looks after these slots now: forget their nodes, at once and without a word."""
+        lost = {spec.id: None for slot in slots for spec in self._specs.get(slot, ())}
+        for node_id in lost:
+            self.agents.pop(node_id, None)
+        self._wanted.disown(lost)
+        self._driver.forget(lost)
+
+    def _boot(self, turn: Turn, state: CellState, spec: NodeSpec, seq: int, diary: Sequence[DiaryLine]) -> None:
+        """Begin a new boot. What an earlier one left is gone, and its diary says so before anything new begins."""
+        node = state.nodes.get(spec.id)
+        boot = next_boot(node.boot if node is not None else None)
+        agent = NodeAgent(self.cell, spec, boot, seq=seq, now_ms=turn.now.monotonic_ms)
+        self.agents[spec.id] = agent
+        turn.lines.extend(_closed(line, turn.now) for line in open_runs(diary).values())
+        wanted = self._wanted.own(state, spec.id)
+        if node is not None:
+            agent.desire_all(turn, node.boot, state.version, wanted)
+        agent.join(turn)
+
+    def _adopt(self, turn: Turn, state: CellState, node: Node, seq: int, diary: Sequence[DiaryLine]) -> None:
+        """Go on with a boot that the log knows, with the runs that its diary tells of."""
+        agent = NodeAgent(self.cell, node.spec, node.boot, seq=seq, now_ms=turn.now.monotonic_ms)
+        self.agents[node.id] = agent
+        wanted = self._wanted.own(state, node.id)
+        still_open, ends = open_runs(diary), ended_runs(diary)
+        kept = {(run.job, run.attempt): None for run in wanted}
+        turn.lines.extend(_closed(line, turn.now) for key, line in still_open.items() if key not in kept)
+        said = Turn(turn.now)
+        for run in wanted:
+            key, in_log = (run.job, run.attempt), state.jobs[run.job].runs.get(node.id)
+            if key in ends:
+                agent.recall(said, run, ends[key])
+            elif key in still_open or in_log is RunStatus.RUNNING:
+                agent.adopt(said, run, is_new_to_log=in_log is RunStatus.STARTING)
+        agent.come_back(turn)
+        # What it says of single runs comes behind the word that the node is back.
+        turn.lines.extend(said.lines)
+        turn.actions.extend(said.actions)
+        turn.events.extend(_renumbered(agent, event) for event in said.events)
+        agent.desire_all(turn, node.boot, state.version, wanted)
+
+    # The log and the clocks.
+
+    def decided(self, state: CellState, decisions: Sequence[Decision], now: Now) -> Turn:
+        """Follow these decisions; their effects are in the state."""
+        turn = Turn(now)
+        self._follow_nodes(turn, state, touched_nodes(decisions))
+        for node_id, job_id, run in self._wanted.changes(state, decisions):
+            agent = self.agents.get(node_id)
+            if agent is None:
+                continue
+            if state.nodes[node_id].boot == agent.boot:
+                agent.desire(turn, state.version, job_id, run)
+            else:
+                agent.desire_all(turn, state.nodes[node_id].boot, state.version, desired_of(state, node_id))
+        self._drive(turn)
+        self._end_runs(turn)
+        return turn
+
+    def _follow_nodes(self, turn: Turn, state: CellState, node_ids: Sequence[str]) -> None:
+        for node_id in node_ids:
+            agent = self.agents.get(node_id)
+            if agent is None:
+                continue
+            node = state.nodes[node_id]
+            if node.boot == agent.boot and node.status is NodeStatus.LOST:
+                self._boot_again(turn, state, agent)
+            elif node.boot == agent.boot:
+                agent.desire_all(turn, node.boot, state.version, desired_of(state, node_id))
+            elif boot_number(node.boot) > boot_number(agent.boot):
+                # Somebody has booted the node anew: this agent speaks for a boot that is gone.
+                self._forget(node_id)
+
+    def _boot_again(self, turn: Turn, state: CellState, agent: NodeAgent) -> None:
+        """The log has given the node up, and with it all of its runs: nothing of them is taken up again."""
+        agent.give_up(turn)
+        self._drive(turn)
+        turn.events = [event for event in turn.events if event.node != agent.id]
+        self._wanted.disown([agent.id])
+        self._boot(turn, state, agent.spec, agent.seq, ())
+
+    def _forget(self, node_id: str) -> None:
+        del self.agents[node_id]
+        self._wanted.disown([node_id])
+        self._driver.forget({node_id: None})
+
+    def tick(self, state: CellState, now: Now) -> Turn:
+        """What happens by itself: runs end by cell time; reports and leases go by monotonic time."""
+        turn = Turn(now)
+        self._end_runs(turn)
+        if self._says_by_itself:
+            self._report(turn, state)
+            self._keep_leases(turn, state)
+            self._drive(turn)
+        return turn
+
+    def next_due_ms(self) -> int | None:
+        """The cell time at which the next run ends by itself."""
+        return self._driver.next_due_ms()
+
+    # Reports and leases.
+
+    def confirmed(self, events: Iterable[NodeEvent], made_ms: int) -> None:
+        """These events, made at `made_ms` (monotonic), are in the log: reports among them have renewed their leases."""
+        for event in events:
+            if isinstance(event, NodeReport | NodeJoined | NodeReturned):
+                agent = self.agents.get(event.node)
+                if agent is not None and agent.boot == event.boot:
+                    agent.renew(made_ms)
+
+    def still_ours(self, events: Iterable[NodeEvent]) -> list[NodeEvent]:
+        """Those of these events that this process may still say: its nodes' words in their present boot."""
+        agents = self.agents
+        return [event for event in events if event.node in agents and agents[event.node].boot == event.boot]
+
+    def renumber(self, events: Iterable[NodeEvent]) -> list[NodeEvent]:
+        """The same events to be said once more, with new numbers, since some of them may have arrived; without those of
+        lost nodes.
+        """
+        return [_renumbered(self.agents[event.node], event) for event in self.still_ours(events)]
+
+    def report_every_ms(self, state: CellState) -> int:
+        """The time between two reports of a node: as set, or less where leases are short."""
+        return max(1, min(self._report_every_ms, _lease_allowed_ms(state) // REPORTS_PER_LEASE))
+
+    def _report(self, turn: Turn, state: CellState) -> None:
+        every_ms = self.report_every_ms(state)
+        while self._reports and self._reports[0][0] <= turn.now.monotonic_ms:
+            due_ms, node_id = heappop(self._reports)
+            agent = self.agents.get(node_id)
+            if agent is None or self._report_due_ms[node_id] != due_ms:
+                continue  # lost, or lost and taken over again since this was planned
+            node = state.nodes.get(node_id)
+            if node is not None and node.boot == agent.boot:
+                agent.report(turn)
+            else:
+                agent.join(turn)
+            # Spread over a tenth of the interval, by the node's name and the time, so that nodes do not march in step.
+            spread_ms = crc32(f"{node_id}/{due_ms}".encode()) % max(1, every_ms // 10)
+            self._plan_report(node_id, turn.now.monotonic_ms + every_ms - spread_ms)
+
+    def _plan_report(self, node_id: str, due_ms: int) -> None:
+        if self._says_by_itself:
+            self._report_due_ms[node_id] = due_ms
+            heappush(self._reports, (due_ms, node_id))
+
+    def _keep_leases(self, turn: Turn, state: CellState) -> None:
+        if turn.now.monotonic_ms - self._leases_seen_ms < LEASE_CHECK_MS:
+            return
+        self._leases_seen_ms = turn.now.monotonic_ms
+        allowed_ms = _lease_allowed_ms(state)
+        for agent in self.agents.values():
+            agent.keep_lease(turn, allowed_ms)
+
+    # The driver.
+
+    def _drive(self, turn: Turn) -> None:
+        """Let the driver act until nobody has anything to ask of it."""
+        done = 0
+        while done < len(turn.actions):
+            order = turn.actions[done]
+            done += 1
+            seen = self._driver.start(order) if isinstance(order, Start) else self._driver.stop(order)
+            self._observe(turn, seen)
+        turn.actions.clear()
+
+    def _end_runs(self, turn: Turn) -> None:
+        """End what is over by now, and what began and is over already."""
+        while ended := self._driver.ended(turn.now.cell_ms):
+            for seen in ended:
+                self._observe(turn, seen)
+            self._drive(turn)
+
+    def _observe(self, turn: Turn, seen: Observation) -> None:
+        agent = self.agents.get(seen.node)
+        if agent is not None:
+            agent.observe(turn, seen)
+
+    def runs_by_status(self) -> dict[RunStatus, int]:
+        """How many runs are in which state, for people."""
+        return Counter(run.status for agent in self.agents.values() for run in agent.runs.values())
+
+
+def _lease_allowed_ms(state: CellState) -> int:
+    lease_ms = state.policy.lease_wall_ms
+    return lease_ms - min(state.policy.lease_margin_wall_ms, lease_ms // 2)
+
+
+def _renumbered(agent: NodeAgent, event: NodeEvent) -> NodeEvent:
+    return event.model_copy(update={"seq": agent.next_seq()})
+
+
+def open_runs(diary: Sequence[DiaryLine]) -> dict[tuple[str, int], DiaryLine]:
+    """The runs that a diary says were begun and not ended, with the line of their start, by (job, attempt)."""
+    found: dict[tuple[str, int], DiaryLine] = {}
+    for line in diary:
+        if line.event == "started":
+            found[line.job, line.attempt] = line
+        elif line.event == "ended":
+            found.pop((line.job, line.attempt), None)
+    return found
+
+
+def ended_runs(diary: Sequence[DiaryLine]) -> dict[tuple[str, int], RunStatus]:
+    """How the runs ended of which a diary says that they did, by (job, attempt)."""
+    return {(line.job, line.attempt): line.status or RunStatus.STOPPED for line in diary if line.event == "ended"}
+
+
+def _closed(line: DiaryLine, now: Now) -> DiaryLine:
+    """The line that ends a run of which nothing is left."""
+    return line.model_copy(
+        update={"event": "ended", "status": RunStatus.STOPPED, "cell_ms": now.cell_ms, "wall_ms": now.wall_ms}
+    )

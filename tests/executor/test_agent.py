@@ -1,0 +1,208 @@
+"""One node's agent: what it does with any order and repetition of desired states."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.executor.policy.agent import NodeAgent
+from services.executor.policy.desired import Action, DesiredRun
+from services.executor.policy.turn import Observation, Start, Stop, Turn
+from shared.events.nodes import NodeReport
+from shared.events.values import GPU, RunStatus, VirtualRun, WorkerPlace
+from tests.executor.cells import CELL, node, now
+
+
+def agent() -> NodeAgent:
+    return NodeAgent(CELL, node(1), "boot-1", seq=0, now_ms=0)
+
+
+def informed() -> NodeAgent:
+    made = agent()
+    made.desire_all(turn(), "boot-1", 1, [])
+    return made
+
+
+def turn(monotonic_ms: int = 0) -> Turn:
+    return Turn(now(0, monotonic_ms))
+
+
+def wanted(job: str, attempt: int = 1, action: Action = Action.RUN, device: int = 0, milli: int = GPU) -> DesiredRun:
+    place = WorkerPlace(rank=0, node="node-1", devices=(device,), gpu_milli=milli)
+    return DesiredRun(job, attempt, action, (place,), VirtualRun(), 0)
+
+
+def orders(made: Turn) -> list[str]:
+    return [f"{order.__class__.__name__} {order.job}/{order.attempt}" for order in made.actions]
+
+
+def seen(job: str, status: RunStatus, attempt: int = 1) -> Observation:
+    return Observation("node-1", job, attempt, status)
+
+
+def test_nothing_starts_before_the_first_full_desired_state() -> None:
+    made, first, second = agent(), turn(), turn()
+    made.desire(first, 5, "a", wanted("a"))
+    made.desire_all(second, "boot-1", 5, [wanted("a")])
+    assert (orders(first), orders(second)) == ([], ["Start a/1"])
+
+
+def test_a_repeated_desired_state_does_nothing() -> None:
+    made, again = agent(), turn()
+    made.desire_all(turn(), "boot-1", 5, [wanted("a")])
+    made.desire_all(again, "boot-1", 5, [wanted("a")])
+    made.desire(again, 5, "a", wanted("a"))
+    assert (orders(again), again.events) == ([], [])
+
+
+def test_a_lower_attempt_is_refused() -> None:
+    made, late = informed(), turn()
+    made.desire(turn(), 2, "a", wanted("a", attempt=2))
+    made.desire(late, 2, "a", wanted("a", attempt=1, device=3))
+    assert orders(late) == []
+
+
+def test_an_older_desired_state_is_refused() -> None:
+    made, late = informed(), turn()
+    made.desire(turn(), 7, "a", None)
+    made.desire_all(late, "boot-1", 6, [wanted("a")])
+    assert orders(late) == []
+
+
+def test_what_was_ordered_of_another_boot_never_starts() -> None:
+    made, first, second = agent(), turn(), turn()
+    made.desire_all(first, "boot-0", 5, [wanted("a")])
+    made.desire_all(second, "boot-1", 6, [wanted("a"), wanted("b", device=1)])
+    assert (orders(first), orders(second)) == ([], ["Start b/1"])
+    assert made.runs["a"].status is RunStatus.STOPPED
+
+
+def test_a_run_that_was_told_to_stop_before_it_started_never_starts() -> None:
+    made, stop, late = informed(), turn(), turn()
+    made.desire(stop, 2, "a", wanted("a", action=Action.STOP))
+    made.desire(late, 2, "a", wanted("a"))
+    assert (orders(stop), orders(late)) == ([], [])
+    assert [event.__class__.__name__ for event in stop.events] == ["RunStopped"]
+    assert stop.lines == []
+
+
+def test_a_run_waits_for_a_device_that_is_still_in_use() -> None:
+    made, crowded, freed = informed(), turn(), turn()
+    made.desire(turn(), 2, "a", wanted("a"))
+    made.observe(turn(), seen("a", RunStatus.RUNNING))
+    made.desire(crowded, 3, "a", None)
+    made.desire(crowded, 3, "b", wanted("b"))
+    made.observe(freed, seen("a", RunStatus.STOPPED))
+    assert (orders(crowded), orders(freed)) == (["Stop a/1"], ["Start b/1"])
+    assert [line.event for line in freed.lines] == ["ended", "started"]
+
+
+def test_shares_of_one_device_run_side_by_side() -> None:
+    made, both = informed(), turn()
+    made.desire(both, 2, "a", wanted("a", milli=400))
+    made.desire(both, 2, "b", wanted("b", milli=600))
+    made.desire(both, 2, "c", wanted("c", milli=100))
+    assert orders(both) == ["Start a/1", "Start b/1"]
+
+
+def test_a_new_attempt_begins_when_nothing_is_left_of_the_one_before() -> None:
+    made, again, freed = informed(), turn(), turn()
+    made.desire(turn(), 2, "a", wanted("a"))
+    made.desire(again, 3, "a", wanted("a", attempt=2))
+    made.observe(freed, seen("a", RunStatus.STOPPED, attempt=1))
+    assert (orders(again), orders(freed)) == (["Stop a/1"], ["Start a/2"])
+
+
+def test_news_of_a_run_that_is_over_is_no_news() -> None:
+    made, again = informed(), turn()
+    made.desire(turn(), 2, "a", wanted("a"))
+    made.observe(turn(), seen("a", RunStatus.FINISHED))
+    made.observe(again, seen("a", RunStatus.FAILED))
+    assert (again.events, made.runs["a"].status) == ([], RunStatus.FINISHED)
+
+
+def test_an_agent_whose_lease_cannot_be_renewed_stops_its_own_work() -> None:
+    made, in_time, late = informed(), turn(20_000), turn(20_001)
+    made.desire(turn(), 2, "a", wanted("a"))
+    made.keep_lease(in_time, 20_000)
+    made.keep_lease(late, 20_000)
+    assert (orders(in_time), orders(late)) == ([], ["Stop a/1"])
+
+
+def test_an_agent_without_a_lease_starts_nothing_until_it_is_renewed() -> None:
+    made, without, renewed = informed(), turn(), turn(21_000)
+    made.keep_lease(turn(20_001), 20_000)
+    made.desire(without, 2, "a", wanted("a"))
+    made.renew(20_500)
+    made.keep_lease(renewed, 20_000)
+    assert (orders(without), orders(renewed)) == ([], ["Start a/1"])
+
+
+def test_a_report_tells_every_run_until_the_log_has_taken_it_as_over() -> None:
+    made, first, second = informed(), turn(), turn()
+    made.desire(turn(), 2, "a", wanted("a"))
+    made.observe(turn(), seen("a", RunStatus.FINISHED))
+    made.report(first)
+    made.desire(turn(), 3, "a", None)
+    made.report(second)
+    assert isinstance(first.events[0], NodeReport)
+    assert isinstance(second.events[0], NodeReport)
+    assert [run.status for run in first.events[0].observed] == [RunStatus.FINISHED]
+    assert second.events[0].observed == ()
+
+
+JOBS = ("a", "b", "c")
+full_states = st.tuples(
+    st.integers(0, 30),
+    st.sampled_from(("boot-1", "boot-1", "boot-1", "boot-0")),
+    st.dictionaries(
+        st.sampled_from(JOBS), st.tuples(st.integers(1, 3), st.sampled_from(list(Action)), st.integers(0, 1))
+    ),
+)
+observations = st.tuples(st.sampled_from(JOBS), st.integers(1, 3), st.sampled_from(list(RunStatus)))
+
+
+class Watch:
+    """Follows an agent's orders and holds it to its promises."""
+
+    def __init__(self) -> None:
+        self.agent = agent()
+        self.begun: list[tuple[str, int]] = []
+        self.live: dict[tuple[str, int], int] = {}
+
+    def desire(self, version: int, boot: str, runs: dict[str, tuple[int, Action, int]]) -> None:
+        made = turn()
+        states = [wanted(job, attempt, action, device) for job, (attempt, action, device) in runs.items()]
+        self.agent.desire_all(made, boot, version, states)
+        self.follow(made)
+
+    def observe(self, job: str, attempt: int, status: RunStatus) -> None:
+        if (job, attempt) in self.live:
+            made = turn()
+            if status in (RunStatus.STOPPED, RunStatus.FINISHED, RunStatus.FAILED):
+                del self.live[job, attempt]
+            self.agent.observe(made, seen(job, status, attempt))
+            self.follow(made)
+
+    def follow(self, made: Turn) -> None:
+        for order in made.actions:
+            if isinstance(order, Start):
+                assert order.places[0].devices[0] not in self.live.values()
+                self.begun.append((order.job, order.attempt))
+                self.live[order.job, order.attempt] = order.places[0].devices[0]
+            else:
+                assert isinstance(order, Stop)
+                assert (order.job, order.attempt) in self.live
+
+
+@given(st.lists(st.one_of(full_states, observations), max_size=40))
+def test_desired_states_and_observations_in_any_order_keep_one_run_per_device_and_no_run_without_a_start(
+    steps: list[tuple[int, str, dict[str, tuple[int, Action, int]]] | tuple[str, int, RunStatus]],
+) -> None:
+    watch = Watch()
+    for step in steps:
+        if isinstance(step[2], dict):
+            watch.desire(*step)
+        else:
+            watch.observe(*step)
+    assert all(key in watch.begun for key in watch.live)

@@ -1,0 +1,200 @@
+"""Executor processes on one log: they share the nodes, and one takes over from another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from services.executor.app.wiring import execute, layout_of
+from services.executor.service import slot_of
+from services.executor.settings import ExecutorSettings
+from shared.cluster.diary import DiaryLine, Orders, check_diaries
+from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
+from shared.events.encoding import encode
+from shared.events.nodes import NodeEvent, RunFinished
+from shared.events.operations import AdvanceTime
+from shared.events.values import VirtualRun
+from shared.log.layout import Layout
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.reading import event_of
+from shared.runtime.process import Context, make_context
+from shared.runtime.settings import ClockKind
+from tests.contract.eventually import eventually
+from tests.executor.cells import CELL, Writer, node
+
+CELL_FILE = """
+cells:
+  - {name: cell-a, ordinal: 0, pools: [{name: pool-a, gpus: 64}]}
+tenants:
+  - {name: acme}
+"""
+NODES = [node(number) for number in range(1, 9)]
+SLOTS = 4
+
+
+@dataclass
+class World:
+    """A log, a writer that answers the nodes, and executors that come and go."""
+
+    folder: Path
+    broker: MemoryBroker = field(default_factory=MemoryBroker)
+    writer: Writer = field(default_factory=Writer)
+    chain: str = CHAIN_START
+    heard: list[NodeEvent] = field(default_factory=list)
+    contexts: list[Context[ExecutorSettings]] = field(default_factory=list)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        (self.folder / "cell.yaml").write_text(CELL_FILE)
+        lines = [json.dumps({"cell": CELL, "node": spec.model_dump(mode="json")}) for spec in NODES]
+        (self.folder / "nodes.jsonl").write_text("\n".join(lines))
+        for name, partitions in {
+            "decisions": 1,
+            "nodes": 1,
+            "operations": 1,
+            "snapshots": 1,
+            "executor-slots": SLOTS,
+        }.items():
+            self.broker.create_topic(f"test.{name}", partitions)
+
+    def settings(self, name: str, clock: ClockKind) -> ExecutorSettings:
+        return ExecutorSettings(
+            namespace="test",
+            instance=name,
+            cell_file=self.folder / "cell.yaml",
+            nodes_file=self.folder / "nodes.jsonl",
+            data_dir=self.folder,
+            clock=clock,
+            report_every_wall_ms=200,
+        )
+
+    @property
+    def layout(self) -> Layout:
+        return layout_of(self.settings("layout", ClockKind.WALL))
+
+    def start(self, name: str, clock: ClockKind = ClockKind.WALL) -> Context[ExecutorSettings]:
+        context = make_context(name, self.settings(name, clock))
+        self.contexts.append(context)
+        self.tasks.append(asyncio.create_task(execute(context, MemoryLog(self.broker)), name=name))
+        return context
+
+    def append(self, decision: Decision) -> None:
+        self.chain = next_chain(self.chain, encode(decision))
+        more = ((CHAIN_HEADER, self.chain.encode()),)
+        self.broker.write(self.layout.outgoing(decision, id=str(decision.version), source="w", wall_ms=0, more=more))
+
+    def order(self, job: str, *nodes: str, duration_ms: int, at_ms: int = 0) -> None:
+        self.append(self.writer.start(job, *nodes, run=VirtualRun(duration_ms=duration_ms), at_ms=at_ms))
+
+    def advance(self, now_ms: int) -> None:
+        message = self.layout.outgoing(AdvanceTime(cell=CELL, now_ms=now_ms), id="t", source="w", wall_ms=0)
+        self.broker.write(message)
+
+    async def answer(self) -> None:
+        reader = MemoryLog(self.broker).reader({self.layout.tp("nodes", CELL): 0})
+        await reader.start()
+        while True:
+            for record in await reader.poll():
+                event = event_of(record)
+                assert isinstance(event, NodeEvent)
+                self.heard.append(event)
+                for decision in self.writer.take_in([event]):
+                    self.append(decision)
+
+    def finished(self) -> list[str]:
+        return [event.job for event in self.heard if isinstance(event, RunFinished)]
+
+    def offences(self) -> list[str]:
+        orders = Orders()
+        for decision in self.writer.log:
+            orders.take(decision)
+        lines: list[DiaryLine] = []
+        for path in sorted((self.folder / "diaries").iterdir()):
+            lines.extend(DiaryLine.model_validate_json(text) for text in path.read_text().splitlines())
+        return [offence.text for offence in check_diaries(orders, lines)]
+
+
+@asynccontextmanager
+async def living(folder: Path) -> AsyncIterator[World]:
+    world = World(folder)
+    answering = asyncio.create_task(world.answer())
+    try:
+        yield world
+        assert not answering.done() or answering.result() is None
+    finally:
+        answering.cancel()
+        for context in world.contexts:
+            context.stopping.set()
+        await asyncio.wait_for(asyncio.gather(*world.tasks, return_exceptions=True), 10)
+
+
+@pytest.fixture
+def all_nodes() -> list[str]:
+    return [spec.id for spec in NODES]
+
+
+def joined(world: World) -> Callable[[], bool]:
+    return lambda: len(world.writer.state.nodes) == len(NODES)
+
+
+async def test_two_executors_share_the_nodes_and_one_takes_over_from_the_other(
+    tmp_path: Path, all_nodes: list[str]
+) -> None:
+    async with living(tmp_path) as world:
+        first, second = world.start("first"), world.start("second")
+        await eventually(joined(world))
+        now_ms = first.clock.now_ms()
+        for number, name in enumerate(all_nodes):
+            world.order(f"job-{number}", name, duration_ms=1_000, at_ms=now_ms)
+        await eventually(lambda: all(job.status == "running" for job in world.writer.state.jobs.values()))
+        first.stopping.set()
+        await eventually(lambda: len(world.finished()) >= len(NODES))
+        assert second.health.is_ready
+        assert sorted(set(world.finished())) == [f"job-{number}" for number in range(len(NODES))]
+        assert world.offences() == []
+        adopted = [path for path in (tmp_path / "diaries").iterdir() if '"adopted"' in path.read_text()]
+        assert {slot_of(path.stem, SLOTS) for path in adopted}
+
+
+async def test_in_stepped_time_runs_end_when_the_clock_is_told(tmp_path: Path) -> None:
+    async with living(tmp_path) as world:
+        context = world.start("only", ClockKind.STEPPED)
+        await eventually(joined(world))
+        world.order("a", "node-1", duration_ms=10**9)
+        await eventually(lambda: context.health.progress.next_due_ms == 10**9)
+        world.advance(10**9 - 1)
+        world.advance(10**9)
+        await eventually(lambda: world.finished() == ["a"])
+        await eventually(lambda: context.health.progress.cursors["test.operations/0"] == 2)
+        assert context.health.progress.next_due_ms is None
+        assert world.offences() == []
+
+
+async def test_what_the_log_did_not_take_is_said_when_it_is_back(tmp_path: Path) -> None:
+    async with living(tmp_path) as world:
+        context = world.start("only")
+        await eventually(joined(world))
+        world.order("a", "node-1", duration_ms=300, at_ms=context.clock.now_ms())
+        await eventually(lambda: bool(world.writer.state.jobs) and world.writer.state.jobs["a"].status == "running")
+        world.broker.is_away = True
+        await asyncio.sleep(0.5)
+        world.broker.is_away = False
+        await eventually(lambda: "a" in world.finished())
+        assert world.offences() == []
+
+
+async def test_cursors_stand_behind_what_was_published(tmp_path: Path) -> None:
+    async with living(tmp_path) as world:
+        context = world.start("only", ClockKind.STEPPED)
+        await eventually(joined(world))
+        world.order("a", "node-1", duration_ms=0)
+        await eventually(lambda: world.finished() == ["a"])
+        end = world.broker.partition(("test.decisions", 0)).end
+        await eventually(lambda: context.health.progress.cursors["test.decisions/0"] == end)
+        assert not context.health.progress.busy

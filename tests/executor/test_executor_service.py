@@ -1,0 +1,272 @@
+"""The nodes of one cell in one process, and what happens when another process takes them over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.executor.policy.turn import Turn
+from services.executor.service import ExecutorService
+from shared.cluster.diary import DiaryLine, Orders, check_diaries
+from shared.events import effects as e
+from shared.events.nodes import NodeEvent, RunFinished
+from shared.events.operations import CellPolicy
+from shared.events.values import VirtualRun
+from tests.executor.cells import CELL, Writer, node, now, said, written
+
+BRIEF = VirtualRun(duration_ms=100)
+NODES = [node(1), node(2)]
+
+
+@dataclass
+class Site:
+    """A writer, nodes with diaries on disk, and one executor after the other."""
+
+    writer: Writer
+    diaries: dict[str, list[DiaryLine]] = field(default_factory=dict)
+    heard: list[NodeEvent] = field(default_factory=list)
+    seq: int = 0
+
+    def executor(self, cell_ms: int = 0) -> tuple[ExecutorService, Turn]:
+        service = ExecutorService(CELL, NODES, 1)
+        self.seq += 1_000
+        made = service.take_over(0, self.writer.state, self.seq, self.diary, now(cell_ms))
+        return service, self.keep(made)
+
+    def diary(self, name: str) -> list[DiaryLine]:
+        return self.diaries.get(name, [])
+
+    def keep(self, made: Turn) -> Turn:
+        for line in made.lines:
+            self.diaries.setdefault(line.node, []).append(line)
+        self.heard.extend(made.events)
+        return made
+
+    def answer(self, service: ExecutorService, made: Turn, at_ms: int = 0) -> Turn:
+        """The writer hears these words, and the executor follows what it decides."""
+        decisions = self.writer.take_in(made.events, at_ms)
+        return self.keep(service.decided(self.writer.state, decisions, now(at_ms)))
+
+    def offences(self) -> list[str]:
+        orders = Orders()
+        for decision in self.writer.log:
+            orders.take(decision)
+        lines = [line for name in sorted(self.diaries) for line in self.diaries[name]]
+        return [offence.text for offence in check_diaries(orders, lines)]
+
+
+def test_nodes_that_the_log_does_not_know_join_in_their_first_boot() -> None:
+    _, made = Site(Writer()).executor()
+    assert said(made) == ["node-1 NodeJoined boot-1", "node-2 NodeJoined boot-1"]
+
+
+def test_nodes_that_are_ready_return_in_the_same_boot() -> None:
+    _, made = Site(Writer(NODES)).executor()
+    assert said(made) == ["node-1 NodeReturned boot-1", "node-2 NodeReturned boot-1"]
+
+
+def test_a_node_that_was_given_up_comes_back_in_a_new_boot_and_with_nothing_left() -> None:
+    site = Site(Writer(NODES))
+    service, _ = site.executor()
+    site.keep(service.decided(site.writer.state, [site.writer.start("a", "node-1")], now()))
+    site.writer.decide(e.LeaseExpired(node="node-1", boot="boot-1"))
+    _, made = site.executor()
+    assert "node-1 NodeJoined boot-2" in said(made)
+    assert written(made) == ["node-1 ended a/1"]
+
+
+def test_a_node_that_is_given_up_while_it_works_stops_and_boots_anew() -> None:
+    site = Site(Writer(NODES))
+    service, _ = site.executor()
+    site.keep(service.decided(site.writer.state, [site.writer.start("a", "node-1")], now()))
+    made = service.decided(site.writer.state, [site.writer.decide(e.LeaseExpired(node="node-1", boot="boot-1"))], now())
+    again = site.answer(service, site.keep(made))
+    assert said(made) == ["node-1 NodeJoined boot-2"]
+    assert written(made) == ["node-1 ended a/1"]
+    assert (said(again), written(again), site.offences()) == ([], [], [])
+
+
+def test_a_node_whose_shape_changed_boots_anew() -> None:
+    _, made = Site(Writer([node(1, gpus=4), node(2)])).executor()
+    assert said(made) == ["node-1 NodeJoined boot-2", "node-2 NodeReturned boot-1"]
+
+
+def test_a_run_starts_at_once_and_ends_when_its_time_is_over() -> None:
+    site = Site(Writer(NODES))
+    service, _ = site.executor()
+    begun = service.decided(site.writer.state, [site.writer.start("a", "node-1", run=BRIEF, at_ms=5)], now(5))
+    early, ended = service.tick(site.writer.state, now(104)), service.tick(site.writer.state, now(105))
+    assert (said(begun), written(begun)) == (["node-1 RunStarted a/1"], ["node-1 started a/1"])
+    assert said(early) == []
+    assert (said(ended), written(ended)) == (["node-1 RunFinished a/1"], ["node-1 ended a/1"])
+
+
+def test_a_run_whose_time_is_over_when_it_starts_ends_in_the_same_turn() -> None:
+    site = Site(Writer(NODES))
+    service, _ = site.executor()
+    made = service.decided(site.writer.state, [site.writer.start("a", "node-1", run=BRIEF)], now(100))
+    assert said(made) == ["node-1 RunStarted a/1", "node-1 RunFinished a/1"]
+
+
+def test_a_gang_starts_on_each_of_its_nodes() -> None:
+    site = Site(Writer(NODES))
+    service, _ = site.executor()
+    made = service.decided(site.writer.state, [site.writer.start("a", "node-1", "node-2")], now())
+    assert said(made) == ["node-1 RunStarted a/1", "node-2 RunStarted a/1"]
+
+
+def test_a_stop_is_confirmed_at_once() -> None:
+    site = Site(Writer(NODES))
+    service, _ = site.executor()
+    site.keep(service.decided(site.writer.state, [site.writer.start("a", "node-1")], now()))
+    made = service.decided(site.writer.state, [site.writer.stop("a")], now())
+    assert (said(made), written(made)) == (["node-1 RunStopped a/1"], ["node-1 ended a/1"])
+
+
+def test_who_takes_over_adopts_what_runs_and_ends_it_at_the_same_time() -> None:
+    site = Site(Writer(NODES))
+    service, _ = site.executor()
+    site.keep(service.decided(site.writer.state, [site.writer.start("a", "node-1", run=BRIEF, at_ms=5)], now(5)))
+    other, made = site.executor(cell_ms=50)
+    assert written(made) == ["node-1 adopted a/1"]
+    assert said(made) == ["node-1 NodeReturned boot-1", "node-1 RunStarted a/1", "node-2 NodeReturned boot-1"]
+    assert other.next_due_ms() == service.next_due_ms() == 105
+
+
+def test_who_takes_over_says_again_what_ended_and_was_not_heard() -> None:
+    site = Site(Writer(NODES))
+    service, _ = site.executor()
+    site.keep(service.decided(site.writer.state, [site.writer.start("a", "node-1", run=BRIEF)], now(100)))
+    _, made = site.executor(cell_ms=200)
+    assert "node-1 RunFinished a/1" in said(made)
+    assert written(made) == []
+
+
+def test_who_takes_over_begins_what_nobody_began() -> None:
+    site = Site(Writer(NODES))
+    site.writer.start("a", "node-1")
+    _, made = site.executor()
+    assert (said(made)[1], written(made)) == ("node-1 RunStarted a/1", ["node-1 started a/1"])
+
+
+def test_who_takes_over_speaks_with_higher_numbers() -> None:
+    site = Site(Writer(NODES))
+    service, first = site.executor()
+    site.keep(service.decided(site.writer.state, [site.writer.start("a", "node-1")], now()))
+    _, second = site.executor()
+    assert min(event.seq for event in second.events) > max(event.seq for event in first.events)
+
+
+def test_who_lost_a_slot_says_and_does_nothing_more() -> None:
+    site = Site(Writer(NODES))
+    service, _ = site.executor()
+    begun = service.decided(site.writer.state, [site.writer.start("a", "node-1", run=BRIEF)], now())
+    service.lose([0])
+    late = service.tick(site.writer.state, now(1_000, 60_000))
+    ordered = service.decided(site.writer.state, [site.writer.start("b", "node-1")], now(1_000))
+    assert (said(late), said(ordered), service.still_ours(begun.events), service.next_due_ms()) == ([], [], [], None)
+
+
+def test_each_node_reports_once_in_its_interval_and_renews_its_lease() -> None:
+    site = Site(Writer(NODES))
+    service, _ = site.executor()
+    made = service.tick(site.writer.state, now(0, 10_000))
+    service.confirmed(made.events, 10_000)
+    again = service.tick(site.writer.state, now(0, 10_001))
+    assert sorted(said(made)) == ["node-1 NodeReport boot-1", "node-2 NodeReport boot-1"]
+    assert said(again) == []
+    assert [agent.renewed_ms for agent in service.agents.values()] == [10_000, 10_000]
+
+
+def test_a_node_that_cannot_be_heard_stops_its_work_before_its_lease_is_over() -> None:
+    site = Site(Writer(NODES))
+    site.writer.decide(e.PolicySet(policy=CellPolicy(lease_wall_ms=30_000, lease_margin_wall_ms=10_000)))
+    service, _ = site.executor()
+    site.keep(service.decided(site.writer.state, [site.writer.start("a", "node-1")], now()))
+    made = service.tick(site.writer.state, now(0, 20_001))
+    assert "node-1 RunStopped a/1" in said(made)
+    assert written(made) == ["node-1 ended a/1"]
+
+
+def test_a_stepped_cell_rests_between_its_steps() -> None:
+    writer = Writer(NODES)
+    service = ExecutorService(CELL, NODES, 1, says_by_itself=False)
+    service.take_over(0, writer.state, 0, lambda _: [], now())
+    assert said(service.tick(writer.state, now(0, 10**9))) == []
+
+
+def test_words_that_may_not_have_arrived_are_said_again_with_new_numbers() -> None:
+    site = Site(Writer(NODES))
+    service, made = site.executor()
+    again = service.renumber(made.events)
+    assert min(event.seq for event in again) > max(event.seq for event in made.events)
+    assert [event.node for event in again] == [event.node for event in made.events]
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("start", "start", "stop", "answer", "answer", "time", "take over", "expire", "lose words")),
+        st.integers(0, 5),
+    ),
+    max_size=40,
+)
+
+
+def _starts(site: Site, number: int) -> None:
+    job = f"job-{number}"
+    places = [name for name in ("node-1", "node-2") if site.writer.state.nodes[name].is_schedulable]
+    places = [name for name in places if site.writer.state.nodes[name].gpus_free]
+    if job not in site.writer.state.jobs and job not in site.writer.state.over and places:
+        site.writer.start(job, places[number % len(places)], run=VirtualRun(duration_ms=100 * number))
+
+
+@given(STEPS)
+def test_whatever_happens_each_run_begins_once_and_the_diaries_agree_with_the_log(steps: list[tuple[str, int]]) -> None:
+    site = Site(Writer(NODES))
+    service, _ = site.executor()
+    at_ms, folded, unheard = 0, len(site.writer.log), 0
+    for what, number in steps:
+        state = site.writer.state
+        if what == "start":
+            _starts(site, number)
+        elif what == "stop":
+            running = [job.id for job in state.jobs.values() if job.status in ("starting", "running")]
+            _ = [site.writer.stop(job) for job in running[:1]]
+        elif what == "answer":
+            site.writer.take_in(site.heard[unheard:], at_ms)
+            unheard = len(site.heard)
+        elif what == "lose words":
+            unheard = len(site.heard)
+        elif what == "time":
+            at_ms += 70 * number
+        elif what == "expire" and state.nodes["node-1"].status == "ready" and not state.nodes["node-1"].jobs:
+            site.writer.decide(e.LeaseExpired(node="node-1", boot=state.nodes["node-1"].boot))
+        elif what == "take over":
+            service, _ = site.executor(at_ms)
+            folded = len(site.writer.log)
+        site.keep(service.decided(site.writer.state, site.writer.log[folded:], now(at_ms)))
+        folded = len(site.writer.log)
+        site.keep(service.tick(site.writer.state, now(at_ms)))
+    begun = [
+        (line.node, line.job, line.attempt)
+        for lines in site.diaries.values()
+        for line in lines
+        if line.event == "started"
+    ]
+    assert len(begun) == len(set(begun))
+    assert site.offences() == []
+
+
+@given(st.integers(1, 500), st.integers(0, 600), st.integers(0, 600))
+def test_a_run_ends_at_the_same_time_whoever_looks_after_it(duration_ms: int, first_ms: int, second_ms: int) -> None:
+    site = Site(Writer(NODES))
+    site.writer.start("a", "node-1", run=VirtualRun(duration_ms=duration_ms), at_ms=7)
+    service, _ = site.executor(7)
+    for at_ms in sorted((first_ms, second_ms)):
+        service, _ = site.executor(7 + at_ms)
+    over = [event for event in site.heard if isinstance(event, RunFinished)]
+    due = 7 + duration_ms
+    assert service.next_due_ms() == (None if over else due)
+    assert not over or 7 + max(first_ms, second_ms) >= due

@@ -1,0 +1,44 @@
+"""The file that lists the virtual nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from services.executor.nodes_file import NodesFileError, load_nodes
+
+
+def test_nodes_are_read_by_cell(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.jsonl"
+    path.write_text(
+        '{"cell": "a", "node": {"id": "n1", "pool": "p", "gpus": 8}}\n\n'
+        '{"cell": "b", "node": {"id": "n2", "pool": "p", "gpus": 4}}\n'
+    )
+    assert {cell: [spec.id for spec in specs] for cell, specs in load_nodes(path).items()} == {"a": ["n1"], "b": ["n2"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"cell": "a"}', "line 1: node: Field required"),
+        (
+            '{"cell": "a", "node": {"id": "n1", "pool": "p", "gpus": "8"}}',
+            "line 1: node.gpus: Input should be a valid integer",
+        ),
+        ('{"cell": "a", "node": {"id": "n1", "pool": "p", "gpus": 8}, "x": 1}', "line 1: x: Extra inputs"),
+        ("nonsense", "line 1: the line: Invalid JSON"),
+        ('{"cell":"a","node":{"id":"n","pool":"p","gpus":8}}\n' * 2, "line 2: node.id = 'n': stands in line 1 already"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "nodes.jsonl"
+    path.write_text(text)
+    with pytest.raises(NodesFileError) as error:
+        load_nodes(path)
+    assert message in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NodesFileError, match="cannot be read"):
+        load_nodes(tmp_path / "none.jsonl")
