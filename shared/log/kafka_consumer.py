@@ -55,8 +55,18 @@ class SteadyConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka ships 
             if tp in before:
                 self.seek(tp, before[tp])
             elif tp in self._positions():
-                # Assigned during the poll: nothing of it was ever handed out.
-                await self.seek_to_committed(tp)
+                await self._go_to_the_start(tp)
+
+    async def _go_to_the_start(self, tp: KafkaTopicPartition) -> None:
+        """For a partition that was assigned during the failed poll, of which nothing was ever handed out.
+
+        Not seek_to_committed(), which stays where it is when nothing, or zero, is committed.
+        """
+        committed = await self.committed(tp)
+        if committed is None:
+            await self.seek_to_beginning(tp)
+        else:
+            self.seek(tp, committed)
 
     async def _step_over(self, before: Positions) -> Batches:
         """Read each partition by itself; around what cannot be read, give the good records and a stand-in."""

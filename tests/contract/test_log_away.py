@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from shared.log.group_timers import EMBEDDED
 from shared.log.kafka import KafkaLog
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import Appended, AppendUnknown, LogUnavailable, Outgoing
@@ -157,6 +158,16 @@ async def test_starting_without_a_broker_says_so(broker: OwnBroker) -> None:
         await KafkaLog(broker.bootstrap, "early").reader({("t", 0): 0}).start()
     with pytest.raises(LogUnavailable):
         await KafkaLog(broker.bootstrap, "early").member("g", "t").start()
+
+
+async def test_a_member_of_the_embedded_broker_gets_its_share_and_keeps_it(broker: OwnBroker) -> None:
+    log = KafkaLog(broker.bootstrap, "embedded", compression="gzip", timers=EMBEDDED)
+    member = log.member("g", "t")
+    await member.start()
+    await eventually(lambda: member.owned() == {0, 1, 2, 3})
+    await asyncio.sleep(2)
+    assert member.owned() == {0, 1, 2, 3}
+    await member.stop()
 
 
 async def test_the_log_in_memory_is_away_in_the_same_way() -> None:
