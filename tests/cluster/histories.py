@@ -51,7 +51,8 @@ class Historian:
         made = move(self, at_ms)
         for effect in made:
             apply(self.state, effect, at_ms)
-            self.kinds[effect.kind] = self.kinds.get(effect.kind, 0) + 1
+            kind = type(effect).__name__
+            self.kinds[kind] = self.kinds.get(kind, 0) + 1
         return made
 
     def name(self, what: str) -> str:

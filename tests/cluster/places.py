@@ -11,7 +11,7 @@ from shared.events.values import GPU, JobSpec, WorkerPlace
 
 
 def find_places(state: CellState, spec: JobSpec, ranks: list[int], random: Random) -> tuple[WorkerPlace, ...] | None:
-    """Places for workers of these ranks, each on the first node of a shuffled row that takes it; None if there are none."""
+    """Places for workers of these ranks, each on the first node of a shuffled row that takes it, or None."""
     nodes = [node for node in state.nodes.values() if accepts(node, spec)]
     random.shuffle(nodes)
     room = {node.id: Room(node) for node in nodes}

@@ -1,4 +1,4 @@
-"""What the fold refuses: every effect on a job in every state that it cannot follow from, and whatever breaks a rule."""
+"""What the fold refuses: every effect in every state of a job that it cannot follow from, and broken rules."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_an_effect_is_refused_in_all_other_states(name: str, status: JobStatus) 
 @pytest.mark.parametrize("name", [name for name, (effect, _) in TRANSITIONS.items() if hasattr(effect, "attempt")])
 def test_an_effect_on_another_attempt_is_refused(name: str) -> None:
     effect = TRANSITIONS[name][0].model_copy(update={"attempt": 7})
-    status = sorted(TRANSITIONS[name][1])[0]
+    status = min(TRANSITIONS[name][1])
     refused(cell_with_job(status), effect, because="attempt")
 
 

@@ -1,0 +1,240 @@
+"""A check that cannot fail checks nothing: each invariant is broken by hand, in a state, in a log and in a diary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from shared.cluster.audit import Ledger
+from shared.cluster.diary import DiaryLine, Orders, check_diaries
+from shared.cluster.invariants import Offence, check_state
+from shared.cluster.job import JobStatus
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.decisions import Decision
+from shared.events.reasons import FailReason
+from shared.events.values import JobSpec, Resources, RunStatus, WorkerPlace
+from tests.cluster.examples import TWO_GPUS, cell, enqueued, node, place, quota, requeued, started, then
+from tests.cluster.histories import CELL
+
+LIFE: list[Any] = [
+    node("n1"),
+    node("n2"),
+    quota("lab", limit=6),
+    quota("ada", limit=6, parent="lab"),
+    enqueued("gang", workers=2, resources=TWO_GPUS),
+    started("gang", place(0, "n1", 0, 1), place(1, "n2", 0, 1)),
+    enqueued("share", resources=Resources(gpu_milli=600)),
+    started("share", place(0, "n1", 7, milli=600)),
+    enqueued("idle"),
+]
+
+
+def hold(state: CellState, job: str, *places: WorkerPlace) -> None:
+    state.jobs[job].workers = places
+
+
+def finish_twice(state: CellState) -> None:
+    then(state, e.JobCancelled(job="idle"))
+    state.jobs["idle"] = deepcopy(state.jobs["gang"])
+
+
+TAMPERED: dict[str, tuple[str, Callable[[CellState], Any]]] = {
+    "two jobs on one device": ("I1", lambda s: hold(s, "share", place(0, "n1", 0, milli=600))),
+    "a device that its node thinks free": ("I1", lambda s: setattr(s.nodes["n1"], "held", 0)),
+    "a device that its node thinks held": ("I1", lambda s: setattr(s.nodes["n1"], "held", 0b111)),
+    "a share that its node does not count": ("I1", lambda s: s.nodes["n1"].shares.clear()),
+    "a device that does not exist": ("I1", lambda s: hold(s, "share", place(0, "n1", 9, milli=600))),
+    "a node that does not exist": ("I1", lambda s: hold(s, "share", place(0, "n9", 0, milli=600))),
+    "CPUs that no job holds": ("I1", lambda s: setattr(s.nodes["n1"], "cpu_used", 5)),
+    "a job that the node does not know": ("I1", lambda s: s.nodes["n2"].jobs.clear()),
+    "a job that is over and is not": ("I2", finish_twice),
+    "a job in no state in which it may rest": (
+        "I2",
+        lambda s: setattr(s.jobs["idle"], "status", JobStatus.PREEMPTED),
+    ),
+    "a job that is not counted": ("I2", lambda s: s.jobs.pop("idle")),
+    "half a gang": ("I3", lambda s: hold(s, "gang", place(0, "n1", 0, 1))),
+    "a rank twice": ("I3", lambda s: hold(s, "gang", place(0, "n1", 0, 1), place(0, "n2", 0, 1))),
+    "a waiting job that holds places": ("I3", lambda s: setattr(s.jobs["share"], "status", JobStatus.QUEUED)),
+    "use that is not counted": ("I4", lambda s: s.usage.clear()),
+    "use that a parent does not know": ("I4", lambda s: s.usage.pop(("lab", "gpu"))),
+    "a free count that is off": ("index", lambda s: setattr(s.pools["train"], "free_whole", 3)),
+    "a bit in the wrong bucket": ("index", lambda s: s.pools["train"].by_free.update({8: 1})),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_a_tampered_state_is_caught(what: str) -> None:
+    state = cell(*LIFE)
+    assert check_state(state) == []
+    invariant, tamper = TAMPERED[what]
+    tamper(state)
+    assert invariant in {offence.invariant for offence in check_state(state)}
+
+
+# Logs that no honest writer could write: what follows LIFE, and the invariant that it breaks.
+FORGED: dict[str, tuple[str, list[Any]]] = {
+    "one device for two jobs": ("I1", [started("idle", place(0, "n1", 0))]),
+    "more than is left of a shared device": (
+        "I1",
+        [
+            enqueued("other", resources=Resources(gpu_milli=500)),
+            started("other", place(0, "n1", 7, milli=500)),
+        ],
+    ),
+    "a device beyond the last": ("I1", [started("idle", place(0, "n1", 8))]),
+    "a device of an unknown node": ("I1", [started("idle", place(0, "n9", 0))]),
+    "growth onto a device in use": (
+        "I1",
+        [
+            enqueued("grows", workers=2, workers_min=1),
+            started("grows", place(0, "n2", 6)),
+            e.JobResizing(job="grows", attempt=1, add=(place(1, "n2", 0),)),
+        ],
+    ),
+    "a job accepted twice": ("I2", [enqueued("idle")]),
+    "a job that was never accepted": ("I2", [started("stranger", place(0, "n2", 7))]),
+    "a start while it runs": ("I2", [started("share", place(0, "n2", 7, milli=600), attempt=2)]),
+    "an end after an end": ("I2", [e.JobCancelled(job="idle"), e.JobCancelled(job="idle")]),
+    "an end of another kind after an end": (
+        "I2",
+        [e.JobFinished(job="share", attempt=1), e.JobFailed(job="share", reason=FailReason.RUN_TIME_LIMIT)],
+    ),
+    "a start after the end": ("I2", [e.JobCancelled(job="idle"), started("idle", place(0, "n2", 7))]),
+    "an update of what does not live": ("I2", [e.JobUpdated(spec=JobSpec(id="stranger", tenant="ada"))]),
+    "a resize of what holds nothing": ("I2", [e.JobResizing(job="idle", attempt=1, add=(place(1, "n2", 7),))]),
+    "half a gang": ("I3", [requeued("gang"), started("gang", place(0, "n1", 0, 1), attempt=2)]),
+    "a gang that shrinks": ("I3", [e.JobResized(job="gang", attempt=1, workers=(place(0, "n1", 0, 1),))]),
+    "a start above the limit": (
+        "I4",
+        [enqueued("big", resources=TWO_GPUS), started("big", place(0, "n2", 4, 5))],
+    ),
+    "a start above the limit of a parent": (
+        "I4",
+        [
+            quota("bob", limit=None, parent="lab"),
+            enqueued("big", tenant="bob", resources=TWO_GPUS),
+            started("big", place(0, "n2", 4, 5)),
+        ],
+    ),
+    "a start above a limit that is raised too late": (
+        "I4",
+        [enqueued("big", resources=TWO_GPUS), started("big", place(0, "n2", 4, 5)), quota("ada", limit=None)],
+    ),
+}
+
+
+def decision(effects: list[Any]) -> Decision:
+    return Decision(cell=CELL, version=1, epoch=0, at_ms=0, effects=tuple(effects))
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_forged_log_is_caught(what: str) -> None:
+    ledger = Ledger()
+    assert ledger.take(decision(LIFE)) is None
+    invariant, effects = FORGED[what]
+    offence = ledger.take(decision(effects))
+    assert offence is not None
+    assert offence.invariant == invariant
+
+
+def test_a_limit_lowered_after_a_start_accuses_nobody() -> None:
+    ledger = Ledger()
+    assert ledger.take(decision([*LIFE, quota("ada", limit=1, parent="lab")])) is None
+    assert ledger.take(decision([e.JobHeld(job="idle")])) is None
+
+
+@pytest.mark.parametrize(
+    ("tamper", "invariant"),
+    [
+        (lambda s: s.jobs.pop("idle"), "I2"),
+        (lambda s: s.jobs.update(ghost=s.jobs["idle"]), "I2"),
+        (lambda s: hold(s, "share", place(0, "n1", 6, milli=600)), "I1"),
+    ],
+)
+def test_a_state_that_differs_from_its_log_is_caught(tamper: Callable[[CellState], Any], invariant: str) -> None:
+    ledger, state = Ledger(), cell(*LIFE)
+    ledger.take(decision(LIFE))
+    assert ledger.compare(state) is None
+    tamper(state)
+    offence = ledger.compare(state)
+    assert offence is not None
+    assert offence.invariant == invariant
+
+
+def line(event: str, job: str, on: str, *devices: int, status: RunStatus | None = None) -> DiaryLine:
+    return DiaryLine.model_validate(
+        {"node": on, "job": job, "attempt": 1, "event": event, "devices": devices, "cell_ms": 0, "wall_ms": 0}
+        | ({"status": status} if status is not None else {})
+    )
+
+
+GANG = [line("started", "gang", "n1", 0, 1), line("started", "gang", "n2", 0, 1)]
+SHARE = [line("started", "share", "n1", 7)]
+HONEST = [*GANG, *SHARE, line("adopted", "gang", "n1"), line("ended", "gang", "n1", status=RunStatus.FINISHED)]
+ORDERED = [*LIFE, e.JobRunning(job="gang", attempt=1), e.JobRunning(job="share", attempt=1)]
+SECOND_SHARE = [
+    requeued("share"),
+    enqueued("half", resources=Resources(gpu_milli=500)),
+    started("half", place(0, "n1", 7, milli=500)),
+]
+NOT_SO_LATE = [enqueued("next"), e.JobFinished(job="gang", attempt=1), started("next", place(0, "n1", 0))]
+
+DIARIES: dict[str, tuple[str, list[Any], list[DiaryLine]]] = {
+    "a run begun twice": ("I6", [], [*HONEST, *SHARE]),
+    "a run begun and never ordered": ("I6", [], [*HONEST, line("started", "idle", "n2", 5)]),
+    "a run begun on other devices": ("I6", [], [*GANG, line("started", "share", "n1", 6)]),
+    "a run ended twice": ("I6", [], [*HONEST, line("ended", "gang", "n1")]),
+    "a run ended and never begun": ("I6", [], [*HONEST, line("ended", "idle", "n2")]),
+    "a run adopted after its end": ("I6", [], [*HONEST, line("adopted", "gang", "n1")]),
+    "a confirmed run that one node never began": ("I6", [], [GANG[0], *SHARE]),
+    "a run that ended well and was never begun": (
+        "I6",
+        [started("idle", place(0, "n2", 5)), e.JobFinished(job="idle", attempt=1)],
+        HONEST,
+    ),
+    "two runs on one device": ("I1", NOT_SO_LATE, [*GANG, *SHARE, line("started", "next", "n1", 0)]),
+    "two shares that do not fit": ("I1", SECOND_SHARE, [*HONEST, line("started", "half", "n1", 7)]),
+}
+
+
+def offences_of(more: list[Any], lines: list[DiaryLine]) -> list[Offence]:
+    orders = Orders()
+    orders.take(decision([*ORDERED, *more]))
+    return check_diaries(orders, lines)
+
+
+def test_honest_diaries_are_believed() -> None:
+    assert offences_of([], HONEST) == []
+
+
+@pytest.mark.parametrize("what", DIARIES)
+def test_a_false_diary_is_caught(what: str) -> None:
+    invariant, more, lines = DIARIES[what]
+    assert [offence.invariant for offence in offences_of(more, lines)] == [invariant]
+
+
+def test_a_device_may_serve_the_next_run_once_the_first_has_ended() -> None:
+    assert offences_of(NOT_SO_LATE, [*HONEST, line("started", "next", "n1", 0)]) == []
+
+
+def test_two_shares_that_fit_may_run_on_one_device() -> None:
+    more = [
+        enqueued("third", resources=Resources(gpu_milli=400)),
+        started("third", place(0, "n1", 7, milli=400)),
+    ]
+    assert offences_of(more, [*HONEST, line("started", "third", "n1", 7)]) == []
+
+
+def test_workers_that_join_a_running_job_are_ordered_too() -> None:
+    more = [
+        enqueued("grows", workers=2, workers_min=1),
+        started("grows", place(0, "n1", 5)),
+        e.JobResizing(job="grows", attempt=1, add=(place(1, "n2", 5),)),
+    ]
+    lines = [*HONEST, line("started", "grows", "n1", 5), line("started", "grows", "n2", 5)]
+    assert offences_of(more, lines) == []
