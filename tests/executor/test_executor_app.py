@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.app.wiring import execute, layout_of
+from services.executor.app.wiring import execute
+from services.executor.nodes_file import load_nodes
 from services.executor.service import slot_of
 from services.executor.settings import ExecutorSettings
 from shared.cluster.diary import DiaryLine, Orders, check_diaries
@@ -23,6 +24,7 @@ from shared.events.values import VirtualRun
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.reading import event_of
+from shared.runtime.cell_file import load_cell_file
 from shared.runtime.process import Context, make_context
 from shared.runtime.settings import ClockKind
 from tests.contract.eventually import eventually
@@ -76,12 +78,14 @@ class World:
 
     @property
     def layout(self) -> Layout:
-        return layout_of(self.settings("layout", ClockKind.WALL))
+        return Layout("test", {CELL: 0})
 
     def start(self, name: str, clock: ClockKind = ClockKind.WALL) -> Context[ExecutorSettings]:
         context = make_context(name, self.settings(name, clock))
         self.contexts.append(context)
-        self.tasks.append(asyncio.create_task(execute(context, MemoryLog(self.broker)), name=name))
+        file = load_cell_file(context.settings.cell_file)
+        nodes = load_nodes(context.settings.nodes_file)
+        self.tasks.append(asyncio.create_task(execute(context, MemoryLog(self.broker), file, nodes), name=name))
         return context
 
     def append(self, decision: Decision) -> None:

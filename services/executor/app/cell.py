@@ -15,7 +15,7 @@ from services.executor.telemetry import ExecutorTelemetry
 from shared.events.operations import AdvanceTime
 from shared.log.follower import Follower
 from shared.log.layout import Layout
-from shared.log.port import Log, LogUnavailable
+from shared.log.port import Log, LogTruncated, LogUnavailable
 from shared.log.reading import event_of
 from shared.runtime.clocks import SteppedCellClock, WallCellClock, monotonic_ms, wall_ms
 from shared.runtime.process import Context
@@ -26,6 +26,9 @@ POLL_WAIT_MS = 50
 RECORDS_PER_POLL = 500
 TICK_WALL_MS_MIN, TICK_WALL_MS_MAX = 2, 100
 """Runs that end close together are told of together; leases and reports are looked at this often."""
+
+AWAY_PAUSE_S = 0.5
+"""How long a reader of an unreachable log waits before it tries again."""
 
 FENCED_PAUSE_MS = 1_000
 """How long a slot is left alone after its reign was found to be somebody else's."""
@@ -131,7 +134,12 @@ class CellExecutor:
 
     async def _follow_log(self) -> None:
         while True:
-            decisions = await self._follower.poll(POLL_WAIT_MS, RECORDS_PER_POLL)
+            try:
+                decisions = await self._follower.poll(POLL_WAIT_MS, RECORDS_PER_POLL)
+            except LogUnavailable as error:
+                self._context.logger.warning("cannot read", cell=self.service.cell, reason=str(error))
+                await asyncio.sleep(AWAY_PAUSE_S)
+                continue
             if decisions:
                 self._carry_out(self.service.decided(self._follower.state, decisions, self._now()))
                 self._context.telemetry.records_read.labels("decisions").inc(len(decisions))
@@ -159,7 +167,13 @@ class CellExecutor:
         await reader.start()
         try:
             while True:
-                for record in await reader.poll():
+                try:
+                    records = await reader.poll()
+                except LogTruncated as error:
+                    # Only the newest time counts; what was deleted unread is older.
+                    reader.seek(tp, error.begin)
+                    continue
+                for record in records:
                     event = event_of(record)
                     if isinstance(event, AdvanceTime) and event.cell == self.service.cell:
                         clock.advance_to(event.now_ms)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from services.executor.app.cell import CellExecutor
 from services.executor.nodes_file import load_nodes
 from services.executor.service import ExecutorService
 from services.executor.settings import ExecutorSettings
 from services.executor.telemetry import ExecutorTelemetry
-from shared.events.values import RunStatus
-from shared.log.layout import Layout
-from shared.log.opening import log_for
+from shared.cluster.config import CellFile
+from shared.events.values import NodeSpec, RunStatus
+from shared.log.opening import layout_of, open_log
 from shared.log.port import Log, LogUnavailable, Member
 from shared.runtime.cell_file import load_cell_file
 from shared.runtime.process import Context, wait_for
@@ -23,23 +24,22 @@ SETTLE_WAIT_S = 3.0
 
 async def main(context: Context[ExecutorSettings]) -> None:
     """Run one executor until the process stops. Raises CellFileError, NodesFileError."""
-    log = log_for(context.settings.kafka, context.instance, embedded=context.settings.embedded)
-    if await wait_for(context, "Kafka", lambda: _started(log), errors=(LogUnavailable, OSError)):
+    file = load_cell_file(context.settings.cell_file)
+    nodes = load_nodes(context.settings.nodes_file)
+    log = await open_log(context, file)
+    if log is not None:
         try:
-            await execute(context, log)
+            await execute(context, log, file, nodes)
         finally:
             await log.stop()
 
 
-async def _started(log: Log) -> None:
-    await log.start()
-
-
-async def execute(context: Context[ExecutorSettings], log: Log) -> None:
-    """The same on any log that is started."""
+async def execute(
+    context: Context[ExecutorSettings], log: Log, file: CellFile, nodes: Mapping[str, tuple[NodeSpec, ...]]
+) -> None:
+    """The same on any log that is started. Raises ValueError for nodes of a cell that the cell file does not have."""
     settings = context.settings
-    nodes = load_nodes(settings.nodes_file)
-    layout = layout_of(settings)
+    layout = layout_of(file, settings.namespace)
     unknown = [cell for cell in nodes if cell not in layout.ordinals]
     if unknown:
         raise ValueError(f"{settings.nodes_file}: cell = {unknown[0]!r}: is not defined in {settings.cell_file}")
@@ -72,12 +72,6 @@ async def execute(context: Context[ExecutorSettings], log: Log) -> None:
     cells.extend(CellExecutor(context, log, layout, service, telemetry, note) for service in services.values())
     if await wait_for(context, "the decision log", lambda: _caught_up(cells), errors=(LogUnavailable, OSError)):
         await _work(context, cells, log.member(layout.group("executor"), topic))
-
-
-def layout_of(settings: ExecutorSettings) -> Layout:
-    """The topics of these settings' namespace, with the ordinals of the cell file."""
-    cells = load_cell_file(settings.cell_file).cells
-    return Layout(settings.namespace, {cell.name: cell.ordinal for cell in cells})
 
 
 async def _caught_up(cells: list[CellExecutor]) -> None:
