@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from shared.cluster.capacity import PoolCapacity, insert_node, move, remove_node
 from shared.cluster.node import NOTHING, Node, mask_of, share_of
-from shared.cluster.quota import charge
+from shared.cluster.quota import charge, over_limit
 from shared.cluster.state import CellState
 from shared.events.values import GPU, WorkerPlace
 
 
 def take(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, ...]) -> str | None:
-    """Hold these places for a job and charge its tenant. The reason if one cannot be had; then some may be held
-    already, so the caller rolls back.
+    """Hold these places for a job and charge its tenant. The reason if one cannot be had, or a limit would be passed;
+    then some may be held already, so the caller rolls back.
     """
-    journal, touched = state.journal, list[Node]()
+    wanted: dict[str, int] = {}
+    touched: dict[str, Node] = {}
     for place in places:
         node = state.nodes.get(place.node)
         if node is None:
@@ -22,16 +23,25 @@ def take(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, 
         if refusal is not None:
             return f"node {place.node}: {refusal}"
         _hold(state, node, place)
-        journal.put(node.jobs, job_id, node.jobs.get(job_id, 0) + 1)
-        if not touched or touched[-1] is not node:
-            touched.append(node)
-    _settle(state, tenant, places, touched, 1)
+        state.journal.put(node.jobs, job_id, node.jobs.get(job_id, 0) + 1)
+        touched[place.node] = node
+        gpu_type = node.spec.gpu_type
+        wanted[gpu_type] = wanted.get(gpu_type, 0) + place.gpu_milli
+    for gpu_type, milli in wanted.items():
+        account = over_limit(state.quotas, state.usage, tenant, gpu_type, milli)
+        if account is not None:
+            return f"{milli} milli-GPUs more would pass the limit of {account}"
+        charge(state.journal, state.quotas, state.usage, tenant, gpu_type, milli)
+    for node in touched.values():
+        reindex(state, node)
     return None
 
 
 def release(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, ...]) -> None:
     """Give these places back. A device that failed meanwhile stays out of use."""
-    journal, touched = state.journal, list[Node]()
+    journal = state.journal
+    given: dict[str, int] = {}
+    touched: dict[str, Node] = {}
     for place in places:
         node = state.nodes[place.node]
         _let_go(state, node, place)
@@ -40,9 +50,13 @@ def release(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlac
             journal.put(node.jobs, job_id, left)
         else:
             journal.drop(node.jobs, job_id)
-        if not touched or touched[-1] is not node:
-            touched.append(node)
-    _settle(state, tenant, places, touched, -1)
+        touched[place.node] = node
+        gpu_type = node.spec.gpu_type
+        given[gpu_type] = given.get(gpu_type, 0) + place.gpu_milli
+    for gpu_type, milli in given.items():
+        charge(journal, state.quotas, state.usage, tenant, gpu_type, -milli)
+    for node in touched.values():
+        reindex(state, node)
 
 
 def _hold(state: CellState, node: Node, place: WorkerPlace) -> None:
@@ -73,17 +87,6 @@ def _let_go(state: CellState, node: Node, place: WorkerPlace) -> None:
         journal.set(node, "cpu_used", node.cpu_used - place.cpu_milli)
     if place.memory_mib:
         journal.set(node, "memory_used", node.memory_used - place.memory_mib)
-
-
-def _settle(state: CellState, tenant: str, places: tuple[WorkerPlace, ...], touched: list[Node], sign: int) -> None:
-    for node in touched:
-        reindex(state, node)
-    by_type: dict[str, int] = {}
-    for place in places:
-        gpu_type = state.nodes[place.node].spec.gpu_type
-        by_type[gpu_type] = by_type.get(gpu_type, 0) + place.gpu_milli
-    for gpu_type, milli in by_type.items():
-        charge(state.journal, state.quotas, state.usage, tenant, gpu_type, sign * milli)
 
 
 def reindex(state: CellState, node: Node) -> None:

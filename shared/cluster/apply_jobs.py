@@ -5,7 +5,6 @@ from __future__ import annotations
 from shared.cluster.allocation import release, take
 from shared.cluster.illegal import IllegalEffect, must
 from shared.cluster.job import HOLDING, WAITING, Job, JobStatus, OverJob
-from shared.cluster.quota import over_limit
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import StopReason
@@ -23,7 +22,8 @@ def job_of(state: CellState, job_id: str) -> Job:
 def current(state: CellState, effect: e.AttemptEffect) -> Job:
     """The job of an effect on its current attempt."""
     job = job_of(state, effect.job)
-    must(job.attempt == effect.attempt, f"job {job.id} is at attempt {job.attempt}, not {effect.attempt}")
+    if job.attempt != effect.attempt:
+        raise IllegalEffect(f"job {job.id} is at attempt {job.attempt}, not {effect.attempt}")
     return job
 
 
@@ -56,70 +56,69 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     """A gang takes all its places at once."""
     job, journal = job_of(state, effect.job), state.journal
     in_status(job, JobStatus.QUEUED)
-    must(effect.attempt == job.attempt + 1, f"job {job.id}: attempt {effect.attempt} follows {job.attempt}")
-    must(job.not_before_ms <= at_ms, f"job {job.id} may not start before {job.not_before_ms}")
+    if effect.attempt != job.attempt + 1:
+        raise IllegalEffect(f"job {job.id}: attempt {effect.attempt} follows {job.attempt}")
+    if job.not_before_ms > at_ms:
+        raise IllegalEffect(f"job {job.id} may not start before {job.not_before_ms}")
     _is_whole(job, effect.workers)
     _is_allowed_there(state, job, effect.workers)
     _take(state, job, effect.workers)
-    journal.set(job, "runs", {place.node: RunStatus.STARTING for place in effect.workers})
-    journal.set(job, "workers", effect.workers)
-    journal.set(job, "attempt", effect.attempt)
-    journal.set(job, "status", JobStatus.STARTING)
-    journal.set(job, "started_ms", at_ms)
-    journal.set(job, "running_ms", None)
-    journal.set(job, "deferred", None)
-    journal.set(job, "backfilled", effect.backfilled)
-    if job.first_start_ms is None:
-        journal.set(job, "first_start_ms", at_ms)
+    journal.change(
+        job,
+        runs={place.node: RunStatus.STARTING for place in effect.workers},
+        workers=effect.workers,
+        attempt=effect.attempt,
+        status=JobStatus.STARTING,
+        started_ms=at_ms,
+        running_ms=None,
+        deferred=None,
+        backfilled=effect.backfilled,
+        first_start_ms=at_ms if job.first_start_ms is None else job.first_start_ms,
+    )
     journal.set(state, "waiting", state.waiting - 1)
 
 
 def _is_whole(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
     """I3: so many workers as the job can run with, each with what it needs, ranks 0 to n - 1."""
-    fewest = job.spec.workers_min or job.spec.workers
-    must(
-        fewest <= len(workers) <= job.spec.workers,
-        f"job {job.id} needs {fewest} to {job.spec.workers} workers, not {len(workers)}",
-    )
+    spec = job.spec
+    fewest = spec.workers_min or spec.workers
+    if not fewest <= len(workers) <= spec.workers:
+        raise IllegalEffect(f"job {job.id} needs {fewest} to {spec.workers} workers, not {len(workers)}")
     for rank, place in enumerate(workers):
-        must(place.rank == rank, f"job {job.id}: rank {place.rank} stands where {rank} belongs")
+        if place.rank != rank:
+            raise IllegalEffect(f"job {job.id}: rank {place.rank} stands where {rank} belongs")
     _get_what_they_asked_for(job, workers)
 
 
 def _get_what_they_asked_for(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
     wanted = job.spec.resources
     for place in workers:
-        enough = (
-            place.gpu_milli == wanted.gpu_milli
-            and place.cpu_milli == wanted.cpu_milli
-            and place.memory_mib == wanted.memory_mib
-        )
-        must(enough, f"job {job.id}: worker {place.rank} gets other resources than it asked for")
+        if (
+            place.gpu_milli != wanted.gpu_milli
+            or place.cpu_milli != wanted.cpu_milli
+            or place.memory_mib != wanted.memory_mib
+        ):
+            raise IllegalEffect(f"job {job.id}: worker {place.rank} gets other resources than it asked for")
 
 
 def _is_allowed_there(state: CellState, job: Job, workers: tuple[WorkerPlace, ...]) -> None:
+    pools, gpu_type = job.spec.pools, job.spec.gpu_type
     for place in workers:
         node = state.nodes.get(place.node)
         if node is None:
             raise IllegalEffect(f"node {place.node} does not exist")
-        must(node.is_schedulable, f"node {node.id} is {node.status} and takes nothing new")
-        must(not job.spec.pools or node.pool in job.spec.pools, f"job {job.id} does not accept pool {node.pool}")
-        must(
-            job.spec.gpu_type is None or job.spec.gpu_type == node.spec.gpu_type,
-            f"job {job.id} needs {job.spec.gpu_type}, node {node.id} has {node.spec.gpu_type}",
-        )
+        if not node.is_schedulable:
+            raise IllegalEffect(f"node {node.id} is {node.status} and takes nothing new")
+        if pools and node.pool not in pools:
+            raise IllegalEffect(f"job {job.id} does not accept pool {node.pool}")
+        if gpu_type is not None and gpu_type != node.spec.gpu_type:
+            raise IllegalEffect(f"job {job.id} needs {gpu_type}, node {node.id} has {node.spec.gpu_type}")
 
 
 def _take(state: CellState, job: Job, places: tuple[WorkerPlace, ...]) -> None:
-    wanted: dict[str, int] = {}
-    for place in places:
-        gpu_type = state.nodes[place.node].spec.gpu_type
-        wanted[gpu_type] = wanted.get(gpu_type, 0) + place.gpu_milli
-    for gpu_type, milli in wanted.items():
-        account = over_limit(state.quotas, state.usage, job.spec.tenant, gpu_type, milli)
-        must(account is None, f"job {job.id}: {milli} milli-GPUs more would pass the limit of {account}")
     refusal = take(state, job.spec.tenant, job.id, places)
-    must(refusal is None, f"job {job.id}: {refusal}")
+    if refusal is not None:
+        raise IllegalEffect(f"job {job.id}: {refusal}")
 
 
 _ORDER = {RunStatus.STARTING: 0, RunStatus.RUNNING: 1, RunStatus.STOPPING: 1}
@@ -240,16 +239,19 @@ def _give_back(state: CellState, job: Job) -> None:
     journal = state.journal
     if job.workers or job.joining:
         release(state, job.spec.tenant, job.id, job.workers + job.joining)
-    journal.set(job, "workers", ())
-    journal.set(job, "joining", ())
-    journal.set(job, "leaving", ())
-    journal.set(job, "runs", {})
-    journal.set(job, "started_ms", None)
-    journal.set(job, "running_ms", None)
-    journal.set(job, "stop_why", None)
-    journal.set(job, "stop_for", "")
-    journal.set(job, "stop_grace_wall_ms", 0)
-    journal.set(job, "backfilled", False)
+    journal.change(
+        job,
+        workers=(),
+        joining=(),
+        leaving=(),
+        runs={},
+        started_ms=None,
+        running_ms=None,
+        stop_why=None,
+        stop_for="",
+        stop_grace_wall_ms=0,
+        backfilled=False,
+    )
 
 
 def finished(state: CellState, effect: e.JobFinished, at_ms: int) -> None:

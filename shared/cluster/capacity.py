@@ -66,8 +66,6 @@ def remove_node(journal: Journal, pool: PoolCapacity, node_id: str) -> None:
 
 def move(journal: Journal, pool: PoolCapacity, node_id: str, before: NodeShare, after: NodeShare) -> None:
     """Take a node's old share out of its pool and put the new one in."""
-    if before == after:
-        return
     bit = 1 << pool.number(node_id)
     if before.free != after.free:
         _move_bit(journal, pool.by_free, bit, before.free, after.free)
@@ -77,10 +75,10 @@ def move(journal: Journal, pool: PoolCapacity, node_id: str, before: NodeShare, 
             _move_bit(journal, pool.by_share, bit, share, None)
         for share in after.shares:
             _move_bit(journal, pool.by_share, bit, None, share)
-    for name in ("fragmented", "usable"):
-        change = getattr(after, name) - getattr(before, name)
-        if change:
-            journal.set(pool, f"nodes_{name}", getattr(pool, f"nodes_{name}") + change)
+    if before.fragmented != after.fragmented:
+        journal.set(pool, "nodes_fragmented", pool.nodes_fragmented + after.fragmented - before.fragmented)
+    if before.usable != after.usable:
+        journal.set(pool, "nodes_usable", pool.nodes_usable + after.usable - before.usable)
     if before.gpus_milli != after.gpus_milli:
         journal.set(pool, "gpus_milli", pool.gpus_milli + after.gpus_milli - before.gpus_milli)
     if before.allocated_milli != after.allocated_milli:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from shared.events.reasons import DeferCode, StopReason
 from shared.events.values import JobSpec, RunStatus, WorkerPlace
@@ -67,8 +68,7 @@ class Job:
         return (-self.spec.priority, self.submit_ms, self.spec.id)
 
 
-@dataclass(slots=True, frozen=True)
-class OverJob:
+class OverJob(NamedTuple):
     """What the cell remembers of a job that is over: enough to know it again and to answer for it."""
 
     id: str

@@ -27,6 +27,15 @@ class Journal:
             self._entries.append((owner, name, getattr(owner, name), False))
         setattr(owner, name, value)
 
+    def change(self, owner: Any, **values: Any) -> None:
+        """Several attributes of `owner` at once. What is the same object already is left alone."""
+        for name, value in values.items():
+            old = getattr(owner, name)
+            if old is not value:
+                if self._open:
+                    self._entries.append((owner, name, old, False))
+                setattr(owner, name, value)
+
     def put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
         """`table[key] = value`."""
         if self._open:

@@ -6,6 +6,7 @@ Device number i is bit i of a mask. Masks are integers, so a copy costs nothing 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from shared.events.values import GPU, LoanStatus, NodeSpec, NodeStatus, WorkerPlace
 
@@ -38,9 +39,8 @@ def lowest(mask: int, count: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-@dataclass(slots=True, frozen=True)
-class NodeShare:
-    """What one node adds to its pool's capacity."""
+class NodeShare(NamedTuple):
+    """What one node adds to its pool's capacity. A tuple, because one is made and compared whenever a node changes."""
 
     free: int | None
     shares: tuple[int, ...]
@@ -95,7 +95,10 @@ class Node:
     @property
     def free(self) -> int:
         """The mask of devices that are healthy and wholly free."""
-        return self.all_devices & ~self.held & ~self.failed & ~mask_of(tuple(self.shares))
+        unavailable = self.held | self.failed
+        if self.shares:
+            unavailable |= mask_of(tuple(self.shares))
+        return self.all_devices & ~unavailable
 
     @property
     def gpus_free(self) -> int:
@@ -110,7 +113,8 @@ class Node:
     @property
     def allocated_milli(self) -> int:
         """Milli-GPUs in use."""
-        return self.held.bit_count() * GPU + sum(GPU - free for free in self.shares.values())
+        whole = self.held.bit_count() * GPU
+        return whole + sum(GPU - free for free in self.shares.values()) if self.shares else whole
 
     def refusal(self, place: WorkerPlace) -> str | None:
         """Why this place cannot be taken here now, or None if it can."""
@@ -142,14 +146,18 @@ def share_of(node: Node) -> NodeShare:
     GFR).
     """
     usable = node.status is not NodeStatus.LOST
-    healthy = (node.all_devices & ~node.failed).bit_count() * GPU
+    healthy = (node.all_devices & ~node.failed).bit_count() * GPU if usable else 0
     allocated = node.allocated_milli
-    shares = tuple(sorted({free for device, free in node.shares.items() if free and not node.failed >> device & 1}))
+    is_open = node.is_schedulable
     return NodeShare(
-        node.gpus_free if node.is_schedulable else None,
-        shares if node.is_schedulable else (),
-        int(usable and 0 < allocated < healthy),
-        int(usable and healthy > 0),
-        healthy if usable else 0,
-        allocated,
+        free=node.free.bit_count() if is_open else None,
+        shares=_free_shares(node) if is_open and node.shares else (),
+        fragmented=int(0 < allocated < healthy),
+        usable=int(healthy > 0),
+        gpus_milli=healthy,
+        allocated_milli=allocated,
     )
+
+
+def _free_shares(node: Node) -> tuple[int, ...]:
+    return tuple(sorted({free for device, free in node.shares.items() if free and not node.failed >> device & 1}))
