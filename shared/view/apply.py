@@ -1,0 +1,240 @@
+"""From decisions to rows: which entities they touch, and what the folded state says of these.
+
+Rows are absolute. So it does no harm to name an entity too often, and when Redis was away it is enough to remember the
+names: their rows are made from the state as it is when Redis is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from shared.cluster.quota import accounts
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.decisions import Decision
+from shared.events.values import WorkerPlace
+from shared.view.row_text import accounts_by_tenant, job_text, node_text, over_text, pools_text, tenant_text
+
+MOVES = (
+    e.JobStarted,
+    e.JobResizing,
+    e.JobResized,
+    e.JobPreempted,
+    e.JobRequeued,
+    e.JobFinished,
+    e.JobFailed,
+    e.JobCancelled,
+)
+"""Effects after which places are held that were free, or free that were held."""
+
+SILENT = (e.RunObserved, e.JobRefused, e.AttemptTimedOut, e.ReservationSet, e.ReservationCleared)
+"""Effects on jobs that no row shows."""
+
+ENDS = (e.JobFinished, e.JobFailed, e.JobCancelled)
+
+FORGOTTEN_PER_END_MOST = 2
+"""How many remembered jobs the fold may forget for each that ends."""
+
+
+@dataclass(slots=True)
+class Touched:
+    """Entities whose rows may have changed, in the order in which they were first touched."""
+
+    jobs: dict[str, None] = field(default_factory=dict)
+    nodes: dict[str, None] = field(default_factory=dict)
+    tenants: dict[str, None] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.jobs) + len(self.nodes) + len(self.tenants)
+
+    def clear(self) -> None:
+        """Nothing is touched."""
+        self.jobs.clear()
+        self.nodes.clear()
+        self.tenants.clear()
+
+    def note(self, state: CellState, decision: Decision) -> None:
+        """Take in what a decision touches. `state` is the one BEFORE it, which tells what an ending job gives back."""
+        ended = 0
+        for effect in decision.effects:
+            if not isinstance(effect, e.JobEffect):
+                self._note_other(state, effect)
+            elif not isinstance(effect, SILENT):
+                self.jobs[effect.job] = None
+                if isinstance(effect, MOVES):
+                    self._note_move(state, effect)
+                    ended += isinstance(effect, ENDS)
+        for number in range(state.over_first, state.over_first + FORGOTTEN_PER_END_MOST * ended):
+            job_id = state.over_order.get(number)
+            if job_id is not None:
+                self.jobs[job_id] = None
+
+    def _note_move(self, state: CellState, effect: e.JobEffect) -> None:
+        if isinstance(effect, e.JobStarted):
+            self._note_places(effect.workers)
+        elif isinstance(effect, e.JobResizing):
+            self._note_places(effect.add)
+        job = state.jobs.get(effect.job)
+        if job is not None:  # else it was enqueued by this same decision, which touched its tenant
+            self._note_places(job.workers)
+            self._note_places(job.joining)
+            self._note_tenant(state, job.spec.tenant)
+
+    def _note_other(self, state: CellState, effect: e.Effect) -> None:
+        if isinstance(effect, e.JobEnqueued | e.JobUpdated):
+            self.jobs[effect.spec.id] = None
+            self._note_tenant(state, effect.spec.tenant)
+        elif isinstance(effect, e.NodeChanged):
+            self.nodes[effect.spec.id] = None
+        elif isinstance(effect, e.NodeEffect):
+            self.nodes[effect.node] = None
+        elif isinstance(effect, e.QuotaSet):
+            self._note_tenant(state, effect.quota.tenant)
+            self._note_parent(state, effect)
+
+    def _note_places(self, places: tuple[WorkerPlace, ...]) -> None:
+        for place in places:
+            self.nodes[place.node] = None
+
+    def _note_tenant(self, state: CellState, tenant: str) -> None:
+        if tenant in self.tenants:
+            return
+        self.tenants[tenant] = None
+        for gpu_type in gpu_types(state):
+            for account in accounts(state.quotas, tenant, gpu_type):
+                self.tenants[account[0]] = None
+
+    def _note_parent(self, state: CellState, effect: e.QuotaSet) -> None:
+        """The use moves along to the new parent."""
+        if effect.quota.parent is not None:
+            self.tenants.pop(effect.quota.parent, None)
+            self._note_tenant(state, effect.quota.parent)
+
+
+def gpu_types(state: CellState) -> list[str]:
+    """The GPU types that any quota or use names."""
+    return sorted({account[1]: None for account in (*state.quotas, *state.usage)})
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows to put, and ids of rows to drop."""
+
+    jobs: list[tuple[str, str]] = field(default_factory=list)
+    jobs_gone: list[str] = field(default_factory=list)
+    nodes: list[tuple[str, str]] = field(default_factory=list)
+    nodes_gone: list[str] = field(default_factory=list)
+    tenants: list[tuple[str, str]] = field(default_factory=list)
+    tenants_gone: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self._parts())
+
+    def _parts(self) -> tuple[list[tuple[str, str]] | list[str], ...]:
+        return (self.jobs, self.jobs_gone, self.nodes, self.nodes_gone, self.tenants, self.tenants_gone)
+
+    def arguments(self) -> list[str]:
+        """As the functions take them: six counts, then the rows."""
+        flat = [str(len(part)) for part in self._parts()]
+        for put, gone in (
+            (self.jobs, self.jobs_gone),
+            (self.nodes, self.nodes_gone),
+            (self.tenants, self.tenants_gone),
+        ):
+            for pair in put:
+                flat += pair
+            flat += gone
+        return flat
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Where a state stands, as the view keeps it. `cursor` is the next offset of the log."""
+
+    cursor: int
+    version: int
+    chain: str
+    at_ms: int
+    pools: str
+
+    def arguments(self) -> list[str]:
+        """As the functions take it."""
+        return [str(self.cursor), str(self.version), self.chain, str(self.at_ms), self.pools]
+
+
+def stand_of(state: CellState) -> Stand:
+    """Where this state stands."""
+    return Stand(state.offset + 1, state.version, state.chain, state.at_ms, pools_text(state))
+
+
+def rows_of_touched(state: CellState, touched: Touched) -> Rows:
+    """What the state says of everything that was touched."""
+    rows = Rows()
+    for job_id in touched.jobs:
+        text = text_of_job(state, job_id)
+        if text is None:
+            rows.jobs_gone.append(job_id)
+        else:
+            rows.jobs.append((job_id, text))
+    for node_id in touched.nodes:
+        node = state.nodes.get(node_id)
+        if node is None:
+            rows.nodes_gone.append(node_id)
+        else:
+            rows.nodes.append((node_id, node_text(node)))
+    types = gpu_types(state)
+    for tenant in touched.tenants:
+        held = [(tenant, name) for name in types if (tenant, name) in state.quotas or (tenant, name) in state.usage]
+        if held:
+            rows.tenants.append((tenant, tenant_text(state, held)))
+        else:
+            rows.tenants_gone.append(tenant)
+    return rows
+
+
+def text_of_job(state: CellState, job_id: str) -> str | None:
+    """A job's row, or None where the cell does not know it (any more)."""
+    job = state.jobs.get(job_id)
+    if job is not None:
+        return job_text(job)
+    over = state.over.get(job_id)
+    return None if over is None else over_text(over)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How many rows a whole view has."""
+
+    jobs: int
+    nodes: int
+    tenants: int
+    queued: int
+
+    def arguments(self) -> list[str]:
+        """As the functions take them."""
+        return [str(self.jobs), str(self.nodes), str(self.tenants), str(self.queued)]
+
+
+def all_rows(state: CellState, step: int) -> Iterator[Rows]:
+    """Everything that the view of this state holds, at most `step` rows at a time."""
+    ids = iter((*state.nodes,))
+    while chunk := _take(ids, step):
+        yield Rows(nodes=[(node_id, node_text(state.nodes[node_id])) for node_id in chunk])
+    yield Rows(tenants=[(name, tenant_text(state, held)) for name, held in accounts_by_tenant(state).items()])
+    ids = iter((*state.jobs,))
+    while chunk := _take(ids, step):
+        yield Rows(jobs=[(job_id, job_text(state.jobs[job_id])) for job_id in chunk])
+    ids = iter((*state.over,))
+    while chunk := _take(ids, step):
+        yield Rows(jobs=[(job_id, over_text(state.over[job_id])) for job_id in chunk])
+
+
+def _take(ids: Iterator[str], count: int) -> list[str]:
+    return [job_id for _, job_id in zip(range(count), ids, strict=False)]
+
+
+def totals_of(state: CellState) -> Totals:
+    """How many rows the view of this state has."""
+    queued = sum(job.status == "queued" for job in state.jobs.values())
+    return Totals(len(state.jobs) + len(state.over), len(state.nodes), len(accounts_by_tenant(state)), queued)

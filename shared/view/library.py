@@ -1,0 +1,57 @@
+"""The functions that run inside Redis: the files of `lua/` as one library.
+
+The library's name and the functions' names hold the form of the rows, so that services of two releases can work side
+by side. A change of a function without a change of that form replaces the library, which its digest tells.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+from shared.view.keys import SCHEMA
+
+LIBRARY = f"fallow_{SCHEMA}"
+
+FILES = (
+    "checks",
+    "rows",
+    "queue_order",
+    "apply",
+    "begin_rebuild",
+    "load_rows",
+    "finish_rebuild",
+    "read_cursor",
+    "read_job",
+    "read_jobs",
+    "read_nodes",
+    "read_tenants",
+    "read_queue",
+    "read_summary",
+)
+"""In the order in which they need each other."""
+
+
+@cache
+def library_source() -> str:
+    """The text for FUNCTION LOAD."""
+    folder = Path(__file__).parent / "lua"
+    body = "\n".join((folder / f"{name}.lua").read_text(encoding="utf-8") for name in FILES)
+    digest = blake2b(body.encode(), digest_size=8).hexdigest()
+    head = f"#!lua name={LIBRARY}\nlocal SCHEMA = '{SCHEMA}'\nlocal DIGEST = '{digest}'\n"
+    return head + body + "\nregister_read('digest', function(keys, args) return DIGEST end)\n"
+
+
+@cache
+def library_digest() -> str:
+    """What the loaded library says of itself if it is this one."""
+    marker = "local DIGEST = '"
+    source = library_source()
+    start = source.index(marker) + len(marker)
+    return source[start : source.index("'", start)]
+
+
+def function(name: str) -> str:
+    """The full name of a function."""
+    return f"fallow_{name}_{SCHEMA}"

@@ -1,0 +1,61 @@
+-- What the functions check before they write, and how they answer.
+
+-- Cursors (the next offset of the log) are compared as decimal strings: a Lua number is exact only below 2^53.
+local function is_cursor(text)
+  return text == '0' or string.find(text or '', '^[1-9]%d*$') ~= nil
+end
+
+local function is_count(text)
+  return is_cursor(text) and #text <= 9
+end
+
+local function is_before(one, other)
+  if #one ~= #other then
+    return #one < #other
+  end
+  return one < other
+end
+
+-- A wrong argument is a bug of the caller: an error before the first write, since what a script wrote stays written.
+local function refuse(rule, got)
+  return redis.error_reply('FALLOW ' .. rule .. ' (got ' .. tostring(got) .. ')')
+end
+
+-- The view's own numbers; ready only if it is whole and of this form.
+local function stored(keys)
+  local meta = redis.call('HMGET', keys[1], 'schema', 'ready', 'cursor', 'version', 'chain', 'at_ms', 'rebuild', 'rebuild_ms')
+  return {
+    ready = meta[1] == SCHEMA and meta[2] == '1',
+    exists = meta[2] ~= false,
+    cursor = meta[3] or '',
+    version = meta[4] or '',
+    chain = meta[5] or '',
+    at_ms = meta[6] or '',
+    rebuild = meta[7] or '',
+    rebuild_ms = meta[8] or '',
+  }
+end
+
+-- A read's answer begins with these, so that what was read and its version belong together.
+local function found(view)
+  return { 'OK', view.version, view.cursor, view.at_ms }
+end
+
+local function not_there(view)
+  return { view.exists and 'NOT_READY' or 'NONE' }
+end
+
+local KEY_COUNT = 6
+
+local function register(name, callback)
+  redis.register_function('fallow_' .. name .. '_' .. SCHEMA, callback)
+end
+
+-- A function that writes nothing, so that replicas and read-only users may call it.
+local function register_read(name, callback)
+  redis.register_function({
+    function_name = 'fallow_' .. name .. '_' .. SCHEMA,
+    callback = callback,
+    flags = { 'no-writes' },
+  })
+end

@@ -1,0 +1,165 @@
+"""Reads the view. Each answer comes with the version of the state that it belongs to, taken in the same step.
+
+A reader that has seen a version asks for `at_least` that one, and so never sees the cell go back, not even when Redis
+lost its tail and is being brought forward again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from shared.cluster.job import HOLDING, WAITING, JobStatus
+from shared.view.keys import keys_of
+from shared.view.row_text import account_rows, job_row, node_row, pool_rows
+from shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow
+from shared.view.store import Functions
+
+T = TypeVar("T")
+
+STATUSES = tuple(JobStatus)
+WAITING_STATUSES = tuple(status for status in STATUSES if status in WAITING)
+RUNNING_STATUSES = tuple(status for status in STATUSES if status in HOLDING)
+LIMIT_MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Generic[T]):
+    """What was read, and of which state: its version, the offset of its last record, and its cell time."""
+
+    value: T
+    version: int
+    offset: int
+    at_ms: int
+
+
+class NoSuchCell(Exception):
+    """There is no view of such a cell, and no projector has begun one."""
+
+    def __init__(self, cell: str) -> None:
+        super().__init__(f"there is no cell {cell!r} in the view")
+        self.cell = cell
+
+
+class ViewRebuilding(Exception):
+    """The view is being built. Ask again a little later."""
+
+    def __init__(self, cell: str) -> None:
+        super().__init__(f"the view of cell {cell} is being built; ask again in a moment")
+        self.cell = cell
+
+
+class ViewBehind(Exception):
+    """The view is not as far as was asked for. Ask again a little later."""
+
+    def __init__(self, cell: str, *, version: int, at_least: int) -> None:
+        super().__init__(f"the view of cell {cell} is at version {version}, {at_least} was asked for")
+        self.cell, self.version, self.at_least = cell, version, at_least
+
+
+class ViewReader:
+    """Reads the views of one namespace.
+
+    With `cells` given, these exist whether they have a view or not: one without is being built. Without, a cell that
+    has no view does not exist.
+
+    Every method raises NoSuchCell, ViewRebuilding, ViewUnavailable, and ViewBehind when the view has not reached the
+    version `at_least`.
+    """
+
+    def __init__(self, functions: Functions, namespace: str, cells: Collection[str] | None = None) -> None:
+        self._functions, self._namespace, self._cells = functions, namespace, cells
+
+    async def job(self, cell: str, job_id: str, *, at_least: int | None = None) -> Read[JobRow | None]:
+        """One job, or None where the cell does not know it (any more)."""
+        return await self._read(cell, "read_job", [job_id], _first_job, at_least)
+
+    async def jobs(
+        self,
+        cell: str,
+        *,
+        tenant: str | None = None,
+        status: JobStatus | None = None,
+        limit: int = 100,
+        after: str = "",
+        at_least: int | None = None,
+    ) -> Read[tuple[JobRow, ...]]:
+        """A page of jobs by id, behind the id `after`. A page shorter than `limit` (at most 10,000) is the last."""
+        statuses = STATUSES if status is None else (status,)
+        arguments = [tenant or "", after, str(_limit(limit)), *statuses]
+        return await self._read(cell, "read_jobs", arguments, _job_rows, at_least)
+
+    async def nodes(self, cell: str, *, at_least: int | None = None) -> Read[tuple[NodeRow, ...]]:
+        """Every node, by id."""
+        return await self._read(cell, "read_nodes", [], _node_rows, at_least)
+
+    async def tenants(self, cell: str, *, at_least: int | None = None) -> Read[tuple[TenantRow, ...]]:
+        """Every tenant that has a quota, uses something, or has a job that is remembered; by name."""
+        arguments = [str(len(WAITING_STATUSES)), *WAITING_STATUSES, *RUNNING_STATUSES]
+        return await self._read(cell, "read_tenants", arguments, _tenant_rows, at_least)
+
+    async def queue(
+        self, cell: str, queue: str, *, limit: int = 100, at_least: int | None = None
+    ) -> Read[QueueHeadRows]:
+        """The first jobs of a queue, in its order. A queue that nobody waits in is empty, whether it exists or not."""
+
+        def head(found: Sequence[Any]) -> QueueHeadRows:
+            return QueueHeadRows(queue, found[0], _job_rows(found[1:]))
+
+        return await self._read(cell, "read_queue", [queue, str(_limit(limit))], head, at_least)
+
+    async def summary(self, cell: str, *, at_least: int | None = None) -> Read[SummaryRow]:
+        """The cell in a few numbers."""
+        return await self._read(cell, "read_summary", STATUSES, _summary_row, at_least)
+
+    async def _read(
+        self, cell: str, name: str, arguments: Sequence[str], made: Callable[[Sequence[Any]], T], at_least: int | None
+    ) -> Read[T]:
+        if self._cells is not None and cell not in self._cells:
+            raise NoSuchCell(cell)
+        answer = await self._functions.call(name, keys_of(self._namespace, cell), arguments)
+        if answer[0] == "NONE" and self._cells is None:
+            raise NoSuchCell(cell)
+        if answer[0] != "OK":
+            raise ViewRebuilding(cell)
+        version = int(answer[1])
+        if at_least is not None and version < at_least:
+            raise ViewBehind(cell, version=version, at_least=at_least)
+        return Read(made(answer[4:]), version, int(answer[2]) - 1, int(answer[3]))
+
+
+def _limit(limit: int) -> int:
+    if not 1 <= limit <= LIMIT_MOST:
+        raise ValueError(f"limit = {limit}: must be 1 to {LIMIT_MOST}")
+    return limit
+
+
+def _job_rows(found: Sequence[Any]) -> tuple[JobRow, ...]:
+    return tuple(job_row(text, position) for text, position in zip(found[::2], found[1::2], strict=True))
+
+
+def _first_job(found: Sequence[Any]) -> JobRow | None:
+    return job_row(found[0], found[1]) if found else None
+
+
+def _node_rows(found: Sequence[Any]) -> tuple[NodeRow, ...]:
+    return tuple(sorted((node_row(text) for text in found), key=lambda node: node.id))
+
+
+def _tenant_rows(found: Sequence[Any]) -> tuple[TenantRow, ...]:
+    rows = [
+        TenantRow(found[at], account_rows(found[at + 1]), found[at + 2], found[at + 3])
+        for at in range(0, len(found), 4)
+    ]
+    return tuple(sorted(rows, key=lambda row: row.tenant))
+
+
+def _summary_row(found: Sequence[Any]) -> SummaryRow:
+    queues = found[2 + len(STATUSES) :]
+    return SummaryRow(
+        pools=pool_rows(found[0]),
+        nodes=found[1],
+        jobs=dict(zip(STATUSES, found[2:], strict=False)),
+        queues=dict(zip(queues[::2], queues[1::2], strict=True)),
+    )

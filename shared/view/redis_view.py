@@ -1,0 +1,103 @@
+"""The view's functions in a real Redis or Valkey."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
+from redis.exceptions import (
+    ConnectionError as RedisConnectionError,
+)
+from redis.exceptions import (
+    TimeoutError as RedisTimeoutError,
+)
+
+from shared.view.library import function, library_digest, library_source
+from shared.view.store import ViewMisused, ViewUnavailable
+
+CONNECT_WAIT_S = 1.0
+ANSWER_WAIT_S = 5.0
+"""Beyond the longest function: a page of rows takes milliseconds, so a Redis that is silent for so long is away."""
+
+UNAVAILABLE = (RedisConnectionError, RedisTimeoutError, BusyLoadingError, ReadOnlyError, OutOfMemoryError, OSError)
+MISUSED = (AuthenticationError, NoPermissionError)
+PASSING = ("LOADING", "MASTERDOWN", "CLUSTERDOWN", "MISCONF", "NOREPLICAS", "BUSY")
+"""Beginnings of error texts that a Redis gives while it cannot serve."""
+
+
+class RedisFunctions:
+    """Calls the functions over one pool of connections, and loads them where they are missing and the user may.
+
+    Nothing is tried again in here: who calls knows what a repeat means and when to back off.
+    """
+
+    def __init__(self, url: str, *, client_name: str = "fallow") -> None:
+        self._redis: Any = Redis.from_url(
+            url.replace("valkey", "redis", 1) if url.startswith("valkey") else url,
+            decode_responses=True,
+            socket_connect_timeout=CONNECT_WAIT_S,
+            socket_timeout=ANSWER_WAIT_S,
+            retry=Retry(NoBackoff(), 0),
+            client_name=client_name,
+        )
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        await self._redis.aclose()
+
+    async def load(self) -> None:
+        """Put the library into Redis unless it is there as it is here. Raises ViewUnavailable, ViewMisused."""
+        if await self._loaded_digest() != library_digest():
+            await self._ask("FUNCTION LOAD", "REPLACE", library_source())
+
+    async def call(self, name: str, keys: Sequence[str], arguments: Sequence[str]) -> Any:
+        """As the port says. Where the function is missing (a fresh Redis), the library is loaded first."""
+        command = "FCALL_RO" if name.startswith("read_") else "FCALL"
+        try:
+            return await self._ask(command, function(name), len(keys), *keys, *arguments)
+        except FunctionMissing:
+            await self._ask("FUNCTION LOAD", "REPLACE", library_source())
+            return await self._ask(command, function(name), len(keys), *keys, *arguments)
+
+    async def _loaded_digest(self) -> str:
+        try:
+            return str(await self._ask("FCALL_RO", function("digest"), 0))
+        except FunctionMissing:
+            return ""
+
+    async def _ask(self, command: str, *arguments: Any) -> Any:
+        try:
+            return await self._redis.execute_command(command, *arguments)
+        except MISUSED as error:
+            raise ViewMisused(f"{command}: {error}") from error
+        except UNAVAILABLE as error:
+            raise ViewUnavailable(f"{command}: {type(error).__name__}: {error}") from error
+        except ResponseError as error:
+            raise _meaning_of(command, error) from error
+        except RedisError as error:
+            raise ViewUnavailable(f"{command}: {type(error).__name__}: {error}") from error
+
+
+class FunctionMissing(Exception):
+    """Redis does not know the function."""
+
+
+def _meaning_of(command: str, error: ResponseError) -> Exception:
+    text = str(error)
+    if "Function not found" in text:
+        return FunctionMissing(text)
+    if text.startswith(PASSING):
+        return ViewUnavailable(f"{command}: {text}")
+    return ViewMisused(f"{command}: {text}")

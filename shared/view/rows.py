@@ -1,0 +1,127 @@
+"""What a reader of the view gets: jobs, nodes, tenants and the cell in a few numbers, each as a frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.cluster.job import JobStatus
+from shared.events.reasons import DeferCode
+from shared.events.values import JobKind, LoanStatus, NodeRole, NodeStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one worker of a job is."""
+
+    rank: int
+    node: str
+    devices: tuple[int, ...]
+    gpu_milli: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job. Of one that is over the cell remembers who it was and how it ended: the rest is empty then.
+
+    `position` counts from 0 within its queue, None unless it is queued. `places` are all that it holds, also while it
+    grows, shrinks or stops.
+    """
+
+    id: str
+    tenant: str
+    status: JobStatus
+    queue: str = ""
+    priority: int = 0
+    kind: JobKind | None = None
+    gpus_milli: int = 0
+    workers: int = 0
+    attempt: int = 0
+    deferred: DeferCode | None = None
+    submit_ms: int | None = None
+    not_before_ms: int = 0
+    first_start_ms: int | None = None
+    started_ms: int | None = None
+    over_ms: int | None = None
+    places: tuple[Place, ...] = ()
+    preemptions: int = 0
+    failures: int = 0
+    position: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node. `pool` is where it works now, `home_pool` where it belongs; `jobs` names each job and its workers."""
+
+    id: str
+    pool: str
+    home_pool: str
+    gpu_type: str
+    role: NodeRole
+    status: NodeStatus
+    gpus: int
+    gpus_free: int
+    gpus_failed: tuple[int, ...]
+    allocated_milli: int
+    cpu_milli: int
+    cpu_used_milli: int
+    memory_mib: int
+    memory_used_mib: int
+    jobs: tuple[tuple[str, int], ...]
+    loan: str | None
+    loan_status: LoanStatus
+    loan_deadline_ms: int | None
+    drain_deadline_ms: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRow:
+    """A tenant's use of one GPU type, that of its children included. `limit_milli` None: no limit but the cell."""
+
+    gpu_type: str
+    used_milli: int
+    guaranteed_milli: int
+    limit_milli: int | None
+    borrowed_milli: int
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRow:
+    """A tenant: its accounts by GPU type, and how many of its jobs wait and hold places."""
+
+    tenant: str
+    accounts: tuple[AccountRow, ...]
+    waiting: int
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    """A pool in numbers. `free_whole` counts devices that are wholly free on nodes that take new work."""
+
+    pool: str
+    nodes: int
+    nodes_usable: int
+    nodes_fragmented: int
+    gpus_milli: int
+    allocated_milli: int
+    free_whole: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHeadRows:
+    """The head of one queue, and how many jobs wait in it altogether."""
+
+    queue: str
+    length: int
+    jobs: tuple[JobRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRow:
+    """The cell in a few numbers. `jobs` counts those of each status, `queues` those in each queue that is not empty."""
+
+    pools: tuple[PoolRow, ...]
+    nodes: int
+    jobs: dict[JobStatus, int]
+    queues: dict[str, int]

@@ -1,0 +1,118 @@
+"""The port to wherever the view's functions run, and their answers as values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from shared.view.apply import Rows, Stand, Totals
+
+REBUILD_RESTS_WALL_MS = 5_000
+"""A rebuild that has put no rows for so long is taken for dead."""
+
+
+class ViewUnavailable(Exception):
+    """Redis did not answer in time, or cannot serve now. What was asked may have happened; to ask again is safe."""
+
+
+class ViewMisused(Exception):
+    """A function refused its arguments, or the user may not call it: a bug, or a wrong set-up, that no repeat mends."""
+
+
+class Functions(Protocol):
+    """Calls a function of the view's library by its short name. Two implementations: Redis, and Lua in this process."""
+
+    async def call(self, name: str, keys: Sequence[str], arguments: Sequence[str]) -> Any:
+        """The answer. Raises ViewUnavailable, ViewMisused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The view has moved to where it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Further:
+    """The view is at this cursor already: somebody else moved it (DUP)."""
+
+    cursor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The view is at this cursor only: it has lost what was written after it (GAP)."""
+
+    cursor: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotReady:
+    """There is no whole view of this form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Somebody else is building the view."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stands:
+    """There is a whole view; `chain` is the log's hash at its cursor."""
+
+    cursor: int
+    version: int
+    chain: str
+
+
+ApplyAnswer = Applied | Further | Behind | NotReady
+BeginAnswer = Applied | Further | Busy
+
+
+class CellView:
+    """The view of one cell, for the one who writes it."""
+
+    def __init__(self, functions: Functions, keys: tuple[str, ...]) -> None:
+        self._functions, self._keys = functions, keys
+
+    async def stands(self) -> Stands | NotReady:
+        """Where the view stands. Raises ViewUnavailable."""
+        answer = await self._functions.call("read_cursor", self._keys, ())
+        if answer[0] != "OK":
+            return NotReady()
+        return Stands(cursor=int(answer[2]), version=int(answer[1]), chain=answer[4])
+
+    async def apply(self, expected: int, stand: Stand, rows: Rows) -> ApplyAnswer:
+        """Move the view from the cursor `expected` to where `stand` is, or leave it. Raises ViewUnavailable."""
+        answer = await self._functions.call("apply", self._keys, [str(expected), *stand.arguments(), *rows.arguments()])
+        match answer[0]:
+            case "OK":
+                return Applied()
+            case "DUP":
+                return Further(int(answer[1]))
+            case "GAP":
+                return Behind(int(answer[1]))
+        return NotReady()
+
+    async def begin_rebuild(self, rebuild: str, seen: int | None, wall_ms: int) -> BeginAnswer:
+        """Forget the view, unless it is ready at another cursor than the one `seen`. Raises ViewUnavailable."""
+        seen_text = "" if seen is None else str(seen)
+        arguments = [rebuild, seen_text, str(wall_ms), str(REBUILD_RESTS_WALL_MS)]
+        answer = await self._functions.call("begin_rebuild", self._keys, arguments)
+        match answer[0]:
+            case "OK":
+                return Applied()
+            case "DUP":
+                return Further(int(answer[1]))
+        return Busy()
+
+    async def load_rows(self, rebuild: str, rows: Rows, wall_ms: int) -> bool:
+        """Put rows into the view that is being built; False when it is somebody else's by now."""
+        answer = await self._functions.call("load_rows", self._keys, [rebuild, str(wall_ms), *rows.arguments()])
+        return bool(answer[0] == "OK")
+
+    async def finish_rebuild(self, rebuild: str, stand: Stand, totals: Totals) -> bool:
+        """Let readers see what was built; False when it is somebody else's by now, or rows of it were lost."""
+        arguments = [rebuild, *stand.arguments(), *totals.arguments()]
+        answer = await self._functions.call("finish_rebuild", self._keys, arguments)
+        return bool(answer[0] == "OK")
