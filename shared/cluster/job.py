@@ -25,9 +25,10 @@ class JobStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-WAITING = frozenset({JobStatus.QUEUED, JobStatus.HELD})
-HOLDING = frozenset({JobStatus.STARTING, JobStatus.RUNNING, JobStatus.RESIZING, JobStatus.STOPPING})
-FINAL = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED})
+# Tuples: to look into one costs no hash of an enum, and texts that list them are the same under any hash seed.
+WAITING = (JobStatus.QUEUED, JobStatus.HELD)
+HOLDING = (JobStatus.STARTING, JobStatus.RUNNING, JobStatus.RESIZING, JobStatus.STOPPING)
+FINAL = (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED)
 
 
 @dataclass(slots=True)

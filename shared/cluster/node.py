@@ -145,18 +145,17 @@ def share_of(node: Node) -> NodeShare:
     """What the node adds now. A node is fragmented while some but not all of its healthy devices are in use (Kant's
     GFR).
     """
-    usable = node.status is not NodeStatus.LOST
-    healthy = (node.all_devices & ~node.failed).bit_count() * GPU if usable else 0
+    if node.status is NodeStatus.LOST:
+        return NodeShare(None, (), 0, 0, 0, node.allocated_milli)
+    healthy = node.all_devices & ~node.failed
+    gpus_milli = healthy.bit_count() * GPU
     allocated = node.allocated_milli
-    is_open = node.is_schedulable
-    return NodeShare(
-        free=node.free.bit_count() if is_open else None,
-        shares=_free_shares(node) if is_open and node.shares else (),
-        fragmented=int(0 < allocated < healthy),
-        usable=int(healthy > 0),
-        gpus_milli=healthy,
-        allocated_milli=allocated,
-    )
+    fragmented, usable = int(0 < allocated < gpus_milli), int(gpus_milli > 0)
+    if not node.is_schedulable:
+        return NodeShare(None, (), fragmented, usable, gpus_milli, allocated)
+    if node.shares:
+        return NodeShare(node.gpus_free, _free_shares(node), fragmented, usable, gpus_milli, allocated)
+    return NodeShare((healthy & ~node.held).bit_count(), (), fragmented, usable, gpus_milli, allocated)
 
 
 def _free_shares(node: Node) -> tuple[int, ...]:
