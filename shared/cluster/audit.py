@@ -179,3 +179,26 @@ class Ledger:
             if state.jobs[job_id].workers + state.jobs[job_id].joining != self.places.get(job_id, ()):
                 return Offence("I1", f"job {job_id} holds other places in the state than in the log")
         return None
+
+
+def ledger_of(state: CellState) -> Ledger:
+    """The ledger of somebody who was told this state, in effects: nodes, jobs and their places first, then the quotas.
+
+    Quotas come last, since a lowered quota evicts nobody: use above it is no offence until it grows.
+    """
+    told: list[e.AnyEffect] = [
+        e.NodeChanged(spec=node.spec, boot=node.boot, status=node.status) for node in state.nodes.values()
+    ]
+    for job in state.jobs.values():
+        places = job.workers + job.joining
+        # What it holds is a whole gang of what it was started as, whatever it was updated to since.
+        began_as = job.spec.model_copy(update={"workers": len(places) or 1, "workers_min": None})
+        told.append(e.JobEnqueued(spec=began_as, submit_ms=job.submit_ms, digest=job.digest))
+        if places:
+            told.append(e.JobStarted(job=job.id, attempt=job.attempt, workers=places))
+        told.append(e.JobUpdated(spec=job.spec))
+    quotas = tuple(e.QuotaSet(quota=quota) for quota in state.quotas.values())
+    ledger = Ledger()
+    for effects in (tuple(told), quotas):
+        ledger.take(Decision(cell=state.cell or "none", version=1, epoch=0, at_ms=0, effects=effects))
+    return ledger

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.executor.policy.desired import Action, DesiredRun, DesiredStates, desired_of
@@ -46,6 +46,7 @@ def test_a_node_that_the_log_does_not_know_shall_do_nothing() -> None:
     assert desired_of(Writer().state, "node-1") == ()
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 4), min_size=1, max_size=12))
 def test_the_changes_add_up_to_the_full_desired_state(seed: int, batches: list[int]) -> None:
     history, wanted = History(seed), DesiredStates()

@@ -1,0 +1,1 @@
+"""How well the cell does: folds the log and decides nothing."""

@@ -1,0 +1,137 @@
+"""The metrics process: follows the log of each cell that it owns, and lets Prometheus read what it makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from services.metrics.collector import CellCollector, Watched
+from services.metrics.service import MetricsService
+from services.metrics.settings import MetricsSettings
+from shared.cluster.invariants import Offence
+from shared.log.cell_tasks import CellTasks, Tenure
+from shared.log.follower import Follower
+from shared.log.layout import Layout
+from shared.log.opening import layout_of, open_log
+from shared.log.port import Log, LogUnavailable
+from shared.runtime.cell_file import load_cell_file
+from shared.runtime.clocks import monotonic_ms
+from shared.runtime.collector import loading
+from shared.runtime.process import Context, wait_for
+
+POLL_WAIT_MS = 200
+CHECK_PAUSE_MS_MIN = 1_000
+AWAY_PAUSE_S = 0.5
+
+
+async def main(context: Context[MetricsSettings]) -> None:
+    """Measure the owned cells until told to stop. Raises DamagedLog: figures of a log that cannot be trusted help
+    nobody.
+    """
+    file = load_cell_file(context.settings.cell_file)
+    log = await open_log(context, file)
+    if log is not None:
+        try:
+            await measure(context, log, layout_of(file, context.settings.namespace))
+        finally:
+            await log.stop()
+
+
+async def measure(context: Context[MetricsSettings], log: Log, layout: Layout) -> None:
+    """The same on any log that is started."""
+    member = log.member(layout.group("metrics"), layout.topic("cells"))
+    cells: dict[str, CellMetrics] = {}
+
+    async def work(tenure: Tenure) -> None:
+        cells[tenure.cell] = CellMetrics(context, log, layout, tenure)
+        try:
+            await cells[tenure.cell].run()
+        finally:
+            del cells[tenure.cell]
+
+    async def joined() -> None:
+        await member.start()
+
+    context.registry.register(CellCollector(lambda: _watched(cells), context.settings.tenants_named))
+    if await wait_for(context, "the group", joined, errors=(LogUnavailable, OSError)):
+        context.health.ready()
+        try:
+            await CellTasks(member, layout, work).run(context.stopping)
+        finally:
+            await member.stop()
+
+
+def _watched(cells: Mapping[str, CellMetrics]) -> dict[str, Watched]:
+    return {name: watched for name, cell in sorted(cells.items()) if (watched := cell.watched()) is not None}
+
+
+class CellMetrics:
+    """One cell in a metrics process. A lost cell is followed on for a while, but only its new owner shows it."""
+
+    def __init__(self, context: Context[MetricsSettings], log: Log, layout: Layout, tenure: Tenure) -> None:
+        self._context, self._tenure = context, tenure
+        self._tp = layout.tp("decisions", tenure.cell)
+        self._follower = Follower(log, layout, tenure.cell, snapshots=not context.settings.embedded)
+        self._service: MetricsService | None = None
+        self._check_at_ms = monotonic_ms() + CHECK_PAUSE_MS_MIN
+
+    def watched(self) -> Watched | None:
+        """Its figures up to now; None while it is not ours or not loaded yet."""
+        if self._service is None or not self._tenure.holds:
+            return None
+        return Watched(self._service, max(self._follower.state.at_ms, self._context.clock.now_ms()))
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        what = f"the log of cell {self._tenure.cell}"
+        if not await wait_for(self._context, what, self._begin, errors=(LogUnavailable, OSError)):
+            return
+        self._context.health.ready()
+        try:
+            while True:
+                await self._turn()
+        finally:
+            await self._follower.stop()
+
+    async def _begin(self) -> None:
+        with loading():
+            await self._follower.stop()
+            await self._follower.start()
+            self._service = MetricsService(self._follower.state)
+
+    async def _turn(self) -> None:
+        assert self._service is not None, "_begin() comes first"
+        state = self._follower.state
+        try:
+            # One at a time: every figure wants the state right behind its decision.
+            decisions = await self._follower.poll(POLL_WAIT_MS, max_records=1)
+        except LogUnavailable as error:
+            self._context.logger.warning("cannot read", cell=self._tenure.cell, reason=str(error))
+            await self._context.pause(AWAY_PAUSE_S)
+            return
+        for decision in decisions:
+            self._tell("the log", self._service.take(state, decision))
+        self._context.health.handled(*self._tp, self._follower.next_offset)
+        self._context.health.progress.version[self._tenure.cell] = state.version
+        self._check()
+
+    def _check(self) -> None:
+        """A check of the whole state takes what it takes; the pause behind it keeps to the budget."""
+        percent, begun_ms = self._context.settings.check_budget_percent, monotonic_ms()
+        if self._service is None or not percent or begun_ms < self._check_at_ms:
+            return
+        name, offence = self._service.watch.check_next(self._follower.state)
+        self._tell(name, offence)
+        ended_ms = monotonic_ms()
+        self._context.telemetry.step.labels(f"check {name}").observe((ended_ms - begun_ms) / 1000)
+        self._check_at_ms = ended_ms + max(CHECK_PAUSE_MS_MIN, (ended_ms - begun_ms) * 100 // percent)
+
+    def _tell(self, where: str, offence: Offence | None) -> None:
+        if offence is not None:
+            self._context.logger.error(
+                "an invariant does not hold",
+                cell=self._tenure.cell,
+                version=self._follower.state.version,
+                found_in=where,
+                invariant=offence.invariant,
+                text=offence.text,
+            )

@@ -1,0 +1,136 @@
+"""The metrics of the owned cells as Prometheus reads them: computed when they are asked for, with bounded labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from typing import NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from services.metrics.policy.tenant_labels import TenantLabels
+from services.metrics.policy.time_weighted import PoolRatios, TimeWeightedRatio
+from services.metrics.policy.waiting import BUCKETS_MS, SECOND_MS, Waits, percentile
+from services.metrics.service import MetricsService
+
+CELL = "cell"
+WHOLE_CELL = "_all"
+"""The pool label of a figure of all pools together: no name of a pool."""
+
+
+class Watched(NamedTuple):
+    """One owned cell: its figures, and the cell time up to which they are asked for."""
+
+    service: MetricsService
+    until_ms: int
+
+
+class CellCollector(Collector):
+    """`cells` tells the owned cells at the moment of asking."""
+
+    def __init__(self, cells: Callable[[], Mapping[str, Watched]], tenants_named: int) -> None:
+        self._cells = cells
+        self._labels = TenantLabels(tenants_named)
+
+    def collect(self) -> Iterator[Metric]:
+        """All figures now."""
+        cells = self._cells()
+        yield from self._ratios(cells, "gar", "Allocated of schedulable GPUs", lambda service: service.gar)
+        yield from self._ratios(cells, "gfr", "Fragmented of usable nodes", lambda service: service.gfr)
+        yield _occupancy(cells)
+        yield from _waits(cells)
+        yield from self._queue(cells)
+        yield from _counts(cells)
+
+    def _ratios(
+        self,
+        cells: Mapping[str, Watched],
+        name: str,
+        text: str,
+        ratios_of: Callable[[MetricsService], PoolRatios],
+    ) -> Iterator[Metric]:
+        now = GaugeMetricFamily(f"fallow_{name}_ratio", f"{text}, now", labels=[CELL, "pool"])
+        mean = GaugeMetricFamily(f"fallow_{name}_mean_ratio", f"{text}, mean over time", labels=[CELL, "pool"])
+        for cell, (service, until_ms) in cells.items():
+            ratios = ratios_of(service)
+            for pool, ratio in {**ratios.pools, WHOLE_CELL: ratios.cell}.items():
+                _add_ratio(now, mean, [cell, pool], ratio, until_ms)
+        yield now
+        yield mean
+
+    def _queue(self, cells: Mapping[str, Watched]) -> Iterator[Metric]:
+        depth = GaugeMetricFamily("fallow_waiting_jobs", "Jobs that wait", labels=[CELL, "tenant"])
+        age = GaugeMetricFamily("fallow_waiting_oldest_seconds", "Wait of the oldest, in cell time", labels=[CELL])
+        for cell, (service, until_ms) in cells.items():
+            by_label: dict[str, int] = {}
+            for tenant, count in service.queue.by_tenant.items():
+                label = self._labels.label(tenant)
+                by_label[label] = by_label.get(label, 0) + count
+            for label, count in by_label.items():
+                depth.add_metric([cell, label], count)
+            age.add_metric([cell], service.queue.oldest_ms(until_ms) / SECOND_MS)
+        yield depth
+        yield age
+
+
+def _add_ratio(
+    now: GaugeMetricFamily, mean: GaugeMetricFamily, labels: list[str], ratio: TimeWeightedRatio, until_ms: int
+) -> None:
+    _add(now, labels, ratio.now())
+    _add(mean, labels, ratio.mean(until_ms))
+
+
+def _add(family: GaugeMetricFamily, labels: list[str], value: Fraction | int | None) -> None:
+    if value is not None:
+        family.add_metric(labels, float(value))
+
+
+def _occupancy(cells: Mapping[str, Watched]) -> Metric:
+    family = GaugeMetricFamily("fallow_sor_ratio", "Held of available GPU time (SOR)", labels=[CELL])
+    for cell, (service, until_ms) in cells.items():
+        _add(family, [cell], service.sor.value(until_ms))
+    return family
+
+
+def _waits(cells: Mapping[str, Watched]) -> Iterator[Metric]:
+    labels = [CELL, "size_class"]
+    waits = HistogramMetricFamily("fallow_wait_seconds", "Submission to first start, in cell time", labels=labels)
+    high = GaugeMetricFamily(
+        "fallow_wait_percentile_seconds", "The same, of the newest jobs", labels=[*labels, "percentile"]
+    )
+    for cell, (service, _) in cells.items():
+        for name, found in service.waiting.classes.items():
+            waits.add_metric([cell, name], buckets=_buckets(found), sum_value=found.sum_ms / SECOND_MS)
+            ordered = found.ordered()
+            for percent in (50, 99):
+                wait_ms = percentile(ordered, percent)
+                _add(high, [cell, name, str(percent)], None if wait_ms is None else Fraction(wait_ms, SECOND_MS))
+    yield waits
+    yield high
+
+
+def _buckets(waits: Waits) -> list[tuple[str, float]]:
+    """Prometheus counts in each bucket what is in the ones before, too."""
+    bounds = [*(str(float(bound // SECOND_MS)) for bound in BUCKETS_MS), "+Inf"]
+    total, found = 0, []
+    for bound, count in zip(bounds, waits.buckets, strict=True):
+        total += count
+        found.append((bound, float(total)))
+    return found
+
+
+def _counts(cells: Mapping[str, Watched]) -> Iterator[Metric]:
+    decisions = CounterMetricFamily("fallow_decisions", "Decisions folded", labels=[CELL])
+    effects = CounterMetricFamily("fallow_effects", "Effects of these decisions", labels=[CELL, "kind"])
+    offences = GaugeMetricFamily("fallow_offences", "1 once an invariant did not hold", labels=[CELL, "invariant"])
+    for cell, (service, _) in cells.items():
+        decisions.add_metric([cell], service.decisions)
+        for kind, count in sorted(service.effects.items()):
+            effects.add_metric([cell, kind], count)
+        for invariant in ("I1", "I2", "I3", "I4", "index"):
+            first = service.watch.first
+            offences.add_metric([cell, invariant], int(first is not None and first.invariant == invariant))
+    yield decisions
+    yield effects
+    yield offences

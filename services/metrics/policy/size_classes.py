@@ -1,0 +1,16 @@
+"""The classes of job sizes by which waits are told: 1 GPU or less, 2-4, 5-8, and on in powers of two."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from shared.events.values import GPU
+
+_LARGEST = (1, 4, 8, 16, 32, 64, 128, 256)
+SIZE_CLASSES = ("1", "2-4", "5-8", "9-16", "17-32", "33-64", "65-128", "129-256", "257+")
+"""Their names, from small to large."""
+
+
+def size_class(gpus_milli: int) -> str:
+    """The class of a job that wants so many milli-GPUs in all its workers."""
+    return SIZE_CLASSES[bisect_left(_LARGEST, -(-gpus_milli // GPU))]

@@ -1,0 +1,94 @@
+"""SOR, the scheduling occupancy rate (Kant, section 4): the GPU time that jobs held, of all the GPU time that there
+was.
+
+    SOR[t0, t1] = sum over jobs of GPUs x (its time on them within [t0, t1]) / (all GPUs x (t1 - t0))
+
+Counted from the jobs' own starts and ends, so it shares no arithmetic with GAR, whose mean it equals while the capacity
+is constant.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.decisions import Decision
+from shared.events.values import WorkerPlace
+
+
+class Held(NamedTuple):
+    """What an attempt holds, in milli-GPUs, and since when."""
+
+    milli: int
+    since_ms: int
+
+
+class Sor:
+    """SOR of a cell, from the first decision behind which it has GPUs."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Held] = {}
+        self._closed_milli_ms = 0
+        self._open_milli = 0
+        self._open_since = 0
+        self._gpus_milli = 0
+        self._since_ms = 0
+        self._gpu_milli_ms = 0
+
+    def begin(self, state: CellState) -> None:
+        """Start from a state in the middle of a cell's life: what holds GPUs holds them from now on."""
+        self._gpus_milli, self._since_ms = _gpus_milli(state), state.at_ms
+        for job in state.jobs.values():
+            if job.workers or job.joining:
+                self._hold(job.id, job.workers + job.joining, state.at_ms)
+
+    def take(self, state: CellState, decision: Decision) -> None:
+        """The state behind the next decision."""
+        at_ms = decision.at_ms
+        for effect in decision.effects:
+            match effect:
+                case e.JobStarted() | e.JobResized():
+                    self._hold(effect.job, effect.workers, at_ms)
+                case e.JobResizing():
+                    self._hold_more(effect.job, effect.add, at_ms)
+                case e.JobPreempted() | e.JobRequeued() | e.JobFinished() | e.JobFailed() | e.JobCancelled():
+                    self._let_go(effect.job, at_ms)
+        gpus_milli = _gpus_milli(state)
+        if gpus_milli != self._gpus_milli:
+            self._gpu_milli_ms += self._gpus_milli * (at_ms - self._since_ms)
+            self._gpus_milli, self._since_ms = gpus_milli, at_ms
+
+    def value(self, until_ms: int) -> Fraction | None:
+        """SOR up to `until_ms`; None while there was no GPU time at all."""
+        there_was = self._gpu_milli_ms + self._gpus_milli * max(0, until_ms - self._since_ms)
+        if not there_was:
+            return None
+        return Fraction(self._closed_milli_ms + self._open_milli * until_ms - self._open_since, there_was)
+
+    def _hold(self, job: str, places: tuple[WorkerPlace, ...], at_ms: int) -> None:
+        self._let_go(job, at_ms)
+        self._open(job, sum(place.gpu_milli for place in places), at_ms)
+
+    def _hold_more(self, job: str, places: tuple[WorkerPlace, ...], at_ms: int) -> None:
+        before = self._held.get(job)
+        more = sum(place.gpu_milli for place in places)
+        self._let_go(job, at_ms)
+        self._open(job, more + (before.milli if before is not None else 0), at_ms)
+
+    def _open(self, job: str, milli: int, at_ms: int) -> None:
+        self._held[job] = Held(milli, at_ms)
+        self._open_milli += milli
+        self._open_since += milli * at_ms
+
+    def _let_go(self, job: str, at_ms: int) -> None:
+        held = self._held.pop(job, None)
+        if held is not None:
+            self._closed_milli_ms += held.milli * (at_ms - held.since_ms)
+            self._open_milli -= held.milli
+            self._open_since -= held.milli * held.since_ms
+
+
+def _gpus_milli(state: CellState) -> int:
+    return sum(pool.gpus_milli for pool in state.pools.values())

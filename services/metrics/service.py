@@ -1,0 +1,39 @@
+"""All metrics of one cell: fed with each decision and the state behind it, read whenever somebody asks."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from services.metrics.policy.gar import Gar
+from services.metrics.policy.gfr import Gfr
+from services.metrics.policy.queue_depth import QueueDepth
+from services.metrics.policy.sor import Sor
+from services.metrics.policy.waiting import WaitingTimes
+from services.metrics.policy.watch import LogWatch
+from shared.cluster.invariants import Offence
+from shared.cluster.state import CellState
+from shared.events.decisions import Decision
+
+KEPT_WAITS = 20_000
+"""Newest waits of each size class of which a live service tells percentiles."""
+
+
+class MetricsService:
+    """One cell, from a state on: the beginning of its log or a snapshot."""
+
+    def __init__(self, state: CellState) -> None:
+        self.gar, self.gfr, self.sor, self.queue = Gar(), Gfr(), Sor(), QueueDepth()
+        self.waiting = WaitingTimes(kept_most=KEPT_WAITS)
+        self.effects: Counter[str] = Counter()
+        self.decisions = 0
+        self.watch = LogWatch(state)
+        for accumulator in (self.gar, self.gfr, self.sor, self.queue, self.waiting):
+            accumulator.begin(state)
+
+    def take(self, state: CellState, decision: Decision) -> Offence | None:
+        """The state behind the next decision. The offence that it is, if it is the first one ever."""
+        for accumulator in (self.gar, self.gfr, self.sor, self.queue, self.waiting):
+            accumulator.take(state, decision)
+        self.decisions += 1
+        self.effects.update(effect.kind for effect in decision.effects)
+        return self.watch.take(decision)
