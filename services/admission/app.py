@@ -4,7 +4,6 @@ answer.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Literal
 
 from faststream.kafka import KafkaBroker
@@ -29,6 +28,7 @@ from shared.log.reading import event_of, header
 from shared.runtime.cell_file import CellFileError, load_cell_file
 from shared.runtime.clocks import SteppedCellClock, wall_ms
 from shared.runtime.process import Context
+from shared.runtime.together import together
 
 
 class AdmissionMetrics:
@@ -51,14 +51,10 @@ async def main(context: Context[AdmissionSettings]) -> None:
     broker = make_broker(context.settings.kafka, context.instance, compression=compression)
     delivery = admission.subscribe(broker)
     try:
-        async with asyncio.TaskGroup() as tasks:
-            operations = tasks.create_task(admission.follow_operations(), name="operations")
-            given_up = tasks.create_task(admission.fail_when_given_up(delivery), name="delivery")
-            await broker.start()
-            context.health.ready()
-            await context.stopping.wait()
-            operations.cancel()
-            given_up.cancel()
+        await broker.start()
+        context.health.ready()
+        work = {"operations": admission.follow_operations(), "delivery": admission.fail_when_given_up(delivery)}
+        await together(context.stopping, until_stopped={}, cut_off=work)
     finally:
         await broker.stop()
         await log.stop()

@@ -21,6 +21,7 @@ from shared.log.reading import event_of
 from shared.runtime.cell_file import load_cell_file
 from shared.runtime.clocks import SteppedCellClock, monotonic_ms, wall_ms
 from shared.runtime.process import Context, wait_for
+from shared.runtime.together import together
 
 FOLD_RECORDS_MOST = 50
 WAIT_MS = 200
@@ -84,10 +85,8 @@ class CellQueues:
         self._context.health.ready()
         reader = await self._open()
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._follow(), name="decisions")
-                tasks.create_task(self._read(reader), name="jobs")
-                tasks.create_task(self._publish(), name="windows")
+            work = {"decisions": self._follow(), "jobs": self._read(reader), "windows": self._publish()}
+            await together(self._context.stopping, until_stopped={}, cut_off=work)
         finally:
             await reader.stop()
             await self._follower.stop()

@@ -11,6 +11,7 @@ from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
 from shared.log.group_timers import QUICK, GroupTimers
+from shared.log.kafka_closing import close
 from shared.log.kafka_member import KafkaMember
 from shared.log.kafka_producer import BoundedProducer, Compression, send
 from shared.log.kafka_reader import KafkaReader
@@ -77,7 +78,7 @@ class KafkaLog:
             async with asyncio.timeout(self._publish_bound_s):
                 await queries.start()
         except (KafkaError, TimeoutError, OSError) as error:
-            await queries.stop()
+            await close(queries)
             raise LogUnavailable(f"no Kafka at {self._bootstrap}: {error!r}") from error
         self._queries = queries
 
@@ -88,7 +89,7 @@ class KafkaLog:
         if producers is not None:
             await producers.close()
         if queries is not None:
-            await queries.stop()
+            await close(queries)
 
     async def publish(self, messages: Sequence[Outgoing]) -> None:
         """Pipelined: all are handed to the producer in order, then all acknowledgements are awaited."""

@@ -13,13 +13,13 @@ from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError
 
 from shared.log.group_timers import GroupTimers
+from shared.log.kafka_closing import close
 from shared.log.port import LogUnavailable
 
 REBALANCE_TIMEOUT_MS = 5_000
 """How long the others wait for a member that does not come to a rebalance."""
 
 START_BOUND_S = 15.0
-STOP_BOUND_S = 3.0
 POLL_MS = 200
 RETRY_MS_MIN = 200
 RETRY_MS_MAX = 2_000
@@ -92,7 +92,7 @@ class KafkaMember:
             async with asyncio.timeout(START_BOUND_S):
                 await consumer.start()
         except (KafkaError, TimeoutError, OSError) as error:
-            await _close(consumer)
+            await close(consumer)
             raise LogUnavailable(f"group {self._group} at {self._bootstrap}: {error!r}") from error
         return consumer
 
@@ -117,7 +117,7 @@ class KafkaMember:
     async def _leave(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            await _close(consumer)
+            await close(consumer)
 
     def own(self, partitions: frozenset[int]) -> None:
         """Take note of the new share; the listener calls this."""
@@ -139,10 +139,3 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka sh
 
     async def on_partitions_assigned(self, assigned: Collection[KafkaTopicPartition]) -> None:
         self._member.own(frozenset(tp.partition for tp in assigned))
-
-
-async def _close(consumer: AIOKafkaConsumer) -> None:
-    """Close, telling the group; when the broker does not answer, the session timeout tells it."""
-    with contextlib.suppress(TimeoutError, KafkaError, OSError):
-        async with asyncio.timeout(STOP_BOUND_S):
-            await consumer.stop()

@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
+from shared.log.kafka_closing import close
 from shared.log.kafka_consumer import SteadyConsumer
 from shared.log.port import Headers, LogTruncated, LogUnavailable, Record, TopicPartition
 
@@ -51,7 +52,7 @@ class KafkaReader:
             async with asyncio.timeout(START_BOUND_S):
                 await consumer.start()
         except (KafkaError, TimeoutError, OSError) as error:
-            await consumer.stop()
+            await close(consumer)
             raise LogUnavailable(f"no Kafka at {self._bootstrap}: {error!r}") from error
         consumer.assign(list(self._assigned.values()))
         self._consumer = consumer
@@ -61,7 +62,7 @@ class KafkaReader:
         """Close the consumer."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            await consumer.stop()
+            await close(consumer)
 
     async def poll(self, max_records: int = 500, wait_ms: int = 100) -> list[Record]:
         """As the port says. Any other error of the client (a damaged record) is raised as it is, with nothing lost."""

@@ -62,15 +62,15 @@ class AppendUnknown:
     reason: str
 
 
-class LogUnavailable(Exception):  # noqa: N818 - named after what it says about the log
+class LogUnavailable(Exception):
     """The log did not answer within its bound. Any part of what was asked may have happened; back off and try again."""
 
 
-class RecordTooLarge(ValueError):  # noqa: N818 - the same
+class RecordTooLarge(ValueError):
     """The record exceeds what the log takes: it is certainly not there, and sending it again would not help."""
 
 
-class LogTruncated(Exception):  # noqa: N818 - the same
+class LogTruncated(Exception):
     """The offset asked for is not in the log: cleaned away (below `begin`), or never written (above `end`)."""
 
     def __init__(self, tp: TopicPartition, *, asked: int, begin: int, end: int) -> None:

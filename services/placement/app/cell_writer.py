@@ -185,6 +185,7 @@ class CellWriter:
             why = "unknown"
             self._context.logger.warning("append without an answer", cell=self.cell, reason=answer.reason)
         self._metrics.stale.labels(self.cell, why).inc()
+        self._context.logger.info("decision not in force", cell=self.cell, version=draft.decision.version, why=why)
         self._service.refused(tried)
         return False
 

@@ -6,8 +6,6 @@ takes over warm.
 
 from __future__ import annotations
 
-import asyncio
-
 from services.placement.app.cell_writer import CellWriter
 from services.placement.app.metrics import PlacementMetrics
 from services.placement.settings import PlacementSettings
@@ -15,6 +13,7 @@ from shared.log.opening import layout_of, open_log
 from shared.log.port import Member
 from shared.runtime.cell_file import load_cell_file
 from shared.runtime.process import Context
+from shared.runtime.together import together
 
 
 async def main(context: Context[PlacementSettings]) -> None:
@@ -29,21 +28,20 @@ async def main(context: Context[PlacementSettings]) -> None:
     writers = [CellWriter(context, log, layout, file, cell, owned, metrics) for cell in file.cells]
     try:
         await member.start()
-        async with asyncio.TaskGroup() as tasks:
-            watch = tasks.create_task(watch_ownership(member, owned), name="ownership")
-            work = [tasks.create_task(writer.run(), name=f"cell {writer.cell}") for writer in writers]
-            await context.stopping.wait()
-            for task in work:
-                await asyncio.wait([task])
-            watch.cancel()
+        await together(
+            context.stopping,
+            until_stopped={f"cell {writer.cell}": writer.run() for writer in writers},
+            cut_off={"ownership": watch_ownership(context, member, owned)},
+        )
     finally:
         await member.stop()
         await log.stop()
 
 
-async def watch_ownership(member: Member, owned: dict[int, None]) -> None:
+async def watch_ownership(context: Context[PlacementSettings], member: Member, owned: dict[int, None]) -> None:
     """Keep up with the group: `owned` holds the partitions of `cells` that are this process's to write, now."""
     while True:
         now = await member.changed()
+        context.logger.info("cells to write", partitions=sorted(now))
         owned.clear()
         owned.update(dict.fromkeys(sorted(now)))

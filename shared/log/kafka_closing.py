@@ -1,0 +1,34 @@
+"""Closing a Kafka client so that nothing of it reaches the caller but the time that it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+STOP_BOUND_S = 3.0
+
+logger = logging.getLogger(__name__)
+
+
+class Client(Protocol):
+    """A consumer or a producer of aiokafka."""
+
+    async def stop(self) -> None:
+        """Close all connections."""
+
+
+async def close(client: Client) -> None:
+    """Close a client within a bound; what it did not manage to tell the broker, time-outs will.
+
+    aiokafka cancels tasks of its own while it closes, and their CancelledError can come out of `stop()` as if the
+    caller had been cancelled: a task that swallowed its work that way would end without a word. So the close runs in a
+    task of its own.
+    """
+    closing = asyncio.ensure_future(client.stop())
+    done, _ = await asyncio.wait({closing}, timeout=STOP_BOUND_S)
+    if not done:
+        closing.cancel()
+        logger.warning("%s does not close within %s s", type(client).__name__, STOP_BOUND_S)
+    elif not closing.cancelled() and closing.exception() is not None:
+        logger.warning("%s closes with an error: %r", type(client).__name__, closing.exception())
