@@ -84,12 +84,16 @@ class _Held:
 
 
 def no_job_twice(state: CellState) -> list[Offence]:
-    """I2: a job either waits, holds places, or is over; and the number of waiting jobs is right."""
+    """I2: a job either waits, holds places, or is over; what is over keeps no reservation; and the number
+    of waiting jobs is right.
+    """
     found = [Offence("I2", f"job {job_id} is over and is not") for job_id in sorted(state.jobs) if job_id in state.over]
     for job_id in sorted(state.jobs):
         job = state.jobs[job_id]
         if job.status not in WAITING and job.status not in HOLDING:
             found.append(Offence("I2", f"job {job_id} rests in {job.status}"))
+    unclaimed = [job_id for job_id in sorted(state.reservations) if job_id not in state.jobs]
+    found.extend(Offence("I2", f"job {job_id} has a reservation and does not live") for job_id in unclaimed)
     waiting = sum(job.status in WAITING for job in state.jobs.values())
     if waiting != state.waiting:
         found.append(Offence("I2", f"{waiting} jobs wait, the state counts {state.waiting}"))

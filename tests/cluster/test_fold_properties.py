@@ -11,19 +11,19 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from shared.cluster.audit import Ledger
 from shared.cluster.fold import fold
 from shared.cluster.invariants import check_state
 from shared.cluster.rows import digest_of, rows_of, state_from
 from shared.events.decisions import Decision
 from tests.cluster.histories import Historian, folded, history
+from tests.hypothesis_profile import EXAMPLES
 from tests.strategies import EFFECTS
 
 ROOT = Path(__file__).parent.parent.parent
 SEEDS = st.integers(0, 2**32)
 DECISIONS = st.integers(1, 60)
-DEEP = settings(max_examples=40)
+DEEP = settings(max_examples=EXAMPLES * 2)
 
 
 @DEEP

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shared.cluster.fold import DamagedLog, fold
+from shared.cluster.invariants import check_state
 from shared.cluster.job import JobStatus
 from shared.cluster.rows import digest_of
 from shared.cluster.state import CellState
@@ -161,6 +162,15 @@ BROKEN: dict[str, tuple[list[Any], Any, str]] = {
     ),
     "a share of a failed device": (
         [SHARE, e.DeviceChanged(node="n1", device=2, healthy=False)],
+        started("share", place(0, "n1", 2, milli=600)),
+        "device 2 has 0 milli-GPUs free",
+    ),
+    "a share of a shared device that failed meanwhile": (
+        [
+            enqueued("first", resources=Resources(gpu_milli=300)),
+            started("first", place(0, "n1", 2, milli=300)),
+            *(SHARE, e.DeviceChanged(node="n1", device=2, healthy=False)),
+        ],
         started("share", place(0, "n1", 2, milli=600)),
         "device 2 has 0 milli-GPUs free",
     ),
@@ -346,3 +356,10 @@ def test_the_fold_refuses(what: str) -> None:
 def test_a_record_counts_whole_or_not_at_all() -> None:
     state = cell(node("n1"))
     refused(state, enqueued("job"), started("job", place(0, "n1", 0)), e.JobHeld(job="job"), because="is starting")
+
+
+def test_a_reservation_ends_with_its_job() -> None:
+    reserved = e.ReservationSet(job="job", workers=(place(0, "n1", 0),), start_ms=5)
+    state = cell(node("n1"), enqueued("job"), reserved, e.JobCancelled(job="job"))
+    assert state.reservations == {}
+    assert check_state(state) == []

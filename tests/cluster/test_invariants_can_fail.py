@@ -57,6 +57,10 @@ TAMPERED: dict[str, tuple[str, Callable[[CellState], Any]]] = {
         lambda s: setattr(s.jobs["idle"], "status", JobStatus.PREEMPTED),
     ),
     "a job that is not counted": ("I2", lambda s: s.jobs.pop("idle")),
+    "a reservation of a job that is gone": (
+        "I2",
+        lambda s: s.reservations.update(gone=e.ReservationSet(job="gone", workers=(place(0, "n1", 5),), start_ms=1)),
+    ),
     "half a gang": ("I3", lambda s: hold(s, "gang", place(0, "n1", 0, 1))),
     "a rank twice": ("I3", lambda s: hold(s, "gang", place(0, "n1", 0, 1), place(0, "n2", 0, 1))),
     "a waiting job that holds places": ("I3", lambda s: setattr(s.jobs["share"], "status", JobStatus.QUEUED)),
