@@ -14,7 +14,7 @@ from shared.events.decisions import Decision
 from shared.view.apply import Touched
 from shared.view.store import Applied, ApplyAnswer, BeginAnswer, Behind, Busy, Further, NotReady, Stands
 
-TOUCHED_MOST = 50_000
+TOUCHED_MOST = 20_000
 """Beyond so many touched entities a rebuild is as fast, and does not hold Redis up in one long function."""
 
 
@@ -66,6 +66,11 @@ class Projection:
     seen_chain: str | None = None
     rebuild: Rebuild | None = None
 
+    @property
+    def shown(self) -> int | None:
+        """The cursor up to which readers see this cell; None while they see nothing, or that must be asked."""
+        return None if self.rebuild is not None else self.known
+
     def before_fold(self, state: CellState, record: LogRecord) -> None:
         """Take in a record, before it is folded."""
         if state.offset + 1 == self.known:
@@ -77,6 +82,10 @@ class Projection:
         if len(self.touched) > TOUCHED_MOST:
             self.touched.clear()
             self.tracked_from = None
+
+    def look_again(self) -> None:
+        """Ask before the next step: nobody tells a quiet reader that its view was flushed."""
+        self.known = None
 
     def step(self, state: CellState) -> Step:
         """What to do next."""

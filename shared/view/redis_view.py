@@ -38,19 +38,22 @@ PASSING = ("LOADING", "MASTERDOWN", "CLUSTERDOWN", "MISCONF", "NOREPLICAS", "BUS
 
 
 class RedisFunctions:
-    """Calls the functions over one pool of connections, and loads them where they are missing and the user may.
+    """Calls the functions over one pool of connections.
+
+    With `loads` it puts the library into Redis, before its first call and wherever it is missing. Readers leave that to
+    who writes the view, and their users need no right to it.
 
     Nothing is tried again in here: who calls knows what a repeat means and when to back off.
     """
 
-    def __init__(self, url: str, *, client_name: str = "fallow") -> None:
+    def __init__(self, url: str, *, loads: bool = False) -> None:
+        self._loads, self._is_loaded = loads, False
         self._redis: Any = Redis.from_url(
             url.replace("valkey", "redis", 1) if url.startswith("valkey") else url,
             decode_responses=True,
             socket_connect_timeout=CONNECT_WAIT_S,
             socket_timeout=ANSWER_WAIT_S,
             retry=Retry(NoBackoff(), 0),
-            client_name=client_name,
         )
 
     async def stop(self) -> None:
@@ -61,15 +64,18 @@ class RedisFunctions:
         """Put the library into Redis unless it is there as it is here. Raises ViewUnavailable, ViewMisused."""
         if await self._loaded_digest() != library_digest():
             await self._ask("FUNCTION LOAD", "REPLACE", library_source())
+        self._is_loaded = True
 
     async def call(self, name: str, keys: Sequence[str], arguments: Sequence[str]) -> Any:
-        """As the port says. Where the function is missing (a fresh Redis), the library is loaded first."""
+        """As the port says. Functions that nobody has loaded yet count as a view that is away."""
+        if self._loads and not self._is_loaded:
+            await self.load()
         command = "FCALL_RO" if name.startswith("read_") else "FCALL"
         try:
             return await self._ask(command, function(name), len(keys), *keys, *arguments)
-        except FunctionMissing:
-            await self._ask("FUNCTION LOAD", "REPLACE", library_source())
-            return await self._ask(command, function(name), len(keys), *keys, *arguments)
+        except FunctionMissing as error:
+            self._is_loaded = False
+            raise ViewUnavailable(f"{function(name)} is not loaded yet") from error
 
     async def _loaded_digest(self) -> str:
         try:

@@ -44,7 +44,7 @@ async def take_step(
 ) -> Took:
     """Bring the view one step nearer to the state, which must not change meanwhile. Raises ViewUnavailable.
 
-    `rebuild_id` is never used for two rebuilds. After an error the same step may be taken again.
+    `rebuild_id` is OWNER/WHICH and never used for two rebuilds. After an error the same step may be taken again.
     """
     match projection.step(state):
         case Rest():

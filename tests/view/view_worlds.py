@@ -43,7 +43,7 @@ class RedisWorld:
     """Keeps to the keys of its own namespace, since the server is shared."""
 
     def __init__(self, url: str, namespace: str, cell: str) -> None:
-        self.redis_functions = RedisFunctions(url)
+        self.redis_functions = RedisFunctions(url, loads=True)
         self.functions: Functions = self.redis_functions
         self._keys = keys_of(namespace, cell)
         self._raw: Any = Redis.from_url(url)

@@ -1,10 +1,14 @@
 -- Forgets the view and begins to build another. Until it is finished, readers are told that there is none.
 -- UNLINK takes a key away at once and frees it beside, so this step is short whatever the view held.
 -- KEYS  meta jobs nodes tenants waiting index
--- ARGV  1 id of this rebuild   2 cursor that the caller saw in a ready view, empty if it saw none
+-- ARGV  1 id of this rebuild: OWNER/WHICH, new each time   2 cursor that the caller saw in a ready view, empty if it saw none
 --       3 wall time now, ms    4 how long a rebuild may rest before another may take over, ms
 -- returns {'OK'} | {'DUP', cursor} the view is ready, and not the one that the caller saw
---         | {'BUSY', id} another rebuild is under way
+--         | {'BUSY', id} another owner's rebuild is under way
+
+local function owner(id)
+  return string.match(id, '^(.*)/') or id
+end
 
 local function begin_rebuild(keys, args)
   if #keys ~= KEY_COUNT then
@@ -23,7 +27,7 @@ local function begin_rebuild(keys, args)
   if view.ready and view.cursor ~= args[2] then
     return { 'DUP', view.cursor }
   end
-  if view.rebuild ~= '' and view.rebuild ~= args[1] then
+  if view.rebuild ~= '' and owner(view.rebuild) ~= owner(args[1]) then
     -- The clocks of two machines differ, in either direction.
     if math.abs(tonumber(args[3]) - tonumber(view.rebuild_ms)) < tonumber(args[4]) then
       return { 'BUSY', view.rebuild }

@@ -1,0 +1,1 @@
+"""Keeps the Redis view equal to the log."""

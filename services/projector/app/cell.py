@@ -1,0 +1,187 @@
+"""Projects one cell: folds its log, and brings its view to where the fold is."""
+
+from __future__ import annotations
+
+import random
+
+from services.projector.app.metrics import ProjectorMetrics
+from services.projector.service import Lag, Patience
+from services.projector.settings import ProjectorSettings
+from shared.log.cell_tasks import Tenure
+from shared.log.follower import Follower
+from shared.log.layout import Layout
+from shared.log.port import Log, LogUnavailable
+from shared.runtime.clocks import monotonic_ms, wall_ms
+from shared.runtime.process import Context, wait_for
+from shared.view.keys import keys_of
+from shared.view.library import LIBRARY
+from shared.view.machine import Projection
+from shared.view.steps import Outcome, Took, take_step
+from shared.view.store import CellView, Functions, ViewUnavailable
+
+POLL_WALL_MS = 100
+LOG_AWAY_PAUSE_S = 0.5
+CHECK_WALL_MS = 1_000
+"""How often the view is looked at while nothing happens: so a flush of Redis is noticed in a quiet cell, too."""
+
+SETBACKS = (Outcome.BUSY, Outcome.REBUILD_LOST)
+"""Somebody else is at work on the view: come back a little later."""
+
+LOUD = {
+    Outcome.BEHIND: "the view has lost its tail",
+    Outcome.NOT_READY: "the view is gone",
+    Outcome.REBUILT: "the view is built",
+    Outcome.REBUILD_LOST: "the view that was being built is lost",
+}
+"""What people should read of."""
+
+
+class CellProjector:
+    """One cell in a projector process. While another process owns the cell it folds along and leaves the view alone."""
+
+    def __init__(
+        self,
+        context: Context[ProjectorSettings],
+        log: Log,
+        layout: Layout,
+        functions: Functions,
+        metrics: ProjectorMetrics,
+        tenure: Tenure,
+    ) -> None:
+        self._context, self._log, self._metrics, self._tenure = context, log, metrics, tenure
+        self._functions, self._cell = functions, tenure.cell
+        self._projection, self._patience = Projection(), Patience()
+        self._lag = Lag(context.settings.view_lag_records, context.settings.view_lag_wall_ms)
+        self._tp = layout.tp("decisions", self._cell)
+        self._view = CellView(functions, keys_of(context.settings.namespace, self._cell))
+        self._follower = Follower(
+            log,
+            layout,
+            self._cell,
+            snapshots=not context.settings.embedded,
+            before_fold=self._projection.before_fold,
+        )
+        self._complaint: str | None = None
+        self._steps = 0
+        self._shown = 0
+        self._check_at_ms = 0
+
+    async def run(self) -> None:
+        """Until told to stop. Raises DamagedLog, LogTruncated: then the truth cannot be known here."""
+        if not await wait_for(self._context, f"the log of {self._cell}", self._begun, (LogUnavailable,)):
+            return
+        self._context.health.ready()
+        try:
+            while not self._context.stopping.is_set():
+                await self._poll()
+                if self._tenure.holds:
+                    await self._bring_view()
+                    self._report()
+        finally:
+            await self._follower.stop()
+
+    async def _begun(self) -> str | None:
+        """Ask first where the view stands: what is folded behind that is what it lacks, so no rebuild is needed."""
+        await self._try_step()
+        await self._follower.start()
+        await self._follower.catch_up()
+        return None
+
+    async def _poll(self) -> None:
+        try:
+            await self._follower.poll(POLL_WALL_MS, self._context.settings.poll_records)
+        except LogUnavailable as error:
+            self._context.logger.warning("the log is away", cell=self._cell, reason=str(error))
+            await self._context.pause(LOG_AWAY_PAUSE_S)
+
+    async def _bring_view(self) -> None:
+        """Take steps until the view is where the fold is, or until Redis needs a pause: then the fold goes on."""
+        if monotonic_ms() >= self._check_at_ms:
+            self._projection.look_again()
+            self._check_at_ms = monotonic_ms() + CHECK_WALL_MS
+        while monotonic_ms() >= self._patience.not_before_ms and not self._context.stopping.is_set():
+            took = await self._try_step()
+            if took is None or took.outcome in SETBACKS or took.outcome is Outcome.RESTED:
+                return
+            if took.outcome is Outcome.LOOK_FOR_END:
+                end = await self._log_end()
+                if end is None:
+                    return
+                self._projection.log_ends_at(end)
+
+    async def _try_step(self) -> Took | None:
+        """One step; None when Redis is away."""
+        begin_ms, state = monotonic_ms(), self._follower.state
+        self._steps += 1
+        # Behind the owner's name something new each time: a late row of a broken attempt must not get into the next.
+        rebuild_id = f"{self._context.instance}/{wall_ms()}-{self._steps}"
+        try:
+            took = await take_step(self._view, self._projection, state, rebuild_id=rebuild_id, wall_ms=wall_ms)
+        except ViewUnavailable as error:
+            self._is_away(str(error))
+            return None
+        self._count(took, monotonic_ms() - begin_ms)
+        if took.outcome in SETBACKS:
+            self._patience.failed(monotonic_ms(), random.random())  # noqa: S311 - jitter, not a secret
+        else:
+            self._is_back()
+        return took
+
+    def _is_away(self, reason: str) -> None:
+        self._metrics.steps.labels(self._cell, "away").inc()
+        if not self._patience.failures:
+            self._context.logger.warning("Redis is away, folding goes on", cell=self._cell, reason=reason)
+        self._patience.failed(monotonic_ms(), random.random())  # noqa: S311 - jitter, not a secret
+
+    def _is_back(self) -> None:
+        if self._patience.failures:
+            self._context.logger.info("Redis answers again", cell=self._cell, attempts=self._patience.failures)
+        self._patience.succeeded()
+
+    def _count(self, took: Took, took_ms: int) -> None:
+        if took.outcome is Outcome.RESTED:
+            return
+        self._metrics.steps.labels(self._cell, took.outcome.value).inc()
+        self._metrics.rows.labels(self._cell).inc(took.rows)
+        if took.outcome is Outcome.APPLIED:
+            self._metrics.apply_seconds.observe(took_ms / 1000)
+        if took.outcome is Outcome.REBUILT:
+            self._metrics.rebuild_seconds.observe(took_ms / 1000)
+        if took.outcome in LOUD:
+            self._context.logger.info(
+                LOUD[took.outcome],
+                cell=self._cell,
+                version=self._follower.state.version,
+                rows=took.rows,
+                why=took.why,
+                took_ms=took_ms,
+                library=LIBRARY,
+            )
+
+    async def _log_end(self) -> int | None:
+        try:
+            return (await self._log.end_offsets([self._tp]))[self._tp]
+        except LogUnavailable as error:
+            self._context.logger.warning("the log is away", cell=self._cell, reason=str(error))
+            return None
+
+    def _report(self) -> None:
+        """Tell how far the view is. It is what counts here: what is only folded has not reached anybody."""
+        cursor, shown, now_ms = self._follower.next_offset, self._projection.shown, monotonic_ms()
+        health, (topic, partition) = self._context.health, self._tp
+        if shown is not None:
+            self._shown = min(shown, cursor)
+        self._lag.is_at(max(cursor - self._shown, int(shown is None)), now_ms)
+        self._metrics.lag_records.labels(self._cell).set(self._lag.records)
+        self._metrics.lag_seconds.labels(self._cell).set(self._lag.wall_ms(now_ms) / 1000)
+        if shown is not None:
+            health.handled(topic, partition, self._shown)
+        if shown == cursor:
+            health.progress.version[self._cell] = self._follower.state.version
+        health.turned()
+        complaint = self._lag.complaint(now_ms)
+        if complaint is not None:
+            health.not_ready(f"{self._cell}: {complaint}")
+        elif self._complaint is not None:
+            health.ready()
+        self._complaint = complaint

@@ -1,0 +1,57 @@
+"""When to try Redis again, and when the view counts as too old to serve: decided without a clock of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PAUSE_WALL_MS_FIRST = 50
+PAUSE_WALL_MS_MOST = 5_000
+
+
+@dataclass(slots=True)
+class Patience:
+    """Pauses that double from attempt to attempt, so that a Redis that comes back is not trampled."""
+
+    failures: int = 0
+    not_before_ms: int = 0
+
+    def failed(self, now_ms: int, chance: float) -> int:
+        """An attempt failed at `now_ms`; `chance` in 0..1 spreads those who fail together. The pause, in ms."""
+        pause_ms = min(PAUSE_WALL_MS_MOST, PAUSE_WALL_MS_FIRST * 2 ** min(self.failures, 20))
+        pause_ms = int(pause_ms * (0.5 + chance))
+        self.failures += 1
+        self.not_before_ms = now_ms + pause_ms
+        return pause_ms
+
+    def succeeded(self) -> None:
+        """The next attempt may come at once."""
+        self.failures = self.not_before_ms = 0
+
+
+@dataclass(slots=True)
+class Lag:
+    """How far a view is behind its log: in records, and since when (monotonic milliseconds; None: it is not)."""
+
+    records_most: int
+    wall_ms_most: int
+    records: int = 0
+    since_ms: int | None = None
+
+    def is_at(self, records: int, now_ms: int) -> None:
+        """The view is so many records behind now."""
+        self.records = records
+        if not records:
+            self.since_ms = None
+        elif self.since_ms is None:
+            self.since_ms = now_ms
+
+    def wall_ms(self, now_ms: int) -> int:
+        """For how long it has been behind."""
+        return 0 if self.since_ms is None else now_ms - self.since_ms
+
+    def complaint(self, now_ms: int) -> str | None:
+        """Why the view is too old to serve, or None."""
+        behind_ms = self.wall_ms(now_ms)
+        if self.records > self.records_most or behind_ms > self.wall_ms_most:
+            return f"the view is {self.records} records behind, for {behind_ms} ms"
+        return None
