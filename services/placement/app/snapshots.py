@@ -12,9 +12,9 @@ from pydantic import Field
 
 from shared.log.cell_tasks import CellTasks, Tenure
 from shared.log.follower import Follower
-from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import Catalogue
+from shared.log.opening import layout_of, open_log
 from shared.log.port import Log, LogUnavailable
 from shared.log.snapshots import read_catalogue, write_snapshot
 from shared.runtime.cell_file import load_cell_file
@@ -69,37 +69,23 @@ async def main(context: Context[SnapshotSettings]) -> None:
     if settings.embedded:
         context.logger.info("snapshots are off: the embedded broker does not compact")
         return
-    cells = load_cell_file(settings.cell_file).cells
-    layout = Layout(settings.namespace, {cell.name: cell.ordinal for cell in cells})
-    log = KafkaLog(settings.kafka, context.instance)
+    file = load_cell_file(settings.cell_file)
+    log = await open_log(context, file)
+    if log is None:
+        return
+    layout, metrics = layout_of(file, settings.namespace), SnapshotMetrics(context.registry)
     member = log.member(layout.group("snapshots"), layout.topic("cells"))
+
+    async def work(tenure: Tenure) -> None:
+        await _keep(context, log, layout, metrics, tenure)
+
     try:
-        if not await _everything_there(context, log, layout):
-            return
         await member.start()
-        metrics = SnapshotMetrics(context.registry)
         context.health.ready()
-        await CellTasks(member, layout, lambda tenure: _keep(context, log, layout, metrics, tenure)).run(
-            context.stopping
-        )
+        await CellTasks(member, layout, work).run(context.stopping)
     finally:
         await member.stop()
         await log.stop()
-
-
-async def _everything_there(context: Context[SnapshotSettings], log: Log, layout: Layout) -> bool:
-    async def started() -> None:
-        await log.start()
-
-    async def missing() -> str | None:
-        for name in ("cells", "decisions", "snapshots"):
-            if not await log.partitions(layout.topic(name)):
-                return f"topic {layout.topic(name)} is missing"
-        return None
-
-    return await wait_for(context, "Kafka", started, (LogUnavailable,)) and await wait_for(
-        context, "topics", missing, (LogUnavailable,)
-    )
 
 
 async def _keep(
