@@ -76,17 +76,19 @@ class Access:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[DirectClient]:
-        """A connected client. Raises ClientUnavailable, CellFileError."""
+        """A client, let go of in the end. Raises CellFileError."""
         from shared.client.direct import DirectClient  # noqa: PLC0415 - the same
         from shared.log.kafka import KafkaLog  # noqa: PLC0415 - the same
+        from shared.view.redis_view import RedisFunctions  # noqa: PLC0415 - the same
 
+        functions = RedisFunctions(self.redis_address)
         log = KafkaLog(self.kafka_address, "fallow-cli")
-        client = DirectClient(log, self.layout(), source="fallow-cli")
-        await client.start()
+        client = DirectClient(log, functions, self.layout(), source="fallow-cli")
         try:
             yield client
         finally:
             await client.stop()
+            await functions.stop()
 
 
 def _address(variable: str, given: str | None) -> str | None:

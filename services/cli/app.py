@@ -49,7 +49,9 @@ class LazyGroup(TyperGroup):
         module, line = COMMANDS[cmd_name]
         if self._is_listing:
             return TyperCommand(name=cmd_name, help=line)
-        command = typer.main.get_command(importlib.import_module(f"services.cli.{module}").app)
+        single = importlib.import_module(f"services.cli.{module}").app
+        single._add_completion = False  # noqa: SLF001 - completion belongs to `fallow`, not to each of its commands
+        command = typer.main.get_command(single)
         command.name = cmd_name
         return command
 

@@ -41,8 +41,8 @@ def explain(error: Exception) -> tuple[Exit, str] | None:
 # By name, so that no command pays for importing what it does not use.
 _KNOWN: dict[Exit, frozenset[str]] = {
     Exit.AWAY: frozenset(
-        {"ClientUnavailable", "LogUnavailable", "LogTruncated", "ViewUnavailable", "ViewBehind", "ViewRebuilding"}
-        | {"StackError", "NoUsableSnapshot", "Unanswered", "Stuck"}
+        {"ClientUnavailable", "LogUnavailable", "LogTruncated", "ViewUnavailable", "ViewRebuilding", "ViewMoved"}
+        | {"ViewMisused", "StackError", "NoUsableSnapshot", "Unanswered", "Stuck"}
     ),
     Exit.USAGE: frozenset(
         {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +19,14 @@ from shared.log.layout import Layout
 from shared.log.port import Log, LogUnavailable, Reader, Record
 from shared.log.reading import event_of
 from shared.log.snapshots import oldest_snapshot
+from shared.view.compare import ViewMoved, compare_view
+from shared.view.reader import ViewReader
 
 POLL_RECORDS = 500
 POLL_WAIT_MS = 250
 IDLE_POLLS_MOST = 40
+VIEW_TRIES_MOST = 100
+VIEW_STEP_S = 0.05
 
 
 class DiaryError(ValueError):
@@ -57,14 +63,15 @@ def _cell_of(records: list[Record]) -> str:
 class LiveCheck:
     """The check of one cell's log where it is. `start_text` says from where it was read."""
 
-    def __init__(self, log: Log, layout: Layout, cell: str) -> None:
-        self._log, self.cell, self._layout = log, cell, layout
+    def __init__(self, log: Log, layout: Layout, cell: str, view: ViewReader | None = None) -> None:
+        self._log, self.cell, self._layout, self._view = log, cell, layout, view
         self._tp = layout.tp("decisions", cell)
+        self._read: deque[Record] = deque()
         self.start_text = ""
 
     async def run(self, diaries: Path | None = None) -> Verification:
         """Read to the end of the log as it is now, and check. Raises LogUnavailable, LogTruncated, NoUsableSnapshot,
-        DiaryError.
+        DiaryError, and what readers of the view raise.
         """
         state = await oldest_snapshot(self._log, self._layout, self.cell)
         self.start_text = "its beginning" if state is None else f"the snapshot at version {state.version}"
@@ -72,6 +79,8 @@ class LiveCheck:
         reader = self._log.reader({self._tp: check.state.offset + 1})
         await reader.start()
         try:
+            if self._view is not None:
+                await self._compare_view(check, reader, self._view)
             end = await self._read_to_end(check, reader)
             check.finish(end)
             if diaries is not None and check.violation is None:
@@ -80,6 +89,31 @@ class LiveCheck:
             await reader.stop()
         return check.result()
 
+    async def _compare_view(self, check: LogCheck, reader: Reader, view: ViewReader) -> None:
+        """I7: fold to where the view is, and compare. A view that goes on meanwhile is followed."""
+        for _ in range(VIEW_TRIES_MOST):
+            version = (await view.summary(self.cell)).version
+            if version < check.state.version:
+                await asyncio.sleep(VIEW_STEP_S)
+                continue
+            await self._read_to_end(check, reader, version)
+            if check.violation is not None:
+                return
+            if check.state.version < version:
+                text = f"the view is at version {version}, the log ends at {check.state.version}"
+                check.violation = Violation(None, check.state.version, "I7", text)
+                return
+            try:
+                differences = await compare_view(view, check.state)
+            except ViewMoved:
+                continue
+            check.checks += len(check.state.jobs) + len(check.state.over) + len(check.state.nodes)
+            if differences:
+                text = str(differences[0]).removeprefix("I7 ")
+                check.violation = Violation(None, version, "I7", text)
+            return
+        raise ViewMoved(f"Redis: the view of cell {self.cell} does not hold still; verify when the cell is quieter")
+
     async def _compare_diaries(self, check: LogCheck, reader: Reader, diaries: Path) -> None:
         """What was confirmed before they were read must stand in them; what stands in them must be ordered by now."""
         confirmed = dict(check.orders.running)
@@ -87,15 +121,17 @@ class LiveCheck:
         await self._read_to_end(check, reader)
         check_lines(check, lines, confirmed)
 
-    async def _read_to_end(self, check: LogCheck, reader: Reader) -> int:
+    async def _read_to_end(self, check: LogCheck, reader: Reader, version: int | None = None) -> int:
+        """Read to the end of the log as it is now, or only as far as to this version."""
         end, idle = (await self._log.end_offsets([self._tp]))[self._tp], 0
-        while check.state.offset + 1 < end and check.violation is None:
-            records = await reader.poll(POLL_RECORDS, POLL_WAIT_MS)
-            idle = 0 if records else idle + 1
+        while check.violation is None and check.state.version != version and check.state.offset + 1 < end:
+            if not self._read:
+                self._read.extend(await reader.poll(POLL_RECORDS, POLL_WAIT_MS))
+                idle = 0 if self._read else idle + 1
             if idle > IDLE_POLLS_MOST:
                 raise LogUnavailable(f"{self._tp[0]}: nothing comes from offset {check.state.offset + 1} on")
-            for record in records:
-                check.take(record)
+            if self._read:
+                check.take(self._read.popleft())
         return max(end, check.state.offset + 1)
 
 

@@ -13,6 +13,9 @@ from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.verification import LiveCheck, join, verify_file
 from services.cli.verify import Verification
 from shared.log.kafka import KafkaLog
+from shared.runtime.collector import tune_collector
+from shared.view.reader import ViewReader
+from shared.view.redis_view import RedisFunctions
 
 app = typer.Typer()
 
@@ -30,6 +33,7 @@ def verify(
     Each record's offset, version and chain; each decision against the invariants I1 to I4; a recount every 1,000
     versions; the nodes' diaries (I6) and Redis (I7) where they are given. Exit 1 with the first offence.
     """
+    tune_collector()
     if file is not None:
         found, source = verify_file(file, diaries), f"{file}, from its beginning"
     else:
@@ -45,15 +49,19 @@ def verify(
 async def _live(access: Access, cell: str | None, diaries: Path | None) -> tuple[Verification, str]:
     layout = access.layout()
     names = tuple(layout.ordinals) if cell is None else (access.cell(cell),)
+    functions = None if access.redis is None else RedisFunctions(access.redis_address)
+    view = None if functions is None else ViewReader(functions, access.namespace, names)
     log = KafkaLog(access.kafka_address, "fallow-verify")
-    await log.start()
     try:
-        checks = [LiveCheck(log, layout, name) for name in names]
+        await log.start()
+        checks = [LiveCheck(log, layout, name, view) for name in names]
         found = [await check.run(diaries) for check in checks]
     finally:
         await log.stop()
+        if functions is not None:
+            await functions.stop()
     source = "; ".join(f"cell {check.cell} from {check.start_text}" for check in checks)
-    return join(found), source
+    return join(found), source + ("" if view is None else f"; compared with Redis at {access.redis_address}")
 
 
 def tell(found: Verification, source: str) -> None:

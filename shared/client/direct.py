@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 
 from shared.client.history import History
-from shared.client.port import ClientUnavailable, Mark, News
+from shared.client.port import ClientUnavailable, Mark, News, NotYet
+from shared.cluster.job import JobStatus
 from shared.events.base import Command, Event
 from shared.events.decisions import Decision
 from shared.events.operations import Operation
@@ -15,28 +16,36 @@ from shared.events.values import JobSpec
 from shared.log.layout import Layout
 from shared.log.port import Log, LogTruncated, LogUnavailable
 from shared.runtime.clocks import wall_ms
+from shared.view.reader import Read, ViewBehind, ViewReader, ViewRebuilding
+from shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow
+from shared.view.store import Functions, ViewMisused, ViewUnavailable
 
 
 class DirectClient:
-    """A client over one log handle, which it starts and stops. `source` names the program in what it writes."""
+    """A client over one log handle, which it starts and stops, and the view's functions. `source` names the program."""
 
-    def __init__(self, log: Log, layout: Layout, *, source: str) -> None:
+    def __init__(self, log: Log, functions: Functions, layout: Layout, *, source: str) -> None:
         self._log, self._layout, self._source = log, layout, source
         self._history = History(log, layout)
+        self._view = ViewReader(functions, layout.namespace, layout.ordinals)
+        self._is_connected = False
 
     @property
     def cells(self) -> tuple[str, ...]:
         """As the port says."""
         return tuple(sorted(self._layout.ordinals, key=self._layout.ordinals.__getitem__))
 
-    async def start(self) -> None:
-        """As the port says."""
-        with told():
-            await self._log.start()
-
     async def stop(self) -> None:
         """As the port says."""
-        await self._log.stop()
+        if self._is_connected:
+            self._is_connected = False
+            await self._log.stop()
+
+    async def _connect(self) -> None:
+        """Who only reads the view needs no log."""
+        if not self._is_connected:
+            await self._log.start()
+            self._is_connected = True
 
     async def submit(self, jobs: Sequence[JobSpec], *, submit_ms: int | None = None) -> Mark:
         """As the port says."""
@@ -57,6 +66,7 @@ class DirectClient:
     async def _wish(self, commands: Sequence[Command]) -> Mark:
         now_ms = wall_ms()
         with told():
+            await self._connect()
             mark = await self._history.mark()
             await self._log.publish(
                 [
@@ -69,26 +79,73 @@ class DirectClient:
     async def news(self, since: Mark, *, wait_ms: int = 200) -> AsyncGenerator[list[News], None]:
         """As the port says."""
         with told():
+            await self._connect()
             async for some in self._history.news(since, wait_ms):
                 yield some
 
     async def decisions(self, cell: str, first: int, last: int | None = None) -> AsyncGenerator[Decision, None]:
         """As the port says."""
         with told():
+            await self._connect()
             async for decision in self._history.decisions(cell, first, last):
                 yield decision
 
     async def newest(self, cell: str, count: int, *, follow: bool = False) -> AsyncGenerator[Decision, None]:
         """As the port says."""
         with told():
+            await self._connect()
             async for decision in self._history.newest(cell, count, follow=follow):
                 yield decision
 
     async def story(self, cell: str, job: str) -> AsyncGenerator[News, None]:
         """As the port says."""
         with told():
+            await self._connect()
             async for news in self._history.story(cell, job):
                 yield news
+
+    async def job(self, cell: str, job: str, *, at_least: int | None = None) -> Read[JobRow | None]:
+        """As the port says."""
+        with told():
+            return await self._view.job(cell, job, at_least=at_least)
+
+    async def jobs(
+        self,
+        cell: str,
+        *,
+        tenant: str | None = None,
+        status: JobStatus | None = None,
+        limit: int = 100,
+        after: str = "",
+        at_least: int | None = None,
+    ) -> Read[tuple[JobRow, ...]]:
+        """As the port says."""
+        with told():
+            return await self._view.jobs(
+                cell, tenant=tenant, status=status, limit=limit, after=after, at_least=at_least
+            )
+
+    async def nodes(self, cell: str, *, at_least: int | None = None) -> Read[tuple[NodeRow, ...]]:
+        """As the port says."""
+        with told():
+            return await self._view.nodes(cell, at_least=at_least)
+
+    async def tenants(self, cell: str, *, at_least: int | None = None) -> Read[tuple[TenantRow, ...]]:
+        """As the port says."""
+        with told():
+            return await self._view.tenants(cell, at_least=at_least)
+
+    async def queue(
+        self, cell: str, queue: str, *, limit: int = 100, at_least: int | None = None
+    ) -> Read[QueueHeadRows]:
+        """As the port says."""
+        with told():
+            return await self._view.queue(cell, queue, limit=limit, at_least=at_least)
+
+    async def summary(self, cell: str, *, at_least: int | None = None) -> Read[SummaryRow]:
+        """As the port says."""
+        with told():
+            return await self._view.summary(cell, at_least=at_least)
 
 
 @contextmanager
@@ -98,6 +155,10 @@ def told() -> Iterator[None]:
         yield
     except (LogUnavailable, LogTruncated) as error:
         raise ClientUnavailable(f"Kafka: {error}") from error
+    except (ViewRebuilding, ViewBehind) as error:
+        raise NotYet(str(error)) from error
+    except (ViewUnavailable, ViewMisused) as error:
+        raise ClientUnavailable(f"Redis: {error}") from error
 
 
 def _id(command: Event, now_ms: int) -> str:

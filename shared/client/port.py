@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from shared.cluster.job import JobStatus
 from shared.events.base import Name
 from shared.events.decisions import Decision
 from shared.events.effects import Effect
@@ -18,6 +19,8 @@ from shared.events.jobs import JobRejected
 from shared.events.operations import Operation
 from shared.events.submissions import JobChanges
 from shared.events.values import JobSpec
+from shared.view.reader import Read
+from shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +49,16 @@ class ClientUnavailable(Exception):
     """What the client needs does not answer; the text says what. Anything that was wished may have happened."""
 
 
+class NotYet(ClientUnavailable):
+    """What is read is being built, or is not as far as was asked for. Ask again in a moment."""
+
+
 class CellClient(Protocol):
-    """One program's way to the cells."""
+    """One program's way to the cells. It connects when it is first asked for something."""
 
     @property
     def cells(self) -> tuple[str, ...]:
         """All cells, in the order of their ordinals."""
-
-    async def start(self) -> None:
-        """Connect. Raises ClientUnavailable."""
 
     async def stop(self) -> None:
         """Let go of all connections. May be called twice."""
@@ -89,6 +93,35 @@ class CellClient(Protocol):
 
     def story(self, cell: str, job: str) -> AsyncGenerator[News, None]:
         """Everything that the log still tells of one job, in order. Raises ClientUnavailable."""
+
+    async def job(self, cell: str, job: str, *, at_least: int | None = None) -> Read[JobRow | None]:
+        """One job, or None where the cell does not know it (any more). Raises ClientUnavailable, NotYet."""
+
+    async def jobs(
+        self,
+        cell: str,
+        *,
+        tenant: str | None = None,
+        status: JobStatus | None = None,
+        limit: int = 100,
+        after: str = "",
+        at_least: int | None = None,
+    ) -> Read[tuple[JobRow, ...]]:
+        """A page of jobs by id, behind the id `after`. One shorter than `limit` is the last. Raises as `job` does."""
+
+    async def nodes(self, cell: str, *, at_least: int | None = None) -> Read[tuple[NodeRow, ...]]:
+        """Every node, by id. Raises as `job` does."""
+
+    async def tenants(self, cell: str, *, at_least: int | None = None) -> Read[tuple[TenantRow, ...]]:
+        """Every tenant that the cell has heard of, by name. Raises as `job` does."""
+
+    async def queue(
+        self, cell: str, queue: str, *, limit: int = 100, at_least: int | None = None
+    ) -> Read[QueueHeadRows]:
+        """The first jobs of a queue, in its order. Raises as `job` does."""
+
+    async def summary(self, cell: str, *, at_least: int | None = None) -> Read[SummaryRow]:
+        """The cell in a few numbers. Raises as `job` does."""
 
 
 def job_of(event: Effect | JobRejected) -> str | None:

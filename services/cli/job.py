@@ -1,0 +1,105 @@
+"""`fallow job`: the story of one job."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.access import Access, access_of, run
+from services.cli.failures import Exit, end_with
+from services.cli.moments import moment
+from services.cli.output import AsJson, CellName, print_json, print_line, print_table
+from services.cli.sentences import devices, sentence
+from shared.client.port import ClientUnavailable, News
+from shared.events.effects import Effect, JobStarted
+from shared.view.rows import JobRow
+
+app = typer.Typer()
+
+
+@dataclass(slots=True)
+class Told:
+    """What there is to tell of a job; `row` is None where the view does not know it or is away."""
+
+    cell: str
+    news: list[News] = field(default_factory=list)
+    row: JobRow | None = None
+
+
+@app.command()
+def job(
+    context: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.", show_default=False)],
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell the story of one job from the decision log, and where each of its attempts ran."""
+    told = run(_story(access_of(context), job_id, cell))
+    if told is None:
+        end_with(Exit.NO, f"fallow: no cell knows a job {job_id}, and the log does not tell of it")
+    if as_json:
+        print_json(_as_object(job_id, told))
+    else:
+        _tell(job_id, told)
+
+
+async def _story(access: Access, job_id: str, cell: str | None) -> Told | None:
+    names = [part.name for part in access.cells().cells] if cell is None else [access.cell(cell)]
+    async with access.client() as client:
+        for name in names:
+            told = Told(name)
+            async with aclosing(client.story(name, job_id)) as found:
+                told.news = [news async for news in found]
+            try:
+                told.row = (await client.job(name, job_id)).value
+            except ClientUnavailable:
+                # The log tells the story without Redis; the row only adds the present.
+                told.row = None
+            if told.news or told.row is not None:
+                return told
+    return None
+
+
+def _tell(job_id: str, told: Told) -> None:
+    status = f": {told.row.status}" if told.row is not None else ""
+    print_line(f"job {job_id} of cell {told.cell}{status}")
+    for news in told.news:
+        assert isinstance(news.event, Effect), "the log of decisions tells of effects alone"
+        print_line(f"  {moment(news.at_ms or 0)}  v{news.version}  {sentence(news.event)}")
+    rows = [
+        (start.attempt, place.rank, place.node, devices(place.devices))
+        for start in _starts(told)
+        for place in start.workers
+    ]
+    if rows:
+        print_table("where it ran", (">ATTEMPT", ">RANK", "NODE", "DEVICES"), rows)
+
+
+def _starts(told: Told) -> list[JobStarted]:
+    return [news.event for news in told.news if isinstance(news.event, JobStarted)]
+
+
+def _as_object(job_id: str, told: Told) -> dict[str, Any]:
+    return {
+        "job": job_id,
+        "cell": told.cell,
+        "row": None if told.row is None else asdict(told.row),
+        "story": [
+            {
+                "version": news.version,
+                "at_ms": news.at_ms,
+                "sentence": sentence(news.event),
+                "effect": news.event.model_dump(mode="json", exclude_none=True),
+            }
+            for news in told.news
+            if isinstance(news.event, Effect)
+        ],
+        "places": [
+            {"attempt": start.attempt, "rank": place.rank, "node": place.node, "devices": list(place.devices)}
+            for start in _starts(told)
+            for place in start.workers
+        ],
+    }

@@ -1,0 +1,81 @@
+"""`fallow jobs`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.access import Access, access_of, run
+from services.cli.moments import moment
+from services.cli.output import AsJson, CellName, print_json, print_table
+from services.cli.patience import patiently
+from services.cli.sentences import gpus
+from shared.cluster.job import JobStatus
+from shared.view.reader import LIMIT_MOST, Read
+from shared.view.rows import JobRow
+
+app = typer.Typer()
+
+COLUMNS = ("JOB", "TENANT", "STATUS", ">GPUS", ">WORKERS", "QUEUE", ">PRIORITY", ">PLACE", "SUBMITTED", "WHERE OR WHY")
+
+
+@app.command()
+def jobs(
+    context: typer.Context,
+    tenant: Annotated[str | None, typer.Option(help="Only jobs of this tenant.")] = None,
+    status: Annotated[JobStatus | None, typer.Option(help="Only jobs in this status.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=LIMIT_MOST, help="At most so many, by id.")] = 100,
+    after: Annotated[str, typer.Option(help="Only jobs behind this id.")] = "",
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """List jobs: where each runs, or why it waits, or when it ended, as long as the cell remembers it."""
+    access = access_of(context)
+    name = access.cell(cell)
+    read = run(_jobs(access, name, tenant, status, limit, after))
+    if as_json:
+        print_json(as_object(name, read, "jobs"))
+        return
+    title = f"{len(read.value)} jobs of cell {name} at version {read.version}"
+    print_table(title, COLUMNS, [_row(job) for job in read.value])
+
+
+async def _jobs(
+    access: Access, cell: str, tenant: str | None, status: JobStatus | None, limit: int, after: str
+) -> Read[tuple[JobRow, ...]]:
+    async with access.client() as client:
+        return await patiently(lambda: client.jobs(cell, tenant=tenant, status=status, limit=limit, after=after))
+
+
+def as_object(cell: str, read: Read[Any], what: str) -> dict[str, Any]:
+    """Rows for programs, with the version that they belong to."""
+    rows = [asdict(row) for row in read.value]
+    return {"cell": cell, "version": read.version, "at_ms": read.at_ms, what: rows}
+
+
+def _row(job: JobRow) -> tuple[Any, ...]:
+    return (
+        job.id,
+        job.tenant,
+        job.status,
+        gpus(job.gpus_milli).split()[0] if job.gpus_milli else "",
+        job.workers or "",
+        job.queue,
+        job.priority,
+        "" if job.position is None else job.position + 1,
+        "" if job.submit_ms is None else moment(job.submit_ms),
+        where_or_why(job),
+    )
+
+
+def where_or_why(job: JobRow) -> str:
+    """The nodes that a job holds, or why it waits, or when it ended."""
+    nodes = list(dict.fromkeys(place.node for place in job.places))
+    if nodes:
+        more = f" and {len(nodes) - 2} more" if len(nodes) > 2 else ""  # noqa: PLR2004 - two fit into a line
+        return ", ".join(nodes[:2]) + more
+    if job.over_ms is not None:
+        return f"ended {moment(job.over_ms)}"
+    return job.deferred or ""

@@ -1,0 +1,55 @@
+"""`fallow nodes`."""
+
+from __future__ import annotations
+
+import typer
+
+from services.cli.access import Access, access_of, run
+from services.cli.jobs import as_object
+from services.cli.output import AsJson, CellName, print_json, print_table
+from services.cli.patience import patiently
+from services.cli.sentences import devices
+from shared.events.values import GPU
+from shared.view.reader import Read
+from shared.view.rows import NodeRow
+
+app = typer.Typer()
+
+COLUMNS = ("NODE", "POOL", "STATUS", ">GPUS", ">FREE", ">IN USE", "FAILED", "JOBS", "REMARK")
+JOBS_NAMED_MOST = 3
+
+
+@app.command()
+def nodes(context: typer.Context, cell: CellName = None, as_json: AsJson = False) -> None:
+    """List nodes with their free GPUs and what runs on them."""
+    access = access_of(context)
+    name = access.cell(cell)
+    read = run(_nodes(access, name))
+    if as_json:
+        print_json(as_object(name, read, "nodes"))
+        return
+    free = sum(node.gpus_free for node in read.value)
+    title = f"{len(read.value)} nodes of cell {name} at version {read.version}, {free} GPUs free"
+    print_table(title, COLUMNS, [_row(node) for node in read.value])
+
+
+async def _nodes(access: Access, cell: str) -> Read[tuple[NodeRow, ...]]:
+    async with access.client() as client:
+        return await patiently(lambda: client.nodes(cell))
+
+
+def _row(node: NodeRow) -> tuple[object, ...]:
+    named = ", ".join(job for job, _ in node.jobs[:JOBS_NAMED_MOST])
+    more = f" and {len(node.jobs) - JOBS_NAMED_MOST} more" if len(node.jobs) > JOBS_NAMED_MOST else ""
+    loan = "" if node.loan is None else f"loan {node.loan} ({node.loan_status})"
+    return (
+        node.id,
+        node.pool,
+        node.status,
+        node.gpus,
+        node.gpus_free,
+        f"{node.allocated_milli / GPU:g}",
+        devices(node.gpus_failed),
+        named + more,
+        ", ".join(filter(None, (node.reason, loan))),
+    )
