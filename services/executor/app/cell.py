@@ -152,13 +152,14 @@ class CellExecutor:
 
     async def _follow_time(self, clock: WallCellClock) -> None:
         while True:
+            await asyncio.sleep(TICK_WALL_MS_MIN / 1000)
+            # Cleared before the due time is read: what comes sooner from here on wakes the wait below.
+            self._due_sooner.clear()
             due_ms = self.service.next_due_ms()
             wait_ms = TICK_WALL_MS_MAX if due_ms is None else min(clock.wall_wait_ms(due_ms), TICK_WALL_MS_MAX)
-            await asyncio.sleep(TICK_WALL_MS_MIN / 1000)
-            self._due_sooner.clear()
-            if wait_ms > TICK_WALL_MS_MIN:
+            if wait_ms:
                 with contextlib.suppress(TimeoutError):  # the time has come
-                    await asyncio.wait_for(self._due_sooner.wait(), (wait_ms - TICK_WALL_MS_MIN) / 1000)
+                    await asyncio.wait_for(self._due_sooner.wait(), wait_ms / 1000)
             self._carry_out(self.service.tick(self._follower.state, self._now()))
 
     async def _follow_operations(self, clock: SteppedCellClock) -> None:
