@@ -68,7 +68,10 @@ async def drain(stage: Stage, watch: Watch, workload: Workload) -> bool:
     submissions = [(stage.layout.topic("submissions"), number) for number in range(await _partitions(stage))]
     answered = await _handled(stage, "admission", submissions)
     taken_in = answered and await _handled(stage, "placement", [stage.layout.tp("jobs", CELL)])
-    return taken_in and await _all_over(stage, watch, workload)
+    is_over = taken_in and await _all_over(stage, watch, workload)
+    # Redis is compared with the log next; a view that has fallen far behind shall have come up by then.
+    await _handled(stage, "projector", [stage.layout.tp("decisions", CELL)])
+    return is_over
 
 
 async def _partitions(stage: Stage) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,11 @@ from services.cli.job_history import JobRow, write_rows
 from services.cli.outcome import Outcome
 from services.cli.read_back import read_back
 from services.cli.stage import Stage
+from services.cli.verification import LiveCheck
 from services.cli.verify import Verification
 from services.cli.workload import CELL, Workload
+from shared.view.reader import ViewReader
+from shared.view.redis_view import RedisFunctions
 
 NAMED_MOST = 5
 """So many lost jobs and double allocations are named."""
@@ -71,12 +74,28 @@ async def report_of(stage: Stage, workload: Workload, base_ms: int) -> Report:
         figures=figures_of(rows, {node.id: node.gpus for node in workload.nodes}),
         lost=outcome.lost(live),
         double_allocations=outcome.double_allocations,
-        verification=check.result(),
+        verification=await _held_against_redis(stage, check.result()),
         seconds=0.0,
         kafka=stage.servers.kafka.server.description,
         redis=stage.servers.redis.server.description,
         rss_mb=rss_mb,
         rows=rows,
+    )
+
+
+async def _held_against_redis(stage: Stage, found: Verification) -> Verification:
+    """The same with I7: what Redis shows is what the fold gives at its cursor."""
+    functions = RedisFunctions(stage.servers.redis.server.address)
+    try:
+        view = ViewReader(functions, stage.namespace, (CELL,))
+        compared = await LiveCheck(stage.log, stage.layout, CELL, view).run()
+    finally:
+        await functions.stop()
+    return replace(
+        found,
+        ok=found.ok and compared.ok,
+        checks=found.checks + compared.checks,
+        first_violation=found.first_violation or compared.first_violation,
     )
 
 

@@ -94,7 +94,7 @@ class Watch:
             at_ms=state.at_ms,
             running=len(state.jobs) - state.waiting,
             queued=state.waiting,
-            over=len(state.over),
+            over=state.over_next,
             pools=tuple(
                 PoolView(name, pool.gpus_milli // GPU, pool.allocated_milli // GPU)
                 for name, pool in sorted(state.pools.items())
