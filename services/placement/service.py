@@ -127,7 +127,7 @@ class PlacementService:
         """The first decision of a writer: it takes the log over, and a new cell gets its quotas and policy."""
         turn = self._turn(now_ms)
         turn.do(e.WriterStarted(epoch=self.state.epoch + 1, writer=self._name))
-        settings.configure(turn, self._file, anew=False)
+        settings.configure(turn, self._file, tuple(POLICIES), anew=False)
         return Tried(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False)
 
     def decide(self, now_ms: int, wall_ms: int) -> Tried | None:
@@ -135,28 +135,24 @@ class PlacementService:
         turn = self._turn(now_ms)
         taken = self._take_in(turn, wall_ms)
         if self._reload:
-            settings.configure(turn, self._file, anew=True)
-        if not self._stepped:
-            for node_id in self._leases.expired(self.state, wall_ms):
-                nodes.lose(turn, self.state.nodes[node_id])
-        self._deadlines.act(turn, wall_ms)
+            settings.configure(turn, self._file, tuple(POLICIES), anew=True)
+        self._expire(turn, wall_ms)
+        # What came in counts before what is due: who answered in the last moment has answered.
         runs.settle(turn)
-        walk_goes_on = self._walk(turn)
+        self._deadlines.act(turn, wall_ms)
+        goes_on = self._walk(turn) or turn.is_full or bool(self._pending)
+        inputs = self._advance(taken)
         idle = self._idle_inputs + len(taken)
         if turn.effects or idle >= IDLE_INPUTS_MOST:
-            return Tried(
-                turn.effects, self._advance(taken), turn.now_ms, wall_ms, taken, bool(self._pending) or walk_goes_on
-            )
+            return Tried(turn.effects, inputs, turn.now_ms, wall_ms, taken, goes_on)
         self._idle_inputs = idle
-        self._advance(taken)
-        self._deadlines.passed(turn.now_ms, wall_ms)
+        self._reload = False
         return None
 
     def accepted(self, tried: Tried) -> None:
         """The decision is in force."""
         self._idle_inputs = 0
         self._reload = False
-        self._deadlines.passed(tried.at_ms, tried.wall_ms)
         for effect in tried.effects:
             if isinstance(effect, e.NodeChanged):
                 self._leases.heard(effect.spec.id, tried.wall_ms)
@@ -182,12 +178,29 @@ class PlacementService:
 
     def _take_in(self, turn: Turn, wall_ms: int) -> tuple[Input, ...]:
         taken: list[Input] = []
-        while self._pending and not turn.is_full:
+        while self._pending and turn.takes(self._pending[0].size_bytes):
             item = self._pending.popleft()
-            if item.next_offset > self.state.inputs.get(item.source, 0):
-                taken.append(item)
-                self._handle(turn, item, wall_ms)
+            if item.next_offset <= self.state.inputs.get(item.source, 0):
+                continue
+            if not self._keeps_time(turn, item.event):
+                self._pending.appendleft(item)
+                break
+            taken.append(item)
+            self._handle(turn, item, wall_ms)
         return tuple(taken)
+
+    def _keeps_time(self, turn: Turn, event: Event | None) -> bool:
+        """A record has one time, for all of its effects: a step of the clock needs a record in which nothing is yet."""
+        return not self._stepped or turn.is_empty or _time_of(event) <= turn.now_ms
+
+    def _expire(self, turn: Turn, wall_ms: int) -> None:
+        """Lose the nodes that were silent for too long, as far as the record has room."""
+        if self._stepped:
+            return
+        for node_id in self._leases.expired(self.state, wall_ms):
+            if turn.is_full:
+                return
+            nodes.lose(turn, self.state.nodes[node_id])
 
     def _advance(self, taken: tuple[Input, ...]) -> dict[str, int]:
         for item in taken:
@@ -200,7 +213,7 @@ class PlacementService:
             case None:
                 return
             case JobAdmitted():
-                self._step_to(turn, event.submit_ms)
+                self._step_to(turn, event)
                 requests.enqueue(turn, event, item.size_bytes)
                 self._walk_is_due = True
             case JobCancelRequested():
@@ -210,7 +223,7 @@ class PlacementService:
             case QueueOrdered():
                 self._walk_is_due = self._windows.take(event) or self._walk_is_due
             case NodeEvent():
-                self._step_to(turn, event.at_ms)
+                self._step_to(turn, event)
                 self._leases.heard(event.node, wall_ms)
                 _handle_node(turn, event)
             case o.Operation():
@@ -220,22 +233,23 @@ class PlacementService:
                     turn, event.proposal, ProposalCode.UNSUPPORTED, "proposals are not carried out by this version"
                 )
 
-    def _step_to(self, turn: Turn, at_ms: int) -> None:
+    def _step_to(self, turn: Turn, event: Event) -> None:
         """A stepped clock goes by every time that it is told: an answer may overtake the step that caused it."""
-        if self._stepped and at_ms > turn.now_ms:
-            self._cell_ms = turn.now_ms = at_ms
+        if self._stepped and _time_of(event) > turn.now_ms:
+            self._cell_ms = turn.now_ms = _time_of(event)
 
     def _operate(self, turn: Turn, event: o.Operation) -> None:
         match event:
             case o.AdvanceTime():
                 if self._stepped:
-                    self._step_to(turn, event.now_ms)
+                    self._step_to(turn, event)
                     self._walk_is_due = True
                 else:
                     settings.refuse(turn, "advance-time", ProposalCode.NOT_ALLOWED, "this cell runs by the wall clock")
             case o.Cordon() | o.Uncordon() | o.Drain():
-                if not nodes.operate(turn, event):
-                    settings.refuse(turn, event.node, ProposalCode.NODE_CHANGED, "there is no such node")
+                why = nodes.operate(turn, event)
+                if why is not None:
+                    settings.refuse(turn, event.node, ProposalCode.NODE_CHANGED, why)
             case o.SetQuota():
                 settings.set_quota(turn, event)
             case o.SetPolicy():
@@ -263,6 +277,18 @@ class PlacementService:
         goes_on = turn.is_full or len(changed) > DEFERRED_MOST
         self._walk_is_due = goes_on
         return goes_on
+
+
+def _time_of(event: Event | None) -> int:
+    """The cell time that an input tells a stepped clock."""
+    match event:
+        case JobAdmitted():
+            return event.submit_ms
+        case NodeEvent():
+            return event.at_ms
+        case o.AdvanceTime():
+            return event.now_ms
+    return 0
 
 
 def _handle_node(turn: Turn, event: NodeEvent) -> None:

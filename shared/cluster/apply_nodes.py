@@ -32,6 +32,8 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
         node = Node(
             effect.spec, effect.boot, effect.status, drain_deadline_ms=effect.drain_deadline_ms, reason=effect.reason
         )
+        if effect.status is not NodeStatus.LOST:
+            node.wanted = effect.status
         journal.put(state.nodes, node.id, node)
         enter_pool(state, node)
         return
@@ -45,6 +47,8 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
         journal.set(node, "failed", 0)
     for name in ("spec", "boot", "status", "drain_deadline_ms", "reason"):
         journal.set(node, name, getattr(effect, name))
+    if effect.status is not NodeStatus.LOST:
+        journal.set(node, "wanted", effect.status)
     if moves:
         enter_pool(state, node)
     reindex(state, node)

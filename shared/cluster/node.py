@@ -57,7 +57,7 @@ NOTHING = NodeShare(None, (), 0, 0, 0, 0)
 @dataclass(slots=True)
 class Node:
     """A node. `held` are devices held whole; `shares` the milli-GPUs free on each shared device; `failed` the unusable
-    ones; `counted` is what the node adds to its pool's indices.
+    ones; `counted` is what the node adds to its pool's indices. `wanted` is the status that a lost node returns to.
     """
 
     spec: NodeSpec
@@ -75,6 +75,7 @@ class Node:
     loan_deadline_ms: int | None = None
     drain_deadline_ms: int | None = None
     reason: str = ""
+    wanted: NodeStatus = NodeStatus.READY
     counted: NodeShare = NOTHING
 
     @property

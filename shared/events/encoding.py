@@ -63,7 +63,7 @@ def _first_error(error: ValidationError) -> Undecodable:
     return Undecodable(
         DeadLetterReason.INVALID if readable else DeadLetterReason.UNREADABLE,
         first["msg"][:300],
-        ".".join(str(part) for part in first["loc"]),
+        shorten(".".join(str(part) for part in first["loc"])),
         shorten(first["input"]) if readable else "",
     )
 

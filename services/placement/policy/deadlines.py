@@ -19,7 +19,10 @@ from shared.events.values import NodeStatus
 
 
 class Deadlines:
-    """Due times of one cell. Entries that have become pointless are dropped when they are due."""
+    """Due times of one cell. An entry that has become pointless does nothing when it is due.
+
+    What was acted upon is gone; if its decision does not come into force, everything begins anew from the state.
+    """
 
     def __init__(self) -> None:
         self._by_cell: list[tuple[int, str, str, int]] = []
@@ -77,24 +80,11 @@ class Deadlines:
         return self._by_wall[0][0] if self._by_wall else None
 
     def act(self, turn: Turn, wall_ms: int) -> None:
-        """Do what is due. An entry leaves only with the decision that it led to, see `passed`."""
-        for due in (
-            sorted(entry for entry in self._by_cell if entry[0] <= turn.now_ms) if self._is_due(turn.now_ms) else ()
-        ):
-            self._act_by_cell(turn, due)
-        if self._by_wall and self._by_wall[0][0] <= wall_ms:
-            for due in sorted(entry for entry in self._by_wall if entry[0] <= wall_ms):
-                self._act_by_wall(turn, due)
-
-    def _is_due(self, now_ms: int) -> bool:
-        return bool(self._by_cell) and self._by_cell[0][0] <= now_ms
-
-    def passed(self, now_ms: int, wall_ms: int) -> None:
-        """The decision made at these times is in force, or there was nothing to decide: forget what was due."""
-        while self._by_cell and self._by_cell[0][0] <= now_ms:
-            heappop(self._by_cell)
-        while self._by_wall and self._by_wall[0][0] <= wall_ms:
-            heappop(self._by_wall)
+        """Do what is due, as far as the record has room."""
+        while self._by_cell and self._by_cell[0][0] <= turn.now_ms and not turn.is_full:
+            self._act_by_cell(turn, heappop(self._by_cell))
+        while self._by_wall and self._by_wall[0][0] <= wall_ms and not turn.is_full:
+            self._act_by_wall(turn, heappop(self._by_wall))
 
     def _act_by_cell(self, turn: Turn, due: tuple[int, str, str, int]) -> None:
         at_ms, what, subject, attempt = due

@@ -84,8 +84,8 @@ class Room:
     def _move_share(self, node: Node, shares: dict[int, int], device: int, left: int) -> None:
         bit = 1 << self.pool.number(node.id)
         before, shares[device] = shares[device], left
-        if before not in shares.values() and self.by_share.get(before, 0) & bit:
-            self.by_share[before] ^= bit
+        if not any(free == before and not node.failed >> other & 1 for other, free in shares.items()):
+            self.by_share[before] = self.by_share.get(before, 0) & ~bit
         if left:
             self.by_share[left] = self.by_share.get(left, 0) | bit
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from services.placement.policy.requests import stopping
-from services.placement.policy.runs import node_is_gone, note, settle
+from services.placement.policy.runs import node_is_gone, note, run_status, settle
+from services.placement.policy.settings import refuse
 from services.placement.policy.turn import Turn
 from shared.cluster.job import HOLDING, JobStatus
 from shared.cluster.node import Node
 from shared.events import effects as e
 from shared.events.nodes import DeviceFailed, NodeJoined, NodeLost, NodeReport, NodeReturned
 from shared.events.operations import Cordon, Drain, Uncordon
-from shared.events.reasons import StopReason
+from shared.events.reasons import ProposalCode, StopReason
 from shared.events.values import RUN_IS_OVER, NodeSpec, NodeStatus, ObservedRun
 
 
@@ -19,16 +20,18 @@ def join(turn: Turn, event: NodeJoined) -> None:
     boot.
     """
     node = turn.state.nodes.get(event.node)
+    if event.spec.id != event.node:
+        refuse(turn, event.node, ProposalCode.NOT_ALLOWED, f"node {event.node} cannot offer {event.spec.id}")
+        return
     if node is None:
         turn.do(_changed(event.spec, event.boot, NodeStatus.READY), 300)
         return
     if node.boot == event.boot and node.status is not NodeStatus.LOST:
         return
-    node_is_gone(turn, node.id)
+    lose(turn, node)
     settle(turn)
-    status = NodeStatus.READY if node.status is NodeStatus.LOST else node.status
     spec = event.spec if not node.jobs else node.spec
-    turn.do(_changed(spec, event.boot, status, node.drain_deadline_ms, node.reason), 300)
+    _is_back(turn, node, spec, event.boot)
 
 
 def _changed(
@@ -48,17 +51,26 @@ def report(turn: Turn, event: NodeReport | NodeReturned) -> None:
         for device in event.failed_devices:
             _device_failed(turn, node, device)
     if node.status is NodeStatus.LOST and not any(_is_stray(turn, node, run) for run in event.observed):
-        turn.do(_changed(node.spec, node.boot, NodeStatus.READY), 300)
+        _is_back(turn, node, node.spec, node.boot)
+
+
+def _is_back(turn: Turn, node: Node, spec: NodeSpec, boot: str) -> None:
+    """The node is what its operator wanted of it before it was lost."""
+    turn.do(_changed(spec, boot, node.wanted, node.drain_deadline_ms, node.reason), 300)
 
 
 def _is_stray(turn: Turn, node: Node, run: ObservedRun) -> bool:
+    """Whether a run lives that the log does not want there: of another attempt, or one that was declared over."""
+    if run.status in RUN_IS_OVER:
+        return False
     job = turn.state.jobs.get(run.job)
-    wanted = job is not None and job.attempt == run.attempt and node.id in job.runs
-    return run.status not in RUN_IS_OVER and not wanted
+    if job is None or job.attempt != run.attempt or node.id not in job.runs:
+        return True
+    return run_status(turn, job, node.id) in RUN_IS_OVER
 
 
 def lose(turn: Turn, node: Node) -> None:
-    """The node is lost: its runs are over."""
+    """The node is lost: its runs are over, by no fault of the jobs."""
     if node.status is not NodeStatus.LOST:
         turn.do(e.LeaseExpired(node=node.id, boot=node.boot))
         node_is_gone(turn, node.id)
@@ -83,13 +95,13 @@ def _device_failed(turn: Turn, node: Node, device: int) -> None:
         turn.do(e.DeviceChanged(node=node.id, device=device, healthy=False))
 
 
-def operate(turn: Turn, event: Cordon | Uncordon | Drain) -> bool:
-    """Change what may happen on a node. Whether there is such a node; a lost one stays lost until it returns."""
+def operate(turn: Turn, event: Cordon | Uncordon | Drain) -> str | None:
+    """Change what may happen on a node. Why that cannot be, or None."""
     node = turn.state.nodes.get(event.node)
     if node is None:
-        return False
+        return "there is no such node"
     if node.status is NodeStatus.LOST:
-        return True
+        return "the node is lost"
     match event:
         case Cordon():
             turn.do(_changed(node.spec, node.boot, NodeStatus.CORDONED, None, event.reason), 300)
@@ -100,7 +112,7 @@ def operate(turn: Turn, event: Cordon | Uncordon | Drain) -> bool:
             turn.do(_changed(node.spec, node.boot, NodeStatus.DRAINING, deadline_ms, event.reason), 300)
             if deadline_ms <= turn.now_ms:
                 empty(turn, node)
-    return True
+    return None
 
 
 def empty(turn: Turn, node: Node) -> None:

@@ -27,7 +27,7 @@ def note_run(turn: Turn, event: RunEvent) -> None:
     if status is None:
         return
     if isinstance(event, RunFailed):
-        turn.words.setdefault((event.job, event.attempt), event.text)
+        turn.hear_words(event.job, event.attempt, event.text)
         if event.infrastructure:
             status = RunStatus.STOPPED
     note(turn, event.job, event.attempt, event.node, status)
@@ -38,9 +38,14 @@ def note(turn: Turn, job_id: str, attempt: int, node_id: str, status: RunStatus)
     job = turn.state.jobs.get(job_id)
     if job is None or job.attempt != attempt or job.status not in HOLDING or node_id not in job.runs:
         return
-    noted = turn.runs.setdefault((job_id, attempt), {})
-    if _rank(status) > _rank(noted.get(node_id, job.runs[node_id])):
-        noted[node_id] = status
+    if _rank(status) > _rank(run_status(turn, job, node_id)):
+        turn.hear(job_id, attempt, node_id, status)
+
+
+def run_status(turn: Turn, job: Job, node_id: str) -> RunStatus:
+    """The newest status of a job's run on a node, with what was said in this turn."""
+    said = turn.runs.get((job.id, job.attempt))
+    return job.runs[node_id] if said is None else said.get(node_id, job.runs[node_id])
 
 
 def _rank(status: RunStatus) -> int:
@@ -61,7 +66,7 @@ def settle(turn: Turn) -> None:
     news, turn.runs = turn.runs, {}
     for (job_id, attempt), noted in news.items():
         job = turn.state.jobs.get(job_id)
-        if job is not None and noted and job.attempt == attempt and job.status in HOLDING:
+        if job is not None and job.attempt == attempt and job.status in HOLDING:
             _settle_job(turn, job, noted)
 
 

@@ -7,19 +7,23 @@ from shared.cluster.config import CellFile
 from shared.cluster.job import JobStatus
 from shared.cluster.quota import contradiction
 from shared.events import effects as e
-from shared.events.operations import HoldJob, Quota, ReleaseJob, SetPolicy, SetQuota
+from shared.events.operations import CellPolicy, HoldJob, Quota, ReleaseJob, SetPolicy, SetQuota
 from shared.events.reasons import ProposalCode, RefuseCode
 
 
-def configure(turn: Turn, file: CellFile, *, anew: bool) -> None:
+def configure(turn: Turn, file: CellFile, known: tuple[str, ...], *, anew: bool) -> None:
     """Bring the state to the cell file. What was changed at run time stays, unless the file is put in force `anew`."""
-    policy = file.cell(turn.state.cell).policy
-    if (anew or turn.state.version == 0) and policy != turn.state.policy:
-        turn.do(e.PolicySet(policy=policy))
+    if anew or turn.state.version == 0:
+        _put_policy(turn, file.cell(turn.state.cell).policy, known, "cell-file")
     for quota in file.quotas():
-        known = turn.state.quotas.get((quota.tenant, quota.gpu_type))
-        if known is None or (anew and known != quota):
-            turn.do(e.QuotaSet(quota=quota))
+        before = turn.state.quotas.get((quota.tenant, quota.gpu_type))
+        if before is None or (anew and before != quota):
+            why = contradiction(turn.state.quotas, quota)
+            if why is None:
+                turn.do(e.QuotaSet(quota=quota))
+            else:
+                # It contradicts what was set at run time: the rest of the file still counts.
+                refuse(turn, "cell-file", ProposalCode.NOT_ALLOWED, f"{_name(quota)}: {why}")
 
 
 def set_quota(turn: Turn, event: SetQuota) -> None:
@@ -43,11 +47,15 @@ def _name(quota: Quota) -> str:
 
 def set_policy(turn: Turn, event: SetPolicy, known: tuple[str, ...]) -> None:
     """Set the cell's numbers, if the placement policy that they name is known."""
-    if event.policy.placement not in known:
-        text = f"placement {event.policy.placement!r} is not one of {', '.join(known)}"
-        refuse(turn, "set-policy", ProposalCode.NOT_ALLOWED, text)
-    elif event.policy != turn.state.policy:
-        turn.do(e.PolicySet(policy=event.policy))
+    _put_policy(turn, event.policy, known, "set-policy")
+
+
+def _put_policy(turn: Turn, policy: CellPolicy, known: tuple[str, ...], whose: str) -> None:
+    if policy.placement not in known:
+        text = f"placement {policy.placement!r} is not one of {', '.join(known)}"
+        refuse(turn, whose, ProposalCode.NOT_ALLOWED, text)
+    elif policy != turn.state.policy:
+        turn.do(e.PolicySet(policy=policy))
 
 
 def refuse(turn: Turn, what: str, code: ProposalCode, text: str) -> None:

@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from shared.cluster.apply import apply
 from shared.cluster.state import CellState
 from shared.events import effects as e
-from shared.events.values import RunStatus
+from shared.events.values import RunStatus, WorkerPlace
 
 STARTS_MOST = 1_000
 BYTES_MOST = 400_000
-"""A record stops growing here, well below Kafka's limit, also when the last input was a large one."""
+"""A record stops growing here, well below Kafka's limit: what comes last may be as large again."""
+
+RECORD_BYTES_MOST = 950_000
+"""A single gang that needs more could never be written."""
 
 _EFFECT_BYTES = 160
-_WORKER_BYTES = 110
+_WORKER_BYTES = 90
 
 _RELEASES: frozenset[type[e.Effect]] = frozenset(
     {
@@ -41,7 +44,7 @@ class Turn:
 
     `runs` collects what nodes said in this turn, by (job, attempt) and node; it is settled once, so that a gang whose
     nodes all speak in one turn makes one effect and not one for each node. `has_released` tells that something may fit
-    that did not before.
+    that did not before. `bytes` is what the record will hold at most, with what is still to be settled.
     """
 
     state: CellState
@@ -58,13 +61,38 @@ class Turn:
         apply(self.state, effect, self.now_ms)
         self.effects.append(effect)
         self.bytes += _EFFECT_BYTES + size_bytes
-        if isinstance(effect, e.JobStarted):
+        if type(effect) is e.JobStarted:
             self.starts += 1
-            self.bytes += sum(_WORKER_BYTES + 4 * len(place.devices) for place in effect.workers)
+            self.bytes += gang_bytes(effect.workers)
         elif type(effect) in _RELEASES:
             self.has_released = True
+
+    def hear(self, job_id: str, attempt: int, node_id: str, status: RunStatus) -> None:
+        """Keep what a node said of a run until it is settled."""
+        self.runs.setdefault((job_id, attempt), {})[node_id] = status
+        self.bytes += _EFFECT_BYTES
+
+    def hear_words(self, job_id: str, attempt: int, text: str) -> None:
+        """Keep the first words about an attempt's failure until it is settled."""
+        if text and (job_id, attempt) not in self.words:
+            self.words[job_id, attempt] = text
+            self.bytes += len(text.encode())
+
+    def takes(self, size_bytes: int) -> bool:
+        """Whether so much more fits into this record. Into an empty one anything does."""
+        return self.is_empty or (not self.is_full and self.bytes + size_bytes <= BYTES_MOST)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has come of this turn so far."""
+        return not self.effects and not self.runs
 
     @property
     def is_full(self) -> bool:
         """Whether the record must end here and the rest go into the next one."""
         return self.starts >= STARTS_MOST or self.bytes >= BYTES_MOST
+
+
+def gang_bytes(workers: tuple[WorkerPlace, ...]) -> int:
+    """What the places of a gang need in a record."""
+    return sum(_WORKER_BYTES + len(place.node) + 4 * len(place.devices) for place in workers)

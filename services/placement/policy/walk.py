@@ -2,7 +2,8 @@
 
 Within a walk room only shrinks, so a shape that did not fit once is not tried again. A walk over windows comes to the
 same starts as a walk over the whole queues: a window leaves out only jobs behind others of their own class, and ends
-the walk where one of these might start (`cuts`).
+the walk where one of these might start (`cuts`): behind a cut only a job that does not fit proves that the ones left
+out do not fit either.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ def _walk_head(
     for number, job_id in enumerate(head.jobs):
         job = state.jobs.get(job_id)
         if job is None or job.status is not JobStatus.QUEUED or job.not_before_ms > now_ms:
+            if number in cuts:
+                return False
             continue
         found = _try(state, job, blocked)
         if isinstance(found, DeferCode):

@@ -22,7 +22,7 @@ class Windows:
         if (event.writer, event.window) != self._of:
             self._of, self._parts = (event.writer, event.window), {}
         self._parts[event.part] = event
-        if len(self._parts) < event.parts:
+        if any(part not in self._parts for part in range(event.parts)):
             return False
         self._seen = self._of
         self.heads = tuple(head for part in range(event.parts) for head in self._parts[part].heads)

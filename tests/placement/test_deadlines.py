@@ -1,0 +1,160 @@
+"""Limits by cell time and waits by wall time: they need no event to happen, and outlive the writer."""
+
+from __future__ import annotations
+
+from shared.cluster.job import JobStatus
+from shared.events import effects as e
+from shared.events.operations import AdvanceTime
+from shared.events.reasons import ProposalCode, StopReason
+from tests.placement.world import (
+    CELL,
+    World,
+    admitted,
+    cancel,
+    cell_with,
+    codes,
+    finished,
+    joined,
+    kinds,
+    report,
+    set_policy,
+    spec_of,
+    started,
+    stopped,
+    update,
+)
+
+
+def limited(max_run_ms: int = 1_000) -> World:
+    world = cell_with(joined("n1"))
+    world.run(spec_of("job", max_run_ms=max_run_ms))
+    return world
+
+
+def timeouts(effects: list[e.AnyEffect]) -> list[str]:
+    return [effect.what for effect in effects if isinstance(effect, e.AttemptTimedOut)]
+
+
+def test_a_job_that_runs_too_long_is_stopped_and_fails() -> None:
+    world = limited()
+    assert world.service.next_cell_ms() == 1_000
+    assert world.pass_time(999) == []
+    assert kinds(world.pass_time(1)) == ["AttemptTimedOut", "JobStopping"]
+    assert kinds(world.tell(stopped("job"))) == ["JobFailed"]
+
+
+def test_a_job_that_finishes_in_the_very_moment_of_its_limit_has_finished() -> None:
+    world = limited()
+    world.now_ms = 1_000
+    assert kinds(world.tell(finished("job"))) == ["JobFinished"]
+
+
+def test_a_raised_limit_holds_and_a_lowered_one_too() -> None:
+    world = limited()
+    world.tell(update("job", max_run_ms=3_000))
+    assert world.pass_time(2_999) == []
+    world.tell(update("job", max_run_ms=10))
+    assert world.service.next_cell_ms() == 10
+    assert timeouts(world.rest()) == ["run"]
+
+
+def test_a_limit_is_of_each_attempt() -> None:
+    world = limited()
+    world.pass_time(600)
+    world.tell(stopped("job"))
+    world.start_all()
+    assert world.pass_time(999) == []
+    assert timeouts(world.pass_time(1)) == ["run"]
+
+
+def test_a_limit_outlives_the_writer() -> None:
+    world = limited()
+    world.pass_time(400)
+    world.restart()
+    assert world.pass_time(599) == []
+    assert timeouts(world.pass_time(1)) == ["run"]
+
+
+def test_a_gang_that_does_not_come_up_is_stopped_and_tried_again_later() -> None:
+    world = cell_with(joined("n1"), joined("n2"))
+    world.tell(set_policy(start_wall_ms=5_000))
+    world.tell(admitted(spec_of("gang", 8, workers=2)))
+    world.start_all()
+    world.tell(started("gang", "n1"))
+    assert timeouts(world.pass_time(4_999)) == []
+    assert timeouts(world.pass_time(1)) == ["start"]
+    assert world.job("gang").stop_why is StopReason.START_TIMED_OUT
+    world.tell(stopped("gang", "n1"), stopped("gang", "n2"))
+    assert (world.job("gang").status, world.job("gang").failures) == (JobStatus.QUEUED, 0)
+    assert world.job("gang").not_before_ms == world.now_ms + 10_000
+
+
+def test_a_gang_that_comes_up_in_the_very_moment_of_its_limit_runs_on() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(admitted(spec_of("job")))
+    world.start_all()
+    world.wall_ms += world.state.policy.start_wall_ms
+    assert kinds(world.tell(started("job"))) == ["JobRunning"]
+    assert world.pass_time(10_000) == []
+
+
+def test_a_start_that_was_answered_is_waited_for_no_more() -> None:
+    world = limited(max_run_ms=10_000_000)
+    world.tell(report("n1"))
+    assert timeouts(world.pass_time(300_000)) == []
+
+
+def test_a_stop_without_an_answer_is_told_and_its_places_stay_held() -> None:
+    world = limited()
+    world.pass_time(1_000)
+    world.tell(report("n1"))
+    assert timeouts(world.pass_time(30_000 + 10_000 - 1)) == []
+    assert timeouts(world.pass_time(1)) == ["stop"]
+    assert world.state.nodes["n1"].gpus_free == 7
+
+
+def test_a_new_writer_waits_anew_for_answers() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(set_policy(start_wall_ms=5_000, lease_wall_ms=1_000_000))
+    world.tell(admitted(spec_of("job")))
+    world.start_all()
+    world.pass_time(4_000)
+    world.restart()
+    assert timeouts(world.pass_time(4_999)) == []
+    assert timeouts(world.pass_time(1)) == ["start"]
+
+
+def test_a_stepped_clock_goes_by_what_it_is_told() -> None:
+    world = cell_with(joined("n1"), stepped=True)
+    world.run(spec_of("job", max_run_ms=1_000))
+    world.now_ms = 50_000
+    assert world.rest() == []
+    assert timeouts(world.tell(AdvanceTime(cell=CELL, now_ms=1_000))) == ["run"]
+
+
+def test_a_stepped_clock_never_goes_back() -> None:
+    world = cell_with(joined("n1"), stepped=True)
+    world.tell(AdvanceTime(cell=CELL, now_ms=1_000))
+    world.tell(AdvanceTime(cell=CELL, now_ms=500), admitted(spec_of("job"), submit_ms=700))
+    world.start_all()
+    assert world.job("job").started_ms == 1_000
+
+
+def test_a_cell_by_the_wall_clock_refuses_to_be_stepped() -> None:
+    assert codes(cell_with().tell(AdvanceTime(cell=CELL, now_ms=5))) == [ProposalCode.NOT_ALLOWED]
+
+
+def test_each_record_has_one_time_also_when_the_clock_steps_within_a_batch() -> None:
+    world = cell_with(joined("n1"), stepped=True)
+    world.run(spec_of("a"), spec_of("b"))
+    early = finished("a").model_copy(update={"at_ms": 100})
+    late = finished("b").model_copy(update={"at_ms": 200})
+    world.tell(early, AdvanceTime(cell=CELL, now_ms=150), late)
+    assert [over.over_ms for over in world.state.over.values()] == [100, 200]
+
+
+def test_a_cancel_and_a_step_of_the_clock_in_one_batch_fold_alike() -> None:
+    world = cell_with(joined("n1"), stepped=True)
+    world.tell(admitted(spec_of("a")))
+    world.tell(cancel("a"), AdvanceTime(cell=CELL, now_ms=200))
+    assert world.state.over["a"].over_ms == 0

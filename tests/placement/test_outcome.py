@@ -1,0 +1,76 @@
+"""What becomes of an attempt of which nothing is left: a row for each reason to stop and each mix of endings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from services.placement.policy.outcome import outcome_of
+from services.placement.policy.retry import backoff_ms
+from shared.cluster.job import Job, JobStatus
+from shared.events.effects import JobRequeued
+from shared.events.reasons import RequeueReason, StopReason
+from shared.events.values import RetryPolicy, RunStatus
+from tests.placement.world import DIGEST, kinds, spec_of
+
+FINISHED, FAILED, STOPPED = RunStatus.FINISHED, RunStatus.FAILED, RunStatus.STOPPED
+INFRASTRUCTURE, FAILURE, PREEMPTED = RequeueReason.INFRASTRUCTURE, RequeueReason.WORKER_FAILED, RequeueReason.PREEMPTED
+
+
+def job(why: StopReason | None, **fields: Any) -> Job:
+    retry = RetryPolicy(budget=1, backoff_ms=10, backoff_most_ms=1_000)
+    status = JobStatus.RUNNING if why is None else JobStatus.STOPPING
+    return Job(spec_of("job", retry=retry), 0, DIGEST, status, attempt=1, stop_why=why, **fields)
+
+
+@pytest.mark.parametrize(
+    ("why", "runs", "expected"),
+    [
+        (None, (FINISHED, FINISHED), ["JobFinished"]),
+        (StopReason.CANCELLED, (FINISHED, FINISHED), ["JobFinished"]),
+        (StopReason.RUN_TIME_LIMIT, (FINISHED,), ["JobFinished"]),
+        (StopReason.CANCELLED, (STOPPED, FINISHED), ["JobCancelled"]),
+        (StopReason.CANCELLED, (FAILED, STOPPED), ["JobCancelled"]),
+        (None, (FAILED, FINISHED), [FAILURE]),
+        (None, (STOPPED, FINISHED), [INFRASTRUCTURE]),
+        (StopReason.WORKER_FAILED, (FAILED, STOPPED), [FAILURE]),
+        (StopReason.WORKER_FAILED, (STOPPED, STOPPED), [INFRASTRUCTURE]),
+        (StopReason.RUN_TIME_LIMIT, (STOPPED,), ["JobFailed"]),
+        (StopReason.START_TIMED_OUT, (STOPPED,), [RequeueReason.START_TIMED_OUT]),
+        (StopReason.NODE_LOST, (FAILED, STOPPED), [INFRASTRUCTURE]),
+        (StopReason.DEVICE_FAILED, (STOPPED,), [INFRASTRUCTURE]),
+        (StopReason.DRAINED, (STOPPED,), [INFRASTRUCTURE]),
+        (StopReason.PRIORITY, (STOPPED,), ["JobPreempted", PREEMPTED]),
+        (StopReason.QUOTA_RECLAIM, (FAILED,), ["JobPreempted", PREEMPTED]),
+        (StopReason.BACKFILL_TIMEOUT, (STOPPED,), ["JobPreempted", PREEMPTED]),
+        (StopReason.LOAN_RECLAIM, (STOPPED, FINISHED), ["JobPreempted", PREEMPTED]),
+        (StopReason.MIGRATION, (STOPPED,), ["JobPreempted", PREEMPTED]),
+    ],
+)
+def test_the_reason_to_stop_decides_what_follows(
+    why: StopReason | None, runs: tuple[RunStatus, ...], expected: list[str]
+) -> None:
+    effects = outcome_of(job(why), {f"n{number}": status for number, status in enumerate(runs)}, now_ms=100)
+    told = [str(effect.reason) if isinstance(effect, JobRequeued) else kinds([effect])[0] for effect in effects]
+    assert told == expected
+
+
+def test_a_used_up_budget_ends_the_job() -> None:
+    assert kinds(outcome_of(job(None, failures=1), {"n1": FAILED}, now_ms=0)) == ["JobFailed"]
+
+
+def test_only_a_failure_of_a_worker_uses_the_budget_and_waits() -> None:
+    (lost,) = outcome_of(job(StopReason.NODE_LOST, failures=1), {"n1": STOPPED}, now_ms=7)
+    (failed,) = outcome_of(job(None), {"n1": FAILED}, now_ms=7)
+    assert isinstance(lost, JobRequeued)
+    assert isinstance(failed, JobRequeued)
+    assert (lost.failures, lost.not_before_ms) == (1, 7)
+    assert (failed.failures, failed.not_before_ms) == (1, 17)
+
+
+@pytest.mark.parametrize(
+    ("failures", "pause"), [(0, 10), (1, 10), (2, 20), (3, 40), (7, 640), (8, 1_000), (999, 1_000)]
+)
+def test_the_pause_doubles_until_its_maximum(failures: int, pause: int) -> None:
+    assert backoff_ms(job(None), failures) == pause

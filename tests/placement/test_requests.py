@@ -1,0 +1,175 @@
+"""Submits, cancels, updates, holds: what placement does with them in each state of a job."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.cluster.job import JobStatus
+from shared.events.operations import HoldJob, ReleaseJob
+from shared.events.reasons import RefuseCode, StopReason
+from tests.placement.world import (
+    CELL,
+    DIGEST,
+    World,
+    admitted,
+    cancel,
+    cell_with,
+    codes,
+    failed,
+    finished,
+    joined,
+    kinds,
+    lost,
+    set_policy,
+    spec_of,
+    started,
+    stopped,
+    update,
+)
+
+OTHER = "f" * 32
+
+
+def with_job(status: str) -> World:
+    """A cell with one job of two nodes in this status."""
+    world = cell_with(joined("n1"), joined("n2"))
+    world.tell(admitted(spec_of("job", 8, workers=2, hold=status == "held")))
+    if status in ("starting", "running", "stopping", "finished"):
+        world.start_all()
+    if status in ("running", "stopping", "finished"):
+        world.tell(started("job", "n1"), started("job", "n2"))
+    if status == "stopping":
+        world.tell(failed("job", "n1"))
+    if status == "finished":
+        world.tell(finished("job", "n1"), finished("job", "n2"))
+    if status == "cancelled":
+        world.tell(cancel("job"))
+    return world
+
+
+def test_an_admitted_job_waits() -> None:
+    world = with_job("queued")
+    assert (world.job("job").status, world.job("job").digest, world.state.waiting) == (JobStatus.QUEUED, DIGEST, 1)
+
+
+def test_a_job_that_is_submitted_with_a_hold_is_held() -> None:
+    world = with_job("held")
+    assert world.job("job").status is JobStatus.HELD
+    assert world.start_all() == []
+
+
+@pytest.mark.parametrize("status", ["queued", "held", "running", "finished", "cancelled"])
+def test_the_same_submit_again_changes_nothing(status: str) -> None:
+    world = with_job(status)
+    assert world.tell(admitted(spec_of("job", 8, workers=2), submit_ms=999)) == []
+
+
+@pytest.mark.parametrize("status", ["queued", "running", "finished"])
+def test_an_id_used_for_other_content_is_refused(status: str) -> None:
+    world = with_job(status)
+    assert codes(world.tell(admitted(spec_of("job"), digest=OTHER))) == [RefuseCode.ID_USED_BEFORE]
+
+
+def test_a_full_cell_takes_no_further_job() -> None:
+    world = cell_with()
+    world.tell(set_policy(waiting_jobs_most=1))
+    assert codes(world.tell(admitted(spec_of("a")), admitted(spec_of("b")))) == [RefuseCode.TOO_MANY_WAITING]
+    assert list(world.state.jobs) == ["a"]
+
+
+@pytest.mark.parametrize("status", ["queued", "held"])
+def test_a_waiting_job_is_cancelled_at_once(status: str) -> None:
+    world = with_job(status)
+    assert kinds(world.tell(cancel("job"))) == ["JobCancelled"]
+    assert world.state.over["job"].status is JobStatus.CANCELLED
+
+
+@pytest.mark.parametrize("status", ["starting", "running"])
+def test_a_running_job_stops_and_is_cancelled_when_all_of_its_nodes_say_so(status: str) -> None:
+    world = with_job(status)
+    assert kinds(world.tell(cancel("job"))) == ["JobStopping"]
+    assert kinds(world.tell(stopped("job", "n1"))) == ["RunObserved"]
+    assert world.state.nodes["n1"].gpus_free == 0
+    assert kinds(world.tell(stopped("job", "n2"))) == ["JobCancelled"]
+    assert world.state.nodes["n1"].gpus_free == 8
+
+
+def test_a_cancel_overtakes_another_reason_to_stop() -> None:
+    world = with_job("stopping")
+    assert world.job("job").stop_why is StopReason.WORKER_FAILED
+    assert kinds(world.tell(cancel("job"))) == ["JobStopping"]
+    assert kinds(world.tell(stopped("job", "n2"))) == ["JobCancelled"]
+
+
+def test_a_second_cancel_changes_nothing() -> None:
+    world = with_job("running")
+    world.tell(cancel("job"))
+    assert world.tell(cancel("job")) == []
+    world.tell(stopped("job", "n1"), stopped("job", "n2"))
+    assert world.tell(cancel("job")) == []
+
+
+def test_a_job_that_finished_before_it_could_stop_has_finished() -> None:
+    world = with_job("running")
+    world.tell(cancel("job"))
+    assert kinds(world.tell(finished("job", "n1"), finished("job", "n2"))) == ["JobFinished"]
+
+
+@pytest.mark.parametrize(
+    ("status", "request_", "code"),
+    [
+        ("queued", cancel("other"), RefuseCode.UNKNOWN_JOB),
+        ("queued", cancel("job", "bob"), RefuseCode.NOT_THE_TENANTS_JOB),
+        ("running", cancel("job", "bob"), RefuseCode.NOT_THE_TENANTS_JOB),
+        ("finished", cancel("job"), RefuseCode.ALREADY_OVER),
+        ("finished", cancel("job", "bob"), RefuseCode.NOT_THE_TENANTS_JOB),
+        ("queued", update("other", priority=1), RefuseCode.UNKNOWN_JOB),
+        ("queued", update("job", "bob", priority=1), RefuseCode.NOT_THE_TENANTS_JOB),
+        ("finished", update("job", priority=1), RefuseCode.ALREADY_OVER),
+        ("cancelled", update("job", priority=1), RefuseCode.ALREADY_OVER),
+        ("queued", update("job", workers=1), RefuseCode.UNSUPPORTED),
+        ("queued", update("job", workers_min=1), RefuseCode.UNSUPPORTED),
+        ("queued", HoldJob(cell=CELL, job="other"), RefuseCode.UNKNOWN_JOB),
+        ("running", HoldJob(cell=CELL, job="job"), RefuseCode.WRONG_STATE),
+        ("running", ReleaseJob(cell=CELL, job="job"), RefuseCode.WRONG_STATE),
+        ("finished", ReleaseJob(cell=CELL, job="job"), RefuseCode.UNKNOWN_JOB),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_its_reason(status: str, request_: object, code: RefuseCode) -> None:
+    world = with_job(status)
+    effects = world.tell(request_)  # type: ignore[arg-type]
+    assert (kinds(effects), codes(effects)) == (["JobRefused"], [code])
+
+
+def test_an_update_changes_priority_and_limit_and_nothing_else() -> None:
+    world = with_job("queued")
+    world.tell(update("job", priority=7, max_run_ms=5))
+    assert world.job("job").spec == spec_of("job", 8, workers=2, priority=7, max_run_ms=5)
+
+
+def test_a_running_job_may_be_updated() -> None:
+    world = with_job("running")
+    assert kinds(world.tell(update("job", priority=7))) == ["JobUpdated"]
+
+
+def test_a_held_job_starts_when_it_is_released() -> None:
+    world = with_job("queued")
+    assert kinds(world.tell(HoldJob(cell=CELL, job="job"))) == ["JobHeld"]
+    assert world.tell(HoldJob(cell=CELL, job="job")) == []
+    assert world.start_all() == []
+    assert kinds(world.tell(ReleaseJob(cell=CELL, job="job"))) == ["JobReleased"]
+    assert world.tell(ReleaseJob(cell=CELL, job="job")) == []
+    assert kinds(world.start_all()) == ["JobStarted"]
+
+
+def test_a_record_that_cannot_be_read_is_passed_and_the_next_one_counts() -> None:
+    world = cell_with()
+    assert kinds(world.tell(None, admitted(spec_of("job")))) == ["JobEnqueued"]
+    assert world.state.inputs["jobs-0"] == 2
+
+
+def test_a_job_of_a_lost_node_may_be_cancelled() -> None:
+    world = with_job("running")
+    world.tell(lost("n1"))
+    assert kinds(world.tell(cancel("job"))) == ["JobStopping"]
+    assert kinds(world.tell(stopped("job", "n2"))) == ["JobCancelled"]

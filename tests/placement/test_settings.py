@@ -1,0 +1,103 @@
+"""The cell file, quotas and policies come into force, whole and only if they make sense."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
+from shared.events.base import Event
+from shared.events.operations import CellPolicy, OfferLoan, RecallLoan
+from shared.events.proposals import PreemptionProposed, Victim
+from shared.events.reasons import ProposalCode, StopReason
+from tests.placement.world import CELL, World, cell_with, codes, joined, kinds, quota, set_policy, set_quotas, spec_of
+
+
+def file_with(*tenants: Tenant, **policy: object) -> CellFile:
+    pools = (Pool(name="train", gpus=1_000),)
+    part = CellPart(name=CELL, ordinal=0, pools=pools, policy=CellPolicy.model_validate(policy))
+    return CellFile(cells=(part,), tenants=tenants or (Tenant(name="ada"),))
+
+
+LIMITED = Tenant(name="ada", quotas=(TenantQuota(limit=8),))
+
+
+def test_a_new_cell_gets_its_policy_and_quotas_in_its_first_record() -> None:
+    world = World(file_with(LIMITED, start_wall_ms=5))
+    assert kinds(world.decisions[0].effects) == ["WriterStarted", "PolicySet", "QuotaSet"]
+    assert world.state.policy.start_wall_ms == 5
+
+
+def test_what_was_set_at_run_time_outlives_the_writer() -> None:
+    world = World(file_with(LIMITED))
+    world.tell(set_quotas(quota("ada", 2)), set_policy(start_wall_ms=9))
+    world.restart()
+    assert (world.state.quotas["ada", "gpu"].limit_milli, world.state.policy.start_wall_ms) == (2_000, 9)
+
+
+def test_a_reload_puts_the_file_in_force_anew() -> None:
+    world = World(file_with(LIMITED))
+    world.tell(set_quotas(quota("ada", 2)))
+    world.service.reload(file_with(Tenant(name="ada", quotas=(TenantQuota(limit=5),)), start_wall_ms=7))
+    assert sorted(kinds(world.rest())) == ["PolicySet", "QuotaSet"]
+    assert (world.state.quotas["ada", "gpu"].limit_milli, world.state.policy.start_wall_ms) == (5_000, 7)
+    assert world.rest() == []
+
+
+def test_a_file_whose_quotas_contradict_those_of_run_time_is_refused_there_and_stops_nobody() -> None:
+    world = World(file_with(Tenant(name="lab"), Tenant(name="ada", parent="lab")))
+    world.tell(set_quotas(quota("lab", None, parent="ada")))
+    world.file = file_with(Tenant(name="lab"), Tenant(name="ada", parent="lab", quotas=(TenantQuota(limit=1),)))
+    world.restart()
+    assert ("ada", "gpu") not in world.state.quotas
+    assert codes(world.decisions[-1].effects) == [ProposalCode.NOT_ALLOWED]
+
+
+def test_a_file_with_an_unknown_placement_policy_is_refused_and_stops_nobody() -> None:
+    world = World(file_with(placement="magic"))
+    assert codes(world.decisions[0].effects) == [ProposalCode.NOT_ALLOWED]
+    assert world.state.policy.placement == "best-fit"
+
+
+def test_quotas_are_set_all_or_none() -> None:
+    world = cell_with()
+    made = world.tell(set_quotas(quota("ada", 4, "lab"), quota("lab", 9, "ada")))
+    assert (kinds(made), codes(made)) == (["ProposalRefused"], [ProposalCode.NOT_ALLOWED])
+    assert world.state.quotas == {}
+
+
+def test_a_limit_below_the_guarantee_is_refused() -> None:
+    bad = quota("ada", 1).model_copy(update={"guaranteed_milli": 2_000})
+    assert codes(cell_with().tell(set_quotas(bad))) == [ProposalCode.NOT_ALLOWED]
+
+
+def test_a_lowered_limit_evicts_nobody() -> None:
+    world = cell_with(joined("n1"))
+    world.run(spec_of("a", 4))
+    assert kinds(world.tell(set_quotas(quota("ada", 1)))) == ["QuotaSet"]
+
+
+def test_an_unknown_placement_policy_is_refused() -> None:
+    assert codes(cell_with().tell(set_policy(placement="magic"))) == [ProposalCode.NOT_ALLOWED]
+
+
+def test_the_policy_in_force_needs_no_record() -> None:
+    assert cell_with().tell(set_policy()) == []
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        OfferLoan(cell=CELL, loan="loan-1", nodes=("n1",)),
+        RecallLoan(cell=CELL, loan="loan-1", count=1, deadline_ms=5),
+    ],
+)
+def test_what_is_not_built_in_is_refused_in_words(wish: Event) -> None:
+    assert codes(cell_with().tell(wish)) == [ProposalCode.UNSUPPORTED]
+
+
+def test_a_proposal_is_refused_in_words() -> None:
+    victim = Victim(job="a", attempt=1)
+    proposal = PreemptionProposed(
+        cell=CELL, proposal="p-1", version=3, preemptor="b", victims=(victim,), reason=StopReason.PRIORITY
+    )
+    assert codes(cell_with().tell(proposal)) == [ProposalCode.UNSUPPORTED]
