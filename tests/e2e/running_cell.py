@@ -1,0 +1,185 @@
+"""A whole cell of real processes on a real Kafka and a real Redis, and what a test asks of it.
+
+What happened is read from the log, never from a counter of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from services.cli.service_set import service_set
+from shared.cluster.audit import Ledger
+from shared.cluster.diary import DiaryLine, Orders, check_diaries
+from shared.cluster.invariants import Offence, check_state
+from shared.cluster.state import CellState
+from shared.events.base import Event
+from shared.events.decisions import Decision
+from shared.events.submissions import SubmitJob
+from shared.events.values import JobSpec, NodeSpec, Resources, VirtualRun
+from shared.log.follower import Follower
+from shared.log.kafka import KafkaLog
+from shared.log.layout import Layout
+from shared.log.opening import declared_topics, layout_of
+from shared.log.topic_admin import create_topics
+from shared.runtime.cell_file import load_cell_file
+from shared.runtime.clocks import wall_ms
+from shared.runtime.stack.services import Services
+
+CELL = "main"
+CELL_FILE = """
+cells:
+  - name: main
+    ordinal: 0
+    pools: [{name: training, gpus: 1024, gpus_per_node: 8}]
+    queues: [{name: default, discipline: best-effort-fifo}]
+    policy: {lease_wall_ms: 60000}
+tenants:
+  - {name: vision}
+  - {name: speech}
+"""
+
+
+@dataclass
+class RunningCell:
+    """Handles onto one running cell."""
+
+    services: Services
+    log: KafkaLog
+    layout: Layout
+    follower: Follower
+    folder: Path
+    ledger: Ledger = field(default_factory=Ledger)
+    orders: Orders = field(default_factory=Orders)
+    decisions: list[Decision] = field(default_factory=list)
+    offences: list[Offence] = field(default_factory=list)
+
+    @property
+    def state(self) -> CellState:
+        return self.follower.state
+
+    async def publish(self, *events: Event) -> None:
+        outgoing = [self.layout.outgoing(e, id=f"test/{id(e)}", source="test", wall_ms=wall_ms()) for e in events]
+        await self.log.publish(outgoing)
+
+    async def submit(self, *specs: JobSpec) -> None:
+        await self.publish(*(SubmitJob(job=spec) for spec in specs))
+
+    async def poll(self) -> list[Decision]:
+        decisions = await self.follower.poll(wait_ms=100)
+        for decision in decisions:
+            offence = self.ledger.take(decision)
+            self.offences += [offence] if offence else []
+            self.orders.take(decision)
+        self.decisions += decisions
+        return decisions
+
+    async def until(self, holds: Callable[[RunningCell], bool], *, what: str, wait_s: float = 30.0) -> float:
+        """Fold until this holds; how long that took. A service that ends by itself fails the test at once."""
+        begin = time.monotonic()
+        ended = asyncio.create_task(self.services.ended())
+        try:
+            while not holds(self):
+                await self.poll()
+                if ended.done():
+                    raise AssertionError(f"while waiting for {what}: {ended.result()}")
+                if time.monotonic() - begin > wait_s:
+                    live = {job.id: str(job.status) for job in list(self.state.jobs.values())[:10]}
+                    raise AssertionError(f"not within {wait_s:.0f} s: {what}; live: {live}")
+        finally:
+            ended.cancel()
+        return time.monotonic() - begin
+
+    async def until_over(self, *jobs: str, wait_s: float = 30.0) -> float:
+        return await self.until(
+            lambda c: all(j in c.state.over for j in jobs), what=f"the end of {jobs}", wait_s=wait_s
+        )
+
+    def story(self, job: str) -> list[str]:
+        """The kinds of this job's effects, in their order."""
+        return [effect.kind for decision in self.decisions for effect in decision.effects if _is_about(effect, job)]
+
+    def diary(self) -> list[DiaryLine]:
+        """Every node's diary, in the order in which it was written."""
+        files = sorted((self.folder / "data" / "diaries").glob("*.jsonl"))
+        return [DiaryLine.model_validate_json(line) for file in files for line in file.read_text().splitlines()]
+
+    def problems(self) -> list[Offence]:
+        """Everything that is wrong with the log, the state and the diaries."""
+        final = self.ledger.compare(self.state)
+        return [
+            *self.offences,
+            *check_state(self.state),
+            *([final] if final else []),
+            *check_diaries(self.orders, self.diary()),
+        ]
+
+
+def _is_about(effect: object, job: str) -> bool:
+    spec = getattr(effect, "spec", None)
+    return getattr(effect, "job", None) == job or (isinstance(spec, JobSpec) and spec.id == job)
+
+
+def a_job(
+    id: str, *, workers: int = 1, gpus: int = 1, ms: int | None = 200, tenant: str = "vision", **more: object
+) -> JobSpec:
+    run = more.pop("run", VirtualRun(duration_ms=ms))
+    return JobSpec.model_validate(
+        {
+            "id": id,
+            "tenant": tenant,
+            "workers": workers,
+            "resources": Resources(gpu_milli=gpus * 1000),
+            "run": run,
+            **more,
+        }
+    )
+
+
+@asynccontextmanager
+async def running_cell(
+    kafka: str,
+    redis: str,
+    namespace: str,
+    folder: Path,
+    *,
+    nodes: int = 4,
+    replicas: Mapping[str, int] | None = None,
+    cell_file: str = CELL_FILE,
+    more: Mapping[str, str] | None = None,
+) -> AsyncIterator[RunningCell]:
+    (folder / "cell.yaml").write_text(cell_file)
+    file = load_cell_file(folder / "cell.yaml")
+    lines = [NodeSpec(id=f"node-{n:03}", pool="training", gpus=8).model_dump(mode="json") for n in range(nodes)]
+    (folder / "nodes.jsonl").write_text("".join(json.dumps({"cell": CELL, "node": line}) + "\n" for line in lines))
+    report = await create_topics(kafka, declared_topics(file, namespace))
+    assert report.differences == ()
+    log = KafkaLog(kafka, "test")
+    await log.start()
+    layout = layout_of(file, namespace)
+    wanted = service_set(
+        kafka=kafka,
+        redis=redis,
+        namespace=namespace,
+        cell_file=folder / "cell.yaml",
+        data_dir=folder / "data",
+        nodes_file=folder / "nodes.jsonl",
+        replicas=replicas,
+        more=more,
+    )
+    services = Services(wanted.specs, environment=wanted.environment, run_dir=folder / "run")
+    cell = RunningCell(services, log, layout, Follower(log, layout, CELL, snapshots=False), folder)
+    try:
+        await services.start()
+        await services.wait_ready(wait_s=60)
+        await cell.follower.start()
+        yield cell
+    finally:
+        await cell.follower.stop()
+        await services.stop()
+        await log.stop()
