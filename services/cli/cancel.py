@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -13,10 +14,12 @@ from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.patience import patiently
 from services.cli.submit import words
 from shared.client.port import CellClient, Mark, News
+from shared.cluster.job import FINAL, JobStatus
 from shared.events import effects as e
 from shared.events.jobs import JobRejected
 from shared.events.reasons import StopReason
 from shared.runtime.clocks import monotonic_ms
+from shared.view.rows import JobRow
 
 app = typer.Typer()
 
@@ -34,6 +37,9 @@ def cancel(
     """Stop a job, wherever it is: at once while it waits, else when its nodes have stopped it."""
     access = access_of(context)
     news = run(_cancel(access, job_id, tenant, cell, reason, timeout_s * 1000))
+    if isinstance(news, JobRow):
+        _was_over(news, as_json=as_json)
+        return
     if news is None:
         end_with(Exit.AWAY, f"fallow: no answer yet about {job_id}; the request is on its way")
     is_refused = isinstance(news.event, JobRejected | e.JobRefused)
@@ -47,23 +53,39 @@ def cancel(
 
 async def _cancel(
     access: Access, job_id: str, tenant: str | None, cell: str | None, reason: str, wait_ms: int
-) -> News | None:
+) -> News | JobRow | None:
+    """The answer, or the row of a job that was over before, or None if there is no answer in time."""
     async with access.client() as client:
         if tenant is None or cell is None:
-            tenant, cell = await _owner(client, job_id, tenant, cell)
+            cell, row = await _row(client, job_id, cell)
+            if row is None and tenant is None:
+                end_with(Exit.NO, f"fallow: no cell knows a job {job_id}")
+            if row is not None and row.status in FINAL:
+                return row
+            tenant = tenant or (row.tenant if row is not None else "")
         mark = await client.cancel(job_id, tenant, cell=cell, reason=reason)
         return await _answer(client, mark, job_id, wait_ms)
 
 
-async def _owner(client: CellClient, job_id: str, tenant: str | None, cell: str | None) -> tuple[str, str | None]:
-    """Whose job it is and in which cell, as far as that is not given."""
+async def _row(client: CellClient, job_id: str, cell: str | None) -> tuple[str | None, JobRow | None]:
+    """The job as the view knows it, and its cell."""
     for name in client.cells if cell is None else (cell,):
-        row = (await patiently(lambda name=name: client.job(name, job_id))).value  # type: ignore[misc]
+        row = (await patiently(partial(client.job, name, job_id))).value
         if row is not None:
-            return tenant or row.tenant, name
-    if tenant is None:
-        end_with(Exit.NO, f"fallow: no cell knows a job {job_id}")
-    return tenant, cell
+            return name, row
+    return cell, None
+
+
+def _was_over(row: JobRow, *, as_json: bool) -> None:
+    """To cancel what is cancelled is done already; what ended otherwise cannot be cancelled any more."""
+    is_cancelled = row.status is JobStatus.CANCELLED
+    text = f"Job {row.id} was over before: it is {row.status}."
+    if as_json:
+        print_json({"job": row.id, "ok": is_cancelled, "answer": text})
+    else:
+        print_line(text)
+    if not is_cancelled:
+        raise typer.Exit(Exit.NO)
 
 
 async def _answer(client: CellClient, mark: Mark, job_id: str, wait_ms: int) -> News | None:

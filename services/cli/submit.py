@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 from services.cli.access import Access, access_of, run
-from services.cli.failures import Exit, say
+from services.cli.failures import Exit, end_with, say
 from services.cli.job_file import read_jobs, read_text
 from services.cli.output import AsJson, print_json, print_line
 from services.cli.sentences import rejection, sentence
 from shared.client.answers import BAD, Progress, Stage
-from shared.client.port import CellClient, Mark, News
+from shared.client.port import CellClient, ClientUnavailable, Mark, News
+from shared.cluster.job import JobStatus
 from shared.events.jobs import JobRejected
 from shared.events.values import JobSpec
 from shared.runtime.clocks import monotonic_ms
@@ -29,6 +30,20 @@ class Until(StrEnum):
     STARTED = "started"
     ENDED = "ended"
 
+
+STAGES = {
+    JobStatus.QUEUED: Stage.WAITING,
+    JobStatus.HELD: Stage.WAITING,
+    JobStatus.STARTING: Stage.STARTED,
+    JobStatus.RUNNING: Stage.RUNNING,
+    JobStatus.RESIZING: Stage.RUNNING,
+    JobStatus.STOPPING: Stage.RUNNING,
+    JobStatus.FINISHED: Stage.FINISHED,
+    JobStatus.FAILED: Stage.FAILED,
+    JobStatus.CANCELLED: Stage.CANCELLED,
+}
+LOOK_AFTER_MS = 2_000
+LOOK_FOR_MOST = 1_000
 
 GOALS = {Until.ACCEPTED: Stage.WAITING, Until.STARTED: Stage.STARTED, Until.ENDED: Stage.FINISHED}
 
@@ -56,7 +71,7 @@ def submit(
         stages = {job: stage.value for job, stage in progress.stages.items()}
         print_json({"submitted": len(jobs), "jobs": stages if goal else {job.id: "submitted" for job in jobs}})
     elif goal is None:
-        print_line(f"{len(jobs)} submitted: {jobs[0].id}" + (f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""))
+        print_line(f"{len(jobs)} submitted: {_named([job.id for job in jobs])}")
     if goal is not None:
         _end(progress, goal)
 
@@ -74,14 +89,32 @@ async def follow(
     client: CellClient, mark: Mark, progress: Progress, goal: Stage, wait_ms: int, *, quiet: bool = False
 ) -> None:
     """Tell each step of the jobs until all have reached the goal, or the time is over."""
-    deadline = monotonic_ms() + wait_ms
+    began_ms, looked = monotonic_ms(), False
     async with aclosing(client.news(mark)) as found:
         async for some in found:
             for news in some:
                 if progress.take(news) and not quiet:
                     print_line(words(news))
-            if progress.have(goal) or monotonic_ms() > deadline:
+            if not looked and monotonic_ms() - began_ms > LOOK_AFTER_MS:
+                looked = True
+                await _look(client, progress, quiet=quiet)
+            if progress.have(goal) or monotonic_ms() - began_ms > wait_ms:
                 return
+
+
+async def _look(client: CellClient, progress: Progress, *, quiet: bool) -> None:
+    """A job that was submitted before, with the same content, gets no second answer: the view knows the first."""
+    for job in progress.at(Stage.UNANSWERED)[:LOOK_FOR_MOST]:
+        try:
+            rows = [(await client.job(cell, job)).value for cell in client.cells]
+        except ClientUnavailable as error:
+            say(f"fallow: {error}")
+            return
+        for row in rows:
+            if row is not None:
+                progress.stages[job] = STAGES[row.status]
+                if not quiet:
+                    print_line(f"Job {job} was submitted before; it is {row.status}.")
 
 
 def words(news: News) -> str:
@@ -90,12 +123,15 @@ def words(news: News) -> str:
 
 
 def _end(progress: Progress, goal: Until) -> None:
-    late = [job for job, stage in progress.stages.items() if stage is Stage.UNANSWERED]
-    if late:
-        say(f"fallow: no answer yet for {late[0]}" + (f" and {len(late) - 1} more" if len(late) > 1 else ""))
-        raise typer.Exit(Exit.AWAY)
+    unanswered = progress.at(Stage.UNANSWERED)
+    if unanswered:
+        end_with(Exit.AWAY, f"fallow: no answer yet for {_named(unanswered)}")
     if not progress.have(GOALS[goal]):
-        say(f"fallow: not all {goal.value} in time")
-        raise typer.Exit(Exit.NO)
+        late = [job for job, stage in progress.stages.items() if not progress.is_at(stage, GOALS[goal])]
+        end_with(Exit.NO, f"fallow: not {goal.value} in time: {_named(late)}")
     if any(stage in BAD for stage in progress.stages.values()):
         raise typer.Exit(Exit.NO)
+
+
+def _named(jobs: list[str]) -> str:
+    return jobs[0] if len(jobs) == 1 else f"{jobs[0]} and {len(jobs) - 1} more"

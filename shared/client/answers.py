@@ -39,6 +39,12 @@ _STAGES: dict[type[e.Effect | JobRejected], Stage] = {
     e.JobCancelled: Stage.CANCELLED,
 }
 
+ENOUGH: dict[Stage, frozenset[Stage]] = {
+    Stage.WAITING: frozenset({Stage.WAITING, Stage.STARTED, Stage.RUNNING}),
+    Stage.STARTED: frozenset({Stage.STARTED, Stage.RUNNING}),
+    Stage.RUNNING: frozenset({Stage.RUNNING}),
+}
+
 
 @dataclass(slots=True)
 class Progress:
@@ -68,10 +74,14 @@ class Progress:
         return True
 
     def have(self, goal: Stage) -> bool:
-        """Whether every job is over, or as far as WAITING, STARTED or RUNNING."""
-        enough = {
-            Stage.WAITING: {Stage.WAITING, Stage.STARTED, Stage.RUNNING},
-            Stage.STARTED: {Stage.STARTED, Stage.RUNNING},
-            Stage.RUNNING: {Stage.RUNNING},
-        }.get(goal, set())
-        return all(stage in OVER or stage in enough for stage in self.stages.values())
+        """Whether every job is over, or as far as the goal: WAITING, STARTED or RUNNING; any other is to be over."""
+        return all(self.is_at(stage, goal) for stage in self.stages.values())
+
+    @staticmethod
+    def is_at(stage: Stage, goal: Stage) -> bool:
+        """Whether a job in this stage is as far as the goal."""
+        return stage in OVER or stage in ENOUGH.get(goal, ())
+
+    def at(self, stage: Stage) -> list[str]:
+        """The jobs in this stage, in their order."""
+        return [job for job, its in self.stages.items() if its is stage]
