@@ -69,13 +69,18 @@ def state_from(rows: Iterable[str]) -> CellState:
     """The state that these rows were made of. Raises ValueError on an unknown section."""
     state = CellState("")
     for row in rows:
-        section = row[2 : row.index('"', 2)]
-        read = _READ.get(section)
-        if read is None:
-            raise ValueError(f"snapshot section {section!r} is not known to this version")
-        read(state, row[len(section) + 4 : -1])
-    _count(state)
+        read_row(state, row)
+    count_rest(state)
     return state
+
+
+def read_row(state: CellState, row: str) -> None:
+    """Put one row into a state that is being read. Raises ValueError on an unknown section."""
+    section = row[2 : row.index('"', 2)]
+    read = _READ.get(section)
+    if read is None:
+        raise ValueError(f"snapshot section {section!r} is not known to this version")
+    read(state, row[len(section) + 4 : -1])
 
 
 def _cell(state: CellState, text: str) -> None:
@@ -133,7 +138,7 @@ _READ = {
 }
 
 
-def _count(state: CellState) -> None:
+def count_rest(state: CellState) -> None:
     """Everything that follows from the rest: the indices, the use, the number of waiting jobs."""
     state.pools = recount(state.nodes)
     for node in state.nodes.values():

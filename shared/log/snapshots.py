@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 from shared.cluster.state import CellState
@@ -12,14 +13,15 @@ from shared.log.machine.snapshot import (
     Collector,
     RowsDigest,
     Whole,
+    build,
     chunk_of_key,
     cut,
     manifest_of,
     snapshot_id,
-    state_of,
 )
 from shared.log.port import Log, Outgoing, Record, TopicPartition
 from shared.log.reading import event_of
+from shared.runtime.collector import loading
 
 WINDOW_FIRST = 512
 """Records of the end of the partition that are read first: a snapshot of some 300,000 jobs. Then four times as many."""
@@ -43,7 +45,7 @@ async def newest_snapshot(log: Log, layout: Layout, cell: str) -> CellState | No
     begin = (await log.begin_offsets([decisions]))[decisions]
     whole = await _newest_whole(log, layout.tp("snapshots", cell))
     if whole is not None and whole.manifest.offset + 1 >= begin:
-        return state_of(whole)
+        return await _built(whole)
     if begin == 0:
         return None
     found = (
@@ -66,7 +68,7 @@ async def oldest_snapshot(log: Log, layout: Layout, cell: str) -> CellState | No
     for manifest in sorted(usable.values(), key=lambda found: (found.offset, found.snapshot)):
         whole = await _whole_of(log, layout.tp("snapshots", cell), manifest)
         if whole is not None:
-            return state_of(whole)
+            return await _built(whole)
     raise NoUsableSnapshot(f"cell {cell}: the decision log begins at {begin}, and no whole snapshot reaches to there")
 
 
@@ -80,6 +82,15 @@ async def _whole_of(log: Log, tp: TopicPartition, manifest: SnapshotManifest) ->
             collector.add_chunk(event)
     collector.add_manifest(manifest)
     return collector.newest
+
+
+async def _built(whole: Whole) -> CellState:
+    """The state of a snapshot. The loop turns meanwhile, so that no heartbeat is missed over a large one."""
+    state = CellState(whole.manifest.cell)
+    with loading():
+        for _ in build(state, whole):
+            await asyncio.sleep(0)
+    return state
 
 
 async def _newest_whole(log: Log, tp: TopicPartition) -> Whole | None:

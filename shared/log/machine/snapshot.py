@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from shared.cluster.rows import rows_of, state_from
+from shared.cluster.rows import count_rest, read_row, rows_of
 from shared.cluster.state import CellState
 from shared.events.snapshots import SnapshotChunk, SnapshotManifest
 
@@ -18,6 +18,7 @@ CHUNK_BYTES_MOST = 900_000
 PIECE_CHARACTERS_MOST = 200_000
 """A longer row is cut: no character of JSON text takes more than four bytes, so a piece always fits into a chunk."""
 
+ROWS_AT_ONCE = 1_000
 NEWEST = "newest"
 HOUR_MS = 3_600_000
 HOURS_KEPT = 24
@@ -129,13 +130,27 @@ class Whole:
 
 def state_of(whole: Whole) -> CellState:
     """The state of a whole snapshot. Raises DamagedSnapshot where the manifest names another one."""
-    state = state_from(whole_rows(piece for chunk in whole.pieces for piece in chunk))
+    state = CellState(whole.manifest.cell)
+    for _ in build(state, whole):
+        continue
+    return state
+
+
+def build(state: CellState, whole: Whole) -> Iterator[None]:
+    """Make an empty state into the snapshot's, a thousand rows at a time, so that a loop can turn in between.
+
+    Raises DamagedSnapshot where the manifest names another state.
+    """
+    for number, row in enumerate(whole_rows(piece for chunk in whole.pieces for piece in chunk)):
+        read_row(state, row)
+        if number % ROWS_AT_ONCE == 0:
+            yield
+    count_rest(state)
     manifest = whole.manifest
     says = (manifest.cell, manifest.version, manifest.offset, manifest.chain)
     holds = (state.cell, state.version, state.offset, state.chain)
     if says != holds:
         raise DamagedSnapshot(f"snapshot {manifest.snapshot}: its manifest says {says}, its rows hold {holds}")
-    return state
 
 
 @dataclass(slots=True)
