@@ -10,10 +10,11 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from services.admission.policy import limits
+from services.admission.policy.duplicates import key_twice
 from services.admission.policy.resolve import Home, Rejection, cell_of, home_of, tenant_of
 from shared.cluster.config import CellFile
 from shared.events.base import Event, JobId
-from shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, decode
+from shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, decode, shorten
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.reasons import DeadLetterReason, RejectCode
 from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
@@ -50,10 +51,16 @@ class AdmissionService:
         if isinstance(event, Undecodable):
             return self._reject_or_set_aside(type_, value, event)
         assert isinstance(event, SubmitJob | CancelJob | UpdateJob)
+        twice = key_twice(value or b"", event)
+        if twice is not None:
+            job, tenant = _of_whom(event)
+            return _rejected(
+                event, job, tenant, Rejection(RejectCode.INVALID_FIELD, shorten(twice), "", "duplicate field")
+            )
         return self._answer(event, topic_tenant, now_ms)
 
     def _answer(self, event: SubmitJob | CancelJob | UpdateJob, topic_tenant: str | None, now_ms: int) -> Event:
-        job, tenant = (event.job.id, event.job.tenant) if isinstance(event, SubmitJob) else (event.job, event.tenant)
+        job, tenant = _of_whom(event)
         if topic_tenant is not None and tenant != topic_tenant:
             rule = f"this topic is {topic_tenant}'s own"
             return _rejected(event, job, tenant, Rejection(RejectCode.TENANT_NOT_OF_TOPIC, "tenant", tenant, rule))
@@ -112,6 +119,11 @@ class AdmissionService:
             value=why.value,
             rule=why.rule,
         )
+
+
+def _of_whom(event: SubmitJob | CancelJob | UpdateJob) -> tuple[str, str]:
+    """The job and the tenant that a command names."""
+    return (event.job.id, event.job.tenant) if isinstance(event, SubmitJob) else (event.job, event.tenant)
 
 
 def digest_of(spec: JobSpec) -> str:

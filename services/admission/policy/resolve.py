@@ -84,6 +84,9 @@ def _pools(cell: CellPart, tenant: Tenant, spec: JobSpec) -> tuple[Pool, ...] | 
     else:
         chosen = [pool for pool in cell.pools if not tenant.pools or pool.name in tenant.pools]
         role = NodeRole.INFERENCE if spec.kind is JobKind.INFERENCE else NodeRole.TRAINING
+        if not chosen:
+            rule = f"has no pool that is open to tenant {tenant.name}"
+            return Rejection(RejectCode.POOL_NOT_ALLOWED, "cell", cell.name, rule)
         own = [pool for pool in chosen if pool.role is role]
         chosen = own or chosen
     if spec.gpu_type is not None:

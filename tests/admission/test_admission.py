@@ -1,0 +1,155 @@
+"""What admission lets in, how it resolves it, and what it can only set aside."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.admission.service import AdmissionService, digest_of
+from shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, encode
+from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
+from shared.events.reasons import DeadLetterReason, RejectCode
+from shared.events.submissions import JobChanges, SubmitJob
+from shared.events.values import JobSpec
+from tests.admission.commands import CANCEL, FILE, NOW_MS, SUBMIT, UPDATE, admitted, answer, bytes_of, rejected, submit
+from tests.strategies import values
+
+
+def test_a_job_gets_its_cell_queue_and_pools() -> None:
+    found = admitted(submit())
+    assert (found.cell, found.submit_ms) == ("east", NOW_MS)
+    assert (found.spec.cell, found.spec.queue, found.spec.pools) == ("east", "night", ("h100", "a100"))
+
+
+def test_a_queue_of_the_jobs_own_comes_before_the_tenants_and_the_cells_first_comes_last() -> None:
+    assert admitted(submit(queue="default")).spec.queue == "default"
+    assert admitted(submit(tenant="any", pools=["h100"])).spec.queue == "default"
+
+
+def test_the_order_of_the_jobs_pools_is_kept() -> None:
+    assert admitted(submit(pools=["serve", "a100", "h100"])).spec.pools == ("serve", "a100", "h100")
+
+
+def test_a_training_job_that_names_no_pools_gets_training_pools_and_inference_gets_its_own() -> None:
+    assert admitted(submit(kind="training")).spec.pools == ("h100", "a100")
+    assert admitted(submit(kind="inference")).spec.pools == ("serve",)
+
+
+def test_pools_of_another_gpu_type_are_left_out() -> None:
+    assert admitted(submit(pools=["h100", "serve", "a100"], gpu_type="a100")).spec.pools == ("serve", "a100")
+
+
+def test_pools_that_could_never_hold_the_job_are_left_out() -> None:
+    assert admitted(submit(workers=21)).spec.pools == ("h100",)
+    assert admitted(submit(workers=3, resources={"gpu_milli": 8_000})).spec.pools == ("h100",)
+
+
+def test_the_pools_name_the_cell() -> None:
+    assert admitted(submit(tenant="any", pools=["west-h100"])).cell == "west"
+    assert admitted(submit(tenant="cleo")).cell == "west"
+
+
+def test_the_lowest_limit_of_the_tree_counts_and_any_gpu_type_within_its_limit_will_do() -> None:
+    assert admitted(submit(tenant="bob", workers=16)).spec.pools == ("h100", "a100")
+    assert rejected(submit(tenant="bob", workers=17)).allowed == 16
+
+
+def test_a_submit_time_is_kept_as_far_as_it_is_near() -> None:
+    near = {"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS - 60_000}
+    assert admitted(bytes_of(near)).submit_ms == NOW_MS - 60_000
+
+
+def test_the_digest_is_of_the_content_and_not_of_the_time() -> None:
+    job = {"id": "job-1", "tenant": "ada"}
+    early, late = bytes_of({"job": job, "submit_ms": NOW_MS - 5}), bytes_of({"job": job, "submit_ms": NOW_MS})
+    assert admitted(early).digest == admitted(late).digest
+    assert admitted(submit(priority=1)).digest != admitted(submit(priority=2)).digest
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        {"tenant": "ada", "id": "job-1"},
+        {"id": "job-1", "tenant": "ada", "priority": 0, "pools": [], "retry": {"budget": 0}},
+        {"id": "job-1", "tenant": "ada", "queue": None, "run": {"driver": "virtual", "duration_ms": None}},
+    ],
+)
+def test_the_same_content_written_otherwise_has_the_same_digest(again: dict[str, Any]) -> None:
+    text = json.dumps({"job": again}, indent=4)
+    assert admitted(text.encode()).digest == admitted(submit()).digest
+
+
+@given(values(JobSpec))
+def test_the_digest_outlives_a_round_through_bytes(spec: JobSpec) -> None:
+    again = SubmitJob.model_validate_json(encode(SubmitJob(job=spec)))
+    assert digest_of(again.job) == digest_of(spec)
+
+
+def test_a_cancel_and_an_update_are_passed_on() -> None:
+    found = answer(bytes_of({"job": "job-1", "tenant": "ada", "reason": "enough"}), CANCEL)
+    assert found == JobCancelRequested(cell="east", job="job-1", tenant="ada", reason="enough")
+    found = answer(bytes_of({"job": "job-1", "tenant": "ada", "changes": {"priority": 3}}), UPDATE)
+    assert found == JobUpdateRequested(cell="east", job="job-1", tenant="ada", changes=JobChanges(priority=3))
+
+
+def test_a_tenant_may_speak_by_its_own_topic() -> None:
+    assert isinstance(answer(submit(), topic_tenant="ada"), JobAdmitted)
+
+
+def test_a_new_cell_file_counts_from_the_next_command_on() -> None:
+    service = AdmissionService(FILE)
+    service.reload(FILE.model_copy(update={"tenants": FILE.tenants[1:]}))
+    found = service.answer(SUBMIT, submit(), None, NOW_MS)
+    assert isinstance(found, JobRejected)
+    assert found.code is RejectCode.UNKNOWN_TENANT
+
+
+@pytest.mark.parametrize(
+    ("value", "type_", "reason"),
+    [
+        (None, SUBMIT, DeadLetterReason.UNREADABLE),
+        (b"", SUBMIT, DeadLetterReason.UNREADABLE),
+        (b"{", SUBMIT, DeadLetterReason.UNREADABLE),
+        (b"\xff\xfe", SUBMIT, DeadLetterReason.UNREADABLE),
+        (b"[" * 100_000, SUBMIT, DeadLetterReason.UNREADABLE),
+        (b'{"job":' * 50_000, SUBMIT, DeadLetterReason.UNREADABLE),
+        (b"[]", SUBMIT, DeadLetterReason.INVALID),
+        (b"null", CANCEL, DeadLetterReason.INVALID),
+        (b'{"job":{"id":"UPPER","tenant":"ada"}}', SUBMIT, DeadLetterReason.INVALID),
+        (b'{"job":{"id":7,"tenant":"ada"}}', SUBMIT, DeadLetterReason.INVALID),
+        (b'{"job":{"tenant":"ada"}}', SUBMIT, DeadLetterReason.INVALID),
+        (b'{"job":["id"]}', SUBMIT, DeadLetterReason.INVALID),
+        (b" " * (SUBMISSION_BYTES_MOST + 1), SUBMIT, DeadLetterReason.TOO_LARGE),
+        (submit(), "fallow.job.admitted.v1", DeadLetterReason.UNKNOWN_TYPE),
+        (submit(), "", DeadLetterReason.UNKNOWN_TYPE),
+        (submit(), "x" * 10_000, DeadLetterReason.UNKNOWN_TYPE),
+    ],
+)
+def test_what_does_not_say_whose_it_is_can_only_be_set_aside(
+    value: bytes | None, type_: str, reason: DeadLetterReason
+) -> None:
+    found = answer(value, type_)
+    assert isinstance(found, Undecodable)
+    assert found.reason is reason
+    assert len(str(found)) < 1_000
+
+
+def test_a_broken_command_with_a_readable_id_is_answered_without_a_tenant_if_need_be() -> None:
+    assert rejected(b'{"job":{"id":"job-1"}}').tenant is None
+    assert rejected(bytes_of({"job": {"id": "job-1", "tenant": "x" * 101}})).tenant is None
+
+
+@given(st.binary(max_size=200), st.sampled_from([SUBMIT, CANCEL, UPDATE, "", "x"]))
+def test_no_bytes_can_stop_admission(value: bytes, type_: str) -> None:
+    assert isinstance(answer(value, type_), JobAdmitted | JobRejected | Undecodable)
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.dictionaries(st.text(), inner)))
+def test_no_json_can_stop_admission(inner: Any) -> None:
+    found = answer(json.dumps({"job": {"id": "job-1", "tenant": inner, "more": inner}}).encode())
+    assert isinstance(found, JobRejected)

@@ -1,0 +1,135 @@
+"""Each reason to turn a command away: the code, the field, the value, the rule, and the numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shared.events.reasons import RejectCode
+from tests.admission.commands import CANCEL, NOW_MS, UPDATE, bytes_of, rejected, submit
+
+Numbers = tuple[int | None, int | None]
+NONE: Numbers = (None, None)
+SEVERAL = "pools_in_several_cells"
+TEN = {"gpu_milli": 10_000}
+OLD = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS - 60_001})
+EARLY = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS + 60_001})
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "field", "value", "rule", "numbers"),
+    [
+        (submit(tenant="eve"), "unknown_tenant", "tenant", "eve", "is not a tenant", NONE),
+        (submit(pools=["h100", "x"]), "unknown_pool", "pools", "x", "is not a pool", NONE),
+        (submit(cell="north"), "unknown_cell", "cell", "north", "is not a cell", NONE),
+        (submit(queue="fast"), "unknown_queue", "queue", "fast", "not a queue of cell east", NONE),
+        (submit(gpu_type="b200"), "unknown_gpu_type", "gpu_type", "b200", "none of the pools", NONE),
+        (submit(gpu_type="a100", pools=["h100"]), "unknown_gpu_type", "gpu_type", "a100", "none of the pools", NONE),
+        (submit(tenant="any"), "cell_needed", "cell", "", "must be named", NONE),
+        (submit(pools=["west-h100"]), "pool_not_allowed", "pools", "west-h100", "not open to tenant ada", NONE),
+        (submit(cell="west"), "pool_not_allowed", "cell", "west", "no pool that is open to tenant ada", NONE),
+        (
+            submit(tenant="any", pools=["a100", "west-h100"]),
+            "pools_in_several_cells",
+            "pools",
+            "a100",
+            "one cell",
+            NONE,
+        ),
+        (
+            submit(tenant="any", cell="west", pools=["a100"]),
+            "pools_in_several_cells",
+            "pools",
+            "a100",
+            "one cell",
+            NONE,
+        ),
+        (submit(resources=TEN), "larger_than_pool", "resources.gpu_milli", "10", "at most 8", (10, 8)),
+        (submit(workers=21, pools=["a100"]), "larger_than_pool", "workers", "21", "holds 20", (21, 20)),
+        (
+            submit(workers=6, resources={"gpu_milli": 5_000}, pools=["a100"]),
+            *("larger_than_pool", "workers", "6", "holds 2", (6, 2)),
+        ),
+        (
+            submit(workers=81, resources={"gpu_milli": 250}, pools=["a100"]),
+            *("larger_than_pool", "workers", "81", "holds 80", (81, 80)),
+        ),
+        (submit(tenant="bob", workers=17, pools=["h100"]), "over_tenant_limit", "workers", "17", "use 16", (17, 16)),
+        (submit(tenant="bob", workers=20), "over_tenant_limit", "workers", "20", "use 16", (20, 16)),
+        (submit(workers=101), "over_job_limit", "workers", "101", "may have 100", (101, 100)),
+        (
+            submit(workers=31, resources={"gpu_milli": 2_000}),
+            *("over_job_limit", "resources.gpu_milli", "62", "may have 60", (62, 60)),
+        ),
+        (submit(retry={"budget": 6}), "over_job_limit", "retry.budget", "6", "may have 5", (6, 5)),
+        (OLD, "submit_time_too_far", "submit_ms", "999939999", "within 60000 ms", (60_001, 60_000)),
+        (EARLY, "submit_time_too_far", "submit_ms", "1000060001", "within 60000 ms", (60_001, 60_000)),
+        (submit(workers=2, workers_min=1), "unsupported", "workers_min", "", "not supported", NONE),
+        (submit(topology={"level": "leaf"}), "unsupported", "topology", "", "not supported", NONE),
+        (submit(spread="leaf"), "unsupported", "spread", "", "not supported", NONE),
+        (submit(workers=2, gang=False), "unsupported", "gang", "", "not supported", NONE),
+        (submit(run={"driver": "process", "argv": ["x"]}), "unsupported", "run.driver", "", "not supported", NONE),
+        (submit(workers=0), "invalid_field", "job.workers", "0", "greater than or equal to 1", NONE),
+        (submit(workers="2"), "invalid_field", "job.workers", "2", "valid integer", NONE),
+        (submit(worker=2), "invalid_field", "job.worker", "2", "not permitted", NONE),
+        (submit(retry={"bugdet": 2}), "invalid_field", "job.retry.bugdet", "2", "not permitted", NONE),
+        (submit(resources={"gpu_milli": 1_500}), "invalid_field", "job.resources", "{'gpu", "multiple of 1000", NONE),
+        (submit(workers=1, workers_min=2), "invalid_field", "job", "{'id'", "workers_min 2 is above", NONE),
+    ],
+)
+def test_a_submit_is_turned_away_with_field_value_rule_and_numbers(
+    command: bytes, code: str, field: str, value: str, rule: str, numbers: Numbers
+) -> None:
+    found = rejected(command)
+    assert (found.code, found.field, (found.wanted, found.allowed)) == (RejectCode(code), field, numbers)
+    assert found.value.startswith(value)
+    assert rule in found.rule
+    assert (found.job, found.command) == ("job-1", "submit")
+
+
+def test_every_code_has_a_row_here() -> None:
+    rows = {mark.args[1][row][1] for mark in _marks() for row in range(len(mark.args[1]))}
+    assert {code.value for code in RejectCode} - rows == {"tenant_not_of_topic"}
+
+
+def _marks() -> list[Any]:
+    return list(test_a_submit_is_turned_away_with_field_value_rule_and_numbers.pytestmark)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("type_", "command", "code"),
+    [
+        (CANCEL, {"job": "job-1", "tenant": "eve"}, RejectCode.UNKNOWN_TENANT),
+        (CANCEL, {"job": "job-1", "tenant": "any"}, RejectCode.CELL_NEEDED),
+        (CANCEL, {"job": "job-1", "tenant": "ada", "cell": "north"}, RejectCode.UNKNOWN_CELL),
+        (CANCEL, {"job": "job-1", "tenant": "ada", "why": "x"}, RejectCode.INVALID_FIELD),
+        (UPDATE, {"job": "job-1", "tenant": "ada", "changes": {}}, RejectCode.INVALID_FIELD),
+        (UPDATE, {"job": "job-1", "tenant": "ada"}, RejectCode.INVALID_FIELD),
+        (UPDATE, {"job": "job-1", "tenant": "ada", "changes": {"priority": 1, "id": "x"}}, RejectCode.INVALID_FIELD),
+        (UPDATE, {"job": "job-1", "tenant": "eve", "changes": {"priority": 1}}, RejectCode.UNKNOWN_TENANT),
+    ],
+)
+def test_a_cancel_or_update_is_turned_away(type_: str, command: dict[str, Any], code: RejectCode) -> None:
+    found = rejected(bytes_of(command), type_)
+    assert (found.code, found.job, found.tenant) == (code, "job-1", command["tenant"])
+
+
+@pytest.mark.parametrize(
+    ("type_", "command"),
+    [
+        ("fallow.job.submit.v1", {"job": {"id": "job-1", "tenant": "ada"}}),
+        (CANCEL, {"job": "job-1", "tenant": "ada"}),
+        (UPDATE, {"job": "job-1", "tenant": "ada", "changes": {"priority": 1}}),
+    ],
+)
+def test_a_tenants_own_topic_speaks_for_nobody_else(type_: str, command: dict[str, Any]) -> None:
+    found = rejected(bytes_of(command), type_, topic_tenant="bob")
+    assert (found.code, found.field, found.value) == (RejectCode.TENANT_NOT_OF_TOPIC, "tenant", "ada")
+    assert "bob" in found.rule
+
+
+def test_a_rejection_can_be_written_whatever_the_command_holds() -> None:
+    found = rejected(submit(**{"x" * 400_000: 1}))
+    assert (found.code, len(found.field)) == (RejectCode.INVALID_FIELD, 100)
+    assert len(rejected(submit(queue="y" * 400_000)).value) == 100
