@@ -131,7 +131,7 @@ class History:
         return [e.JobFinished(job=job.id, attempt=job.attempt)] if job else []
 
     def failed(self) -> list[e.Effect]:
-        job = self._job(JobStatus.RUNNING, JobStatus.STARTING)
+        job = self._job(JobStatus.RUNNING, JobStatus.STARTING, JobStatus.RESIZING)
         return [e.JobFailed(job=job.id, reason=FailReason.RETRIES_EXHAUSTED, text="it broke")] if job else []
 
     def resized(self) -> list[e.Effect]:
@@ -143,6 +143,17 @@ class History:
             e.JobResizing(job=job.id, attempt=job.attempt, remove=tuple(place.rank for place in job.workers[1:])),
             e.JobResized(job=job.id, attempt=job.attempt, workers=less),
         ]
+
+    def grows(self) -> list[e.Effect]:
+        job = self._job(JobStatus.RUNNING)
+        if job is None or len(job.workers) >= job.spec.workers:
+            return []
+        more = [place.model_copy(update={"rank": len(job.workers)}) for place in self._places(job)[:1]]
+        return [e.JobResizing(job=job.id, attempt=job.attempt, add=tuple(more))] if more else []
+
+    def grown(self) -> list[e.Effect]:
+        job = self._job(JobStatus.RESIZING)
+        return [e.JobResized(job=job.id, attempt=job.attempt, workers=job.workers + job.joining)] if job else []
 
     def preempted(self) -> list[e.Effect]:
         job = self._job(JobStatus.RUNNING)
@@ -236,6 +247,8 @@ ACTIONS: tuple[Callable[[History], list[e.Effect]], ...] = (
     *(History.finished,) * 2,
     History.failed,
     History.resized,
+    *(History.grows,) * 3,
+    History.grown,
     History.preempted,
     History.stopping,
     History.cancelled,
