@@ -28,6 +28,7 @@ from shared.log.port import (
 APPEND_BOUND_MS = 3_000
 PUBLISH_BOUND_MS = 10_000
 REQUEST_BOUND_MS = 2_500
+LONE_FETCH_WAIT_MS = 500
 PUBLISH_CHUNK_RECORDS = 5_000
 """So many records share one bound, so that a long but moving publish is not taken for a dead one."""
 
@@ -160,7 +161,9 @@ class KafkaLog:
 
     def reader(self, positions: Mapping[TopicPartition, int]) -> Reader:
         """A consumer of its own, so that a slow reader holds up no other."""
-        return KafkaReader(self._bootstrap, self._client_id, positions, fetch_wait_ms=self._fetch_wait_ms)
+        # A fetch of one partition leaves nothing out, so it may stay at the broker: data wakes it at once.
+        wait_ms = self._fetch_wait_ms if len(positions) > 1 else LONE_FETCH_WAIT_MS
+        return KafkaReader(self._bootstrap, self._client_id, positions, fetch_wait_ms=wait_ms)
 
     def member(self, group: str, topic: str) -> KafkaMember:
         """A consumer of its own that never reads anything."""
