@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "topics": ("topics", "Create and check Kafka's topics."),
     "log": ("log", "Read the decision log: tail, show, export."),
     "verify": ("verify_command", "Check the decision log, and everything that was made from it."),
-    "service": ("service", "Run one service in the foreground."),
+    "service": ("run_service", "Run one service in the foreground."),
     "cell": ("cell", "Check a cell file."),
 }
 """Each command, in the order of the help: the module of this package that holds it as `app`, and its line of help."""
