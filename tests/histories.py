@@ -148,7 +148,7 @@ class History:
         job = self._job(JobStatus.RUNNING)
         if job is None or len(job.workers) >= job.spec.workers:
             return []
-        more = [place.model_copy(update={"rank": len(job.workers)}) for place in self._places(job)[:1]]
+        more = [place.model_copy(update={"rank": len(job.workers)}) for place in self._places(job)[-1:]]
         return [e.JobResizing(job=job.id, attempt=job.attempt, add=tuple(more))] if more else []
 
     def grown(self) -> list[e.Effect]:

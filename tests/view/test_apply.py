@@ -1,0 +1,66 @@
+"""Rows of what was touched, put onto the rows before, are the rows of the state."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.cluster.fold import fold
+from shared.cluster.state import CellState
+from shared.events.decisions import Decision
+from shared.view.apply import Rows, Touched, all_rows, rows_of_touched, totals_of
+from tests.histories import CELL, History, log_records
+
+Texts = dict[tuple[str, str], str]
+
+
+def put(texts: Texts, rows: Rows) -> Texts:
+    parts = (("job", rows.jobs, rows.jobs_gone), ("node", rows.nodes, rows.nodes_gone))
+    for kind, new, gone in (*parts, ("tenant", rows.tenants, rows.tenants_gone)):
+        texts.update(((kind, name), text) for name, text in new)
+        for name in gone:
+            texts.pop((kind, name), None)
+    return texts
+
+
+def whole(state: CellState) -> Texts:
+    texts: Texts = {}
+    for rows in all_rows(state, 7):
+        put(texts, rows)
+    return texts
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), every=st.sampled_from((1, 1, 2, 5)))
+def test_what_is_touched_is_all_that_changes(seed: int, every: int) -> None:
+    state, touched, texts = CellState(CELL), Touched(), Texts()
+    for record in log_records(History(seed).decisions(120)):
+        assert isinstance(record.decision, Decision)
+        touched.note(state, record.decision)
+        fold(state, record)
+        if state.version % every == 0:
+            put(texts, rows_of_touched(state, touched))
+            touched.clear()
+            assert texts == whole(state)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_whole_view_has_as_many_rows_as_are_counted(seed: int) -> None:
+    history = History(seed)
+    history.decisions(60)
+    totals, kinds = totals_of(history.state), [kind for kind, _ in whole(history.state)]
+    assert (totals.jobs, totals.nodes, totals.tenants) == tuple(map(kinds.count, ("job", "node", "tenant")))
+
+
+def test_an_entity_that_was_touched_twice_has_one_row() -> None:
+    state, touched = CellState(CELL), Touched()
+    for record in log_records(History(4).decisions(80)):
+        assert isinstance(record.decision, Decision)
+        touched.note(state, record.decision)
+        fold(state, record)
+    rows = rows_of_touched(state, touched)
+    assert len(rows) == len(touched)
+    assert len(rows.arguments()) == 6 + 2 * (len(rows.jobs) + len(rows.nodes) + len(rows.tenants)) + len(
+        rows.jobs_gone + rows.nodes_gone + rows.tenants_gone
+    )
