@@ -24,6 +24,8 @@ from shared.events.queue import QueueDiscipline, QueueOrdered
 from shared.events.values import JobSpec
 
 JOBS_OF_A_CLASS_MOST = 256
+"""A window shows no more jobs of one equivalence class: if these do not fit, the others do not either."""
+
 RESEND_WALL_MS = 1_000
 
 
@@ -34,14 +36,26 @@ class Waiting:
     spec: JobSpec
     submit_ms: int
 
+    def stands_elsewhere(self, spec: JobSpec, submit_ms: int) -> bool:
+        """Whether the log knows another job under this id, or a changed one."""
+        return self.submit_ms != submit_ms or (self.spec is not spec and self.spec != spec)
+
 
 class QueueingService:
     """The lines of one cell. `state` is the folded one; after each fold the shell hands over the decisions."""
 
     def __init__(
-        self, state: CellState, cell: CellPart, *, writer: str, jobs_source: str, stepped: bool = False
+        self,
+        state: CellState,
+        cell: CellPart,
+        *,
+        writer: str,
+        jobs_source: str,
+        stepped: bool = False,
+        class_jobs_most: int = JOBS_OF_A_CLASS_MOST,
     ) -> None:
         self.state, self._writer, self._jobs_source, self._stepped = state, writer, jobs_source, stepped
+        self._class_jobs_most = class_jobs_most
         self._lines = {queue.name: Line(queue.name, queue.discipline) for queue in cell.queues}
         self._waiting: dict[str, Waiting] = {}
         self._early: deque[tuple[int, str]] = deque()
@@ -97,21 +111,20 @@ class QueueingService:
             heappush(self._asleep, (job.not_before_ms, job_id))
         else:
             known = self._waiting.get(job_id)
-            if known is None or known.spec is not job.spec:
-                if known is not None and known.spec != job.spec:
-                    self._leave(job_id)
-                self._enter(job.spec, job.submit_ms)
+            if known is not None and known.stands_elsewhere(job.spec, job.submit_ms):
+                self._leave(job_id)
+            self._enter(job.spec, job.submit_ms)
 
     def _enter(self, spec: JobSpec, submit_ms: int) -> None:
         if spec.id not in self._waiting:
-            self._changed |= self._line(spec).add(spec, submit_ms, JOBS_OF_A_CLASS_MOST)
+            self._changed |= self._line(spec).add(spec, submit_ms, self._class_jobs_most)
             self._waiting[spec.id] = Waiting(spec, submit_ms)
 
     def _leave(self, job_id: str) -> None:
         known = self._waiting.pop(job_id, None)
         if known is not None:
             line = self._line(known.spec)
-            self._changed |= line.remove(known.spec, known.submit_ms, JOBS_OF_A_CLASS_MOST)
+            self._changed |= line.remove(known.spec, known.submit_ms, self._class_jobs_most)
 
     def _line(self, spec: JobSpec) -> Line:
         name = spec.queue or self._first_queue
@@ -160,7 +173,7 @@ class QueueingService:
         self._window += 1
         self._changed = False
         self._sent_ms = wall_ms
-        parts = in_parts([line.head(JOBS_OF_A_CLASS_MOST) for line in self._lines.values() if line.waiting])
+        parts = in_parts([line.head(self._class_jobs_most) for line in self._lines.values() if line.waiting])
         return [
             QueueOrdered(
                 cell=self.state.cell,

@@ -32,15 +32,18 @@ class Line:
         return () if self.discipline is QueueDiscipline.STRICT_FIFO else class_of(spec)
 
     def add(self, spec: JobSpec, submit_ms: int, most: int) -> bool:
-        """Put a job in its place. Whether a head of `most` jobs of each class shows it."""
+        """Put a job in its place. Whether a head of `most` jobs of each class shows it, or is cut by it from now on."""
         jobs = self.by_class.setdefault(self._key(spec), [])
         order = order_of(spec, submit_ms)
         insort(jobs, order)
         self.waiting += 1
-        return bisect_left(jobs, order) < most
+        return bisect_left(jobs, order) < most or len(jobs) == most + 1
 
     def remove(self, spec: JobSpec, submit_ms: int, most: int) -> bool:
-        """Take a job out. Whether another one comes into the head of `most` by that."""
+        """Take a job out. Whether another one comes into the head of `most` by that, or the head is no longer cut.
+
+        Without the latter, a walk would end at a cut behind which nobody stands, and wait for a window for nothing.
+        """
         key, order = self._key(spec), order_of(spec, submit_ms)
         jobs = self.by_class[key]
         at = bisect_left(jobs, order)
@@ -50,7 +53,7 @@ class Line:
         self.waiting -= 1
         if not jobs:
             del self.by_class[key]
-        return at < most <= len(jobs)
+        return len(jobs) == most or at < most <= len(jobs)
 
     def head(self, most: int) -> QueueHead:
         """The first `most` jobs of each class, in the queue's order; cuts where a class has more."""
