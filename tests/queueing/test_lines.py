@@ -23,7 +23,8 @@ OPERATIONS = st.lists(
         st.sampled_from(IDS),
         st.integers(0, 3),
     ),
-    max_size=40,
+    min_size=15,
+    max_size=60,
 )
 
 
