@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from services.cli.access import DEFAULT_KAFKA, DEFAULT_REDIS, Access
-from services.cli.failures import explain, say
+from services.cli.failures import Exit, explain, say
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "Run all services on this machine, with Kafka and Redis if need be."),
@@ -95,6 +96,10 @@ def main() -> None:
     logging.basicConfig(level=logging.CRITICAL)
     try:
         app(prog_name="fallow")
+    except BrokenPipeError:
+        # Whoever reads the output has read enough; what Python would still flush goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(Exit.OK)
     except Exception as error:
         known = explain(error)
         if known is None:

@@ -41,19 +41,17 @@ def explain(error: Exception) -> tuple[Exit, str] | None:
 # By name, so that no command pays for importing what it does not use.
 _KNOWN: dict[Exit, frozenset[str]] = {
     Exit.AWAY: frozenset(
-        {"ClientUnavailable", "LogUnavailable", "LogTruncated", "ViewUnavailable", "ViewRebuilding", "ViewMoved"}
-        | {"ViewMisused", "StackError", "NoUsableSnapshot", "Unanswered", "Stuck"}
+        {
+            *("ClientUnavailable", "LogUnavailable", "LogTruncated", "NoUsableSnapshot"),
+            *("ViewUnavailable", "ViewRebuilding", "ViewMoved", "ViewMisused"),
+            *("StackError", "Unanswered", "Stuck"),
+        }
     ),
     Exit.USAGE: frozenset(
         {
-            "CellFileError",
-            "JobFileError",
-            "LogFileError",
-            "DiaryError",
-            "TopicsFileError",
-            "SettingsError",
-            "WorkloadError",
+            *("CellFileError", "JobFileError", "LogFileError", "DiaryError", "TopicsFileError"),
+            *("SettingsError", "WorkloadError", "RecordTooLarge"),
         }
     ),
-    Exit.NO: frozenset({"DamagedLog", "DamagedSnapshot", "LogOverflowed"}),
+    Exit.NO: frozenset({"DamagedLog", "DamagedSnapshot", "LogOverflowed", "WrongTopics"}),
 }

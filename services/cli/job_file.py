@@ -56,11 +56,12 @@ def _items(text: str, name: str) -> list[Any]:
 def _documents(text: str, name: str) -> list[Any]:
     lines = [line for line in text.splitlines() if line.strip()]
     try:
-        if lines and all(line.startswith("{") and line.rstrip().endswith("}") for line in lines):
+        # Several objects in lines of their own are no YAML; a single one is, whether its keys are quoted or not.
+        if len(lines) > 1 and all(line.startswith("{") and line.rstrip().endswith("}") for line in lines):
             return [json.loads(line) for line in lines]
         return [document for document in yaml.safe_load_all(text) if document is not None]
     except json.JSONDecodeError as error:
-        raise JobFileError(f"{name}: not JSON: {error.msg} at column {error.colno}") from error
+        raise JobFileError(f"{name}: not JSON lines: {error.msg} in {shorten(error.doc)}") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark is not None else ""

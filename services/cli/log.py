@@ -81,7 +81,10 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write the log as it is to a file that `verify --file` reads."""
-    count = run(_export(access_of(context), file, cell))
+    try:
+        count = run(_export(access_of(context), file, cell))
+    except OSError as error:
+        end_with(Exit.USAGE, f"fallow: {file}: cannot be written: {error.strerror}")
     if as_json:
         print_json({"file": str(file), "records": count})
     else:

@@ -15,7 +15,7 @@ import typer
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with
 from services.cli.output import print_line
-from services.cli.service_set import service_set
+from services.cli.service_set import KINDS, service_set
 from services.cli.stage import Servers, running
 from services.cli.workload import uniform_nodes
 from shared.cluster.config import CellFile, CellPart, Pool
@@ -44,6 +44,7 @@ def up(
     What is started here keeps its data in --data, except for the embedded broker, which forgets at exit.
     """
     access = access_of(context)
+    access.cells()  # a mistake in the cell file is told before anything is started
     counts = _counts(replicas or [])
     # The choice of a server reads the environment; an option stands above it.
     os.environ.update({"FALLOW_KAFKA": access.kafka or "", "FALLOW_REDIS": access.redis or ""})
@@ -120,8 +121,9 @@ def _counts(replicas: list[str]) -> dict[str, int]:
     counts = {}
     for text in replicas:
         name, _, count = text.partition("=")
-        if not count.isdecimal():
-            end_with(Exit.USAGE, f"fallow: --replicas {text!r}: must be SERVICE=COUNT")
+        if not count.isdecimal() or name not in {kind.name for kind in KINDS}:
+            rule = f"must be SERVICE=COUNT, with one of {', '.join(kind.name for kind in KINDS)}"
+            end_with(Exit.USAGE, f"fallow: --replicas {text!r}: {rule}")
         counts[name] = int(count)
     return counts
 

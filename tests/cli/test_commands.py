@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from services.cli.app import COMMANDS
+from shared.log.kafka import KafkaLog
+from shared.runtime.stack.child import environment_with
+from shared.view.keys import keys_of
+from tests.cli.cells import publish, show
+from tests.cli.logs import an_honest_log
+
+TOP = Path(__file__).parents[2]
+Fallow = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def call(*words: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FALLOW_")}
+    environment = {**kept, "PYTHONPATH": environment_with(TOP)["PYTHONPATH"], **variables}
+    command = [sys.executable, "-m", "services.cli", *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, input=stdin, env=environment, cwd=TOP, timeout=60, check=False
+    )
+
+
+@pytest.fixture
+def fallow(kafka: str, redis_url: str, namespace: str) -> Fallow:
+    def here(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return call(*words, stdin=stdin, FALLOW_KAFKA=kafka, FALLOW_REDIS=redis_url, FALLOW_NAMESPACE=namespace)
+
+    return here
+
+
+@pytest.fixture
+async def told(fallow: Fallow, kafka: str, redis_url: str, namespace: str) -> Fallow:
+    """A cell with an honest log and its view."""
+    assert fallow("topics", "create").returncode == 0
+    written = an_honest_log()
+    log = KafkaLog(kafka, "test")
+    await log.start()
+    await publish(log, written.records, namespace)
+    await log.stop()
+    await show(redis_url, namespace, written.state)
+    return fallow
+
+
+def last(done: subprocess.CompletedProcess[str]) -> Any:
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_help_lists_every_command() -> None:
+    words = call("--help").stdout.split()
+    assert [command for command in COMMANDS if command not in words] == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["up", "submit", "jobs", "job", "cancel", "nodes", "tenants", "topics", "log", "verify", "service", "cell"],
+)
+def test_each_command_has_help(command: str) -> None:
+    done = call(command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"fallow {command}" in done.stdout
+
+
+def test_the_shell_completes_commands() -> None:
+    done = call(_FALLOW_COMPLETE="complete_bash", COMP_WORDS="fallow to", COMP_CWORD="1")
+    assert done.stdout.split() == ["topics"]
+
+
+def test_an_unknown_command_is_wrong_use() -> None:
+    assert call("fly").returncode == 2
+
+
+def test_the_cell_file_that_comes_along_has_no_mistakes() -> None:
+    done = call("cell", "check", "deploy/cell.yaml", "--json")
+    assert (done.returncode, last(done)["cells"]) == (0, ["main"])
+
+
+def test_a_mistake_in_a_cell_file_is_one_line_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "cell.yaml"
+    path.write_text("cells:\n  - {name: main, ordinal: 0, pools: [{name: a, gpus: 8}]}\ntenants:\n  - {nam: x}\n")
+    done = call("cell", "check", str(path))
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == f"fallow: {path}: line 4: tenants[0].name: Field required"
+
+
+def test_a_job_that_is_not_valid_is_not_sent_and_every_mistake_is_named() -> None:
+    done = call("submit", "-", stdin='{"id": "a", "tenant": "b", "workers": "x", "gpus": 3}')
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "fallow: standard input: job 1 (a): workers = 'x': Input should be a valid integer",
+        "standard input: job 1 (a): gpus = 3: Extra inputs are not permitted",
+    ]
+
+
+@pytest.mark.parametrize("words", [("jobs",), ("log", "tail"), ("verify",), ("topics", "check")])
+def test_what_is_away_is_told_in_one_line(words: tuple[str, ...]) -> None:
+    done = call(*words, FALLOW_KAFKA="127.0.0.1:1", FALLOW_REDIS="redis://127.0.0.1:1/0")
+    assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
+
+
+def test_an_address_is_needed_where_a_server_is_asked() -> None:
+    done = call("log", "tail", FALLOW_KAFKA="jars")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
+def test_a_cell_that_is_not_in_the_file_is_wrong_use() -> None:
+    done = call("jobs", "--cell", "moon")
+    assert (done.returncode, done.stderr) == (2, "fallow: --cell = 'moon' is unknown: there are main\n")
+
+
+@pytest.mark.real_kafka
+def test_topics_are_missing_then_created_then_as_declared(fallow: Fallow, namespace: str) -> None:
+    missing = fallow("topics", "check")
+    assert (missing.returncode, missing.stdout.splitlines()[0]) == (
+        1,
+        f"{namespace}.submissions is missing; it should have 12 partitions",
+    )
+    assert fallow("topics", "create").returncode == 0
+    assert last(fallow("topics", "check", "--json")) == {"ok": True, "topics": 12, "differences": []}
+
+
+@pytest.mark.real_kafka
+def test_submitted_jobs_are_published(told: Fallow) -> None:
+    done = told("submit", "-", "--tenant", "vision", stdin="- id: a\n- id: b\n")
+    assert (done.returncode, done.stdout) == (0, "2 submitted: a and 1 more\n")
+
+
+@pytest.mark.real_kafka
+def test_waiting_for_an_answer_that_does_not_come_says_so(told: Fallow) -> None:
+    done = told("submit", "-", "--wait", "--timeout", "1", stdin="{id: a, tenant: vision}")
+    assert (done.returncode, done.stderr) == (3, "fallow: no answer yet for a\n")
+
+
+@pytest.mark.real_kafka
+def test_a_job_that_was_submitted_before_is_answered_from_the_view(told: Fallow) -> None:
+    done = told("submit", "-", "--wait", "--timeout", "10", "--json", stdin="{id: second, tenant: vision}")
+    assert (done.returncode, last(done)) == (0, {"submitted": 1, "jobs": {"second": "running"}})
+
+
+@pytest.mark.real_kafka
+def test_jobs_nodes_and_tenants_are_listed(told: Fallow) -> None:
+    assert "node-0, node-1" in told("jobs").stdout
+    assert [row["id"] for row in last(told("jobs", "--status", "queued", "--json"))["jobs"]] == ["third"]
+    assert "8 GPUs free" in told("nodes").stdout
+    assert [row["gpus_free"] for row in last(told("nodes", "--json"))["nodes"]] == [4, 4]
+    assert last(told("tenants", "--json"))["tenants"][0]["accounts"][0]["used_milli"] == 8000
+    assert "vision" in told("tenants").stdout
+
+
+@pytest.mark.real_kafka
+def test_a_job_has_its_story(told: Fallow) -> None:
+    done = told("job", "first")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "job first of cell main: finished")
+    assert "Job first starts, attempt 1: 2 GPUs on node-0 (0-1)." in done.stdout
+    assert [step["version"] for step in last(told("job", "first", "--json"))["story"]] == [4, 4, 5, 8]
+    assert told("job", "nobody").returncode == 1
+
+
+@pytest.mark.real_kafka
+def test_what_is_over_cannot_be_cancelled(told: Fallow) -> None:
+    done = told("cancel", "first")
+    assert (done.returncode, done.stdout) == (1, "Job first was over before: it is finished.\n")
+    assert told("cancel", "nobody").returncode == 1
+
+
+@pytest.mark.real_kafka
+def test_decisions_are_told_in_sentences(told: Fallow) -> None:
+    assert "    Job first runs: all workers of attempt 1 have started." in told("log", "show", "5").stdout.splitlines()
+    assert told("log", "show", "99").returncode == 1
+    assert [found["version"] for found in last(told("log", "tail", "-n", "2", "--json"))["decisions"]] == [8, 9]
+
+
+@pytest.mark.real_kafka
+def test_an_exported_log_verifies_as_the_live_one_does(told: Fallow, tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl.gz"
+    assert last(told("log", "export", str(path), "--json")) == {"file": str(path), "records": 10}
+    live, exported = last(told("verify", "--json")), last(told("verify", "--file", str(path), "--json"))
+    assert (live["ok"], exported["ok"], live["to_version"], exported["to_version"]) == (True, True, 9, 9)
+
+
+@pytest.mark.real_kafka
+async def test_verify_ends_with_1_where_redis_shows_something_else(
+    told: Fallow, redis_url: str, namespace: str
+) -> None:
+    redis: Redis = Redis.from_url(redis_url, decode_responses=True)
+    await redis.hdel(keys_of(namespace, "main")[2], "node-1")
+    await redis.aclose()
+    done = told("verify", "--json")
+    assert (done.returncode, last(done)["first_violation"]["invariant"]) == (1, "I7")
