@@ -28,7 +28,7 @@ from shared.log.port import (
 APPEND_BOUND_MS = 3_000
 PUBLISH_BOUND_MS = 10_000
 REQUEST_BOUND_MS = 2_500
-LONE_FETCH_WAIT_MS = 500
+FETCH_WAIT_MS, LONE_FETCH_WAIT_MS = 20, 500
 PUBLISH_CHUNK_RECORDS = 5_000
 """So many records share one bound, so that a long but moving publish is not taken for a dead one."""
 
@@ -43,11 +43,12 @@ class KafkaLog:
         *,
         append_bound_ms: int = APPEND_BOUND_MS,
         publish_bound_ms: int = PUBLISH_BOUND_MS,
-        fetch_wait_ms: int = 20,
+        fetch_wait_ms: int | None = None,
         compression: Compression | None = None,
         timers: GroupTimers = QUICK,
     ) -> None:
-        """`fetch_wait_ms`: how long an idle fetch stays at the broker; see KafkaReader for why it is short.
+        """`fetch_wait_ms`: how long an idle fetch stays at the broker; see KafkaReader for why that is short for
+        several partitions. None: as is best on a real broker, where data wakes a fetch at once.
 
         `compression` is for the embedded broker, which keeps only 5 MB of each partition; `timers` are EMBEDDED there.
         """
@@ -162,7 +163,8 @@ class KafkaLog:
     def reader(self, positions: Mapping[TopicPartition, int]) -> Reader:
         """A consumer of its own, so that a slow reader holds up no other."""
         # A fetch of one partition leaves nothing out, so it may stay at the broker: data wakes it at once.
-        wait_ms = self._fetch_wait_ms if len(positions) > 1 else LONE_FETCH_WAIT_MS
+        best_ms = FETCH_WAIT_MS if len(positions) > 1 else LONE_FETCH_WAIT_MS
+        wait_ms = best_ms if self._fetch_wait_ms is None else self._fetch_wait_ms
         return KafkaReader(self._bootstrap, self._client_id, positions, fetch_wait_ms=wait_ms)
 
     def member(self, group: str, topic: str) -> KafkaMember:

@@ -18,6 +18,8 @@ from shared.runtime.process import Context, wait_for
 
 TOPICS_FILE = Path(__file__).parents[2] / "deploy" / "kafka" / "topics.yaml"
 
+EMBEDDED_FETCH_WAIT_MS = 10
+
 
 class WrongTopics(Exception):
     """The topics are not what `deploy/kafka/topics.yaml` declares. Going on could put records where nobody reads
@@ -39,9 +41,12 @@ def declared_topics(file: CellFile, namespace: str, replicas: int = 1) -> tuple[
 
 
 def log_for(bootstrap: str, client_id: str, *, embedded: bool) -> KafkaLog:
-    """The log, not connected. The embedded broker keeps little, so what it gets is packed, and it lets members wait."""
+    """The log, not connected. The embedded broker keeps little, so what it gets is packed; it lets members wait; and a
+    fetch that waits there does not wake when something comes, so none may wait for long.
+    """
     if embedded:
-        return KafkaLog(bootstrap, client_id, compression="gzip", timers=EMBEDDED)
+        wait_ms = EMBEDDED_FETCH_WAIT_MS
+        return KafkaLog(bootstrap, client_id, compression="gzip", timers=EMBEDDED, fetch_wait_ms=wait_ms)
     return KafkaLog(bootstrap, client_id)
 
 
