@@ -60,9 +60,10 @@ class Access:
 
     def layout(self) -> Layout:
         """Where the records of these cells are. Raises CellFileError."""
-        from shared.log.opening import layout_of  # noqa: PLC0415 - the same
+        # Not by shared.log.opening, which brings along everything that a service needs and a command does not.
+        from shared.log.layout import Layout  # noqa: PLC0415 - the same
 
-        return layout_of(self.cells(), self.namespace)
+        return Layout(self.namespace, {cell.name: cell.ordinal for cell in self.cells().cells})
 
     def cell(self, given: str | None) -> str:
         """The cell that is named, or the only one. Ends the command where that is not clear."""

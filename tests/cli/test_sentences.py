@@ -43,8 +43,10 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (
         e.JobStarted(job="a", attempt=1, workers=MANY, backfilled=True),
-        "Job a starts past the head of its queue, attempt 1: 18 GPUs on node-0 (0-1,5), node-1 (0-1,5), "
-        "node-2 (0-1,5), node-3 (0-1,5) and 2 more nodes.",
+        (
+            "Job a starts past the head of its queue, attempt 1: 18 GPUs on node-0 (0-1,5), node-1 (0-1,5), "
+            "node-2 (0-1,5), node-3 (0-1,5) and 2 more nodes."
+        ),
     ),
     (
         e.RunObserved(job="a", attempt=1, node="node-1", status=RunStatus.RUNNING),

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shared.runtime.cell_file import CellFileError, load_cell_file, parse_cell_file
+
+DEFAULT = Path(__file__).parents[2] / "deploy" / "cell.yaml"
+TEXT = DEFAULT.read_text(encoding="utf-8")
+
+
+def line_of(text: str) -> int:
+    return TEXT[: TEXT.index(text)].count("\n") + 1
+
+
+def mistakes(text: str) -> list[str]:
+    with pytest.raises(CellFileError) as raised:
+        parse_cell_file(text, "cell.yaml")
+    return str(raised.value).splitlines()
+
+
+def test_the_default_file_has_one_cell_two_pools_and_five_tenants() -> None:
+    file = load_cell_file(DEFAULT)
+    assert [(cell.name, cell.ordinal) for cell in file.cells] == [("main", 0)]
+    assert [pool.name for pool in file.cells[0].pools] == ["training", "inference"]
+    assert len(file.tenants) == 5
+    assert file.cells[0].queues[0].name == "default"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "at", "said"),
+    [
+        (
+            "gpus: 16384",
+            "gpus: many",
+            "gpus: 16384",
+            "cells[0].pools[0].gpus = 'many': Input should be a valid integer",
+        ),
+        (
+            "gpus_per_node: 8",
+            "gpus_per_node: 0",
+            "gpus_per_node: 8",
+            "cells[0].pools[0].gpus_per_node = 0: Input should be greater than or equal to 1",
+        ),
+        (
+            "role: inference",
+            "rolle: inference",
+            "role: inference",
+            "cells[0].pools[1].rolle = 'inference': Extra inputs are not permitted",
+        ),
+        ("name: vision", "name: language", "name: vision", "tenant 'language' stands twice"),
+        (
+            "guaranteed: 96",
+            "guaranteed: 96, limit: 3",
+            "guaranteed: 96",
+            "tenants[2].quotas[0]: limit 3 is below guaranteed 96",
+        ),
+        (
+            "name: speech",
+            "pools: [attic]\n    name: speech",
+            "name: speech",
+            "tenants.speech.pools: 'attic' is not defined in this file",
+        ),
+        ("  - name: main\n", "  - nam: main\n", "  - name: main\n", "cells[0].name: Field required"),
+    ],
+    ids=[
+        "a word for a number",
+        "too small",
+        "an unknown key",
+        "a name twice",
+        "a contradiction",
+        "an unknown pool",
+        "a key missing",
+    ],
+)
+def test_a_mistake_is_told_with_line_field_value_and_rule(right: str, wrong: str, at: str, said: str) -> None:
+    assert mistakes(TEXT.replace(right, wrong, 1))[0] == f"cell.yaml: line {line_of(at)}: {said}"
+
+
+def test_a_key_that_stands_twice_is_a_mistake() -> None:
+    line = line_of("ordinal: 0")
+    said = mistakes(TEXT.replace("ordinal: 0", "ordinal: 0\n    ordinal: 1"))
+    assert said == [f"cell.yaml: line {line + 1}: cells[0].ordinal: the key stands in line {line} already"]
+
+
+def test_every_mistake_is_told_at_once() -> None:
+    said = mistakes(TEXT.replace("gpus: 16384", "gpus: many").replace("gpus: 8192", "gpus: few"))
+    assert [line.split(": ")[1] for line in said] == [f"line {line_of('gpus: 16384')}", f"line {line_of('gpus: 8192')}"]
+
+
+def test_what_is_no_yaml_is_told_with_its_line() -> None:
+    assert mistakes("cells: [\n")[0].startswith("cell.yaml: line 2: not YAML: ")
+
+
+def test_what_is_no_mapping_is_told() -> None:
+    assert mistakes("- a\n") == ["cell.yaml: line 1: the file must be a mapping with cells and tenants"]
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(CellFileError, match=r"gone\.yaml: cannot be read: No such file or directory"):
+        load_cell_file(tmp_path / "gone.yaml")

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.cli.job_file import JobFileError, read_jobs
+from services.cli.service_set import KINDS, service_set
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "id: a\ntenant: t\n---\nid: b\ntenant: t\n",
+        "- {id: a, tenant: t}\n- {id: b, tenant: t}\n",
+        "jobs:\n  - {id: a, tenant: t}\n  - {id: b, tenant: t}\n",
+        '[{"id": "a", "tenant": "t"}, {"id": "b", "tenant": "t"}]',
+        '{"id": "a", "tenant": "t"}\n{"id": "b", "tenant": "t"}\n',
+    ],
+    ids=["YAML documents", "a YAML list", "under jobs", "a JSON list", "JSON lines"],
+)
+def test_jobs_may_come_in_many_forms(text: str) -> None:
+    assert [job.id for job in read_jobs(text, "f")] == ["a", "b"]
+
+
+def test_a_tenant_stands_in_where_a_job_names_none() -> None:
+    jobs = read_jobs("- {id: a}\n- {id: b, tenant: own}\n", "f", "mine")
+    assert [job.tenant for job in jobs] == ["mine", "own"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "f: holds no job"),
+        ("just words", "f: job 1: must be a mapping with the fields of a job (got 'just words')"),
+        ("{id: a}", "f: job 1 (a): tenant: Field required"),
+        (
+            "{id: A b, tenant: t}",
+            "f: job 1 (A b): id = 'A b': String should match pattern '^[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?$'",
+        ),
+        ("{id: a, tenant: t, priority: 1.5}", "f: job 1 (a): priority = 1.5: Input should be a valid integer"),
+        (
+            "{id: a, tenant: t, resources: {gpu: 1}}",
+            "f: job 1 (a): resources.gpu = 1: Extra inputs are not permitted",
+        ),
+        (
+            "{id: a, tenant: t, workers: 1, workers_min: 2}",
+            "f: job 1 (a): workers_min 2 is above workers 1",
+        ),
+        ("- {id: a, tenant: t}\n- {id: a, tenant: t}", "f: job 2 (a): id: job 1 has it already"),
+        ("a: [", "f: line 1: not YAML: expected the node content, but found '<stream end>'"),
+    ],
+)
+def test_a_mistake_is_told_with_job_field_value_and_rule(text: str, said: str) -> None:
+    with pytest.raises(JobFileError) as raised:
+        read_jobs(text, "f")
+    assert str(raised.value) == said
+
+
+def names(**options: Any) -> list[str]:
+
+    return [
+        spec.name
+        for spec in service_set(
+            kafka="k:1", redis="redis://r", namespace="n", cell_file=Path("c"), data_dir=Path("d"), **options
+        ).specs
+    ]
+
+
+def test_a_service_set_has_one_of_each_kind() -> None:
+    assert names() == [kind.name for kind in KINDS]
+
+
+def test_replicas_are_numbered() -> None:
+    assert [name for name in names(replicas={"admission": 2, "metrics": 0}) if name[:3] in {"adm", "met"}] == [
+        "admission-1",
+        "admission-2",
+    ]
+
+
+def test_the_embedded_broker_carries_one_of_each_and_no_snapshots() -> None:
+    assert "snapshots" not in names(embedded=True)
+    with pytest.raises(ValueError, match="replicas: admission = 2: the embedded broker carries one of each"):
+        names(embedded=True, replicas={"admission": 2})
+
+
+def test_replicas_of_an_unknown_service_are_refused() -> None:
+    with pytest.raises(ValueError, match="replicas: 'loaning' is no service"):
+        names(replicas={"loaning": 1})
