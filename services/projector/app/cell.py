@@ -13,6 +13,7 @@ from shared.log.layout import Layout
 from shared.log.port import Log, LogUnavailable
 from shared.runtime.clocks import monotonic_ms, wall_ms
 from shared.runtime.process import Context, wait_for
+from shared.runtime.settings import ClockKind
 from shared.view.keys import keys_of
 from shared.view.library import LIBRARY
 from shared.view.machine import Projection
@@ -21,6 +22,7 @@ from shared.view.store import CellView, Functions, ViewUnavailable
 
 POLL_WALL_MS = 100
 LOG_AWAY_PAUSE_S = 0.5
+STEPPED_PAUSE_S = 0.1
 CHECK_WALL_MS = 1_000
 """How often the view is looked at while nothing happens: so a flush of Redis is noticed in a quiet cell, too."""
 
@@ -61,6 +63,7 @@ class CellProjector:
             snapshots=not context.settings.embedded,
             before_fold=self._projection.before_fold,
         )
+        self._stepped = context.settings.clock is ClockKind.STEPPED
         self._complaint: str | None = None
         self._steps = 0
         self._shown = 0
@@ -89,7 +92,10 @@ class CellProjector:
 
     async def _poll(self) -> None:
         try:
-            await self._follower.poll(POLL_WALL_MS, self._context.settings.poll_records)
+            wait_ms = 0 if self._stepped else POLL_WALL_MS
+            if not await self._follower.poll(wait_ms, self._context.settings.poll_records) and self._stepped:
+                # A stepped replay waits for nobody who only follows: many records at once cost less than each alone.
+                await self._context.pause(STEPPED_PAUSE_S)
         except LogUnavailable as error:
             self._context.logger.warning("the log is away", cell=self._cell, reason=str(error))
             await self._context.pause(LOG_AWAY_PAUSE_S)
