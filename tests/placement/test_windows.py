@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from services.placement.policy.windows import Windows
+from shared.events.operations import HoldJob
 from shared.events.queue import QueueDiscipline, QueueHead
 from shared.events.reasons import DeferCode
-from tests.placement.world import admitted, cancel, cell_with, finished, joined, kinds, spec_of, window
+from tests.placement.world import CELL, admitted, cancel, cell_with, finished, joined, kinds, spec_of, window
 
 BEST, STRICT = QueueDiscipline.BEST_EFFORT_FIFO, QueueDiscipline.STRICT_FIFO
 
@@ -65,6 +66,13 @@ def test_a_strict_queue_lets_nobody_past_its_head() -> None:
     assert world.job("big").deferred is DeferCode.NO_SUCH_NODES
     assert world.job("small").deferred is None
     assert world.job("small").workers == ()
+
+
+def test_when_the_head_of_a_strict_queue_is_held_the_next_one_starts() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(admitted(spec_of("big", 9)), admitted(spec_of("small")))
+    world.tell(window(1, head("big", "small", discipline=STRICT)))
+    assert kinds(world.tell(HoldJob(cell=CELL, job="big"))) == ["JobHeld", "JobStarted"]
 
 
 def test_a_best_effort_queue_lets_small_jobs_past() -> None:

@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import Any
 
 from services.placement.service import Input, PlacementService, Tried
+from shared.cluster.apply import apply
 from shared.cluster.audit import Ledger
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant
 from shared.cluster.fold import LogRecord, fold
@@ -67,6 +68,8 @@ class World:
         self.now_ms, self.wall_ms, self.epochs = 0, 0, 0
         self.on_append = on_append or (lambda: Fate.KEPT)
         self.checks = True
+        self.numbers_words = True
+        """Whether what nodes say is numbered in the order in which it is told."""
         self._after = 0
         self.service = PlacementService(self.state, file, writer="placement-1", stepped=stepped)
         self.writer = Writer(self.state)
@@ -85,6 +88,8 @@ class World:
         for event in events:
             source = f"{event.topic if event is not None else 'jobs'}-0"
             stream = self.inputs.setdefault(source, [])
+            if isinstance(event, n.NodeEvent) and self.numbers_words:
+                event = event.model_copy(update={"seq": len(stream)})
             stream.append(event)
             taken.append(Input(source, len(stream), event, size_bytes))
         self.service.take(taken)
@@ -209,6 +214,10 @@ class World:
                 made += record.decision.effects
         self._after = len(self.log)
         return made
+
+    def do(self, effect: e.AnyEffect) -> None:
+        """Apply an effect under the writer's checkpoint."""
+        apply(self.state, effect, max(self.now_ms, self.state.at_ms))
 
     @property
     def decisions(self) -> list[Decision]:

@@ -24,6 +24,7 @@ _RELEASES: frozenset[type[e.Effect]] = frozenset(
         e.JobFinished,
         e.JobFailed,
         e.JobCancelled,
+        e.JobHeld,  # it may have been the head of a strict queue, and then the next one may start
         e.JobRequeued,
         e.JobPreempted,
         e.JobResized,

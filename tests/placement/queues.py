@@ -1,0 +1,106 @@
+"""Queueing beside a world: the real service on a fold of its own, and a naive scheduler that needs no windows."""
+
+from __future__ import annotations
+
+from services.placement.policy.gang import place_gang
+from services.queueing.service import QueueingService
+from shared.cluster.config import CellFile, CellPart
+from shared.cluster.fold import fold
+from shared.cluster.job import Job, JobStatus
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.base import Event
+from shared.events.decisions import Decision, next_chain
+from shared.events.encoding import encode
+from shared.events.queue import QueueDiscipline, QueueOrdered
+from shared.events.reasons import DeferCode
+from shared.log.machine.writer import Draft
+from tests.placement.world import CELL, World
+
+WINDOWS_IN_A_ROW_MOST = 500
+
+
+class QueuedWorld(World):
+    """A world whose placement is shown who is next by the real queueing service."""
+
+    def __init__(self, file: CellFile, most: int, *, stepped: bool = False) -> None:
+        super().__init__(file, stepped=stepped)
+        part = file.cell(CELL)
+        self.queue_state = CellState(CELL)
+        self.queueing = QueueingService(
+            self.queue_state, part, writer="queueing-1", jobs_source="jobs-0", stepped=stepped, class_jobs_most=most
+        )
+        self._jobs_read = 0
+
+    def settle(self, *events: Event, afresh: bool = False) -> None:
+        """Hand these over, and let queueing and placement go on until both are at rest.
+
+        `afresh`: placement forgets its window first. What makes room and queues a job again in one record is walked
+        with the window of before, which cannot know that job's old place.
+        """
+        if afresh:
+            self.tell(QueueOrdered(cell=CELL, writer="nobody", window=len(self.log), jobs_offset=0, version=0))
+        self.tell(*events)
+        for _ in range(WINDOWS_IN_A_ROW_MOST):
+            self._queueing_reads()
+            if self.queueing.due_in_ms(0) != 0 and not afresh:
+                return
+            afresh = False
+            self.tell(*self.queueing.window(0))
+        raise AssertionError("queueing and placement do not come to rest")
+
+    def _queueing_reads(self) -> None:
+        jobs = self.inputs.get("jobs-0", [])
+        for number, event in enumerate(jobs[self._jobs_read :], self._jobs_read + 1):
+            self.queueing.take_job(event, number)
+        self._jobs_read = len(jobs)
+        for record in self.log[self.queue_state.offset + 1 :]:
+            fold(self.queue_state, record)
+            assert isinstance(record.decision, Decision)
+            self.queueing.take_decisions([record.decision], self.now_ms)
+        self.queueing.wake(self.now_ms)
+
+
+class NaiveWorld(World):
+    """A world in which each waiting job of each queue is looked at, one after the other."""
+
+    def settle(self, *events: Event, afresh: bool = False) -> None:
+        """Hand these over, then walk all queues whole."""
+        self.tell(*events)
+        self.writer.begin()
+        starts = [start for queue in self._part.queues for start in self._walk(queue.name, queue.discipline)]
+        if not starts:
+            self.writer.abandon()
+            return
+        draft = self.writer.draft(list(starts), {}, self.now_ms)
+        assert draft.chain == next_chain(self.state.chain, encode(draft.decision))
+        self._record(draft)
+
+    @property
+    def _part(self) -> CellPart:
+        return self.file.cell(CELL)
+
+    def _record(self, draft: Draft) -> None:
+        self._keep(draft)
+        assert self.writer.appended(len(self.log) - 1)
+        self.service.note(draft.decision.effects, self.wall_ms)
+
+    def _walk(self, queue: str, discipline: QueueDiscipline) -> list[e.JobStarted]:
+        starts = []
+        for job in self._line(queue):
+            found = place_gang(self.state, job.spec)
+            if not isinstance(found, DeferCode):
+                start = e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found)
+                self.do(start)
+                starts.append(start)
+            elif discipline is QueueDiscipline.STRICT_FIFO:
+                break
+        return starts
+
+    def _line(self, queue: str) -> list[Job]:
+        waiting = [
+            job
+            for job in self.state.jobs.values()
+            if job.spec.queue == queue and job.status is JobStatus.QUEUED and job.not_before_ms <= self.now_ms
+        ]
+        return sorted(waiting, key=lambda job: job.queue_order)

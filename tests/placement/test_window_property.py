@@ -1,0 +1,145 @@
+"""THE property of windows: a placement that sees heads of queues only makes the starts of one that sees all."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
+from shared.events.base import Event
+from shared.events.operations import HoldJob, ReleaseJob
+from shared.events.queue import QueueDiscipline
+from shared.events.values import GPU, JobSpec, Resources, RetryPolicy
+from tests.placement.queues import NaiveWorld, QueuedWorld
+from tests.placement.world import CELL, World, admitted, cancel, failed, finished, joined, lost, report, stopped, update
+
+FILE = CellFile(
+    cells=(
+        CellPart(
+            name=CELL,
+            ordinal=0,
+            pools=(Pool(name="train", gpus=100), Pool(name="extra", gpus=100)),
+            queues=(
+                Queue(name="first", discipline=QueueDiscipline.STRICT_FIFO),
+                Queue(name="default"),
+                Queue(name="last"),
+            ),
+        ),
+    ),
+    tenants=(
+        Tenant(name="ada", quotas=(TenantQuota(limit=9),)),
+        Tenant(name="bob", parent="ada"),
+        Tenant(name="eve"),
+    ),
+)
+ROUNDS = 14
+NODES = (joined("n1", 4, cpu_milli=9_000), joined("n2", 4, cpu_milli=9_000, pool="extra"))
+
+
+class Twins:
+    """The same things happen to two worlds: one works by windows, one looks at everything."""
+
+    def __init__(self, random: Random, most: int) -> None:
+        self.random = random
+        self.queued, self.naive = QueuedWorld(FILE, most), NaiveWorld(FILE)
+        self.worlds: tuple[QueuedWorld | NaiveWorld, ...] = (self.queued, self.naive)
+        self.submitted = 0
+
+    def live(self, *, holding: bool) -> list[Job]:
+        statuses = HOLDING if holding else WAITING
+        jobs = sorted(self.naive.state.jobs.values(), key=lambda job: job.id)
+        return [job for job in jobs if job.status in statuses]
+
+    def settle(self, *events: Event, afresh: bool = False) -> None:
+        for world in self.worlds:
+            world.settle(*events, afresh=afresh)
+
+    def one_round(self) -> None:
+        """Something that reorders, or something that makes room: one after the other, not both at once."""
+        often, seldom = (self.submit, self.finish), (self.fail, self.change, self.nodes, self.wait)
+        self.random.choice(often * 2 + seldom)()
+
+    def submit(self) -> None:
+        self.settle(*(admitted(self.spec(), self.naive.now_ms) for _ in range(self.random.randint(1, 12))))
+
+    def spec(self) -> JobSpec:
+        self.submitted += 1
+        return JobSpec(
+            id=f"job-{self.random.randint(0, 9)}{self.submitted:04}",
+            tenant=self.random.choice(("ada", "bob", "eve", "eve")),
+            priority=self.random.randint(0, 1),
+            queue=self.random.choice(("first", "default", "default", "last")),
+            pools=self.random.choice(((), ("train",), ("extra", "train"))),
+            workers=self.random.choice((1, 1, 1, 2, 3)),
+            resources=Resources(gpu_milli=self.random.choice((500, GPU, GPU, 2 * GPU, 4 * GPU)), cpu_milli=100),
+            retry=RetryPolicy(budget=1, backoff_ms=self.random.choice((0, 50))),
+        )
+
+    def finish(self) -> None:
+        """Some attempts end well; some waiting jobs are cancelled."""
+        events: list[Event] = []
+        for job in self.live(holding=True):
+            if job.status is not JobStatus.STOPPING and self.random.random() < 0.5:
+                events += [finished(job.id, node, job.attempt) for node in job.runs]
+        events += [cancel(job.id, job.spec.tenant) for job in self.live(holding=False) if self.random.random() < 0.2]
+        self.settle(*events)
+
+    def fail(self) -> None:
+        """Some attempts end badly, and some that were told to stop have stopped."""
+        events: list[Event] = []
+        for job in self.live(holding=True):
+            if job.status is JobStatus.STOPPING or self.random.random() < 0.2:
+                ends = stopped if job.status is JobStatus.STOPPING else failed
+                events += [ends(job.id, node, job.attempt) for node in job.runs]
+        self.settle(*events, afresh=True)
+
+    def change(self) -> None:
+        """Priorities, holds and releases."""
+        events: list[Event] = []
+        for job in self.live(holding=False):
+            kind = self.random.randint(0, 5)
+            if kind == 0:
+                events.append(update(job.id, job.spec.tenant, priority=self.random.randint(0, 2)))
+            elif kind == 1:
+                events.append(self.random.choice((HoldJob, ReleaseJob))(cell=CELL, job=job.id))
+        self.settle(*events)
+
+    def nodes(self) -> None:
+        """A node comes, goes or returns."""
+        node, pool = f"n{self.random.randint(1, 6)}", self.random.choice(("train", "extra"))
+        arrives = joined(node, self.random.choice((2, 4)), pool=pool, cpu_milli=self.random.choice((350, 9_000)))
+        self.settle(self.random.choice((arrives, arrives, lost(node), report(node))), afresh=True)
+
+    def wait(self) -> None:
+        """Pauses of failed jobs end."""
+        for world in self.worlds:
+            world.now_ms += 30
+        self.settle()
+
+
+def starts(world: World) -> dict[str, tuple[object, ...]]:
+    return {job.id: (job.status, job.attempt, job.workers) for job in world.state.jobs.values()}
+
+
+@given(st.integers(0, 10**9), st.integers(1, 4))
+def test_windows_lead_to_the_starts_of_a_walk_over_all_jobs(seed: int, most: int) -> None:
+    twins = Twins(Random(seed), most)
+    twins.settle(*NODES)
+    for _ in range(ROUNDS):
+        twins.one_round()
+        assert starts(twins.queued) == starts(twins.naive)
+    twins.queued.check()
+
+
+def test_the_property_is_about_something() -> None:
+    twins = Twins(Random(7), most=1)
+    twins.settle(*NODES)
+    for _ in range(3 * ROUNDS):
+        twins.one_round()
+    windows = [event for event in twins.queued.inputs["queue-0"] if event is not None]
+    assert any(head.cuts for event in windows for head in event.heads)  # type: ignore[attr-defined]
+    assert len(twins.naive.state.over) > 20
