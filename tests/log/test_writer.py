@@ -1,0 +1,124 @@
+"""The writer loop without I/O: what is accepted, what is overtaken, and what nobody knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.cluster.apply import apply
+from shared.cluster.fold import DamagedLog, LogRecord, fold
+from shared.cluster.rows import digest_of
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.decisions import Decision
+from shared.events.encoding import decode
+from shared.events.values import JobSpec
+from shared.log.machine.writer import Draft, Writer
+
+CELL = "cell-a"
+DIGEST = "0123456789abcdef" * 2
+
+
+def enqueued(job: str) -> e.JobEnqueued:
+    return e.JobEnqueued(spec=JobSpec(id=job, tenant="ada"), submit_ms=0, digest=DIGEST)
+
+
+def tried(writer: Writer, *effects: e.AnyEffect, at_ms: int = 5, inputs: dict[str, int] | None = None) -> Draft:
+    """A decision that is tried on the state and drafted."""
+    writer.begin()
+    for effect in effects:
+        apply(writer.state, effect, at_ms)
+    return writer.draft(list(effects), inputs or {}, at_ms)
+
+
+def record(draft: Draft, offset: int) -> LogRecord:
+    """The draft as everybody reads it."""
+    return LogRecord(offset, draft.value, draft.chain, decode(Decision.type, draft.value))
+
+
+def test_a_record_right_behind_the_state_is_in_force() -> None:
+    writer, reader = Writer(CellState(CELL)), CellState(CELL)
+    first = tried(writer, enqueued("a"), inputs={"jobs-0": 1})
+    assert writer.appended(0)
+    second = tried(writer, enqueued("b"))
+    assert writer.appended(1)
+    for offset, draft in enumerate((first, second)):
+        fold(reader, record(draft, offset))
+    assert digest_of(writer.state) == digest_of(reader)
+    assert (reader.version, reader.inputs, list(reader.jobs)) == (2, {"jobs-0": 1}, ["a", "b"])
+
+
+def test_what_was_tried_is_undone_when_it_is_worth_no_record() -> None:
+    writer = Writer(CellState(CELL))
+    before = digest_of(writer.state)
+    writer.begin()
+    apply(writer.state, enqueued("a"), 5)
+    writer.abandon()
+    assert digest_of(writer.state) == before
+
+
+def test_a_record_that_was_overtaken_leaves_no_trace() -> None:
+    writer, other = Writer(CellState(CELL)), Writer(CellState(CELL))
+    before = digest_of(writer.state)
+    theirs = tried(other, enqueued("b"))
+    mine = tried(writer, enqueued("a"))
+    assert not writer.appended(1)
+    assert digest_of(writer.state) == before
+    for at, draft in enumerate((theirs, mine)):
+        fold(writer.state, record(draft, at))
+    assert (list(writer.state.jobs), writer.state.skipped) == (["b"], 1)
+
+
+def test_a_record_behind_a_stale_one_is_in_force_once_it_is_folded() -> None:
+    writer, old = Writer(CellState(CELL)), Writer(CellState(CELL))
+    stale = tried(old, enqueued("old"))
+    tried(writer, enqueued("a"))
+    assert writer.appended(0)
+    mine = tried(writer, enqueued("b"))
+    assert not writer.appended(2)
+    for at, draft in enumerate((stale, mine), 1):
+        fold(writer.state, record(draft, at))
+    assert (list(writer.state.jobs), writer.state.skipped) == (["a", "b"], 1)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_nobody_knows_and_the_log_tells(is_there: bool) -> None:
+    writer = Writer(CellState(CELL))
+    before = digest_of(writer.state)
+    mine = tried(writer, enqueued("a"))
+    writer.unknown()
+    assert digest_of(writer.state) == before
+    records = [record(mine, 0)] if is_there else []
+    for each in records:
+        fold(writer.state, each)
+    again = tried(writer, enqueued("b"))
+    assert again.decision.version == 1 + is_there
+    assert writer.appended(int(is_there))
+
+
+def test_a_record_names_the_next_version_the_epoch_and_a_time_that_never_goes_back() -> None:
+    writer = Writer(CellState(CELL))
+    tried(writer, e.WriterStarted(epoch=4, writer="p"), at_ms=50)
+    assert writer.appended(0)
+    draft = tried(writer, enqueued("a"), at_ms=20)
+    assert (draft.decision.version, draft.decision.epoch, draft.decision.at_ms) == (2, 4, 50)
+
+
+def test_a_changed_byte_breaks_the_chain() -> None:
+    writer, reader = Writer(CellState(CELL)), CellState(CELL)
+    draft = tried(writer, enqueued("a"))
+    bent = draft.value.replace(b'"a"', b'"b"')
+    with pytest.raises(DamagedLog, match="chain"):
+        fold(reader, LogRecord(0, bent, draft.chain, decode(Decision.type, bent)))
+
+
+def test_the_order_of_calls_is_kept() -> None:
+    writer = Writer(CellState(CELL))
+    for call in (writer.abandon, writer.unknown, lambda: writer.appended(0), lambda: writer.draft([], {}, 0)):
+        with pytest.raises(AssertionError, match="comes first"):
+            call()
+    writer.begin()
+    with pytest.raises(AssertionError, match="open already"):
+        writer.begin()
+    writer.draft([], {}, 0)
+    with pytest.raises(AssertionError, match="may be in the log"):
+        writer.abandon()
