@@ -32,7 +32,13 @@ def tried(writer: Writer, *effects: e.AnyEffect, at_ms: int = 5, inputs: dict[st
 
 def record(draft: Draft, offset: int) -> LogRecord:
     """The draft as everybody reads it."""
-    return LogRecord(offset, draft.value, draft.chain, decode(Decision.type, draft.value))
+    return LogRecord(offset, draft.value, draft.chain, read(draft.value))
+
+
+def read(value: bytes) -> Decision:
+    found = decode(Decision.type, value)
+    assert isinstance(found, Decision)
+    return found
 
 
 def test_a_record_right_behind_the_state_is_in_force() -> None:
@@ -108,7 +114,7 @@ def test_a_changed_byte_breaks_the_chain() -> None:
     draft = tried(writer, enqueued("a"))
     bent = draft.value.replace(b'"a"', b'"b"')
     with pytest.raises(DamagedLog, match="chain"):
-        fold(reader, LogRecord(0, bent, draft.chain, decode(Decision.type, bent)))
+        fold(reader, LogRecord(0, bent, draft.chain, read(bent)))
 
 
 def test_the_order_of_calls_is_kept() -> None:
