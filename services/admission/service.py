@@ -99,6 +99,9 @@ class AdmissionService:
         home = home_of(file, tenant, spec)
         if isinstance(home, Rejection):
             return home
+        home = limits.with_driver(spec, home)
+        if isinstance(home, Rejection):
+            return home
         pools = limits.never_fits(spec, home)
         if isinstance(pools, Rejection):
             return pools

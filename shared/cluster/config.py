@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -19,11 +19,14 @@ class Part(BaseModel):
 
 
 class Pool(Part):
-    """Nodes of one GPU type. `gpus` and `gpus_per_node` are the most that the pool and one node will ever have."""
+    """Nodes of one GPU type. `gpus` and `gpus_per_node` are the most that the pool and one node will ever have;
+    `driver` is what its nodes can run: real processes, or virtual runs that only take time.
+    """
 
     name: Name
     gpu_type: Label = "gpu"
     role: NodeRole = NodeRole.TRAINING
+    driver: Literal["virtual", "process"] = "virtual"
     gpus: Annotated[int, Field(strict=True, ge=1)]
     gpus_per_node: Annotated[int, Field(strict=True, ge=1, le=DEVICES_MOST)] = 8
 

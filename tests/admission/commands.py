@@ -26,7 +26,14 @@ EAST = CellPart(
     ),
     queues=(Queue(name="default"), Queue(name="night")),
 )
-WEST = CellPart(name="west", ordinal=1, pools=(Pool(name="west-h100", gpu_type="h100", gpus=8),))
+WEST = CellPart(
+    name="west",
+    ordinal=1,
+    pools=(
+        Pool(name="west-h100", gpu_type="h100", gpus=8),
+        Pool(name="west-real", gpu_type="h100", gpus=8, driver="process"),
+    ),
+)
 FILE = CellFile(
     cells=(EAST, WEST),
     tenants=(
@@ -40,6 +47,8 @@ FILE = CellFile(
             quotas=(TenantQuota(gpu_type="h100", limit=32), TenantQuota(gpu_type="a100", limit=4)),
         ),
         Tenant(name="cleo", pools=("west-h100",)),
+        Tenant(name="pia", pools=("west-real",)),
+        Tenant(name="quin", pools=("west-h100", "west-real")),
     ),
     limits=Limits(workers_per_job=100, gpus_per_job=60, retry_budget=5, submit_skew_ms=60_000),
 )

@@ -49,6 +49,14 @@ def test_pools_that_could_never_hold_the_job_are_left_out() -> None:
     assert admitted(submit(workers=3, resources={"gpu_milli": 8_000})).spec.pools == ("h100",)
 
 
+@pytest.mark.parametrize(
+    ("run", "pools"),
+    [({"driver": "virtual"}, ("west-h100",)), ({"driver": "process", "argv": ["train"]}, ("west-real",))],
+)
+def test_pools_whose_nodes_cannot_run_what_the_job_runs_are_left_out(run: dict[str, Any], pools: tuple[str]) -> None:
+    assert admitted(submit(tenant="quin", run=run)).spec.pools == pools
+
+
 def test_the_pools_name_the_cell() -> None:
     assert admitted(submit(tenant="any", pools=["west-h100"])).cell == "west"
     assert admitted(submit(tenant="cleo")).cell == "west"

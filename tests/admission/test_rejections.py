@@ -69,7 +69,11 @@ EARLY = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS +
         (submit(topology={"level": "leaf"}), "unsupported", "topology", "", "not supported", NONE),
         (submit(spread="leaf"), "unsupported", "spread", "", "not supported", NONE),
         (submit(workers=2, gang=False), "unsupported", "gang", "", "not supported", NONE),
-        (submit(run={"driver": "process", "argv": ["x"]}), "unsupported", "run.driver", "", "not supported", NONE),
+        (
+            submit(run={"driver": "process", "argv": ["x"]}),
+            *("unsupported", "run.driver", "process", "not supported by any pool", NONE),
+        ),
+        (submit(tenant="pia"), "unsupported", "run.driver", "virtual", "not supported by any pool", NONE),
         (submit(workers=0), "invalid_field", "job.workers", "0", "greater than or equal to 1", NONE),
         (submit(workers="2"), "invalid_field", "job.workers", "2", "valid integer", NONE),
         (submit(worker=2), "invalid_field", "job.worker", "2", "not permitted", NONE),

@@ -7,7 +7,7 @@ from __future__ import annotations
 from services.admission.policy.resolve import Home, Rejection
 from shared.cluster.config import CellFile, Pool, Tenant
 from shared.events.reasons import RejectCode
-from shared.events.values import GPU, JobSpec, ProcessRun
+from shared.events.values import GPU, JobSpec
 
 
 def unsupported(spec: JobSpec) -> Rejection | None:
@@ -17,12 +17,20 @@ def unsupported(spec: JobSpec) -> Rejection | None:
         "topology": spec.topology is not None,
         "spread": spec.spread is not None,
         "gang": not spec.gang and spec.workers > 1,
-        "run.driver": isinstance(spec.run, ProcessRun),
     }
     for field, is_asked in asked.items():
         if is_asked:
             return Rejection(RejectCode.UNSUPPORTED, field, "", "is not supported by this version")
     return None
+
+
+def with_driver(spec: JobSpec, home: Home) -> Rejection | Home:
+    """The same home with those of its pools whose nodes can run what the job runs; a rejection if there is none."""
+    pools = tuple(pool for pool in home.pools if pool.driver == spec.run.driver)
+    if pools:
+        return Home(home.cell, home.queue, pools)
+    rule = "is not supported by any pool that the job may use"
+    return Rejection(RejectCode.UNSUPPORTED, "run.driver", spec.run.driver, rule)
 
 
 def over_job_limits(file: CellFile, spec: JobSpec) -> Rejection | None:
