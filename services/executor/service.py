@@ -15,6 +15,8 @@ from zlib import crc32
 from services.executor.policy.agent import NodeAgent
 from services.executor.policy.boot import boot_number, next_boot
 from services.executor.policy.desired import DesiredStates, desired_of, touched_nodes
+from services.executor.policy.lease import lease_allowed_ms, report_every_ms
+from services.executor.policy.past import closed, ended_runs, open_runs
 from services.executor.policy.turn import Now, Observation, Start, Turn
 from services.executor.policy.virtual import VirtualDriver
 from shared.cluster.diary import DiaryLine
@@ -26,9 +28,6 @@ from shared.events.values import NodeSpec, NodeStatus, RunStatus
 
 LEASE_CHECK_MS = 1_000
 """How often (monotonic) every node's lease is looked at."""
-
-REPORTS_PER_LEASE = 3
-"""A lease survives the loss of all but one of so many reports."""
 
 Diary = Callable[[str], Sequence[DiaryLine]]
 """Reads one node's diary."""
@@ -97,7 +96,7 @@ class ExecutorService:
         boot = next_boot(node.boot if node is not None else None)
         agent = NodeAgent(self.cell, spec, boot, seq=seq, now_ms=turn.now.monotonic_ms)
         self.agents[spec.id] = agent
-        turn.lines.extend(_closed(line, turn.now) for line in open_runs(diary).values())
+        turn.lines.extend(closed(line, turn.now) for line in open_runs(diary).values())
         wanted = self._wanted.own(state, spec.id)
         if node is not None:
             agent.desire_all(turn, node.boot, state.version, wanted)
@@ -110,7 +109,7 @@ class ExecutorService:
         wanted = self._wanted.own(state, node.id)
         still_open, ends = open_runs(diary), ended_runs(diary)
         kept = {(run.job, run.attempt): None for run in wanted}
-        turn.lines.extend(_closed(line, turn.now) for key, line in still_open.items() if key not in kept)
+        turn.lines.extend(closed(line, turn.now) for key, line in still_open.items() if key not in kept)
         said = Turn(turn.now)
         for run in wanted:
             key, in_log = (run.job, run.attempt), state.jobs[run.job].runs.get(node.id)
@@ -207,7 +206,7 @@ class ExecutorService:
 
     def report_every_ms(self, state: CellState) -> int:
         """The time between two reports of a node: as set, or less where leases are short."""
-        return max(1, min(self._report_every_ms, _lease_allowed_ms(state) // REPORTS_PER_LEASE))
+        return report_every_ms(state.policy, self._report_every_ms)
 
     def _report(self, turn: Turn, state: CellState) -> None:
         every_ms = self.report_every_ms(state)
@@ -234,7 +233,7 @@ class ExecutorService:
         if turn.now.monotonic_ms - self._leases_seen_ms < LEASE_CHECK_MS:
             return
         self._leases_seen_ms = turn.now.monotonic_ms
-        allowed_ms = _lease_allowed_ms(state)
+        allowed_ms = lease_allowed_ms(state.policy)
         for agent in self.agents.values():
             agent.keep_lease(turn, allowed_ms)
 
@@ -267,33 +266,5 @@ class ExecutorService:
         return Counter(run.status for agent in self.agents.values() for run in agent.runs.values())
 
 
-def _lease_allowed_ms(state: CellState) -> int:
-    lease_ms = state.policy.lease_wall_ms
-    return lease_ms - min(state.policy.lease_margin_wall_ms, lease_ms // 2)
-
-
 def _renumbered(agent: NodeAgent, event: NodeEvent) -> NodeEvent:
     return event.model_copy(update={"seq": agent.next_seq()})
-
-
-def open_runs(diary: Sequence[DiaryLine]) -> dict[tuple[str, int], DiaryLine]:
-    """The runs that a diary says were begun and not ended, with the line of their start, by (job, attempt)."""
-    found: dict[tuple[str, int], DiaryLine] = {}
-    for line in diary:
-        if line.event == "started":
-            found[line.job, line.attempt] = line
-        elif line.event == "ended":
-            found.pop((line.job, line.attempt), None)
-    return found
-
-
-def ended_runs(diary: Sequence[DiaryLine]) -> dict[tuple[str, int], RunStatus]:
-    """How the runs ended of which a diary says that they did, by (job, attempt)."""
-    return {(line.job, line.attempt): line.status or RunStatus.STOPPED for line in diary if line.event == "ended"}
-
-
-def _closed(line: DiaryLine, now: Now) -> DiaryLine:
-    """The line that ends a run of which nothing is left."""
-    return line.model_copy(
-        update={"event": "ended", "status": RunStatus.STOPPED, "cell_ms": now.cell_ms, "wall_ms": now.wall_ms}
-    )

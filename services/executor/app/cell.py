@@ -17,6 +17,7 @@ from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.port import Log, LogTruncated, LogUnavailable
 from shared.log.reading import event_of
+from shared.runtime.backoff import BackOff
 from shared.runtime.clocks import SteppedCellClock, WallCellClock, monotonic_ms, wall_ms
 from shared.runtime.process import Context
 
@@ -27,8 +28,8 @@ RECORDS_PER_POLL = 500
 TICK_WALL_MS_MIN, TICK_WALL_MS_MAX = 2, 100
 """Runs that end close together are told of together; leases and reports are looked at this often."""
 
-AWAY_PAUSE_S = 0.5
-"""How long a reader of an unreachable log waits before it tries again."""
+AWAY_FIRST_S = 0.25
+"""How long a reader of an unreachable log waits at first before it tries again."""
 
 FENCED_PAUSE_MS = 1_000
 """How long a slot is left alone after its reign was found to be somebody else's."""
@@ -133,13 +134,15 @@ class CellExecutor:
     # Turns.
 
     async def _follow_log(self) -> None:
+        away = BackOff(AWAY_FIRST_S)
         while True:
             try:
                 decisions = await self._follower.poll(POLL_WAIT_MS, RECORDS_PER_POLL)
             except LogUnavailable as error:
                 self._context.logger.warning("cannot read", cell=self.service.cell, reason=str(error))
-                await asyncio.sleep(AWAY_PAUSE_S)
+                await asyncio.sleep(away.next_s())
                 continue
+            away.reset()
             if decisions:
                 self._carry_out(self.service.decided(self._follower.state, decisions, self._now()))
                 self._context.telemetry.records_read.labels("decisions").inc(len(decisions))

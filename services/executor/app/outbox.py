@@ -11,12 +11,13 @@ from services.executor.telemetry import ExecutorTelemetry
 from shared.events.nodes import NodeEvent, NodeReport, RunEvent
 from shared.log.layout import Layout
 from shared.log.port import Log, LogUnavailable, Outgoing
+from shared.runtime.backoff import BackOff
 from shared.runtime.clocks import monotonic_ms, wall_ms
 from shared.runtime.process import Context
 from shared.runtime.settings import ServiceSettings
 
 EVENTS_PER_PUBLISH = 5_000
-RETRY_FIRST_S, RETRY_MAX_S = 0.05, 1.0
+RETRY_FIRST_S, RETRY_MOST_S = 0.05, 1.0
 
 
 @dataclass(slots=True)
@@ -73,7 +74,7 @@ class Outbox:
                 self._empty.set()
 
     async def _send(self, batches: list[Batch]) -> None:
-        pause_s = RETRY_FIRST_S
+        pause = BackOff(RETRY_FIRST_S, RETRY_MOST_S)
         while batches:
             batch = batches[0]
             events = self._service.still_ours(batch.events)
@@ -83,10 +84,11 @@ class Outbox:
                 self._context.logger.warning(
                     "cannot publish, will try again", cell=self._service.cell, reason=str(error)
                 )
-                # Some may have arrived, and a number that was heard once is ignored: say all with new numbers.
+                # Some may have arrived, and a number that was heard once is ignored: say all with new numbers. What
+                # has come in meanwhile stands behind them, and so must its numbers.
+                batches, self._waiting = without_outdated([*batches, *self._waiting]), []
                 batches = [Batch(b.made_ms, self._service.renumber(b.events)) for b in batches]
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, RETRY_MAX_S)
+                await asyncio.sleep(pause.next_s())
                 continue
             self._service.confirmed(events, batch.made_ms)
             batches = batches[1:]
@@ -108,3 +110,16 @@ class Outbox:
         else:
             about = f"{event.node}/{event.boot}/{event.seq}"
         return self._layout.outgoing(event, id=about, source=self._context.instance, wall_ms=now_ms)
+
+
+def without_outdated(batches: list[Batch]) -> list[Batch]:
+    """The same without the reports of nodes that have reported again since: a report says all there is to say, and
+    while the log is away they would pile up.
+    """
+    newest: dict[tuple[str, str], NodeEvent] = {}
+    for batch in batches:
+        newest.update({(event.node, event.boot): event for event in batch.events if type(event) is NodeReport})
+    return [
+        Batch(batch.made_ms, [e for e in batch.events if type(e) is not NodeReport or newest[e.node, e.boot] is e])
+        for batch in batches
+    ]

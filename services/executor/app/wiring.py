@@ -12,7 +12,7 @@ from services.executor.settings import ExecutorSettings
 from services.executor.telemetry import ExecutorTelemetry
 from shared.cluster.config import CellFile
 from shared.events.values import NodeSpec, RunStatus
-from shared.log.opening import layout_of, open_log
+from shared.log.opening import joined, layout_of, open_log
 from shared.log.port import Log, LogUnavailable, Member
 from shared.runtime.cell_file import load_cell_file
 from shared.runtime.process import Context, wait_for
@@ -45,12 +45,15 @@ async def execute(
         raise ValueError(f"{settings.nodes_file}: cell = {unknown[0]!r}: is not defined in {settings.cell_file}")
     topic = layout.topic(SLOTS_TOPIC)
 
+    slots = 0
+
     async def is_missing() -> str | None:
-        return None if await log.partitions(topic) else f"{topic} is missing"
+        nonlocal slots
+        slots = await log.partitions(topic)
+        return None if slots else f"{topic} is missing"
 
     if not await wait_for(context, f"topic {topic}", is_missing, errors=(LogUnavailable, OSError)):
         return
-    slots = await log.partitions(topic)
     services = {
         cell: ExecutorService(
             cell,
@@ -80,7 +83,7 @@ async def _caught_up(cells: list[CellExecutor]) -> None:
 
 
 async def _work(context: Context[ExecutorSettings], cells: list[CellExecutor], member: Member) -> None:
-    if not await wait_for(context, "the group", lambda: _joined(member), errors=(LogUnavailable, OSError)):
+    if not await joined(context, member):
         return
     running = [asyncio.create_task(cell.run(), name=f"cell {cell.service.cell}") for cell in cells]
     running.append(asyncio.create_task(_share(member, cells), name="slots"))
@@ -101,10 +104,6 @@ async def _work(context: Context[ExecutorSettings], cells: list[CellExecutor], m
     for error in ended:
         if isinstance(error, Exception):
             raise error
-
-
-async def _joined(member: Member) -> None:
-    await member.start()
 
 
 async def _share(member: Member, cells: list[CellExecutor]) -> None:

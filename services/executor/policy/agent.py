@@ -196,6 +196,13 @@ class NodeAgent:
         if is_new_to_log:
             self._say(turn, run)
 
+    def leave(self, turn: Turn, left: DesiredRun) -> None:
+        """Stop a run that a former agent began and that the log is done with; nobody waits for its end."""
+        run = AgentRun(left, RunStatus.RUNNING, is_begun=True)
+        self.leaving[left.job, left.attempt] = run
+        self._occupy(left.places, 1)
+        self._tell_to_stop(turn, run, 0)
+
     def recall(self, turn: Turn, wanted: DesiredRun, status: RunStatus) -> None:
         """Know a run again that ended under a former agent, and say so again."""
         run = AgentRun(wanted, status)
@@ -222,7 +229,9 @@ class NodeAgent:
         self.has_lapsed = True
         for run in [*self.runs.values()]:
             if run.is_live:
-                self._tell_to_stop(turn, run, 0)
+                # A stop that is under way with a longer grace is cut short, too.
+                run.status = RunStatus.STOPPING
+                turn.actions.append(Stop(self.id, run.wanted.job, run.wanted.attempt, 0))
 
     # What it says.
 
@@ -268,11 +277,22 @@ class NodeAgent:
         )
 
     def observed(self) -> tuple[ObservedRun, ...]:
-        """Every run that the log has not yet taken as over."""
+        """Every run that the log has not yet taken as over, and those that it has while something of them is there."""
         return tuple(
-            ObservedRun(job=job, attempt=run.wanted.attempt, status=run.status, exit_code=run.exit_code, text=run.text)
-            for job, run in self.runs.items()
+            ObservedRun(
+                job=run.wanted.job,
+                attempt=run.wanted.attempt,
+                status=run.status,
+                exit_code=run.exit_code,
+                text=run.text,
+            )
+            for run in (*self.runs.values(), *self.leaving.values())
         )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of any run is on the node."""
+        return not self.leaving and not any(run.is_live for run in self.runs.values())
 
     def next_seq(self) -> int:
         """The number of the next thing that it says."""
