@@ -48,7 +48,7 @@ class KafkaLog:
         timers: GroupTimers = QUICK,
     ) -> None:
         """`fetch_wait_ms`: how long an idle fetch stays at the broker; see KafkaReader for why that is short for
-        several partitions. None: as is best on a real broker, where data wakes a fetch at once.
+        several partitions. None: as is best on a real broker, where data wakes a fetch at once and brings all there is.
 
         `compression` is for the embedded broker, which keeps only 5 MB of each partition; `timers` are EMBEDDED there.
         """
@@ -165,7 +165,8 @@ class KafkaLog:
         # A fetch of one partition leaves nothing out, so it may stay at the broker: data wakes it at once.
         best_ms = FETCH_WAIT_MS if len(positions) > 1 else LONE_FETCH_WAIT_MS
         wait_ms = best_ms if self._fetch_wait_ms is None else self._fetch_wait_ms
-        return KafkaReader(self._bootstrap, self._client_id, positions, fetch_wait_ms=wait_ms)
+        gather_ms = self._fetch_wait_ms or 0
+        return KafkaReader(self._bootstrap, self._client_id, positions, fetch_wait_ms=wait_ms, gather_ms=gather_ms)
 
     def member(self, group: str, topic: str) -> KafkaMember:
         """A consumer of its own that never reads anything."""

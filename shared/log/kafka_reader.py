@@ -15,6 +15,7 @@ from shared.log.port import Headers, LogTruncated, LogUnavailable, Record, Topic
 
 START_BOUND_S = 10.0
 TRUNCATION_QUERY_BOUND_S = 3.0
+GATHER_STEP_MS = 3
 PARTITION_FETCH_BYTES_MAX = 4 * 1024 * 1024
 """Four of the largest records at a time: a cold start reads at the speed of the wire, and memory stays bounded."""
 
@@ -25,14 +26,24 @@ class KafkaReader:
     The client keeps one fetch in flight for each broker. A partition whose records were still unread when the fetch
     went out is left out of it, and asked for only when that fetch returns, which takes up to `fetch_wait_ms` when the
     other partitions are idle. So the wait is short; data that arrives wakes a waiting fetch at once in any case.
+
+    With `gather_ms` a poll goes on for that long while records come: for the embedded broker, which hands out one batch
+    of a partition at a time, however small.
     """
 
     def __init__(
-        self, bootstrap: str, client_id: str, positions: Mapping[TopicPartition, int], *, fetch_wait_ms: int
+        self,
+        bootstrap: str,
+        client_id: str,
+        positions: Mapping[TopicPartition, int],
+        *,
+        fetch_wait_ms: int,
+        gather_ms: int = 0,
     ) -> None:
         self._bootstrap = bootstrap
         self._client_id = client_id
         self._fetch_wait_ms = fetch_wait_ms
+        self._gather_ms = gather_ms
         self._positions = dict(positions)
         self._assigned = {tp: KafkaTopicPartition(*tp) for tp in self._positions}
         self._consumer: AIOKafkaConsumer | None = None
@@ -66,6 +77,19 @@ class KafkaReader:
 
     async def poll(self, max_records: int = 500, wait_ms: int = 100) -> list[Record]:
         """As the port says. Any other error of the client (a damaged record) is raised as it is, with nothing lost."""
+        records = await self._poll(max_records, wait_ms)
+        gathered_s = asyncio.get_running_loop().time() + self._gather_ms / 1000
+        while records and len(records) < max_records and asyncio.get_running_loop().time() < gathered_s:
+            try:
+                more = await self._poll(max_records - len(records), GATHER_STEP_MS)
+            except (KafkaError, LogTruncated, LogUnavailable):
+                return records  # they are read already, so they come first; the next poll meets the same again
+            if not more:
+                return records
+            records += more
+        return records
+
+    async def _poll(self, max_records: int, wait_ms: int) -> list[Record]:
         consumer = self._running()
         try:
             batches = await consumer.getmany(timeout_ms=wait_ms, max_records=max_records)
