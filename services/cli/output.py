@@ -18,7 +18,7 @@ CellName = Annotated[str | None, typer.Option("--cell", help="Which cell; needed
 
 def print_json(body: Mapping[str, Any]) -> None:
     """The object in one line."""
-    print(json.dumps(body, separators=(", ", ": "), ensure_ascii=False))
+    print(json.dumps(body, separators=(", ", ": "), ensure_ascii=False), flush=True)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -38,4 +38,4 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 def print_line(text: str) -> None:
     """One line of text."""
-    print(text)
+    print(text, flush=True)
