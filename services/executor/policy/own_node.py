@@ -1,0 +1,173 @@
+"""The one node on which this process runs: what the log wants of it, what its processes do, what it says.
+
+A node's boot outlives its agent: a restarted agent goes on with the processes that it finds. It does not outlive the
+machine, nor a change of what the node offers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from zlib import crc32
+
+from services.executor.policy.agent import NodeAgent
+from services.executor.policy.desired import Action, DesiredRun, DesiredStates, desired_of, touched_nodes
+from services.executor.policy.lease import lease_allowed_ms, report_every_ms
+from services.executor.policy.past import closed, ended_runs, open_runs
+from services.executor.policy.turn import Now, Observation, Turn
+from shared.cluster.diary import DiaryLine
+from shared.cluster.node import Node
+from shared.cluster.state import CellState
+from shared.events.decisions import Decision
+from shared.events.nodes import NodeEvent, NodeJoined, NodeReport, NodeReturned
+from shared.events.values import NodeSpec, NodeStatus, RunStatus, VirtualRun, WorkerPlace
+
+
+def keeps_boot(state: CellState, spec: NodeSpec, boot: str) -> bool:
+    """Whether the log knows this node in this boot and as what it is: then its runs may be gone on with."""
+    node = state.nodes.get(spec.id)
+    return node is not None and node.boot == boot and node.spec == spec
+
+
+class OwnNode:
+    """One node in one boot. Its shell carries out each turn: lines first, then actions, then events."""
+
+    def __init__(
+        self, cell: str, spec: NodeSpec, boot: str, *, seq: int, renewed_ms: int, report_every_wall_ms: int = 10_000
+    ) -> None:
+        """`renewed_ms` (monotonic) is when the lease of this boot was last renewed, as far as is known."""
+        self.cell = cell
+        self.agent = NodeAgent(cell, spec, boot, seq=seq, now_ms=renewed_ms)
+        self.is_replaced = False
+        self._wanted = DesiredStates()
+        self._is_known = False
+        self._report_every_ms, self._report_due_ms = report_every_wall_ms, 0
+
+    def begin(self, state: CellState, diary: Sequence[DiaryLine], now: Now) -> Turn:
+        """Join in a new boot, in which nothing runs; or come back with what the diary tells of."""
+        turn, agent = Turn(now), self.agent
+        node, wanted = state.nodes.get(agent.id), self._wanted.own(state, agent.id)
+        if node is not None and node.boot == agent.boot:
+            self._come_back(turn, state, node, diary)
+        else:
+            turn.lines.extend(closed(line, now) for line in open_runs(diary).values())
+            if node is not None:
+                agent.desire_all(turn, node.boot, state.version, wanted)
+            agent.join(turn)
+        self._plan_report(state, now)
+        return turn
+
+    def _come_back(self, turn: Turn, state: CellState, node: Node, diary: Sequence[DiaryLine]) -> None:
+        agent, said = self.agent, Turn(turn.now)
+        wanted = desired_of(state, agent.id)
+        still_open, ends = open_runs(diary), ended_runs(diary)
+        kept = {(run.job, run.attempt): None for run in wanted}
+        for key, line in still_open.items():
+            if key not in kept:
+                agent.leave(said, _left(line))
+        for run in wanted:
+            key, in_log = (run.job, run.attempt), state.jobs[run.job].runs.get(agent.id)
+            if key in ends:
+                agent.recall(said, run, ends[key])
+            elif key in still_open:
+                agent.adopt(said, run, is_new_to_log=in_log is RunStatus.STARTING)
+            elif in_log is RunStatus.RUNNING:
+                # The log saw it run and the node knows nothing of it: it is gone, and not to be begun once more.
+                agent.recall(said, run, RunStatus.STOPPED)
+        agent.come_back(turn)
+        # What it says of single runs comes behind the word that the node is back.
+        turn.lines.extend(said.lines)
+        turn.actions.extend(said.actions)
+        turn.events.extend(self._renumbered(event) for event in said.events)
+        self._follow(turn, state, node)
+
+    # The log.
+
+    def decided(self, state: CellState, decisions: Sequence[Decision], now: Now) -> Turn:
+        """Follow these decisions; their effects are in the state."""
+        turn, agent = Turn(now), self.agent
+        if agent.id in touched_nodes(decisions):
+            self._follow(turn, state, state.nodes[agent.id])
+        for _, job_id, run in self._wanted.changes(state, decisions):
+            node = state.nodes[agent.id]
+            if node.boot == agent.boot:
+                agent.desire(turn, state.version, job_id, run)
+            else:
+                agent.desire_all(turn, node.boot, state.version, desired_of(state, agent.id))
+        return turn
+
+    def _follow(self, turn: Turn, state: CellState, node: Node) -> None:
+        if node.boot == self.agent.boot:
+            self._is_known = True
+            if node.status is NodeStatus.LOST:
+                # The log has given the node up, and with it all of its runs.
+                self.agent.give_up(turn)
+            self.agent.desire_all(turn, node.boot, state.version, desired_of(state, node.id))
+        elif self._is_known:
+            # Somebody else speaks for this node now.
+            self.is_replaced = True
+            self.agent.give_up(turn)
+
+    # The processes.
+
+    def observed(self, seen: Iterable[Observation], now: Now) -> Turn:
+        """Take in what became of runs."""
+        turn = Turn(now)
+        for observation in seen:
+            self.agent.observe(turn, observation)
+            if self.agent.is_empty:
+                self._report_due_ms = 0  # a node that was lost may have work again now
+        return turn
+
+    # Time.
+
+    def tick(self, state: CellState, now: Now) -> Turn:
+        """What happens by itself: reports, and the end of a lease."""
+        turn = Turn(now)
+        if self.is_replaced:
+            return turn
+        if now.monotonic_ms >= self._report_due_ms:
+            node = state.nodes.get(self.agent.id)
+            if node is not None and node.boot == self.agent.boot:
+                self.agent.report(turn)
+            else:
+                self.agent.join(turn)
+            self._plan_report(state, now)
+        self.agent.keep_lease(turn, lease_allowed_ms(state.policy))
+        return turn
+
+    def _plan_report(self, state: CellState, now: Now) -> None:
+        every_ms = report_every_ms(state.policy, self._report_every_ms)
+        # Spread over a tenth of the interval, by the node's name and the time, so that nodes do not march in step.
+        spread_ms = crc32(f"{self.agent.id}/{now.monotonic_ms}".encode()) % max(1, every_ms // 10)
+        self._report_due_ms = now.monotonic_ms + every_ms - spread_ms
+
+    def lease_until_ms(self, state: CellState) -> int:
+        """The monotonic time until which its processes may work."""
+        return self.agent.renewed_ms + lease_allowed_ms(state.policy)
+
+    # What it says, on its way to the log.
+
+    def confirmed(self, events: Iterable[NodeEvent], made_ms: int) -> None:
+        """These events, made at `made_ms` (monotonic), are in the log: reports among them have renewed the lease."""
+        if any(isinstance(event, NodeReport | NodeJoined | NodeReturned) for event in events):
+            self.agent.renew(made_ms)
+
+    def still_ours(self, events: Iterable[NodeEvent]) -> list[NodeEvent]:
+        """Those of these events that may still be said: none where somebody else speaks for the node."""
+        return [] if self.is_replaced else list(events)
+
+    def renumber(self, events: Iterable[NodeEvent]) -> list[NodeEvent]:
+        """The same events to be said once more, with new numbers, since some of them may have arrived."""
+        return [self._renumbered(event) for event in self.still_ours(events)]
+
+    def _renumbered(self, event: NodeEvent) -> NodeEvent:
+        return event.model_copy(update={"seq": self.agent.next_seq()})
+
+
+def _left(line: DiaryLine) -> DesiredRun:
+    """What a diary knows of a run that the log is done with: enough to stop it and to keep its devices until then."""
+    places = tuple(
+        WorkerPlace(rank=number, node=line.node, devices=(device,), gpu_milli=line.gpu_milli)
+        for number, device in enumerate(line.devices)
+    )
+    return DesiredRun(line.job, line.attempt, Action.STOP, places, VirtualRun(), line.cell_ms)

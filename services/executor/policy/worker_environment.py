@@ -1,0 +1,80 @@
+"""What a worker is told by its environment: who it is, how many there are, and where to meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from zlib import crc32
+
+from services.executor.policy.turn import Start
+from shared.cluster.state import CellState
+from shared.events.values import ProcessRun, WorkerPlace
+
+PORTS_FROM, PORTS = 20_000, 10_000
+"""Below the ports that systems hand out by themselves, so that a gang's port is seldom taken."""
+
+ADDRESS_LABEL = "address"
+"""The label by which a node says under which address others reach it; without it that is its id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """An attempt as all of its nodes see it: its nodes in the order of their first ranks, and where rank 0 is."""
+
+    workers: int
+    nodes: tuple[str, ...]
+    master_address: str
+    master_port: int
+
+
+def gang_of(state: CellState, job_id: str, attempt: int) -> Gang | None:
+    """The gang of a job's attempt, or None where the log has no such attempt any more."""
+    job = state.jobs.get(job_id)
+    if job is None or job.attempt != attempt or not job.workers:
+        return None
+    by_rank = sorted(job.workers, key=lambda place: place.rank)
+    nodes = tuple(dict.fromkeys(place.node for place in by_rank))
+    first = state.nodes[nodes[0]]
+    address = first.spec.labels.get(ADDRESS_LABEL, first.id)
+    return Gang(len(by_rank), nodes, address, master_port(job_id, attempt))
+
+
+def master_port(job_id: str, attempt: int) -> int:
+    """The port of a gang's meeting place, the same on all of its nodes; another one for each attempt."""
+    return PORTS_FROM + crc32(f"{job_id}/{attempt}".encode()) % PORTS
+
+
+def worker_environment(
+    order: Start, run: ProcessRun, gang: Gang, place: WorkerPlace, inherited: Mapping[str, str]
+) -> dict[str, str]:
+    """A worker's whole environment. Of what is inherited from the agent its own settings are left out: they may hold
+    passwords. What Fallow says comes last, since a job must not mistake its rank.
+    """
+    devices = ",".join(str(device) for device in place.devices)
+    here = sorted(order.places, key=lambda other: other.rank)
+    said = {
+        "RANK": str(place.rank),
+        "WORLD_SIZE": str(gang.workers),
+        "LOCAL_RANK": str(here.index(place)),
+        "LOCAL_WORLD_SIZE": str(len(here)),
+        "GROUP_RANK": str(gang.nodes.index(order.node)),
+        "MASTER_ADDR": gang.master_address,
+        "MASTER_PORT": str(gang.master_port),
+    }
+    return {
+        **{name: value for name, value in inherited.items() if not name.startswith("FALLOW_")},
+        **run.env,
+        **said,
+        **{f"FALLOW_{name}": said[name] for name in _ALSO_OURS},
+        "FALLOW_JOB": order.job,
+        "FALLOW_ATTEMPT": str(order.attempt),
+        "FALLOW_NODE": order.node,
+        "FALLOW_NODES": ",".join(gang.nodes),
+        "FALLOW_GPUS": devices,
+        "FALLOW_GPU_MILLI": str(place.gpu_milli),
+        "CUDA_VISIBLE_DEVICES": devices,
+        **({} if run.checkpoint_dir is None else {"FALLOW_CHECKPOINT_DIR": run.checkpoint_dir}),
+    }
+
+
+_ALSO_OURS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")

@@ -1,0 +1,236 @@
+"""The driver of runs that are real processes, one for each worker. What it knows stands in files.
+
+Below the state folder:
+
+    runs/JOB/ATTEMPT/work           the working directory, where the job names none
+    runs/JOB/ATTEMPT/RANK/stdout    what the worker said; beside it stderr, and what its supervisor writes down
+
+The agent's child is a supervisor for each worker; it lives on when the agent ends.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from services.executor.policy.turn import Observation, Start, Stop
+from services.executor.policy.worker_environment import Gang, worker_environment
+from services.executor.processes.control_groups import own_group
+from services.executor.processes.supervisor import kill, marked, monotonic_ms, write_whole
+from services.executor.processes.worker_folder import WorkerEnd, WorkerFolder
+from shared.events.values import ProcessRun, RunStatus
+
+OTHERS_GRACE_MS = 5_000
+"""How long the other workers of a node may take to end when one of them has failed."""
+
+TEXT_CHARS_MOST = 400
+PRUNE_EVERY = 50
+"""Old folders are looked for once in so many ends."""
+
+RunKey = tuple[str, int]
+"""(job, attempt)."""
+
+
+@dataclass(slots=True)
+class LiveRun:
+    """A run that is not over. `is_told`: the log wants it stopped. `problem`: why it could not be begun."""
+
+    workers: dict[int, WorkerFolder]
+    is_told: bool = False
+    is_running: bool = False
+    failed: int | None = None
+    problem: str = ""
+
+
+class ProcessDriver:
+    """The runs of one node."""
+
+    def __init__(self, node: str, state_dir: Path, *, inherited: Mapping[str, str], keep_runs: int = 1_000) -> None:
+        """`inherited` is the agent's own environment; of runs that are over the newest `keep_runs` folders stay."""
+        self._node, self._inherited, self._keep_runs = node, inherited, keep_runs
+        self._runs, self.lease = state_dir / "runs", state_dir / "lease"
+        self._runs.mkdir(parents=True, exist_ok=True)
+        self._mark = blake2b(f"{node} {state_dir.resolve()}".encode(), digest_size=8).hexdigest()
+        self._groups = own_group(f"fallow-{self._mark}")
+        self._live: dict[RunKey, LiveRun] = {}
+        self._over = 0
+        self._lease_text = ""
+        self._ending: list[subprocess.Popen[bytes]] = []
+
+    def keep_lease(self, renewed_ms: int, until_ms: int) -> None:
+        """Let the workers live until `until_ms`; both times are monotonic. Raises OSError."""
+        text = f"{renewed_ms} {until_ms}"
+        if text != self._lease_text:
+            write_whole(self.lease, text)
+            self._lease_text = text
+
+    def renewed_ms(self) -> int | None:
+        """When the lease was renewed that an agent before this one has kept, if there was one."""
+        try:
+            return int(self.lease.read_text(encoding="ascii").split()[0])
+        except FileNotFoundError:
+            return None
+
+    def start(self, order: Start, gang: Gang | None) -> Observation | None:
+        """Begin the workers of a run, or go on with them; what is wrong with it, or None. Starts nothing twice."""
+        key = (order.job, order.attempt)
+        if key in self._live:
+            return None
+        if not isinstance(order.run, ProcessRun):
+            text = f"this node runs processes only, not {order.run.driver}"
+            return self._seen(key, RunStatus.FAILED, text=text)
+        if gang is None:
+            return self._seen(key, RunStatus.STOPPED)
+        run = LiveRun({place.rank: self._worker(key, place.rank) for place in order.places})
+        self._live[key] = run
+        try:
+            self._begin(order, order.run, gang, run)
+        except OSError as error:
+            # It counts as the job's failure: one that costs nothing would be tried on this node again and again.
+            run.problem = f"cannot start: {error}"
+            self._end_all(run, 0)
+        return None
+
+    def _begin(self, order: Start, process: ProcessRun, gang: Gang, run: LiveRun) -> None:
+        work = self._folder((order.job, order.attempt)) / "work"
+        work.mkdir(parents=True, exist_ok=True)
+        process = process.model_copy(
+            update={
+                "dir": str(Path(process.dir).absolute()) if process.dir is not None else str(work),
+                "checkpoint_dir": None if process.checkpoint_dir is None else _made(process.checkpoint_dir),
+            }
+        )
+        for place in order.places:
+            env = worker_environment(order, process, gang, place, self._inherited)
+            run.workers[place.rank].begin(process.argv, env, process.dir or str(work), self.lease)
+
+    def stop(self, order: Stop) -> Observation | None:
+        """Ask a run to end within its grace. STOPPED at once where nothing of it is here."""
+        key = (order.job, order.attempt)
+        run = self._live.get(key) or self._found(key)
+        if run is None:
+            return self._seen(key, RunStatus.STOPPED)
+        self._live[key] = run
+        run.is_told = True
+        self._end_all(run, order.grace_wall_ms)
+        return None
+
+    def _end_all(self, run: LiveRun, grace_ms: int) -> None:
+        for worker in run.workers.values():
+            worker.stop(monotonic_ms() + grace_ms)
+
+    def look(self) -> list[Observation]:
+        """What has become of the runs since the last look."""
+        self._ending = [child for child in self._ending if child.poll() is None]
+        found = []
+        for key, run in list(self._live.items()):
+            seen = self._look_at(key, run)
+            if seen is not None:
+                found.append(seen)
+                if seen.status is not RunStatus.RUNNING:
+                    del self._live[key]
+                    self._let_go(run)
+        return found
+
+    def _let_go(self, run: LiveRun) -> None:
+        # Supervisors end in a moment; who is not waited for stays in the table of processes.
+        self._ending += [worker.child for worker in run.workers.values() if worker.child is not None]
+        self._over += 1
+        if self._over % PRUNE_EVERY == 0:
+            self._prune()
+
+    def _look_at(self, key: RunKey, run: LiveRun) -> Observation | None:
+        ends = {rank: end for rank, worker in run.workers.items() if (end := worker.look()) is not None}
+        if run.failed is None:
+            run.failed = next((rank for rank, end in ends.items() if end.is_failure or end.why == "vanished"), None)
+            if run.failed is not None:
+                self._end_all(run, OTHERS_GRACE_MS)
+        if not run.is_running and not run.is_told and all(worker.has_begun for worker in run.workers.values()):
+            run.is_running = True
+            return self._seen(key, RunStatus.RUNNING)
+        return self._outcome(key, run, ends) if len(ends) == len(run.workers) else None
+
+    def _outcome(self, key: RunKey, run: LiveRun, ends: dict[int, WorkerEnd]) -> Observation:
+        if run.problem:
+            return self._seen(key, RunStatus.FAILED, text=run.problem[:TEXT_CHARS_MOST])
+        if run.failed is not None:
+            end = ends[run.failed]
+            text = f"worker {run.failed} {_words(end)}"[:TEXT_CHARS_MOST]
+            return self._seen(key, RunStatus.FAILED, end.code, infrastructure=end.why == "vanished", text=text)
+        if all(end.is_good for end in ends.values()):
+            return self._seen(key, RunStatus.FINISHED, 0)
+        return self._seen(key, RunStatus.STOPPED)
+
+    def stop_everything(self) -> bool:
+        """End whatever an earlier boot left here, at once. Whether nothing is left; else ask again."""
+        for job in self._runs.iterdir():
+            for attempt in job.iterdir():
+                key = (job.name, int(attempt.name))
+                if key not in self._live and (run := self._found(key)) is not None and _lives(run):
+                    self.stop(Stop(self._node, *key, 0))
+        self.look()
+        for pid in marked(f"{self._mark}/"):
+            kill(pid)
+        return not self._live and not marked(f"{self._mark}/")
+
+    def _found(self, key: RunKey) -> LiveRun | None:
+        """A run of which there are folders."""
+        folder = self._folder(key)
+        ranks = sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal()) if folder.exists() else []
+        return LiveRun({rank: self._worker(key, rank) for rank in ranks}) if ranks else None
+
+    def _folder(self, key: RunKey) -> Path:
+        return self._runs / key[0] / str(key[1])
+
+    def _worker(self, key: RunKey, rank: int) -> WorkerFolder:
+        job, attempt = key
+        group = None if self._groups is None else self._groups / f"{job}-{attempt}-{rank}"
+        return WorkerFolder(self._folder(key) / str(rank), f"{self._mark}/{job}/{attempt}/{rank}", group)
+
+    def _seen(
+        self,
+        key: RunKey,
+        status: RunStatus,
+        exit_code: int | None = None,
+        *,
+        infrastructure: bool = False,
+        text: str = "",
+    ) -> Observation:
+        return Observation(self._node, key[0], key[1], status, exit_code, infrastructure, text)
+
+    def _prune(self) -> None:
+        """Remove the oldest folders of runs that are over."""
+        over = [
+            attempt
+            for job in self._runs.iterdir()
+            for attempt in job.iterdir()
+            if (job.name, int(attempt.name)) not in self._live
+        ]
+        if len(over) <= self._keep_runs:
+            return
+        for folder in sorted(over, key=lambda path: (path.stat().st_mtime_ns, str(path)))[: -self._keep_runs]:
+            shutil.rmtree(folder, ignore_errors=True)
+            if not any(folder.parent.iterdir()):
+                folder.parent.rmdir()
+
+
+def _made(checkpoint_dir: str) -> str:
+    path = Path(checkpoint_dir).absolute()
+    path.mkdir(parents=True, exist_ok=True)
+    return str(path)
+
+
+def _lives(run: LiveRun) -> bool:
+    return any(worker.end() is None for worker in run.workers.values())
+
+
+def _words(end: WorkerEnd) -> str:
+    if end.why == "vanished":
+        return end.text
+    ended = f"was killed by {signal.Signals(end.signal).name}" if end.signal else f"ended with exit code {end.code}"
+    return f"{ended}: {end.text}" if end.text else ended

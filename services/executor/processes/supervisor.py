@@ -1,0 +1,281 @@
+"""Looks after one worker: starts it, stops it, leaves nothing of it behind, and writes down how it ended.
+
+    python -I -S supervisor.py WORKER_FOLDER
+
+It is a program of its own, apart from the agent that starts it: an agent may die and come back, and finds in the folder
+what became of the worker. It needs nothing but the standard library, so that it is small and up at once.
+
+    order.json  what to run, written by the agent
+    supervisor  "PID START_TICKS" of this process, once it is there. Whoever finds it never begins the worker again
+    worker      "PID" once the worker runs its program
+    stop        monotonic milliseconds at which the worker is killed; once it is there the worker is asked to end
+    exit        how it ended, as JSON; once it is there nothing of the worker is left
+
+It also kills the worker when the node's lease (a file of the node, monotonic milliseconds) is over: then others may
+start the work anew, and there may be no agent left to see to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+LOOK_EVERY_S = 1.0
+"""How often lease and stop are looked at without a signal."""
+
+KILL_PAUSE_S = 0.02
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+CANNOT_START = 127
+AWAITED = (signal.SIGCHLD, signal.SIGTERM)
+DEAF_TO = (signal.SIGINT, signal.SIGHUP)
+
+
+def main() -> int:
+    """Run the worker of the folder to its end. 0, whatever became of the worker: that stands in the folder."""
+    folder = Path(sys.argv[1])
+    signal.pthread_sigmask(signal.SIG_BLOCK, [*AWAITED, *DEAF_TO])
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return 0  # another one looks after this worker
+    if (folder / "supervisor").exists():
+        return 0  # another one did
+    # Orphans of the worker come to this process, wherever they hide: so it can end them.
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    write_whole(folder / "supervisor", f"{os.getpid()} {start_ticks(os.getpid())}")
+    write_whole(folder / "exit", json.dumps(Supervisor(folder).run()))
+    return 0
+
+
+class Supervisor:
+    """One worker's life."""
+
+    def __init__(self, folder: Path) -> None:
+        order = json.loads((folder / "order.json").read_text(encoding="utf-8"))
+        self._folder, self._order = folder, order
+        self._mark: str = order["mark"]
+        self._lease = Path(order["lease"])
+        self._cgroup = Path(order["cgroup"]) if order["cgroup"] else None
+        self._lease_until_ms = 0
+        self._is_told = False
+        self._worker = 0
+        self._status: int | None = None
+
+    def run(self) -> dict[str, Any]:
+        """From the start to the end; what the file `exit` shall say."""
+        if self._stop_ms() is not None:
+            return _end(why="stop")
+        problem = self._start()
+        why = self._look_after() if problem is None else ""
+        self._leave_nothing()
+        if problem is not None:
+            return _end(code=CANNOT_START, text=problem)
+        return _end_of(self._status, why)
+
+    def _start(self) -> str | None:
+        """Begin the worker; why that cannot be, or None."""
+        if self._cgroup is not None:
+            self._cgroup.mkdir(parents=True, exist_ok=True)
+        told, tell = os.pipe2(os.O_CLOEXEC)
+        parent = os.getpid()
+        self._worker = os.fork()
+        if self._worker == 0:
+            self._become_worker(parent, tell)
+        os.close(tell)
+        with os.fdopen(told, "rb") as pipe:
+            problem = pipe.read().decode(errors="replace")
+        if not problem:
+            write_whole(self._folder / "worker", str(self._worker))
+        return problem or None
+
+    def _become_worker(self, parent: int, tell: int) -> NoReturn:
+        order, step = self._order, "prepare"
+        try:
+            os.setsid()
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != parent:
+                os._exit(CANNOT_START)  # it was killed before the kernel could be asked
+            if self._cgroup is not None:
+                (self._cgroup / "cgroup.procs").write_text("0", encoding="ascii")
+            for number, name in enumerate(("/dev/null", order["stdout"], order["stderr"])):
+                flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_APPEND | os.O_CREAT
+                os.dup2(os.open(name, flags, 0o644), number)
+            step = f"change to {order['dir']}"
+            os.chdir(order["dir"])
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [*AWAITED, *DEAF_TO])
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(number, signal.SIG_DFL)  # Python ignores them, and a program inherits that
+            step = f"run {order['argv'][0]}"
+            os.execvpe(order["argv"][0], order["argv"], order["env"])  # noqa: S606 - the job's own program
+        except (OSError, ValueError) as error:
+            os.write(tell, f"cannot {step}: {error}".encode())
+        finally:
+            os._exit(CANNOT_START)  # the parent's code must not run twice
+
+    def _look_after(self) -> str:
+        """Until the worker ends by itself (""), or must end: "stop" or "lease"."""
+        while True:
+            stop_ms, now_ms = self._stop_ms(), monotonic_ms()
+            if stop_ms is not None and not self._is_told:
+                self._is_told = True
+                with contextlib.suppress(ProcessLookupError):  # it ended just now
+                    os.killpg(self._worker, signal.SIGTERM)
+            if stop_ms is not None and now_ms >= stop_ms:
+                return "stop"
+            if now_ms >= self._lease_ends_ms():
+                return "lease"
+            wait_s = LOOK_EVERY_S if stop_ms is None else min(LOOK_EVERY_S, (stop_ms - now_ms) / 1000)
+            signal.sigtimedwait(AWAITED, wait_s)
+            self._reap()
+            if self._status is not None:
+                return "stop" if self._is_told else ""
+
+    def _stop_ms(self) -> int | None:
+        try:
+            return int((self._folder / "stop").read_text(encoding="ascii"))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def _lease_ends_ms(self) -> int:
+        # A lease that cannot be read is not renewed: what was read last holds until it is over.
+        with contextlib.suppress(OSError, ValueError):
+            self._lease_until_ms = int(self._lease.read_text(encoding="ascii").split()[1])
+        return self._lease_until_ms
+
+    def _reap(self) -> None:
+        """Take leave of all children that ended, and of orphans that came here."""
+        with contextlib.suppress(ChildProcessError):  # there are none at all
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                if pid == self._worker:
+                    self._status = status
+
+    def _leave_nothing(self) -> None:
+        """Kill whatever is left, until nothing is."""
+        while True:
+            if self._cgroup is not None:
+                kill_cgroup(self._cgroup)
+            left = [*descendants(os.getpid()), *marked(self._mark)]
+            for pid in left:
+                kill(pid)
+            self._reap()
+            if not left and (self._cgroup is None or cgroup_is_gone(self._cgroup)):
+                return
+            signal.sigtimedwait([signal.SIGCHLD], KILL_PAUSE_S)
+
+
+def _end(*, code: int | None = None, why: str = "", text: str = "") -> dict[str, Any]:
+    return {"code": code, "signal": None, "why": why, "text": text}
+
+
+def _end_of(status: int | None, why: str) -> dict[str, Any]:
+    if status is None:
+        return _end(why=why)
+    code = os.waitstatus_to_exitcode(status)
+    return {**_end(code=code if code >= 0 else 128 - code, why=why), "signal": -code if code < 0 else None}
+
+
+# What the agent uses too.
+
+
+def monotonic_ms() -> int:
+    """The clock of leases and stops; all processes of a machine read the same."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader sees all of it or none."""
+    unfinished = path.with_name(f"{path.name}.part")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
+
+
+def stat_of(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat from the third (the state) on; None when the process is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process began, in ticks since the machine did: a number that comes again belongs to another time. None
+    for a process that is over.
+    """
+    fields = stat_of(pid)
+    return None if fields is None or fields[0] in "ZX" else int(fields[19])
+
+
+def processes() -> Iterator[int]:
+    """The ids of all processes."""
+    return (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
+
+
+def descendants(root: int) -> list[int]:
+    """All processes below this one, without those that ended."""
+    below: dict[int, list[int]] = {}
+    for pid in processes():
+        fields = stat_of(pid)
+        if fields is not None and fields[0] not in "ZX":
+            below.setdefault(int(fields[1]), []).append(pid)
+    found, look_at = list[int](), [root]
+    while look_at:
+        children = below.get(look_at.pop(), [])
+        found += children
+        look_at += children
+    return found
+
+
+def marked(mark: str) -> list[int]:
+    """All processes whose environment began with this mark, or with one that it is the beginning of when it ends in a
+    slash.
+    """
+    wanted = f"\0FALLOW_MARK={mark}".encode() + (b"" if mark.endswith("/") else b"\0")
+    return [pid for pid in processes() if pid != os.getpid() and wanted in b"\0" + _environment(pid)]
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""  # it is over, or another user's and so none of ours
+
+
+def kill(pid: int) -> None:
+    """Kill a process, if it is still there."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # over, or not ours to end
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_cgroup(path: Path) -> None:
+    """Kill everything in a control group."""
+    with contextlib.suppress(OSError):  # it is gone, or its kernel is older than 5.14: the sweep does it
+        (path / "cgroup.kill").write_text("1", encoding="ascii")
+
+
+def cgroup_is_gone(path: Path) -> bool:
+    """Whether the control group is empty; it is removed then."""
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+"""One worker's folder as the agent sees it: what its supervisor was told, whether it lives, how the worker ended.
+
+Everything that the agent knows of a worker stands in files, so an agent that comes back knows as much as before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from services.executor.processes import supervisor
+
+SUPERVISOR = Path(supervisor.__file__)
+LAST_WORDS_BYTES, LAST_WORDS_CHARS = 4_096, 200
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnd:
+    """How a worker ended. `why`: "" by itself, "stop" because it was told to, "lease" because the node's lease was
+    over, "vanished" with its supervisor.
+    """
+
+    code: int | None
+    signal: int | None
+    why: str
+    text: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether its work is done."""
+        return self.why == "" and self.code == 0
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it ended badly by itself."""
+        return self.why == "" and self.code != 0
+
+
+class WorkerFolder:
+    """The folder of one worker of one attempt."""
+
+    def __init__(self, path: Path, mark: str, cgroup: Path | None) -> None:
+        """`mark` is in the environment of all of the worker's processes; `cgroup` holds them, where there is one."""
+        self.path, self.mark, self.cgroup = path, mark, cgroup
+        self.child: subprocess.Popen[bytes] | None = None
+        self._end: WorkerEnd | None = None
+
+    def begin(self, argv: tuple[str, ...], env: dict[str, str], folder: str, lease: Path) -> None:
+        """Start a supervisor for the worker; harmless when there is or was one. Raises OSError."""
+        if self._supervisor() is not None or self.end() is not None:
+            return
+        self.path.mkdir(parents=True, exist_ok=True)
+        order: dict[str, Any] = {
+            "argv": argv,
+            "env": {**env, "FALLOW_MARK": self.mark},
+            "dir": folder,
+            "stdout": str(self.path / "stdout"),
+            "stderr": str(self.path / "stderr"),
+            "mark": self.mark,
+            "lease": str(lease),
+            "cgroup": None if self.cgroup is None else str(self.cgroup),
+        }
+        supervisor.write_whole(self.path / "order.json", json.dumps(order))
+        with (self.path / "supervisor.log").open("ab") as log:
+            self.child = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(SUPERVISOR), str(self.path)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={"FALLOW_SUPERVISES": self.mark},
+                cwd="/",
+                start_new_session=True,
+            )
+
+    def stop(self, at_ms: int) -> None:
+        """Ask the worker to end, and have it killed at `at_ms` (monotonic). An earlier time, set before, stays."""
+        if self.end() is not None:
+            return
+        word = signal.SIGTERM
+        try:
+            with contextlib.suppress(FileNotFoundError):  # it was not told before
+                at_ms = min(at_ms, int((self.path / "stop").read_text(encoding="ascii")))
+            supervisor.write_whole(self.path / "stop", str(at_ms))
+        except OSError:
+            # A disk that is full must not keep a worker alive. Its supervisor takes it along, `look` ends the rest.
+            word = signal.SIGKILL
+        pid = self._live_supervisor()
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):  # it ended just now
+                os.kill(pid, word)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the worker has begun to run its program; it may be over."""
+        return (self.path / "worker").exists()
+
+    def end(self) -> WorkerEnd | None:
+        """How the worker ended, once nothing of it is left."""
+        if self._end is None:
+            self._end = self._written_end()
+        return self._end
+
+    def look(self) -> WorkerEnd | None:
+        """The same, and where the supervisor is gone without a word, whatever is left is ended here."""
+        if self.child is not None:
+            self.child.poll()
+        if self.end() is None and not self._is_supervised() and self.end() is None and self._nothing_is_left():
+            self._end = self._vanished()
+            with contextlib.suppress(OSError):  # it is only for whoever looks next
+                supervisor.write_whole(self.path / "exit", json.dumps(asdict(self._end)))
+        return self._end
+
+    def _written_end(self) -> WorkerEnd | None:
+        try:
+            said = json.loads((self.path / "exit").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        text = said["text"] or ("" if said["code"] == 0 else last_line(self.path / "stderr"))
+        return WorkerEnd(said["code"], said["signal"], said["why"], text)
+
+    def _vanished(self) -> WorkerEnd:
+        if (self.path / "stop").exists():
+            return WorkerEnd(None, None, "stop")
+        return WorkerEnd(None, None, "vanished", f"its supervisor is gone: {last_line(self.path / 'supervisor.log')}")
+
+    def _is_supervised(self) -> bool:
+        if self.child is not None and self.child.returncode is None:
+            return True
+        return self._live_supervisor() is not None or self._is_locked()
+
+    def _is_locked(self) -> bool:
+        """Whether a supervisor is just coming up, or about to end."""
+        try:
+            lock = os.open(self.path / "lock", os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    def _supervisor(self) -> tuple[int, int] | None:
+        try:
+            pid, ticks = (self.path / "supervisor").read_text(encoding="ascii").split()
+        except FileNotFoundError:
+            return None
+        return int(pid), int(ticks)
+
+    def _live_supervisor(self) -> int | None:
+        known = self._supervisor()
+        return known[0] if known is not None and supervisor.start_ticks(known[0]) == known[1] else None
+
+    def _nothing_is_left(self) -> bool:
+        if self.cgroup is not None:
+            supervisor.kill_cgroup(self.cgroup)
+        left = supervisor.marked(self.mark)
+        for pid in left:
+            supervisor.kill(pid)
+        return not left and (self.cgroup is None or supervisor.cgroup_is_gone(self.cgroup))
+
+
+def last_line(path: Path) -> str:
+    """The last line of a file that is not empty, for people; "" where there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - LAST_WORDS_BYTES))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip()[:LAST_WORDS_CHARS] for line in reversed(lines) if line.strip()), "")

@@ -1,0 +1,235 @@
+"""Runs that are real processes on this machine: they start, end, are stopped, and nothing of them stays."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from services.executor.processes.supervisor import monotonic_ms
+from shared.events.values import ProcessRun, VirtualRun
+from tests.contract.eventually import eventually
+from tests.executor.processes import Machine
+
+WAITS = "echo up; exec sleep 600"
+POLITE = "trap 'echo told; exit 3' TERM; echo up; while :; do sleep 0.05; done"
+STUBBORN = "trap '' TERM; echo up; while :; do sleep 0.05; done"
+HIDES = "setsid env -i sh -c 'sleep 601 & setsid sleep 602 & wait' & echo up; wait"
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    machine = Machine(tmp_path)
+    yield machine
+    await machine.end()
+
+
+@pytest.fixture(params=["control groups", "sweeps"])
+async def either_machine(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Machine]:
+    machine = Machine(tmp_path, in_groups=request.param == "control groups")
+    yield machine
+    await machine.end()
+
+
+async def test_a_run_is_running_when_all_its_workers_are_and_finished_when_all_ended_well(machine: Machine) -> None:
+    machine.start("echo $RANK of $WORLD_SIZE on $CUDA_VISIBLE_DEVICES; sleep 0.3", "true", "true")
+    assert (await machine.until("running", "finished")).exit_code == 0
+    assert machine.out(0) == ["0 of 3 on 0"]
+
+
+async def test_a_worker_sees_its_own_environment_and_none_of_the_agents_secrets(machine: Machine) -> None:
+    run = ProcessRun(
+        argv=("sh", "-c", "env; pwd"), env={"MODE": "fast", "RANK": "7"}, checkpoint_dir=str(machine.folder / "c")
+    )
+    machine.start_run(run)
+    await machine.until("running", "finished")
+    said = machine.out()
+    assert {"MODE=fast", "RANK=0", "FALLOW_JOB=job-1", f"FALLOW_CHECKPOINT_DIR={machine.folder}/c"} <= set(said)
+    assert str(machine.folder / "runs" / "job-1" / "1" / "work") in said
+    assert "secret" not in "".join(said)
+    assert (machine.folder / "c").is_dir()
+
+
+async def test_a_failure_is_told_with_its_exit_code_and_its_last_words_and_ends_the_others(machine: Machine) -> None:
+    machine.start("sleep 0.2; echo 'out of luck' >&2; exit 42", WAITS)
+    seen = await machine.until("running", "failed")
+    assert (seen.exit_code, seen.infrastructure) == (42, False)
+    assert seen.text == "worker 0 ended with exit code 42: out of luck"
+    assert machine.alive() == []
+
+
+async def test_a_worker_that_is_killed_by_others_has_failed_by_that_signal(machine: Machine) -> None:
+    machine.start("kill -9 $$")
+    seen = await machine.until("running", "failed")
+    assert (seen.exit_code, seen.text) == (137, "worker 0 was killed by SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("run", "code", "words"),
+    [
+        (ProcessRun(argv=("no-such-program",)), 127, "cannot run no-such-program"),
+        (ProcessRun(argv=("true",), dir="/no/such/folder"), 127, "cannot change to /no/such/folder"),
+        (ProcessRun(argv=("true",), checkpoint_dir="/proc/no"), None, "cannot start"),
+        (VirtualRun(), None, "this node runs processes only"),
+    ],
+)
+async def test_what_cannot_be_started_fails_and_says_why(
+    machine: Machine, run: ProcessRun | VirtualRun, code: int | None, words: str
+) -> None:
+    machine.start_run(run)
+    async with asyncio.timeout(10):
+        while not machine.seen or machine.seen[-1].status != "failed":
+            await asyncio.sleep(0.02)
+            machine.seen += machine.driver.look()
+    assert machine.seen[-1].exit_code == code
+    assert words in machine.seen[-1].text
+
+
+async def test_a_run_that_is_told_to_stop_gets_a_notice_and_its_grace(machine: Machine) -> None:
+    machine.start(POLITE, POLITE)
+    await machine.says("up", 0)
+    await machine.says("up", 1)
+    machine.stop(grace_ms=60_000)
+    await machine.until("stopped")
+    assert (machine.out(0), machine.out(1)) == (["up", "told"], ["up", "told"])
+
+
+async def test_a_worker_that_ends_well_at_the_notice_has_stopped_and_not_finished(machine: Machine) -> None:
+    machine.start("trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done")
+    await machine.says("up")
+    machine.stop(grace_ms=60_000)
+    await machine.until("stopped")
+
+
+async def test_a_stubborn_worker_is_killed_when_its_grace_is_over(machine: Machine) -> None:
+    machine.start(STUBBORN)
+    await machine.says("up")
+    begin_ms = monotonic_ms()
+    machine.stop(grace_ms=700)
+    await machine.until("stopped")
+    assert monotonic_ms() - begin_ms >= 700
+    assert machine.alive() == []
+
+
+async def test_a_grace_can_be_cut_short(machine: Machine) -> None:
+    machine.start(STUBBORN)
+    await machine.says("up")
+    machine.stop(grace_ms=600_000)
+    machine.stop(grace_ms=0)
+    await machine.until("stopped", wait_s=5)
+
+
+async def test_a_grandchild_in_a_session_of_its_own_with_another_environment_dies_too(
+    either_machine: Machine, live_sleeps: frozenset[int]
+) -> None:
+    either_machine.start(HIDES)
+    await either_machine.says("up")
+    either_machine.stop(grace_ms=0)
+    await either_machine.until("stopped")
+    assert sleeps() - live_sleeps == frozenset()
+
+
+async def test_what_a_worker_leaves_behind_at_its_end_dies_too(
+    either_machine: Machine, live_sleeps: frozenset[int]
+) -> None:
+    either_machine.start("(setsid sleep 603 &) ; sleep 0.2")
+    await either_machine.until("running", "finished")
+    assert sleeps() - live_sleeps == frozenset()
+
+
+async def test_a_run_that_never_began_stops_at_once_and_never_starts(machine: Machine) -> None:
+    machine.stop(grace_ms=60_000)
+    assert (await machine.until("stopped")).job == "job-1"
+
+
+async def test_an_agent_that_comes_back_goes_on_with_its_workers(machine: Machine) -> None:
+    machine.start("echo up; while [ ! -e $FALLOW_JOB ]; do sleep 0.05; done; exit 5")
+    await machine.until("running")
+    machine.restart_agent()
+    machine.start("echo up; while [ ! -e $FALLOW_JOB ]; do sleep 0.05; done; exit 5")
+    await machine.until("running", "running")
+    (machine.folder / "runs" / "job-1" / "1" / "work" / "job-1").touch()
+    assert (await machine.until("running", "running", "failed")).exit_code == 5
+    assert machine.out() == ["up"]
+
+
+async def test_an_end_while_no_agent_was_there_is_told_by_the_next(machine: Machine) -> None:
+    machine.start("sleep 0.2; exit 6")
+    await eventually(machine.path("exit").exists)
+    machine.restart_agent()
+    machine.start("sleep 0.2; exit 6")
+    assert (await machine.until("running", "failed")).exit_code == 6
+
+
+async def test_an_agent_that_comes_back_can_stop_what_it_did_not_start(machine: Machine) -> None:
+    machine.start(WAITS)
+    await machine.says("up")
+    machine.restart_agent()
+    machine.stop(grace_ms=1_000)
+    await machine.until("stopped")
+    assert machine.alive() == []
+
+
+async def test_a_worker_dies_with_its_supervisor_and_is_not_begun_again(either_machine: Machine) -> None:
+    machine = either_machine
+    machine.start("setsid sleep 604 & " + WAITS)
+    await machine.until("running")
+    await machine.says("up")
+    os.kill(machine.supervisor(), signal.SIGKILL)
+    seen = await machine.until("running", "failed")
+    assert (seen.infrastructure, seen.exit_code) == (True, None)
+    assert machine.alive() == []
+    machine.restart_agent()
+    machine.start(WAITS)
+    await machine.until("running", "failed", "running", "failed")
+    assert machine.out() == ["up"]
+
+
+async def test_workers_end_when_the_lease_is_over_though_no_agent_is_there(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, lease_ms=1_000)
+    machine.start(STUBBORN, WAITS)
+    await machine.says("up", 1)
+    await eventually(lambda: not machine.alive())
+    machine.restart_agent()
+    machine.start(STUBBORN, WAITS)
+    await machine.until("running", "stopped")
+    await machine.end()
+
+
+async def test_a_new_boot_begins_with_nothing_of_the_old_one(machine: Machine) -> None:
+    machine.start(STUBBORN, WAITS)
+    await machine.says("up", 1)
+    machine.restart_agent()
+    await machine.end()
+    assert machine.alive() == []
+
+
+async def test_only_the_newest_folders_stay(machine: Machine) -> None:
+    machine.driver._keep_runs = 2
+    for number in range(4):
+        machine.seen.clear()
+        machine.start("true", job=f"job-{number}")
+        await machine.until("running", "finished")
+    machine.driver._prune()
+    assert sorted(path.name for path in (machine.folder / "runs").iterdir()) == ["job-2", "job-3"]
+
+
+def sleeps() -> frozenset[int]:
+    """The sleeps of these tests that live, on the whole machine."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            words = []
+        found += [int(path.parent.name)] if words[0:1] == [b"sleep"] and words[1].startswith(b"60") else []
+    return frozenset(found)
+
+
+@pytest.fixture
+def live_sleeps() -> frozenset[int]:
+    return sleeps()
