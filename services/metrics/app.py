@@ -11,8 +11,9 @@ from shared.cluster.invariants import Offence
 from shared.log.cell_tasks import CellTasks, Tenure
 from shared.log.follower import Follower
 from shared.log.layout import Layout
-from shared.log.opening import layout_of, open_log
+from shared.log.opening import joined, layout_of, open_log
 from shared.log.port import Log, LogUnavailable
+from shared.runtime.backoff import BackOff
 from shared.runtime.cell_file import load_cell_file
 from shared.runtime.clocks import monotonic_ms
 from shared.runtime.collector import loading
@@ -21,7 +22,7 @@ from shared.runtime.settings import ClockKind
 
 POLL_WAIT_MS = 200
 CHECK_PAUSE_MS_MIN = 1_000
-AWAY_PAUSE_S = 0.5
+AWAY_FIRST_S = 0.25
 STEPPED_PAUSE_S = 0.1
 
 
@@ -50,11 +51,8 @@ async def measure(context: Context[MetricsSettings], log: Log, layout: Layout) -
         finally:
             del cells[tenure.cell]
 
-    async def joined() -> None:
-        await member.start()
-
     context.registry.register(CellCollector(lambda: _watched(cells), context.settings.tenants_named))
-    if await wait_for(context, "the group", joined, errors=(LogUnavailable, OSError)):
+    if await joined(context, member):
         context.health.ready()
         try:
             await CellTasks(member, layout, work).run(context.stopping)
@@ -74,6 +72,7 @@ class CellMetrics:
         self._tp = layout.tp("decisions", tenure.cell)
         self._follower = Follower(log, layout, tenure.cell, snapshots=not context.settings.embedded)
         self._service: MetricsService | None = None
+        self._away = BackOff(AWAY_FIRST_S)
         self._check_at_ms = monotonic_ms() + CHECK_PAUSE_MS_MIN
         self._stepped = context.settings.clock is ClockKind.STEPPED
 
@@ -109,8 +108,9 @@ class CellMetrics:
             decisions = await self._follower.poll(0 if self._stepped else POLL_WAIT_MS, max_records=1)
         except LogUnavailable as error:
             self._context.logger.warning("cannot read", cell=self._tenure.cell, reason=str(error))
-            await self._context.pause(AWAY_PAUSE_S)
+            await self._context.pause(self._away.next_s())
             return
+        self._away.reset()
         if self._stepped and not decisions:
             # A stepped replay waits for nobody who only follows: many records at once cost less than each one alone.
             await self._context.pause(STEPPED_PAUSE_S)

@@ -8,13 +8,15 @@ from decisions in force, so a decision that did not make it into the log leaves 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 
-from services.placement.policy import nodes, requests, runs, settings
+from services.placement.policy import nodes, requests, runs, settings, strays
 from services.placement.policy.deadlines import Deadlines
 from services.placement.policy.gang import POLICIES, Places
 from services.placement.policy.leases import Leases
+from services.placement.policy.sequence import Past, Sequences
+from services.placement.policy.strays import Stray
 from services.placement.policy.turn import Turn
 from services.placement.policy.walk import Shape, walk_heads
 from services.placement.policy.windows import Windows
@@ -40,13 +42,14 @@ IDLE_INPUTS_MOST = 2_000
 @dataclass(frozen=True, slots=True)
 class Input:
     """One input: where it stands (`topic-partition` and the offset behind it), what it says (None: nothing that can be
-    read).
+    read). `origin` is the shell's own: it comes back with an input that is to be set aside.
     """
 
     source: str
     next_offset: int
     event: Event | None
     size_bytes: int = 0
+    origin: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ class PlacementService:
         self._pending: deque[Input] = deque()
         self._read: dict[str, int] = {}
         self._windows, self._deadlines, self._leases = Windows(), Deadlines(), Leases()
+        self._sequences, self._strays = Sequences(), list[tuple[Input, Stray]]()
+        self._past: Counter[Past] = Counter()
         self._blocked: dict[Shape, DeferCode] = {}
         self._walk_is_due = True
         self._cell_ms = 0
@@ -84,7 +89,7 @@ class PlacementService:
         """This process is to write, and the state is folded to the end: forget what belonged to an earlier time."""
         self._pending.clear()
         self._read = {}
-        self._windows = Windows()
+        self._windows, self._sequences, self._strays = Windows(), Sequences(), []
         self._leases.begin(self.state, wall_ms)
         self.caught_up(wall_ms)
 
@@ -106,6 +111,16 @@ class PlacementService:
     def read(self) -> dict[str, int]:
         """How far each input was taken in, with everything that follows from it written."""
         return {**self.state.inputs, **self._read}
+
+    def take_strays(self) -> list[tuple[Input, Stray]]:
+        """What the last cycle could make nothing of: to be set aside before its inputs count as read."""
+        found, self._strays = self._strays, []
+        return found
+
+    def take_past(self) -> dict[Past, int]:
+        """How many words of nodes were past since the last call, by why."""
+        found, self._past = self._past, Counter()
+        return dict(found)
 
     @property
     def has_pending(self) -> bool:
@@ -147,12 +162,14 @@ class PlacementService:
             return Tried(turn.effects, inputs, turn.now_ms, wall_ms, taken, goes_on)
         self._idle_inputs = idle
         self._reload = False
+        self._sequences.keep()
         return None
 
     def accepted(self, tried: Tried) -> None:
         """The decision is in force."""
         self._idle_inputs = 0
         self._reload = False
+        self._sequences.keep()
         for effect in tried.effects:
             if isinstance(effect, e.NodeChanged):
                 self._leases.heard(effect.spec.id, tried.wall_ms)
@@ -166,6 +183,7 @@ class PlacementService:
 
         The shell folds forward next and says `caught_up`.
         """
+        self._sequences.undo()
         for item in tried.taken:
             self._read.pop(item.source, None)
         self._pending.extendleft(reversed(tried.taken))
@@ -224,14 +242,32 @@ class PlacementService:
                 self._walk_is_due = self._windows.take(event) or self._walk_is_due
             case NodeEvent():
                 self._step_to(turn, event)
-                self._leases.heard(event.node, wall_ms)
-                _handle_node(turn, event)
+                self._hear(turn, item, event, wall_ms)
             case o.Operation():
                 self._operate(turn, event)
             case Proposal():
                 settings.refuse(
                     turn, event.proposal, ProposalCode.UNSUPPORTED, "proposals are not carried out by this version"
                 )
+
+    def _hear(self, turn: Turn, item: Input, event: NodeEvent, wall_ms: int) -> None:
+        """A node's word counts when it is news of a node that is known; otherwise it does not even renew the lease."""
+        stray = strays.stray(turn.state, self._file.cell(turn.state.cell), event)
+        if stray is not None:
+            self._strays.append((item, stray))
+            if not stray.is_news:
+                return
+        node = turn.state.nodes.get(event.node)
+        past = self._sequences.past(event, node.boot if node is not None else None)
+        if past is not None:
+            self._past[past] += 1
+            return
+        if node is not None:
+            self._leases.heard(event.node, wall_ms)
+        if isinstance(event, RunEvent) and not runs.is_current(turn, event):
+            self._past[Past.RUN_OVER] += 1
+            return
+        _handle_node(turn, event)
 
     def _step_to(self, turn: Turn, event: Event) -> None:
         """A stepped clock goes by every time that it is told: an answer may overtake the step that caused it."""
@@ -302,6 +338,4 @@ def _handle_node(turn: Turn, event: NodeEvent) -> None:
         case DeviceFailed():
             nodes.device_failed(turn, event)
         case RunEvent():
-            node = turn.state.nodes.get(event.node)
-            if node is not None and node.boot == event.boot:
-                runs.note_run(turn, event)
+            runs.note_run(turn, event)

@@ -15,9 +15,10 @@ from shared.log.cell_tasks import CellTasks, Tenure
 from shared.log.follower import Follower
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
-from shared.log.opening import layout_of, open_log
+from shared.log.opening import joined, layout_of, open_log
 from shared.log.port import LogTruncated, LogUnavailable, Reader
 from shared.log.reading import event_of
+from shared.runtime.backoff import BackOff
 from shared.runtime.cell_file import load_cell_file
 from shared.runtime.clocks import SteppedCellClock, monotonic_ms, wall_ms
 from shared.runtime.process import Context, wait_for
@@ -25,7 +26,7 @@ from shared.runtime.together import together
 
 FOLD_RECORDS_MOST = 50
 WAIT_MS = 200
-AWAY_PAUSE_S = 0.5
+AWAY_FIRST_S = 0.25
 
 
 class QueueingMetrics:
@@ -49,7 +50,8 @@ async def main(context: Context[QueueingSettings]) -> None:
         await CellQueues(context, log, layout, file, tenure, metrics).run()
 
     try:
-        await member.start()
+        if not await joined(context, member):
+            return
         context.health.ready()
         await CellTasks(member, layout, work).run(context.stopping)
     finally:
@@ -77,13 +79,14 @@ class CellQueues:
         self._operations = layout.tp("operations", tenure.cell)
         self._operations_offset = 0
         self._service: QueueingService
+        self._reader: Reader
 
     async def run(self) -> None:
         """Until the task is cancelled. An exception means that the log cannot be trusted."""
         if not await wait_for(self._context, f"the log of cell {self._tenure.cell}", self._begin, (LogUnavailable,)):
             return
         self._context.health.ready()
-        reader = await self._open()
+        reader = self._reader
         try:
             work = {"decisions": self._follow(), "jobs": self._read(reader), "windows": self._publish()}
             await together(self._context.stopping, until_stopped={}, cut_off=work)
@@ -101,6 +104,7 @@ class CellQueues:
             jobs_source=f"jobs-{self._jobs[1]}",
             stepped=isinstance(self._context.clock, SteppedCellClock),
         )
+        self._reader = await self._open()
         return None
 
     async def _open(self) -> Reader:
@@ -115,14 +119,18 @@ class CellQueues:
         return reader
 
     async def _follow(self) -> None:
+        away = BackOff(AWAY_FIRST_S)
         while True:
-            with contextlib.suppress(LogUnavailable):  # the publishing task says it, and readiness shows it
+            try:
                 decisions = await self._follower.poll(WAIT_MS, FOLD_RECORDS_MOST)
-                self._service.take_decisions(decisions, self._now_ms())
-                if decisions:
-                    self._news.set()
+            except LogUnavailable as error:
+                self._context.logger.warning("cannot read", cell=self._tenure.cell, reason=str(error))
+                await self._context.pause(away.next_s())
                 continue
-            await self._context.pause(AWAY_PAUSE_S)
+            away.reset()
+            self._service.take_decisions(decisions, self._now_ms())
+            if decisions:
+                self._news.set()
 
     async def _read(self, reader: Reader) -> None:
         while True:
@@ -165,6 +173,7 @@ class CellQueues:
 
     async def _send(self) -> None:
         """The newest window, until it is in the log or a newer one is due."""
+        away = BackOff(AWAY_FIRST_S)
         while True:
             parts = self._service.window(monotonic_ms())
             source = self._context.instance
@@ -177,11 +186,11 @@ class CellQueues:
             try:
                 await self._log.publish(messages)
             except LogUnavailable as error:
-                self._context.health.not_ready(f"Kafka is away: {error}")
+                self._context.health.not_ready(f"Kafka is away: {error}", self._tenure.cell)
                 self._context.logger.warning("the log is away", cell=self._tenure.cell, reason=str(error))
-                await self._context.pause(AWAY_PAUSE_S)
+                await self._context.pause(away.next_s())
                 continue
-            self._context.health.ready()
+            self._context.health.ready(self._tenure.cell)
             self._metrics.windows.labels(self._tenure.cell).inc()
             return
 

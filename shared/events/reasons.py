@@ -106,10 +106,15 @@ class ProposalCode(StrEnum):
 
 
 class DeadLetterReason(StrEnum):
-    """Why a record could not even be answered."""
+    """Why a record was set aside: it could not even be answered, or nobody knows what it is about."""
 
     UNREADABLE = "unreadable"
     UNKNOWN_TYPE = "unknown_type"
     INVALID = "invalid"
     TOO_LARGE = "too_large"
     HANDLER_FAILED = "handler_failed"
+    WRONG_CELL = "wrong_cell"
+    UNKNOWN_NODE = "unknown_node"
+    UNKNOWN_POOL = "unknown_pool"
+    UNKNOWN_DEVICE = "unknown_device"
+    LARGER_THAN_POOL = "larger_than_pool"

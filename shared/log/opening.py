@@ -11,11 +11,13 @@ from shared.cluster.config import CellFile
 from shared.log.group_timers import EMBEDDED
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
-from shared.log.port import LogUnavailable
+from shared.log.port import LogUnavailable, Member
 from shared.log.topic_admin import check_topics
 from shared.log.topics import TopicSpec, expected_topics, parse_topics
+from shared.log.watch import watch_log
 from shared.runtime.process import Context, wait_for
 
+AWAY = (LogUnavailable, OSError)
 TOPICS_FILE = Path(__file__).parents[2] / "deploy" / "kafka" / "topics.yaml"
 
 EMBEDDED_FETCH_WAIT_MS = 10
@@ -62,13 +64,31 @@ async def open_log(context: Context[Any], file: CellFile) -> KafkaLog | None:
         await log.start()
         return None
 
-    if not await wait_for(context, f"Kafka at {settings.kafka}", connected, (LogUnavailable, OSError)):
+    async def compared() -> str | None:
+        report = await check_topics(settings.kafka, declared, embedded=settings.embedded)
+        if report.must_stop:
+            words = "; ".join(str(difference) for difference in report.differences)
+            raise WrongTopics(f"{words}. Run: fallow topics create")
         return None
-    declared = declared_topics(file, settings.namespace, settings.replicas)
-    report = await check_topics(settings.kafka, declared, embedded=settings.embedded)
-    if report.must_stop:
+
+    what, declared = f"Kafka at {settings.kafka}", declared_topics(file, settings.namespace, settings.replicas)
+    try:
+        for step in (connected, compared):
+            if not await wait_for(context, what, step, AWAY):
+                await log.stop()
+                return None
+    except WrongTopics:
         await log.stop()
-        raise WrongTopics(
-            "; ".join(str(difference) for difference in report.differences) + ". Run: fallow topics create"
-        )
+        raise
+    context.run_beside(watch_log(context, log, f"{settings.namespace}.cells"), "watch of Kafka")
     return log
+
+
+async def joined(context: Context[Any], member: Member) -> bool:
+    """Take part in a group, as soon as Kafka lets us; False when the process is to stop before that."""
+
+    async def join() -> str | None:
+        await member.start()
+        return None
+
+    return await wait_for(context, "membership of its group", join, AWAY)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import ValidationError
 
 from shared.cluster.config import CellFile
 from shared.events.encoding import shorten
+
+if TYPE_CHECKING:
+    from shared.runtime.process import Context
 
 FieldPath = tuple[str | int, ...]
 
@@ -28,6 +31,29 @@ def load_cell_file(path: Path) -> CellFile:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise CellFileError(f"{path}: cannot be read: {reason}") from error
     return parse_cell_file(text, str(path))
+
+
+def reloaded(context: Context[Any], before: CellFile) -> CellFile | None:
+    """The file read again; None where it cannot be used and the old one stays in force. The log tells, and the metric
+    `fallow_cell_file_reloads_total`.
+    """
+    path = context.settings.cell_file
+    try:
+        file = load_cell_file(path)
+        if _cells(file) != _cells(before):
+            rule = "a reload keeps the cells and their ordinals; to change them, restart the services"
+            raise CellFileError(f"{path}: cells: {rule}")
+    except CellFileError as error:
+        context.telemetry.reloads.labels("refused").inc()
+        context.logger.warning("the cell file has an error, the old one stays in force", reason=str(error))
+        return None
+    context.telemetry.reloads.labels("in_force").inc()
+    context.logger.info("the cell file was read again", file=str(path))
+    return file
+
+
+def _cells(file: CellFile) -> dict[str, int]:
+    return {cell.name: cell.ordinal for cell in file.cells}
 
 
 def parse_cell_file(text: str, name: str) -> CellFile:
@@ -92,7 +118,7 @@ class _Places:
         return self.lines.get(path, 1)
 
     def line_of_value(self, rule: str) -> int | None:
-        """The last line on which the value stands that a rule quotes: the second of two, or the one that is not known."""
+        """The last line on which the value stands that a rule quotes: the second of two, or the unknown one."""
         quoted = re.search(r"'([^']*)'", rule)
         return self.values.get(quoted[1]) if quoted else None
 

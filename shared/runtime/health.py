@@ -50,27 +50,27 @@ class Health:
         self.progress = Progress()
         self.stale_after_ms: int | None = None
         self._registry = registry
-        self._waiting_for: str | None = "starting"
+        self._reasons = {"": "starting"}  # what is missing -> why the service is not ready
         self._last_turn_ms = monotonic_ms()
         self._rss = (-RSS_AGE_MS_MAX, 0.0)
 
     @property
     def is_ready(self) -> bool:
         """Whether the service takes part in the work."""
-        return self._waiting_for is None
+        return not self._reasons
 
     @property
     def waiting_for(self) -> str | None:
         """Why it is not ready."""
-        return self._waiting_for
+        return "; ".join(self._reasons.values()) or None
 
-    def ready(self) -> None:
-        """The service takes part from now on."""
-        self._waiting_for = None
+    def ready(self, what: str = "") -> None:
+        """Nothing about `what` (the service itself, where nothing is named) hinders the service any more."""
+        self._reasons.pop(what, None)
 
-    def not_ready(self, reason: str) -> None:
-        """The service does not take part, for this reason."""
-        self._waiting_for = reason
+    def not_ready(self, reason: str, what: str = "") -> None:
+        """The service does not take part, for this reason about `what`; it is ready when all reasons are gone."""
+        self._reasons[what] = reason
 
     def turned(self) -> None:
         """The service's work has made a turn; only services that set `stale_after_ms` need to say so."""
@@ -102,7 +102,7 @@ class Health:
         return NOT_FOUND
 
     def _readiness(self) -> dict[str, Any]:
-        return {"ready": self.is_ready, "reason": self._waiting_for, "service": self.service, "instance": self.instance}
+        return {"ready": self.is_ready, "reason": self.waiting_for, "service": self.service, "instance": self.instance}
 
     def _cursors(self) -> dict[str, Any]:
         progress = self.progress

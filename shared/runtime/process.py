@@ -3,7 +3,7 @@
     serve("placement", main, PlacementSettings)
 
 Exit codes: 0 ended in order, 1 failed (an invariant broke, an error nobody expected, or no end in time), 2 wrong
-settings.
+settings, cell file or topics, 3 fenced (the decision log is damaged).
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import signal
 import sys
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
+from shared.runtime.backoff import BackOff
 from shared.runtime.clocks import SteppedCellClock, WallCellClock, clock_from
 from shared.runtime.collector import tune_collector
+from shared.runtime.endings import FAILED, WRONG_SETTINGS, ending_of
 from shared.runtime.health import Health, HealthServer
 from shared.runtime.logs import set_up_logs
 from shared.runtime.settings import ServiceSettings, SettingsError
@@ -32,9 +33,8 @@ from shared.runtime.telemetry import Telemetry
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 SettingsT_co = TypeVar("SettingsT_co", bound=ServiceSettings, covariant=True)
 
-OK, FAILED, WRONG_SETTINGS = 0, 1, 2
+OK = 0
 STOP_WAIT_S = 20.0
-WAIT_FIRST_S, WAIT_MAX_S = 0.05, 2.0
 LOOP_CHECK_S, LOOP_WINDOW_CHECKS = 0.25, 20
 
 
@@ -50,6 +50,11 @@ class Context(Generic[SettingsT_co]):
     health: Health
     clock: WallCellClock | SteppedCellClock
     stopping: asyncio.Event
+    beside: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def run_beside(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run something for as long as the process lives, whose end would change nothing of what it does."""
+        self.beside.append(asyncio.create_task(work, name=name))
 
     @property
     def registry(self) -> CollectorRegistry:
@@ -104,6 +109,7 @@ async def run(name: str, main: Main[SettingsT], settings: SettingsT) -> int:
         return await run_to_end(context, main)
     finally:
         watch.cancel()
+        await end_beside(context)
         await server.stop()
 
 
@@ -128,7 +134,7 @@ def stop_on_signals(context: Context[ServiceSettings]) -> None:
 
     def ask(number: signal.Signals) -> None:
         context.logger.info("stopping", signal=number.name)
-        context.health.not_ready("stopping")
+        context.health.not_ready("stopping", "stop")
         context.stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -148,11 +154,25 @@ async def run_to_end(context: Context[SettingsT], main: Main[SettingsT]) -> int:
         await asyncio.wait({work}, timeout=1.0)
         return FAILED
     error = work.exception()
-    if error is not None:
+    if error is None:
+        context.logger.info("ended")
+        return OK
+    known = ending_of(error)
+    if known is None:
         context.logger.error("failed", exc_info=error)
         return FAILED
-    context.logger.info("ended")
-    return OK
+    ending, reason = known
+    context.logger.error(ending.event, reason=reason)
+    return ending.exit_code
+
+
+async def end_beside(context: Context[ServiceSettings]) -> None:
+    """End what ran beside the service's own work; an error that it met is told."""
+    for task in context.beside:
+        task.cancel()
+    for ended in await asyncio.gather(*context.beside, return_exceptions=True):
+        if isinstance(ended, Exception):
+            context.logger.warning("something beside the work failed", reason=repr(ended))
 
 
 async def watch_loop(context: Context[ServiceSettings]) -> None:
@@ -178,7 +198,7 @@ async def wait_for(
     Says in one line what it waits for, and again only when the reason changes. Tries with growing, jittered pauses
     for as long as it takes. Returns False when the process is to stop before that.
     """
-    wait_s, said = WAIT_FIRST_S, None
+    pause, said = BackOff(), None
     while not context.stopping.is_set():
         try:
             reason = await check()
@@ -192,8 +212,7 @@ async def wait_for(
         if reason != said:
             context.logger.warning("waiting", what=what, reason=reason)
             said = reason
-        await context.pause(wait_s * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, not a secret
-        wait_s = min(wait_s * 2, WAIT_MAX_S)
+        await context.pause(pause.next_s())
     return False
 
 

@@ -35,6 +35,12 @@ class Telemetry:
         self.dead_letters = Counter(
             "fallow_dead_letters_total", "Records set aside", ["topic", "reason"], registry=self.registry
         )
+        self.reloads = Counter(
+            "fallow_cell_file_reloads_total",
+            "Times that the cell file was read again, by what became of it: in_force, refused",
+            ["outcome"],
+            registry=self.registry,
+        )
         self.lag = Gauge(
             "fallow_lag_records", "End of the log less the cursor", ["topic", "partition"], registry=self.registry
         )

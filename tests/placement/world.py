@@ -34,7 +34,13 @@ from shared.log.machine.writer import Draft, Writer
 CELL = "cell-a"
 DIGEST = "0123456789abcdef" * 2
 FILE = CellFile(
-    cells=(CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=1_000_000),)),),
+    cells=(
+        CellPart(
+            name=CELL,
+            ordinal=0,
+            pools=tuple(Pool(name=name, gpus=1_000_000) for name in ("train", "first", "second", "other")),
+        ),
+    ),
     tenants=(Tenant(name="ada"), Tenant(name="bob")),
 )
 DECISIONS_IN_A_ROW_MOST = 200
@@ -85,11 +91,11 @@ class World:
     def hand_over(self, *events: Event | None, size_bytes: int = 0) -> None:
         """Inputs for the next decision."""
         taken = []
-        for event in events:
-            source = f"{event.topic if event is not None else 'jobs'}-0"
+        for told in events:
+            source = f"{told.topic if told is not None else 'jobs'}-0"
             stream = self.inputs.setdefault(source, [])
-            if isinstance(event, n.NodeEvent) and self.numbers_words:
-                event = event.model_copy(update={"seq": len(stream)})
+            numbers = isinstance(told, n.NodeEvent) and self.numbers_words
+            event = told.model_copy(update={"seq": len(stream)}) if told is not None and numbers else told
             stream.append(event)
             taken.append(Input(source, len(stream), event, size_bytes))
         self.service.take(taken)

@@ -12,6 +12,7 @@ from shared.cluster.config import CellFile, CellPart
 from shared.events.decisions import CHAIN_HEADER
 from shared.events.encoding import Undecodable
 from shared.events.operations import ReloadCell
+from shared.events.reasons import DeadLetterReason
 from shared.log.dead_letters import dead_letter
 from shared.log.follower import Follower
 from shared.log.kafka import KafkaLog
@@ -20,14 +21,15 @@ from shared.log.machine.consumer import Dead
 from shared.log.machine.writer import Draft, Writer
 from shared.log.port import Appended, LogTruncated, LogUnavailable, Outgoing, Reader, Record
 from shared.log.reading import event_of
-from shared.runtime.cell_file import CellFileError, load_cell_file
+from shared.runtime.backoff import BackOff
+from shared.runtime.cell_file import reloaded
 from shared.runtime.clocks import WallCellClock, monotonic_ms, wall_ms
 from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind
 
 INPUTS = ("jobs", "queue", "nodes", "proposals", "operations")
 WAIT_MS_MOST = 200
-AWAY_PAUSE_S = 0.5
+AWAY_FIRST_S = 0.25
 
 
 class CellWriter:
@@ -52,6 +54,7 @@ class CellWriter:
         self._follower = Follower(log, layout, cell.name)
         self._short = {layout.topic(name): name for name in INPUTS}
         self._wrote_ms = 0
+        self._away = BackOff(AWAY_FIRST_S)
         self._service: PlacementService
 
     @property
@@ -72,11 +75,16 @@ class CellWriter:
                 else:
                     await self._follower.poll(wait_ms=50)
                     self._show()
+                self._is_back()
             except LogUnavailable as error:
-                self._context.health.not_ready(f"Kafka is away: {error}")
+                self._context.health.not_ready(f"Kafka is away: {error}", self.cell)
                 self._context.logger.warning("the log is away", cell=self.cell, reason=str(error))
-                await self._context.pause(AWAY_PAUSE_S)
+                await self._context.pause(self._away.next_s())
         await self._follower.stop()
+
+    def _is_back(self) -> None:
+        self._context.health.ready(self.cell)
+        self._away.reset()
 
     async def _begin(self) -> str | None:
         await self._follower.start()
@@ -94,7 +102,7 @@ class CellWriter:
             return
         epoch = self._follower.state.epoch
         self._context.logger.info("writing", cell=self.cell, epoch=epoch, version=self._follower.state.version)
-        self._context.health.ready()
+        self._is_back()
         self._metrics.writes.labels(self.cell).set(1)
         await self._follower.rest()
         reader = await self._open_inputs()
@@ -158,6 +166,11 @@ class CellWriter:
         writer.begin()
         tried = self._service.decide(self._now_ms(), monotonic_ms())
         self._metrics.cycle.labels(self.cell).observe(perf_counter() - begin_s)
+        try:
+            await self._set_strays_aside()
+        except LogUnavailable:
+            writer.abandon()  # the cell is taken over anew, from the cursors of the state
+            raise
         if tried is None:
             writer.abandon()
             return False
@@ -216,11 +229,19 @@ class CellWriter:
             return Input(source, record.offset + 1, None)
         home = event.home()
         if home is not None and home != self.cell:
-            await self._set_aside(Dead(record, "wrong_cell", f"cell: {home} is not {self.cell}"))
+            await self._set_aside(Dead(record, DeadLetterReason.WRONG_CELL, f"cell: {home} is not {self.cell}"))
             return Input(source, record.offset + 1, None)
         if isinstance(event, ReloadCell):
             self._reload()
-        return Input(source, record.offset + 1, event, len(record.value or b""))
+        return Input(source, record.offset + 1, event, len(record.value or b""), record)
+
+    async def _set_strays_aside(self) -> None:
+        """What the cycle could make nothing of. Its records are repeated here if the decision does not get through."""
+        for item, stray in self._service.take_strays():
+            assert isinstance(item.origin, Record), "every input of a node comes with its record"
+            await self._set_aside(Dead(item.origin, stray.reason, stray.text))
+        for why, count in self._service.take_past().items():
+            self._metrics.past.labels(self.cell, why).inc(count)
 
     async def _set_aside(self, dead: Dead) -> None:
         """One dead letter, confirmed before the cursor passes the record."""
@@ -231,10 +252,10 @@ class CellWriter:
         await self._log.publish([dead_letter(dead, service="placement", namespace=self._layout.namespace)])
 
     def _reload(self) -> None:
-        try:
-            self._service.reload(load_cell_file(self._context.settings.cell_file))
-        except CellFileError as error:
-            self._context.logger.warning("the cell file has an error, the old one stays in force", reason=str(error))
+        file = reloaded(self._context, self._file)
+        if file is not None:
+            self._file = file
+            self._service.reload(file)
 
     def _now_ms(self) -> int:
         return self._context.clock.now_ms()

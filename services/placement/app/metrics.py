@@ -21,6 +21,12 @@ class PlacementMetrics:
         self.stale = Counter(
             "fallow_stale_appends_total", "Decisions that were not in force", ["cell", "why"], registry=registry
         )
+        self.past = Counter(
+            "fallow_past_node_events_total",
+            "Words of nodes that came too late, by why: old_boot, old_sequence, run_over",
+            ["cell", "why"],
+            registry=registry,
+        )
         self.version = Gauge("fallow_state_version", "Version of the state", ["cell"], registry=registry)
         self.epoch = Gauge("fallow_writer_epoch", "Epoch of the newest writer", ["cell"], registry=registry)
         self.writes = Gauge("fallow_is_writer", "1 while this process writes the cell", ["cell"], registry=registry)

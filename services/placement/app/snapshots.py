@@ -14,9 +14,10 @@ from shared.log.cell_tasks import CellTasks, Tenure
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import Catalogue
-from shared.log.opening import layout_of, open_log
+from shared.log.opening import joined, layout_of, open_log
 from shared.log.port import Log, LogUnavailable
 from shared.log.snapshots import read_catalogue, write_snapshot
+from shared.runtime.backoff import BackOff
 from shared.runtime.cell_file import load_cell_file
 from shared.runtime.clocks import monotonic_ms, wall_ms
 from shared.runtime.process import Context, wait_for
@@ -81,7 +82,8 @@ async def main(context: Context[SnapshotSettings]) -> None:
         await _keep(context, log, layout, metrics, tenure)
 
     try:
-        await member.start()
+        if not await joined(context, member):
+            return
         context.health.ready()
         await CellTasks(member, layout, work).run(context.stopping)
     finally:
@@ -105,9 +107,17 @@ async def _keep(
         monotonic_ms(),
     )
     catalogue: Catalogue | None = None
+    away = BackOff()
     try:
         while not context.stopping.is_set():
-            if not await follower.poll(0 if stepped else POLL_MS) and stepped:
+            try:
+                found = await follower.poll(0 if stepped else POLL_MS)
+            except LogUnavailable as error:
+                context.logger.warning("cannot read", cell=tenure.cell, reason=str(error))
+                await context.pause(away.next_s())
+                continue
+            away.reset()
+            if not found and stepped:
                 # A stepped replay waits for nobody who only follows: many records at once cost less than each alone.
                 await context.pause(STEPPED_PAUSE_S)
             _show(context, layout, follower)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from services.placement.app.cell_writer import CellWriter
 from services.placement.app.metrics import PlacementMetrics
 from services.placement.settings import PlacementSettings
-from shared.log.opening import layout_of, open_log
+from shared.log.opening import joined, layout_of, open_log
 from shared.log.port import Member
 from shared.runtime.cell_file import load_cell_file
 from shared.runtime.process import Context
@@ -27,7 +27,8 @@ async def main(context: Context[PlacementSettings]) -> None:
     owned: dict[int, None] = {}
     writers = [CellWriter(context, log, layout, file, cell, owned, metrics) for cell in file.cells]
     try:
-        await member.start()
+        if not await joined(context, member):
+            return
         await together(
             context.stopping,
             until_stopped={f"cell {writer.cell}": writer.run() for writer in writers},

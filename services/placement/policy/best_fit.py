@@ -16,17 +16,8 @@ def place_worker(room: Room, spec: JobSpec, rank: int) -> WorkerPlace | None:
     """A place for one more worker of this gang, or None."""
     if spec.resources.gpu_milli < GPU:
         return _place_share(room, spec, rank)
-    node = _fullest(room, spec, spec.resources.gpu_milli // GPU)
+    node = room.fullest(spec, spec.resources.gpu_milli // GPU)
     return None if node is None else room.take_whole(rank, node, spec.resources)
-
-
-def _fullest(room: Room, spec: JobSpec, gpus: int) -> Node | None:
-    for free in sorted(room.by_free):
-        if free >= gpus:
-            node = room.first_suitable(room.by_free[free], spec)
-            if node is not None:
-                return node
-    return None
 
 
 def _place_share(room: Room, spec: JobSpec, rank: int) -> WorkerPlace | None:
@@ -36,10 +27,10 @@ def _place_share(room: Room, spec: JobSpec, rank: int) -> WorkerPlace | None:
             node = room.first_suitable(room.by_share[share], spec)
             if node is not None:
                 return room.take_share(rank, node, _device_with(room, node, share), wants)
-    node = _fullest(room, spec, 1)
+    node = room.fullest(spec, 1)
     if node is None:
         return None
-    (device,) = lowest(room.devices.get(node.id, node.free), 1)
+    (device,) = lowest(room.free.get(node.id, node.free), 1)
     return room.take_share(rank, node, device, wants)
 
 

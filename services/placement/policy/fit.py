@@ -12,29 +12,55 @@ from shared.cluster.state import CellState
 from shared.events.values import GPU, JobSpec, Resources, WorkerPlace
 
 
+_NEAR = (1 << 512) - 1
+
+
 @dataclass(slots=True)
 class Room:
     """What is free in one pool, less what this gang's workers have taken so far. The state is not touched.
 
-    Workers of one gang need the same resources, so only nodes that the gang has taken from differ from the state.
+    Workers of one gang need the same resources, so only nodes that the gang has taken from differ from the state. The
+    node that was taken from last is put into its new bucket of `by_free` only when the gang leaves it.
     """
 
     state: CellState
     pool: PoolCapacity
     by_free: dict[int, int]
     by_share: dict[int, int]
-    devices: dict[str, int] = field(default_factory=dict)
+    free: dict[str, int] = field(default_factory=dict)
     shares: dict[str, dict[int, int]] = field(default_factory=dict)
     workers_on: dict[str, int] = field(default_factory=dict)
+    last: Node | None = None
+    last_was_free: int = 0
 
     @classmethod
     def of(cls, state: CellState, pool: PoolCapacity) -> Room:
         """All that is free in the pool now."""
         return cls(state, pool, dict(pool.by_free), dict(pool.by_share))
 
-    def node(self, number: int) -> Node:
-        """The node of this number in the pool."""
-        return self.state.nodes[self.pool.ids[number]]
+    def fullest(self, spec: JobSpec, gpus: int) -> Node | None:
+        """The node with the fewest whole free devices, but at least `gpus`, that suits; the lowest among equals.
+
+        While the last one fits, it is this node: by what was taken it became fuller than all that fit.
+        """
+        last = self.last
+        if last is not None:
+            if self.free[last.id].bit_count() >= gpus and self.suits(last, spec):
+                return last
+            self._leave(last)
+        for free in sorted(self.by_free):
+            if free >= gpus:
+                node = self.first_suitable(self.by_free[free], spec)
+                if node is not None:
+                    return node
+        return None
+
+    def _leave(self, last: Node) -> None:
+        bit = 1 << self.pool.number(last.id)
+        now = self.free[last.id].bit_count()
+        self.by_free[self.last_was_free] ^= bit
+        self.by_free[now] = self.by_free.get(now, 0) | bit
+        self.last = None
 
     def suits(self, node: Node, spec: JobSpec) -> bool:
         """Whether the node has the right GPU type, and CPU and memory for one more worker."""
@@ -48,23 +74,18 @@ class Room:
     def first_suitable(self, mask: int, spec: JobSpec) -> Node | None:
         """The node of the lowest number among `mask` that suits."""
         while mask:
-            low = mask & -mask
-            node = self.node(low.bit_length() - 1)
+            number = _lowest_number(mask)
+            node = self.state.nodes[self.pool.ids[number]]
             if self.suits(node, spec):
                 return node
-            mask ^= low
+            mask ^= 1 << number
         return None
 
     def take_whole(self, rank: int, node: Node, wants: Resources) -> WorkerPlace:
         """The lowest free devices of the node for one worker."""
-        free = self.devices.get(node.id)
-        if free is None:
-            free = node.free
-        count = wants.gpu_milli // GPU
-        chosen = lowest(free, count)
-        left = free & ~mask_of(chosen)
-        self.devices[node.id] = left
-        self._move(self.by_free, node.id, free.bit_count(), left.bit_count())
+        free = self._enter(node)
+        chosen = lowest(free, wants.gpu_milli // GPU)
+        self.free[node.id] = free ^ mask_of(chosen)
         return self._place(rank, node, chosen, wants)
 
     def take_share(self, rank: int, node: Node, device: int, wants: Resources) -> WorkerPlace:
@@ -73,13 +94,21 @@ class Room:
         if shares is None:
             shares = self.shares[node.id] = dict(node.shares)
         if device not in shares:
-            free = self.devices.get(node.id, node.free)
-            self.devices[node.id] = free & ~(1 << device)
-            self._move(self.by_free, node.id, free.bit_count(), free.bit_count() - 1)
+            self.free[node.id] = self._enter(node) ^ (1 << device)
             shares[device] = GPU
-        left = shares[device] - wants.gpu_milli
-        self._move_share(node, shares, device, left)
+        self._move_share(node, shares, device, shares[device] - wants.gpu_milli)
         return self._place(rank, node, (device,), wants)
+
+    def _enter(self, node: Node) -> int:
+        """The node's free devices; from now on it is the last one."""
+        free = self.free.get(node.id)
+        if free is None:
+            free = node.free
+        if self.last is not node:
+            if self.last is not None:
+                self._leave(self.last)
+            self.last, self.last_was_free = node, free.bit_count()
+        return free
 
     def _move_share(self, node: Node, shares: dict[int, int], device: int, left: int) -> None:
         bit = 1 << self.pool.number(node.id)
@@ -88,11 +117,6 @@ class Room:
             self.by_share[before] = self.by_share.get(before, 0) & ~bit
         if left:
             self.by_share[left] = self.by_share.get(left, 0) | bit
-
-    def _move(self, table: dict[int, int], node_id: str, old: int, new: int) -> None:
-        bit = 1 << self.pool.number(node_id)
-        table[old] &= ~bit
-        table[new] = table.get(new, 0) | bit
 
     def _place(self, rank: int, node: Node, devices: tuple[int, ...], wants: Resources) -> WorkerPlace:
         self.workers_on[node.id] = self.workers_on.get(node.id, 0) + 1
@@ -104,3 +128,9 @@ class Room:
             cpu_milli=wants.cpu_milli,
             memory_mib=wants.memory_mib,
         )
+
+
+def _lowest_number(mask: int) -> int:
+    """The number of the lowest bit. To negate the mask of a large pool is slow, and the low end is mostly enough."""
+    near = mask & _NEAR or mask
+    return (near & -near).bit_length() - 1

@@ -33,12 +33,22 @@ def note_run(turn: Turn, event: RunEvent) -> None:
     note(turn, event.job, event.attempt, event.node, status)
 
 
-def note(turn: Turn, job_id: str, attempt: int, node_id: str, status: RunStatus) -> None:
-    """Keep that a run of the current attempt has reached this status; older news and other attempts are ignored."""
+def is_current(turn: Turn, event: RunEvent) -> bool:
+    """Whether the event is about a run that the log still wants on its node."""
+    return _current(turn, event.job, event.attempt, event.node) is not None
+
+
+def _current(turn: Turn, job_id: str, attempt: int, node_id: str) -> Job | None:
     job = turn.state.jobs.get(job_id)
     if job is None or job.attempt != attempt or job.status not in HOLDING or node_id not in job.runs:
-        return
-    if _rank(status) > _rank(run_status(turn, job, node_id)):
+        return None
+    return job
+
+
+def note(turn: Turn, job_id: str, attempt: int, node_id: str, status: RunStatus) -> None:
+    """Keep that a run of the current attempt has reached this status; older news and other attempts are ignored."""
+    job = _current(turn, job_id, attempt, node_id)
+    if job is not None and _rank(status) > _rank(run_status(turn, job, node_id)):
         turn.hear(job_id, attempt, node_id, status)
 
 

@@ -11,6 +11,7 @@ from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.port import Log, LogUnavailable
+from shared.runtime.backoff import BackOff
 from shared.runtime.clocks import monotonic_ms, wall_ms
 from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind
@@ -21,7 +22,7 @@ from shared.view.steps import Outcome, Took, take_step
 from shared.view.store import CellView, Functions, ViewUnavailable
 
 POLL_WALL_MS = 100
-LOG_AWAY_PAUSE_S = 0.5
+LOG_AWAY_FIRST_S = 0.25
 STEPPED_PAUSE_S = 0.1
 CHECK_WALL_MS = 1_000
 """How often the view is looked at while nothing happens: so a flush of Redis is noticed in a quiet cell, too."""
@@ -65,6 +66,7 @@ class CellProjector:
         )
         self._stepped = context.settings.clock is ClockKind.STEPPED
         self._complaint: str | None = None
+        self._away = BackOff(LOG_AWAY_FIRST_S)
         self._steps = 0
         self._shown = 0
         self._check_at_ms = 0
@@ -98,7 +100,9 @@ class CellProjector:
                 await self._context.pause(STEPPED_PAUSE_S)
         except LogUnavailable as error:
             self._context.logger.warning("the log is away", cell=self._cell, reason=str(error))
-            await self._context.pause(LOG_AWAY_PAUSE_S)
+            await self._context.pause(self._away.next_s())
+        else:
+            self._away.reset()
 
     async def _bring_view(self) -> None:
         """Take steps until the view is where the fold is, or until Redis needs a pause: then the fold goes on."""
@@ -137,11 +141,13 @@ class CellProjector:
         self._metrics.steps.labels(self._cell, "away").inc()
         if not self._patience.failures:
             self._context.logger.warning("Redis is away, folding goes on", cell=self._cell, reason=reason)
+            self._context.health.not_ready(f"waiting for Redis: {reason}", f"redis of {self._cell}")
         self._patience.failed(monotonic_ms(), random.random())  # noqa: S311 - jitter, not a secret
 
     def _is_back(self) -> None:
         if self._patience.failures:
             self._context.logger.info("Redis answers again", cell=self._cell, attempts=self._patience.failures)
+            self._context.health.ready(f"redis of {self._cell}")
         self._patience.succeeded()
 
     def _count(self, took: Took, took_ms: int) -> None:
@@ -187,7 +193,7 @@ class CellProjector:
         health.turned()
         complaint = self._lag.complaint(now_ms)
         if complaint is not None:
-            health.not_ready(f"{self._cell}: {complaint}")
+            health.not_ready(f"{self._cell}: {complaint}", self._cell)
         elif self._complaint is not None:
-            health.ready()
+            health.ready(self._cell)
         self._complaint = complaint

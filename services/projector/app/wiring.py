@@ -6,7 +6,7 @@ from services.projector.app.cell import CellProjector
 from services.projector.app.metrics import ProjectorMetrics
 from services.projector.settings import ProjectorSettings
 from shared.log.cell_tasks import CellTasks, Tenure
-from shared.log.opening import layout_of, open_log
+from shared.log.opening import joined, layout_of, open_log
 from shared.runtime.cell_file import load_cell_file
 from shared.runtime.process import Context
 from shared.view.redis_view import RedisFunctions
@@ -27,7 +27,8 @@ async def main(context: Context[ProjectorSettings]) -> None:
         await CellProjector(context, log, layout, functions, metrics, tenure).run()
 
     try:
-        await member.start()
+        if not await joined(context, member):
+            return
         context.health.ready()
         await CellTasks(member, layout, work).run(context.stopping)
     finally:

@@ -1,0 +1,82 @@
+"""What of the nodes' words is news: each record names its boot and a number, and what is older than the newest is past.
+
+A record is repeated with a new number until it is acknowledged, so one that comes with an old number was overtaken by
+its own repetition, or comes from an agent that another one has replaced.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from shared.events.nodes import NodeEvent, NodeJoined
+
+FORMER_BOOTS_MOST = 8
+"""So many boots of a node are known as gone; a node that is older than that is taken for a new one."""
+
+
+class Past(StrEnum):
+    """Why a node's word no longer counts."""
+
+    OLD_BOOT = "old_boot"
+    OLD_SEQUENCE = "old_sequence"
+    RUN_OVER = "run_over"
+
+
+class Heard(NamedTuple):
+    """The newest that was read of a node."""
+
+    boot: str
+    seq: int
+    former: tuple[str, ...]
+
+
+class Sequences:
+    """The newest number of each node's boot, as far as this writer has read; not in the log, since it follows from the
+    inputs.
+
+    What is noted in a cycle is undone with its decision, because its inputs are read once more then.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[str, Heard] = {}
+        self._before: list[tuple[str, Heard | None]] = []
+
+    def past(self, event: NodeEvent, boot: str | None) -> Past | None:
+        """Whether the event is past for a node whose boot the log knows as `boot`; None: it is news, and noted."""
+        newest = self._newest.get(event.node)
+        if event.boot != boot and not self._begins_boot(event, newest):
+            return Past.OLD_BOOT
+        if newest is not None and newest.boot == event.boot:
+            if event.seq <= newest.seq:
+                return Past.OLD_SEQUENCE
+            self._note(event, newest, newest.former)
+        else:
+            self._note(event, newest, _former(event, boot, newest))
+        return None
+
+    def _begins_boot(self, event: NodeEvent, newest: Heard | None) -> bool:
+        return isinstance(event, NodeJoined) and (newest is None or event.boot not in newest.former)
+
+    def _note(self, event: NodeEvent, newest: Heard | None, former: tuple[str, ...]) -> None:
+        self._before.append((event.node, newest))
+        self._newest[event.node] = Heard(event.boot, event.seq, former)
+
+    def keep(self) -> None:
+        """What was noted since the last keep or undo stays."""
+        self._before.clear()
+
+    def undo(self) -> None:
+        """Forget what was noted since the last keep or undo."""
+        for node, newest in reversed(self._before):
+            if newest is None:
+                del self._newest[node]
+            else:
+                self._newest[node] = newest
+        self._before.clear()
+
+
+def _former(event: NodeEvent, boot: str | None, newest: Heard | None) -> tuple[str, ...]:
+    if newest is not None:
+        return (*newest.former, newest.boot)[-FORMER_BOOTS_MOST:]
+    return (boot,) if boot is not None and boot != event.boot else ()

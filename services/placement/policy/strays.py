@@ -1,0 +1,53 @@
+"""What a node says that nobody can make anything of: it is set aside with a reason, for a person to look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.cluster.config import CellPart
+from shared.cluster.state import CellState
+from shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeReport
+from shared.events.reasons import DeadLetterReason
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """Why an input is set aside. `is_news`: what else it says still counts."""
+
+    reason: DeadLetterReason
+    text: str
+    is_news: bool = False
+
+
+def stray(state: CellState, cell: CellPart, event: NodeEvent) -> Stray | None:
+    """Why this word of a node is to be set aside, or None."""
+    if isinstance(event, NodeJoined):
+        return _of_no_pool(cell, event)
+    node = state.nodes.get(event.node)
+    if node is None:
+        return Stray(DeadLetterReason.UNKNOWN_NODE, f"node: {event.node} has not joined cell {state.cell}")
+    if node.boot != event.boot:
+        return None
+    for device in _devices_of(event):
+        if device >= node.spec.gpus:
+            text = f"device: {device} is none of the {node.spec.gpus} of node {node.id}"
+            return Stray(DeadLetterReason.UNKNOWN_DEVICE, text, is_news=True)
+    return None
+
+
+def _devices_of(event: NodeEvent) -> tuple[int, ...]:
+    if isinstance(event, NodeReport):
+        return event.failed_devices
+    return (event.device,) if isinstance(event, DeviceFailed) else ()
+
+
+def _of_no_pool(cell: CellPart, event: NodeJoined) -> Stray | None:
+    spec = event.spec
+    for pool in cell.pools:
+        if pool.name != spec.pool:
+            continue
+        if spec.gpus > pool.gpus_per_node:
+            text = f"spec.gpus: {spec.gpus}, a node of pool {pool.name} has at most {pool.gpus_per_node}"
+            return Stray(DeadLetterReason.LARGER_THAN_POOL, text)
+        return None
+    return Stray(DeadLetterReason.UNKNOWN_POOL, f"spec.pool: {spec.pool} is not a pool of cell {cell.name}")

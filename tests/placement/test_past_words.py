@@ -1,0 +1,141 @@
+"""What nodes say too late, twice, of another boot or of what nobody knows: it changes nothing, and nothing is stuck."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.placement.policy.sequence import FORMER_BOOTS_MOST, Past
+from shared.cluster.job import JobStatus
+from shared.events import nodes as n
+from shared.events.reasons import DeadLetterReason
+from shared.events.values import NodeStatus, RunStatus
+from tests.placement.world import (
+    CELL,
+    Fate,
+    World,
+    cell_with,
+    finished,
+    is_ready,
+    joined,
+    kinds,
+    lost,
+    report,
+    seen,
+    spec_of,
+    started,
+)
+
+
+def at(seq: int, event: n.NodeEvent) -> n.NodeEvent:
+    """The same, under this number."""
+    return event.model_copy(update={"seq": seq})
+
+
+def running() -> World:
+    """A job that runs on n1, whose newest word was number 10."""
+    world = cell_with(joined("n1"))
+    world.run(spec_of("job"))
+    world.numbers_words = False
+    world.tell(at(10, report("n1", seen("job"))))
+    world.service.take_past()
+    return world
+
+
+def reasons(world: World) -> list[DeadLetterReason]:
+    return [stray.reason for _, stray in world.service.take_strays()]
+
+
+@pytest.mark.parametrize("seq", [0, 9, 10])
+def test_a_report_with_an_old_number_is_past(seq: int) -> None:
+    world = running()
+    assert world.tell(at(seq, report("n1", failed=(0,)))) == []
+    assert world.service.take_past() == {Past.OLD_SEQUENCE: 1}
+
+
+def test_a_run_event_with_an_old_number_is_past_and_its_repetition_counts() -> None:
+    world = running()
+    assert world.tell(at(9, finished("job"))) == []
+    assert kinds(world.tell(at(11, finished("job")))) == ["JobFinished"]
+
+
+def test_a_late_loss_does_not_take_a_node_away_that_has_spoken_since() -> None:
+    world = running()
+    assert world.tell(at(5, lost("n1"))) == []
+    assert is_ready(world, "n1")
+
+
+def test_a_past_word_renews_no_lease() -> None:
+    world = running()
+    for seq in (1, 2, 3):
+        world.pass_time(12_000)
+        world.tell(at(seq, report("n1")))
+    world.pass_time(12_000)
+    assert world.state.nodes["n1"].status is NodeStatus.LOST
+
+
+def test_a_boot_that_was_replaced_does_not_come_back() -> None:
+    world = running()
+    world.tell(at(0, joined("n1", boot="boot-2")))
+    assert world.tell(at(99, joined("n1", boot="boot-1")), at(99, report("n1", seen("job")))) == []
+    assert world.state.nodes["n1"].boot == "boot-2"
+    assert world.service.take_past() == {Past.OLD_BOOT: 2}
+
+
+def test_numbers_begin_anew_with_each_boot_however_many_there_are() -> None:
+    world = cell_with(joined("n1"))
+    world.numbers_words = False
+    for number in range(2, FORMER_BOOTS_MOST + 5):
+        world.tell(at(0, joined("n1", boot=f"boot-{number}")))
+        assert world.state.nodes["n1"].boot == f"boot-{number}"
+
+
+def test_a_decision_that_did_not_get_into_the_log_leaves_its_inputs_as_news() -> None:
+    fates = iter([Fate.LOST])
+    world = cell_with(joined("n1"))
+    world.run(spec_of("job"))
+    world.on_append = lambda: next(fates, Fate.KEPT)
+    assert kinds(world.tell(finished("job"))) == ["JobFinished"]
+
+
+def test_a_new_writer_takes_in_what_the_old_one_had_read_without_writing() -> None:
+    world = running()
+    world.restart()
+    assert kinds(world.tell(at(11, finished("job")))) == ["JobFinished"]
+
+
+def test_news_of_a_run_that_is_over_is_counted_and_changes_nothing() -> None:
+    world = running()
+    world.tell(at(11, finished("job")))
+    assert world.tell(at(12, started("job")), at(13, finished("job", attempt=2)), at(14, finished("nobody"))) == []
+    assert world.service.take_past() == {Past.RUN_OVER: 3}
+
+
+@pytest.mark.parametrize("word", [report("n9"), lost("n9"), finished("job", "n9")])
+def test_an_unknown_nodes_word_is_set_aside(word: n.NodeEvent) -> None:
+    world = running()
+    assert world.tell(word) == []
+    assert reasons(world) == [DeadLetterReason.UNKNOWN_NODE]
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        (joined("n2", pool="nowhere"), DeadLetterReason.UNKNOWN_POOL),
+        (joined("n2", gpus=9), DeadLetterReason.LARGER_THAN_POOL),
+    ],
+)
+def test_a_node_that_fits_no_pool_of_the_cell_file_is_set_aside(node: n.NodeJoined, reason: DeadLetterReason) -> None:
+    world = running()
+    assert world.tell(node) == []
+    assert reasons(world) == [reason]
+    assert list(world.state.nodes) == ["n1"]
+
+
+def test_a_report_of_devices_that_the_node_does_not_have_is_set_aside_and_the_rest_of_it_counts() -> None:
+    world = running()
+    made = world.tell(at(11, report("n1", seen("job", RunStatus.FINISHED), failed=(3, 8, 2**53 - 1))))
+    assert kinds(made) == ["DeviceChanged", "JobFinished"]
+    assert reasons(world) == [DeadLetterReason.UNKNOWN_DEVICE]
+    world.tell(n.DeviceFailed(cell=CELL, node="n1", boot="boot-1", seq=12, device=8))
+    assert reasons(world) == [DeadLetterReason.UNKNOWN_DEVICE]
+    assert world.state.over["job"].status is JobStatus.FINISHED
