@@ -87,7 +87,7 @@ def move(journal: Journal, pool: PoolCapacity, node_id: str, before: NodeShare, 
 
 def _move_bit(journal: Journal, table: dict[int, int], bit: int, old: int | None, new: int | None) -> None:
     if old is not None:
-        rest = table[old] & ~bit
+        rest = table[old] ^ bit
         if rest:
             journal.put(table, old, rest)
         else:

@@ -11,7 +11,6 @@ from shared.cluster.node import Node, lowest, mask_of
 from shared.cluster.state import CellState
 from shared.events.values import GPU, JobSpec, Resources, WorkerPlace
 
-
 _NEAR = (1 << 512) - 1
 
 
