@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "log": ("log", "Read the decision log: tail, show, export."),
     "verify": ("verify_command", "Check the decision log, and everything that was made from it."),
     "service": ("run_service", "Run one service in the foreground."),
+    "agent": ("agent", "Offer this machine to a cell, and run its jobs as processes."),
     "cell": ("cell", "Check a cell file."),
 }
 """Each command, in the order of the help: the module of this package that holds it as `app`, and its line of help."""

@@ -50,7 +50,7 @@ _KNOWN: dict[Exit, frozenset[str]] = {
     Exit.USAGE: frozenset(
         {
             *("CellFileError", "JobFileError", "LogFileError", "DiaryError", "TopicsFileError"),
-            *("SettingsError", "WorkloadError", "RecordTooLarge"),
+            *("SettingsError", "WorkloadError", "RecordTooLarge", "WrongOffer", "NoDevices"),
         }
     ),
     Exit.NO: frozenset({"DamagedLog", "DamagedSnapshot", "LogOverflowed", "WrongTopics"}),

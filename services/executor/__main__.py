@@ -1,8 +1,13 @@
-"""`python -m services.executor`: one executor process."""
+"""`python -m services.executor`: one executor process; with `agent` the agent of the machine on which it runs."""
 
-from services.executor.app import main
-from services.executor.settings import ExecutorSettings
+import sys
+
+from services.executor.app import agent, wiring
+from services.executor.settings import AgentSettings, ExecutorSettings
 from shared.runtime.process import serve
 
 if __name__ == "__main__":
-    serve("executor", main, ExecutorSettings)
+    if sys.argv[1:] == ["agent"]:
+        serve("agent", agent.main, AgentSettings)
+    else:
+        serve("executor", wiring.main, ExecutorSettings)

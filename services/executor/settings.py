@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pydantic import Field
 
+from shared.events.base import Label, Name, NodeId
+from shared.events.values import DEVICES_MOST
 from shared.runtime.settings import ServiceSettings
 
 
@@ -15,3 +17,15 @@ class ExecutorSettings(ServiceSettings):
     nodes_file: Path = Field(..., description='the virtual nodes, one JSON line each: {"cell": ..., "node": ...}')
     data_dir: Path = Field(..., description="the nodes' diaries; executors of one machine share it")
     report_every_wall_ms: int = Field(10_000, ge=10, le=600_000, description="time between two reports of a node")
+
+
+class AgentSettings(ServiceSettings):
+    """What a node agent needs to know. Read from FALLOW_<NAME>; `fallow agent` sets them from its options."""
+
+    node: NodeId = Field(..., description="the node's id: in practice its host name")
+    node_gpus: int = Field(..., ge=0, le=DEVICES_MOST, description="its GPUs")
+    node_pool: Name = Field(..., description="the pool to which it belongs")
+    node_labels: dict[Label, Label] = Field({}, description="its labels, as a JSON object")
+    state_dir: Path = Field(..., description="what must outlive the agent; nobody else's")
+    keep_runs: int = Field(1_000, ge=1, le=1_000_000, description="folders of runs that are over and stay")
+    report_every_wall_ms: int = Field(10_000, ge=10, le=600_000, description="time between two reports")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from services.executor.service import ExecutorService
 from services.executor.telemetry import ExecutorTelemetry
 from shared.events.nodes import NodeEvent, NodeReport, RunEvent
 from shared.log.layout import Layout
@@ -28,6 +28,21 @@ class Batch:
     events: Sequence[NodeEvent]
 
 
+class Speaker(Protocol):
+    """Whose words these are: one cell's nodes, or one node."""
+
+    cell: str
+
+    def still_ours(self, events: Iterable[NodeEvent]) -> list[NodeEvent]:
+        """Those of these events that may still be said."""
+
+    def renumber(self, events: Iterable[NodeEvent]) -> list[NodeEvent]:
+        """The same with new numbers, as far as they may still be said."""
+
+    def confirmed(self, events: Iterable[NodeEvent], made_ms: int) -> None:
+        """These are in the log."""
+
+
 class Outbox:
     """One cell's outbox. Its `run` is the only publisher, so the order of what each node says is kept."""
 
@@ -36,7 +51,7 @@ class Outbox:
         context: Context[ServiceSettings],
         log: Log,
         layout: Layout,
-        service: ExecutorService,
+        service: Speaker,
         telemetry: ExecutorTelemetry,
     ) -> None:
         self._context, self._log, self._layout = context, log, layout

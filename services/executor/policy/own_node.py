@@ -6,6 +6,7 @@ machine, nor a change of what the node offers.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from zlib import crc32
 
@@ -140,6 +141,10 @@ class OwnNode:
         # Spread over a tenth of the interval, by the node's name and the time, so that nodes do not march in step.
         spread_ms = crc32(f"{self.agent.id}/{now.monotonic_ms}".encode()) % max(1, every_ms // 10)
         self._report_due_ms = now.monotonic_ms + every_ms - spread_ms
+
+    def runs_by_status(self) -> dict[tuple[str, RunStatus], int]:
+        """How many runs are in which state, for people."""
+        return Counter((self.cell, run.status) for run in self.agent.runs.values())
 
     def lease_until_ms(self, state: CellState) -> int:
         """The monotonic time until which its processes may work."""

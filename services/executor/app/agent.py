@@ -1,0 +1,210 @@
+"""The agent of the machine on which it runs: its main coroutine, and the tasks that carry out what the node decides.
+
+It leaves its workers running when it ends: the next agent goes on with them, and if none comes in time their
+supervisors end them with the node's lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from dataclasses import dataclass
+
+from services.executor.app.outbox import Outbox
+from services.executor.diaries import Diaries
+from services.executor.offer import home_of, offer_of
+from services.executor.policy.own_node import OwnNode, keeps_boot
+from services.executor.policy.turn import Now, Observation, Start, Stop, Turn
+from services.executor.policy.worker_environment import gang_of
+from services.executor.processes.driver import ProcessDriver
+from services.executor.processes.state_folder import StateFolder
+from services.executor.settings import AgentSettings
+from services.executor.telemetry import ExecutorTelemetry
+from shared.events.values import NodeSpec
+from shared.log.follower import Follower
+from shared.log.layout import Layout
+from shared.log.opening import layout_of, open_log
+from shared.log.port import Log, LogUnavailable
+from shared.runtime.backoff import BackOff
+from shared.runtime.cell_file import load_cell_file
+from shared.runtime.clocks import monotonic_ms, wall_ms
+from shared.runtime.process import Context, wait_for
+from shared.runtime.settings import ClockKind
+from shared.runtime.together import together
+
+POLL_WAIT_MS, RECORDS_PER_POLL = 50, 500
+LOOK_EVERY_S = 0.1
+"""How often processes, reports and the lease are looked at."""
+
+AWAY_FIRST_S = 0.25
+SETTLE_WAIT_S = 3.0
+EMPTY_WAIT_MS = 15_000
+NEVER_MS = 1 << 62
+
+
+class NodeTakenOver(Exception):
+    """Another agent speaks for this node, so this one must not."""
+
+
+async def main(context: Context[AgentSettings]) -> None:
+    """Run the agent until the process stops. Raises CellFileError, WrongOffer, StateFolderInUse, NodeTakenOver."""
+    settings = context.settings
+    if settings.clock is ClockKind.STEPPED:
+        raise ValueError("clock = stepped: processes do not wait for a stepped clock")
+    file = load_cell_file(settings.cell_file)
+    cell, pool = home_of(file, settings.node_pool)
+    spec = offer_of(settings.node, pool, settings.node_gpus, settings.node_labels)
+    folder = StateFolder(settings.state_dir, settings.node)
+    log = await open_log(context, file)
+    if log is not None:
+        try:
+            agent = Agent(context, log, layout_of(file, settings.namespace), cell.name, spec, folder)
+            await agent.run()
+        finally:
+            await log.stop()
+            folder.close()
+
+
+@dataclass(slots=True)
+class Begun:
+    """What there is once the node has begun: the node, and what it says on its way to the log."""
+
+    node: OwnNode
+    outbox: Outbox
+
+
+class Agent:
+    """One node. Between two awaits there is one whole turn: state, diary, processes and outbox agree."""
+
+    def __init__(
+        self,
+        context: Context[AgentSettings],
+        log: Log,
+        layout: Layout,
+        cell: str,
+        spec: NodeSpec,
+        folder: StateFolder,
+    ) -> None:
+        self._context, self._log, self._layout, self._cell, self._spec = context, log, layout, cell, spec
+        self._folder = folder
+        settings = context.settings
+        self._follower = Follower(log, layout, cell, snapshots=not settings.embedded)
+        self._diaries = Diaries(folder.path, cell, 1)
+        self._driver = ProcessDriver(spec.id, folder.path, inherited=os.environ, keep_runs=settings.keep_runs)
+        self._begun: Begun
+        self._give_way_ms = NEVER_MS
+
+    async def run(self) -> None:
+        """Work until the process is to stop. Raises NodeTakenOver."""
+        if not await wait_for(self._context, "the decision log", self._caught_up, (LogUnavailable, OSError)):
+            return
+        if not await wait_for(self._context, "the end of what ran before", self._boot, ()):
+            return
+        self._context.health.ready()
+        outbox = self._begun.outbox
+        try:
+            work = {"publisher": outbox.run(), "decisions": self._follow_log(), "processes": self._look()}
+            await together(self._context.stopping, until_stopped={"end": self._settle()}, cut_off=work)
+        finally:
+            await self._follower.stop()
+
+    async def _caught_up(self) -> str | None:
+        await self._follower.stop()
+        await self._follower.start()
+        await self._follower.catch_up()
+        return None
+
+    async def _boot(self) -> str | None:
+        """Go on with the boot that the log knows, or begin a new one once nothing of the old one is left."""
+        state, boot = self._follower.state, self._folder.boot()
+        renewed_ms = self._driver.renewed_ms()
+        if boot is None or renewed_ms is None or not keeps_boot(state, self._spec, boot):
+            if not self._driver.stop_everything():
+                return "processes that do not end"
+            boot, renewed_ms = self._folder.new_boot(), monotonic_ms()
+        seq = self._diaries.take(0, wall_ms())
+        every_ms = self._context.settings.report_every_wall_ms
+        node = OwnNode(self._cell, self._spec, boot, seq=seq, renewed_ms=renewed_ms, report_every_wall_ms=every_ms)
+        telemetry = ExecutorTelemetry(self._context.registry, lambda: {self._cell: 1}, node.runs_by_status)
+        self._begun = Begun(node, Outbox(self._context, self._log, self._layout, node, telemetry))
+        self._context.logger.info("node begins", node=self._spec.id, boot=boot, cell=self._cell)
+        self._keep_lease()
+        self._carry_out(node.begin(state, self._diaries.read(self._spec.id), self._now()))
+        return None
+
+    async def _settle(self) -> None:
+        """What was said still goes out; the workers stay."""
+        await self._context.stopping.wait()
+        with contextlib.suppress(TimeoutError):  # the next agent says it again
+            await asyncio.wait_for(self._begun.outbox.drained(), SETTLE_WAIT_S)
+
+    # Turns.
+
+    async def _follow_log(self) -> None:
+        away = BackOff(AWAY_FIRST_S)
+        while True:
+            try:
+                decisions = await self._follower.poll(POLL_WAIT_MS, RECORDS_PER_POLL)
+            except LogUnavailable as error:
+                self._context.logger.warning("cannot read", cell=self._cell, reason=str(error))
+                await asyncio.sleep(away.next_s())
+                continue
+            away.reset()
+            if decisions:
+                self._carry_out(self._begun.node.decided(self._follower.state, decisions, self._now()))
+                self._context.telemetry.records_read.labels("decisions").inc(len(decisions))
+            self._show()
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            node = self._begun.node
+            self._keep_lease()
+            seen = self._driver.look()
+            if seen:
+                self._carry_out(node.observed(seen, self._now()))
+            self._carry_out(node.tick(self._follower.state, self._now()))
+            if node.is_replaced:
+                self._give_way()
+
+    def _give_way(self) -> None:
+        """Another agent has taken the node: the process ends when nothing runs here any more."""
+        now_ms = monotonic_ms()
+        self._give_way_ms = min(self._give_way_ms, now_ms + EMPTY_WAIT_MS)
+        # What does not end by then ends with the lease, which is not renewed any more.
+        if self._begun.node.agent.is_empty or now_ms >= self._give_way_ms:
+            raise NodeTakenOver(f"node {self._spec.id} has joined cell {self._cell} from elsewhere")
+
+    def _carry_out(self, turn: Turn) -> None:
+        """The diary first, then the processes, then the world hears of it."""
+        while True:
+            if turn.lines and self._diaries.write(turn.lines):
+                raise NodeTakenOver(f"the diary of node {self._spec.id} is written by somebody else")
+            self._begun.outbox.put(self._begun.node.still_ours(turn.events), turn.now.monotonic_ms)
+            seen = [found for action in turn.actions if (found := self._act(action)) is not None]
+            if not seen:
+                return
+            turn = self._begun.node.observed(seen, self._now())
+
+    def _act(self, action: Start | Stop) -> Observation | None:
+        if isinstance(action, Stop):
+            return self._driver.stop(action)
+        return self._driver.start(action, gang_of(self._follower.state, action.job, action.attempt))
+
+    def _keep_lease(self) -> None:
+        node = self._begun.node
+        try:
+            self._driver.keep_lease(node.agent.renewed_ms, node.lease_until_ms(self._follower.state))
+        except OSError as error:
+            self._context.logger.warning("the lease cannot be written, workers will end", reason=str(error))
+
+    def _show(self) -> None:
+        topic, partition = self._layout.tp("decisions", self._cell)
+        self._context.health.handled(topic, partition, self._follower.next_offset)
+        self._context.health.progress.version[self._cell] = self._follower.state.version
+        self._context.health.progress.busy = not self._begun.outbox.is_empty
+        self._context.health.turned()
+
+    def _now(self) -> Now:
+        return Now(self._context.clock.now_ms(), wall_ms(), monotonic_ms())

@@ -1,0 +1,50 @@
+"""What of a node outlives its agent: its boot, and that only one agent at a time looks after it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from pathlib import Path
+
+from services.executor.processes.machine import machine_boot
+from services.executor.processes.supervisor import write_whole
+
+
+class StateFolderInUse(Exception):
+    """Another agent looks after this folder."""
+
+
+class StateFolder:
+    """The state folder of one node, held for as long as this object lives. Raises StateFolderInUse, OSError."""
+
+    def __init__(self, path: Path, node: str) -> None:
+        # Orders hold the environment of jobs: nobody else's business.
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path, self._node = path.resolve(), node
+        self._lock = os.open(path / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._lock)
+            raise StateFolderInUse(f"state_dir = {path}: another agent is at work there") from error
+
+    def boot(self) -> str | None:
+        """The node's boot, if it has begun since the machine's kernel did."""
+        try:
+            known = json.loads((self.path / "boot.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        return str(known["boot"]) if (known["machine"], known["node"]) == (machine_boot(), self._node) else None
+
+    def new_boot(self) -> str:
+        """Begin a new boot. Its name tells of the machine's, and is never the same again."""
+        machine = machine_boot()
+        boot = f"{machine[:8]}-{secrets.token_hex(4)}"
+        write_whole(self.path / "boot.json", json.dumps({"machine": machine, "node": self._node, "boot": boot}))
+        return boot
+
+    def close(self) -> None:
+        """Let another agent have it."""
+        os.close(self._lock)
