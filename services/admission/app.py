@@ -30,6 +30,8 @@ from shared.runtime.clocks import SteppedCellClock, wall_ms
 from shared.runtime.process import Context
 from shared.runtime.together import together
 
+OPERATIONS_PAUSE_S = 1.0
+
 
 class AdmissionMetrics:
     """What the admission process counts."""
@@ -119,15 +121,18 @@ class Admission:
     async def follow_operations(self) -> None:
         """Keep up with a stepped clock, and read the cell file again when told to."""
         tps = [self._layout.tp("operations", cell.name) for cell in self._file.cells]
-        stepped = isinstance(self._context.clock, SteppedCellClock)
-        # Without a stepped clock the past does not matter: the file is read at each start.
-        positions = await (self._log.begin_offsets(tps) if stepped else self._log.end_offsets(tps))
+        # Only a bound on submit times needs the stepped time; else the past does not matter, and news may come late.
+        by_time = isinstance(self._context.clock, SteppedCellClock) and self._file.limits.submit_skew_ms is not None
+        positions = await (self._log.begin_offsets(tps) if by_time else self._log.end_offsets(tps))
         reader = self._log.reader(positions)
         await reader.start()
         try:
             while True:
                 for record in await reader.poll(wait_ms=200):
                     self._operate(event_of(record))
+                if not by_time:
+                    await self._context.pause(OPERATIONS_PAUSE_S)
+                    continue
                 for (topic, partition), offset in reader.positions().items():
                     self._context.health.handled(topic, partition, offset)
         finally:

@@ -50,7 +50,7 @@ def replay(  # noqa: PLR0913, PLR0917 - the options of a command
     console = Console(stderr=as_json)
     workload = workload_for(jobs, nodes, carry, gpus_per_node, policy, limit)
     with folder_for("fallow-replay-", keep=False, console=console) as folder:
-        kafka, redis = choose_kafka(folder / "kafka"), choose_redis(folder / "redis")
+        kafka, redis = choose_kafka(folder / "kafka", quick_start=False), choose_redis(folder / "redis")
         namespace = f"replay-{secrets.token_hex(4)}"
         told = f"Kafka: {kafka.explanation()}\nRedis: {redis.explanation()}\nnamespace: {namespace}"
         console.print(told, highlight=False, soft_wrap=True)

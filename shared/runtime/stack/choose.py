@@ -42,11 +42,13 @@ class Choice:
 Option = Callable[[], Server | str]
 
 
-def choose_kafka(data_dir: Path, *, durable: bool = False, embedded: bool = True) -> Choice:
+def choose_kafka(data_dir: Path, *, durable: bool = False, embedded: bool = True, quick_start: bool = True) -> Choice:
     """The Kafka to use; StackError when there is none. `embedded=False` asks for a real one."""
     options: dict[Source, Option] = {
         Source.DOCKER: lambda: docker.obstacle(docker.KAFKA_IMAGE) or docker.kafka_container(),
-        Source.JARS: lambda: kafka_jars.obstacle() or kafka_jars.KafkaFromJars(data_dir, durable=durable),
+        Source.JARS: lambda: (
+            kafka_jars.obstacle() or kafka_jars.KafkaFromJars(data_dir, durable=durable, quick_start=quick_start)
+        ),
     }
     if embedded:
         options[Source.EMBEDDED] = lambda: embedded_broker.obstacle() or embedded_broker.EmbeddedBroker(data_dir)
