@@ -203,7 +203,8 @@ class CellQueues:
         if due_ms is not None and not isinstance(clock, SteppedCellClock):
             wait_s = min(wait_s, clock.wall_wait_ms(due_ms) / 1000)
         with contextlib.suppress(TimeoutError):  # the time is over: that is what was waited for
-            await asyncio.wait_for(self._news.wait(), max(wait_s, 0.001))
+            async with asyncio.timeout(max(wait_s, 0.001)):  # not wait_for, which may swallow a cancel
+                await self._news.wait()
 
     def _now_ms(self) -> int:
         return self._context.clock.now_ms()

@@ -63,8 +63,10 @@ class Context(Generic[SettingsT_co]):
 
     async def pause(self, wait_s: float) -> bool:
         """Waits `wait_s`, or less when the process is to stop; whether it goes on."""
+        await asyncio.sleep(0)  # a loop of pauses lets others run and can be cancelled, also when it is to stop
         with contextlib.suppress(TimeoutError):  # the time is over: that is what was waited for
-            await asyncio.wait_for(self.stopping.wait(), wait_s)
+            async with asyncio.timeout(wait_s):  # not wait_for, which swallows a cancel that comes with the end
+                await self.stopping.wait()
         return not self.stopping.is_set()
 
 

@@ -183,7 +183,8 @@ async def test_folding_goes_on_while_redis_is_away(lua_world: ProjectorWorld, lu
     lua.lua.is_away = True
     await lua_world.live(60)
     await eventually(lambda: not projector.context.health.is_ready)
-    assert "records behind" in (projector.context.health.waiting_for or "")
+    assert "waiting for Redis" in (projector.context.health.waiting_for or "")
+    await eventually(lambda: "records behind" in (projector.context.health.waiting_for or ""))
     assert projector.cell._follower.next_offset == 80
     assert projector.cursor == 20
     lua.lua.is_away = False

@@ -162,7 +162,8 @@ class CellExecutor:
             wait_ms = TICK_WALL_MS_MAX if due_ms is None else min(clock.wall_wait_ms(due_ms), TICK_WALL_MS_MAX)
             if wait_ms:
                 with contextlib.suppress(TimeoutError):  # the time has come
-                    await asyncio.wait_for(self._due_sooner.wait(), wait_ms / 1000)
+                    async with asyncio.timeout(wait_ms / 1000):  # not wait_for, which may swallow a cancel
+                        await self._due_sooner.wait()
             self._carry_out(self.service.tick(self._follower.state, self._now()))
 
     async def _follow_operations(self, clock: SteppedCellClock) -> None:
