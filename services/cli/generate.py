@@ -37,6 +37,9 @@ LOAD = 0.80
 NOON_MS, NOON_WIDTH_MS, NIGHT_LEVEL = 12 * HOUR_MS, 3 * HOUR_MS, 0.12
 SPREAD_OF_DURATIONS = 1.3
 DURATION_MS_LEAST, DURATION_MS_MOST = MINUTE_MS, 6 * HOUR_MS
+ENDS_MS_MOST = DAY_MS + 90 * MINUTE_MS
+"""A job that starts at once ends by then: the evening brings no long jobs, so that the day comes to its end."""
+
 INFERENCE_SHARE = 0.03
 CANCELLED, FAILS_FOR_GOOD, FAILS_AND_RETRIES = 0.05, 0.015, 0.07
 BACKOFF_MS = 2 * MINUTE_MS
@@ -116,7 +119,8 @@ def _moment(chance: random.Random) -> int:
 
 
 def _training_job(chance: random.Random, draft: Draft, unit_ms: float) -> SubmitJob:
-    duration_ms = min(max(int(draft.weight * unit_ms), DURATION_MS_LEAST), DURATION_MS_MOST)
+    most_ms = min(DURATION_MS_MOST, ENDS_MS_MOST - draft.submit_ms)
+    duration_ms = min(max(int(draft.weight * unit_ms), DURATION_MS_LEAST), most_ms)
     run, retry = _run_of(chance, duration_ms)
     return SubmitJob(
         job=JobSpec(
@@ -145,13 +149,13 @@ def _run_of(chance: random.Random, duration_ms: int) -> tuple[VirtualRun, RetryP
 
 
 def _inference_jobs(chance: random.Random, count: int, nodes: Sequence[NodeSpec]) -> list[Timed]:
-    """So many services of 1 to 8 replicas; those that would fill their pool wait for the next size down."""
+    """So many services of 1 to 8 replicas, smaller ones as their pool fills up."""
     pool = "infer" if any(node.pool == "infer" for node in nodes) else "train"
-    free = sum(node.gpus for node in nodes if node.pool == pool) * 9 // 10
+    free = sum(node.gpus for node in nodes if node.pool == pool)
     jobs = []
     for number in range(1, count + 1):
         each = chance.choice((1, 1, 2, 4))
-        replicas = min(chance.choice((1, 2, 4, 8)), max(1, free // (2 * each)))
+        replicas = min(chance.choice((1, 2, 4, 8)), max(1, free // (8 * each)))
         free = max(0, free - replicas * each)
         spec = JobSpec(
             id=f"serve-{number:04d}",

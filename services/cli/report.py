@@ -14,7 +14,7 @@ from rich.table import Table
 from services.cli.figures import Figures, figures_of
 from services.cli.job_history import JobRow, write_rows
 from services.cli.outcome import Outcome
-from services.cli.read_back import read_back
+from services.cli.read_back import LogOverflowed, read_back
 from services.cli.stage import Stage
 from services.cli.verification import LiveCheck
 from services.cli.verify import Verification
@@ -67,7 +67,11 @@ async def report_of(stage: Stage, workload: Workload, base_ms: int) -> Report:
     """Read everything back. `seconds` is not known yet. Raises LogOverflowed, LogUnavailable, DiaryError."""
     rss_mb = stage.rss_mb()
     outcome = Outcome(base_ms, workload.carried)
-    check = await read_back(stage.log, stage.layout, CELL, stage.diaries, outcome)
+    try:
+        check = await read_back(stage.log, stage.layout, CELL, stage.diaries, outcome)
+    except LogOverflowed as error:
+        whose = "embedded log" if stage.servers.is_embedded else "log"
+        raise LogOverflowed(f"{whose} overflowed: {error}") from error
     live = list(check.state.jobs)
     rows = outcome.settle(live)
     return Report(
