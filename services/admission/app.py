@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from aiokafka.errors import KafkaError
 from faststream.kafka import KafkaBroker
 from prometheus_client import CollectorRegistry, Counter
 
@@ -22,12 +23,12 @@ from shared.log.group_timers import EMBEDDED, QUICK
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.machine.consumer import Bad, DeadLetterLimit, Tally, take_batch
-from shared.log.opening import layout_of, open_log
-from shared.log.port import Record
-from shared.log.reading import event_of, header
-from shared.runtime.cell_file import CellFileError, load_cell_file
+from shared.log.opening import AWAY, layout_of, open_log
+from shared.log.port import LogTruncated, LogUnavailable, Reader, Record
+from shared.log.reading import event_of, header, unreadable
+from shared.runtime.cell_file import load_cell_file, reloaded
 from shared.runtime.clocks import SteppedCellClock, wall_ms
-from shared.runtime.process import Context
+from shared.runtime.process import Context, wait_for
 from shared.runtime.together import together
 
 OPERATIONS_PAUSE_S = 1.0
@@ -41,24 +42,21 @@ class AdmissionMetrics:
 
 
 async def main(context: Context[AdmissionSettings]) -> None:
-    """Answer commands until told to stop. A batch that cannot be answered for a minute ends the process; it is not
-    lost.
+    """Answer commands until told to stop. While Kafka is away they wait. A batch that cannot be answered for a minute
+    for another reason ends the process; it is not lost.
     """
     file = load_cell_file(context.settings.cell_file)
     log = await open_log(context, file)
     if log is None:
         return
     admission = Admission(context, log, layout_of(file, context.settings.namespace), file)
-    compression: Literal["gzip"] | None = "gzip" if context.settings.embedded else None
-    broker = make_broker(context.settings.kafka, context.instance, compression=compression)
-    delivery = admission.subscribe(broker)
     try:
-        await broker.start()
-        context.health.ready()
-        work = {"operations": admission.follow_operations(), "delivery": admission.fail_when_given_up(delivery)}
-        await together(context.stopping, until_stopped={}, cut_off=work)
+        if await wait_for(context, "its share of the submissions", admission.begin, (*AWAY, KafkaError)):
+            context.health.ready()
+            work = {"operations": admission.follow_operations(), "delivery": admission.fail_when_given_up()}
+            await together(context.stopping, until_stopped={}, cut_off=work)
     finally:
-        await broker.stop()
+        await admission.end()
         await log.stop()
 
 
@@ -71,6 +69,30 @@ class Admission:
         self._metrics = AdmissionMetrics(context.registry)
         self._limit, self._tally = DeadLetterLimit(), Tally()
         self._plain = layout.topic("submissions")
+        self._broker: KafkaBroker | None = None
+        self._delivery = Delivery()
+        self._operations: Reader
+
+    async def begin(self) -> str | None:
+        """Stand at the operations and join those who share the submissions. Raises LogUnavailable, KafkaError."""
+        self._operations = await self._stand_at_operations()
+        # A broker of FastStream that did not start is no good for a second try.
+        compression: Literal["gzip"] | None = "gzip" if self._context.settings.embedded else None
+        self._broker = make_broker(self._context.settings.kafka, self._context.instance, compression=compression)
+        self._delivery = self.subscribe(self._broker)
+        try:
+            await self._broker.start()
+        except (KafkaError, OSError):
+            await self.end()
+            raise
+        return None
+
+    async def end(self) -> None:
+        """Let go of what `begin` has begun."""
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            await broker.stop()
+            await self._operations.stop()
 
     def subscribe(self, broker: KafkaBroker) -> Delivery:
         """Share the plain topic and the tenants' own ones with the other admission processes."""
@@ -81,9 +103,9 @@ class Admission:
         group = self._layout.group("admission")
         return subscribe_batches(broker, topics, group, self.handle, max_records=most, timers=timers)
 
-    async def fail_when_given_up(self, delivery: Delivery) -> None:
+    async def fail_when_given_up(self) -> None:
         """End the process when a batch cannot be delivered."""
-        raise await delivery.given_up()
+        raise await self._delivery.given_up()
 
     async def handle(self, records: list[Record]) -> None:
         """Answer a batch; returns when every answer and every dead letter is in the log."""
@@ -99,7 +121,12 @@ class Admission:
             for handled in taken.handled
         ]
         letters = [dead_letter(dead, service="admission", namespace=self._layout.namespace) for dead in taken.dead]
-        await self._log.publish([*answers, *letters])
+        try:
+            await self._log.publish([*answers, *letters])
+        except LogUnavailable as error:
+            self._context.health.not_ready(f"answers wait for Kafka: {error}", "answers")
+            raise
+        self._context.health.ready("answers")
         self._tally = taken.tally
         for handled in taken.handled:
             code = handled.item.code if isinstance(handled.item, JobRejected) else ""
@@ -115,37 +142,48 @@ class Admission:
     def _answer(self, record: Record) -> Event | Bad:
         tenant = None if record.topic == self._plain else record.topic.removeprefix(f"{self._plain}.")
         now_ms = self._context.clock.now_ms()
+        lost = unreadable(record)
+        if lost is not None:
+            return Bad(lost.reason, str(lost))
         answer = self._service.answer(header(record, TYPE_HEADER), record.value, tenant, now_ms)
         return Bad(answer.reason, str(answer)) if isinstance(answer, Undecodable) else answer
 
-    async def follow_operations(self) -> None:
-        """Keep up with a stepped clock, and read the cell file again when told to."""
+    async def _stand_at_operations(self) -> Reader:
         tps = [self._layout.tp("operations", cell.name) for cell in self._file.cells]
-        # Only a bound on submit times needs the stepped time; else the past does not matter, and news may come late.
-        by_time = isinstance(self._context.clock, SteppedCellClock) and self._file.limits.submit_skew_ms is not None
-        positions = await (self._log.begin_offsets(tps) if by_time else self._log.end_offsets(tps))
+        positions = await (self._log.begin_offsets(tps) if self._goes_by_time else self._log.end_offsets(tps))
         reader = self._log.reader(positions)
         await reader.start()
-        try:
-            while True:
-                for record in await reader.poll(wait_ms=200):
-                    self._operate(event_of(record))
-                if not by_time:
-                    await self._context.pause(OPERATIONS_PAUSE_S)
-                    continue
-                for (topic, partition), offset in reader.positions().items():
-                    self._context.health.handled(topic, partition, offset)
-        finally:
-            await reader.stop()
+        return reader
+
+    @property
+    def _goes_by_time(self) -> bool:
+        """Only a bound on submit times needs the stepped time; else the past is nothing, and news may come late."""
+        return isinstance(self._context.clock, SteppedCellClock) and self._file.limits.submit_skew_ms is not None
+
+    async def follow_operations(self) -> None:
+        """Keep up with a stepped clock, and read the cell file again when told to."""
+        reader, by_time = self._operations, self._goes_by_time
+        while True:
+            try:
+                records = await reader.poll(wait_ms=200)
+            except LogTruncated as error:
+                # Only the newest time and the newest file count; what was deleted unread is older.
+                reader.seek(error.tp, error.begin)
+                continue
+            for record in records:
+                self._operate(event_of(record))
+            if not by_time:
+                await self._context.pause(OPERATIONS_PAUSE_S)
+                continue
+            for (topic, partition), offset in reader.positions().items():
+                self._context.health.handled(topic, partition, offset)
 
     def _operate(self, event: object) -> None:
         clock = self._context.clock
         if isinstance(event, AdvanceTime) and isinstance(clock, SteppedCellClock):
             clock.advance_to(event.now_ms)
         elif isinstance(event, ReloadCell):
-            try:
-                self._service.reload(load_cell_file(self._context.settings.cell_file))
-            except CellFileError as error:
-                self._context.logger.warning(
-                    "the cell file has an error, the old one stays in force", reason=str(error)
-                )
+            file = reloaded(self._context, self._file)
+            if file is not None:
+                self._file = file
+                self._service.reload(file)

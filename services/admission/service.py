@@ -22,6 +22,9 @@ from shared.events.values import JobSpec
 
 COMMANDS: dict[str, str] = {SubmitJob.type: "submit", CancelJob.type: "cancel", UpdateJob.type: "update"}
 
+KINDS: dict[str, str] = {type_.rpartition(".")[0]: command for type_, command in COMMANDS.items()}
+"""The commands by their types without the version."""
+
 NAME_CHARS_MOST = 100
 
 _JOB_ID: TypeAdapter[str] = TypeAdapter(JobId)
@@ -43,13 +46,19 @@ class AdmissionService:
         `topic_tenant` is the tenant whose own topic the record came by; it may speak for nobody else.
         """
         if type_ not in COMMANDS:
-            return Undecodable(DeadLetterReason.UNKNOWN_TYPE, "is not a command of this topic", "ce_type", type_[:100])
+            why = Undecodable(
+                DeadLetterReason.UNKNOWN_TYPE, "is not a command of this topic", "ce_type", shorten(type_)
+            )
+            command = KINDS.get(type_.rpartition(".")[0])
+            return _reject_or_set_aside(command, value, why, RejectCode.UNKNOWN_VERSION) if command else why
+        command = COMMANDS[type_]
         if value is not None and len(value) > SUBMISSION_BYTES_MOST:
             rule = f"a submission has at most {SUBMISSION_BYTES_MOST} bytes"
-            return Undecodable(DeadLetterReason.TOO_LARGE, rule, "", f"{len(value)} bytes")
+            why = Undecodable(DeadLetterReason.TOO_LARGE, rule, "", f"{len(value)} bytes")
+            return _reject_or_set_aside(command, value, why, RejectCode.TOO_LARGE)
         event = decode(type_, value)
         if isinstance(event, Undecodable):
-            return self._reject_or_set_aside(type_, value, event)
+            return _reject_or_set_aside(command, value, event, RejectCode.INVALID_FIELD)
         assert isinstance(event, SubmitJob | CancelJob | UpdateJob)
         twice = key_twice(value or b"", event)
         if twice is not None:
@@ -107,21 +116,16 @@ class AdmissionService:
             return pools
         return limits.over_tenant_limit(file, tenant, spec, pools) or Home(home.cell, home.queue, pools)
 
-    def _reject_or_set_aside(self, type_: str, value: bytes | None, why: Undecodable) -> Event | Undecodable:
-        """A command that is not valid is answered if it says whose it is, else it can only be set aside."""
-        found = _job_and_tenant(value)
-        if found is None:
-            return why
-        job, tenant = found
-        return JobRejected(
-            job=job,
-            tenant=tenant,
-            command=COMMANDS[type_],
-            code=RejectCode.INVALID_FIELD,
-            field=why.field,
-            value=why.value,
-            rule=why.rule,
-        )
+
+def _reject_or_set_aside(command: str, value: bytes | None, why: Undecodable, code: RejectCode) -> Event | Undecodable:
+    """A command that is not valid is answered if it says whose it is, else it can only be set aside."""
+    found = _job_and_tenant(value)
+    if found is None:
+        return why
+    job, tenant = found
+    return JobRejected(
+        job=job, tenant=tenant, command=command, code=code, field=why.field, value=why.value, rule=why.rule
+    )
 
 
 def _of_whom(event: SubmitJob | CancelJob | UpdateJob) -> tuple[str, str]:

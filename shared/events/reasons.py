@@ -22,6 +22,8 @@ class RejectCode(StrEnum):
     OVER_TENANT_LIMIT = "over_tenant_limit"
     OVER_JOB_LIMIT = "over_job_limit"
     SUBMIT_TIME_TOO_FAR = "submit_time_too_far"
+    TOO_LARGE = "too_large"
+    UNKNOWN_VERSION = "unknown_version"
     UNSUPPORTED = "unsupported"
 
 

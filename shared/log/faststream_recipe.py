@@ -27,7 +27,7 @@ from shared.log.group_timers import QUICK, GroupTimers
 from shared.log.kafka_consumer import SteadyConsumer
 from shared.log.kafka_reader import PARTITION_FETCH_BYTES_MAX, record_of
 from shared.log.machine.consumer import next_offsets
-from shared.log.port import Record
+from shared.log.port import LogUnavailable, Record
 
 GRACEFUL_STOP_S = 10.0
 MAX_POLL_INTERVAL_MS = 300_000
@@ -126,8 +126,8 @@ def subscribe_batches(
     """Hand every record of these topics to `handler`, in batches, at least once. Call before the broker is started.
 
     After `handler` returns, the offsets of exactly that batch are committed. When it raises, the same batch is tried
-    again; when that goes on for too long, the subscription stops and `Delivery.given_up` says so. `timers` are
-    EMBEDDED on the embedded broker.
+    again; when that goes on for too long, the subscription stops and `Delivery.given_up` says so. LogUnavailable is
+    waited out for as long as it takes: nobody else could do better. `timers` are EMBEDDED on the embedded broker.
     """
     delivery = Delivery()
     subscriber = broker.subscriber(
@@ -201,7 +201,8 @@ class _Delivering:
             try:
                 await self.handler(records)
             except Exception as error:
-                if asyncio.get_running_loop().time() + wait_ms / 1000 > give_up_at:
+                is_late = asyncio.get_running_loop().time() + wait_ms / 1000 > give_up_at
+                if is_late and not isinstance(error, LogUnavailable):
                     first = records[0]
                     where = f"{first.topic}/{first.partition}/{first.offset}"
                     self.delivery.give_up(DeliveryGaveUp(f"batch at {where}: {error!r}"))

@@ -11,10 +11,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
 from aiokafka import TopicPartition as KafkaTopicPartition
 
-UNREADABLE_HEADER = "unreadable"
-"""The only header of the record that stands for one that cannot be read; its key and value are absent."""
-
-UNREADABLE_TEXT = b"a header of this record, or of its batch, has a name that is not UTF-8"
+from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT
 
 STEP_WAIT_MS = 300
 PREFIX_RECORDS = 500

@@ -15,6 +15,11 @@ TopicPartition = tuple[str, int]
 Headers = tuple[tuple[str, bytes], ...]
 """Names and values in the order they were written; a name may occur more than once."""
 
+UNREADABLE_HEADER = "unreadable"
+"""The only header of the record that stands for one that cannot be read; its key and value are absent."""
+
+UNREADABLE_TEXT = b"a header of this record, or of its batch, has a name that is not UTF-8"
+
 
 @dataclass(frozen=True, slots=True)
 class Record:

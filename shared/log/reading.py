@@ -7,7 +7,7 @@ from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, Decision
 from shared.events.encoding import TYPE_HEADER, Undecodable, decode
 from shared.events.reasons import DeadLetterReason
-from shared.log.port import Record
+from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Record
 
 
 def header(record: Record, name: str) -> str:
@@ -19,9 +19,18 @@ def header(record: Record, name: str) -> str:
     return found.decode("utf-8", "backslashreplace")
 
 
+def unreadable(record: Record) -> Undecodable | None:
+    """Why the record is one that Kafka's client itself cannot read, of which nothing is left but its place; else
+    None.
+    """
+    if record.headers[:1] == ((UNREADABLE_HEADER, UNREADABLE_TEXT),):
+        return Undecodable(DeadLetterReason.UNREADABLE, UNREADABLE_TEXT.decode())
+    return None
+
+
 def event_of(record: Record) -> Event | Undecodable:
     """The event of a record, or why there is none."""
-    return decode(header(record, TYPE_HEADER), record.value)
+    return unreadable(record) or decode(header(record, TYPE_HEADER), record.value)
 
 
 def log_record(record: Record) -> LogRecord:

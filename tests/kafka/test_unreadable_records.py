@@ -11,8 +11,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 
 from shared.log.faststream_recipe import make_broker, subscribe_batches
-from shared.log.kafka_consumer import UNREADABLE_HEADER, UNREADABLE_TEXT
-from shared.log.port import Outgoing, Record
+from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Outgoing, Record
 from tests.contract.eventually import eventually
 from tests.kafka.subscription import Subscription, subscription_on
 
