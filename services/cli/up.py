@@ -129,7 +129,7 @@ def _counts(replicas: list[str]) -> dict[str, int]:
 
 
 def _nodes_file(file: CellFile, count: int, data: Path) -> Path:
-    """So many nodes for each cell, shared out over its pools by their size, at least one in each."""
+    """So many nodes for each cell, shared out over its virtual pools by their size, at least one in each."""
     lines = []
     for cell in file.cells:
         specs = [node for pool, number in _shares(cell, count) for node in _nodes(cell, pool, number)]
@@ -140,13 +140,14 @@ def _nodes_file(file: CellFile, count: int, data: Path) -> Path:
 
 
 def _shares(cell: CellPart, count: int) -> list[tuple[Pool, int]]:
-    total, left = sum(pool.gpus for pool in cell.pools), count
+    pools = [pool for pool in cell.pools if pool.driver == "virtual"]
+    total, left = sum(pool.gpus for pool in pools), count
     shares = []
-    for pool in cell.pools[1:]:
+    for pool in pools[1:]:
         share = min(left - 1, max(1, count * pool.gpus // total))
         shares.append((pool, max(0, share)))
         left -= max(0, share)
-    return [(cell.pools[0], left), *shares]
+    return [*((pool, left) for pool in pools[:1]), *shares]
 
 
 def _nodes(cell: CellPart, pool: Pool, count: int) -> list[NodeSpec]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,7 @@ from shared.log.opening import declared_topics, layout_of
 from shared.log.topic_admin import create_topics
 from shared.runtime.cell_file import load_cell_file
 from shared.runtime.clocks import wall_ms
-from shared.runtime.stack.services import Services
+from shared.runtime.stack.services import Services, ServiceSpec
 
 CELL = "main"
 CELL_FILE = """
@@ -105,8 +105,8 @@ class RunningCell:
         return [effect.kind for decision in self.decisions for effect in decision.effects if _is_about(effect, job)]
 
     def diary(self) -> list[DiaryLine]:
-        """Every node's diary, in the order in which it was written."""
-        files = sorted((self.folder / "data" / "diaries").glob("*.jsonl"))
+        """Every node's diary, in the order in which it was written: the virtual nodes' and those of agents."""
+        files = sorted(self.folder.glob("*/diaries/*.jsonl"))
         return [DiaryLine.model_validate_json(line) for file in files for line in file.read_text().splitlines()]
 
     def problems(self) -> list[Offence]:
@@ -152,6 +152,7 @@ async def running_cell(
     replicas: Mapping[str, int] | None = None,
     cell_file: str = CELL_FILE,
     more: Mapping[str, str] | None = None,
+    beside: Sequence[ServiceSpec] = (),
 ) -> AsyncIterator[RunningCell]:
     (folder / "cell.yaml").write_text(cell_file)
     file = load_cell_file(folder / "cell.yaml")
@@ -172,7 +173,7 @@ async def running_cell(
         replicas=replicas,
         more=more,
     )
-    services = Services(wanted.specs, environment=wanted.environment, run_dir=folder / "run")
+    services = Services((*wanted.specs, *beside), environment=wanted.environment, run_dir=folder / "run")
     cell = RunningCell(services, log, layout, Follower(log, layout, CELL, snapshots=False), folder)
     try:
         await services.start()
