@@ -132,7 +132,7 @@ def show_report(report: Report, console: Console) -> None:
     table.add_row("memory, MB at most", ", ".join(f"{name} {mb:.0f}" for name, mb in report.rss_mb.items()))
     table.add_row("Kafka", report.kafka)
     table.add_row("Redis", report.redis)
-    table.add_row("seconds", f"{report.seconds:.1f}")
+    table.add_row("seconds from the first submission to the last end", f"{report.seconds:.1f}")
     console.print(table)
     show_verdict(report, console)
 

@@ -39,12 +39,10 @@ class Plan:
 
 def run_of(plan: Plan, console: Console) -> Report:
     """Carry the plan out. Raises StackError, WorkloadError, LogUnavailable, LogOverflowed, Stuck."""
-    began_ms = monotonic_ms()
     with running(plan.kafka, plan.redis) as servers, display_on(console) as display:
         display.say("starting the services")
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            report = runner.run(_on_stage(plan, servers, display))
-    return replace(report, seconds=round((monotonic_ms() - began_ms) / 1000, 1))
+            return runner.run(_on_stage(plan, servers, display))
 
 
 async def _on_stage(plan: Plan, servers: Servers, display: Display) -> Report:
@@ -55,13 +53,15 @@ async def _on_stage(plan: Plan, servers: Servers, display: Display) -> Report:
 
 
 async def _fed_and_read(workload: Workload, stage: Stage, clock: Clock, display: Display) -> Report:
+    began_ms = monotonic_ms()
     if clock.kind is ClockKind.STEPPED:
         await Lockstep(stage, workload, progress=_steps_on(display, workload)).run()
         base_ms = 0
     else:
         base_ms = await run_paced(stage, workload, WallCellClock(clock.origin_ms, clock.speed), display)
+    seconds = round((monotonic_ms() - began_ms) / 1000, 1)
     display.say("reading everything back")
-    return await report_of(stage, workload, base_ms)
+    return replace(await report_of(stage, workload, base_ms), seconds=seconds)
 
 
 def _steps_on(display: Display, workload: Workload) -> Progress:
