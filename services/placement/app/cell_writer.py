@@ -148,7 +148,7 @@ class CellWriter:
         await self._pace()
         while True:
             goes_on = await self._decide(writer)
-            self._show()
+            self._show(goes_on=goes_on)
             if not goes_on or not self._owns:
                 return
 
@@ -277,7 +277,7 @@ class CellWriter:
 
     # What others see.
 
-    def _show(self) -> None:
+    def _show(self, *, goes_on: bool = False) -> None:
         state, health = self._follower.state, self._context.health
         topic, partition = self._layout.tp("decisions", self.cell)
         health.handled(topic, partition, state.offset + 1)
@@ -286,7 +286,7 @@ class CellWriter:
             health.handled(self._layout.topic(name), int(number), offset)
         health.progress.version[self.cell] = state.version
         health.progress.next_due_ms = self._service.next_cell_ms()
-        health.progress.busy = self._service.has_pending
+        health.progress.busy = self._service.has_pending or goes_on
         health.turned()
         self._metrics.version.labels(self.cell).set(state.version)
         self._metrics.epoch.labels(self.cell).set(state.epoch)
