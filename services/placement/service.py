@@ -9,19 +9,21 @@ from decisions in force, so a decision that did not make it into the log leaves 
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from services.placement.policy import nodes, requests, runs, settings, strays
 from services.placement.policy.deadlines import Deadlines
 from services.placement.policy.gang import POLICIES, Places
 from services.placement.policy.leases import Leases
+from services.placement.policy.quarantine import Quarantine
 from services.placement.policy.sequence import Past, Sequences
 from services.placement.policy.strays import Stray
 from services.placement.policy.turn import Turn
 from services.placement.policy.walk import Shape, walk_heads
 from services.placement.policy.windows import Windows
 from shared.cluster.config import CellFile
-from shared.cluster.job import Job
+from shared.cluster.job import HOLDING, Job
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events import operations as o
@@ -62,6 +64,7 @@ class Tried:
     wall_ms: int
     taken: tuple[Input, ...]
     has_more: bool
+    words: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
 
 class PlacementService:
@@ -76,6 +79,7 @@ class PlacementService:
         self._read: dict[str, int] = {}
         self._windows, self._deadlines, self._leases = Windows(), Deadlines(), Leases()
         self._sequences, self._strays = Sequences(), list[tuple[Input, Stray]]()
+        self._quarantine, self._words = Quarantine(), dict[tuple[str, int], str]()
         self._past: Counter[Past] = Counter()
         self._blocked: dict[Shape, DeferCode] = {}
         self._walk_is_due = True
@@ -90,6 +94,7 @@ class PlacementService:
         self._pending.clear()
         self._read = {}
         self._windows, self._sequences, self._strays = Windows(), Sequences(), []
+        self._quarantine, self._words = Quarantine(), {}
         self._leases.begin(self.state, wall_ms)
         self.caught_up(wall_ms)
 
@@ -154,15 +159,19 @@ class PlacementService:
         self._expire(turn, wall_ms)
         # What came in counts before what is due: who answered in the last moment has answered.
         runs.settle(turn)
+        if not self._stepped:
+            # A replayed trace knows which of its jobs fail, and they tell nothing of nodes.
+            self._quarantine.judge(turn)
         self._deadlines.act(turn, wall_ms)
         goes_on = self._walk(turn) or turn.is_full or bool(self._pending)
         inputs = self._advance(taken)
         idle = self._idle_inputs + len(taken)
         if turn.effects or idle >= IDLE_INPUTS_MOST:
-            return Tried(turn.effects, inputs, turn.now_ms, wall_ms, taken, goes_on)
+            return Tried(turn.effects, inputs, turn.now_ms, wall_ms, taken, goes_on, turn.words)
         self._idle_inputs = idle
         self._reload = False
         self._sequences.keep()
+        self._quarantine.keep()
         return None
 
     def accepted(self, tried: Tried) -> None:
@@ -170,9 +179,17 @@ class PlacementService:
         self._idle_inputs = 0
         self._reload = False
         self._sequences.keep()
+        self._quarantine.keep()
+        # A gang may fail in one record and be over in a later one: its first words are kept until then.
+        self._words = {at: text for at, text in tried.words.items() if self._is_held(*at)}
         for effect in tried.effects:
             if isinstance(effect, e.NodeChanged):
                 self._leases.heard(effect.spec.id, tried.wall_ms)
+                self._quarantine.changed(effect.spec.id, effect.status)
+
+    def _is_held(self, job_id: str, attempt: int) -> bool:
+        job = self.state.jobs.get(job_id)
+        return job is not None and job.attempt == attempt and job.status in HOLDING
 
     def note(self, effects: tuple[e.AnyEffect, ...], wall_ms: int) -> None:
         """Remember the due times that effects in force bring with them."""
@@ -184,6 +201,7 @@ class PlacementService:
         The shell folds forward next and says `caught_up`.
         """
         self._sequences.undo()
+        self._quarantine.undo()
         for item in tried.taken:
             self._read.pop(item.source, None)
         self._pending.extendleft(reversed(tried.taken))
@@ -192,7 +210,7 @@ class PlacementService:
 
     def _turn(self, now_ms: int) -> Turn:
         self._cell_ms = max(self._cell_ms, self.state.at_ms, 0 if self._stepped else now_ms)
-        return Turn(self.state, self._cell_ms)
+        return Turn(self.state, self._cell_ms, words=dict(self._words))
 
     def _take_in(self, turn: Turn, wall_ms: int) -> tuple[Input, ...]:
         taken: list[Input] = []

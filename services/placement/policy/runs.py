@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from services.placement.policy.outcome import outcome_of
 from services.placement.policy.requests import stopping
-from services.placement.policy.turn import Turn
+from services.placement.policy.turn import RunEnd, Turn
 from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.events import effects as e
 from shared.events.nodes import NodeEvent, RunEvent, RunFailed, RunFinished, RunStarted, RunStopped
@@ -17,6 +17,10 @@ _STATUS: dict[type[NodeEvent], RunStatus] = {
     RunStopped: RunStatus.STOPPED,
     RunFailed: RunStatus.FAILED,
 }
+
+
+_ENDS = {RunStatus.FINISHED: True, RunStatus.FAILED: False}
+"""The ends that a run comes to by itself, and whether they are good."""
 
 
 def note_run(turn: Turn, event: RunEvent) -> None:
@@ -81,6 +85,9 @@ def settle(turn: Turn) -> None:
 
 
 def _settle_job(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> None:
+    if job.status is not JobStatus.STOPPING:
+        # What fails once its gang has failed elsewhere tells nothing of its node.
+        turn.ended += [RunEnd(node, job.id, _ENDS[status]) for node, status in noted.items() if status in _ENDS]
     runs = {**job.runs, **noted}
     if all(status in RUN_IS_OVER for status in runs.values()):
         for effect in outcome_of(job, runs, turn.now_ms, turn.words.get((job.id, job.attempt), "")):

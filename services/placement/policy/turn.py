@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from shared.cluster.apply import apply
 from shared.cluster.state import CellState
@@ -39,13 +40,22 @@ _RELEASES: frozenset[type[e.Effect]] = frozenset(
 )
 
 
+class RunEnd(NamedTuple):
+    """A run that ended by itself, well or badly."""
+
+    node: str
+    job: str
+    is_good: bool
+
+
 @dataclass(slots=True)
 class Turn:
     """Effects are applied as they are made, so each rule sees what the ones before it did.
 
     `runs` collects what nodes said in this turn, by (job, attempt) and node; it is settled once, so that a gang whose
     nodes all speak in one turn makes one effect and not one for each node. `has_released` tells that something may fit
-    that did not before. `bytes` is what the record will hold at most, with what is still to be settled.
+    that did not before. `words` is what nodes said of failures, `ended` the runs that ended by themselves. `bytes` is
+    what the record will hold at most, with what is still to be settled.
     """
 
     state: CellState
@@ -56,6 +66,7 @@ class Turn:
     has_released: bool = False
     runs: dict[tuple[str, int], dict[str, RunStatus]] = field(default_factory=dict)
     words: dict[tuple[str, int], str] = field(default_factory=dict)
+    ended: list[RunEnd] = field(default_factory=list)
 
     def do(self, effect: e.AnyEffect, size_bytes: int = 0) -> None:
         """Apply an effect and keep it for the record."""
