@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaProducer
-from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 
 from shared.log.faststream_recipe import make_broker, subscribe_batches
 from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Outgoing, Record
 from tests.contract.eventually import eventually
 from tests.kafka.subscription import Subscription, subscription_on
+from tests.kafka.unreadable import unreadable_batch
 
 pytestmark = pytest.mark.real_kafka
 
 IN_PLACE_OF_IT = ((UNREADABLE_HEADER, UNREADABLE_TEXT),)
 
 
-class NotText(str):
-    """A header's name as a careless client may send it."""
-
-    __slots__ = ()
-
-    def encode(self, *_args: Any) -> bytes:
-        return b"\xff\xfe"
-
-
 async def publish_unreadable(subscription: Subscription, partition: int, values: list[bytes]) -> None:
-    """One batch whose middle record has a header with a name that is not UTF-8."""
-    names = ["fine"] * len(values)
-    names[len(values) // 2] = NotText("bad")
     async with AIOKafkaProducer(bootstrap_servers=subscription.bootstrap) as producer:
-        batch = producer.create_batch()
-        batch._builder = _DefaultRecordBatchBuilderPy(
-            2, 0, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=0, batch_size=10_000
-        )
-        for name, value in zip(names, values, strict=True):
-            assert batch.append(timestamp=None, key=None, value=value, headers=[(name, b"v")])
-        await (await producer.send_batch(batch, subscription.topic, partition=partition))
+        await unreadable_batch(producer, subscription.topic, partition, values)
 
 
 @pytest_asyncio.fixture

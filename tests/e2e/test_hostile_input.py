@@ -1,0 +1,206 @@
+"""Whatever stands in a topic: each record gets its answer or its dead letter, and the next one is handled."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from aiokafka import AIOKafkaProducer
+from prometheus_client.parser import text_string_to_metric_families
+
+from shared.events import nodes as n
+from shared.events.decisions import CHAIN_HEADER, Decision
+from shared.events.encoding import ce_headers, encode
+from shared.events.jobs import JobAdmitted, JobRejected
+from shared.events.operations import ReloadCell
+from shared.events.submissions import SubmitJob
+from shared.events.values import NodeSpec, NodeStatus, ObservedRun, RunStatus
+from shared.log.port import Outgoing
+from shared.log.reading import header
+from tests.e2e.hostile_submissions import HARMLESS, REJECTED, SET_ASIDE, Hostile
+from tests.e2e.outcomes import answers, letters, reason, records_of
+from tests.e2e.running_cell import CELL, CELL_FILE, RunningCell, a_job, running_cell
+from tests.kafka.unreadable import unreadable_batch
+
+pytestmark = pytest.mark.real_kafka
+
+WITH_OWN_TOPIC = CELL_FILE.replace("{name: speech}", "{name: speech, own_topic: true}")
+READERS = ("queueing", "placement", "snapshots", "executor", "projector", "metrics")
+
+
+@pytest.fixture
+async def cell(kafka: str, redis_url: str, namespace: str, tmp_path: Path) -> AsyncIterator[RunningCell]:
+    async with running_cell(kafka, redis_url, namespace, tmp_path, cell_file=WITH_OWN_TOPIC) as cell:
+        yield cell
+
+
+@pytest.fixture
+async def outsider(kafka: str) -> AsyncIterator[AIOKafkaProducer]:
+    """A client of somebody else's, that sends what it likes."""
+    async with AIOKafkaProducer(bootstrap_servers=kafka, max_request_size=2_000_000) as producer:
+        yield producer
+
+
+async def send(cell: RunningCell, outsider: AIOKafkaProducer, hostile: Hostile) -> None:
+    plain = cell.layout.topic("submissions")
+    topic = plain if hostile.tenant_topic is None else f"{plain}.{hostile.tenant_topic}"
+    headers = [("ce_type", hostile.type_.encode()), ("case", hostile.case.encode()), *hostile.more]
+    await outsider.send(topic, hostile.value, key=hostile.case.encode(), headers=headers)
+
+
+async def test_every_hostile_submission_has_its_outcome_and_good_jobs_go_on(
+    cell: RunningCell, outsider: AIOKafkaProducer
+) -> None:
+    demand = cell.layout.topic("demand").encode()
+    reply = Hostile("reply-to", "admitted", SubmitJob(job=a_job("reply-to")).model_dump_json().encode(), SubmitJob.type)
+    sent = [*REJECTED, *SET_ASIDE, *HARMLESS, reply]
+    for number, hostile in enumerate(sent):
+        await cell.submit(a_job(f"good-{number}", ms=50))
+        await send(cell, outsider, hostile if hostile is not reply else with_header(reply, "reply_to", demand))
+    await unreadable_batch(outsider, cell.layout.topic("submissions"), 0, [b"a", b"b", b"c"])
+    await outsider.flush()
+    await cell.submit(a_job("twice"), a_job("twice"), a_job("twice", gpus=2), a_job("last", ms=50))
+    good = [f"good-{number}" for number in range(len(sent))]
+    await cell.until_over(*good, *(h.case for h in (*HARMLESS, reply)), "twice", "last", wait_s=40)
+    await cell.until(lambda c: "JobRefused" in c.story("twice"), what="the refusal of another job of that name")
+
+    rejected = {e.job: e.code.value for e in await answers(cell) if isinstance(e, JobRejected)}
+    admitted = {e.spec.id for e in await answers(cell) if isinstance(e, JobAdmitted)}
+    aside = {header(letter, "orig_case"): reason(letter) for letter in await letters(cell)}
+    unreadable = [letter for letter in await letters(cell) if header(letter, "orig_unreadable")]
+    assert rejected == {hostile.case: hostile.outcome for hostile in REJECTED}
+    assert {case: why for case, why in aside.items() if case} == {h.case: h.outcome for h in SET_ASIDE}
+    assert admitted == {*good, *(h.case for h in HARMLESS), "reply-to", "twice", "last"}
+    assert {reason(letter) for letter in unreadable} == {"unreadable"}
+    assert len(unreadable) >= 1
+    assert await records_of(cell, "demand") == []
+    assert cell.problems() == []
+
+
+def with_header(hostile: Hostile, name: str, value: bytes) -> Hostile:
+    return Hostile(hostile.case, hostile.outcome, hostile.value, hostile.type_, ((name, value),))
+
+
+def node_words() -> list[n.NodeEvent]:
+    """What nobody should say of node-000, which is in its first boot, and of nodes that nobody knows."""
+    here, gone = {"cell": CELL, "node": "node-000", "boot": "boot-1"}, {"cell": CELL, "node": "node-000", "boot": "x"}
+    nobody = {"cell": CELL, "node": "nobody", "boot": "boot-1", "seq": 2**53 - 1}
+    run = {"job": "done", "attempt": 1}
+    last = 2**53 - 10  # above whatever the executor has said so far
+    return [
+        n.NodeReport(**nobody, observed=(ObservedRun(job="slow", attempt=1, status=RunStatus.FAILED),)),
+        n.NodeLost(**nobody),
+        n.RunFailed(**nobody, job="slow", attempt=1),
+        n.NodeLost(**here, seq=0),
+        n.NodeReport(**here, seq=1, failed_devices=(0, 1, 2, 3, 4, 5, 6, 7)),
+        n.RunFailed(**here, seq=2, job="slow", attempt=1),
+        n.NodeLost(**gone, seq=last),
+        n.NodeReport(**gone, seq=last, failed_devices=(0,)),
+        n.NodeJoined(cell=CELL, node="lost", boot="b", seq=1, spec=NodeSpec(id="lost", pool="moon", gpus=8)),
+        n.NodeJoined(cell=CELL, node="wide", boot="b", seq=1, spec=NodeSpec(id="wide", pool="training", gpus=65_536)),
+        n.NodeJoined(cell=CELL, node="wolf", boot="b", seq=1, spec=NodeSpec(id="sheep", pool="training", gpus=8)),
+        n.DeviceFailed(cell=CELL, node="node-003", boot="boot-1", seq=last, device=8),
+        n.RunFinished(cell=CELL, node="node-003", boot="boot-1", seq=last + 1, **run),
+        n.RunStarted(cell=CELL, node="node-003", boot="boot-1", seq=last + 2, job="slow", attempt=7),
+    ]
+
+
+async def test_no_word_of_a_node_can_harm_the_cell(cell: RunningCell) -> None:
+    await cell.submit(a_job("done", ms=50))
+    await cell.until_over("done")
+    await cell.submit(
+        *(a_job(f"slow-{number}", gpus=8, ms=None) for number in range(3)), a_job("slow", gpus=8, ms=None)
+    )
+    await cell.until(lambda c: sum("JobRunning" in c.story(job) for job in c.state.jobs) == 4, what="all to run")
+    nodes, jobs = cell.layout.tp("nodes", CELL), dict(cell.state.jobs)
+    broken = [None, b"", b"{", b"\xff", b"[" * 400_000, b'{"cell":"main"}', b"null"]
+    await cell.log.publish(
+        [
+            Outgoing(nodes[0], value, b"node-000", (("ce_type", n.NodeReport.type.encode()),), nodes[1])
+            for value in broken
+        ]
+    )
+    await cell.publish(*node_words())
+    other = n.NodeReport(cell="elsewhere", node="node-000", boot="boot-1", seq=2**53 - 1)
+    headers = ce_headers(other, id="other", source="test", wall_ms=0)
+    await cell.log.publish([Outgoing(nodes[0], encode(other), b"node-000", headers, nodes[1])])
+    good = NodeSpec(id="good", pool="training", gpus=8)
+    await cell.publish(n.NodeJoined(cell=CELL, node="good", boot="boot-1", seq=1, spec=good))
+    await cell.until(lambda c: "good" in c.state.nodes, what="the next record to be handled")
+    assert [reason(letter) for letter in await letters(cell)] == [
+        *("unreadable",) * 5,
+        *("invalid",) * 2,
+        "wrong_cell",
+        *("unknown_node",) * 3,
+        "unknown_pool",
+        "larger_than_pool",
+        "unknown_device",
+    ]
+    assert await past_words(cell) == {"old_sequence": 3, "old_boot": 2, "run_over": 2}
+    assert sorted(cell.state.nodes) == ["good", *(f"node-{number:03}" for number in range(4))]
+    assert {(node.status, node.failed) for node in cell.state.nodes.values()} == {(NodeStatus.READY, 0)}
+    assert {job: cell.state.jobs[job].status for job in jobs} == {job: jobs[job].status for job in jobs}
+    assert cell.problems() == []
+
+
+async def past_words(cell: RunningCell) -> dict[str, float]:
+    """What placement counts of words that came too late, by why."""
+    async with httpx.AsyncClient() as client:
+        text = (await client.get(f"http://127.0.0.1:{cell.services.port('placement')}/metrics")).text
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    return {
+        sample.labels["why"]: sample.value
+        for sample in families["fallow_past_node_events"].samples
+        if sample.name.endswith("_total")
+    }
+
+
+async def test_a_stale_writers_record_is_skipped_and_a_broken_chain_fences_the_cell(cell: RunningCell) -> None:
+    await cell.submit(a_job("before"))
+    await cell.until_over("before")
+    await publish_decision(cell, version=cell.state.version, chain="0" * 32)
+    await cell.submit(a_job("between"))
+    await cell.until_over("between")
+    assert cell.state.skipped >= 1
+    assert cell.problems() == []
+    await publish_decision(cell, version=cell.state.version + 1, chain="0" * 32)
+    await cell.submit(a_job("never"))
+    codes = {name: await cell.services.wait_ended(name) for name in READERS}
+    assert codes == dict.fromkeys(READERS, 3)
+    logs = {name: (cell.folder / "run" / f"{name}.log").read_text() for name in READERS}
+    assert {name for name, log in logs.items() if "fenced: the decision log is damaged" in log} == set(READERS)
+    assert {name for name, log in logs.items() if "does not continue the chain" in log} == set(READERS)
+    assert not any("Traceback" in log for log in logs.values())
+
+
+async def publish_decision(cell: RunningCell, *, version: int, chain: str) -> None:
+    decision = Decision(cell=CELL, version=version, epoch=99, at_ms=cell.state.at_ms, inputs={}, effects=())
+    more = ((CHAIN_HEADER, chain.encode()),)
+    await cell.log.publish([cell.layout.outgoing(decision, id="rogue", source="rogue", wall_ms=0, more=more)])
+
+
+async def test_a_cell_file_with_an_error_changes_nothing_and_a_good_one_counts(cell: RunningCell) -> None:
+    path = cell.folder / "cell.yaml"
+    path.write_text(WITH_OWN_TOPIC.replace("gpus: 1024", "gpus: many"))
+    await cell.publish(ReloadCell(cell=CELL))
+    await until_said(cell, ("admission", "placement"), "the old one stays in force")
+    path.write_text(WITH_OWN_TOPIC.replace("name: main", "name: east"))
+    await cell.publish(ReloadCell(cell=CELL))
+    await until_said(cell, ("admission", "placement"), "a reload keeps the cells and their ordinals")
+    await cell.submit(a_job("as-before"))
+    await cell.until_over("as-before")
+    path.write_text(WITH_OWN_TOPIC + "  - {name: late}\n")
+    await cell.publish(ReloadCell(cell=CELL))
+    await until_said(cell, ("admission", "placement"), "the cell file was read again")
+    await cell.submit(a_job("of-the-new-tenant", tenant="late"))
+    await cell.until_over("of-the-new-tenant")
+    assert "cell.yaml: line 5: cells[0].pools[0].gpus" in (cell.folder / "run" / "admission.log").read_text()
+    assert cell.problems() == []
+
+
+async def until_said(cell: RunningCell, names: tuple[str, ...], words: str) -> None:
+    """Wait until these services have logged the words."""
+    files = [cell.folder / "run" / f"{name}.log" for name in names]
+    await cell.until(lambda _: all(words in file.read_text() for file in files), what=f"{names} to say {words!r}")
