@@ -88,7 +88,7 @@ def node_words() -> list[n.NodeEvent]:
     here, gone = {"cell": CELL, "node": "node-000", "boot": "boot-1"}, {"cell": CELL, "node": "node-000", "boot": "x"}
     nobody = {"cell": CELL, "node": "nobody", "boot": "boot-1", "seq": 2**53 - 1}
     run = {"job": "done", "attempt": 1}
-    last = 2**53 - 10  # above whatever the executor has said so far
+    last = 2**53 - 10  # above whatever an executor says
     return [
         n.NodeReport(**nobody, observed=(ObservedRun(job="slow", attempt=1, status=RunStatus.FAILED),)),
         n.NodeLost(**nobody),
@@ -98,12 +98,13 @@ def node_words() -> list[n.NodeEvent]:
         n.RunFailed(**here, seq=2, job="slow", attempt=1),
         n.NodeLost(**gone, seq=last),
         n.NodeReport(**gone, seq=last, failed_devices=(0,)),
+        n.NodeJoined(cell=CELL, node="quiet", boot="boot-1", seq=1, spec=NodeSpec(id="quiet", pool="training", gpus=8)),
         n.NodeJoined(cell=CELL, node="lost", boot="b", seq=1, spec=NodeSpec(id="lost", pool="moon", gpus=8)),
         n.NodeJoined(cell=CELL, node="wide", boot="b", seq=1, spec=NodeSpec(id="wide", pool="training", gpus=65_536)),
         n.NodeJoined(cell=CELL, node="wolf", boot="b", seq=1, spec=NodeSpec(id="sheep", pool="training", gpus=8)),
-        n.DeviceFailed(cell=CELL, node="node-003", boot="boot-1", seq=last, device=8),
-        n.RunFinished(cell=CELL, node="node-003", boot="boot-1", seq=last + 1, **run),
-        n.RunStarted(cell=CELL, node="node-003", boot="boot-1", seq=last + 2, job="slow", attempt=7),
+        n.DeviceFailed(cell=CELL, node="quiet", boot="boot-1", seq=last, device=8),
+        n.RunFinished(cell=CELL, node="quiet", boot="boot-1", seq=last + 1, **run),
+        n.RunStarted(cell=CELL, node="quiet", boot="boot-1", seq=last + 2, job="slow", attempt=7),
     ]
 
 
@@ -139,7 +140,7 @@ async def test_no_word_of_a_node_can_harm_the_cell(cell: RunningCell) -> None:
         "unknown_device",
     ]
     assert await past_words(cell) == {"old_sequence": 3, "old_boot": 2, "run_over": 2}
-    assert sorted(cell.state.nodes) == ["good", *(f"node-{number:03}" for number in range(4))]
+    assert sorted(cell.state.nodes) == ["good", *(f"node-{number:03}" for number in range(4)), "quiet"]
     assert {(node.status, node.failed) for node in cell.state.nodes.values()} == {(NodeStatus.READY, 0)}
     assert {job: cell.state.jobs[job].status for job in jobs} == {job: jobs[job].status for job in jobs}
     assert cell.problems() == []
