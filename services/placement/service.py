@@ -241,7 +241,8 @@ class PlacementService:
     def _advance(self, taken: tuple[Input, ...]) -> dict[str, int]:
         for item in taken:
             self._read[item.source] = item.next_offset
-        return {source: offset for source, offset in self._read.items() if offset > self.state.inputs.get(source, 0)}
+        known = self.state.inputs
+        return {source: read for source, read in sorted(self._read.items()) if read > known.get(source, 0)}
 
     def _handle(self, turn: Turn, item: Input, wall_ms: int) -> None:
         event = item.event
@@ -321,6 +322,8 @@ class PlacementService:
             return False
 
         def start(job: Job, places: Places) -> bool:
+            if not turn.has_room_for(places):
+                return False
             turn.do(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=places))
             return not turn.is_full
 
@@ -328,7 +331,7 @@ class PlacementService:
         changed = [j for j, code in walk.deferred.items() if self.state.jobs[j].deferred is not code]
         for job_id in changed[:DEFERRED_MOST]:
             turn.do(e.JobDeferred(job=job_id, code=walk.deferred[job_id]))
-        goes_on = turn.is_full or len(changed) > DEFERRED_MOST
+        goes_on = turn.is_full or turn.is_cut or len(changed) > DEFERRED_MOST
         self._walk_is_due = goes_on
         return goes_on
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import cProfile
 import pstats
-from gc import freeze
+from sys import stdout
 from time import process_time
 
 from services.placement.policy.gang import place_gang
@@ -22,10 +22,12 @@ from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.encoding import decode, encode
+from shared.events.nodes import NodeEvent
 from shared.events.queue import QueueDiscipline, QueueHead
 from shared.events.reasons import DeferCode
 from shared.events.values import NodeSpec, NodeStatus
 from shared.log.machine.writer import Writer
+from shared.runtime.collector import tune_collector
 from tests.placement.world import CELL, DIGEST, admitted, finished, spec_of, started, window
 
 FILE = CellFile(
@@ -59,6 +61,8 @@ class Life:
 
     def input(self, name: str, event: Event) -> Input:
         """The event as the shell hands it over: decoded from its bytes."""
+        if isinstance(event, NodeEvent):
+            event = event.model_copy(update={"seq": self.read.get(name, 0)})
         value = encode(event)
         read = decode(event.type, value)
         assert isinstance(read, Event)
@@ -108,7 +112,7 @@ class Life:
 def life(nodes: int, jobs: int, per_cycle: int) -> str:
     """Microseconds a job, from its admission to its end."""
     world = Life(nodes, per_cycle, running=min(jobs // 4, nodes * 4))
-    freeze()
+    tune_collector()
     while world.jobs < jobs:
         world.cycle()
     assert len(world.service.state.jobs) >= world.running, "jobs that arrive start"
@@ -139,13 +143,11 @@ def walk(classes: int, jobs_of_each: int) -> str:
     ]
     for spec in jobs:
         apply(state, e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST), 0)
-    head = QueueHead(
-        queue="default", discipline=QueueDiscipline.BEST_EFFORT_FIFO, jobs=tuple(spec.id for spec in jobs)
-    )
+    head = QueueHead(queue="default", discipline=QueueDiscipline.BEST_EFFORT_FIFO, jobs=tuple(spec.id for spec in jobs))
     times = []
     for _ in range(10):
         begin_s = process_time()
-        found = walk_heads(state, [head], {}, 0, lambda job, places: True)
+        found = walk_heads(state, [head], {}, 0, lambda *_: True)
         times.append(process_time() - begin_s)
         assert len(found.deferred) == len(jobs)
     return f"walk: {len(jobs)} jobs of {classes} classes that do not fit: {min(times) * 1000:.2f} ms"
@@ -167,7 +169,8 @@ def main() -> None:
         *(gangs(nodes, workers, count) for nodes in (1_000, 100_000) for workers, count in ((8, 600), (512, 8))),
         walk(10, 256),
     ):
-        print(line, flush=True)
+        stdout.write(f"{line}\n")
+        stdout.flush()
 
 
 if __name__ == "__main__":

@@ -59,14 +59,18 @@ def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | De
 
 
 def _count_whole(pool: PoolCapacity, spec: JobSpec) -> int:
-    """How many workers of whole GPUs the pool's free devices could hold; shares are not counted and always pass."""
+    """How many workers of whole GPUs the pool's free devices could hold. Shares and single workers are not counted and
+    always pass: they are simply tried.
+    """
     gpus = spec.resources.gpu_milli // GPU
-    if not gpus:
+    if not gpus or spec.workers == 1:
         return spec.workers
     return sum(free // gpus * mask.bit_count() for free, mask in pool.by_free.items())
 
 
 def _over_limit(state: CellState, spec: JobSpec, places: list[WorkerPlace]) -> bool:
+    if not state.quotas:
+        return False
     by_type: dict[str, int] = {}
     for place in places:
         gpu_type = state.nodes[place.node].spec.gpu_type

@@ -14,17 +14,21 @@ BREAKER_NODES = 3
 
 
 class Leases:
-    """When each node was last heard of by this writer."""
+    """When each node was last heard of by this writer.
+
+    No living node was heard of before `_oldest_ms`; so all of them are looked at now and then only, not in each cycle.
+    """
 
     def __init__(self) -> None:
         self._heard_ms: dict[str, int] = {}
         self._looked_ms = 0
+        self._oldest_ms = 0
         self.is_frozen = False
 
     def begin(self, state: CellState, wall_ms: int) -> None:
         """Every lease starts now: for a writer that takes over, or that was away."""
         self._heard_ms = dict.fromkeys(sorted(state.nodes), wall_ms)
-        self._looked_ms = wall_ms
+        self._looked_ms = self._oldest_ms = wall_ms
 
     def heard(self, node_id: str, wall_ms: int) -> None:
         """The node lives."""
@@ -38,12 +42,13 @@ class Leases:
             return []
         self._looked_ms = wall_ms
         silent_since_ms = wall_ms - lease_ms - state.policy.lease_margin_wall_ms
-        silent = [n for n, heard in self._heard_ms.items() if heard < silent_since_ms and _lives(state, n)]
-        self.is_frozen = len(silent) >= BREAKER_NODES and len(silent) * 100 > BREAKER_PERCENT * self._living(state)
+        if self._oldest_ms >= silent_since_ms:
+            return []
+        living = {node: heard_ms for node, heard_ms in self._heard_ms.items() if _lives(state, node)}
+        self._oldest_ms = min(living.values(), default=wall_ms)
+        silent = [node for node, heard_ms in living.items() if heard_ms < silent_since_ms]
+        self.is_frozen = len(silent) >= BREAKER_NODES and len(silent) * 100 > BREAKER_PERCENT * len(living)
         return [] if self.is_frozen else sorted(silent)
-
-    def _living(self, state: CellState) -> int:
-        return sum(_lives(state, node_id) for node_id in self._heard_ms)
 
 
 def _lives(state: CellState, node_id: str) -> bool:

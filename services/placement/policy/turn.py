@@ -18,7 +18,7 @@ RECORD_BYTES_MOST = 950_000
 """A single gang that needs more could never be written."""
 
 _EFFECT_BYTES = 160
-_WORKER_BYTES = 90
+_WORKER_BYTES = 96
 
 _RELEASES: frozenset[type[e.Effect]] = frozenset(
     {
@@ -64,6 +64,7 @@ class Turn:
     starts: int = 0
     bytes: int = 0
     has_released: bool = False
+    is_cut: bool = False
     runs: dict[tuple[str, int], dict[str, RunStatus]] = field(default_factory=dict)
     words: dict[tuple[str, int], str] = field(default_factory=dict)
     ended: list[RunEnd] = field(default_factory=list)
@@ -93,6 +94,11 @@ class Turn:
     def takes(self, size_bytes: int) -> bool:
         """Whether so much more fits into this record. Into an empty one anything does."""
         return self.is_empty or (not self.is_full and self.bytes + size_bytes <= BYTES_MOST)
+
+    def has_room_for(self, workers: tuple[WorkerPlace, ...]) -> bool:
+        """Whether this gang may start in this record; if not, the record is cut here and the next one goes on."""
+        self.is_cut = not self.is_empty and self.bytes + gang_bytes(workers) > RECORD_BYTES_MOST
+        return not self.is_cut
 
     @property
     def is_empty(self) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from services.placement.policy.gang import Places, place_gang
+from services.placement.policy.turn import RECORD_BYTES_MOST, gang_bytes
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.state import CellState
 from shared.events.queue import QueueDiscipline, QueueHead
@@ -91,6 +92,9 @@ def _try(state: CellState, job: Job, blocked: dict[Shape, DeferCode]) -> Places 
     if known is not None:
         return known
     found = place_gang(state, job.spec)
+    if not isinstance(found, DeferCode) and gang_bytes(found) > RECORD_BYTES_MOST:
+        # A gang starts in one record or not at all, and no record could tell of this one.
+        found = DeferCode.NO_SUCH_NODES
     if isinstance(found, DeferCode):
         blocked[shape] = found
     return found
