@@ -19,6 +19,9 @@ class Ending:
 ENDINGS: dict[str, Ending] = {
     "CellFileError": Ending("the cell file has an error", WRONG_SETTINGS),
     "NodesFileError": Ending("the nodes file has an error", WRONG_SETTINGS),
+    "WrongOffer": Ending("the node cannot belong to its pool", WRONG_SETTINGS),
+    "StateFolderInUse": Ending("the state folder is in use", WRONG_SETTINGS),
+    "NodeTakenOver": Ending("another agent speaks for the node", FAILED),
     "WrongTopics": Ending("the topics are not as declared", WRONG_SETTINGS),
     "DamagedLog": Ending("fenced: the decision log is damaged, a person must look", FENCED),
     "LogTruncated": Ending("the decision log no longer holds what is needed", FAILED),

@@ -1,0 +1,99 @@
+"""What a machine offers, and what of it outlives its agent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from services.executor.offer import WrongOffer, home_of, offer_of
+from services.executor.processes.machine import NoDevices, count_devices
+from services.executor.processes.state_folder import StateFolder, StateFolderInUse
+from shared.cluster.config import CellFile, CellPart, Pool, Tenant
+from shared.events.values import NodeRole
+
+POOLS = (
+    Pool(name="virtual", gpus=8),
+    Pool(name="real", gpus=8, gpus_per_node=4, gpu_type="h100", role=NodeRole.INFERENCE, driver="process"),
+)
+FILE = CellFile(cells=(CellPart(name="east", ordinal=0, pools=POOLS),), tenants=(Tenant(name="ada"),))
+
+
+def test_a_machine_is_a_node_of_its_pool_with_what_it_has() -> None:
+    cell, pool = home_of(FILE, "real", "east")
+    spec = offer_of("machine-1", pool, 4, {"zone": "a", "address": "10.0.0.1"})
+    assert (cell.name, spec.pool, spec.gpu_type, spec.gpus, spec.role) == ("east", "real", "h100", 4, "inference")
+    assert spec.cpu_milli >= 1_000
+    assert spec.memory_mib > 0
+    assert list(spec.labels) == ["address", "zone"]
+
+
+@pytest.mark.parametrize(
+    ("pool", "cell", "words"),
+    [
+        ("none", None, "pools for processes are: real"),
+        ("virtual", None, "needs driver: process"),
+        ("real", "west", "a pool of cell east"),
+    ],
+)
+def test_a_pool_that_cannot_be_is_told_with_the_rule(pool: str, cell: str | None, words: str) -> None:
+    with pytest.raises(WrongOffer, match=words):
+        home_of(FILE, pool, cell)
+
+
+def test_a_machine_with_more_gpus_than_its_pool_foresees_is_refused() -> None:
+    with pytest.raises(WrongOffer, match="gpus = 5: a node of pool real has at most 4"):
+        offer_of("machine-1", POOLS[1], 5, {})
+
+
+def test_devices_are_counted_as_the_driver_lists_them(tmp_path: Path) -> None:
+    for device in ("0000:00:04.0", "0000:00:05.0"):
+        (tmp_path / device).mkdir()
+    assert count_devices(tmp_path) == 2
+
+
+def test_devices_are_counted_as_nvidia_smi_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'GPU 0: H100 (UUID: a)'; echo 'GPU 1: H100 (UUID: b)'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert count_devices(tmp_path / "none") == 2
+    program.write_text("#!/bin/sh\necho 'no driver' >&2; exit 9\n")
+    with pytest.raises(NoDevices, match="no driver"):
+        count_devices(tmp_path / "none")
+
+
+def test_a_machine_without_nvidias_driver_must_say_how_many_gpus_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoDevices, match="say how many there are"):
+        count_devices(tmp_path / "none")
+
+
+def test_a_boot_outlives_the_agent_and_not_the_machine_or_another_node(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "state", "machine-1")
+    assert folder.boot() is None
+    boot = folder.new_boot()
+    folder.close()
+    again = StateFolder(tmp_path / "state", "machine-1")
+    assert again.boot() == boot
+    assert again.new_boot() != boot
+    again.close()
+    other = StateFolder(tmp_path / "state", "machine-2")
+    assert other.boot() is None
+    other.close()
+    known = json.loads((tmp_path / "state" / "boot.json").read_text())
+    (tmp_path / "state" / "boot.json").write_text(json.dumps({**known, "machine": "another boot of the kernel"}))
+    rebooted = StateFolder(tmp_path / "state", "machine-1")
+    assert rebooted.boot() is None
+    rebooted.close()
+
+
+def test_one_agent_at_a_time_has_a_state_folder(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path, "machine-1")
+    with pytest.raises(StateFolderInUse, match="another agent is at work"):
+        StateFolder(tmp_path, "machine-1")
+    folder.close()
+    StateFolder(tmp_path, "machine-1").close()

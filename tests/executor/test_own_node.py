@@ -1,0 +1,175 @@
+"""The node on which the agent runs: it joins, comes back with what runs, is lost, is replaced, and keeps its lease."""
+
+from __future__ import annotations
+
+from services.executor.policy.own_node import OwnNode, keeps_boot
+from services.executor.policy.turn import Observation, Start, Stop, Turn
+from shared.cluster.diary import DiaryLine
+from shared.events import effects as e
+from shared.events.nodes import NodeReport
+from shared.events.reasons import RequeueReason
+from shared.events.values import NodeSpec, NodeStatus, ObservedRun, ProcessRun, RunStatus
+from tests.executor.cells import CELL, Writer, node, now, said, written
+
+NODE = node(1)
+RUN = ProcessRun(argv=("train",))
+BACK_IN_THE_QUEUE = e.JobRequeued(job="job-1", reason=RequeueReason.INFRASTRUCTURE, not_before_ms=0, failures=0)
+
+
+def in_boot(boot: str, renewed_ms: int = 0) -> OwnNode:
+    return OwnNode(CELL, NODE, boot, seq=100, renewed_ms=renewed_ms, report_every_wall_ms=1_000)
+
+
+def changed(boot: str, status: NodeStatus = NodeStatus.READY, spec: NodeSpec = NODE) -> e.NodeChanged:
+    return e.NodeChanged(spec=spec, boot=boot, status=status)
+
+
+def joined(writer: Writer, own: OwnNode) -> OwnNode:
+    """The node has begun and the log knows it."""
+    own.begin(writer.state, (), now())
+    own.decided(writer.state, [writer.decide(changed(own.agent.boot))], now())
+    return own
+
+
+def with_a_job(writer: Writer) -> OwnNode:
+    own = joined(writer, in_boot("boot-a"))
+    own.decided(writer.state, [writer.start("job-1", "node-1", run=RUN)], now())
+    own.observed([seen(RunStatus.RUNNING)], now())
+    return own
+
+
+def seen(status: RunStatus, job: str = "job-1", attempt: int = 1) -> Observation:
+    return Observation("node-1", job, attempt, status)
+
+
+def line(event: str, job: str = "job-1", status: RunStatus | None = None) -> DiaryLine:
+    return DiaryLine.model_validate(
+        {"node": "node-1", "job": job, "attempt": 1, "event": event, "devices": (0,), "gpu_milli": 1000}
+        | {"status": status, "cell_ms": 0, "wall_ms": 0}
+    )
+
+
+def did(turn: Turn) -> list[str]:
+    return [f"{type(action).__name__} {action.job}/{action.attempt}" for action in turn.actions]
+
+
+def test_a_boot_is_kept_only_where_the_log_knows_this_node_in_it() -> None:
+    writer = Writer([NODE])
+    assert keeps_boot(writer.state, NODE, "boot-1")
+    assert not keeps_boot(writer.state, NODE, "boot-2")
+    assert not keeps_boot(writer.state, node(1, gpus=4), "boot-1")
+    assert not keeps_boot(Writer().state, NODE, "boot-1")
+
+
+def test_a_node_in_a_new_boot_joins_and_closes_what_its_diary_left_open() -> None:
+    turn = in_boot("boot-a").begin(Writer().state, [line("started")], now())
+    assert said(turn) == ["node-1 NodeJoined boot-a"]
+    assert (written(turn), did(turn)) == (["node-1 ended job-1/1"], [])
+
+
+def test_it_starts_what_is_placed_on_it_and_tells_what_becomes_of_it() -> None:
+    writer = Writer()
+    own = joined(writer, in_boot("boot-a"))
+    turn = own.decided(writer.state, [writer.start("job-1", "node-1", run=RUN)], now())
+    assert (did(turn), written(turn)) == (["Start job-1/1"], ["node-1 started job-1/1"])
+    assert said(own.observed([seen(RunStatus.RUNNING)], now())) == ["node-1 RunStarted job-1/1"]
+    turn = own.observed([seen(RunStatus.FINISHED)], now())
+    assert (said(turn), written(turn)) == (["node-1 RunFinished job-1/1"], ["node-1 ended job-1/1"])
+
+
+def test_a_restarted_agent_goes_on_with_what_the_log_wants_and_stops_the_rest() -> None:
+    writer = Writer()
+    with_a_job(writer)
+    own = in_boot("boot-a")
+    turn = own.begin(writer.state, [line("started"), line("started", "gone")], now())
+    assert did(turn) == ["Stop gone/1", "Start job-1/1"]
+    assert written(turn) == ["node-1 adopted job-1/1"]
+    assert said(turn) == ["node-1 NodeReturned boot-a", "node-1 RunStarted job-1/1"]
+    assert written(own.observed([seen(RunStatus.STOPPED, "gone")], now())) == ["node-1 ended gone/1"]
+
+
+def test_an_end_that_stands_in_the_diary_is_said_again_and_nothing_is_begun_again() -> None:
+    writer = Writer()
+    with_a_job(writer)
+    turn = in_boot("boot-a").begin(writer.state, [line("started"), line("ended", status=RunStatus.FINISHED)], now())
+    assert (did(turn), said(turn)[1:]) == ([], ["node-1 RunFinished job-1/1"])
+
+
+def test_a_run_that_the_log_saw_running_and_the_diary_does_not_know_is_over() -> None:
+    writer = Writer()
+    with_a_job(writer)
+    writer.decide(e.JobRunning(job="job-1", attempt=1))
+    turn = in_boot("boot-a").begin(writer.state, [], now())
+    assert (did(turn), said(turn)[1:]) == ([], ["node-1 RunStopped job-1/1"])
+
+
+def test_a_node_that_was_given_up_stops_everything_and_tells_of_it_until_nothing_is_left() -> None:
+    writer = Writer()
+    own = with_a_job(writer)
+    lost = writer.decide(
+        e.LeaseExpired(node="node-1", boot="boot-a"),
+        BACK_IN_THE_QUEUE,
+    )
+    turn = own.decided(writer.state, [lost], now())
+    assert turn.actions == [Stop("node-1", "job-1", 1, 0)]
+    assert observed_in(own.tick(writer.state, now(0, 2_000))) == ["job-1/1 stopping"]
+    own.observed([seen(RunStatus.STOPPED)], now(0, 2_001))
+    assert observed_in(own.tick(writer.state, now(0, 2_002))) == []
+
+
+def observed_in(turn: Turn) -> list[str]:
+    (report,) = [event for event in turn.events if isinstance(event, NodeReport)]
+    return [named(run) for run in report.observed]
+
+
+def named(run: ObservedRun) -> str:
+    return f"{run.job}/{run.attempt} {run.status.value}"
+
+
+def test_a_node_that_somebody_else_speaks_for_stops_its_work_and_says_no_more() -> None:
+    writer = Writer()
+    own = with_a_job(writer)
+    taken = writer.decide(
+        BACK_IN_THE_QUEUE,
+        changed("boot-b"),
+    )
+    turn = own.decided(writer.state, [taken], now())
+    assert own.is_replaced
+    assert did(turn) == ["Stop job-1/1"]
+    assert own.tick(writer.state, now(0, 100_000)).events == []
+    assert own.renumber([NodeReport(cell=CELL, node="node-1", boot="boot-a", seq=1)]) == []
+
+
+def test_a_boot_of_which_the_log_does_not_know_yet_is_not_replaced() -> None:
+    writer = Writer([NODE])
+    own = in_boot("boot-a")
+    own.begin(writer.state, (), now())
+    own.decided(writer.state, [writer.decide(changed("boot-1", NodeStatus.CORDONED))], now())
+    assert not own.is_replaced
+
+
+def test_the_lease_counts_from_before_its_report_was_sent() -> None:
+    writer = Writer()
+    own = with_a_job(writer)
+    turn = own.tick(writer.state, now(0, 5_000))
+    own.confirmed(turn.events, 5_000)
+    allowed_ms = 20_000
+    assert own.lease_until_ms(writer.state) == 5_000 + allowed_ms
+    assert did(own.tick(writer.state, now(0, 5_000 + allowed_ms))) == []
+    assert did(own.tick(writer.state, now(0, 5_001 + allowed_ms))) == ["Stop job-1/1"]
+
+
+def test_a_lease_that_is_lost_cuts_short_a_stop_that_is_under_way() -> None:
+    writer = Writer()
+    own = with_a_job(writer)
+    assert own.decided(writer.state, [writer.stop("job-1")], now()).actions == [Stop("node-1", "job-1", 1, 1_000)]
+    assert own.tick(writer.state, now(0, 60_000)).actions == [Stop("node-1", "job-1", 1, 0)]
+
+
+def test_a_restarted_agent_does_not_live_longer_by_its_restart() -> None:
+    writer = Writer()
+    with_a_job(writer)
+    own = in_boot("boot-a", renewed_ms=1_000)
+    turn = own.begin(writer.state, [line("started")], now(0, 30_000))
+    assert isinstance(turn.actions[0], Start)
+    assert did(own.tick(writer.state, now(0, 30_001))) == ["Stop job-1/1"]

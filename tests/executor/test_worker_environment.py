@@ -1,0 +1,84 @@
+"""What a worker is told by its environment."""
+
+from __future__ import annotations
+
+from services.executor.policy.turn import Start
+from services.executor.policy.worker_environment import (
+    PORTS,
+    PORTS_FROM,
+    Gang,
+    gang_of,
+    master_port,
+    worker_environment,
+)
+from shared.events.values import ProcessRun, WorkerPlace
+from tests.executor.cells import Writer, node
+
+RUN = ProcessRun(argv=("train",))
+
+
+def a_gang(*nodes: str, address: str | None = None) -> Writer:
+    specs = [node(1), node(2).model_copy(update={"labels": {} if address is None else {"address": address}})]
+    writer = Writer(specs)
+    writer.start("job-1", *nodes, run=RUN, gpus=2)
+    return writer
+
+
+def test_a_gang_meets_at_the_node_of_its_first_rank_under_the_address_that_it_gives() -> None:
+    known = gang_of(a_gang("node-2", "node-1", "node-2", address="10.0.0.2").state, "job-1", 1)
+    assert known == Gang(3, ("node-2", "node-1"), "10.0.0.2", master_port("job-1", 1))
+
+
+def test_a_node_without_an_address_is_reached_by_its_id() -> None:
+    known = gang_of(a_gang("node-2").state, "job-1", 1)
+    assert known is not None
+    assert known.master_address == "node-2"
+
+
+def test_an_attempt_that_the_log_does_not_have_has_no_gang() -> None:
+    assert gang_of(a_gang("node-1").state, "job-1", 2) is None
+    assert gang_of(a_gang("node-1").state, "job-2", 1) is None
+
+
+def test_each_attempt_meets_at_a_port_of_its_own_below_those_that_systems_hand_out() -> None:
+    ports = [master_port("job-1", attempt) for attempt in range(1, 100)]
+    assert len(set(ports)) > 95
+    assert all(PORTS_FROM <= port < PORTS_FROM + PORTS <= 32_768 for port in ports)
+
+
+def test_a_worker_is_told_its_ranks_its_gang_and_its_devices() -> None:
+    places = tuple(WorkerPlace(rank=n, node="node-1", devices=(2 * n, 2 * n + 1), gpu_milli=2000) for n in (2, 3))
+    order = Start("node-1", "job-1", 4, places, RUN, 0)
+    gang = Gang(4, ("node-2", "node-1"), "10.0.0.2", 23_456)
+    assert worker_environment(order, RUN, gang, places[1], {}) == {
+        "RANK": "3",
+        "WORLD_SIZE": "4",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "2",
+        "GROUP_RANK": "1",
+        "MASTER_ADDR": "10.0.0.2",
+        "MASTER_PORT": "23456",
+        "FALLOW_RANK": "3",
+        "FALLOW_WORLD_SIZE": "4",
+        "FALLOW_LOCAL_RANK": "1",
+        "FALLOW_MASTER_ADDR": "10.0.0.2",
+        "FALLOW_MASTER_PORT": "23456",
+        "FALLOW_JOB": "job-1",
+        "FALLOW_ATTEMPT": "4",
+        "FALLOW_NODE": "node-1",
+        "FALLOW_NODES": "node-2,node-1",
+        "FALLOW_GPUS": "6,7",
+        "FALLOW_GPU_MILLI": "2000",
+        "CUDA_VISIBLE_DEVICES": "6,7",
+    }
+
+
+def test_the_jobs_own_environment_hides_the_agents_and_not_what_fallow_says() -> None:
+    run = ProcessRun(argv=("train",), env={"HOME": "/job", "RANK": "9"}, checkpoint_dir="/c")
+    places = (WorkerPlace(rank=0, node="node-1", devices=(0,), gpu_milli=500),)
+    inherited = {"HOME": "/agent", "PATH": "/bin", "FALLOW_REDIS": "redis://:secret@cache"}
+    told = worker_environment(
+        Start("node-1", "job-1", 1, places, run, 0), run, Gang(1, ("node-1",), "a", 1), places[0], inherited
+    )
+    assert (told["HOME"], told["PATH"], told["RANK"], told["FALLOW_CHECKPOINT_DIR"]) == ("/job", "/bin", "0", "/c")
+    assert "FALLOW_REDIS" not in told
