@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -130,15 +131,15 @@ async def test_no_word_of_a_node_can_harm_the_cell(cell: RunningCell) -> None:
     good = NodeSpec(id="good", pool="training", gpus=8)
     await cell.publish(n.NodeJoined(cell=CELL, node="good", boot="boot-1", seq=1, spec=good))
     await cell.until(lambda c: "good" in c.state.nodes, what="the next record to be handled")
-    assert [reason(letter) for letter in await letters(cell)] == [
-        *("unreadable",) * 5,
-        *("invalid",) * 2,
-        "wrong_cell",
-        *("unknown_node",) * 3,
-        "unknown_pool",
-        "larger_than_pool",
-        "unknown_device",
-    ]
+    assert Counter(reason(letter) for letter in await letters(cell)) == {
+        "unreadable": 5,
+        "invalid": 2,
+        "wrong_cell": 1,
+        "unknown_node": 3,
+        "unknown_pool": 1,
+        "larger_than_pool": 1,
+        "unknown_device": 1,
+    }
     assert await past_words(cell) == {"old_sequence": 3, "old_boot": 2, "run_over": 2}
     assert sorted(cell.state.nodes) == ["good", *(f"node-{number:03}" for number in range(4)), "quiet"]
     assert {(node.status, node.failed) for node in cell.state.nodes.values()} == {(NodeStatus.READY, 0)}
