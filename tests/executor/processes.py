@@ -37,6 +37,7 @@ class Machine:
         self.driver = ProcessDriver(NODE, self.folder, inherited={"PATH": "/usr/bin:/bin", "FALLOW_REDIS": "secret"})
         self.former.append(self.driver)
         if not self.in_groups:
+            self.driver.close()
             self.driver._groups = None
 
     def start(self, *scripts: str, job: str = "job-1", attempt: int = 1) -> None:
@@ -90,5 +91,4 @@ class Machine:
         await eventually(self.driver.stop_everything)
         for driver in self.former:
             await eventually(lambda driver=driver: not driver.look() and not driver._ending)  # type: ignore[misc]
-        if self.driver._groups is not None and self.driver._groups.exists():
-            self.driver._groups.rmdir()
+            driver.close()

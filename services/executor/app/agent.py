@@ -108,6 +108,7 @@ class Agent:
             await together(self._context.stopping, until_stopped={"end": self._settle()}, cut_off=work)
         finally:
             await self._follower.stop()
+            self._driver.close()
 
     async def _caught_up(self) -> str | None:
         await self._follower.stop()

@@ -10,6 +10,7 @@ The agent's child is a supervisor for each worker; it lives on when the agent en
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import signal
 import subprocess
@@ -177,6 +178,12 @@ class ProcessDriver:
         for pid in marked(f"{self._mark}/"):
             kill(pid)
         return not self._live and not marked(f"{self._mark}/")
+
+    def close(self) -> None:
+        """Let go of the node; its workers go on."""
+        if self._groups is not None:
+            with contextlib.suppress(OSError):  # workers are in it
+                self._groups.rmdir()
 
     def _found(self, key: RunKey) -> LiveRun | None:
         """A run of which there are folders."""
