@@ -58,14 +58,9 @@ async def two_agents(
 
 
 def an_agent(folder: Path, name: str) -> ServiceSpec:
-    environment = {
-        "FALLOW_NODE": name,
-        "FALLOW_NODE_GPUS": "2",
-        "FALLOW_NODE_POOL": "machines",
-        "FALLOW_NODE_LABELS": '{"address": "127.0.0.1"}',
-        "FALLOW_STATE_DIR": str(folder / name),
-    }
-    return ServiceSpec(name, "services.executor", environment=environment, arguments=("agent",))
+    """`fallow agent`, as a user starts it."""
+    offer = ("--node", name, "--gpus", "2", "--pool", "machines", "--label", "address=127.0.0.1")
+    return ServiceSpec(name, "services.cli", arguments=("agent", *offer, "--state-dir", str(folder / name)))
 
 
 def a_training(id: str, folder: Path, *, step_ms: int) -> JobSpec:
@@ -147,11 +142,11 @@ async def test_exit_codes_and_last_words_reach_the_log(
     kafka: str, redis_url: str, namespace: str, tmp_path: Path
 ) -> None:
     async with two_agents(kafka, redis_url, namespace, tmp_path) as cell:
-        run = ProcessRun(argv=("sh", "-c", 'test "$RANK" != 1 || { echo "bad luck" >&2; exit 42; }; sleep 600'))
-        await cell.submit(a_job("bad", workers=2, run=run, pools=("machines",)))
+        run = ProcessRun(argv=("sh", "-c", 'test "$RANK" != 2 || { echo "bad luck" >&2; exit 42; }; sleep 600'))
+        await cell.submit(a_job("bad", workers=4, run=run, pools=("machines",)))
         await cell.until_over("bad")
         failed = next(e for d in cell.decisions for e in d.effects if e.kind == "JobFailed")
-        assert failed.text == "worker 1 ended with exit code 42: bad luck"
+        assert failed.text == "worker 2 ended with exit code 42: bad luck"
         assert live("bad") == []
         assert cell.problems() == []
 
