@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
+from collections.abc import Callable
 from typing import Any, cast
 
 import structlog
@@ -21,6 +23,27 @@ QUIET = {
     "faststream": logging.WARNING,
     "asyncio": logging.WARNING,
 }
+
+SELDOM_S = 30.0
+
+
+class Seldom(logging.Filter):
+    """Lets each kind of message through once in a while: Kafka's client says several times a second that its broker is
+    away.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_s: dict[tuple[str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether this kind (the text without its values) was not said for a while."""
+        kind, now_s = (record.name, str(record.msg)), time.monotonic()
+        if now_s - self._said_s.get(kind, -SELDOM_S) < SELDOM_S:
+            return False
+        self._said_s[kind] = now_s
+        return True
+
 
 SHARED: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
@@ -48,7 +71,13 @@ def set_up_logs(log_format: LogFormat, level: str, **bound: Any) -> FilteringBou
     root.setLevel(number)
     for name, quiet in QUIET.items():
         logging.getLogger(name).setLevel(max(number, quiet))
+    handler.addFilter(_seldom_from_libraries())
     return cast("FilteringBoundLogger", structlog.get_logger(**bound))
+
+
+def _seldom_from_libraries() -> Callable[[logging.LogRecord], bool]:
+    seldom = Seldom()
+    return lambda record: not record.name.startswith(tuple(QUIET)) or seldom.filter(record)
 
 
 def rendering(log_format: LogFormat) -> list[Processor]:
