@@ -33,6 +33,7 @@ from shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeLost, N
 from shared.events.proposals import Proposal
 from shared.events.queue import QueueOrdered
 from shared.events.reasons import DeferCode, ProposalCode
+from shared.events.values import NodeStatus
 
 DEFERRED_MOST = 200
 """How many jobs at most get a new reason to wait in one record; the others get theirs in the next ones."""
@@ -184,7 +185,7 @@ class PlacementService:
         self._words = {at: text for at, text in tried.words.items() if self._is_held(*at)}
         for effect in tried.effects:
             if isinstance(effect, e.NodeChanged):
-                self._leases.heard(effect.spec.id, tried.wall_ms)
+                self._leases.enter(effect.spec.id, tried.wall_ms)
                 self._quarantine.changed(effect.spec.id, effect.status)
 
     def _is_held(self, job_id: str, attempt: int) -> bool:
@@ -277,7 +278,8 @@ class PlacementService:
             if not stray.is_news:
                 return
         node = turn.state.nodes.get(event.node)
-        past = self._sequences.past(event, node.boot if node is not None else None)
+        boot, is_lost = (node.boot, node.status is NodeStatus.LOST) if node is not None else (None, False)
+        past = self._sequences.past(event, boot, is_lost=is_lost)
         if past is not None:
             self._past[past] += 1
             return

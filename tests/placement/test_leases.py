@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from services.placement.policy.leases import Leases
 from shared.cluster.state import CellState
-from tests.placement.world import World, cell_with, is_ready, joined, kinds, lost, report
+from shared.events.operations import Cordon
+from tests.placement.world import CELL, World, cell_with, is_ready, joined, kinds, lost, report
 
 SILENCE_MS = 40_001
 
@@ -31,6 +32,13 @@ def test_a_node_that_is_silent_beyond_lease_and_margin_is_lost() -> None:
 def test_a_node_that_speaks_lives() -> None:
     world = cell_of(1)
     assert silence(world, "n00") + silence(world, "n00") == []
+
+
+def test_what_an_operator_does_with_a_node_renews_no_lease() -> None:
+    world = cell_of(1)
+    world.pass_time(SILENCE_MS - 1)
+    world.tell(Cordon(cell=CELL, node="n00"))
+    assert kinds(world.pass_time(1)) == ["LeaseExpired"]
 
 
 def test_two_silent_nodes_of_ten_are_lost() -> None:

@@ -176,6 +176,14 @@ def test_a_lost_node_that_joins_anew_is_ready() -> None:
     assert is_ready(world, "n1")
 
 
+def test_a_node_whose_boots_were_told_in_the_wrong_order_is_not_locked_out_for_ever() -> None:
+    world = cell_with(joined("n1", boot="boot-3"), joined("n1", boot="boot-2"))
+    assert world.tell(joined("n1", boot="boot-3")) == []
+    world.pass_time(40_001)
+    world.tell(joined("n1", boot="boot-3"))
+    assert (world.state.nodes["n1"].boot, is_ready(world, "n1")) == ("boot-3", True)
+
+
 def test_a_finished_run_on_a_lost_node_came_too_late() -> None:
     world = cell_with(joined("n1"))
     world.run(spec_of("job"))

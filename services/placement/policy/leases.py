@@ -30,6 +30,10 @@ class Leases:
         self._heard_ms = dict.fromkeys(sorted(state.nodes), wall_ms)
         self._looked_ms = self._oldest_ms = wall_ms
 
+    def enter(self, node_id: str, wall_ms: int) -> None:
+        """The node stands in the log. If it is new there, its lease begins; what others changed about it renews none."""
+        self._heard_ms.setdefault(node_id, wall_ms)
+
     def heard(self, node_id: str, wall_ms: int) -> None:
         """The node lives."""
         self._heard_ms[node_id] = wall_ms

@@ -42,10 +42,14 @@ class Sequences:
         self._newest: dict[str, Heard] = {}
         self._before: list[tuple[str, Heard | None]] = []
 
-    def past(self, event: NodeEvent, boot: str | None) -> Past | None:
-        """Whether the event is past for a node whose boot the log knows as `boot`; None: it is news, and noted."""
+    def past(self, event: NodeEvent, boot: str | None, *, is_lost: bool = False) -> Past | None:
+        """Whether the event is past for a node whose boot the log knows as `boot`; None: it is news, and noted.
+
+        A lost node may join in any other boot: if two boots were told in the wrong order, the one that lives was taken
+        for a former one, and would be locked out for ever.
+        """
         newest = self._newest.get(event.node)
-        if event.boot != boot and not self._begins_boot(event, newest):
+        if event.boot != boot and not self._begins_boot(event, None if is_lost else newest):
             return Past.OLD_BOOT
         if newest is not None and newest.boot == event.boot:
             if event.seq <= newest.seq:

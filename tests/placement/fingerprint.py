@@ -1,0 +1,36 @@
+"""The fingerprint of some lives of a cell: printed by a process of its own, under any PYTHONHASHSEED."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from itertools import repeat
+from random import Random
+from sys import stdout
+
+from tests.placement.test_chaos import STEPS, Chaos
+from tests.placement.test_records import live
+from tests.placement.test_window_property import NODES, ROUNDS, Twins
+from tests.placement.world import Fate, World
+
+
+def fingerprint() -> str:
+    """A hash over all bytes of the logs and of the windows."""
+    twins = Twins(Random(5), most=2)
+    twins.settle(*NODES)
+    for _ in range(ROUNDS):
+        twins.one_round()
+    chaos = Chaos(11, bad_log=True)
+    for _ in range(STEPS):
+        chaos.step()
+    hashed = blake2b(digest_size=16)
+    worlds: tuple[World, ...] = (live(repeat(Fate.KEPT)), twins.queued, chaos.world)
+    for world in worlds:
+        for record in world.log:
+            hashed.update(record.value)
+        for window in world.inputs.get("queue-0", []):
+            hashed.update(repr(window).encode())
+    return hashed.hexdigest()
+
+
+if __name__ == "__main__":
+    stdout.write(fingerprint())

@@ -1,0 +1,89 @@
+"""A gang starts whole or not at all, and it starts exactly if a search through all possibilities finds room."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.placement.policy.gang import place_gang
+from shared.cluster.state import CellState
+from shared.events.reasons import DeferCode
+from shared.events.values import GPU, JobSpec, Resources
+from tests.placement.world import World, admitted, cell_with, joined, report, spec_of
+
+Wants = tuple[int, int, int]
+
+
+def world_of(nodes: list[tuple[int, int, int]], fillers: list[int], failed: list[int]) -> World:
+    """Nodes of these GPUs, CPUs and memory; jobs that take a part of them; broken devices."""
+    sizes = enumerate(nodes)
+    world = cell_with(*(joined(f"n{at}", gpus, cpu_milli=cpu, memory_mib=mem) for at, (gpus, cpu, mem) in sizes))
+    world.tell(*(report(f"n{device % len(nodes)}", failed=(device % 3,)) for device in failed))
+    for number, gpus in enumerate(fillers):
+        if fits(world.state, spec_of("x", gpus)):
+            world.run(spec_of(f"filler-{number}", gpus))
+    return world
+
+
+def fits(state: CellState, spec: JobSpec) -> bool:
+    return not isinstance(place_gang(state, spec), DeferCode)
+
+
+def room_left(state: CellState) -> list[Wants]:
+    """What each node still has."""
+    return [
+        (node.gpus_free, node.spec.cpu_milli - node.cpu_used, node.spec.memory_mib - node.memory_used)
+        for node in state.nodes.values()
+    ]
+
+
+def search(room: list[Wants], wants: Wants, workers: int) -> bool:
+    """Every way to place one worker after the other."""
+    if not workers:
+        return True
+    for at, here in enumerate(room):
+        left = (here[0] - wants[0], here[1] - wants[1], here[2] - wants[2])
+        if min(left) >= 0 and search([*room[:at], left, *room[at + 1 :]], wants, workers - 1):
+            return True
+    return False
+
+
+NODES = st.lists(st.tuples(st.integers(1, 8), st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=4)
+
+
+@given(
+    NODES,
+    st.lists(st.integers(1, 4), max_size=4),
+    st.lists(st.integers(0, 30), max_size=3),
+    st.tuples(st.integers(1, 4), st.integers(0, 2), st.integers(0, 2)),
+    st.integers(1, 5),
+)
+def test_a_gang_finds_places_exactly_if_there_are_any(
+    nodes: list[tuple[int, int, int]], fillers: list[int], failed: list[int], wants: Wants, workers: int
+) -> None:
+    world = world_of(nodes, fillers, failed)
+    gpus, cpu, memory = wants
+    resources = Resources(gpu_milli=gpus * GPU, cpu_milli=cpu, memory_mib=memory)
+    spec = spec_of("gang", workers=workers, resources=resources)
+    assert fits(world.state, spec) == search(room_left(world.state), wants, workers)
+
+
+@given(
+    NODES, st.lists(st.tuples(st.sampled_from((100, 250, 400, 500, 900, 1000, 2000)), st.integers(1, 5)), max_size=12)
+)
+def test_whatever_starts_is_whole_and_holds_what_it_asked_for(
+    nodes: list[tuple[int, int, int]], gangs: list[tuple[int, int]]
+) -> None:
+    world = cell_with(*(joined(f"n{at}", gpus) for at, (gpus, _, _) in enumerate(nodes)))
+    specs = [
+        spec_of(f"gang-{number}", workers=workers, resources=Resources(gpu_milli=milli))
+        for number, (milli, workers) in enumerate(gangs)
+    ]
+    world.tell(*(admitted(spec) for spec in specs))
+    world.start_all()
+    held = {spec.id: [place.gpu_milli for place in world.job(spec.id).workers] for spec in specs}
+    assert all(held[spec.id] in ([], [spec.resources.gpu_milli] * spec.workers) for spec in specs)
+    waiting = [spec for spec in specs if not held[spec.id]]
+    assert all(world.job(spec.id).deferred is not None for spec in waiting)
+    assert not [spec for spec in waiting if fits(world.state, spec)]
