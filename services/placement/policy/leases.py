@@ -31,7 +31,7 @@ class Leases:
         self._looked_ms = self._oldest_ms = wall_ms
 
     def enter(self, node_id: str, wall_ms: int) -> None:
-        """The node stands in the log. If it is new there, its lease begins; what others changed about it renews none."""
+        """The node stands in the log. Its lease begins if it is new there; what others change about it renews none."""
         self._heard_ms.setdefault(node_id, wall_ms)
 
     def heard(self, node_id: str, wall_ms: int) -> None:
