@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tenants": ("tenants", "List tenants with their use and quota."),
     "topics": ("topics", "Create and check Kafka's topics."),
     "log": ("log", "Read the decision log: tail, show, export."),
+    "dead-letters": ("dead_letters", "What could not be handled: list, show, replay."),
     "verify": ("verify_command", "Check the decision log, and everything that was made from it."),
     "service": ("run_service", "Run one service in the foreground."),
     "agent": ("agent", "Offer this machine to a cell, and run its jobs as processes."),

@@ -75,7 +75,14 @@ async def records_of(log: Log, tps: Sequence[TopicPartition]) -> AsyncIterator[R
     cut = [tp for tp in tps if begins[tp] != 0]
     if cut:
         raise LogOverflowed(f"{cut[0][0]}/{cut[0][1]} begins at offset {begins[cut[0]]}, not at 0")
-    wanted = {tp: 0 for tp in tps if ends[tp] > 0}
+    async for record in records_between(log, {tp: 0 for tp in tps if ends[tp] > 0}, ends):
+        yield record
+
+
+async def records_between(
+    log: Log, wanted: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> AsyncIterator[Record]:
+    """The records from these offsets on, up to these ends. Raises LogUnavailable, LogTruncated."""
     if not wanted:
         return
     reader, idle = log.reader(wanted), 0

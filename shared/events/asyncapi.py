@@ -170,6 +170,11 @@ def _dead_letter() -> Json:
         "value_truncated": {**text, "description": "true where the value was above a megabyte and is cut."},
         "value_bytes": {**number, "description": "The full size of a cut value."},
         "value_blake2b": {**text, "description": "The hash of a cut value: 32 bytes, in hexadecimal."},
+        "exact": {
+            **text,
+            "description": "Key and headers in base64, where the other headers do not show them exactly.",
+        },
+        "not_exact": {**text, "description": "true where there was no room for `exact`."},
         "headers_dropped": {**number, "description": "How many original headers found no room."},
     }
     required = ["service", "reason", "text", "origin_topic", "origin_partition", "origin_offset", "origin_timestamp_ms"]

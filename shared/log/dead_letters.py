@@ -1,15 +1,18 @@
 """What becomes of a record that could not be read: its bytes untouched, and why, by whom and where from in headers.
 
 Everything here is safe to read with any client: header names and values are UTF-8, bounded in number and size, and
-nothing of the original record can pose as a header of ours.
+nothing of the original record can pose as a header of ours. Where that changes the key or a header, `exact` keeps them
+as they were, so that the record can be sent once more.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 from hashlib import blake2b
 
 from shared.log.machine.consumer import Dead
-from shared.log.port import Headers, Outgoing
+from shared.log.port import Headers, Outgoing, Record
 
 TOPIC = "dead-letters"
 VALUE_BYTES_MAX = 1_000_000
@@ -22,6 +25,11 @@ ORIGINAL_BYTES_MAX = 1_024
 TEXT_BYTES_MAX = 2_048
 HASH_BYTES = 32
 
+EXACT, NOT_EXACT = "exact", "not_exact"
+EXACT_BYTES_MAX = 64_000
+LETTER_BYTES_MAX = 1_000_000
+"""With `exact`, value and `exact` together stay below this; where there is no room for it, `not_exact` says so."""
+
 
 def dead_letter(dead: Dead, *, service: str, namespace: str) -> Outgoing:
     """The dead letter of one record, for the namespace's own topic.
@@ -33,7 +41,12 @@ def dead_letter(dead: Dead, *, service: str, namespace: str) -> Outgoing:
     return Outgoing(
         topic=f"{namespace}.{TOPIC}",
         value=(value or b"")[:VALUE_BYTES_MAX],
-        headers=(*_own_headers(dead, service), *_value_headers(value), *_original_headers(dead.record.headers)),
+        headers=(
+            *_own_headers(dead, service),
+            *_value_headers(value),
+            *_exact_headers(dead.record),
+            *_original_headers(dead.record.headers),
+        ),
         partition=0,
     )
 
@@ -64,6 +77,28 @@ def _value_headers(value: bytes | None) -> Headers:
         ("value_bytes", b"%d" % len(value)),
         ("value_blake2b", digest.encode("ascii")),
     )
+
+
+def _exact_headers(record: Record) -> Headers:
+    """Key and headers as JSON with base64, if what stands in the other headers is not exactly them."""
+    as_shown = tuple((ORIGINAL_PREFIX + name, value) for name, value in record.headers)
+    key_is_shown = record.key is None or _safe(record.key, ORIGINAL_BYTES_MAX) == record.key
+    if key_is_shown and as_shown == _original_headers(record.headers):
+        return ()
+    held = sum(len(name) + len(value) for name, value in record.headers)
+    if held > EXACT_BYTES_MAX:
+        return ((NOT_EXACT, b"true"),)
+    content = {
+        "key": None if record.key is None else _base64(record.key),
+        "headers": [[name, _base64(value)] for name, value in record.headers],
+    }
+    text = json.dumps(content, separators=(",", ":")).encode()
+    fits = len(text) <= EXACT_BYTES_MAX and len(text) + len(record.value or b"") <= LETTER_BYTES_MAX
+    return ((EXACT, text),) if fits else ((NOT_EXACT, b"true"),)
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode("ascii")
 
 
 def _original_headers(headers: Headers) -> Headers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from hashlib import blake2b
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from shared.log.dead_letters import VALUE_BYTES_MAX, dead_letter
 from shared.log.kafka_producer import REQUEST_BYTES_MAX
+from shared.log.letters import Letter, Letters, Lost, letter_of, note_of_replay, original_of
 from shared.log.machine.consumer import (
     DECODER_FAILED,
     Bad,
@@ -21,7 +23,7 @@ from shared.log.machine.consumer import (
     next_offsets,
     take_batch,
 )
-from shared.log.port import Record
+from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Outgoing, Record
 
 NO_LIMIT = DeadLetterLimit(dead_percent_max=None, dead_in_a_row_max=None)
 
@@ -148,15 +150,17 @@ def test_a_dead_letter_keeps_the_bytes_and_is_safe_for_any_reader(found: Record,
     assert letter.value == (found.value or b"")
     assert (letter.topic, letter.partition) == ("ns.dead-letters", 0)
     assert all(value.decode("utf-8") is not None and name.encode("utf-8") for name, value in letter.headers)
-    assert sum(len(name.encode()) + len(value) for name, value in letter.headers) < 47_000
+    assert sum(len(name.encode()) + len(value) for name, value in letter.headers if name != "exact") < 47_000
 
 
 @given(header_lists)
 def test_original_headers_cannot_pose_as_ours(headers: tuple[tuple[str, bytes], ...]) -> None:
     plain = dead_letter(Dead(record(b"v"), "r", "t"), service="s", namespace="ns")
     letter = dead_letter(Dead(record(b"v", headers=headers), "r", "t"), service="s", namespace="ns")
-    ours = [header for header in letter.headers if not header[0].startswith("orig_") and header[0] != "headers_dropped"]
-    assert ours == list(plain.headers)
+    told = ("headers_dropped", "exact", "not_exact")
+    ours = [header for header in letter.headers if not header[0].startswith("orig_") and header[0] not in told]
+    assert ours == [header for header in plain.headers if header[0] not in told]
+    assert [name for name, _ in letter.headers if name in told[1:]] in (["exact"], ["not_exact"])
 
 
 def test_a_dead_letter_says_where_the_record_came_from() -> None:
@@ -171,9 +175,50 @@ def test_a_dead_letter_says_where_the_record_came_from() -> None:
         "origin_offset": b"17",
         "origin_timestamp_ms": b"1700000000000",
         "origin_key": b"k\\xff",
+        "exact": b'{"key":"a/8=","headers":[["ce_id","YQ=="],["reply_to","/w=="]]}',
         "orig_ce_id": b"a",
         "orig_reply_to": b"\\xff",
     }
+
+
+def kept(found: Record) -> Letter:
+    """The record's dead letter, as it stands in the log."""
+    sent = dead_letter(Dead(found, "r", "t"), service="admission", namespace="ns")
+    return letter_of(Record(sent.topic, 0, 9, sent.key, sent.value, sent.headers, 0))
+
+
+@given(records.map(lambda found: replace(found, key=found.key or b"k", headers=found.headers[:5])))
+def test_what_was_set_aside_can_be_made_again_to_the_last_byte(found: Record) -> None:
+    expected = Outgoing(found.topic, found.value, found.key, found.headers, found.partition)
+    assert original_of(kept(found), "ns") == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (record(b"x" * 1_000_001), "it is cut, of its 1000001 bytes only the first 1000000"),
+        (record(b"x", headers=(("h", b"\xff" * 50_000),) * 2), "found no room"),
+        (record(b"x", headers=((UNREADABLE_HEADER, UNREADABLE_TEXT),)), "could not read it"),
+        (replace(record(None), key=None), "neither key nor value"),
+        (replace(record(b"x"), topic="ns.decisions"), "only Fallow itself writes"),
+        (replace(record(b"x"), topic="other.submissions"), "does not say from which topic of ns"),
+    ],
+)
+def test_what_cannot_be_made_again_says_why(found: Record, why: str) -> None:
+    lost = original_of(kept(found), "ns")
+    assert isinstance(lost, Lost)
+    assert why in lost.text
+
+
+def test_a_note_of_a_replay_is_no_letter_and_the_first_one_counts() -> None:
+    letter = kept(record(b"v"))
+    notes = [note_of_replay(letter, "ns", by=by, again=False) for by in "ab"]
+    stored = [Record(n.topic, 0, 10 + at, None, n.value, n.headers, 0) for at, n in enumerate(notes)]
+    found = Letters()
+    for each in (letter.record, *stored):
+        found.take(each)
+    assert [(one.offset, one.replays, one.size_bytes) for one in found.all()] == [(9, 2, 1)]
+    assert found.first_note(9) == 10
 
 
 def test_an_absent_value_is_told_from_an_empty_one() -> None:

@@ -1,0 +1,133 @@
+"""Dead letters read back: what they tell, and the records that they were, so that these can be sent once more."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, replace
+
+from shared.log.dead_letters import EXACT, NOT_EXACT, ORIGINAL_PREFIX, TOPIC, VALUE_BYTES_MAX
+from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Headers, Outgoing, Record
+from shared.log.reading import header
+
+REPLAYED_OFFSET = "replayed_offset"
+"""The header of a record in `dead-letters` that is no letter, but notes that the one at this offset was sent again."""
+
+AGAIN = "again"
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One dead letter. `replays` counts how often it was sent again; `size_bytes` is the size of the whole value."""
+
+    record: Record
+    service: str
+    reason: str
+    text: str
+    origin_topic: str
+    origin: str
+    size_bytes: int
+    replays: int = 0
+
+    @property
+    def offset(self) -> int:
+        """Its offset in `dead-letters`: its name."""
+        return self.record.offset
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Why a letter cannot become again what it was."""
+
+    text: str
+
+
+class Letters:
+    """What `dead-letters` holds. The values are let go of: they may be a megabyte each."""
+
+    def __init__(self) -> None:
+        self._letters: dict[int, Letter] = {}
+        self._notes: dict[int, list[int]] = {}
+
+    def take(self, record: Record) -> None:
+        """The next record of the topic."""
+        noted = noted_replay(record)
+        if noted is None:
+            self._letters[record.offset] = letter_of(record, without_value=True)
+        else:
+            self._notes.setdefault(noted, []).append(record.offset)
+
+    def all(self) -> list[Letter]:
+        """The letters, in their order."""
+        return [replace(letter, replays=len(self._notes.get(at, ()))) for at, letter in self._letters.items()]
+
+    def first_note(self, offset: int) -> int | None:
+        """The offset of the first record that notes this letter as sent again."""
+        return next(iter(self._notes.get(offset, ())), None)
+
+
+def noted_replay(record: Record) -> int | None:
+    """The offset of the letter that this record notes as sent again; None for a letter."""
+    noted = header(record, REPLAYED_OFFSET)
+    return int(noted) if noted.isdecimal() else None
+
+
+def letter_of(record: Record, *, without_value: bool = False) -> Letter:
+    """The letter in a record."""
+    topic, full = header(record, "origin_topic"), header(record, "value_bytes")
+    return Letter(
+        replace(record, value=None) if without_value else record,
+        header(record, "service"),
+        header(record, "reason"),
+        header(record, "text"),
+        topic,
+        f"{topic}/{header(record, 'origin_partition')}/{header(record, 'origin_offset')}",
+        int(full) if full.isdecimal() else len(record.value or b""),
+    )
+
+
+def original_of(letter: Letter, namespace: str) -> Outgoing | Lost:
+    """The record as it was, for the topic and partition that it came from, or why there is none."""
+    record = letter.record
+    if header(record, "value_truncated"):
+        return Lost(f"it is cut, of its {letter.size_bytes} bytes only the first {VALUE_BYTES_MAX} are kept")
+    if header(record, ORIGINAL_PREFIX + UNREADABLE_HEADER) == UNREADABLE_TEXT.decode():
+        return Lost("Kafka's client could not read it, so none of its bytes are kept")
+    if header(record, NOT_EXACT):
+        return Lost("its key and headers found no room, only a part of them is kept")
+    why_not = _no_place(letter, namespace)
+    if why_not is not None:
+        return why_not
+    key, headers = _key_and_headers(record)
+    value = None if header(record, "value_absent") else record.value or b""
+    if key is None and value is None:
+        return Lost("it has neither key nor value")
+    return Outgoing(letter.origin_topic, value, key, headers, int(header(record, "origin_partition")))
+
+
+def _no_place(letter: Letter, namespace: str) -> Lost | None:
+    name = letter.origin_topic.removeprefix(f"{namespace}.")
+    if name == letter.origin_topic or not header(letter.record, "origin_partition").isdecimal():
+        return Lost(f"it does not say from which topic of {namespace} it came")
+    if name in ("decisions", "snapshots", TOPIC):
+        return Lost(f"only Fallow itself writes to {letter.origin_topic}")
+    return None
+
+
+def _key_and_headers(record: Record) -> tuple[bytes | None, Headers]:
+    exact = header(record, EXACT)
+    if exact:
+        content = json.loads(exact)
+        key = content["key"]
+        headers = tuple((name, base64.b64decode(value)) for name, value in content["headers"])
+        return None if key is None else base64.b64decode(key), headers
+    plain = dict(record.headers).get("origin_key")
+    kept = [(name, value) for name, value in record.headers if name.startswith(ORIGINAL_PREFIX)]
+    return plain, tuple((name.removeprefix(ORIGINAL_PREFIX), value) for name, value in kept)
+
+
+def note_of_replay(letter: Letter, namespace: str, *, by: str, again: bool) -> Outgoing:
+    """The record that remembers that this letter is sent again. Of several that want to at once, the first one may."""
+    noted = (("service", by.encode()), (REPLAYED_OFFSET, b"%d" % letter.offset))
+    more = ((AGAIN, b"true"),) if again else ()
+    return Outgoing(f"{namespace}.{TOPIC}", b"", headers=(*noted, *more), partition=0)

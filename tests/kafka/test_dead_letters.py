@@ -1,0 +1,133 @@
+"""`fallow dead-letters` on a real Kafka: what was set aside is found, shown, and put back once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.log.dead_letters import dead_letter
+from shared.log.kafka import KafkaLog
+from shared.log.machine.consumer import Dead
+from shared.log.opening import declared_topics
+from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Headers, Record
+from shared.log.topic_admin import create_topics
+from shared.runtime.cell_file import load_cell_file
+from shared.runtime.stack.child import environment_with
+
+pytestmark = pytest.mark.real_kafka
+
+TOP = Path(__file__).parents[2]
+Fallow = Callable[..., "subprocess.CompletedProcess[str]"]
+ODD: Headers = (("ce_type", b"fallow.job.submit.v1"), ("odd", b"\xff\x00"), ("odd", b""))
+ESCAPE = b'{"job":"\x1b[2J\xc3\xa9"}'
+
+
+@pytest.fixture
+def fallow(kafka: str, namespace: str) -> Fallow:
+    def here(*words: str) -> subprocess.CompletedProcess[str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("FALLOW_")}
+        own = {"PYTHONPATH": environment_with(TOP)["PYTHONPATH"], "FALLOW_KAFKA": kafka, "FALLOW_NAMESPACE": namespace}
+        command = [sys.executable, "-m", "services.cli", "dead-letters", *words]
+        return subprocess.run(
+            command, capture_output=True, text=True, env={**kept, **own}, cwd=TOP, timeout=60, check=False
+        )
+
+    return here
+
+
+@pytest.fixture
+async def log(kafka: str, namespace: str) -> AsyncIterator[KafkaLog]:
+    """A log with five letters: of odd bytes, of readable ones, of too many, of lost ones, and of none."""
+    log = KafkaLog(kafka, "test")
+    await log.start()
+    await create_topics(kafka, declared_topics(load_cell_file(TOP / "deploy" / "cell.yaml"), namespace))
+    topic = f"{namespace}.submissions"
+    records = [
+        (Record(topic, 7, 41, b"\xfe\x00key", b"\xff{", ODD, 1_700_000_000_000), "unreadable"),
+        (Record(topic, 3, 42, b"job-1", ESCAPE, (("ce_type", b"x"),), 1_700_000_000_000), "unknown_type"),
+        (Record(topic, 3, 43, b"job-2", b"x" * 1_000_001, (), 1_700_000_000_000), "too_large"),
+        (Record(topic, 3, 44, None, None, ((UNREADABLE_HEADER, UNREADABLE_TEXT),), 0), "unreadable"),
+        (Record(topic, 3, 45, b"job-3", None, (), 0), "absent"),
+    ]
+    letters = [
+        dead_letter(Dead(found, why, f"why {why}"), service="admission", namespace=namespace) for found, why in records
+    ]
+    await log.publish(letters)
+    yield log
+    await log.stop()
+
+
+def last(done: subprocess.CompletedProcess[str]) -> Any:
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+async def submissions(log: KafkaLog, namespace: str) -> list[Record]:
+    tps = [(f"{namespace}.submissions", number) for number in range(12)]
+    ends = await log.end_offsets(tps)
+    reader, found = log.reader(dict.fromkeys(tps, 0)), list[Record]()
+    await reader.start()
+    while reader.positions() != ends:
+        found += await reader.poll()
+    await reader.stop()
+    return found
+
+
+async def test_letters_are_listed_with_where_they_came_from_and_why(
+    log: KafkaLog, fallow: Fallow, namespace: str
+) -> None:
+    found = last(fallow("list", "--json"))["letters"]
+    assert [(letter["offset"], letter["reason"], letter["size_bytes"]) for letter in found] == [
+        (0, "unreadable", 2),
+        (1, "unknown_type", len(ESCAPE)),
+        (2, "too_large", 1_000_001),
+        (3, "unreadable", 0),
+        (4, "absent", 0),
+    ]
+    assert found[0]["origin"] == f"{namespace}.submissions/7/41"
+    assert [letter["obstacle"] is None for letter in found] == [True, True, False, False, True]
+    assert [letter["offset"] for letter in last(fallow("list", "--reason", "too_large", "--json"))["letters"]] == [2]
+    assert "too_large" in fallow("list").stdout
+
+
+async def test_a_letter_is_shown_whole_and_no_terminal_obeys_it(log: KafkaLog, fallow: Fallow) -> None:
+    assert last(fallow("show", "0", "--json"))["value_hex"] == "ff7b"
+    assert last(fallow("show", "1", "--json"))["value"] == ESCAPE.decode()
+    shown = fallow("show", "1").stdout
+    assert '{"job":"\\x1b[2Jé"}' in shown
+    assert "reason: unknown_type" in shown
+    assert "\x1b" not in shown
+    missing = fallow("show", "99")
+    assert (missing.returncode, missing.stderr) == (1, "fallow: no dead letter at offset 99\n")
+
+
+async def test_a_replay_puts_the_very_same_record_back_once(log: KafkaLog, fallow: Fallow, namespace: str) -> None:
+    assert last(fallow("replay", "0", "4", "--json")) == {"replayed": [0, 4], "refused": []}
+    again = fallow("replay", "0", "--json")
+    assert (again.returncode, last(again)["replayed"]) == (1, [])
+    assert "replayed before" in last(again)["refused"][0]["why"]
+    back = {(r.partition, r.key, r.value, r.headers) for r in await submissions(log, namespace)}
+    assert back == {(7, b"\xfe\x00key", b"\xff{", ODD), (3, b"job-3", None, ())}
+    assert len(await submissions(log, namespace)) == 2
+    assert fallow("replay", "0", "--again").returncode == 0
+    assert len(await submissions(log, namespace)) == 3
+    assert [letter["replays"] for letter in last(fallow("list", "--json"))["letters"]] == [2, 0, 0, 0, 1]
+
+
+async def test_what_is_not_whole_cannot_be_replayed_and_says_so(log: KafkaLog, fallow: Fallow, namespace: str) -> None:
+    told = fallow("replay", "--reason", "too_large", "--json")
+    assert told.returncode == 1
+    assert "only the first 1000000 are kept" in last(told)["refused"][0]["why"]
+    told = fallow("replay", "--reason", "unreadable", "--json")
+    assert (last(told)["replayed"], last(told)["refused"][0]["offset"]) == ([0], 3)
+    assert last(fallow("replay", "77", "--json"))["refused"] == [{"offset": 77, "why": "there is no such letter"}]
+    assert len(await submissions(log, namespace)) == 1
+    assert fallow("replay").returncode == 2
+    assert fallow("replay", "1", "--reason", "unreadable").returncode == 2
