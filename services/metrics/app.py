@@ -8,10 +8,11 @@ from services.metrics.collector import CellCollector, Watched
 from services.metrics.service import MetricsService
 from services.metrics.settings import MetricsSettings
 from shared.cluster.invariants import Offence
-from shared.log.cell_tasks import CellTasks, Tenure
+from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
 from shared.log.layout import Layout
-from shared.log.opening import joined, layout_of, open_log
+from shared.log.opening import layout_of, open_log
+from shared.log.owned_cells import work_on_owned_cells
 from shared.log.port import Log, LogUnavailable
 from shared.runtime.backoff import BackOff
 from shared.runtime.cell_file import load_cell_file
@@ -41,7 +42,6 @@ async def main(context: Context[MetricsSettings]) -> None:
 
 async def measure(context: Context[MetricsSettings], log: Log, layout: Layout) -> None:
     """The same on any log that is started."""
-    member = log.member(layout.group("metrics"), layout.topic("cells"))
     cells: dict[str, CellMetrics] = {}
 
     async def work(tenure: Tenure) -> None:
@@ -52,12 +52,7 @@ async def measure(context: Context[MetricsSettings], log: Log, layout: Layout) -
             del cells[tenure.cell]
 
     context.registry.register(CellCollector(lambda: _watched(cells), context.settings.tenants_named))
-    if await joined(context, member):
-        context.health.ready()
-        try:
-            await CellTasks(member, layout, work).run(context.stopping)
-        finally:
-            await member.stop()
+    await work_on_owned_cells(context, log, layout, "metrics", work)
 
 
 def _watched(cells: Mapping[str, CellMetrics]) -> dict[str, Watched]:

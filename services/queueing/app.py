@@ -11,11 +11,12 @@ from services.queueing.service import QueueingService
 from services.queueing.settings import QueueingSettings
 from shared.cluster.config import CellFile
 from shared.events.operations import AdvanceTime
-from shared.log.cell_tasks import CellTasks, Tenure
+from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
-from shared.log.opening import joined, layout_of, open_log
+from shared.log.opening import layout_of, open_log
+from shared.log.owned_cells import work_on_owned_cells
 from shared.log.port import LogTruncated, LogUnavailable, Reader
 from shared.log.reading import event_of
 from shared.runtime.backoff import BackOff
@@ -44,18 +45,13 @@ async def main(context: Context[QueueingSettings]) -> None:
     if log is None:
         return
     layout, metrics = layout_of(file, context.settings.namespace), QueueingMetrics(context.registry)
-    member = log.member(layout.group("queueing"), layout.topic("cells"))
 
     async def work(tenure: Tenure) -> None:
         await CellQueues(context, log, layout, file, tenure, metrics).run()
 
     try:
-        if not await joined(context, member):
-            return
-        context.health.ready()
-        await CellTasks(member, layout, work).run(context.stopping)
+        await work_on_owned_cells(context, log, layout, "queueing", work)
     finally:
-        await member.stop()
         await log.stop()
 
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic import Field
 
-from shared.log.cell_tasks import CellTasks, Tenure
+from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import Catalogue
-from shared.log.opening import joined, layout_of, open_log
+from shared.log.opening import layout_of, open_log
+from shared.log.owned_cells import work_on_owned_cells
 from shared.log.port import Log, LogUnavailable
 from shared.log.snapshots import read_catalogue, write_snapshot
 from shared.runtime.backoff import BackOff
@@ -76,18 +77,13 @@ async def main(context: Context[SnapshotSettings]) -> None:
     if log is None:
         return
     layout, metrics = layout_of(file, settings.namespace), SnapshotMetrics(context.registry)
-    member = log.member(layout.group("snapshots"), layout.topic("cells"))
 
     async def work(tenure: Tenure) -> None:
         await _keep(context, log, layout, metrics, tenure)
 
     try:
-        if not await joined(context, member):
-            return
-        context.health.ready()
-        await CellTasks(member, layout, work).run(context.stopping)
+        await work_on_owned_cells(context, log, layout, "snapshots", work)
     finally:
-        await member.stop()
         await log.stop()
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from services.projector.app.cell import CellProjector
 from services.projector.app.metrics import ProjectorMetrics
 from services.projector.settings import ProjectorSettings
-from shared.log.cell_tasks import CellTasks, Tenure
-from shared.log.opening import joined, layout_of, open_log
+from shared.log.cell_tasks import Tenure
+from shared.log.opening import layout_of, open_log
+from shared.log.owned_cells import work_on_owned_cells
 from shared.runtime.cell_file import load_cell_file
 from shared.runtime.process import Context
 from shared.view.redis_view import RedisFunctions
@@ -21,17 +22,12 @@ async def main(context: Context[ProjectorSettings]) -> None:
         return
     layout, metrics = layout_of(file, settings.namespace), ProjectorMetrics(context.registry)
     functions = RedisFunctions(settings.redis, loads=True)
-    member = log.member(layout.group("projector"), layout.topic("cells"))
 
     async def work(tenure: Tenure) -> None:
         await CellProjector(context, log, layout, functions, metrics, tenure).run()
 
     try:
-        if not await joined(context, member):
-            return
-        context.health.ready()
-        await CellTasks(member, layout, work).run(context.stopping)
+        await work_on_owned_cells(context, log, layout, "projector", work)
     finally:
-        await member.stop()
         await functions.stop()
         await log.stop()
