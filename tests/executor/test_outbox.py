@@ -1,0 +1,96 @@
+"""What nodes say gets into the log in the order of its numbers, whatever the log does meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import count
+
+import pytest
+
+from services.executor.app.outbox import Batch, Outbox, without_outdated
+from services.executor.telemetry import ExecutorTelemetry
+from shared.events import nodes as n
+from shared.log.layout import Layout
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.port import LogUnavailable, Outgoing
+from shared.log.reading import event_of
+from shared.runtime.process import make_context
+from shared.runtime.settings import ServiceSettings
+from tests.executor.cells import CELL
+
+LAYOUT = Layout("test", {CELL: 0})
+
+
+class Numbers:
+    """One node that numbers its words anew when it is asked to."""
+
+    cell = CELL
+
+    def __init__(self) -> None:
+        self._seq = count(100)
+
+    def still_ours(self, events: Iterable[n.NodeEvent]) -> list[n.NodeEvent]:
+        return list(events)
+
+    def renumber(self, events: Iterable[n.NodeEvent]) -> list[n.NodeEvent]:
+        return [event.model_copy(update={"seq": next(self._seq)}) for event in events]
+
+    def confirmed(self, events: Iterable[n.NodeEvent], made_ms: int) -> None:
+        pass
+
+
+class Moody(MemoryLog):
+    """A log that is away until it is told otherwise."""
+
+    is_away = True
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        if self.is_away:
+            raise LogUnavailable("not now")
+        await super().publish(messages)
+
+
+@pytest.fixture
+async def log() -> AsyncIterator[Moody]:
+    broker = MemoryBroker()
+    broker.create_topic("test.nodes", 1)
+    log = Moody(broker)
+    await log.start()
+    yield log
+    await log.stop()
+
+
+def finished(job: str, seq: int) -> n.NodeEvent:
+    return n.RunFinished(cell=CELL, node="node-1", boot="boot-1", seq=seq, job=job, attempt=1)
+
+
+def report(seq: int, node: str = "node-1") -> n.NodeEvent:
+    return n.NodeReport(cell=CELL, node=node, boot="boot-1", seq=seq)
+
+
+async def test_what_came_in_while_the_log_was_away_keeps_its_order_and_its_numbers_grow(log: Moody) -> None:
+    context = make_context("executor", ServiceSettings())
+    telemetry = ExecutorTelemetry(context.registry, dict, dict)
+    outbox = Outbox(context, log, LAYOUT, Numbers(), telemetry)
+    running = asyncio.create_task(outbox.run())
+    outbox.put([finished("first", 1)], 0)
+    await asyncio.sleep(0.02)
+    outbox.put([finished("second", 2), finished("third", 3)], 1)
+    await asyncio.sleep(0.2)
+    log.is_away = False
+    async with asyncio.timeout(5):
+        await outbox.drained()
+    running.cancel()
+    reader = log.reader({("test.nodes", 0): 0})
+    await reader.start()
+    said = [event_of(record) for record in await reader.poll()]
+    assert [event.job for event in said if isinstance(event, n.RunEvent)] == ["first", "second", "third"]
+    numbers = [event.seq for event in said if isinstance(event, n.NodeEvent)]
+    assert numbers == sorted(set(numbers))
+
+
+def test_of_a_nodes_reports_that_pile_up_only_the_newest_is_said() -> None:
+    run, other = finished("job", 2), report(7, "node-2")
+    batches = [Batch(1, [report(1), run]), Batch(2, [other]), Batch(3, [report(3)])]
+    assert [list(batch.events) for batch in without_outdated(batches)] == [[run], [other], [report(3)]]
