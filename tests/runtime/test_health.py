@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import httpx
@@ -90,3 +91,20 @@ async def test_one_connection_asks_many_times(health: Health, port: int) -> None
 async def test_nobody_there_is_said_so() -> None:
     with pytest.raises(Unanswered):
         await KeptConnection(LOCAL, free_port()).get_json("/cursors")
+
+
+async def test_a_connection_that_the_server_has_closed_is_opened_again() -> None:
+    asked: list[str] = []
+
+    async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        writer.close()
+
+    server = await asyncio.start_server(answer_once, LOCAL, 0)
+    connection = KeptConnection(LOCAL, server.sockets[0].getsockname()[1])
+    answers = [await connection.get_json("/cursors") for _ in range(3)]
+    await connection.close()
+    server.close()
+    assert answers == [(200, {})] * 3
+    assert len(asked) == 3

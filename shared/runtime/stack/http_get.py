@@ -28,7 +28,7 @@ class KeptConnection:
         """
         try:
             async with asyncio.timeout(ANSWER_WAIT_S):
-                return await self._ask(path)
+                return await self._ask_again_if_closed(path)
         except (OSError, EOFError, TimeoutError) as error:
             await self.close()
             raise Unanswered(f"http://{self._host}:{self._port}{path}: {str(error) or 'no answer in time'}") from error
@@ -38,6 +38,15 @@ class KeptConnection:
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
+
+    async def _ask_again_if_closed(self, path: str) -> tuple[int, dict[str, Any]]:
+        """A server closes a connection on which nothing came for a minute; the next question finds that out."""
+        if self._streams is not None:
+            try:
+                return await self._ask(path)
+            except (EOFError, ConnectionError):
+                await self.close()
+        return await self._ask(path)
 
     async def _ask(self, path: str) -> tuple[int, dict[str, Any]]:
         if self._streams is None:
