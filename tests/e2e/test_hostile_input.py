@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -86,9 +87,10 @@ def with_header(hostile: Hostile, name: str, value: bytes) -> Hostile:
 
 def node_words() -> list[n.NodeEvent]:
     """What nobody should say of node-000, which is in its first boot, and of nodes that nobody knows."""
-    here, gone = {"cell": CELL, "node": "node-000", "boot": "boot-1"}, {"cell": CELL, "node": "node-000", "boot": "x"}
-    nobody = {"cell": CELL, "node": "nobody", "boot": "boot-1", "seq": 2**53 - 1}
-    run = {"job": "done", "attempt": 1}
+    here: dict[str, Any] = {"cell": CELL, "node": "node-000", "boot": "boot-1"}
+    gone: dict[str, Any] = {"cell": CELL, "node": "node-000", "boot": "x"}
+    nobody: dict[str, Any] = {"cell": CELL, "node": "nobody", "boot": "boot-1", "seq": 2**53 - 1}
+    run: dict[str, Any] = {"job": "done", "attempt": 1}
     last = 2**53 - 10  # above whatever an executor says
     return [
         n.NodeReport(**nobody, observed=(ObservedRun(job="slow", attempt=1, status=RunStatus.FAILED),)),
