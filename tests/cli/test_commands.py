@@ -63,7 +63,22 @@ def test_help_lists_every_command() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["up", "submit", "jobs", "job", "cancel", "nodes", "tenants", "topics", "log", "verify", "service", "cell"],
+    [
+        "up",
+        "submit",
+        "jobs",
+        "job",
+        "cancel",
+        "nodes",
+        "tenants",
+        "topics",
+        "log",
+        "verify",
+        "service",
+        "cell",
+        "feed",
+        "view",
+    ],
 )
 def test_each_command_has_help(command: str) -> None:
     done = call(command, "--help")
