@@ -97,17 +97,17 @@ async def _feed(access: Access, days: Iterator[Workload]) -> int:
     return sent
 
 
-async def _until(stop: asyncio.Event, work: asyncio.Future[None]) -> None:
-    asked = asyncio.ensure_future(stop.wait())
+async def _until(stop: asyncio.Event, work: asyncio.Task[None]) -> None:
+    asked = asyncio.create_task(stop.wait())
     await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (work, asked):
-        task.cancel()
+    work.cancel()
+    asked.cancel()
     ended = (await asyncio.gather(work, asked, return_exceptions=True))[0]
     if isinstance(ended, Exception):
         raise ended
 
 
-def _through_outages(today: Feed) -> asyncio.Future[None]:
+def _through_outages(today: Feed) -> asyncio.Task[None]:
     """A batch that may have got through before an outage is sent again: the same job twice does no harm."""
 
     async def work() -> None:
@@ -121,7 +121,7 @@ def _through_outages(today: Feed) -> asyncio.Future[None]:
             else:
                 return
 
-    return asyncio.ensure_future(work())
+    return asyncio.create_task(work())
 
 
 def _left_running(today: Feed) -> list[CancelJob]:
