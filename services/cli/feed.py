@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from services.cli.stage import Stage
 from services.cli.watch import Watch
 from services.cli.workload import CELL, Timed, Workload
-from shared.events.base import Command
+from shared.events.base import Command, Event
 from shared.events.submissions import SubmitJob
-from shared.log.port import TopicPartition
+from shared.log.port import Log, Outgoing, TopicPartition
 from shared.runtime.clocks import WallCellClock, monotonic_ms
 
 SEND_EVERY_S = 0.005
@@ -23,11 +24,25 @@ STALL_WALL_MS = 20_000
 """When nothing has happened for so long, and no service has anything due, nothing will."""
 
 
+class Target(Protocol):
+    """Where commands are sent: a log that is started, and who knows where in it a command belongs."""
+
+    @property
+    def log(self) -> Log:
+        """The log."""
+
+    def outgoing(self, event: Event) -> Outgoing:
+        """A command as a record."""
+
+
 @dataclass(slots=True)
 class Feed:
-    """One paced feeding. `base_ms` is the cell time that counts as the beginning of the workload."""
+    """One paced feeding. `base_ms` is the cell time that counts as the beginning of the workload.
 
-    stage: Stage
+    `sent` is how many commands have gone out: after an error `run` may be called again and goes on from there.
+    """
+
+    target: Target
     workload: Workload
     clock: WallCellClock
     base_ms: int
@@ -39,7 +54,7 @@ class Feed:
         while self.sent < len(commands):
             due = self._due(commands)
             if due:
-                await self.stage.log.publish([self.stage.outgoing(shifted(timed, self.base_ms)) for timed in due])
+                await self.target.log.publish([self.target.outgoing(shifted(timed, self.base_ms)) for timed in due])
                 self.sent += len(due)
             else:
                 wait_ms = self.clock.wall_wait_ms(commands[self.sent].at_ms + self.base_ms)

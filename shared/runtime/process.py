@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
@@ -117,7 +118,8 @@ async def run(name: str, main: Main[SettingsT], settings: SettingsT) -> int:
 
 def make_context(name: str, settings: SettingsT) -> Context[SettingsT]:
     """Everything that `main` is given, from the settings."""
-    instance = settings.instance or f"{name}-{os.getpid()}"
+    # The host belongs to it: in containers all replicas have the same process id.
+    instance = settings.instance or f"{name}-{socket.gethostname()}-{os.getpid()}"
     telemetry = Telemetry(name)
     return Context(
         service=name,

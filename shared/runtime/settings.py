@@ -51,7 +51,7 @@ class ServiceSettings(BaseSettings):
     kafka: str = Field("127.0.0.1:9092", min_length=1, description="bootstrap addresses, host:port, by commas")
     redis: str = Field("redis://127.0.0.1:6379/0", pattern=r"^(redis|rediss|valkey|valkeys|unix)://")
     namespace: Name = Field("fallow", description="first word of every topic, group and key")
-    instance: str = Field("", max_length=200, description="name of this process; empty: service and process id")
+    instance: str = Field("", max_length=200, description="name of this process; empty: service, host and process id")
     cell_file: Path = Field(Path("deploy/cell.yaml"), description="tenants, pools, cells and limits")
     data_dir: Path | None = Field(None, description="for what a process keeps on disk: node diaries")
 

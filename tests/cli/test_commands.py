@@ -15,6 +15,7 @@ from services.cli.app import COMMANDS
 from shared.log.kafka import KafkaLog
 from shared.runtime.stack.child import environment_with
 from shared.view.keys import keys_of
+from shared.view.library import LIBRARY, library_digest
 from tests.cli.cells import publish, show
 from tests.cli.logs import an_honest_log
 
@@ -63,7 +64,22 @@ def test_help_lists_every_command() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["up", "submit", "jobs", "job", "cancel", "nodes", "tenants", "topics", "log", "verify", "service", "cell"],
+    [
+        "up",
+        "submit",
+        "jobs",
+        "job",
+        "cancel",
+        "nodes",
+        "tenants",
+        "topics",
+        "log",
+        "verify",
+        "service",
+        "cell",
+        "feed",
+        "view",
+    ],
 )
 def test_each_command_has_help(command: str) -> None:
     done = call(command, "--help")
@@ -133,6 +149,19 @@ def test_topics_are_missing_then_created_then_as_declared(fallow: Fallow, namesp
 def test_submitted_jobs_are_published(told: Fallow) -> None:
     done = told("submit", "-", "--tenant", "vision", stdin="- id: a\n- id: b\n")
     assert (done.returncode, done.stdout) == (0, "2 submitted: a and 1 more\n")
+
+
+@pytest.mark.real_kafka
+def test_a_day_is_fed_to_a_cell_that_runs_already(told: Fallow) -> None:
+    done = told("feed", "--count", "20", "--nodes", "4", "--minutes", "0.1", "--name", "x", "--json")
+    assert (done.returncode, last(done)["name"]) == (0, "x")
+    assert last(done)["sent"] >= 20
+
+
+def test_the_functions_of_the_view_are_loaded_once_and_again(fallow: Fallow) -> None:
+    first, second = fallow("view", "load", "--json"), fallow("view", "load", "--json")
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert last(first) == last(second) == {"ok": True, "library": LIBRARY, "digest": library_digest()}
 
 
 @pytest.mark.real_kafka
