@@ -26,6 +26,9 @@ WARM_PART = 0.2
 
 DRAIN_WAIT_S = 40.0
 SETTLE_S = 3.0
+QUIET_S = 5.0
+"""When the log has stood still for so long, nothing comes any more: on a full machine a cell may rest for a second."""
+
 LOOK_AGAIN_S = 0.25
 
 
@@ -130,9 +133,9 @@ async def put_load(stage: Stage, *, first: int, rate: float, seconds: float, run
 
 
 async def _quiet(arrivals: Arrivals) -> None:
-    """Until the log has stood still for a second; in a busy cell reports of nodes make no decisions."""
+    """Until the log has stood still; reports of nodes make no decisions."""
     end_s, seen, since_s = monotonic() + DRAIN_WAIT_S, -1, monotonic()
-    while monotonic() < end_s and monotonic() - since_s < 1.0:
+    while monotonic() < end_s and monotonic() - since_s < QUIET_S:
         if len(arrivals.at_s) != seen:
             seen, since_s = len(arrivals.at_s), monotonic()
         await asyncio.sleep(LOOK_AGAIN_S)
