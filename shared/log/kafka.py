@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from shared.log.group_timers import QUICK, GroupTimers
 from shared.log.kafka_closing import close
 from shared.log.kafka_member import KafkaMember
-from shared.log.kafka_producer import BoundedProducer, Compression, send
+from shared.log.kafka_producer import BoundedProducer, Compression, send, send_all
 from shared.log.kafka_reader import KafkaReader
 from shared.log.port import (
     Appended,
@@ -104,8 +104,7 @@ class KafkaLog:
         try:
             async with asyncio.timeout(self._publish_bound_s):
                 producer = await self._writing().current()
-                for message in messages:
-                    acknowledgements.append(await send(producer, message))  # noqa: PERF401 - kept even if one fails
+                await send_all(producer, messages, acknowledgements)
                 await asyncio.gather(*acknowledgements)
         except (KafkaError, TimeoutError, OSError, LogUnavailable, RecordTooLarge) as error:
             _settle(acknowledgements)

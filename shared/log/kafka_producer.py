@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerClosed
+from aiokafka.producer.message_accumulator import BatchBuilder
 
 from shared.log.port import LogUnavailable, Outgoing, RecordTooLarge
 
@@ -24,6 +26,9 @@ REQUEST_BYTES_MAX = 1_048_000
 
 BATCH_BYTES_MAX = 131_072
 """A batch counts against a topic's max.message.bytes as a whole, so it stays well below the smallest of these."""
+
+RECORD_OVERHEAD_BYTES, HEADER_OVERHEAD_BYTES = 100, 10
+"""More than what the format itself takes."""
 
 ABANDON_BOUND_S = 2.0
 """How long the connections of an abandoned producer may take to close."""
@@ -120,11 +125,63 @@ async def _close_without_sending(producer: AIOKafkaProducer) -> None:
             await producer.stop()
 
 
-async def send(producer: AIOKafkaProducer, message: Outgoing) -> asyncio.Future[Any]:
-    """Put one record into the producer; the future is its acknowledgement. Raises LogUnavailable, RecordTooLarge."""
+async def send_all(
+    producer: AIOKafkaProducer, messages: Sequence[Outgoing], acknowledgements: list[asyncio.Future[Any]]
+) -> None:
+    """Put records into the producer, in their order; their acknowledgements are added as they come to be, so that a
+    failure in the middle leaves none unknown. Raises LogUnavailable, RecordTooLarge.
+
+    Records whose partitions are given go in by batches, which costs a fraction of one at a time.
+    """
+    if len(messages) == 1 or any(message.partition is None for message in messages):
+        for message in messages:
+            acknowledgements.append(await send(producer, message))  # noqa: PERF401 - kept even if one fails
+        return
+    batches: dict[tuple[str, int], BatchBuilder] = {}
+    for message in messages:
+        assert message.partition is not None, "looked at above"
+        at = (message.topic, message.partition)
+        if at not in batches:
+            await _check_partition(producer, message)
+            batches[at] = producer.create_batch()
+        _check_size(message)
+        while not _takes(batches[at], message):
+            acknowledgements.append(await _send_batch(producer, at, batches[at]))
+            batches[at] = producer.create_batch()
+    for at, batch in batches.items():
+        acknowledgements.append(await _send_batch(producer, at, batch))
+
+
+def _takes(batch: BatchBuilder, message: Outgoing) -> bool:
+    """Whether the record is in the batch now; an empty one takes any."""
+    headers = list(message.headers)
+    return batch.append(timestamp=None, key=message.key, value=message.value, headers=headers) is not None
+
+
+async def _send_batch(producer: AIOKafkaProducer, at: tuple[str, int], batch: BatchBuilder) -> asyncio.Future[Any]:
+    # Closed, so that nobody else's record gets into it and shares its fate.
+    batch.close()
+    future: asyncio.Future[Any] = await producer.send_batch(batch, at[0], partition=at[1])
+    return future
+
+
+def _check_size(message: Outgoing) -> None:
+    """As the producer does with a single record, a little before it."""
+    size = len(message.value or b"") + len(message.key or b"")
+    size += sum(len(name) + len(value) + HEADER_OVERHEAD_BYTES for name, value in message.headers)
+    if size + RECORD_OVERHEAD_BYTES > REQUEST_BYTES_MAX:
+        raise RecordTooLarge(f"record for {message.topic}: {size} bytes")
+
+
+async def _check_partition(producer: AIOKafkaProducer, message: Outgoing) -> None:
     partitions = await producer.partitions_for(message.topic)
     if message.partition is not None and message.partition not in partitions:
         raise LogUnavailable(f"{message.topic} has no partition {message.partition}, only {len(partitions)}")
+
+
+async def send(producer: AIOKafkaProducer, message: Outgoing) -> asyncio.Future[Any]:
+    """Put one record into the producer; the future is its acknowledgement. Raises LogUnavailable, RecordTooLarge."""
+    await _check_partition(producer, message)
     try:
         future: asyncio.Future[Any] = await producer.send(
             message.topic,

@@ -1,0 +1,86 @@
+"""`fallow bench`: the figures of the whole system on this machine."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from services.cli.output import AsJson
+
+app = typer.Typer(no_args_is_help=True, help="Measure the whole system on this machine.")
+
+Nodes = Annotated[int, typer.Option(min=1, help="Virtual nodes of 8 GPUs.")]
+NODES = 5_000
+JOBS = 150_000
+
+
+@app.callback()
+def group() -> None:
+    """Measure the whole system on this machine, each figure beside a baseline of the same run.
+
+    Kafka and Redis are those of FALLOW_KAFKA and FALLOW_REDIS, or are started here; Kafka must be a real one. A figure
+    says how many cores others used meanwhile; above 0.3 it says "busy" and is no measure of a quiet machine.
+    """
+
+
+@app.command()
+def pipeline(
+    rate: Annotated[float, typer.Option(min=1, max=100_000, help="Jobs sent in a second.")] = 5_000,
+    seconds: Annotated[float, typer.Option(min=2, max=3_600, help="For so long.")] = 60,
+    nodes: Nodes = NODES,
+    as_json: AsJson = False,
+) -> None:
+    """How many jobs a second go through the cell, from their submission to their start, with all services running."""
+    from services.cli.bench.pipeline import pipeline as run  # noqa: PLC0415 - help stays quick
+
+    run(_console(as_json=as_json), rate=rate, seconds=seconds, nodes=nodes).show(as_json=as_json)
+
+
+@app.command()
+def latency(
+    seconds: Annotated[float, typer.Option(min=2, max=3_600, help="For so long at each rate.")] = 20,
+    nodes: Nodes = NODES,
+    as_json: AsJson = False,
+) -> None:
+    """How long a job waits for its start in a cell with room, at 200 and at 1,000 jobs a second."""
+    from services.cli.bench.latency import latency as run  # noqa: PLC0415 - the same
+
+    run(_console(as_json=as_json), seconds=seconds, nodes=nodes).show(as_json=as_json)
+
+
+@app.command()
+def fold(nodes: Nodes = NODES, as_json: AsJson = False) -> None:
+    """How fast the decision log of a load is folded, from its bytes to the state."""
+    from services.cli.bench.fold import fold as run  # noqa: PLC0415 - the same
+
+    run(_console(as_json=as_json), nodes=nodes).show(as_json=as_json)
+
+
+@app.command()
+def start(
+    nodes: Nodes = NODES,
+    jobs: Annotated[int, typer.Option(min=1, help="Live jobs in the snapshot.")] = JOBS,
+    as_json: AsJson = False,
+) -> None:
+    """How long a cold start takes, from the start of the processes to the first job that they start."""
+    from services.cli.bench.start import start as run  # noqa: PLC0415 - the same
+
+    run(_console(as_json=as_json), nodes=nodes, jobs=jobs).show(as_json=as_json)
+
+
+@app.command()
+def memory(
+    nodes: Nodes = NODES,
+    jobs: Annotated[int, typer.Option(min=1, help="Live jobs in the snapshot.")] = JOBS,
+    rate: Annotated[float, typer.Option(min=1, help="Jobs sent in a second, for the growth.")] = 1_000,
+    seconds: Annotated[float, typer.Option(min=2, max=36_000, help="For so long.")] = 30,
+    as_json: AsJson = False,
+) -> None:
+    """How much memory each process holds with many live jobs, and how much it grows with finished ones."""
+    from services.cli.bench.memory import memory as run  # noqa: PLC0415 - the same
+
+    run(_console(as_json=as_json), nodes=nodes, jobs=jobs, rate=rate, seconds=seconds).show(as_json=as_json)
+
+
+def _console(*, as_json: bool) -> Console:
+    return Console(stderr=as_json)

@@ -1,0 +1,38 @@
+"""What a benchmark answers: some lines for people, one object for programs, and how busy the machine was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.cli.bench.machine import this_commit, this_machine
+from services.cli.bench.processor_time import Used
+from services.cli.output import print_json, print_line
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One answer. `body` has the keys of docs/checks.md, less those that all benchmarks share."""
+
+    name: str
+    lines: list[str]
+    body: dict[str, object]
+    used: Used
+
+    def as_json(self) -> dict[str, object]:
+        """With what all benchmarks tell: where, with which code, and how busy the machine was."""
+        return {
+            **self.body,
+            "others_cpu": self.used.others_cores,
+            "busy": self.used.is_busy,
+            "machine": this_machine().as_json(),
+            "commit": this_commit(),
+        }
+
+    def show(self, *, as_json: bool) -> None:
+        """On standard output."""
+        if as_json:
+            print_json(self.as_json())
+            return
+        for line in self.lines:
+            print_line(line)
+        print_line(f"{this_machine()}; {self.used.remark}; commit {this_commit()}")

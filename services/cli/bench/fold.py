@@ -1,0 +1,83 @@
+"""`fallow bench fold`: how fast the decision log of a real load is folded, from its bytes to the state."""
+
+from __future__ import annotations
+
+import gc
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from time import process_time
+
+from rich.console import Console
+
+from services.cli.bench.figure import Figure
+from services.cli.bench.pipeline import piped
+from services.cli.bench.processor_time import ProcessorTime, Used
+from services.cli.bench.stages import on_stage
+from services.cli.read_back import records_of
+from services.cli.stage import Servers, Stage
+from services.cli.workload import CELL
+from shared.cluster.fold import fold as fold_record
+from shared.cluster.state import CellState
+from shared.log.port import Record
+from shared.log.reading import log_record
+
+RATE, SECONDS = 1_000.0, 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Effects a second, by processor time: folded from bytes, only decoded, and only parsed as JSON."""
+
+    effects: int
+    folded: float
+    decoded: float
+    parsed: float
+    used: Used
+
+
+def fold(console: Console, *, nodes: int) -> Figure:
+    """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
+
+    async def work(stage: Stage) -> list[Record]:
+        await piped(stage, console, rate=RATE, seconds=SECONDS, nodes=nodes)
+        return [record async for record in records_of(stage.log, [stage.layout.tp("decisions", CELL)])]
+
+    async def baseline(records: list[Record], _: Servers, __: Path) -> Folded:
+        return timed(records)
+
+    records, found = on_stage(console, nodes, work, baseline)
+    lines = [
+        f"{found.folded:,.0f} effects/s folded, decoding included ({found.effects} effects in {len(records)} records)",
+        f"only decoded {found.decoded:,.0f}/s; baseline, only parsed by the standard json: {found.parsed:,.0f}/s",
+    ]
+    body: dict[str, object] = {
+        "effects_per_s": round(found.folded),
+        "baseline": round(found.parsed),
+        "decoded_per_s": round(found.decoded),
+        "effects": found.effects,
+        "records": len(records),
+        "bytes": sum(len(record.value or b"") for record in records),
+    }
+    return Figure("fold", lines, body, found.used)
+
+
+def timed(records: list[Record]) -> Folded:
+    """Fold the whole log once, as a service does that starts; then decode it, then parse it."""
+    watch = ProcessorTime({})
+    gc.collect()
+    gc.disable()
+    try:
+        begin_s = process_time()
+        effects = sum(len(json.loads(record.value or b"{}").get("effects", ())) for record in records)
+        parsed_s, begin_s = process_time() - begin_s, process_time()
+        for record in records:
+            log_record(record)
+        decoded_s, begin_s = process_time() - begin_s, process_time()
+        state = CellState(CELL)
+        for record in records:
+            fold_record(state, log_record(record))
+        folded_s = process_time() - begin_s
+    finally:
+        gc.enable()
+    return Folded(effects, effects / folded_s, effects / decoded_s, effects / parsed_s, watch.used())

@@ -1,0 +1,79 @@
+"""`fallow bench latency`: how long a job waits in an idle cell, from its submission to the decision that starts it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from services.cli.bench.baseline import Chain, chain
+from services.cli.bench.figure import Figure
+from services.cli.bench.load import Load, nodes_joined, percentile, put_load
+from services.cli.bench.stages import on_stage
+from services.cli.bench.traffic import Flow, ends_of, flows
+from services.cli.stage import Servers, Stage
+
+RATES = (200, 1_000)
+RUN_MS = 1_600
+BASELINE_SECONDS = 5.0
+PERCENTS = (50, 99)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A load at each rate, and what the first put onto the topics."""
+
+    loads: dict[int, Load]
+    traffic: dict[str, Flow]
+
+
+def latency(console: Console, *, seconds: float, nodes: int) -> Figure:
+    """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
+
+    async def work(stage: Stage) -> Measured:
+        return await measured(stage, console, seconds=seconds, nodes=nodes)
+
+    async def baseline(found: Measured, servers: Servers, folder: Path) -> dict[str, float | None]:
+        console.print("the same bytes over the same hops with bare aiokafka", highlight=False)
+        async with chain(servers, folder, found.traffic) as running:
+            return {key: value for rate in RATES for key, value in (await _plain(running, rate)).items()}
+
+    found, plain = on_stage(console, nodes, work, baseline)
+    answers = {key: value for rate, load in found.loads.items() for key, value in _keys(rate, load.waits_ms()).items()}
+    worst = max(found.loads.values(), key=lambda load: load.used.others_cores)
+    lines = [
+        f"at {rate} jobs/s: p50 {answers[f'p50_ms_at_{rate}']} ms, p99 {answers[f'p99_ms_at_{rate}']} ms; "
+        f"bare aiokafka p50 {plain[f'p50_ms_at_{rate}']} ms, p99 {plain[f'p99_ms_at_{rate}']} ms"
+        for rate in RATES
+    ]
+    body: dict[str, object] = {**answers, "baseline": plain, "nodes": nodes, "seconds": seconds, "run_ms_mean": RUN_MS}
+    return Figure("latency", lines, body, worst.used)
+
+
+async def measured(stage: Stage, console: Console, *, seconds: float, nodes: int) -> Measured:
+    """A load at each rate, one after the other."""
+    await nodes_joined(stage, nodes)
+    first, loads = 0, dict[int, Load]()
+    before = await ends_of(stage)
+    traffic: dict[str, Flow] = {}
+    for rate in RATES:
+        console.print(f"{rate} jobs/s for {seconds:g} s", highlight=False)
+        loads[rate] = await put_load(stage, first=first, rate=rate, seconds=seconds, run_ms=RUN_MS)
+        first += len(loads[rate].sent_s)
+        traffic = traffic or await flows(stage, before, first)
+    return Measured(loads, traffic)
+
+
+async def _plain(running: Chain, rate: int) -> dict[str, float | None]:
+    before = len(running.come)
+    sent, _ = await running.send(int(rate * BASELINE_SECONDS), rate)
+    await asyncio.sleep(0.1)
+    # Hops keep the order but for that of partitions, so the k-th to come is as good as the k-th that was sent.
+    waits = [(came - at) * 1000 for at, came in zip(sent, running.come[before:], strict=True)]
+    return _keys(rate, sorted(waits))
+
+
+def _keys(rate: int, ordered: list[float]) -> dict[str, float | None]:
+    return {f"p{percent}_ms_at_{rate}": percentile(ordered, percent) for percent in PERCENTS}

@@ -1,0 +1,77 @@
+"""`fallow bench memory`: what each process holds with many live jobs, and how much more with each finished one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from services.cli.bench.big_cell import BigCell, big_cell
+from services.cli.bench.figure import Figure
+from services.cli.bench.load import Load
+from services.cli.bench.pipeline import by_size, piped
+from services.cli.bench.stages import on_stage
+from services.cli.stage import Servers, Stage
+from shared.runtime.stack.services import Services
+
+SETTLE_S = 15.0
+READY_WAIT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A load, and what the processes held with the nodes and before its first job."""
+
+    load: Load
+    empty_mb: Mapping[str, float]
+
+    def mb_per_million(self) -> dict[str, float]:
+        """Megabytes that each process grew by in the load, for a million jobs of it."""
+        load = self.load
+        jobs = max(1, load.starts_by(load.end_s, load.begin_s))
+        grown = {name: load.rss_end_mb[name] - mb for name, mb in load.rss_begin_mb.items()}
+        return {name: round(mb / jobs * 1e6) for name, mb in grown.items()}
+
+
+def memory(console: Console, *, nodes: int, jobs: int, rate: float, seconds: float) -> Figure:
+    """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
+
+    async def work(stage: Stage) -> Growth:
+        found = await piped(stage, console, rate=rate, seconds=seconds, nodes=nodes)
+        return Growth(found.load, found.empty_mb)
+
+    async def live(_: Growth, servers: Servers, folder: Path) -> dict[str, float]:
+        console.print(f"{nodes} nodes and {jobs} live jobs", highlight=False)
+        async with big_cell(servers, folder / "big", nodes=nodes, jobs=jobs) as cell:
+            return await _held(cell)
+
+    growth, held = on_stage(console, nodes, work, live)
+    per_million, many = growth.mb_per_million(), growth.load.starts_by(growth.load.end_s, growth.load.begin_s)
+    lines = [
+        f"memory in MB with {nodes} nodes and {jobs} live jobs: " + by_size(held),
+        "baseline, the same processes with the nodes and no job: " + by_size(dict(growth.empty_mb)),
+        f"growth in MB for a million jobs, extrapolated from {many}: " + by_size(per_million),
+    ]
+    body: dict[str, object] = {
+        "rss_mb": held,
+        "growth_mb_per_million_jobs": per_million,
+        "growth_measured_jobs": many,
+        "baseline": dict(growth.empty_mb),
+        "nodes": nodes,
+        "jobs": jobs,
+    }
+    return Figure("memory", lines, body, growth.load.used)
+
+
+async def _held(cell: BigCell) -> dict[str, float]:
+    services = Services(cell.services.specs, environment=cell.services.environment, run_dir=cell.folder / "logs")
+    try:
+        await services.start()
+        await services.wait_ready(wait_s=READY_WAIT_S)
+        await asyncio.sleep(SETTLE_S)
+        return services.rss_peak_mb()
+    finally:
+        await services.stop()

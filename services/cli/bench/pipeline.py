@@ -1,0 +1,99 @@
+"""`fallow bench pipeline`: how many jobs a second go through a whole running cell, from submission to start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from services.cli.bench.baseline import chain
+from services.cli.bench.figure import Figure
+from services.cli.bench.job_mix import run_ms_for
+from services.cli.bench.load import Load, nodes_joined, percentile, put_load
+from services.cli.bench.stages import on_stage
+from services.cli.bench.traffic import Flow, ends_of, flows
+from services.cli.stage import Servers, Stage
+
+BASELINE_JOBS_MOST = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Piped:
+    """A load on a cell, what it put onto the topics, and what the services held with the nodes and before its first
+    job.
+    """
+
+    load: Load
+    traffic: dict[str, Flow]
+    run_ms: int
+    empty_mb: dict[str, float]
+
+
+def pipeline(console: Console, *, rate: float, seconds: float, nodes: int) -> Figure:
+    """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
+
+    async def work(stage: Stage) -> Piped:
+        return await piped(stage, console, rate=rate, seconds=seconds, nodes=nodes)
+
+    async def baseline(found: Piped, servers: Servers, folder: Path) -> float:
+        console.print("the same bytes over the same hops with bare aiokafka", highlight=False)
+        async with chain(servers, folder, found.traffic) as running:
+            return (await running.send(min(BASELINE_JOBS_MOST, len(found.load.sent_s)), None))[1]
+
+    found, plain = on_stage(console, nodes, work, baseline)
+    return figure_of(found, plain, nodes)
+
+
+async def piped(stage: Stage, console: Console, *, rate: float, seconds: float, nodes: int) -> Piped:
+    """One load on a stage whose nodes are still to come."""
+    console.print(f"waiting for {nodes} nodes", highlight=False)
+    await nodes_joined(stage, nodes)
+    run_ms, before, empty_mb = run_ms_for(rate, nodes), await ends_of(stage), stage.services.rss_mb()
+    console.print(f"{rate:g} jobs/s for {seconds:g} s, a run takes {run_ms} ms in the mean", highlight=False)
+    load = await put_load(stage, first=0, rate=rate, seconds=seconds, run_ms=run_ms)
+    return Piped(load, await flows(stage, before, max(1, load.told.started)), run_ms, empty_mb)
+
+
+def figure_of(found: Piped, baseline: float, nodes: int) -> Figure:
+    """The figure for people and for programs."""
+    load, jobs = found.load, max(1, found.load.starts_by(found.load.end_s, found.load.begin_s))
+    cpu = {name: round(seconds / jobs * 1000, 3) for name, seconds in load.used.by_process.items()}
+    waits = load.waits_ms()
+    told = load.told
+    body: dict[str, object] = {
+        "jobs_per_s": round(load.jobs_per_s),
+        "backlog_flat": load.is_flat,
+        "ratio_to_baseline": round(load.jobs_per_s / baseline, 3),
+        "baseline": round(baseline),
+        "offered_per_s": load.rate,
+        "backlog_growth": load.growth,
+        "p50_ms": percentile(waits, 50),
+        "p99_ms": percentile(waits, 99),
+        "cpu_s_per_1000_jobs": cpu,
+        "rss_mb": dict(load.rss_mb),
+        "bytes_per_job": {name: flow.job_bytes for name, flow in found.traffic.items()},
+        "records_per_job": {name: round(flow.records, 3) for name, flow in found.traffic.items()},
+        "submitted": len(load.sent_s),
+        "started": told.started,
+        "finished": told.finished,
+        "effects": told.effects,
+        "nodes": nodes,
+        "run_ms_mean": found.run_ms,
+        "seconds": round(load.used.wall_s, 1),
+    }
+    flat = "flat" if load.is_flat else f"growing by {load.growth} jobs"
+    lines = [
+        f"{body['jobs_per_s']} jobs/s of {load.rate:g} offered, backlog {flat}",
+        f"baseline {baseline:.0f} jobs/s: the same bytes and hops, bare aiokafka; ratio {body['ratio_to_baseline']}",
+        f"send to start: p50 {body['p50_ms']} ms, p99 {body['p99_ms']} ms",
+        f"CPU seconds for 1,000 jobs: {sum(cpu.values()):.2f}: " + by_size(cpu),
+        "memory in MB: " + by_size(load.rss_mb),
+    ]
+    return Figure("pipeline", lines, body, load.used)
+
+
+def by_size(figures: dict[str, float] | object) -> str:
+    """Names with their figures, the largest first."""
+    assert isinstance(figures, dict)
+    return ", ".join(f"{name} {value:g}" for name, value in sorted(figures.items(), key=lambda one: (-one[1], one[0])))

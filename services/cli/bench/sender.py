@@ -1,0 +1,77 @@
+"""Sends ready submissions at a given rate, whatever becomes of them: batches by partition, no wait for an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+
+from services.cli.bench.job_mix import Ready
+
+TICK_S = 0.005
+"""Jobs that fall due within this time go out together."""
+
+ACKNOWLEDGED_WAIT_S = 60.0
+
+
+class Sender:
+    """One producer. `sent_s` holds, for each job in its order, the monotonic second at which it was handed over."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic = topic
+        self._producer = AIOKafkaProducer(
+            bootstrap_servers=bootstrap, client_id="fallow-bench", enable_idempotence=True
+        )
+        self._acknowledged: list[asyncio.Future[Any]] = []
+        self.sent_s = array("d")
+
+    async def start(self) -> None:
+        """Connect, and learn where the partitions are."""
+        await self._producer.start()
+        await self._producer.partitions_for(self._topic)
+
+    async def stop(self) -> None:
+        """Wait for what is on the way."""
+        async with asyncio.timeout(ACKNOWLEDGED_WAIT_S):
+            await self._producer.stop()
+
+    async def send(self, jobs: Sequence[Ready], rate: float | None) -> float:
+        """All of them, `rate` in a second, or as fast as they go. Returns the seconds that it took until the last was
+        handed over. Raises KafkaError.
+        """
+        begin_s, done = monotonic(), 0
+        while done < len(jobs):
+            due = len(jobs) if rate is None else min(len(jobs), int((monotonic() - begin_s) * rate) + 1)
+            due = min(due, done + 2_000)
+            if due > done:
+                await self._hand_over(jobs[done:due])
+                done = due
+            behind = rate is None or done / rate < monotonic() - begin_s
+            await asyncio.sleep(0 if behind else TICK_S)
+        took_s = monotonic() - begin_s
+        await asyncio.gather(*self._acknowledged)
+        self._acknowledged.clear()
+        return took_s
+
+    async def _hand_over(self, jobs: Sequence[Ready]) -> None:
+        batches: dict[int, Any] = {}
+        now_s = monotonic()
+        for job in jobs:
+            batch = batches.setdefault(job.partition, None) or self._new(batches, job.partition)
+            while batch.append(key=job.key, value=job.value, timestamp=None, headers=job.headers) is None:
+                await self._go(job.partition, batch)
+                batch = self._new(batches, job.partition)
+            self.sent_s.append(now_s)
+        for partition, batch in batches.items():
+            await self._go(partition, batch)
+
+    def _new(self, batches: dict[int, Any], partition: int) -> Any:
+        batches[partition] = self._producer.create_batch()
+        return batches[partition]
+
+    async def _go(self, partition: int, batch: Any) -> None:
+        self._acknowledged.append(await self._producer.send_batch(batch, self._topic, partition=partition))

@@ -1,0 +1,72 @@
+"""The cell that is measured: a real Kafka and a real Redis, every service a process, on topics of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from rich.console import Console
+
+from services.cli.bench.job_mix import GPUS_PER_NODE, TENANT
+from services.cli.run_of import folder_for
+from services.cli.service_set import Clock
+from services.cli.stage import Servers, Stage, running, stage_for
+from services.cli.workload import Workload, cell_file_for, uniform_nodes
+from shared.events.queue import QueueDiscipline
+from shared.runtime.clocks import wall_ms
+from shared.runtime.process import loop_factory
+from shared.runtime.settings import ClockKind
+from shared.runtime.stack.choose import choose_kafka, choose_redis
+
+Answer = TypeVar("Answer")
+Baseline = TypeVar("Baseline")
+POOL = "bench"
+
+
+def cell_of(nodes: int) -> Workload:
+    """So many nodes of 8 in one pool, with one queue, and no job yet."""
+    specs = uniform_nodes(nodes, GPUS_PER_NODE, pool=POOL)
+    file = cell_file_for(specs, [TENANT], QueueDiscipline.BEST_EFFORT_FIFO)
+    return Workload(commands=(), nodes=tuple(specs), cell_file=file)
+
+
+@contextmanager
+def servers_for(console: Console) -> Iterator[tuple[Servers, Path]]:
+    """A Kafka that is real and a Redis, started for this run or given by FALLOW_KAFKA and FALLOW_REDIS."""
+    with folder_for("fallow-bench-", keep=False, console=console) as path:
+        kafka = choose_kafka(path / "kafka", embedded=False, quick_start=False)
+        redis = choose_redis(path / "redis")
+        console.print(f"Kafka: {kafka.explanation()}\nRedis: {redis.explanation()}", highlight=False, soft_wrap=True)
+        with running(kafka, redis) as servers:
+            yield servers, path
+
+
+def on_stage(
+    console: Console,
+    nodes: int,
+    work: Callable[[Stage], Awaitable[Answer]],
+    baseline: Callable[[Answer, Servers, Path], Awaitable[Baseline]],
+) -> tuple[Answer, Baseline]:
+    """Do the work on a running cell of so many nodes, then, on the same servers without any service, the baseline.
+
+    Raises StackError as soon as a service ends by itself.
+    """
+    with servers_for(console) as (servers, path):
+
+        async def staged() -> tuple[Answer, Baseline]:
+            clock = Clock(ClockKind.WALL, wall_ms(), 1.0)
+            async with stage_for(cell_of(nodes), servers, path, fresh_namespace(), clock) as stage:
+                answer = await stage.unless_one_ends(work(stage))
+            return answer, await baseline(answer, servers, path)
+
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(staged())
+
+
+def fresh_namespace() -> str:
+    """Topics and keys that nobody else uses."""
+    return f"bench-{secrets.token_hex(4)}"

@@ -1,0 +1,109 @@
+"""`fallow bench start`: a cold start with many live jobs, from the first process to the first job that is started."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from time import monotonic
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from rich.console import Console
+
+from services.cli.bench.big_cell import BigCell, big_cell
+from services.cli.bench.figure import Figure
+from services.cli.bench.processor_time import ProcessorTime, Used
+from services.cli.bench.stages import servers_for
+from services.cli.stage import Servers
+from services.cli.workload import CELL
+from shared.runtime.process import loop_factory
+from shared.runtime.stack.child import StackError
+from shared.runtime.stack.services import Services
+
+START_WAIT_S = 120.0
+WITHOUT = ("executor",)
+"""The nodes of the snapshot have no diaries here: an executor would report them as new, and their jobs as gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Seconds since the processes were started: to the writer's record, and to the first record that starts a job.
+    `read_s` is what it takes to read the same snapshot with bare aiokafka.
+    """
+
+    writer_s: float
+    job_s: float
+    read_s: float
+    bytes: int
+    used: Used
+
+
+def start(console: Console, *, nodes: int, jobs: int) -> Figure:
+    """Run it. Raises StackError, LogUnavailable."""
+    with servers_for(console) as (servers, folder):
+
+        async def work() -> Started:
+            console.print(f"writing {nodes} nodes and {jobs} jobs", highlight=False)
+            async with big_cell(servers, folder, nodes=nodes, jobs=jobs, without=WITHOUT) as cell:
+                read_s, size = await _read_snapshot(servers, cell)
+                console.print("starting", highlight=False)
+                return await _started(cell, read_s, size)
+
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            found = runner.run(work())
+    lines = [
+        f"{found.job_s:.2f} s to the first job that is started, with {nodes} nodes and {jobs} live jobs",
+        f"{found.writer_s:.2f} s to the writer's first record",
+        f"baseline {found.read_s:.2f} s: the snapshot's {found.bytes / 1e6:.1f} MB read by bare aiokafka",
+    ]
+    body: dict[str, object] = {
+        "first_decision_s": round(found.job_s, 2),
+        "writer_s": round(found.writer_s, 2),
+        "baseline": round(found.read_s, 2),
+        "snapshot_mb": round(found.bytes / 1e6, 1),
+        "nodes": nodes,
+        "jobs": jobs,
+        "without": list(WITHOUT),
+    }
+    return Figure("start", lines, body, found.used)
+
+
+async def _started(cell: BigCell, read_s: float, size: int) -> Started:
+    tp = cell.layout.tp("decisions", CELL)
+    reader = cell.log.reader({tp: (await cell.log.end_offsets([tp]))[tp]})
+    await reader.start()
+    services = Services(cell.services.specs, environment=cell.services.environment, run_dir=cell.folder / "logs")
+    try:
+        begin_s = monotonic()
+        await services.start()
+        watch = ProcessorTime({name: services.pid(name) for name in services.names})
+        writer_s = 0.0
+        while monotonic() - begin_s < START_WAIT_S:
+            for record in await reader.poll():
+                writer_s = writer_s or monotonic() - begin_s
+                if any(effect["kind"] == "JobStarted" for effect in json.loads(record.value or b"{}")["effects"]):
+                    return Started(writer_s, monotonic() - begin_s, read_s, size, watch.used())
+        raise StackError(f"no job was started within {START_WAIT_S:.0f} s")
+    finally:
+        await services.stop()
+        await reader.stop()
+
+
+async def _read_snapshot(servers: Servers, cell: BigCell) -> tuple[float, int]:
+    """Seconds and bytes of the whole partition of snapshots."""
+    topic, number = cell.layout.tp("snapshots", CELL)
+    end = (await cell.log.end_offsets([(topic, number)]))[topic, number]
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=servers.kafka.server.address, enable_auto_commit=False, auto_offset_reset="earliest"
+    )
+    begin_s, size, next_offset = monotonic(), 0, 0
+    await consumer.start()
+    try:
+        consumer.assign([TopicPartition(topic, number)])
+        while next_offset < end:
+            for batch in (await consumer.getmany(timeout_ms=200)).values():
+                size += sum(len(record.value or b"") for record in batch)
+                next_offset = batch[-1].offset + 1
+    finally:
+        await consumer.stop()
+    return monotonic() - begin_s, size

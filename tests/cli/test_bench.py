@@ -1,0 +1,132 @@
+"""What the benchmarks say can be trusted: their jobs, their sums and their keys."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections import Counter
+from time import process_time
+
+import pytest
+
+from services.cli.bench.arrivals import Told
+from services.cli.bench.baseline import hops
+from services.cli.bench.figure import Figure
+from services.cli.bench.job_mix import GPUS_MEAN, job_id, jobs, number_of, run_ms_for
+from services.cli.bench.load import Load, percentile
+from services.cli.bench.processor_time import ProcessorTime, Used, process_seconds
+from services.cli.bench.relay import Hop
+from services.cli.bench.traffic import Flow
+from shared.events.encoding import decode
+from shared.events.submissions import SubmitJob
+from shared.events.values import VirtualRun
+
+QUIET = Used(10.0, {"placement": 5.0}, 0.1)
+
+
+def submitted(count: int) -> list[SubmitJob]:
+    """Jobs of the load, as admission reads them."""
+    events = [decode(SubmitJob.type, job.value) for job in jobs(0, count, 1_600, 12, 0)]
+    return [event for event in events if isinstance(event, SubmitJob)]
+
+
+def load_of(sent_s: list[float], started_s: list[float], rate: float) -> Load:
+    """A load of ten seconds, the first two of which do not count."""
+    told = Told(array("d", started_s), started=len(started_s))
+    return Load(rate, array("d", sent_s), told, QUIET, 2.0, 10.0, {}, {}, {})
+
+
+def test_every_job_of_the_load_is_one_that_admission_can_read() -> None:
+    assert len(submitted(1_000)) == 1_000
+
+
+def test_the_load_has_small_jobs_whole_nodes_and_gangs_in_the_parts_that_it_names() -> None:
+    kinds = Counter((event.job.resources.gpu_milli, event.job.workers > 1) for event in submitted(20_000))
+    assert kinds[1_000, False] / 20_000 == pytest.approx(0.80, abs=0.01)
+    assert kinds[8_000, False] / 20_000 == pytest.approx(0.15, abs=0.01)
+    assert kinds[8_000, True] / 20_000 == pytest.approx(0.05, abs=0.01)
+
+
+def test_a_job_needs_as_many_gpus_in_the_mean_as_the_load_reckons_with() -> None:
+    gpus = sum(event.job.gpus_milli for event in submitted(20_000)) / 1_000
+    assert gpus / 20_000 == pytest.approx(GPUS_MEAN, rel=0.05)
+
+
+def test_runs_take_in_the_mean_what_was_asked_for() -> None:
+    runs = [event.job.run for event in submitted(20_000)]
+    times = [run.duration_ms for run in runs if isinstance(run, VirtualRun) and run.duration_ms is not None]
+    assert sum(times) / 20_000 == pytest.approx(1_600, rel=0.02)
+
+
+def test_the_same_load_is_the_same_to_the_byte() -> None:
+    assert list(jobs(5, 50, 800, 12, 7)) == list(jobs(5, 50, 800, 12, 7))
+
+
+def test_eighty_percent_of_the_gpus_are_busy_at_the_rate_of_the_load() -> None:
+    assert run_ms_for(5_000, 5_000) == 1_600
+    assert run_ms_for(10_000, 5_000) == 800
+
+
+def test_a_job_is_found_again_by_its_id() -> None:
+    assert number_of(job_id(1_234)) == 1_234
+    assert number_of("node-00001") is None
+    assert number_of("") is None
+
+
+def test_own_processor_time_is_told_by_name() -> None:
+    watch = ProcessorTime({"this": os.getpid()})
+    until_s = process_time() + 0.2
+    while process_time() < until_s:
+        pass
+    assert watch.used().by_process["this"] == pytest.approx(0.2, abs=0.1)
+
+
+def test_a_process_that_is_gone_used_nothing() -> None:
+    assert process_seconds(2**22 + 1) == 0.0
+
+
+def test_a_machine_that_others_use_is_called_busy() -> None:
+    assert Used(1.0, {}, 0.31).remark == "busy: others used 0.31 cores"
+    assert Used(1.0, {}, 0.30).remark == "quiet: others used 0.30 cores"
+
+
+def test_a_percentile_is_a_value_that_was_measured() -> None:
+    assert percentile([float(value) for value in range(1, 101)], 50) == 51.0
+    assert percentile([float(value) for value in range(1, 101)], 99) == 100.0
+    assert percentile([], 99) is None
+
+
+def test_a_job_that_never_started_has_no_percentile_to_hide_behind() -> None:
+    load = load_of([3.0, 4.0], [3.1, -1.0], rate=1)
+    assert percentile(load.waits_ms(), 99) is None
+
+
+def test_jobs_of_the_first_part_are_left_out_of_the_waits() -> None:
+    assert load_of([1.0, 4.0], [1.9, 4.5], rate=1).waits_ms() == [500.0]
+
+
+def test_a_backlog_that_grows_by_a_second_of_arrivals_is_not_flat() -> None:
+    sent = [float(second) for second in range(10)]
+    assert load_of(sent, [at + 0.1 for at in sent], rate=1).is_flat
+    assert not load_of(sent, [at if at < 3 else -1.0 for at in sent], rate=1).is_flat
+
+
+def test_only_starts_within_the_time_count_as_throughput() -> None:
+    assert load_of([0.0, 3.0, 9.0], [1.0, 4.0, 11.0], rate=1).jobs_per_s == 1 / 8
+
+
+def test_the_hops_of_the_baseline_carry_the_bytes_of_the_load() -> None:
+    flow = Flow(2.5, 100, (("ce_type", "x"),))
+    found = {
+        hop.name: hop for hop in hops("kafka:9092", "ns", dict.fromkeys(("jobs", "queue", "nodes", "decisions"), flow))
+    }
+    assert found["executor"] == Hop(
+        "executor", "kafka:9092", {"ns.decisions": 1}, "ns.decisions", "ns.nodes", 2.5, 100, headers=[("ce_type", "x")]
+    )
+    assert found["placement"].size_bytes == 250
+    assert found["admission"].reads == {"ns.submissions": 12}
+
+
+def test_every_figure_says_where_and_how_undisturbed_it_was_measured() -> None:
+    body = Figure("pipeline", [], {"jobs_per_s": 1}, QUIET).as_json()
+    assert set(body) == {"jobs_per_s", "others_cpu", "busy", "machine", "commit"}
