@@ -66,7 +66,7 @@ LEGAL = [(name, status) for name, (_, legal) in TRANSITIONS.items() for status i
 ILLEGAL = [(name, status) for name, (_, legal) in TRANSITIONS.items() for status in LIFE if status not in legal]
 
 
-def refused(state: CellState, *effects: Any, because: str) -> None:
+def expect_refused(state: CellState, *effects: Any, because: str) -> None:
     """The fold refuses the record, says why, and leaves the state as it was."""
     before, digest = deepcopy(state), digest_of(state)
     with pytest.raises(DamagedLog, match=because):
@@ -83,14 +83,14 @@ def test_an_effect_follows_from_its_states(name: str, status: JobStatus) -> None
 
 @pytest.mark.parametrize(("name", "status"), ILLEGAL)
 def test_an_effect_is_refused_in_all_other_states(name: str, status: JobStatus) -> None:
-    refused(cell_with_job(status), TRANSITIONS[name][0], because="version 2: job job ")
+    expect_refused(cell_with_job(status), TRANSITIONS[name][0], because="version 2: job job ")
 
 
 @pytest.mark.parametrize("name", [name for name, (effect, _) in TRANSITIONS.items() if hasattr(effect, "attempt")])
 def test_an_effect_on_another_attempt_is_refused(name: str) -> None:
     effect = TRANSITIONS[name][0].model_copy(update={"attempt": 7})
     status = min(TRANSITIONS[name][1])
-    refused(cell_with_job(status), effect, because="attempt")
+    expect_refused(cell_with_job(status), effect, because="attempt")
 
 
 GANG = enqueued("gang", workers=2, resources=TWO_GPUS)
@@ -350,12 +350,14 @@ BROKEN: dict[str, tuple[list[Any], Any, str]] = {
 @pytest.mark.parametrize("what", BROKEN)
 def test_the_fold_refuses(what: str) -> None:
     before, effect, because = BROKEN[what]
-    refused(cell(node("n1"), node("n2"), *before), effect, because=because)
+    expect_refused(cell(node("n1"), node("n2"), *before), effect, because=because)
 
 
 def test_a_record_counts_whole_or_not_at_all() -> None:
     state = cell(node("n1"))
-    refused(state, enqueued("job"), started("job", place(0, "n1", 0)), e.JobHeld(job="job"), because="is starting")
+    expect_refused(
+        state, enqueued("job"), started("job", place(0, "n1", 0)), e.JobHeld(job="job"), because="is starting"
+    )
 
 
 def test_a_reservation_ends_with_its_job() -> None:

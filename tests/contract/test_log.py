@@ -58,7 +58,7 @@ async def read_from(log: Log, positions: dict[tuple[str, int], int], count: int)
         await reader.stop()
 
 
-async def owns(member: Member, partitions: set[int]) -> float:
+async def must_own(member: Member, partitions: set[int]) -> float:
     """Wait until the member owns just these; return how long that took, in seconds."""
     began = time.monotonic()
     async with asyncio.timeout(15):
@@ -248,7 +248,7 @@ async def test_one_member_owns_everything(world: World, log: Log) -> None:
     topic = await world.topic(3)
     member = log.member(f"group-{topic}", topic)
     await member.start()
-    await owns(member, {0, 1, 2})
+    await must_own(member, {0, 1, 2})
     await member.stop()
     assert member.owned() == frozenset()
 
@@ -257,12 +257,12 @@ async def test_two_members_share_and_the_one_left_takes_over(world: World, log: 
     topic = await world.topic(3)
     first, second = log.member(f"group-{topic}", topic), log.member(f"group-{topic}", topic)
     await first.start()
-    await owns(first, {0, 1, 2})
+    await must_own(first, {0, 1, 2})
     await second.start()
     await eventually(lambda: sorted([len(first.owned()), len(second.owned())]) == [1, 2])
     assert first.owned() | second.owned() == {0, 1, 2}
     await first.stop()
-    assert await owns(second, {0, 1, 2}) < 3
+    assert await must_own(second, {0, 1, 2}) < 3
     await second.stop()
 
 
@@ -271,8 +271,8 @@ async def test_groups_do_not_share_with_each_other(world: World, log: Log) -> No
     ours, theirs = log.member(f"ours-{topic}", topic), log.member(f"theirs-{topic}", topic)
     await ours.start()
     await theirs.start()
-    await owns(ours, {0, 1})
-    await owns(theirs, {0, 1})
+    await must_own(ours, {0, 1})
+    await must_own(theirs, {0, 1})
     await ours.stop()
     await theirs.stop()
 
@@ -281,8 +281,8 @@ async def test_changed_waits_for_a_change(world: World, log: Log) -> None:
     topic = await world.topic(1)
     member = log.member(f"group-{topic}", topic)
     await member.start()
-    await owns(member, {0})
+    await must_own(member, {0})
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
-            await owns(member, set())
+            await must_own(member, set())
     await member.stop()

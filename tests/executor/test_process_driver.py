@@ -103,6 +103,7 @@ async def test_a_worker_that_ends_well_at_the_notice_has_stopped_and_not_finishe
     await machine.says("up")
     machine.stop(grace_ms=60_000)
     await machine.until("stopped")
+    assert machine.alive() == []
 
 
 async def test_a_stubborn_worker_is_killed_when_its_grace_is_over(machine: Machine) -> None:
@@ -121,6 +122,7 @@ async def test_a_grace_can_be_cut_short(machine: Machine) -> None:
     machine.stop(grace_ms=600_000)
     machine.stop(grace_ms=0)
     await machine.until("stopped", wait_s=5)
+    assert machine.alive() == []
 
 
 async def test_a_grandchild_in_a_session_of_its_own_with_another_environment_dies_too(
@@ -197,6 +199,7 @@ async def test_workers_end_when_the_lease_is_over_though_no_agent_is_there(tmp_p
     machine.restart_agent()
     machine.start(STUBBORN, WAITS)
     await machine.until("running", "stopped")
+    assert machine.alive() == []
     await machine.end()
 
 
