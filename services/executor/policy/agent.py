@@ -235,15 +235,21 @@ class NodeAgent:
 
     # What it says.
 
+    def _stamp(self, turn: Turn) -> dict[str, Any]:
+        """Who says it, in which boot, under which number and when: what every word of a node begins with."""
+        return {
+            "cell": self.cell,
+            "node": self.id,
+            "boot": self.boot,
+            "seq": self.next_seq(),
+            "at_ms": turn.now.cell_ms,
+        }
+
     def join(self, turn: Turn) -> None:
         """Offer the node in this boot."""
         turn.events.append(
             n.NodeJoined(
-                cell=self.cell,
-                node=self.id,
-                boot=self.boot,
-                seq=self.next_seq(),
-                at_ms=turn.now.cell_ms,
+                **self._stamp(turn),
                 spec=self.spec,
             )
         )
@@ -252,11 +258,7 @@ class NodeAgent:
         """Say that the node is here in the same boot, with its runs."""
         turn.events.append(
             n.NodeReturned(
-                cell=self.cell,
-                node=self.id,
-                boot=self.boot,
-                seq=self.next_seq(),
-                at_ms=turn.now.cell_ms,
+                **self._stamp(turn),
                 observed=self.observed(),
             )
         )
@@ -265,11 +267,7 @@ class NodeAgent:
         """Renew the lease and say everything again that the log has not taken in yet."""
         turn.events.append(
             n.NodeReport(
-                cell=self.cell,
-                node=self.id,
-                boot=self.boot,
-                seq=self.next_seq(),
-                at_ms=turn.now.cell_ms,
+                **self._stamp(turn),
                 observed=self.observed(),
                 failed_devices=self.failed_devices,
                 desired_version=self.version,
@@ -301,11 +299,7 @@ class NodeAgent:
 
     def _say(self, turn: Turn, run: AgentRun) -> None:
         said: dict[str, Any] = {
-            "cell": self.cell,
-            "node": self.id,
-            "boot": self.boot,
-            "seq": self.next_seq(),
-            "at_ms": turn.now.cell_ms,
+            **self._stamp(turn),
             "job": run.wanted.job,
             "attempt": run.wanted.attempt,
         }
