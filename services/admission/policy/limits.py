@@ -89,12 +89,12 @@ def over_tenant_limit(file: CellFile, tenant: Tenant, spec: JobSpec, pools: tupl
 
 
 def _limit(file: CellFile, tenant: Tenant, gpu_type: str) -> int | None:
-    by_name = {known.name: known for known in file.tenants}
     limits = []
     line: Tenant | None = tenant
     while line is not None:
         limits += [q.limit for q in line.quotas if q.gpu_type == gpu_type and q.limit is not None]
-        line = by_name[line.parent] if line.parent is not None else None
+        above = line.parent
+        line = next((known for known in file.tenants if known.name == above), None) if above is not None else None
     return min(limits, default=None)
 
 
