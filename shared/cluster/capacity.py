@@ -34,15 +34,6 @@ class PoolCapacity:
         """The node's place among the pool's ids; where it would be, if it is not there."""
         return bisect_left(self.ids, node_id)
 
-    def fullest_with(self, gpus: int, among: int = -1) -> int:
-        """The mask of nodes with the fewest free devices, but at least `gpus`, within `among`; 0 if there are none."""
-        for free in sorted(self.by_free):
-            if free >= gpus:
-                mask = self.by_free[free] & among
-                if mask:
-                    return mask
-        return 0
-
 
 def insert_node(journal: Journal, pool: PoolCapacity, node_id: str) -> None:
     """Make room for a new node's number: the numbers behind it move up by one, in every mask."""
