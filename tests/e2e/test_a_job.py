@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from shared.cluster.job import JobStatus
-from shared.events.jobs import JobAdmitted
 from shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
 from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from shared.events.values import NodeStatus, RetryPolicy, VirtualRun
@@ -117,5 +116,4 @@ async def test_what_is_no_valid_command_is_answered_or_set_aside_and_never_block
     ends = await cell.log.end_offsets([(letters, 0), (jobs, 0)])
     assert ends[letters, 0] == 7
     assert ends[jobs, 0] == 2
-    assert JobAdmitted.topic == "jobs"
     assert cell.problems() == []

@@ -6,6 +6,7 @@ import asyncio
 import signal
 from pathlib import Path
 
+import httpx
 import pytest
 from redis.asyncio import Redis
 
@@ -39,7 +40,7 @@ async def test_every_service_restarted_in_the_middle_loses_nothing(
 
 
 async def test_a_killed_writer_is_replaced_and_no_start_is_lost_or_doubled(
-    kafka: str, redis_url: str, namespace: str, tmp_path: Path, record_property: object
+    kafka: str, redis_url: str, namespace: str, tmp_path: Path
 ) -> None:
     async with running_cell(kafka, redis_url, namespace, tmp_path, replicas={"placement": 2}) as cell:
         jobs = [f"job-{n}" for n in range(300)]
@@ -69,13 +70,22 @@ async def test_two_of_each_share_the_work(kafka: str, redis_url: str, namespace:
             sum(n for tp, n in cursors[name]["cursors"].items() if ".submissions/" in tp)
             for name in ("admission-1", "admission-2")
         ]
-        metrics = [
-            (await cell.services._services[name].get_json("/cursors"))[0] for name in ("executor-1", "executor-2")
-        ]
+        nodes = [await nodes_of(cell, name) for name in ("executor-1", "executor-2")]
         assert sum(shares) == 400
         assert min(shares) > 0
-        assert metrics == [200, 200]
+        assert sum(nodes) == 16
+        assert min(nodes) > 0
+        begun_by = {line.node for line in cell.diary() if line.event == "started"}
+        assert len(begun_by) == 16
         assert cell.problems() == []
+
+
+async def nodes_of(cell: RunningCell, executor: str) -> int:
+    """How many nodes an executor looks after, by its own figures."""
+    async with httpx.AsyncClient() as client:
+        text = (await client.get(f"http://127.0.0.1:{cell.services.port(executor)}/metrics")).text
+    (line,) = [line for line in text.splitlines() if line.startswith("fallow_executor_nodes{")]
+    return int(float(line.split(" ")[1]))
 
 
 async def test_redis_flushed_in_the_middle_is_complete_again(
