@@ -10,6 +10,7 @@ import csv
 import gzip
 import sys
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
@@ -86,6 +87,14 @@ def differences(starts: dict[str, int], jobs_csv: Path) -> tuple[int, list[str]]
     return len(rows), other
 
 
+ORDERS: dict[str, Callable[[Wanted], tuple[int | str, ...]]] = {
+    "id": lambda job: (job.id,),
+    "falling size": lambda job: (-job.workers * job.gpus,),
+    "falling duration": lambda job: (-job.duration_ms,),
+}
+"""Other orders in which the carried jobs, all of time 0, could be placed; equals stay in the order of the file."""
+
+
 def main(jobs_file: str, carry_file: str, nodes: str, gpus_per_node: str, jobs_csv: str | None = None) -> None:
     """Print the figures."""
     carried, jobs = read(Path(carry_file)), read(Path(jobs_file))
@@ -96,7 +105,12 @@ def main(jobs_file: str, carry_file: str, nodes: str, gpus_per_node: str, jobs_c
     starts = simulate(carried, jobs, int(nodes), int(gpus_per_node))
     waits = [starts[job.id] - job.submit_ms for job in jobs]
     sys.stdout.write(f"mean wait {sum(waits) / len(waits) / 1000:.1f} s of {len(waits)} jobs\n")
-    if jobs_csv is not None:
+    if jobs_csv is None:
+        for name, order in ORDERS.items():
+            starts = simulate(sorted(carried, key=order), jobs, int(nodes), int(gpus_per_node))
+            waits = [starts[job.id] - job.submit_ms for job in jobs]
+            sys.stdout.write(f"carried jobs placed by {name}: {sum(waits) / len(waits) / 1000:.1f} s\n")
+    else:
         compared, other = differences(starts, Path(jobs_csv))
         sys.stdout.write(f"{compared} jobs compared, {len(other)} started at another time {other[:5]}\n")
 
