@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from pathlib import Path
 
@@ -53,8 +54,12 @@ async def test_many_silent_nodes_at_once_are_not_declared_lost(
         with pytest.raises(AssertionError, match="not within"):
             await cell.until(lambda c: nodes_in(c, NodeStatus.LOST) > 0, what="a lost node", wait_s=5)
         cell.services.kill("executor", signal.SIGCONT)
-        await cell.submit(a_job("after", gpus=8, ms=100))
-        with pytest.raises(AssertionError, match="not within"):
-            await cell.until(lambda c: "after" in c.state.over, what="room for one more", wait_s=1)
-        assert sum(job.status is running for job in cell.state.jobs.values()) == 8
+        # Agents that could not renew their leases stop their own work; it is queued again and runs again.
+        await asyncio.sleep(2)
+        while await cell.poll():
+            continue
+        await cell.until(lambda c: sum(j.status is running for j in c.state.jobs.values()) == 8, what="all to run")
+        kinds = {effect.kind for decision in cell.decisions for effect in decision.effects}
+        assert "LeaseExpired" not in kinds
+        assert sum(job.failures for job in cell.state.jobs.values()) == 0
         assert cell.problems() == []
