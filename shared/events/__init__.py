@@ -19,7 +19,8 @@ or `JobRefused`.
 **The life of a run.** A run is the workers of one attempt on one node. The node learns from the log that it shall start
 (`JobStarted`) and says `RunStarted` when all of them live; `RunProgressed` as they get on; and one of `RunFinished`,
 `RunFailed` and `RunStopped` when nothing is left of them. Nodes say so again in every `NodeReport` until the log has
-taken it in, so that a lost message is only late. `RunObserved` keeps in the log what one node said while other nodes of
+taken it in, so that a lost message is only late. An executor that speaks for many nodes puts their words into one
+`RunsReported`. `RunObserved` keeps in the log what one node said while other nodes of
 the gang had not spoken.
 
 **The life of a node.** `NodeJoined` announces it with its devices and its place in the network; `NodeChanged` takes it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -38,6 +38,14 @@ class Value(BaseModel):
     """A part of a record. Frozen and strict: no string becomes a number, no float an integer."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
+
+
+V = TypeVar("V", bound=Value)
+
+
+def replace(value: V, **changes: Any) -> V:
+    """The same value with these fields changed. The caller answers for them: they are not checked."""
+    return value.model_copy(update=changes)
 
 
 TYPES: dict[str, type[Event]] = {}

@@ -6,8 +6,15 @@ newest seen, is ignored. A *run* is the workers of one attempt of one job on one
 
 from __future__ import annotations
 
-from shared.events.base import Attempt, CellEvent, Count, JobId, Millis, NodeId, Text
-from shared.events.values import NodeSpec, ObservedRun
+from typing import Annotated
+
+from pydantic import Field
+
+from shared.events.base import Attempt, CellEvent, Count, JobId, Millis, NodeId, Text, Value
+from shared.events.values import NodeSpec, ObservedRun, RunStatus
+
+RUN_WORDS_MOST = 1_000
+"""So many words of runs fit into one record."""
 
 
 class NodeEvent(CellEvent):
@@ -88,3 +95,29 @@ class RunFailed(RunEvent, type="fallow.run.failed.v1", topic="nodes"):
     exit_code: int | None = None
     infrastructure: bool = False
     text: Text = ""
+
+
+class RunWord(Value):
+    """What one node says of one run: the content of `RunStarted` (running), `RunFinished`, `RunStopped` or
+    `RunFailed`.
+    """
+
+    node: NodeId
+    boot: NodeId
+    seq: Count
+    at_ms: Millis = 0
+    job: JobId
+    attempt: Attempt
+    status: RunStatus
+    exit_code: int | None = None
+    infrastructure: bool = False
+    text: Text = ""
+
+
+class RunsReported(CellEvent, type="fallow.runs.reported.v1", topic="nodes"):
+    """What several nodes of one executor said at nearly the same time, in the order in which they said it.
+
+    It means the same as a record for each word. One record for many costs everybody who reads it far less.
+    """
+
+    words: Annotated[tuple[RunWord, ...], Field(min_length=1, max_length=RUN_WORDS_MOST)]
