@@ -22,15 +22,22 @@ class Follower:
     both end the process that follows, because it cannot know the truth any more.
 
     `before_fold` is shown the state and each record that is about to be folded into it: what a decision takes away can
-    be told only before.
+    be told only before. `patient_ms` is the reader's: for those whom nobody waits for.
     """
 
     def __init__(
-        self, log: Log, layout: Layout, cell: str, *, snapshots: bool = True, before_fold: BeforeFold | None = None
+        self,
+        log: Log,
+        layout: Layout,
+        cell: str,
+        *,
+        snapshots: bool = True,
+        before_fold: BeforeFold | None = None,
+        patient_ms: int = 0,
     ) -> None:
         self.state = CellState(cell)
         self._log, self._layout, self._snapshots = log, layout, snapshots
-        self._before_fold = before_fold
+        self._before_fold, self._patient_ms = before_fold, patient_ms
         self._tp = layout.tp("decisions", cell)
         self._reader: Reader | None = None
 
@@ -59,7 +66,7 @@ class Follower:
 
     async def _open(self) -> Reader:
         if self._reader is None:
-            reader = self._log.reader({self._tp: self.next_offset})
+            reader = self._log.reader({self._tp: self.next_offset}, patient_ms=self._patient_ms)
             await reader.start()
             self._reader = reader
         return self._reader

@@ -14,7 +14,7 @@ from shared.log.group_timers import QUICK, GroupTimers
 from shared.log.kafka_closing import close
 from shared.log.kafka_member import KafkaMember
 from shared.log.kafka_producer import BoundedProducer, Compression, send, send_all
-from shared.log.kafka_reader import KafkaReader
+from shared.log.kafka_reader import Fetching, KafkaReader
 from shared.log.port import (
     Appended,
     AppendUnknown,
@@ -29,6 +29,9 @@ APPEND_BOUND_MS = 3_000
 PUBLISH_BOUND_MS = 10_000
 REQUEST_BOUND_MS = 2_500
 FETCH_WAIT_MS, LONE_FETCH_WAIT_MS = 20, 500
+PATIENT_FETCH_BYTES = 262_144
+"""With so much there, a patient reader is woken before its time."""
+
 PUBLISH_CHUNK_RECORDS = 5_000
 """So many records share one bound, so that a long but moving publish is not taken for a dead one."""
 
@@ -159,13 +162,17 @@ class KafkaLog:
             raise LogUnavailable(f"partitions of {topic}: {error!r}") from error
         return len(cluster.partitions_for_topic(topic) or ())
 
-    def reader(self, positions: Mapping[TopicPartition, int]) -> Reader:
+    def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:
         """A consumer of its own, so that a slow reader holds up no other."""
+        return KafkaReader(self._bootstrap, self._client_id, positions, self._fetching(len(positions), patient_ms))
+
+    def _fetching(self, partitions: int, patient_ms: int) -> Fetching:
+        if self._fetch_wait_ms is not None:
+            return Fetching(wait_ms=self._fetch_wait_ms, gather_ms=self._fetch_wait_ms)
+        if patient_ms:
+            return Fetching(wait_ms=patient_ms, bytes_min=PATIENT_FETCH_BYTES)
         # A fetch of one partition leaves nothing out, so it may stay at the broker: data wakes it at once.
-        best_ms = FETCH_WAIT_MS if len(positions) > 1 else LONE_FETCH_WAIT_MS
-        wait_ms = best_ms if self._fetch_wait_ms is None else self._fetch_wait_ms
-        gather_ms = self._fetch_wait_ms or 0
-        return KafkaReader(self._bootstrap, self._client_id, positions, fetch_wait_ms=wait_ms, gather_ms=gather_ms)
+        return Fetching(wait_ms=FETCH_WAIT_MS if partitions > 1 else LONE_FETCH_WAIT_MS)
 
     def member(self, group: str, topic: str) -> KafkaMember:
         """A consumer of its own that never reads anything."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
 from aiokafka import TopicPartition as KafkaTopicPartition
@@ -20,30 +21,33 @@ PARTITION_FETCH_BYTES_MAX = 4 * 1024 * 1024
 """Four of the largest records at a time: a cold start reads at the speed of the wire, and memory stays bounded."""
 
 
-class KafkaReader:
-    """Explicit assignment, no group, no stored offsets: the position is the caller's business.
-
-    The client keeps one fetch in flight for each broker. A partition whose records were still unread when the fetch
-    went out is left out of it, and asked for only when that fetch returns, which takes up to `fetch_wait_ms` when the
-    other partitions are idle. So the wait is short; data that arrives wakes a waiting fetch at once in any case.
+@dataclass(frozen=True, slots=True)
+class Fetching:
+    """How a reader asks: a fetch stays at the broker until so many bytes are there, for `wait_ms` at most.
 
     With `gather_ms` a poll goes on for that long while records come: for the embedded broker, which hands out one batch
     of a partition at a time, however small.
     """
 
+    wait_ms: int
+    bytes_min: int = 1
+    gather_ms: int = 0
+
+
+class KafkaReader:
+    """Explicit assignment, no group, no stored offsets: the position is the caller's business.
+
+    The client keeps one fetch in flight for each broker. A partition whose records were still unread when the fetch
+    went out is left out of it, and asked for only when that fetch returns, which takes up to its `wait_ms` when the
+    other partitions are idle. So one that is in a hurry waits for a short time only; data wakes its fetch at once.
+    """
+
     def __init__(
-        self,
-        bootstrap: str,
-        client_id: str,
-        positions: Mapping[TopicPartition, int],
-        *,
-        fetch_wait_ms: int,
-        gather_ms: int = 0,
+        self, bootstrap: str, client_id: str, positions: Mapping[TopicPartition, int], fetching: Fetching
     ) -> None:
         self._bootstrap = bootstrap
         self._client_id = client_id
-        self._fetch_wait_ms = fetch_wait_ms
-        self._gather_ms = gather_ms
+        self._fetching = fetching
         self._positions = dict(positions)
         self._assigned = {tp: KafkaTopicPartition(*tp) for tp in self._positions}
         self._consumer: AIOKafkaConsumer | None = None
@@ -56,7 +60,8 @@ class KafkaReader:
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="none",
-            fetch_max_wait_ms=self._fetch_wait_ms,
+            fetch_max_wait_ms=self._fetching.wait_ms,
+            fetch_min_bytes=self._fetching.bytes_min,
             max_partition_fetch_bytes=PARTITION_FETCH_BYTES_MAX,
         )
         try:
@@ -78,7 +83,7 @@ class KafkaReader:
     async def poll(self, max_records: int = 500, wait_ms: int = 100) -> list[Record]:
         """As the port says. Any other error of the client (a damaged record) is raised as it is, with nothing lost."""
         records = await self._poll(max_records, wait_ms)
-        gathered_s = asyncio.get_running_loop().time() + self._gather_ms / 1000
+        gathered_s = asyncio.get_running_loop().time() + self._fetching.gather_ms / 1000
         while records and len(records) < max_records and asyncio.get_running_loop().time() < gathered_s:
             try:
                 more = await self._poll(max_records - len(records), GATHER_STEP_MS)

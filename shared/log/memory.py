@@ -162,8 +162,8 @@ class MemoryLog:
         self._reach()
         return self._broker.topics().get(topic, 0)
 
-    def reader(self, positions: Mapping[TopicPartition, int]) -> Reader:
-        """Any number of readers, each with its own positions."""
+    def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:  # noqa: ARG002
+        """Any number of readers, each with its own positions. Nothing is held back: a wake-up costs nothing here."""
         return MemoryReader(self._broker, positions)
 
     def member(self, group: str, topic: str) -> MemoryMember:

@@ -155,8 +155,13 @@ class Log(Protocol):
     async def partitions(self, topic: str) -> int:
         """How many partitions the topic has; 0 when there is no such topic. Raises LogUnavailable."""
 
-    def reader(self, positions: Mapping[TopicPartition, int]) -> Reader:
-        """A reader of these partitions, from these offsets; not started."""
+    def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:
+        """A reader of these partitions, from these offsets; not started.
+
+        With `patient_ms` a record may be held back for so long while little has come, so that a reader that nobody
+        waits for is woken seldom and then takes much at a time. A backlog comes at once in any case. Where several
+        partitions are read, a record may be held back twice as long.
+        """
 
     def member(self, group: str, topic: str) -> Member:
         """A member of the group that shares the (empty) topic; not started."""

@@ -197,6 +197,19 @@ async def test_an_idle_poll_ends_after_its_wait(world: World, log: Log) -> None:
     await reader.stop()
 
 
+async def test_a_patient_reader_gets_all_that_was_written_and_a_lone_record_in_time(world: World, log: Log) -> None:
+    topic = await world.topic(1)
+    await log.publish([Outgoing(topic, b"%d" % n, partition=0) for n in range(1000)])
+    reader = log.reader({(topic, 0): 0}, patient_ms=300)
+    await reader.start()
+    assert [int(r.value or b"") for r in await read(reader, 1000)] == list(range(1000))
+    began = time.monotonic()
+    await log.append(Outgoing(topic, b"lone", partition=0))
+    assert [r.value for r in await read(reader, 1)] == [b"lone"]
+    assert time.monotonic() - began < 1.5
+    await reader.stop()
+
+
 async def test_reading_what_was_deleted_says_what_is_left(world: World, log: Log) -> None:
     topic = await world.topic(2)
     await log.publish([Outgoing(topic, b"%d" % n, partition=0) for n in range(10)])
