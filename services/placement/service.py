@@ -12,12 +12,12 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from services.placement.policy import nodes, requests, runs, settings, strays
+from services.placement.policy import nodes, requests, runs, settings
 from services.placement.policy.deadlines import Deadlines
 from services.placement.policy.gang import POLICIES, Places
-from services.placement.policy.leases import Leases
+from services.placement.policy.hearing import Hearing
 from services.placement.policy.quarantine import Quarantine
-from services.placement.policy.sequence import Past, Sequences
+from services.placement.policy.sequence import Past
 from services.placement.policy.strays import Stray
 from services.placement.policy.turn import Turn
 from services.placement.policy.walk import Shape, walk_heads
@@ -29,11 +29,10 @@ from shared.events import effects as e
 from shared.events import operations as o
 from shared.events.base import Event
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
-from shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeLost, NodeReport, NodeReturned, RunEvent
+from shared.events.nodes import NodeEvent, RunsReported
 from shared.events.proposals import Proposal
 from shared.events.queue import QueueOrdered
 from shared.events.reasons import DeferCode, ProposalCode
-from shared.events.values import NodeStatus
 
 DEFERRED_MOST = 200
 """How many jobs at most get a new reason to wait in one record; the others get theirs in the next ones."""
@@ -78,10 +77,9 @@ class PlacementService:
         self.state, self._file, self._name, self._stepped = state, file, writer, stepped
         self._pending: deque[Input] = deque()
         self._read: dict[str, int] = {}
-        self._windows, self._deadlines, self._leases = Windows(), Deadlines(), Leases()
-        self._sequences, self._strays = Sequences(), list[tuple[Input, Stray]]()
+        self._windows, self._deadlines, self._hearing = Windows(), Deadlines(), Hearing()
+        self._strays = list[tuple[Input, Stray]]()
         self._quarantine, self._words = Quarantine(), dict[tuple[str, int], str]()
-        self._past: Counter[Past] = Counter()
         self._blocked: dict[Shape, DeferCode] = {}
         self._walk_is_due = True
         self._cell_ms = 0
@@ -94,9 +92,9 @@ class PlacementService:
         """This process is to write, and the state is folded to the end: forget what belonged to an earlier time."""
         self._pending.clear()
         self._read = {}
-        self._windows, self._sequences, self._strays = Windows(), Sequences(), []
+        self._windows, self._hearing, self._strays = Windows(), Hearing(), []
         self._quarantine, self._words = Quarantine(), {}
-        self._leases.begin(self.state, wall_ms)
+        self._hearing.leases.begin(self.state, wall_ms)
         self.caught_up(wall_ms)
 
     def caught_up(self, wall_ms: int) -> None:
@@ -125,7 +123,7 @@ class PlacementService:
 
     def take_past(self) -> dict[Past, int]:
         """How many words of nodes were past since the last call, by why."""
-        found, self._past = self._past, Counter()
+        found, self._hearing.past = self._hearing.past, Counter()
         return dict(found)
 
     @property
@@ -140,7 +138,7 @@ class PlacementService:
     @property
     def leases_frozen(self) -> bool:
         """Whether so many nodes are silent at once that none is declared lost."""
-        return self._leases.is_frozen
+        return self._hearing.leases.is_frozen
 
     # One cycle.
 
@@ -171,7 +169,7 @@ class PlacementService:
             return Tried(turn.effects, inputs, turn.now_ms, wall_ms, taken, goes_on, turn.words)
         self._idle_inputs = idle
         self._reload = False
-        self._sequences.keep()
+        self._hearing.sequences.keep()
         self._quarantine.keep()
         return None
 
@@ -179,13 +177,13 @@ class PlacementService:
         """The decision is in force."""
         self._idle_inputs = 0
         self._reload = False
-        self._sequences.keep()
+        self._hearing.sequences.keep()
         self._quarantine.keep()
         # A gang may fail in one record and be over in a later one: its first words are kept until then.
         self._words = {at: text for at, text in tried.words.items() if self._is_held(*at)}
         for effect in tried.effects:
             if isinstance(effect, e.NodeChanged):
-                self._leases.enter(effect.spec.id, tried.wall_ms)
+                self._hearing.leases.enter(effect.spec.id, tried.wall_ms)
                 self._quarantine.changed(effect.spec.id, effect.status)
 
     def _is_held(self, job_id: str, attempt: int) -> bool:
@@ -201,7 +199,7 @@ class PlacementService:
 
         The shell folds forward next and says `caught_up`.
         """
-        self._sequences.undo()
+        self._hearing.sequences.undo()
         self._quarantine.undo()
         for item in tried.taken:
             self._read.pop(item.source, None)
@@ -234,7 +232,7 @@ class PlacementService:
         """Lose the nodes that were silent for too long, as far as the record has room."""
         if self._stepped:
             return
-        for node_id in self._leases.expired(self.state, wall_ms):
+        for node_id in self._hearing.leases.expired(self.state, wall_ms):
             if turn.is_full:
                 return
             nodes.lose(turn, self.state.nodes[node_id])
@@ -262,7 +260,11 @@ class PlacementService:
                 self._walk_is_due = self._windows.take(event) or self._walk_is_due
             case NodeEvent():
                 self._step_to(turn, event)
-                self._hear(turn, item, event, wall_ms)
+                cell = self._file.cell(self.state.cell)
+                self._set_aside(item, self._hearing.hear(turn, cell, event, wall_ms))
+            case RunsReported():
+                self._step_to(turn, event)
+                self._set_aside(item, self._hearing.hear_runs(turn, event.words, wall_ms))
             case o.Operation():
                 self._operate(turn, event)
             case Proposal():
@@ -270,25 +272,9 @@ class PlacementService:
                     turn, event.proposal, ProposalCode.UNSUPPORTED, "proposals are not carried out by this version"
                 )
 
-    def _hear(self, turn: Turn, item: Input, event: NodeEvent, wall_ms: int) -> None:
-        """A node's word counts when it is news of a node that is known; otherwise it does not even renew the lease."""
-        stray = strays.stray(turn.state, self._file.cell(turn.state.cell), event)
+    def _set_aside(self, item: Input, stray: Stray | None) -> None:
         if stray is not None:
             self._strays.append((item, stray))
-            if not stray.is_news:
-                return
-        node = turn.state.nodes.get(event.node)
-        boot, is_lost = (node.boot, node.status is NodeStatus.LOST) if node is not None else (None, False)
-        past = self._sequences.past(event, boot, is_lost=is_lost)
-        if past is not None:
-            self._past[past] += 1
-            return
-        if node is not None:
-            self._leases.heard(event.node, wall_ms)
-        if isinstance(event, RunEvent) and not runs.is_current(turn, event):
-            self._past[Past.RUN_OVER] += 1
-            return
-        _handle_node(turn, event)
 
     def _step_to(self, turn: Turn, event: Event) -> None:
         """A stepped clock goes by every time that it is told: an answer may overtake the step that caused it."""
@@ -345,20 +331,8 @@ def _time_of(event: Event | None) -> int:
             return event.submit_ms
         case NodeEvent():
             return event.at_ms
+        case RunsReported():
+            return max(word.at_ms for word in event.words)
         case o.AdvanceTime():
             return event.now_ms
     return 0
-
-
-def _handle_node(turn: Turn, event: NodeEvent) -> None:
-    match event:
-        case NodeJoined():
-            nodes.join(turn, event)
-        case NodeReport() | NodeReturned():
-            nodes.report(turn, event)
-        case NodeLost():
-            nodes.said_lost(turn, event)
-        case DeviceFailed():
-            nodes.device_failed(turn, event)
-        case RunEvent():
-            runs.note_run(turn, event)

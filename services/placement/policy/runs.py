@@ -7,7 +7,7 @@ from services.placement.policy.requests import stopping
 from services.placement.policy.turn import RunEnd, Turn
 from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.events import effects as e
-from shared.events.nodes import NodeEvent, RunEvent, RunFailed, RunFinished, RunStarted, RunStopped
+from shared.events.nodes import NodeEvent, RunEvent, RunFailed, RunFinished, RunStarted, RunStopped, RunWord
 from shared.events.reasons import StopReason
 from shared.events.values import RUN_IS_OVER, NodeStatus, RunStatus
 
@@ -17,7 +17,7 @@ _STATUS: dict[type[NodeEvent], RunStatus] = {
     RunStopped: RunStatus.STOPPED,
     RunFailed: RunStatus.FAILED,
 }
-
+_TOLD = frozenset(_STATUS.values())
 
 _ENDS = {RunStatus.FINISHED: True, RunStatus.FAILED: False}
 """The ends that a run comes to by itself, and whether they are good."""
@@ -31,15 +31,28 @@ def note_run(turn: Turn, event: RunEvent) -> None:
     if status is None:
         return
     if isinstance(event, RunFailed):
-        turn.hear_words(event.job, event.attempt, event.text)
-        if event.infrastructure:
-            status = RunStatus.STOPPED
+        status = _failure(turn, event)
     note(turn, event.job, event.attempt, event.node, status)
 
 
-def is_current(turn: Turn, event: RunEvent) -> bool:
-    """Whether the event is about a run that the log still wants on its node."""
-    return _current(turn, event.job, event.attempt, event.node) is not None
+def note_word(turn: Turn, word: RunWord) -> None:
+    """The same for a word among others. Of a run that is about to start or to stop nothing follows."""
+    status = word.status
+    if status not in _TOLD:
+        return
+    if status is RunStatus.FAILED:
+        status = _failure(turn, word)
+    note(turn, word.job, word.attempt, word.node, status)
+
+
+def _failure(turn: Turn, word: RunFailed | RunWord) -> RunStatus:
+    turn.hear_words(word.job, word.attempt, word.text)
+    return RunStatus.STOPPED if word.infrastructure else RunStatus.FAILED
+
+
+def is_current(turn: Turn, job_id: str, attempt: int, node_id: str) -> bool:
+    """Whether the log still wants this run on its node."""
+    return _current(turn, job_id, attempt, node_id) is not None
 
 
 def _current(turn: Turn, job_id: str, attempt: int, node_id: str) -> Job | None:

@@ -7,12 +7,28 @@ its own repetition, or comes from an agent that another one has replaced.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from shared.events.nodes import NodeEvent, NodeJoined
+from shared.events.nodes import NodeJoined
 
 FORMER_BOOTS_MOST = 8
 """So many boots of a node are known as gone; a node that is older than that is taken for a new one."""
+
+
+class Word(Protocol):
+    """What every word of a node begins with, in a record of its own or among others."""
+
+    @property
+    def node(self) -> str:
+        """Who says it."""
+
+    @property
+    def boot(self) -> str:
+        """Since which start."""
+
+    @property
+    def seq(self) -> int:
+        """Its number in that boot."""
 
 
 class Past(StrEnum):
@@ -42,7 +58,7 @@ class Sequences:
         self._newest: dict[str, Heard] = {}
         self._before: list[tuple[str, Heard | None]] = []
 
-    def past(self, event: NodeEvent, boot: str | None, *, is_lost: bool = False) -> Past | None:
+    def past(self, event: Word, boot: str | None, *, is_lost: bool = False) -> Past | None:
         """Whether the event is past for a node whose boot the log knows as `boot`; None: it is news, and noted.
 
         A lost node may join in any other boot: if two boots were told in the wrong order, the one that lives was taken
@@ -59,10 +75,10 @@ class Sequences:
             self._note(event, newest, _former(event, boot, newest))
         return None
 
-    def _begins_boot(self, event: NodeEvent, newest: Heard | None) -> bool:
+    def _begins_boot(self, event: Word, newest: Heard | None) -> bool:
         return isinstance(event, NodeJoined) and (newest is None or event.boot not in newest.former)
 
-    def _note(self, event: NodeEvent, newest: Heard | None, former: tuple[str, ...]) -> None:
+    def _note(self, event: Word, newest: Heard | None, former: tuple[str, ...]) -> None:
         self._before.append((event.node, newest))
         self._newest[event.node] = Heard(event.boot, event.seq, former)
 
@@ -80,7 +96,7 @@ class Sequences:
         self._before.clear()
 
 
-def _former(event: NodeEvent, boot: str | None, newest: Heard | None) -> tuple[str, ...]:
+def _former(event: Word, boot: str | None, newest: Heard | None) -> tuple[str, ...]:
     if newest is not None:
         return (*newest.former, newest.boot)[-FORMER_BOOTS_MOST:]
     return (boot,) if boot is not None and boot != event.boot else ()

@@ -25,7 +25,7 @@ def stray(state: CellState, cell: CellPart, event: NodeEvent) -> Stray | None:
         return _of_no_pool(cell, event)
     node = state.nodes.get(event.node)
     if node is None:
-        return Stray(DeadLetterReason.UNKNOWN_NODE, f"node: {event.node} has not joined cell {state.cell}")
+        return of_no_node(state, event.node)
     if node.boot != event.boot:
         return None
     for device in _devices_of(event):
@@ -33,6 +33,11 @@ def stray(state: CellState, cell: CellPart, event: NodeEvent) -> Stray | None:
             text = f"device: {device} is none of the {node.spec.gpus} of node {node.id}"
             return Stray(DeadLetterReason.UNKNOWN_DEVICE, text, is_news=True)
     return None
+
+
+def of_no_node(state: CellState, node_id: str) -> Stray:
+    """A word of a node that never joined."""
+    return Stray(DeadLetterReason.UNKNOWN_NODE, f"node: {node_id} has not joined cell {state.cell}")
 
 
 def _devices_of(event: NodeEvent) -> tuple[int, ...]:

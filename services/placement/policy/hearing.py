@@ -1,0 +1,90 @@
+"""What nodes say: whether a word counts, and what is done with it.
+
+A word counts when it is news of a node that is known; otherwise it does not even renew the lease. Many words in one
+record count like a record for each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from services.placement.policy import nodes, runs, strays
+from services.placement.policy.leases import Leases
+from services.placement.policy.sequence import Past, Sequences, Word
+from services.placement.policy.strays import Stray
+from services.placement.policy.turn import Turn
+from shared.cluster.config import CellPart
+from shared.cluster.node import Node
+from shared.events.nodes import (
+    DeviceFailed,
+    NodeEvent,
+    NodeJoined,
+    NodeLost,
+    NodeReport,
+    NodeReturned,
+    RunEvent,
+    RunWord,
+)
+from shared.events.values import NodeStatus
+
+
+class Hearing:
+    """What this writer has heard of each node. `past` counts the words that no longer counted, by why."""
+
+    def __init__(self) -> None:
+        self.leases = Leases()
+        self.sequences = Sequences()
+        self.past: Counter[Past] = Counter()
+
+    def hear(self, turn: Turn, cell: CellPart, event: NodeEvent, wall_ms: int) -> Stray | None:
+        """One node's word. Why its record is to be set aside, or None."""
+        stray = strays.stray(turn.state, cell, event)
+        if stray is not None and not stray.is_news:
+            return stray
+        if self._is_news(event, turn.state.nodes.get(event.node), wall_ms):
+            if isinstance(event, RunEvent) and not runs.is_current(turn, event.job, event.attempt, event.node):
+                self.past[Past.RUN_OVER] += 1
+            else:
+                _handle(turn, event)
+        return stray
+
+    def hear_runs(self, turn: Turn, words: Iterable[RunWord], wall_ms: int) -> Stray | None:
+        """The words of one record, one after the other. Why the record is to be set aside, or None; the words that
+        have nothing to do with that count.
+        """
+        known, stray = turn.state.nodes, None
+        for word in words:
+            node = known.get(word.node)
+            if node is None:
+                stray = stray or strays.of_no_node(turn.state, word.node)
+            elif self._is_news(word, node, wall_ms):
+                if runs.is_current(turn, word.job, word.attempt, word.node):
+                    runs.note_word(turn, word)
+                else:
+                    self.past[Past.RUN_OVER] += 1
+        return stray
+
+    def _is_news(self, word: Word, node: Node | None, wall_ms: int) -> bool:
+        boot, is_lost = (node.boot, node.status is NodeStatus.LOST) if node is not None else (None, False)
+        past = self.sequences.past(word, boot, is_lost=is_lost)
+        if past is not None:
+            self.past[past] += 1
+            return False
+        if node is not None:
+            self.leases.heard(word.node, wall_ms)
+        return True
+
+
+def _handle(turn: Turn, event: NodeEvent) -> None:
+    match event:
+        case NodeJoined():
+            nodes.join(turn, event)
+        case NodeReport() | NodeReturned():
+            nodes.report(turn, event)
+        case NodeLost():
+            nodes.said_lost(turn, event)
+        case DeviceFailed():
+            nodes.device_failed(turn, event)
+        case RunEvent():
+            runs.note_run(turn, event)
