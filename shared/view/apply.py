@@ -6,8 +6,9 @@ names: their rows are made from the state as it is when Redis is back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from shared.cluster.quota import accounts
 from shared.cluster.state import CellState
@@ -16,30 +17,15 @@ from shared.events.decisions import Decision
 from shared.events.values import WorkerPlace
 from shared.view.row_text import accounts_by_tenant, job_text, node_text, over_text, pools_text, tenant_text
 
-MOVES = (
-    e.JobStarted,
-    e.JobResizing,
-    e.JobResized,
-    e.JobPreempted,
-    e.JobRequeued,
-    e.JobFinished,
-    e.JobFailed,
-    e.JobCancelled,
-)
-"""Effects after which places are held that were free, or free that were held."""
-
-SILENT = (e.RunObserved, e.JobRefused, e.AttemptTimedOut, e.ReservationSet, e.ReservationCleared)
-"""Effects on jobs that no row shows."""
-
-ENDS = (e.JobFinished, e.JobFailed, e.JobCancelled)
-
 FORGOTTEN_PER_END_MOST = 2
 """How many remembered jobs the fold may forget for each that ends."""
 
 
 @dataclass(slots=True)
 class Touched:
-    """Entities whose rows may have changed, in the order in which they were first touched."""
+    """Entities whose rows may have changed, in the order in which they were first touched. The tenants above a tenant
+    follow from the quotas, and are not named here.
+    """
 
     jobs: dict[str, None] = field(default_factory=dict)
     nodes: dict[str, None] = field(default_factory=dict)
@@ -58,63 +44,116 @@ class Touched:
         """Take in what a decision touches. `state` is the one BEFORE it, which tells what an ending job gives back."""
         ended = 0
         for effect in decision.effects:
-            if not isinstance(effect, e.JobEffect):
-                self._note_other(state, effect)
-            elif not isinstance(effect, SILENT):
-                self.jobs[effect.job] = None
-                if isinstance(effect, MOVES):
-                    self._note_move(state, effect)
-                    ended += isinstance(effect, ENDS)
+            touch = TOUCH[type(effect)]
+            if touch is not None:
+                touch(self, state, effect)
+                ended += touch is _end
         for number in range(state.over_first, state.over_first + FORGOTTEN_PER_END_MOST * ended):
             job_id = state.over_order.get(number)
-            if job_id is not None:
-                self.jobs[job_id] = None
+            if job_id is None:
+                return
+            self.jobs[job_id] = None
 
-    def _note_move(self, state: CellState, effect: e.JobEffect) -> None:
-        if isinstance(effect, e.JobStarted):
-            self._note_places(effect.workers)
-        elif isinstance(effect, e.JobResizing):
-            self._note_places(effect.add)
-        job = state.jobs.get(effect.job)
-        if job is not None:  # else it was enqueued by this same decision, which touched its tenant
-            self._note_places(job.workers)
-            self._note_places(job.joining)
-            self._note_tenant(state, job.spec.tenant)
 
-    def _note_other(self, state: CellState, effect: e.Effect) -> None:
-        if isinstance(effect, e.JobEnqueued | e.JobUpdated):
-            self.jobs[effect.spec.id] = None
-            self._note_tenant(state, effect.spec.tenant)
-        elif isinstance(effect, e.NodeChanged):
-            self.nodes[effect.spec.id] = None
-        elif isinstance(effect, e.NodeEffect):
-            self.nodes[effect.node] = None
-        elif isinstance(effect, e.QuotaSet):
-            self._note_tenant(state, effect.quota.tenant)
-            self._note_parent(state, effect)
+def _job(touched: Touched, _: CellState, effect: e.JobEffect) -> None:
+    touched.jobs[effect.job] = None
 
-    def _note_places(self, places: tuple[WorkerPlace, ...]) -> None:
-        for place in places:
-            self.nodes[place.node] = None
 
-    def _note_tenant(self, state: CellState, tenant: str) -> None:
-        if tenant in self.tenants:
-            return
-        self.tenants[tenant] = None
-        for gpu_type in gpu_types(state):
-            for account in accounts(state.quotas, tenant, gpu_type):
-                self.tenants[account[0]] = None
+def _spec(touched: Touched, _: CellState, effect: e.JobEnqueued | e.JobUpdated) -> None:
+    touched.jobs[effect.spec.id] = None
+    touched.tenants[effect.spec.tenant] = None
 
-    def _note_parent(self, state: CellState, effect: e.QuotaSet) -> None:
-        """The use moves along to the new parent."""
-        if effect.quota.parent is not None:
-            self.tenants.pop(effect.quota.parent, None)
-            self._note_tenant(state, effect.quota.parent)
+
+def _start(touched: Touched, state: CellState, effect: e.JobStarted) -> None:
+    _places(touched, effect.workers)
+    _move(touched, state, effect)
+
+
+def _resize(touched: Touched, state: CellState, effect: e.JobResizing) -> None:
+    _places(touched, effect.add)
+    _move(touched, state, effect)
+
+
+def _move(touched: Touched, state: CellState, effect: e.JobEffect) -> None:
+    """Places are held that were free, or free that were held."""
+    touched.jobs[effect.job] = None
+    job = state.jobs.get(effect.job)
+    if job is not None:  # else it was enqueued by this same decision, which touched its tenant
+        _places(touched, job.workers)
+        _places(touched, job.joining)
+        touched.tenants[job.spec.tenant] = None
+
+
+def _end(touched: Touched, state: CellState, effect: e.JobEffect) -> None:
+    _move(touched, state, effect)
+
+
+def _places(touched: Touched, places: tuple[WorkerPlace, ...]) -> None:
+    for place in places:
+        touched.nodes[place.node] = None
+
+
+def _node_spec(touched: Touched, _: CellState, effect: e.NodeChanged) -> None:
+    touched.nodes[effect.spec.id] = None
+
+
+def _node(touched: Touched, _: CellState, effect: e.NodeEffect) -> None:
+    touched.nodes[effect.node] = None
+
+
+def _quota(touched: Touched, state: CellState, effect: e.QuotaSet) -> None:
+    """The use moves along from the parents that the tenant has now to those that it gets."""
+    touched.tenants.update(with_parents(state, (effect.quota.tenant, effect.quota.parent or effect.quota.tenant)))
+
+
+TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = {
+    e.WriterStarted: None,
+    e.JobEnqueued: _spec,
+    e.JobUpdated: _spec,
+    e.JobStarted: _start,
+    e.RunObserved: None,
+    e.JobRunning: _job,
+    e.JobResizing: _resize,
+    e.JobResized: _move,
+    e.JobStopping: _job,
+    e.JobPreempted: _move,
+    e.JobRequeued: _move,
+    e.JobFinished: _end,
+    e.JobFailed: _end,
+    e.JobCancelled: _end,
+    e.JobRefused: None,
+    e.AttemptTimedOut: None,
+    e.JobDeferred: _job,
+    e.JobHeld: _job,
+    e.JobReleased: _job,
+    e.ReservationSet: None,
+    e.ReservationCleared: None,
+    e.NodeChanged: _node_spec,
+    e.DeviceChanged: _node,
+    e.LeaseExpired: _node,
+    e.NodeLent: _node,
+    e.NodeLoanDraining: _node,
+    e.NodeReclaimed: _node,
+    e.QuotaSet: _quota,
+    e.PolicySet: None,
+    e.ProposalRefused: None,
+}
+"""What each effect touches; None for those that no row shows."""
 
 
 def gpu_types(state: CellState) -> list[str]:
     """The GPU types that any quota or use names."""
     return sorted({account[1]: None for account in (*state.quotas, *state.usage)})
+
+
+def with_parents(state: CellState, tenants: Iterable[str]) -> dict[str, None]:
+    """These tenants and all above them, for any GPU type."""
+    types, found = gpu_types(state), dict.fromkeys(tenants)
+    for tenant in list(found):
+        for gpu_type in types:
+            for account in accounts(state.quotas, tenant, gpu_type):
+                found[account[0]] = None
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +222,18 @@ def rows_of_touched(state: CellState, touched: Touched) -> Rows:
             rows.nodes_gone.append(node_id)
         else:
             rows.nodes.append((node_id, node_text(node)))
+    _add_tenants(rows, state, touched)
+    return rows
+
+
+def _add_tenants(rows: Rows, state: CellState, touched: Touched) -> None:
     types = gpu_types(state)
-    for tenant in touched.tenants:
+    for tenant in with_parents(state, touched.tenants):
         held = [(tenant, name) for name in types if (tenant, name) in state.quotas or (tenant, name) in state.usage]
         if held:
             rows.tenants.append((tenant, tenant_text(state, held)))
         else:
             rows.tenants_gone.append(tenant)
-    return rows
 
 
 def text_of_job(state: CellState, job_id: str) -> str | None:

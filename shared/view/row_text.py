@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from msgspec.json import Encoder
+
 from shared.cluster.job import Job, JobStatus, OverJob
 from shared.cluster.node import Node, bits
 from shared.cluster.quota import Account
@@ -14,7 +16,11 @@ from shared.events.values import JobKind, LoanStatus, NodeRole, NodeStatus
 from shared.view.keys import place_in_queue
 from shared.view.rows import AccountRow, JobRow, NodeRow, Place, PoolRow
 
-_to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_encode = Encoder().encode
+
+
+def _to_json(fields: Any) -> str:
+    return _encode(fields).decode()
 
 
 def job_text(job: Job) -> str:

@@ -60,7 +60,9 @@ def test_an_entity_that_was_touched_twice_has_one_row() -> None:
         touched.note(state, record.decision)
         fold(state, record)
     rows = rows_of_touched(state, touched)
-    assert len(rows) == len(touched)
+    names = [name for name, _ in rows.jobs + rows.nodes + rows.tenants]
+    assert len(names) == len({*names})
+    assert {*touched.jobs, *touched.nodes, *touched.tenants} <= {*names, *rows.jobs_gone, *rows.tenants_gone}
     assert len(rows.arguments()) == 6 + 2 * (len(rows.jobs) + len(rows.nodes) + len(rows.tenants)) + len(
         rows.jobs_gone + rows.nodes_gone + rows.tenants_gone
     )

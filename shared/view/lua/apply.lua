@@ -26,14 +26,7 @@ local function apply(keys, args)
   if view.cursor ~= args[1] then
     return { is_before(args[1], view.cursor) and 'DUP' or 'GAP', view.cursor }
   end
-  for _ = 1, counts[1] do
-    put_job(keys, args[at], args[at + 1])
-    at = at + 2
-  end
-  for _ = 1, counts[2] do
-    drop_job(keys, args[at])
-    at = at + 1
-  end
+  at = put_and_drop_jobs(keys, args, at, counts[1], counts[2])
   at = put_and_drop(keys[3], args, at, counts[3], counts[4])
   put_and_drop(keys[4], args, at, counts[5], counts[6])
   redis.call('HSET', keys[1], 'cursor', args[2], 'version', args[3], 'chain', args[4], 'at_ms', args[5], 'pools', args[6])

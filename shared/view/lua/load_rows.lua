@@ -18,18 +18,7 @@ local function load_rows(keys, args)
   if view.ready or view.rebuild == '' or view.rebuild ~= args[1] then
     return { 'NOT_READY', view.rebuild }
   end
-  for _ = 1, counts[1] do
-    local id, row = args[at], args[at + 1]
-    local tenant, status, place = string.match(row, ROW)
-    local by_status, by_tenant = members(id, tenant, status)
-    redis.call('HSET', keys[2], id, row)
-    redis.call('ZADD', keys[6], 0, by_status, 0, by_tenant)
-    if place ~= '' then
-      redis.call('ZADD', keys[5], 0, place)
-    end
-    at = at + 2
-  end
-  at = at + counts[2]
+  at = put_and_drop_jobs(keys, args, at, counts[1], counts[2])
   at = put_and_drop(keys[3], args, at, counts[3], counts[4])
   put_and_drop(keys[4], args, at, counts[5], counts[6])
   redis.call('HSET', keys[1], 'rebuild_ms', args[2])

@@ -2,54 +2,95 @@
 -- A job's row is a line `TENANT STATUS PLACE` and then JSON that is never looked into here. PLACE is the job's member of
 -- `waiting`, empty unless it is queued.
 
+local HEAD = '^(%S+ %S+ [^\n]*)\n'
 local ROW = '^(%S+) (%S+) ([^\n]*)\n'
 
-local function members(id, tenant, status)
-  return 's ' .. status .. ' ' .. id, 't ' .. tenant .. ' ' .. status .. ' ' .. id
-end
+-- Each command takes many members at once, since a command costs more than a member; but only so many words fit onto
+-- Lua's stack. Even, so that pairs stay together.
+local WORDS_MOST = 4000
 
-local function put_job(keys, id, row)
-  local before = redis.call('HGET', keys[2], id)
-  if before == row then
-    return
-  end
-  redis.call('HSET', keys[2], id, row)
-  local tenant, status, place = string.match(row, ROW)
-  if before then
-    local old_tenant, old_status, old_place = string.match(before, ROW)
-    if old_place ~= place and old_place ~= '' then
-      redis.call('ZREM', keys[5], old_place)
-    end
-    if old_tenant ~= tenant or old_status ~= status then
-      redis.call('ZREM', keys[6], members(id, old_tenant, old_status))
-    end
-    if old_place == place then
-      place = ''
-    end
-    if old_tenant == tenant and old_status == status then
-      tenant = nil
-    end
-  end
-  if place ~= '' then
-    redis.call('ZADD', keys[5], 0, place)
-  end
-  if tenant then
-    local by_status, by_tenant = members(id, tenant, status)
-    redis.call('ZADD', keys[6], 0, by_status, 0, by_tenant)
+-- Gives the words from `first` to `last` to a command, in as many calls as it takes.
+local function call_with(command, key, words, first, last)
+  for from = first, last, WORDS_MOST do
+    redis.call(command, key, unpack(words, from, math.min(last, from + WORDS_MOST - 1)))
   end
 end
 
-local function drop_job(keys, id)
-  local before = redis.call('HGET', keys[2], id)
-  if not before then
-    return
+-- What a hash holds of these names, false where it holds nothing.
+local function held_of(key, names)
+  local held = {}
+  for from = 1, #names, WORDS_MOST do
+    local some = redis.call('HMGET', key, unpack(names, from, math.min(#names, from + WORDS_MOST - 1)))
+    for number = 1, #some do
+      held[from + number - 1] = some[number]
+    end
   end
-  local tenant, status, place = string.match(before, ROW)
+  return held
+end
+
+-- What is to leave and to enter the sorted sets: members, and for those that enter a score before each.
+local function no_moves()
+  return { unplaced = {}, placed = {}, unindexed = {}, indexed = {} }
+end
+
+local function leave(moves, id, head)
+  local tenant, status, place = string.match(head, ROW)
+  local gone, unplaced = moves.unindexed, moves.unplaced
+  gone[#gone + 1] = 's ' .. status .. ' ' .. id
+  gone[#gone + 1] = 't ' .. tenant .. ' ' .. status .. ' ' .. id
   if place ~= '' then
-    redis.call('ZREM', keys[5], place)
+    unplaced[#unplaced + 1] = place
   end
-  redis.call('ZREM', keys[6], members(id, tenant, status))
-  redis.call('HDEL', keys[2], id)
+end
+
+local function enter(moves, id, head)
+  local tenant, status, place = string.match(head, ROW)
+  local new, placed = moves.indexed, moves.placed
+  local count = #new
+  new[count + 1], new[count + 2] = '0', 's ' .. status .. ' ' .. id
+  new[count + 3], new[count + 4] = '0', 't ' .. tenant .. ' ' .. status .. ' ' .. id
+  if place ~= '' then
+    placed[#placed + 1] = '0'
+    placed[#placed + 1] = place
+  end
+end
+
+local function make(keys, moves)
+  call_with('ZREM', keys[5], moves.unplaced, 1, #moves.unplaced)
+  call_with('ZADD', keys[5], moves.placed, 1, #moves.placed)
+  call_with('ZREM', keys[6], moves.unindexed, 1, #moves.unindexed)
+  call_with('ZADD', keys[6], moves.indexed, 1, #moves.indexed)
+end
+
+-- Puts jobs, each named once, and drops others; gives where the next arguments begin.
+local function put_and_drop_jobs(keys, args, at, set, drop)
+  local ids, moves, dropped_at = {}, no_moves(), at + 2 * set
+  for number = 1, set do
+    ids[number] = args[at + 2 * number - 2]
+  end
+  for number = 1, drop do
+    ids[set + number] = args[dropped_at + number - 1]
+  end
+  local held = held_of(keys[2], ids)
+  for number = 1, set do
+    local row, before = args[at + 2 * number - 1], held[number]
+    -- The line is the same for a job that only got another field: then it stays where it is.
+    if not before or string.match(before, HEAD) ~= string.match(row, HEAD) then
+      if before then
+        leave(moves, ids[number], before)
+      end
+      enter(moves, ids[number], row)
+    end
+  end
+  for number = set + 1, set + drop do
+    if held[number] then
+      leave(moves, ids[number], held[number])
+    end
+  end
+  make(keys, moves)
+  call_with('HSET', keys[2], args, at, dropped_at - 1)
+  call_with('HDEL', keys[2], args, dropped_at, dropped_at + drop - 1)
+  return dropped_at + drop
 end
 
 -- Looks through `set, drop` counts from `first` on and the rows behind them:
@@ -70,7 +111,7 @@ local function counted_rows(args, first)
   end
   for job = 1, counts[1] do
     local row = args[first + 6 + 2 * job - 1]
-    if not string.find(row, ROW) then
+    if not string.find(row, HEAD) then
       return nil, 'a job row begins with TENANT STATUS PLACE', string.sub(row, 1, 50)
     end
   end
@@ -79,13 +120,8 @@ end
 
 -- Puts a hash's rows and drops others; gives where the next arguments begin.
 local function put_and_drop(key, args, at, set, drop)
-  for _ = 1, set do
-    redis.call('HSET', key, args[at], args[at + 1])
-    at = at + 2
-  end
-  for _ = 1, drop do
-    redis.call('HDEL', key, args[at])
-    at = at + 1
-  end
-  return at
+  local dropped_at = at + 2 * set
+  call_with('HSET', key, args, at, dropped_at - 1)
+  call_with('HDEL', key, args, dropped_at, dropped_at + drop - 1)
+  return dropped_at + drop
 end
