@@ -10,13 +10,19 @@ import typer
 
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with
+from services.cli.log_at import at
+from services.cli.log_diff import diff
 from services.cli.log_file import open_text, write_line
+from services.cli.log_why import why
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.sentences import heading, sentence
 from shared.events.decisions import Decision
 from shared.log.kafka import KafkaLog
 
 app = typer.Typer(no_args_is_help=True, help="Read the decision log.")
+app.command()(at)
+app.command()(diff)
+app.command()(why)
 
 READ_ONCE = 1_000
 POLL_WAIT_MS = 250

@@ -4,7 +4,7 @@ the way.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from services.cli.outcome import Outcome
@@ -81,7 +81,7 @@ async def records_of(log: Log, tps: Sequence[TopicPartition]) -> AsyncIterator[R
 
 async def records_between(
     log: Log, wanted: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-) -> AsyncIterator[Record]:
+) -> AsyncGenerator[Record, None]:
     """The records from these offsets on, up to these ends. Raises LogUnavailable, LogTruncated."""
     if not wanted:
         return

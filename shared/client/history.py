@@ -60,9 +60,9 @@ class History:
             yield from (News(event.cell, effect, event.version, event.at_ms) for effect in event.effects)
 
     async def decisions(self, cell: str, first: int, last: int | None) -> AsyncGenerator[Decision, None]:
-        """As the client's port says. A decision of version v is at offset v - 1 at the earliest."""
+        """As the client's port says."""
         expected = max(1, first)
-        async for record in self._records(cell, expected - 1):
+        async for record in self._records(cell, await self._earliest(cell, expected)):
             decision = event_of(record)
             if not isinstance(decision, Decision) or decision.cell != cell or decision.version < expected:
                 continue
@@ -70,6 +70,18 @@ class History:
                 return
             yield decision
             expected += 1
+
+    async def _earliest(self, cell: str, version: int) -> int:
+        """Where the decision of this version may be at the earliest: each record makes one version at most. The log of
+        a cell that was moved here begins with another version than the first.
+        """
+        async for record in self._records(cell, 0):
+            decision = event_of(record)
+            before = decision.version - 1 - record.offset if isinstance(decision, Decision) else 0
+            if before > 0:
+                return version - 1 - before if record.offset == 0 else record.offset
+            break
+        return version - 1
 
     async def newest(self, cell: str, count: int, *, follow: bool) -> AsyncGenerator[Decision, None]:
         """As the client's port says."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from shared.cluster.state import CellState
+from shared.events.decisions import Decision
 from shared.events.snapshots import SnapshotChunk, SnapshotManifest
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import (
@@ -61,15 +62,56 @@ async def oldest_snapshot(log: Log, layout: Layout, cell: str) -> CellState | No
     """
     decisions = layout.tp("decisions", cell)
     begin = (await log.begin_offsets([decisions]))[decisions]
-    if begin == 0:
+    if begin == 0 and await _is_from_nothing(log, decisions):
         return None
-    catalogue = await read_catalogue(log, layout, cell)
-    usable = {m.snapshot: m for m in catalogue.manifests.values() if m.offset + 1 >= begin}
-    for manifest in sorted(usable.values(), key=lambda found: (found.offset, found.snapshot)):
+    # Of a log that is whole only a snapshot is older: the one with which a cell was moved here.
+    usable = [m for m in await _usable(log, layout, cell, begin) if begin > 0 or m.offset < 0]
+    for manifest in usable:
         whole = await _whole_of(log, layout.tp("snapshots", cell), manifest)
         if whole is not None:
             return await _built(whole)
+    if begin == 0:
+        return None
     raise NoUsableSnapshot(f"cell {cell}: the decision log begins at {begin}, and no whole snapshot reaches to there")
+
+
+async def nearest_snapshot(
+    log: Log, layout: Layout, cell: str, is_before: Callable[[SnapshotManifest], bool]
+) -> CellState | None:
+    """The state of the newest whole snapshot that is before some moment and can be followed to it.
+
+    None to begin at 0. Raises NoUsableSnapshot when there is neither; LogUnavailable.
+    """
+    decisions = layout.tp("decisions", cell)
+    begin = (await log.begin_offsets([decisions]))[decisions]
+    usable = await _usable(log, layout, cell, begin)
+    for manifest in reversed([m for m in usable if is_before(m)]):
+        whole = await _whole_of(log, layout.tp("snapshots", cell), manifest)
+        if whole is not None:
+            return await _built(whole)
+    if begin == 0 and all(m.offset >= 0 for m in usable):
+        return None
+    raise NoUsableSnapshot(f"cell {cell}: what was then is not kept: the log and its snapshots begin later")
+
+
+async def _usable(log: Log, layout: Layout, cell: str, begin: int) -> list[SnapshotManifest]:
+    """The manifests of the snapshots that the log can be followed from, the oldest first."""
+    catalogue = await read_catalogue(log, layout, cell)
+    usable = {m.snapshot: m for m in catalogue.manifests.values() if m.offset + 1 >= begin}
+    return sorted(usable.values(), key=lambda found: (found.offset, found.version, found.snapshot))
+
+
+async def _is_from_nothing(log: Log, tp: TopicPartition) -> bool:
+    """Whether a log that is there from its first record begins with the first version: that of a cell that was moved
+    here goes on from a snapshot.
+    """
+    end = (await log.end_offsets([tp]))[tp]
+    if end == 0:
+        return False
+    async for record in _records(log, tp, 0, 1):
+        event = event_of(record)
+        return isinstance(event, Decision) and event.version == 1
+    return False
 
 
 async def _whole_of(log: Log, tp: TopicPartition, manifest: SnapshotManifest) -> Whole | None:

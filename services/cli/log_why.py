@@ -1,0 +1,242 @@
+"""`fallow log why`: every decision that touched a job, and what else bore on it, in sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.access import Access, access_of, run
+from services.cli.failures import Exit, end_with
+from services.cli.moments import duration, moment
+from services.cli.output import AsJson, CellName, print_json, print_line
+from services.cli.read_back import records_between
+from services.cli.sentences import rejection, sentence
+from shared.client.port import job_of
+from shared.events import effects as e
+from shared.events.decisions import Decision
+from shared.events.jobs import JobRejected
+from shared.events.reasons import DeferCode
+from shared.events.values import NodeStatus, WorkerPlace
+from shared.log.kafka import KafkaLog
+from shared.log.layout import Layout
+from shared.log.port import Log, Record, TopicPartition
+from shared.log.reading import event_of
+
+DEFERRED: dict[DeferCode, str] = {
+    DeferCode.NO_FREE_GPUS: "fewer GPUs are free than it needs",
+    DeferCode.FRAGMENTED: "enough GPUs are free, but not together on as many nodes as it needs",
+    DeferCode.NO_SUCH_NODES: "no node that it may use could ever hold it",
+    DeferCode.QUOTA_REACHED: "its tenant, or one above it, is at its limit",
+    DeferCode.BEHIND_HEAD: "it stands behind the head of its queue, which goes first",
+    DeferCode.BACKOFF: "it waits for the time of its next attempt",
+    DeferCode.HELD: "it is held back",
+    DeferCode.TOPOLOGY: "the GPUs that are free are too far apart",
+    DeferCode.RESERVED_FOR_OTHER: "the free places are kept for another job",
+}
+_VERSION = re.compile(rb'"version":(\d+)')
+
+ENDS = (e.JobFinished, e.JobFailed, e.JobCancelled)
+PLACES_GONE = (e.JobRequeued, *ENDS)
+
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.", show_default=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One decision, and the sentences of it that are about the job. Version None: admission's answer, without time."""
+
+    version: int | None
+    at_ms: int | None
+    epoch: int | None
+    sentences: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Why:
+    """One job, followed through the decisions."""
+
+    job: str
+    steps: list[Step] = field(default_factory=list)
+    attempts: int = 0
+    waited_ms: int = 0
+    held_ms: int = 0
+    end: str | None = None
+    _nodes: dict[str, None] = field(default_factory=dict)
+    _since_ms: int | None = None
+    _holds: bool = False
+
+    @property
+    def needles(self) -> list[bytes]:
+        """What a record must hold one of if it is about the job, or about a node on which it is now."""
+        return [f'"{name}"'.encode() for name in (self.job, *self._nodes)]
+
+    def take(self, decision: Decision) -> None:
+        """The next decision that may be about the job."""
+        said, was_on = list[str](), dict(self._nodes)
+        for effect in decision.effects:
+            if job_of(effect) == self.job:
+                said.append(_with_reason(effect))
+                self._follow(effect, decision.at_ms)
+            elif self._bears_on(effect, {**was_on, **self._nodes}):
+                said.append(sentence(effect))
+        if said:
+            self.steps.append(Step(decision.version, decision.at_ms, decision.epoch, tuple(said)))
+
+    def rejected(self, event: JobRejected) -> None:
+        """Admission's no."""
+        self.steps.append(Step(None, None, None, (rejection(event),)))
+
+    def _bears_on(self, effect: e.Effect, nodes: Mapping[str, None]) -> bool:
+        """Whether another job yields for this one, or something happens to one of these nodes, on which it is."""
+        match effect:
+            case e.JobStopping() | e.JobPreempted():
+                return effect.for_whom == self.job
+            case e.NodeChanged():
+                return effect.spec.id in nodes and effect.status is not NodeStatus.READY
+            case e.DeviceChanged() | e.LeaseExpired() | e.NodeLoanDraining():
+                return effect.node in nodes
+        return False
+
+    def _follow(self, effect: e.Effect, at_ms: int) -> None:
+        """Keep count of its attempts, its waits and its places."""
+        if isinstance(effect, e.JobEnqueued):
+            self._turn(at_ms, holds=False)
+        elif isinstance(effect, e.JobStarted):
+            self.attempts += 1
+            self._turn(at_ms, holds=True)
+            self._be_on(effect.workers)
+        elif isinstance(effect, e.JobResized):
+            self._be_on(effect.workers)
+        elif isinstance(effect, PLACES_GONE):
+            self._turn(at_ms, holds=False)
+            self._be_on(())
+        if isinstance(effect, ENDS):
+            self.end, self._since_ms = effect.kind.removeprefix("Job").lower(), None
+
+    def _be_on(self, workers: Iterable[WorkerPlace]) -> None:
+        self._nodes = dict.fromkeys(place.node for place in workers)
+
+    def _turn(self, at_ms: int, *, holds: bool) -> None:
+        """The time since the last turn belongs to what it did then."""
+        if self._since_ms is not None:
+            past_ms = at_ms - self._since_ms
+            self.held_ms += past_ms if self._holds else 0
+            self.waited_ms += 0 if self._holds else past_ms
+        self._since_ms, self._holds = at_ms, holds
+
+    def summary(self) -> str:
+        """The whole story in a sentence."""
+        if self.attempts == 0 and self.end is None:
+            return "It has not started."
+        times = "once" if self.attempts == 1 else f"{self.attempts} times"
+        parts = f"waited {duration(self.waited_ms)}, started {times}, held its places for {duration(self.held_ms)}"
+        return f"In all it {parts}{f', and is {self.end}' if self.end else ' so far'}."
+
+
+def _with_reason(effect: e.Effect) -> str:
+    told = sentence(effect)
+    if isinstance(effect, e.JobDeferred):
+        return f"{told.removesuffix('.')}: {DEFERRED[effect.code]}."
+    return told
+
+
+def why(context: typer.Context, job: JobName, cell: CellName = None, as_json: AsJson = False) -> None:
+    """Every decision that touched a job, from the log alone, with what happened to others for its sake and to the
+    nodes on which it was.
+    """
+    access = access_of(context)
+    names = [part.name for part in access.cells().cells] if cell is None else [access.cell(cell)]
+    for name in names:
+        found = run(_why(access, name, job))
+        if found.steps:
+            _print(name, found, as_json=as_json)
+            return
+    end_with(Exit.NO, f"fallow: the log does not tell of a job {job}")
+
+
+async def _why(access: Access, cell: str, job: str) -> Why:
+    log = KafkaLog(access.kafka_address, "fallow-cli")
+    await log.start()
+    try:
+        return await explain(log, access.layout(), cell, job)
+    finally:
+        await log.stop()
+
+
+async def explain(log: Log, layout: Layout, cell: str, job: str) -> Why:
+    """What the topics `jobs` and `decisions` tell of a job. Raises LogUnavailable, LogTruncated."""
+    found, needle, version = Why(job), f'"{job}"'.encode(), 0
+    async for record in _records(log, layout.tp("jobs", cell)):
+        event = event_of(record) if needle in (record.value or b"") else None
+        if isinstance(event, JobRejected) and event.job == job:
+            found.rejected(event)
+    async for record in _records(log, layout.tp("decisions", cell)):
+        said, value = _version(record), record.value or b""
+        if said <= version or (said > version + 1 and _decision(record, cell) is None):
+            continue  # stale or foreign: no reader takes it
+        version = said
+        if any(needle in value for needle in found.needles):
+            decision = _decision(record, cell)
+            if decision is not None:
+                found.take(decision)
+    return found
+
+
+async def _records(log: Log, tp: TopicPartition) -> AsyncGenerator[Record, None]:
+    begins, ends = await log.begin_offsets([tp]), await log.end_offsets([tp])
+    wanted = begins if begins[tp] < ends[tp] else {}
+    async with aclosing(records_between(log, wanted, ends)) as records:
+        async for record in records:
+            yield record
+
+
+def _decision(record: Record, cell: str) -> Decision | None:
+    event = event_of(record)
+    return event if isinstance(event, Decision) and event.cell == cell else None
+
+
+def _version(record: Record) -> int:
+    """The version that a record says, without decoding all of it."""
+    said = _VERSION.search(record.value or b"", 0, 500)
+    return int(said[1]) if said else 0
+
+
+def _print(cell: str, found: Why, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_as_object(cell, found))
+        return
+    print_line(f"job {found.job} of cell {cell}")
+    before_ms = None
+    for step in found.steps:
+        print_line(_heading(step, before_ms))
+        before_ms = step.at_ms
+        for told in step.sentences:
+            print_line(f"    {told}")
+    print_line(found.summary())
+
+
+def _heading(step: Step, before_ms: int | None) -> str:
+    if step.version is None or step.at_ms is None:
+        return "admission"
+    later = "" if before_ms is None else f", {duration(step.at_ms - before_ms)} later"
+    return f"version {step.version}, {moment(step.at_ms)}, epoch {step.epoch}{later}"
+
+
+def _as_object(cell: str, found: Why) -> dict[str, Any]:
+    return {
+        "job": found.job,
+        "cell": cell,
+        "steps": [
+            {"version": s.version, "at_ms": s.at_ms, "epoch": s.epoch, "sentences": list(s.sentences)}
+            for s in found.steps
+        ],
+        "attempts": found.attempts,
+        "waited_ms": found.waited_ms,
+        "held_ms": found.held_ms,
+        "end": found.end,
+    }

@@ -1,0 +1,107 @@
+"""A cell as it was: its log folded to a version or a time, from the nearest snapshot before it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+
+from services.cli.access import Access
+from services.cli.failures import Exit, end_with
+from services.cli.moments import moment
+from services.cli.read_back import records_between
+from services.cli.when import MOMENT_RULE, moment_of
+from shared.cluster.fold import fold
+from shared.cluster.state import CellState
+from shared.events.decisions import Decision
+from shared.events.snapshots import SnapshotManifest
+from shared.log.kafka import KafkaLog
+from shared.log.layout import Layout
+from shared.log.port import Log, Record
+from shared.log.reading import log_record
+from shared.log.snapshots import nearest_snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """A moment in a cell's life: behind the decision of a version, or behind all decisions up to a cell time."""
+
+    version: int | None = None
+    at_ms: int | None = None
+
+    def includes(self, version: int, at_ms: int) -> bool:
+        """Whether this decision had been made by then."""
+        if self.version is not None:
+            return version <= self.version
+        return self.at_ms is None or at_ms <= self.at_ms
+
+    def is_behind(self, manifest: SnapshotManifest) -> bool:
+        """Whether the snapshot had been there by then. Decisions of its own cell time may come after it."""
+        return self.includes(manifest.version, manifest.at_ms)
+
+    def __str__(self) -> str:
+        """As the user may have written it."""
+        return f"version {self.version}" if self.at_ms is None else moment(self.at_ms)
+
+
+def then(text: str) -> Then:
+    """The moment of a command line's word; ends the command where it is none."""
+    if text.isascii() and text.isdecimal() and len(text) < len(str(2**53)):
+        return Then(version=int(text))
+    at_ms = moment_of(text)
+    if at_ms is None:
+        end_with(Exit.USAGE, f"fallow: {text!r}: must be {MOMENT_RULE}")
+    return Then(at_ms=at_ms)
+
+
+class Past:
+    """Reads one cell's log forward, from moment to moment."""
+
+    def __init__(self, state: CellState, records: AsyncGenerator[Record, None]) -> None:
+        self.state = state
+        self._records = records
+        self._held: Record | None = None
+
+    async def go_to(self, then: Then) -> CellState:
+        """The state then; the same object each time. Ends the command where the log does not reach there. Raises
+        DamagedLog, LogUnavailable, LogTruncated.
+        """
+        while (record := await self._next()) is not None:
+            entry = log_record(record)
+            decision = entry.decision
+            is_next = isinstance(decision, Decision) and decision.version == self.state.version + 1
+            if is_next and isinstance(decision, Decision) and not then.includes(decision.version, decision.at_ms):
+                self._held = record
+                break
+            fold(self.state, entry)
+        if then.version is not None and self.state.version != then.version:
+            side = "ends" if self.state.version < then.version else "begins"
+            end_with(Exit.NO, f"fallow: the log {side} at version {self.state.version}, not at {then.version}")
+        return self.state
+
+    async def _next(self) -> Record | None:
+        held, self._held = self._held, None
+        return held or await anext(self._records, None)
+
+
+@asynccontextmanager
+async def past_of(access: Access, cell: str, first: Then) -> AsyncIterator[Past]:
+    """The cell's past, from the nearest snapshot before `first` on. Raises LogUnavailable, NoUsableSnapshot."""
+    log, layout = KafkaLog(access.kafka_address, "fallow-cli"), access.layout()
+    await log.start()
+    try:
+        async with open_past(log, layout, cell, first) as past:
+            yield past
+    finally:
+        await log.stop()
+
+
+@asynccontextmanager
+async def open_past(log: Log, layout: Layout, cell: str, first: Then) -> AsyncIterator[Past]:
+    """The same on any log that is started."""
+    tp = layout.tp("decisions", cell)
+    state = await nearest_snapshot(log, layout, cell, first.is_behind) or CellState(cell)
+    ends = await log.end_offsets([tp])
+    wanted = {tp: state.offset + 1} if state.offset + 1 < ends[tp] else {}
+    async with aclosing(records_between(log, wanted, ends)) as records:
+        yield Past(state, records)

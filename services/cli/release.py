@@ -1,0 +1,24 @@
+"""`fallow release`: a held job that may start again."""
+
+from __future__ import annotations
+
+import typer
+
+from services.cli.access import access_of
+from services.cli.hold import JobName, Timeout, give
+from services.cli.operate import operation
+from services.cli.output import AsJson, CellName
+from shared.cluster.job import JobStatus
+from shared.events.operations import ReleaseJob
+
+app = typer.Typer()
+
+
+@app.command()
+def release(
+    context: typer.Context, job: JobName, timeout_s: Timeout = 30, cell: CellName = None, as_json: AsJson = False
+) -> None:
+    """Let a held job start again."""
+    access = access_of(context)
+    wish = operation(ReleaseJob, cell=access.cell(cell), job=job)
+    give(access, wish, job, JobStatus.QUEUED, timeout_s, as_json=as_json)

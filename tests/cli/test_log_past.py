@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+import pytest
+import typer
+
+from services.cli.log_at import as_object
+from services.cli.log_diff import Change, changes_between, portrait
+from services.cli.log_why import DEFERRED, explain
+from services.cli.past import Then, open_past, then
+from services.cli.when import duration_of, moment_of
+from shared.events.effects import JobDeferred, JobRequeued, LeaseExpired
+from shared.events.jobs import JobRejected
+from shared.events.reasons import DeferCode, RejectCode, RequeueReason
+from shared.log.layout import Layout
+from shared.log.machine.snapshot import Catalogue
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.snapshots import NoUsableSnapshot, write_snapshot
+from tests.cli.cells import publish
+from tests.cli.logs import LogWriter, an_honest_log, enqueued, node, place, started
+
+LAYOUT = Layout("t", {"main": 0})
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    made = MemoryBroker()
+    for topic in ("decisions", "snapshots", "jobs"):
+        made.create_topic(f"t.{topic}", 1)
+    return made
+
+
+@pytest.fixture
+async def log(broker: MemoryBroker) -> MemoryLog:
+    found = MemoryLog(broker)
+    await publish(found, an_honest_log().records, "t")
+    return found
+
+
+async def test_a_cell_is_shown_as_it_was_behind_a_version(log: MemoryLog) -> None:
+    async with open_past(log, LAYOUT, "main", Then(version=5)) as past:
+        found = as_object(await past.go_to(Then(version=5)))
+    assert (found["version"], found["at_ms"], found["offset"]) == (5, 5, 5)
+    assert found["jobs_by_status"] == {"running": 1}
+    assert [job["nodes"] for job in found["jobs"]] == [["node-0"]]
+    assert [row["gpus_free"] for row in found["nodes"]] == [6, 8]
+    assert found["use"] == [
+        {"tenant": "vision", "gpu_type": "gpu", "used_milli": 2000, "guaranteed_milli": 0, "limit_milli": 16_000}
+    ]
+
+
+async def test_a_cell_is_shown_as_it_was_at_a_time(log: MemoryLog) -> None:
+    async with open_past(log, LAYOUT, "main", Then(at_ms=7)) as past:
+        assert (await past.go_to(Then(at_ms=7))).version == 7
+        assert (await past.go_to(Then(at_ms=10**15))).version == 9
+
+
+async def test_a_past_is_folded_from_the_nearest_snapshot_before_it(broker: MemoryBroker) -> None:
+    log, written = MemoryLog(broker), an_honest_log()
+    await publish(log, written.records, "t")
+    await write_snapshot(log, LAYOUT, written.state, Catalogue(), writer="w", wall_ms=0)
+    later = len(written.records)
+    written.write(enqueued("fourth"))
+    await publish(log, written.records[later:], "t")
+    broker.delete_before(("t.decisions", 0), later)
+    async with open_past(log, LAYOUT, "main", Then(version=10)) as past:
+        assert past.state.version == 9
+        assert (await past.go_to(Then(version=10))).version == 10
+
+
+async def test_what_was_before_all_that_is_kept_cannot_be_shown(broker: MemoryBroker) -> None:
+    log = MemoryLog(broker)
+    await publish(log, an_honest_log().records, "t")
+    broker.delete_before(("t.decisions", 0), 4)
+    async with AsyncExitStack() as stack:
+        with pytest.raises(NoUsableSnapshot):
+            await stack.enter_async_context(open_past(log, LAYOUT, "main", Then(version=5)))
+
+
+async def test_a_version_that_is_not_there_yet_is_a_no(log: MemoryLog, capsys: pytest.CaptureFixture[str]) -> None:
+    async with open_past(log, LAYOUT, "main", Then(version=50)) as past:
+        with pytest.raises(typer.Exit):
+            await past.go_to(Then(version=50))
+    assert capsys.readouterr().err == "fallow: the log ends at version 9, not at 50\n"
+
+
+async def test_what_changed_between_two_versions_is_told_thing_by_thing(log: MemoryLog) -> None:
+    async with open_past(log, LAYOUT, "main", Then(version=5)) as past:
+        before = portrait(await past.go_to(Then(version=5)))
+        after = portrait(await past.go_to(Then(version=9)))
+    running = "running on node-0, attempt 1: 1 worker of 2 GPUs, priority 0"
+    assert changes_between(before, after)[:2] == [
+        Change("jobs", "first", running, "finished"),
+        Change(
+            "jobs",
+            "second",
+            None,
+            "running on node-0, node-1, attempt 1: 2 workers of 4 GPUs, priority 0",
+        ),
+    ]
+    assert [(c.kind, c.name) for c in changes_between(before, after)[2:]] == [
+        ("jobs", "third"),
+        ("nodes", "node-0"),
+        ("nodes", "node-1"),
+        ("use", "vision gpu"),
+    ]
+
+
+async def test_nothing_changes_between_a_version_and_itself(log: MemoryLog) -> None:
+    async with open_past(log, LAYOUT, "main", Then(version=5)) as past:
+        before = portrait(await past.go_to(Then(version=5)))
+        assert changes_between(before, portrait(await past.go_to(Then(version=5)))) == []
+
+
+async def test_why_tells_every_decision_that_touched_a_job(log: MemoryLog) -> None:
+    found = await explain(log, LAYOUT, "main", "first")
+    assert [(step.version, len(step.sentences)) for step in found.steps] == [(4, 2), (5, 1), (8, 1)]
+    assert found.summary() == "In all it waited 0 ms, started once, held its places for 4 ms, and is finished."
+
+
+async def test_why_tells_what_happened_to_the_nodes_on_which_a_job_was(broker: MemoryBroker) -> None:
+    written = LogWriter()
+    written.write(node(0), node(1))
+    written.write(enqueued("a", 8))
+    written.write(JobDeferred(job="a", code=DeferCode.NO_FREE_GPUS))
+    written.write(started("a", place(0, 0, 1, 2, 3, 4, 5, 6, 7)))
+    written.write(
+        JobRequeued(job="a", reason=RequeueReason.INFRASTRUCTURE, failures=0, not_before_ms=0),
+        LeaseExpired(node="node-0", boot="node-0.1"),
+    )
+    written.write_unchecked(LeaseExpired(node="node-1", boot="node-1.1"))
+    log = MemoryLog(broker)
+    await publish(log, written.records, "t")
+    found = await explain(log, LAYOUT, "main", "a")
+    assert [(step.version, len(step.sentences)) for step in found.steps] == [(2, 1), (3, 1), (4, 1), (5, 2)]
+    assert found.steps[1].sentences == ("Job a goes on waiting: no_free_gpus: fewer GPUs are free than it needs.",)
+    assert found.summary() == "In all it waited 2 ms, started once, held its places for 1 ms so far."
+
+
+async def test_why_tells_that_admission_turned_a_job_away(log: MemoryLog) -> None:
+    event = JobRejected(cell="main", job="x", tenant="vision", command="submit", code=RejectCode.UNKNOWN_POOL)
+    await log.publish([LAYOUT.outgoing(event, id="1", source="test", wall_ms=0)])
+    found = await explain(log, LAYOUT, "main", "x")
+    assert [step.sentences for step in found.steps] == [("Job x is rejected: unknown_pool.",)]
+
+
+async def test_nothing_is_told_of_a_job_that_never_was(log: MemoryLog) -> None:
+    assert (await explain(log, LAYOUT, "main", "nobody")).steps == []
+
+
+def test_every_reason_to_wait_is_explained() -> None:
+    assert list(DEFERRED) == list(DeferCode)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("day 2", 172_800_000),
+        ("day 2 01:00:01.5", 176_401_500),
+        ("1970-01-01", 0),
+        ("2026-03-01 12:30", 1_772_368_200_000),
+        ("2026-03-01 12:30:00.007+00:00", 1_772_368_200_007),
+        ("2026-03-01T13:30+01:00", 1_772_368_200_000),
+        ("yesterday", None),
+        ("day x", None),
+    ],
+)
+def test_times_are_read_as_they_are_printed(text: str, ms: int | None) -> None:
+    assert moment_of(text) == ms
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("90s", 90_000), ("2 h", 7_200_000), ("10min", 600_000), ("5", None), ("-1s", None)]
+)
+def test_durations_are_read_as_people_write_them(text: str, ms: int | None) -> None:
+    assert duration_of(text) == ms
+
+
+@pytest.mark.parametrize("text", ["soon", "99999999999999999999", "²", "-5"])
+def test_a_moment_that_is_none_is_wrong_use(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit):
+        then(text)
+    assert capsys.readouterr().err.startswith(f"fallow: {text!r}: must be a version, ")
