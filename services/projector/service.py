@@ -7,6 +7,9 @@ from dataclasses import dataclass
 PAUSE_WALL_MS_FIRST = 50
 PAUSE_WALL_MS_MOST = 5_000
 
+STEP_ROWS = 5_000
+"""Rows that one step aims at: some 20 ms of Redis's time, in which it serves nobody else."""
+
 
 @dataclass(slots=True)
 class Patience:
@@ -55,3 +58,30 @@ class Lag:
         if self.records > self.records_most or behind_ms > self.wall_ms_most:
             return f"the view is {self.records} records behind, for {behind_ms} ms"
         return None
+
+
+@dataclass(slots=True)
+class Pace:
+    """How often the view moves, and how far in one step. What comes after a silence is shown at once; while more comes
+    it is gathered, since one large step costs less than many small ones, and a job that changes twice has one row.
+    """
+
+    wall_ms: int
+    records_most: int
+    records: int = 0
+    not_before_ms: int = 0
+
+    def __post_init__(self) -> None:
+        """As much as may be, until it is known how many rows that gives."""
+        self.records = self.records_most
+
+    def stepped(self, records: int, rows: int, asked_ms: int) -> None:
+        """So many records came when the log was asked at `asked_ms`, and became so many rows."""
+        is_all = records < self.records
+        self.not_before_ms = asked_ms + self.wall_ms if is_all else asked_ms
+        fit = STEP_ROWS * records // rows if rows else self.records_most
+        self.records = max(1, min(self.records_most, fit, 2 * self.records))
+
+    def pause_ms(self, now_ms: int) -> int:
+        """How long to gather before the log is asked again; not at all while it holds more than one step takes."""
+        return max(0, self.not_before_ms - now_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.projector.service import PAUSE_WALL_MS_MOST, Lag, Patience
+from services.projector.service import PAUSE_WALL_MS_MOST, STEP_ROWS, Lag, Pace, Patience
 
 
 def test_pauses_double_up_to_a_bound_and_are_spread_by_chance() -> None:
@@ -36,3 +36,27 @@ def test_a_view_that_has_caught_up_is_young_again() -> None:
     lag.is_at(1, now_ms=6_000)
     assert lag.wall_ms(6_500) == 500
     assert lag.complaint(6_500) is None
+
+
+def test_what_comes_after_a_silence_is_shown_at_once_and_what_follows_is_gathered() -> None:
+    pace = Pace(wall_ms=100, records_most=50)
+    pace.stepped(1, rows=3, asked_ms=1_000)
+    assert pace.pause_ms(1_250) == 0
+    pace.stepped(1, rows=3, asked_ms=1_250)
+    assert pace.pause_ms(1_260) == 90
+
+
+def test_a_backlog_is_not_waited_for() -> None:
+    pace = Pace(wall_ms=100, records_most=50)
+    pace.stepped(50, rows=100, asked_ms=1_000)
+    assert pace.pause_ms(1_001) == 0
+
+
+def test_a_step_takes_as_many_records_as_give_a_bounded_number_of_rows() -> None:
+    pace = Pace(wall_ms=100, records_most=50)
+    pace.stepped(50, rows=10 * STEP_ROWS, asked_ms=0)
+    assert pace.records == 5
+    pace.stepped(5, rows=5, asked_ms=0)
+    assert pace.records == 10
+    pace.stepped(1, rows=10 * STEP_ROWS, asked_ms=0)
+    assert pace.records == 1

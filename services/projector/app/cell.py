@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from services.projector.app.metrics import ProjectorMetrics
-from services.projector.service import Lag, Patience
+from services.projector.service import Lag, Pace, Patience
 from services.projector.settings import ProjectorSettings
 from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
@@ -21,7 +21,7 @@ from shared.view.machine import Projection
 from shared.view.steps import Outcome, Took, take_step
 from shared.view.store import CellView, Functions, ViewUnavailable
 
-POLL_WALL_MS = 100
+POLL_WALL_MS = 250
 LOG_AWAY_FIRST_S = 0.25
 STEPPED_PAUSE_S = 0.1
 CHECK_WALL_MS = 1_000
@@ -54,6 +54,7 @@ class CellProjector:
         self._context, self._log, self._metrics, self._tenure = context, log, metrics, tenure
         self._functions, self._cell = functions, tenure.cell
         self._projection, self._patience = Projection(), Patience()
+        self._pace = Pace(context.settings.gather_wall_ms, context.settings.poll_records)
         self._lag = Lag(context.settings.view_lag_records, context.settings.view_lag_wall_ms)
         self._tp = layout.tp("decisions", self._cell)
         self._view = CellView(functions, keys_of(context.settings.namespace, self._cell))
@@ -78,10 +79,14 @@ class CellProjector:
         self._context.health.ready()
         try:
             while not self._context.stopping.is_set():
-                await self._poll()
+                began_ms, records = monotonic_ms(), await self._poll()
+                rows = 0
                 if self._tenure.holds:
-                    await self._bring_view()
+                    rows = await self._bring_view()
                     self._report()
+                if records:
+                    self._pace.stepped(records, rows, began_ms)
+                    await self._gather()
         finally:
             await self._follower.stop()
 
@@ -92,32 +97,44 @@ class CellProjector:
         await self._follower.catch_up()
         return None
 
-    async def _poll(self) -> None:
+    async def _poll(self) -> int:
+        """Fold what has come; how many decisions."""
         try:
-            wait_ms = 0 if self._stepped else POLL_WALL_MS
-            if not await self._follower.poll(wait_ms, self._context.settings.poll_records) and self._stepped:
+            records = len(await self._follower.poll(0 if self._stepped else POLL_WALL_MS, self._pace.records))
+            if not records and self._stepped:
                 # A stepped replay waits for nobody who only follows: many records at once cost less than each alone.
                 await self._context.pause(STEPPED_PAUSE_S)
         except LogUnavailable as error:
             self._context.logger.warning("the log is away", cell=self._cell, reason=str(error))
             await self._context.pause(self._away.next_s())
-        else:
-            self._away.reset()
+            return 0
+        self._away.reset()
+        return records
 
-    async def _bring_view(self) -> None:
-        """Take steps until the view is where the fold is, or until Redis needs a pause: then the fold goes on."""
+    async def _gather(self) -> None:
+        pause_ms = 0 if self._stepped else self._pace.pause_ms(monotonic_ms())
+        if pause_ms:
+            await self._context.pause(pause_ms / 1000)
+
+    async def _bring_view(self) -> int:
+        """Take steps until the view is where the fold is, or until Redis needs a pause: then the fold goes on. How many
+        rows were put.
+        """
+        rows = 0
         if monotonic_ms() >= self._check_at_ms:
             self._projection.look_again()
             self._check_at_ms = monotonic_ms() + CHECK_WALL_MS
         while monotonic_ms() >= self._patience.not_before_ms and not self._context.stopping.is_set():
             took = await self._try_step()
             if took is None or took.outcome in SETBACKS or took.outcome is Outcome.RESTED:
-                return
+                return rows
+            rows += took.rows
             if took.outcome is Outcome.LOOK_FOR_END:
                 end = await self._log_end()
                 if end is None:
-                    return
+                    return rows
                 self._projection.log_ends_at(end)
+        return rows
 
     async def _try_step(self) -> Took | None:
         """One step; None when Redis is away."""
