@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from shared.cluster.capacity import PoolCapacity, insert_node, move, remove_node
-from shared.cluster.node import NOTHING, Node, mask_of, share_of
+from typing import Any
+
+from shared.cluster.journal import Entry
+from shared.cluster.node import Node, mask_of
 from shared.cluster.quota import charge, over_limit
 from shared.cluster.state import CellState
 from shared.events.values import GPU, WorkerPlace
@@ -13,105 +15,118 @@ def take(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, 
     """Hold these places for a job and charge its tenant. The reason if one cannot be had, or a limit would be passed;
     then some may be held already, so the caller rolls back.
     """
+    nodes, undo, noted = state.nodes, state.journal.entries, state.capacity.noted
     wanted: dict[str, int] = {}
-    touched: dict[str, Node] = {}
     for place in places:
-        node = state.nodes.get(place.node)
+        node = nodes.get(place.node)
         if node is None:
             return f"node {place.node} does not exist"
         refusal = node.refusal(place)
         if refusal is not None:
             return f"node {place.node}: {refusal}"
-        _hold(state, node, place)
-        state.journal.put(node.jobs, job_id, node.jobs.get(job_id, 0) + 1)
-        touched[place.node] = node
+        _hold(undo, noted, node, place, job_id)
         gpu_type = node.spec.gpu_type
         wanted[gpu_type] = wanted.get(gpu_type, 0) + place.gpu_milli
     for gpu_type, milli in wanted.items():
-        account = over_limit(state.quotas, state.usage, tenant, gpu_type, milli)
-        if account is not None:
-            return f"{milli} milli-GPUs more would pass the limit of {account}"
-        charge(state.journal, state.quotas, state.usage, tenant, gpu_type, milli)
-    for node in touched.values():
-        reindex(state, node)
+        if state.quotas:
+            account = over_limit(state.quotas, state.usage, tenant, gpu_type, milli)
+            if account is not None:
+                return f"{milli} milli-GPUs more would pass the limit of {account}"
+        charge(undo, state.quotas, state.usage, (tenant, gpu_type), milli)
     return None
 
 
 def release(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, ...]) -> None:
     """Give these places back. A device that failed meanwhile stays out of use."""
-    journal = state.journal
+    nodes, undo, noted = state.nodes, state.journal.entries, state.capacity.noted
     given: dict[str, int] = {}
-    touched: dict[str, Node] = {}
     for place in places:
-        node = state.nodes[place.node]
-        _let_go(state, node, place)
-        left = node.jobs[job_id] - 1
-        if left:
-            journal.put(node.jobs, job_id, left)
-        else:
-            journal.drop(node.jobs, job_id)
-        touched[place.node] = node
+        node = nodes[place.node]
+        _let_go(undo, noted, node, place, job_id)
         gpu_type = node.spec.gpu_type
         given[gpu_type] = given.get(gpu_type, 0) + place.gpu_milli
     for gpu_type, milli in given.items():
-        charge(journal, state.quotas, state.usage, tenant, gpu_type, -milli)
-    for node in touched.values():
-        reindex(state, node)
+        charge(undo, state.quotas, state.usage, (tenant, gpu_type), -milli)
 
 
-def _hold(state: CellState, node: Node, place: WorkerPlace) -> None:
-    journal = state.journal
-    if place.gpu_milli < GPU:
-        device = place.devices[0]
-        journal.put(node.shares, device, node.shares.get(device, GPU) - place.gpu_milli)
+def _hold(undo: list[Entry], noted: dict[str, Node], node: Node, place: WorkerPlace, job_id: str) -> None:
+    workers, gpu_milli = node.jobs.get(job_id, 0), place.gpu_milli
+    undo.append((_hold_again, node, noted, (node.held, node.cpu_used, node.memory_used, job_id, workers)))
+    noted[place.node] = node
+    node.jobs[job_id] = workers + 1
+    if gpu_milli < GPU:
+        _share(undo, node, place.devices[0], -gpu_milli)
     else:
-        journal.set(node, "held", node.held | mask_of(place.devices))
+        node.held |= mask_of(place.devices)
     if place.cpu_milli:
-        journal.set(node, "cpu_used", node.cpu_used + place.cpu_milli)
+        node.cpu_used += place.cpu_milli
     if place.memory_mib:
-        journal.set(node, "memory_used", node.memory_used + place.memory_mib)
+        node.memory_used += place.memory_mib
 
 
-def _let_go(state: CellState, node: Node, place: WorkerPlace) -> None:
-    journal = state.journal
-    if place.gpu_milli < GPU:
-        device = place.devices[0]
-        free = node.shares[device] + place.gpu_milli
-        if free == GPU:
-            journal.drop(node.shares, device)
-        else:
-            journal.put(node.shares, device, free)
+def _let_go(undo: list[Entry], noted: dict[str, Node], node: Node, place: WorkerPlace, job_id: str) -> None:
+    workers, gpu_milli = node.jobs[job_id], place.gpu_milli
+    undo.append((_hold_again, node, noted, (node.held, node.cpu_used, node.memory_used, job_id, workers)))
+    noted[place.node] = node
+    if workers > 1:
+        node.jobs[job_id] = workers - 1
     else:
-        journal.set(node, "held", node.held & ~mask_of(place.devices))
+        del node.jobs[job_id]
+    if gpu_milli < GPU:
+        _share(undo, node, place.devices[0], gpu_milli)
+    else:
+        node.held &= ~mask_of(place.devices)
     if place.cpu_milli:
-        journal.set(node, "cpu_used", node.cpu_used - place.cpu_milli)
+        node.cpu_used -= place.cpu_milli
     if place.memory_mib:
-        journal.set(node, "memory_used", node.memory_used - place.memory_mib)
+        node.memory_used -= place.memory_mib
 
 
-def reindex(state: CellState, node: Node) -> None:
-    """Bring the pool's indices to what the node is now."""
-    now = share_of(node)
-    if now != node.counted:
-        move(state.journal, state.pools[node.pool], node.id, node.counted, now)
-        state.journal.set(node, "counted", now)
+def _share(undo: list[Entry], node: Node, device: int, more_milli: int) -> None:
+    """So much more is free on a shared device. One that is wholly free is not shared."""
+    free = node.shares.get(device, GPU)
+    undo.append((_share_again, node.shares, device, free))
+    _share_again(node.shares, device, free + more_milli)
+
+
+def _share_again(shares: dict[int, int], device: int, free: int) -> None:
+    if free == GPU:
+        shares.pop(device, None)
+    else:
+        shares[device] = free
+
+
+def _hold_again(node: Node, noted: dict[str, Node], old: tuple[int, int, int, str, int]) -> None:
+    """Put back what a node held."""
+    node.held, node.cpu_used, node.memory_used, job_id, workers = old
+    noted[node.spec.id] = node
+    if workers:
+        node.jobs[job_id] = workers
+    else:
+        del node.jobs[job_id]
+
+
+def change_node(state: CellState, node: Node, **values: Any) -> None:
+    """Change these attributes of a node, and have it counted anew when somebody asks what is free."""
+    undo, noted = state.journal.entries, state.capacity.noted
+    for name, value in values.items():
+        undo.append((setattr, node, name, getattr(node, name)))
+        setattr(node, name, value)
+    undo.append((dict.__setitem__, noted, node.id, node))
+    noted[node.id] = node
 
 
 def enter_pool(state: CellState, node: Node) -> None:
     """Put a node into the indices of the pool in which it works now."""
-    pool = state.pools.get(node.pool)
-    if pool is None:
-        pool = PoolCapacity()
-        state.journal.put(state.pools, node.pool, pool)
-    insert_node(state.journal, pool, node.id)
-    reindex(state, node)
+    state.journal.entries.append((_void, state, None, None))
+    state.capacity.enter(node)
 
 
 def leave_pool(state: CellState, node: Node) -> None:
     """Take a node out of the indices of its pool, before it changes to another."""
-    pool = state.pools[node.pool]
-    move(state.journal, pool, node.id, node.counted, NOTHING)
-    state.journal.set(node, "counted", NOTHING)
-    remove_node(state.journal, pool, node.id)
-    if not pool.ids:
-        state.journal.drop(state.pools, node.pool)
+    state.journal.entries.append((_void, state, None, None))
+    state.capacity.leave(node)
+
+
+def _void(state: CellState, _: None, __: None) -> None:
+    state.capacity.void()

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Never
+
 from shared.cluster.allocation import release, take
 from shared.cluster.illegal import IllegalEffect, must
-from shared.cluster.job import HOLDING, WAITING, Job, JobStatus, OverJob
+from shared.cluster.job import HOLDING, NO_RUNS, WAITING, Job, JobStatus, OverJob, attempt_of, resume
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import StopReason
-from shared.events.values import RunStatus, WorkerPlace
+from shared.events.values import LoanStatus, NodeStatus, RunStatus, WorkerPlace
+
+# To look up a member of an enumeration costs more than most of what is done with it here.
+_QUEUED, _STARTING, _RUNNING = JobStatus.QUEUED, JobStatus.STARTING, JobStatus.RUNNING
+_READY, _DRAINING = NodeStatus.READY, LoanStatus.DRAINING
+_STARTING_RUN, _RUNNING_RUN = RunStatus.STARTING, RunStatus.RUNNING
 
 
 def job_of(state: CellState, job_id: str) -> Job:
@@ -35,10 +42,12 @@ def in_status(job: Job, *allowed: JobStatus) -> None:
 
 def enqueued(state: CellState, effect: e.JobEnqueued, at_ms: int) -> None:
     """A new job waits."""
-    job_id = effect.spec.id
-    must(job_id not in state.jobs and job_id not in state.over, f"job {job_id} exists already")
-    state.journal.put(state.jobs, job_id, Job(effect.spec, effect.submit_ms, effect.digest))
-    state.journal.set(state, "waiting", state.waiting + 1)
+    job_id, jobs = effect.spec.id, state.jobs
+    if job_id in jobs or job_id in state.over:
+        raise IllegalEffect(f"job {job_id} exists already")
+    state.journal.entries.append((dict.pop, jobs, job_id, None))
+    jobs[job_id] = Job(effect.spec, effect.submit_ms, effect.digest)
+    state.waiting += 1
 
 
 def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:
@@ -54,28 +63,33 @@ def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:
 
 def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     """A gang takes all its places at once."""
-    job, journal = job_of(state, effect.job), state.journal
+    job = state.jobs.get(effect.job)
+    if job is None or job.status is not _QUEUED or job.attempt + 1 != effect.attempt or job.not_before_ms > at_ms:
+        _refuse_start(state, effect)
+    workers = effect.workers
+    _is_whole(job, workers)
+    _is_allowed_there(state, job, workers)
+    _take(state, job, workers)
+    state.journal.entries.append((resume, job, None, attempt_of(job)))
+    job.runs = {place.node: _STARTING_RUN for place in workers}
+    job.workers = workers
+    job.attempt = effect.attempt
+    job.status = _STARTING
+    job.started_ms = at_ms
+    job.running_ms = None
+    job.deferred = None
+    job.backfilled = effect.backfilled
+    if job.first_start_ms is None:
+        job.first_start_ms = at_ms
+    state.waiting -= 1
+
+
+def _refuse_start(state: CellState, effect: e.JobStarted) -> Never:
+    job = job_of(state, effect.job)
     in_status(job, JobStatus.QUEUED)
     if effect.attempt != job.attempt + 1:
         raise IllegalEffect(f"job {job.id}: attempt {effect.attempt} follows {job.attempt}")
-    if job.not_before_ms > at_ms:
-        raise IllegalEffect(f"job {job.id} may not start before {job.not_before_ms}")
-    _is_whole(job, effect.workers)
-    _is_allowed_there(state, job, effect.workers)
-    _take(state, job, effect.workers)
-    journal.change(
-        job,
-        runs={place.node: RunStatus.STARTING for place in effect.workers},
-        workers=effect.workers,
-        attempt=effect.attempt,
-        status=JobStatus.STARTING,
-        started_ms=at_ms,
-        running_ms=None,
-        deferred=None,
-        backfilled=effect.backfilled,
-        first_start_ms=at_ms if job.first_start_ms is None else job.first_start_ms,
-    )
-    journal.set(state, "waiting", state.waiting - 1)
+    raise IllegalEffect(f"job {job.id} may not start before {job.not_before_ms}")
 
 
 def _is_whole(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
@@ -102,14 +116,14 @@ def _get_what_they_asked_for(job: Job, workers: tuple[WorkerPlace, ...]) -> None
 
 
 def _is_allowed_there(state: CellState, job: Job, workers: tuple[WorkerPlace, ...]) -> None:
-    pools, gpu_type = job.spec.pools, job.spec.gpu_type
+    nodes, pools, gpu_type = state.nodes, job.spec.pools, job.spec.gpu_type
     for place in workers:
-        node = state.nodes.get(place.node)
+        node = nodes.get(place.node)
         if node is None:
             raise IllegalEffect(f"node {place.node} does not exist")
-        if not node.is_schedulable:
+        if node.status is not _READY or node.loan_status is _DRAINING:
             raise IllegalEffect(f"node {node.id} is {node.status} and takes nothing new")
-        if pools and node.pool not in pools:
+        if pools and (node.lent_to or node.spec.pool) not in pools:
             raise IllegalEffect(f"job {job.id} does not accept pool {node.pool}")
         if gpu_type is not None and gpu_type != node.spec.gpu_type:
             raise IllegalEffect(f"job {job.id} needs {gpu_type}, node {node.id} has {node.spec.gpu_type}")
@@ -131,21 +145,23 @@ def run_observed(state: CellState, effect: e.RunObserved, at_ms: int) -> None:
     before = job.runs.get(effect.node)
     if before is None:
         raise IllegalEffect(f"job {job.id} has no run on node {effect.node}")
-    must(
-        _ORDER.get(effect.status, 2) > _ORDER.get(before, 2), f"a run that is {before} does not become {effect.status}"
-    )
+    if _ORDER.get(effect.status, 2) <= _ORDER.get(before, 2):
+        raise IllegalEffect(f"a run that is {before} does not become {effect.status}")
     state.journal.put(job.runs, effect.node, effect.status)
 
 
 def running(state: CellState, effect: e.JobRunning, at_ms: int) -> None:
     """The gang is whole."""
-    job = current(state, effect)
-    in_status(job, JobStatus.STARTING)
-    for node, status in job.runs.items():
-        if status is RunStatus.STARTING:
-            state.journal.put(job.runs, node, RunStatus.RUNNING)
-    state.journal.set(job, "status", JobStatus.RUNNING)
-    state.journal.set(job, "running_ms", at_ms)
+    job, undo = current(state, effect), state.journal.entries
+    in_status(job, _STARTING)
+    undo.append((resume, job, None, attempt_of(job)))
+    runs = job.runs
+    for node, status in runs.items():
+        if status is _STARTING_RUN:
+            undo.append((dict.__setitem__, runs, node, status))
+            runs[node] = _RUNNING_RUN
+    job.status = _RUNNING
+    job.running_ms = at_ms
 
 
 def resizing(state: CellState, effect: e.JobResizing, at_ms: int) -> None:
@@ -232,26 +248,18 @@ def requeued(state: CellState, effect: e.JobRequeued, at_ms: int) -> None:
     journal.set(job, "failures", effect.failures)
     journal.set(job, "not_before_ms", effect.not_before_ms)
     journal.set(job, "status", JobStatus.QUEUED)
-    journal.set(state, "waiting", state.waiting + 1)
+    state.waiting += 1
 
 
 def _give_back(state: CellState, job: Job) -> None:
-    journal = state.journal
     if job.workers or job.joining:
         release(state, job.spec.tenant, job.id, job.workers + job.joining)
-    journal.change(
-        job,
-        workers=(),
-        joining=(),
-        leaving=(),
-        runs={},
-        started_ms=None,
-        running_ms=None,
-        stop_why=None,
-        stop_for="",
-        stop_grace_wall_ms=0,
-        backfilled=False,
-    )
+    state.journal.entries.append((resume, job, None, attempt_of(job)))
+    job.workers = job.joining = job.leaving = ()
+    job.runs = NO_RUNS
+    job.started_ms = job.running_ms = job.stop_why = None
+    job.stop_for, job.stop_grace_wall_ms = "", 0
+    job.backfilled = False
 
 
 def finished(state: CellState, effect: e.JobFinished, at_ms: int) -> None:
@@ -276,34 +284,28 @@ def cancelled(state: CellState, effect: e.JobCancelled, at_ms: int) -> None:
 
 
 def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
-    journal = state.journal
+    undo, spec, over = state.journal.entries, job.spec, state.over
     if job.status in WAITING:
-        journal.set(state, "waiting", state.waiting - 1)
-    if job.workers or job.joining:
-        release(state, job.spec.tenant, job.id, job.workers + job.joining)
-    journal.drop(state.jobs, job.id)
-    if job.id in state.reservations:
-        journal.drop(state.reservations, job.id)
-    journal.put(state.over, job.id, OverJob(job.id, job.spec.tenant, job.digest, status, at_ms))
-    journal.put(state.over_order, state.over_next, job.id)
-    journal.set(state, "over_next", state.over_next + 1)
-    _forget(state, at_ms)
+        state.waiting -= 1
+    if job.workers:
+        release(state, spec.tenant, spec.id, job.workers + job.joining if job.joining else job.workers)
+    undo.append((dict.__setitem__, state.jobs, spec.id, job))
+    del state.jobs[spec.id]
+    if spec.id in state.reservations:
+        state.journal.drop(state.reservations, spec.id)
+    over.add(undo, OverJob(spec.id, spec.tenant, job.digest, status, at_ms))
+    if over.oldest_ms() + state.policy.remember_ms < at_ms or len(over) > state.policy.remember_jobs:
+        _forget(state, at_ms)
 
 
 def _forget(state: CellState, at_ms: int) -> None:
     """Remember a bounded number of jobs for a bounded time; at most two are forgotten per job that ends, so that no
     step is long.
     """
+    over, policy = state.over, state.policy
     for _ in range(2):
-        job_id = state.over_order.get(state.over_first)
-        if job_id is None:
-            return
-        is_old = state.over[job_id].over_ms + state.policy.remember_ms < at_ms
-        if not is_old and len(state.over) <= state.policy.remember_jobs:
-            return
-        state.journal.drop(state.over, job_id)
-        state.journal.drop(state.over_order, state.over_first)
-        state.journal.set(state, "over_first", state.over_first + 1)
+        if over and (over.oldest_ms() + policy.remember_ms < at_ms or len(over) > policy.remember_jobs):
+            over.forget(state.journal.entries)
 
 
 def timed_out(state: CellState, effect: e.AttemptTimedOut, at_ms: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.cluster.allocation import enter_pool, leave_pool, reindex
+from shared.cluster.allocation import change_node, enter_pool, leave_pool
 from shared.cluster.illegal import IllegalEffect, must
 from shared.cluster.node import Node
 from shared.cluster.quota import contradiction, set_quota
@@ -27,14 +27,14 @@ def writer_started(state: CellState, effect: e.WriterStarted, at_ms: int) -> Non
 
 def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
     """A node is new, or another than before."""
-    node, journal = state.nodes.get(effect.spec.id), state.journal
+    node = state.nodes.get(effect.spec.id)
     if node is None:
         node = Node(
             effect.spec, effect.boot, effect.status, drain_deadline_ms=effect.drain_deadline_ms, reason=effect.reason
         )
         if effect.status is not NodeStatus.LOST:
             node.wanted = effect.status
-        journal.put(state.nodes, node.id, node)
+        state.journal.put(state.nodes, node.id, node)
         enter_pool(state, node)
         return
     moves = effect.spec.pool != node.spec.pool and node.lent_to is None
@@ -43,15 +43,19 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
     must(not node.jobs or (shape == before and not moves), f"node {node.id} is in use and keeps its shape and pool")
     if moves:
         leave_pool(state, node)
-    if effect.boot != node.boot:
-        journal.set(node, "failed", 0)
-    for name in ("spec", "boot", "status", "drain_deadline_ms", "reason"):
-        journal.set(node, name, getattr(effect, name))
-    if effect.status is not NodeStatus.LOST:
-        journal.set(node, "wanted", effect.status)
+    change_node(
+        state,
+        node,
+        spec=effect.spec,
+        boot=effect.boot,
+        status=effect.status,
+        drain_deadline_ms=effect.drain_deadline_ms,
+        reason=effect.reason,
+        failed=node.failed if effect.boot == node.boot else 0,
+        wanted=node.wanted if effect.status is NodeStatus.LOST else effect.status,
+    )
     if moves:
         enter_pool(state, node)
-    reindex(state, node)
 
 
 def device_changed(state: CellState, effect: e.DeviceChanged, at_ms: int) -> None:
@@ -59,8 +63,7 @@ def device_changed(state: CellState, effect: e.DeviceChanged, at_ms: int) -> Non
     node = node_of(state, effect.node)
     must(effect.device < node.spec.gpus, f"node {node.id} has no device {effect.device}")
     bit = 1 << effect.device
-    state.journal.set(node, "failed", node.failed & ~bit if effect.healthy else node.failed | bit)
-    reindex(state, node)
+    change_node(state, node, failed=node.failed & ~bit if effect.healthy else node.failed | bit)
 
 
 def lease_expired(state: CellState, effect: e.LeaseExpired, at_ms: int) -> None:
@@ -68,21 +71,24 @@ def lease_expired(state: CellState, effect: e.LeaseExpired, at_ms: int) -> None:
     node = node_of(state, effect.node)
     must(node.boot == effect.boot, f"node {node.id} is in boot {node.boot}, not {effect.boot}")
     must(node.status is not NodeStatus.LOST, f"node {node.id} is lost already")
-    state.journal.set(node, "status", NodeStatus.LOST)
-    reindex(state, node)
+    change_node(state, node, status=NodeStatus.LOST)
 
 
 def node_lent(state: CellState, effect: e.NodeLent, at_ms: int) -> None:
     """An idle inference node works for another pool."""
-    node, journal = node_of(state, effect.node), state.journal
+    node = node_of(state, effect.node)
     must(node.spec.role is NodeRole.INFERENCE, f"node {node.id} is no inference node")
     must(node.loan_status is LoanStatus.HOME, f"node {node.id} is lent already")
     must(not node.jobs, f"node {node.id} is in use at home")
     leave_pool(state, node)
-    journal.set(node, "loan", effect.loan)
-    journal.set(node, "loan_status", LoanStatus.LENT)
-    journal.set(node, "lent_to", effect.to_pool)
-    journal.set(node, "loan_deadline_ms", effect.deadline_ms)
+    change_node(
+        state,
+        node,
+        loan=effect.loan,
+        loan_status=LoanStatus.LENT,
+        lent_to=effect.to_pool,
+        loan_deadline_ms=effect.deadline_ms,
+    )
     enter_pool(state, node)
 
 
@@ -91,21 +97,16 @@ def node_loan_draining(state: CellState, effect: e.NodeLoanDraining, at_ms: int)
     node = node_of(state, effect.node)
     must(node.loan == effect.loan, f"node {node.id} is not part of loan {effect.loan}")
     must(node.loan_status is LoanStatus.LENT, f"node {node.id} is not lent")
-    state.journal.set(node, "loan_status", LoanStatus.DRAINING)
-    state.journal.set(node, "loan_deadline_ms", effect.deadline_ms)
-    reindex(state, node)
+    change_node(state, node, loan_status=LoanStatus.DRAINING, loan_deadline_ms=effect.deadline_ms)
 
 
 def node_reclaimed(state: CellState, effect: e.NodeReclaimed, at_ms: int) -> None:
     """A node is back at home."""
-    node, journal = node_of(state, effect.node), state.journal
+    node = node_of(state, effect.node)
     must(node.loan == effect.loan, f"node {node.id} is not part of loan {effect.loan}")
     must(not node.jobs, f"node {node.id} is still in use")
     leave_pool(state, node)
-    journal.set(node, "loan", None)
-    journal.set(node, "loan_status", LoanStatus.HOME)
-    journal.set(node, "lent_to", None)
-    journal.set(node, "loan_deadline_ms", None)
+    change_node(state, node, loan=None, loan_status=LoanStatus.HOME, lent_to=None, loan_deadline_ms=None)
     enter_pool(state, node)
 
 

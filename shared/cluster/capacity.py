@@ -3,6 +3,10 @@
 A pool's nodes are numbered in the order of their ids, and a set of nodes is a bit mask over these numbers. So "the
 fullest node with at least k free devices, the lowest id first" is a walk over at most as many buckets as a node has
 devices, and the lowest set bit.
+
+The indices follow from the nodes, and most who fold never ask for them. So a change of a node only notes its name; who
+asks has the noted nodes counted first, each once, however often it changed. Nothing of this needs to be undone: a node
+that is put back is noted again.
 """
 
 from __future__ import annotations
@@ -10,7 +14,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from shared.cluster.journal import Journal
 from shared.cluster.node import NOTHING, Node, NodeShare, share_of
 
 
@@ -29,71 +32,137 @@ class PoolCapacity:
     nodes_usable: int = 0
     gpus_milli: int = 0
     allocated_milli: int = 0
+    last_found: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     def number(self, node_id: str) -> int:
         """The node's place among the pool's ids; where it would be, if it is not there."""
-        return bisect_left(self.ids, node_id)
+        ids = self.ids
+        at = self.last_found.get(node_id, 0)
+        if at < len(ids) and ids[at] == node_id:
+            return at
+        at = self.last_found[node_id] = bisect_left(ids, node_id)
+        return at
 
 
-def insert_node(journal: Journal, pool: PoolCapacity, node_id: str) -> None:
+class Capacity:
+    """The indices of all pools over a table of nodes."""
+
+    __slots__ = ("_counted", "_is_void", "_nodes", "_pools", "noted")
+
+    def __init__(self, nodes: dict[str, Node]) -> None:
+        self.noted: dict[str, Node] = {}
+        """Nodes that may have changed since they were counted. Who changes a node puts it here."""
+        self._nodes = nodes
+        self._pools: dict[str, PoolCapacity] = {}
+        self._counted: dict[str, NodeShare] = {}
+        self._is_void = False
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the pools are equal; what is noted makes no difference."""
+        return isinstance(other, Capacity) and self.pools() == other.pools()
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def pools(self) -> dict[str, PoolCapacity]:
+        """Every pool, as its nodes are now."""
+        if self._is_void:
+            self._count_all()
+        elif self.noted:
+            for node in self.noted.values():
+                self._count(node)
+            self.noted.clear()
+        return self._pools
+
+    def void(self) -> None:
+        """Count everything from nothing when somebody asks next."""
+        self._is_void = True
+
+    def enter(self, node: Node) -> None:
+        """Put a node into the pool in which it works now."""
+        if not self._is_void:
+            insert_node(self._pools.setdefault(node.pool, PoolCapacity()), node.id)
+            self.noted[node.id] = node
+
+    def leave(self, node: Node) -> None:
+        """Take a node out of its pool, before it changes to another."""
+        if self._is_void:
+            return
+        pool = self._pools[node.pool]
+        move(pool, node.id, self._counted.pop(node.id, NOTHING), NOTHING)
+        remove_node(pool, node.id)
+        self.noted.pop(node.id, None)
+        if not pool.ids:
+            del self._pools[node.pool]
+
+    def _count(self, node: Node) -> None:
+        now = share_of(node)
+        before = self._counted.get(node.id, NOTHING)
+        if now != before:
+            move(self._pools[node.pool], node.id, before, now)
+            self._counted[node.id] = now
+
+    def _count_all(self) -> None:
+        self._pools = recount(self._nodes)
+        self._counted = {node_id: share_of(node) for node_id, node in self._nodes.items()}
+        self.noted.clear()
+        self._is_void = False
+
+
+def insert_node(pool: PoolCapacity, node_id: str) -> None:
     """Make room for a new node's number: the numbers behind it move up by one, in every mask."""
     at = pool.number(node_id)
     below = (1 << at) - 1
-    journal.set(pool, "ids", [*pool.ids[:at], node_id, *pool.ids[at:]])
+    pool.ids.insert(at, node_id)
     for table in (pool.by_free, pool.by_share):
-        for key, mask in list(table.items()):
-            journal.put(table, key, (mask & below) | ((mask & ~below) << 1))
+        for key, mask in table.items():
+            table[key] = (mask & below) | ((mask & ~below) << 1)
 
 
-def remove_node(journal: Journal, pool: PoolCapacity, node_id: str) -> None:
+def remove_node(pool: PoolCapacity, node_id: str) -> None:
     """Close the gap of a node that is in no mask any more."""
     at = pool.number(node_id)
     below = (1 << at) - 1
-    journal.set(pool, "ids", [*pool.ids[:at], *pool.ids[at + 1 :]])
+    del pool.ids[at]
+    pool.last_found.pop(node_id, None)
     for table in (pool.by_free, pool.by_share):
-        for key, mask in list(table.items()):
-            journal.put(table, key, (mask & below) | ((mask >> (at + 1)) << at))
+        for key, mask in table.items():
+            table[key] = (mask & below) | ((mask >> (at + 1)) << at)
 
 
-def move(journal: Journal, pool: PoolCapacity, node_id: str, before: NodeShare, after: NodeShare) -> None:
+def move(pool: PoolCapacity, node_id: str, before: NodeShare, after: NodeShare) -> None:
     """Take a node's old share out of its pool and put the new one in."""
     bit = 1 << pool.number(node_id)
     if before.free != after.free:
-        _move_bit(journal, pool.by_free, bit, before.free, after.free)
-        journal.set(pool, "free_whole", pool.free_whole - (before.free or 0) + (after.free or 0))
+        _move_bit(pool.by_free, bit, before.free, after.free)
+        pool.free_whole += (after.free or 0) - (before.free or 0)
     if before.shares != after.shares:
         for share in before.shares:
-            _move_bit(journal, pool.by_share, bit, share, None)
+            _move_bit(pool.by_share, bit, share, None)
         for share in after.shares:
-            _move_bit(journal, pool.by_share, bit, None, share)
-    if before.fragmented != after.fragmented:
-        journal.set(pool, "nodes_fragmented", pool.nodes_fragmented + after.fragmented - before.fragmented)
-    if before.usable != after.usable:
-        journal.set(pool, "nodes_usable", pool.nodes_usable + after.usable - before.usable)
-    if before.gpus_milli != after.gpus_milli:
-        journal.set(pool, "gpus_milli", pool.gpus_milli + after.gpus_milli - before.gpus_milli)
-    if before.allocated_milli != after.allocated_milli:
-        journal.set(pool, "allocated_milli", pool.allocated_milli + after.allocated_milli - before.allocated_milli)
+            _move_bit(pool.by_share, bit, None, share)
+    pool.nodes_fragmented += after.fragmented - before.fragmented
+    pool.nodes_usable += after.usable - before.usable
+    pool.gpus_milli += after.gpus_milli - before.gpus_milli
+    pool.allocated_milli += after.allocated_milli - before.allocated_milli
 
 
-def _move_bit(journal: Journal, table: dict[int, int], bit: int, old: int | None, new: int | None) -> None:
+def _move_bit(table: dict[int, int], bit: int, old: int | None, new: int | None) -> None:
     if old is not None:
         rest = table[old] ^ bit
         if rest:
-            journal.put(table, old, rest)
+            table[old] = rest
         else:
-            journal.drop(table, old)
+            del table[old]
     if new is not None:
-        journal.put(table, new, table.get(new, 0) | bit)
+        table[new] = table.get(new, 0) | bit
 
 
 def recount(nodes: dict[str, Node]) -> dict[str, PoolCapacity]:
     """The same indices counted from nothing: what the indices by delta must equal at any time."""
-    journal = Journal()
     pools: dict[str, PoolCapacity] = {}
     for node_id in sorted(nodes):
         pools.setdefault(nodes[node_id].pool, PoolCapacity()).ids.append(node_id)
     for pool in pools.values():
         for node_id in pool.ids:
-            move(journal, pool, node_id, NOTHING, share_of(nodes[node_id]))
+            move(pool, node_id, NOTHING, share_of(nodes[node_id]))
     return pools

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from shared.cluster.apply import apply
+from shared.cluster.apply import APPLY
 from shared.cluster.illegal import IllegalEffect
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision, next_chain
@@ -81,11 +81,11 @@ def fold(state: CellState, record: LogRecord) -> CellState:
 
 def extend(state: CellState, decision: Decision, chain: str) -> None:
     """Apply a decision that extends the state, whole or not at all. Raises DamagedLog with the rule that it breaks."""
-    mark = state.checkpoint()
+    mark, at_ms = state.checkpoint(), decision.at_ms
     try:
         _goes_forward(state, decision)
         for effect in decision.effects:
-            apply(state, effect, decision.at_ms)
+            APPLY[type(effect)](state, effect, at_ms)
     except IllegalEffect as error:
         state.rollback(mark)
         raise DamagedLog(f"version {decision.version}: {error}") from error
@@ -99,6 +99,7 @@ def seal(state: CellState, decision: Decision, chain: str) -> None:
     state.chain = chain
     state.at_ms = decision.at_ms
     state.inputs.update(decision.inputs)
+    state.journal.trim()
 
 
 def _goes_forward(state: CellState, decision: Decision) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from shared.events.reasons import DeferCode, StopReason
 from shared.events.values import JobSpec, RunStatus, WorkerPlace
@@ -30,6 +32,9 @@ WAITING = (JobStatus.QUEUED, JobStatus.HELD)
 HOLDING = (JobStatus.STARTING, JobStatus.RUNNING, JobStatus.RESIZING, JobStatus.STOPPING)
 FINAL = (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED)
 
+NO_RUNS: Final[dict[str, RunStatus]] = {}
+"""The runs of every job that waits, shared by all of them and never changed."""
+
 
 @dataclass(slots=True)
 class Job:
@@ -49,7 +54,7 @@ class Job:
     workers: tuple[WorkerPlace, ...] = ()
     joining: tuple[WorkerPlace, ...] = ()
     leaving: tuple[int, ...] = ()
-    runs: dict[str, RunStatus] = field(default_factory=dict)
+    runs: dict[str, RunStatus] = field(default_factory=lambda: NO_RUNS)
     first_start_ms: int | None = None
     started_ms: int | None = None
     running_ms: int | None = None
@@ -67,6 +72,33 @@ class Job:
     def queue_order(self) -> tuple[int, int, str]:
         """The order in which jobs of a queue are served: higher priority, then earlier submit, then id."""
         return (-self.spec.priority, self.submit_ms, self.spec.id)
+
+
+attempt_of: Final[Callable[[Job], tuple[Any, ...]]] = attrgetter(
+    "status",
+    "attempt",
+    "workers",
+    "joining",
+    "leaving",
+    "runs",
+    "started_ms",
+    "running_ms",
+    "first_start_ms",
+    "deferred",
+    "backfilled",
+    "stop_why",
+    "stop_for",
+    "stop_grace_wall_ms",
+)
+"""Everything of a job that changes when an attempt of it starts, gets on or ends."""
+
+
+def resume(job: Job, _: None, attempt: tuple[Any, ...]) -> None:
+    """Put back what `attempt_of` said."""
+    (
+        job.status, job.attempt, job.workers, job.joining, job.leaving, job.runs, job.started_ms, job.running_ms,
+        job.first_start_ms, job.deferred, job.backfilled, job.stop_why, job.stop_for, job.stop_grace_wall_ms,
+    ) = attempt  # fmt: skip
 
 
 class OverJob(NamedTuple):

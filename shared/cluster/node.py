@@ -6,13 +6,15 @@ Device number i is bit i of a mask. Masks are integers, so a copy costs nothing 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from shared.events.values import GPU, LoanStatus, NodeSpec, NodeStatus, WorkerPlace
 
 
+@lru_cache(maxsize=4096)
 def mask_of(devices: tuple[int, ...]) -> int:
-    """The mask with these bits."""
+    """The mask with these bits. The same few tuples come again and again."""
     mask = 0
     for device in devices:
         mask |= 1 << device
@@ -40,7 +42,7 @@ def lowest(mask: int, count: int) -> tuple[int, ...]:
 
 
 class NodeShare(NamedTuple):
-    """What one node adds to its pool's capacity. A tuple, because one is made and compared whenever a node changes."""
+    """What one node adds to its pool's capacity. A tuple, because one is made and compared for each that changed."""
 
     free: int | None
     shares: tuple[int, ...]
@@ -57,7 +59,7 @@ NOTHING = NodeShare(None, (), 0, 0, 0, 0)
 @dataclass(slots=True)
 class Node:
     """A node. `held` are devices held whole; `shares` the milli-GPUs free on each shared device; `failed` the unusable
-    ones; `counted` is what the node adds to its pool's indices. `wanted` is the status that a lost node returns to.
+    ones. `wanted` is the status that a lost node returns to.
     """
 
     spec: NodeSpec
@@ -76,7 +78,6 @@ class Node:
     drain_deadline_ms: int | None = None
     reason: str = ""
     wanted: NodeStatus = NodeStatus.READY
-    counted: NodeShare = NOTHING
 
     @property
     def id(self) -> str:
@@ -119,15 +120,18 @@ class Node:
 
     def refusal(self, place: WorkerPlace) -> str | None:
         """Why this place cannot be taken here now, or None if it can."""
-        if place.cpu_milli > self.spec.cpu_milli - self.cpu_used and place.cpu_milli:
-            return f"needs {place.cpu_milli} milli-CPUs, {self.spec.cpu_milli - self.cpu_used} are free"
-        if place.memory_mib > self.spec.memory_mib - self.memory_used and place.memory_mib:
-            return f"needs {place.memory_mib} MiB, {self.spec.memory_mib - self.memory_used} are free"
-        if place.gpu_milli < GPU:
+        spec, gpu_milli, devices = self.spec, place.gpu_milli, place.devices
+        if place.cpu_milli and place.cpu_milli > spec.cpu_milli - self.cpu_used:
+            return f"needs {place.cpu_milli} milli-CPUs, {spec.cpu_milli - self.cpu_used} are free"
+        if place.memory_mib and place.memory_mib > spec.memory_mib - self.memory_used:
+            return f"needs {place.memory_mib} MiB, {spec.memory_mib - self.memory_used} are free"
+        if gpu_milli < GPU:
             return self._share_refusal(place)
-        wanted = mask_of(place.devices)
-        if len(place.devices) * GPU != place.gpu_milli or wanted.bit_count() != len(place.devices):
-            return f"{place.gpu_milli} milli-GPUs are not {len(place.devices)} whole devices"
+        wanted = mask_of(devices)
+        if len(devices) * GPU != gpu_milli or wanted.bit_count() != len(devices):
+            return f"{gpu_milli} milli-GPUs are not {len(devices)} whole devices"
+        if not wanted & (self.held | self.failed) and not self.shares and not wanted >> spec.gpus:
+            return None
         taken = wanted & ~self.free
         return f"device {bits(taken)[0]} is not free" if taken else None
 
@@ -146,17 +150,20 @@ def share_of(node: Node) -> NodeShare:
     """What the node adds now. A node is fragmented while some but not all of its healthy devices are in use (Kant's
     GFR).
     """
+    held = node.held
+    allocated = held.bit_count() * GPU
+    if node.shares:
+        allocated += sum(GPU - free for free in node.shares.values())
     if node.status is NodeStatus.LOST:
-        return NodeShare(None, (), 0, 0, 0, node.allocated_milli)
-    healthy = node.all_devices & ~node.failed
+        return NodeShare(None, (), 0, 0, 0, allocated)
+    healthy = ((1 << node.spec.gpus) - 1) & ~node.failed
     gpus_milli = healthy.bit_count() * GPU
-    allocated = node.allocated_milli
     fragmented, usable = int(0 < allocated < gpus_milli), int(gpus_milli > 0)
     if not node.is_schedulable:
         return NodeShare(None, (), fragmented, usable, gpus_milli, allocated)
     if node.shares:
         return NodeShare(node.gpus_free, _free_shares(node), fragmented, usable, gpus_milli, allocated)
-    return NodeShare((healthy & ~node.held).bit_count(), (), fragmented, usable, gpus_milli, allocated)
+    return NodeShare((healthy & ~held).bit_count(), (), fragmented, usable, gpus_milli, allocated)
 
 
 def _free_shares(node: Node) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ Use is counted at the tenant and at each of its ancestors, so one look at each t
 
 from __future__ import annotations
 
-from shared.cluster.journal import Journal
+from shared.cluster.journal import Entry, Journal
 from shared.events.operations import Quota
 
 Account = tuple[str, str]
@@ -27,25 +27,36 @@ def accounts(quotas: Quotas, tenant: str, gpu_type: str) -> list[Account]:
 
 def over_limit(quotas: Quotas, usage: Usage, tenant: str, gpu_type: str, more_milli: int) -> Account | None:
     """The first account whose limit would be passed by `more_milli`, or None."""
-    for account in accounts(quotas, tenant, gpu_type):
-        quota = quotas.get(account)
-        if (
-            quota is not None
-            and quota.limit_milli is not None
-            and usage.get(account, 0) + more_milli > quota.limit_milli
-        ):
+    account: Account = (tenant, gpu_type)
+    quota = quotas.get(account)
+    while quota is not None:
+        if quota.limit_milli is not None and usage.get(account, 0) + more_milli > quota.limit_milli:
             return account
+        if quota.parent is None:
+            return None
+        account = (quota.parent, gpu_type)
+        quota = quotas.get(account)
     return None
 
 
-def charge(journal: Journal, quotas: Quotas, usage: Usage, tenant: str, gpu_type: str, more_milli: int) -> None:
-    """Add `more_milli` (negative: give back) to the tenant and its ancestors. An account at 0 is not kept."""
-    for account in accounts(quotas, tenant, gpu_type):
-        used = usage.get(account, 0) + more_milli
-        if used:
-            journal.put(usage, account, used)
-        else:
-            journal.drop(usage, account)
+def charge(undo: list[Entry], quotas: Quotas, usage: Usage, account: Account, more_milli: int) -> None:
+    """Add `more_milli` (negative: give back) to the account and those above it. An account at 0 is not kept."""
+    before = usage.get(account, 0)
+    undo.append((_use_again, usage, account, before))
+    if before + more_milli:
+        usage[account] = before + more_milli
+    else:
+        usage.pop(account, None)
+    quota = quotas.get(account) if quotas else None
+    if quota is not None and quota.parent is not None:
+        charge(undo, quotas, usage, (quota.parent, account[1]), more_milli)
+
+
+def _use_again(usage: Usage, account: Account, milli: int) -> None:
+    if milli:
+        usage[account] = milli
+    else:
+        usage.pop(account, None)
 
 
 def contradiction(quotas: Quotas, quota: Quota) -> str | None:
@@ -73,8 +84,4 @@ def set_quota(journal: Journal, quotas: Quotas, usage: Usage, quota: Quota) -> N
         return
     for line, change in ((old_line, -used), (new_line, used)):
         for above in line:
-            rest = usage.get(above, 0) + change
-            if rest:
-                journal.put(usage, above, rest)
-            else:
-                journal.drop(usage, above)
+            charge(journal.entries, {}, usage, above, change)

@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from shared.cluster.capacity import recount
 from shared.cluster.job import WAITING, Job, JobStatus, OverJob
-from shared.cluster.node import Node, share_of
+from shared.cluster.node import Node
 from shared.cluster.quota import charge
 from shared.cluster.state import CellState
 from shared.events.effects import ReservationSet
@@ -36,12 +35,11 @@ def rows_of(state: CellState) -> Iterator[str]:
     for account in sorted(state.quotas):
         yield f'["quota",{state.quotas[account].model_dump_json()}]'
     for node_id in sorted(state.nodes):
-        yield f'["node",{_NODE.dump_json(_node_in_order(state.nodes[node_id]), exclude={"counted"}).decode()}]'
+        yield f'["node",{_NODE.dump_json(_node_in_order(state.nodes[node_id])).decode()}]'
     for job_id in sorted(state.jobs):
         yield f'["job",{_JOB.dump_json(_job_in_order(state.jobs[job_id])).decode()}]'
     yield _row("over", [state.over_first, state.over_next])
-    for number in range(state.over_first, state.over_next):
-        over = state.over[state.over_order[number]]
+    for over in state.over.in_order():
         yield _row("gone", [over.id, over.tenant, over.digest, over.status.value, over.over_ms])
     for job_id in sorted(state.reservations):
         yield f'["reservation",{state.reservations[job_id].model_dump_json()}]'
@@ -111,13 +109,12 @@ def _job(state: CellState, text: str) -> None:
 
 
 def _over(state: CellState, text: str) -> None:
-    state.over_first, state.over_next = json.loads(text)
+    state.over.start_at(json.loads(text)[0])
 
 
 def _gone(state: CellState, text: str) -> None:
     job_id, tenant, digest, status, over_ms = json.loads(text)
-    state.over_order[state.over_first + len(state.over)] = job_id
-    state.over[job_id] = OverJob(job_id, tenant, digest, JobStatus(status), over_ms)
+    state.over.add(state.journal.entries, OverJob(job_id, tenant, digest, JobStatus(status), over_ms))
 
 
 def _reservation(state: CellState, text: str) -> None:
@@ -140,14 +137,14 @@ _READ = {
 
 def count_rest(state: CellState) -> None:
     """Everything that follows from the rest: the indices, the use, the number of waiting jobs."""
-    state.pools = recount(state.nodes)
-    for node in state.nodes.values():
-        node.counted = share_of(node)
+    undo = state.journal.entries
+    state.capacity.void()
     for job in state.jobs.values():
         state.waiting += job.status in WAITING
         for place in job.workers + job.joining:
             gpu_type = state.nodes[place.node].spec.gpu_type
-            charge(state.journal, state.quotas, state.usage, job.spec.tenant, gpu_type, place.gpu_milli)
+            charge(undo, state.quotas, state.usage, (job.spec.tenant, gpu_type), place.gpu_milli)
+    state.journal.trim()
 
 
 def digest_of(state: CellState) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shared.cluster.capacity import PoolCapacity
-from shared.cluster.job import Job, OverJob
+from shared.cluster.capacity import Capacity, PoolCapacity
+from shared.cluster.job import Job
 from shared.cluster.journal import Journal
 from shared.cluster.node import Node
 from shared.cluster.quota import Quotas, Usage
+from shared.cluster.remembered import Remembered
 from shared.events.decisions import CHAIN_START
 from shared.events.effects import ReservationSet
 from shared.events.operations import CellPolicy
@@ -19,9 +20,8 @@ class CellState:
     """One cell behind the record at `offset` of its log.
 
     `version` counts the accepted records, `inputs` says how far the writer had read its inputs, `chain` is the hash
-    over all accepted bytes. `jobs` are those that wait or run, `over` those that are remembered. `over_order` numbers
-    the remembered ones from `over_first` on, oldest first. `pools` and `usage` are indices: they can be counted from
-    the rest at any time.
+    over all accepted bytes. `jobs` are those that wait or run, `over` those that are remembered. `capacity` and `usage`
+    are indices: they can be counted from the rest at any time.
 
     A fold changes the state in place: a copy of 150,000 jobs for each record would serve nobody. `checkpoint` and
     `rollback` give back what it was.
@@ -39,19 +39,38 @@ class CellState:
     quotas: Quotas = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
-    over: dict[str, OverJob] = field(default_factory=dict)
-    over_order: dict[int, str] = field(default_factory=dict)
-    over_first: int = 0
-    over_next: int = 0
+    over: Remembered = field(default_factory=Remembered)
     reservations: dict[str, ReservationSet] = field(default_factory=dict)
     waiting: int = 0
-    pools: dict[str, PoolCapacity] = field(default_factory=dict)
     usage: Usage = field(default_factory=dict)
+    capacity: Capacity = field(init=False, repr=False)
     journal: Journal = field(default_factory=Journal, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """The indices are over the table of nodes, which is the same for good."""
+        self.capacity = Capacity(self.nodes)
+
+    @property
+    def pools(self) -> dict[str, PoolCapacity]:
+        """Where room is, pool by pool, as of now: good until the next change."""
+        return self.capacity.pools()
+
+    @property
+    def over_first(self) -> int:
+        """The number of the oldest remembered job."""
+        return self.over.first
+
+    @property
+    def over_next(self) -> int:
+        """The number that the next job that ends will get: how many have ended."""
+        return self.over.next
 
     def checkpoint(self) -> int:
         """Begin a tentative change; end it with `rollback` or `commit`. Checkpoints nest."""
-        return self.journal.checkpoint()
+        mark = self.journal.checkpoint()
+        # What changes with nearly every effect is kept once here instead of each time.
+        self.journal.entries.append((setattr, self, "waiting", self.waiting))
+        return mark
 
     def rollback(self, mark: int) -> None:
         """Undo everything since the checkpoint, exactly."""

@@ -49,7 +49,7 @@ class Touched:
                 touch(self, state, effect)
                 ended += touch is _end
         for number in range(state.over_first, state.over_first + FORGOTTEN_PER_END_MOST * ended):
-            job_id = state.over_order.get(number)
+            job_id = state.over.id_of(number)
             if job_id is None:
                 return
             self.jobs[job_id] = None

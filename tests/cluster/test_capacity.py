@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from shared.cluster.capacity import PoolCapacity, insert_node, move, recount, remove_node
-from shared.cluster.journal import Journal
 from shared.cluster.node import NOTHING, Node, bits, lowest, mask_of, share_of
 from shared.events.values import NodeSpec, NodeStatus
 from tests.cluster.histories import history
@@ -44,8 +43,8 @@ def test_nodes_may_come_in_any_order(names: list[str], held: list[int]) -> None:
     nodes = {name: node_with(name, held=many) for name, many in zip(names, held, strict=False)}
     pool = PoolCapacity()
     for name in names:
-        insert_node(Journal(), pool, name)
-        move(Journal(), pool, name, NOTHING, share_of(nodes[name]))
+        insert_node(pool, name)
+        move(pool, name, NOTHING, share_of(nodes[name]))
     assert pool.ids == sorted(names)
     assert pool == recount(nodes)["p"]
 
@@ -55,8 +54,8 @@ def test_a_node_that_leaves_closes_its_gap(names: list[str], data: st.DataObject
     nodes = {name: node_with(name, held=len(name) + number) for number, name in enumerate(names) if number < 6}
     pool = recount(nodes)["p"]
     gone = data.draw(st.sampled_from(sorted(nodes)))
-    move(Journal(), pool, gone, share_of(nodes[gone]), NOTHING)
-    remove_node(Journal(), pool, gone)
+    move(pool, gone, share_of(nodes[gone]), NOTHING)
+    remove_node(pool, gone)
     del nodes[gone]
     assert {"p": pool} == (recount(nodes) or {"p": PoolCapacity()})
 

@@ -24,7 +24,7 @@ def test_only_so_many_are_remembered_the_oldest_is_forgotten_first() -> None:
     for number in range(10):
         over(state, number)
     assert list(state.over) == ["job-7", "job-8", "job-9"]
-    assert list(state.over_order.values()) == ["job-7", "job-8", "job-9"]
+    assert [over.id for over in state.over.in_order()] == ["job-7", "job-8", "job-9"]
 
 
 def test_what_is_too_old_is_forgotten_when_the_next_job_ends() -> None:

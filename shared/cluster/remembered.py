@@ -1,0 +1,177 @@
+"""The jobs that are over, by id and in the order of their ends, in little memory: a million of them is the default.
+
+Rows are kept in segments. A segment has the ids as a list and as a table, and the rest of each row packed into bytes.
+The table says only in which block of rows an id stands, so that a block's jobs share one integer. Forgetting moves a
+number; a segment goes as a whole when all its jobs are forgotten. So nothing is ever copied or rehashed in one long
+step, and memory stays flat once as many jobs are remembered as may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from struct import Struct
+from typing import Any
+
+from shared.cluster.job import FINAL, OverJob
+from shared.cluster.journal import Entry
+
+SEGMENT_JOBS = 87_381
+"""As many ids as fill a table of 2**17 places, the most dense that a table can be."""
+
+BLOCK_JOBS = 32
+"""An id is searched among so many."""
+
+_ROW = Struct("<16sqIB")
+"""Digest, time of the end, number of the tenant, place of the status in FINAL."""
+
+
+class _Segment:
+    """The jobs numbered from `first` on. `blocks` says in which block an id stands, by the block's first row."""
+
+    __slots__ = ("block", "blocks", "first", "ids", "rows")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.ids: list[str] = []
+        self.blocks: dict[str, int] = {}
+        self.rows = bytearray()
+        self.block = 0
+
+
+class Remembered(Mapping[str, OverJob]):
+    """Jobs that are over, the oldest first; they are numbered from `first` up to but without `next`."""
+
+    __slots__ = ("_segments", "_tenant_numbers", "_tenants", "first", "next")
+
+    def __init__(self) -> None:
+        self.first = 0
+        self.next = 0
+        self._segments: list[_Segment] = []
+        self._tenants: list[str] = []
+        self._tenant_numbers: dict[str, int] = {}
+
+    def start_at(self, first: int) -> None:
+        """Number the jobs from here on; there are none yet."""
+        assert not self._segments, "jobs are remembered already"
+        self.first = self.next = first
+
+    def add(self, undo: list[Entry], over: OverJob) -> None:
+        """Remember one more. Its id must not be remembered."""
+        job_id, tenant, digest, status, over_ms = over
+        segments = self._segments
+        if not segments or len(segments[-1].ids) == SEGMENT_JOBS:
+            segments.append(_Segment(self.next))
+        segment = segments[-1]
+        ids, blocks = segment.ids, segment.blocks
+        if not len(ids) % BLOCK_JOBS:
+            segment.block = len(ids)
+        number = self._tenant_numbers.get(tenant)
+        if number is None:
+            number = self._number_of(tenant)
+        undo.append((_take_back, self, job_id, blocks.get(job_id)))
+        ids.append(job_id)
+        blocks[job_id] = segment.block
+        segment.rows += _ROW.pack(bytes.fromhex(digest), over_ms, number, FINAL.index(status))
+        self.next += 1
+
+    def _number_of(self, tenant: str) -> int:
+        number = self._tenant_numbers[tenant] = len(self._tenants)
+        self._tenants.append(tenant)
+        return number
+
+    def forget(self, undo: list[Entry]) -> None:
+        """Forget the oldest."""
+        undo.append((setattr, self, "first", self.first))
+        self.first += 1
+        oldest = self._segments[0]
+        if self.first == oldest.first + SEGMENT_JOBS:
+            undo.append((_put_first, self._segments, None, self._segments.pop(0)))
+
+    def oldest_ms(self) -> int:
+        """When the oldest ended; there must be one."""
+        oldest = self._segments[0]
+        over_ms: int = _ROW.unpack_from(oldest.rows, (self.first - oldest.first) * _ROW.size)[1]
+        return over_ms
+
+    def id_of(self, number: int) -> str | None:
+        """The id of the job of this number, or None if it is not remembered."""
+        if not self.first <= number < self.next:
+            return None
+        segment, row = self._at(number)
+        return segment.ids[row]
+
+    def __contains__(self, job_id: object) -> bool:
+        """Whether the job is remembered. This is asked for each job that enters, mostly in vain."""
+        for segment in self._segments:
+            if job_id in segment.blocks:
+                return self.get(str(job_id)) is not None
+        return False
+
+    def get(self, job_id: str, default: Any = None) -> Any:
+        """The job of this id, or else the default."""
+        for segment in reversed(self._segments):
+            block = segment.blocks.get(job_id)
+            if block is None:
+                continue
+            # An id may have been forgotten and used again, so rows that are forgotten are passed over.
+            for row in range(max(block, self.first - segment.first), min(block + BLOCK_JOBS, len(segment.ids))):
+                if segment.ids[row] == job_id:
+                    return self._job(segment, row)
+        return default
+
+    def __getitem__(self, job_id: str) -> OverJob:
+        """The job of this id; KeyError if it is not remembered."""
+        over: OverJob | None = self.get(job_id)
+        if over is None:
+            raise KeyError(job_id)
+        return over
+
+    def __iter__(self) -> Iterator[str]:
+        """The ids, the oldest first."""
+        for number in range(self.first, self.next):
+            segment, row = self._at(number)
+            yield segment.ids[row]
+
+    def __len__(self) -> int:
+        """How many are remembered."""
+        return self.next - self.first
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same jobs are remembered under the same numbers."""
+        if not isinstance(other, Remembered):
+            return NotImplemented
+        return (self.first, self.next) == (other.first, other.next) and [*self.in_order()] == [*other.in_order()]
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def in_order(self) -> Iterator[OverJob]:
+        """The jobs, the oldest first."""
+        for number in range(self.first, self.next):
+            yield self._job(*self._at(number))
+
+    def _at(self, number: int) -> tuple[_Segment, int]:
+        behind = number - self._segments[0].first
+        return self._segments[behind // SEGMENT_JOBS], behind % SEGMENT_JOBS
+
+    def _job(self, segment: _Segment, row: int) -> OverJob:
+        digest, over_ms, tenant, status = _ROW.unpack_from(segment.rows, row * _ROW.size)
+        return OverJob(segment.ids[row], self._tenants[tenant], digest.hex(), FINAL[status], over_ms)
+
+
+def _take_back(over: Remembered, job_id: str, block: int | None) -> None:
+    """The newest job was not remembered; `block` is where its id stood before."""
+    segment = over._segments[-1]  # noqa: SLF001 - the other half of `add`
+    segment.ids.pop()
+    segment.block = len(segment.ids) // BLOCK_JOBS * BLOCK_JOBS
+    del segment.rows[-_ROW.size :]
+    if block is None:
+        del segment.blocks[job_id]
+    else:
+        segment.blocks[job_id] = block
+    if not segment.ids:
+        over._segments.pop()  # noqa: SLF001
+    over.next -= 1
+
+
+def _put_first(segments: list[_Segment], _: None, oldest: _Segment) -> None:
+    segments.insert(0, oldest)
