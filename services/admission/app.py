@@ -4,8 +4,6 @@ answer.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from aiokafka.errors import KafkaError
 from faststream.kafka import KafkaBroker
 from prometheus_client import CollectorRegistry, Counter
@@ -77,8 +75,8 @@ class Admission:
         """Stand at the operations and join those who share the submissions. Raises LogUnavailable, KafkaError."""
         self._operations = await self._stand_at_operations()
         # A broker of FastStream that did not start is no good for a second try.
-        compression: Literal["gzip"] | None = "gzip" if self._context.settings.embedded else None
-        self._broker = make_broker(self._context.settings.kafka, self._context.instance, compression=compression)
+        settings = self._context.settings
+        self._broker = make_broker(settings.kafka, self._context.instance, embedded=settings.embedded)
         self._delivery = self.subscribe(self._broker)
         try:
             await self._broker.start()

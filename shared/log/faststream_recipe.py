@@ -11,21 +11,20 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
 from aiokafka import TopicPartition as KafkaTopicPartition
-from aiokafka.errors import KafkaError
 from faststream import AckPolicy
 from faststream.exceptions import StopApplication
 from faststream.kafka import KafkaBroker
 from faststream.kafka.annotations import KafkaMessage
 
 from shared.log.group_timers import QUICK, GroupTimers
-from shared.log.kafka_consumer import SteadyConsumer
-from shared.log.kafka_reader import PARTITION_FETCH_BYTES_MAX, record_of
+from shared.log.kafka_reader import PARTITION_FETCH_BYTES_MAX
+from shared.log.kafka_sharing import IDLE_WAIT_MS, CommitBeforeLeaving, SharingConsumer
 from shared.log.machine.consumer import next_offsets
 from shared.log.port import LogUnavailable, Record
 
@@ -33,8 +32,11 @@ GRACEFUL_STOP_S = 10.0
 MAX_POLL_INTERVAL_MS = 300_000
 """Far above the time after which a failing batch is given up, so that retrying never costs the membership."""
 
-BATCH_WAIT_MS = 10
-"""FastStream sleeps this long after each empty poll, so it bounds the delay after an idle moment."""
+BATCH_WAIT_MS = 1
+"""FastStream sleeps this long after each empty poll; our consumer sees to it that such a poll lasts longer."""
+
+EMBEDDED_WAIT_MS = 20
+"""A fetch that waits at the embedded broker does not wake when something comes."""
 
 BatchHandler = Callable[[list[Record]], Awaitable[None]]
 """Takes a batch, in order within each partition; returns when all outputs of all its records are acknowledged."""
@@ -67,8 +69,8 @@ class Delivery:
         self.batches = 0
         self.records = 0
         self.retries = 0
-        self.commits_failed = 0
-        """Tolerated: the partitions' next owner handles the batch again."""
+        self.batches_taken_away = 0
+        """Handled here, and again by the partitions' next owner."""
         self.batches_left = 0
         """Failed here and left to the next owner: the partitions were taken away, or this process stops."""
         self._reason: DeliveryGaveUp | None = None
@@ -89,28 +91,32 @@ class Delivery:
 class SteadyBroker(KafkaBroker):
     """FastStream's broker, reading by consumers that no record can stop."""
 
+    is_paced = True
+
     async def _connect(self) -> Callable[..., AIOKafkaConsumer]:
         await super()._connect()
         config = self.config.broker_config
         assert isinstance(config.builder, partial), "FastStream builds its consumers in another way now"
-        config.builder = partial(SteadyConsumer, **config.builder.keywords)
+        config.builder = partial(SharingConsumer, is_paced=self.is_paced, **config.builder.keywords)
         return config.builder
 
 
-def make_broker(bootstrap: str, client_id: str, *, compression: Literal["gzip"] | None = None) -> KafkaBroker:
+def make_broker(bootstrap: str, client_id: str, *, embedded: bool = False) -> KafkaBroker:
     """A FastStream broker that creates no topics, writes idempotently and logs only what goes wrong."""
-    return SteadyBroker(
+    broker = SteadyBroker(
         bootstrap,
         client_id=client_id,
         acks="all",
         enable_idempotence=True,
-        compression_type=compression,
+        compression_type="gzip" if embedded else None,
         allow_auto_create_topics=False,
         ack_policy=AckPolicy.MANUAL,
         graceful_timeout=GRACEFUL_STOP_S,
         logger=logging.getLogger("faststream"),
         log_level=logging.DEBUG,
     )
+    broker.is_paced = not embedded
+    return broker
 
 
 def subscribe_batches(
@@ -125,18 +131,19 @@ def subscribe_batches(
 ) -> Delivery:
     """Hand every record of these topics to `handler`, in batches, at least once. Call before the broker is started.
 
-    After `handler` returns, the offsets of exactly that batch are committed. When it raises, the same batch is tried
-    again; when that goes on for too long, the subscription stops and `Delivery.given_up` says so. LogUnavailable is
-    waited out for as long as it takes: nobody else could do better. `timers` are EMBEDDED on the embedded broker.
+    Within a second after `handler` returned, the offsets of exactly that batch are committed. When it raises, the same
+    batch is tried again; when that goes on for too long, the subscription stops and `Delivery.given_up` says so.
+    LogUnavailable is waited out for as long as it takes: nobody else could do better. `timers` are EMBEDDED on the
+    embedded broker.
     """
-    delivery = Delivery()
+    delivery, leaving = Delivery(), CommitBeforeLeaving()
     subscriber = broker.subscriber(
         *topics,
         group_id=group,
         batch=True,
         max_records=max_records,
         batch_timeout_ms=BATCH_WAIT_MS,
-        fetch_max_wait_ms=20,
+        fetch_max_wait_ms=IDLE_WAIT_MS if timers is QUICK else EMBEDDED_WAIT_MS,
         max_partition_fetch_bytes=PARTITION_FETCH_BYTES_MAX,
         auto_offset_reset="earliest",
         ack_policy=AckPolicy.MANUAL,
@@ -147,9 +154,10 @@ def subscribe_batches(
         heartbeat_interval_ms=timers.heartbeat_ms,
         max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
         rebalance_timeout_ms=5_000,
+        listener=leaving,
     )
 
-    work = _Delivering(handler, retry or RetryPolicy(), delivery, is_running=lambda: subscriber.running)
+    work = _Delivering(handler, retry or RetryPolicy(), delivery, leaving, is_running=lambda: subscriber.running)
 
     @subscriber
     async def on_batch(message: KafkaMessage) -> None:
@@ -158,14 +166,21 @@ def subscribe_batches(
     return delivery
 
 
-async def parse_safely(records: Sequence[ConsumerRecord], original: Callable[[Any], Awaitable[Any]]) -> Any:
-    """Let FastStream see no header at all: it would fail on null or non-UTF-8 ones, and obey `reply_to`.
+async def parse_safely(records: Sequence[Record], original: Callable[[Any], Awaitable[Any]]) -> Any:
+    """Let FastStream see no header at all: it would fail on null or non-UTF-8 ones, and obey `reply_to`. It would also
+    take every record apart, which nobody needs: it sees none but the place of the first.
 
-    The body is the list of our records, headers included, before FastStream could touch them.
+    The body is the list of our records, headers included.
     """
-    message = await original(tuple(replace(record, headers=()) for record in records))
-    message.body = [record_of(record) for record in records]
+    message = await original((_place_of(records[0]),))
+    message.body = list(records)
     return message
+
+
+def _place_of(record: Record) -> ConsumerRecord[Any, Any]:
+    return ConsumerRecord(
+        record.topic, record.partition, record.offset, record.timestamp_ms, 0, None, None, None, -1, -1, ()
+    )
 
 
 async def leave_raw(message: Any) -> list[Record]:
@@ -181,15 +196,17 @@ class _Delivering:
     handler: BatchHandler
     retry: RetryPolicy
     delivery: Delivery
+    leaving: CommitBeforeLeaving
     is_running: Callable[[], bool]
 
     async def deliver(self, message: Any) -> None:
-        """Handle the batch and commit it; leave both to the next owner when it is no longer ours."""
+        """Handle the batch, to be committed; leave both to the next owner when it is no longer ours."""
         records: list[Record] = message.body
+        self.leaving.consumer = message.consumer
         if await self._handle_until_done(message.consumer, records):
             self.delivery.batches += 1
             self.delivery.records += len(records)
-            await self._commit(message.consumer, records)
+            self._commit(message.consumer, records)
         else:
             self.delivery.batches_left += 1
 
@@ -216,19 +233,13 @@ class _Delivering:
             if not self.is_running() or not _still_ours(consumer, records):
                 return False
 
-    async def _commit(self, consumer: AIOKafkaConsumer, records: Sequence[Record]) -> None:
-        """Commit exactly this batch. A failure is counted, not raised: the work is done, and may be done again."""
+    def _commit(self, consumer: SharingConsumer, records: Sequence[Record]) -> None:
+        """Commit exactly this batch."""
         offsets = _still_ours(consumer, records)
         if len(offsets) < len(next_offsets(records)):
-            self.delivery.commits_failed += 1
+            self.delivery.batches_taken_away += 1
             logger.warning("partitions were taken away while their batch was handled; their next owner repeats it")
-        if not offsets:
-            return
-        try:
-            await consumer.commit(offsets)
-        except KafkaError as error:
-            self.delivery.commits_failed += 1
-            logger.warning("the offsets of a handled batch are not committed: %r", error)
+        consumer.handled(offsets)
 
 
 def _still_ours(consumer: AIOKafkaConsumer, records: Sequence[Record]) -> dict[KafkaTopicPartition, int]:

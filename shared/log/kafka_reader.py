@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
-from aiokafka import AIOKafkaConsumer, ConsumerRecord
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from shared.log.kafka_closing import close
 from shared.log.kafka_consumer import SteadyConsumer
-from shared.log.port import Headers, LogTruncated, LogUnavailable, Record, TopicPartition
+from shared.log.port import LogTruncated, LogUnavailable, Record, TopicPartition
 
 START_BOUND_S = 10.0
 TRUNCATION_QUERY_BOUND_S = 3.0
@@ -50,7 +50,7 @@ class KafkaReader:
         self._fetching = fetching
         self._positions = dict(positions)
         self._assigned = {tp: KafkaTopicPartition(*tp) for tp in self._positions}
-        self._consumer: AIOKafkaConsumer | None = None
+        self._consumer: SteadyConsumer | None = None
 
     async def start(self) -> None:
         """Connect, and stand at the given offsets. Raises LogUnavailable within ten seconds."""
@@ -105,11 +105,10 @@ class KafkaReader:
             # One partition's failure makes aiokafka drop what it had already taken from the others.
             self._stand_at_positions()
             raise
-        records = [record_of(found) for batch in batches.values() for found in batch]
-        for tp, assigned in self._assigned.items():
-            # Not "last record + 1": the client also steps over control records and compacted gaps.
-            self._positions[tp] = await consumer.position(assigned)
-        return records
+        # Not "last record + 1": the client also steps over control records and compacted gaps.
+        for assigned, position in consumer.standing().items():
+            self._positions[assigned.topic, assigned.partition] = position
+        return list(chain.from_iterable(batches.values()))
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Also before start."""
@@ -123,7 +122,7 @@ class KafkaReader:
         """A copy."""
         return dict(self._positions)
 
-    def _running(self) -> AIOKafkaConsumer:
+    def _running(self) -> SteadyConsumer:
         if self._consumer is None:
             raise RuntimeError("this reader is not started")
         return self._consumer
@@ -144,9 +143,3 @@ class KafkaReader:
         except (KafkaError, TimeoutError, OSError) as failure:
             return LogUnavailable(f"{assigned.topic}/{assigned.partition}: {asked} is out of range; {failure!r}")
         return LogTruncated((assigned.topic, assigned.partition), asked=asked, begin=begin, end=end)
-
-
-def record_of(found: ConsumerRecord) -> Record:
-    """The client's record as ours. A header without a value becomes an empty one: other clients may write null."""
-    headers: Headers = tuple((name, value or b"") for name, value in found.headers)
-    return Record(found.topic, found.partition, found.offset, found.key, found.value, headers, found.timestamp)
