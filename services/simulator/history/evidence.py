@@ -7,12 +7,13 @@ what needs it is not judged. They serve the checker alone; nothing that is judge
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from shared.cluster.diary import DiaryLine
 from shared.events.base import Event
 from shared.events.decisions import Decision
+from shared.view.rows import JobRow, NodeRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,77 +44,63 @@ class LogEntry:
     decision: Decision | None = None
 
 
+class What(StrEnum):
+    """What truly happened on a node, whatever anybody wrote down."""
+
+    BEGAN = "began"
+    ENDED = "ended"
+    DIED = "died"
+
+
 @dataclass(frozen=True, slots=True)
-class NodeEntry:
-    """One line of a node's diary, and when it was written."""
+class Happened:
+    """A run began or ended on a node, or the node died with all of its runs; `devices` are all that the run uses."""
 
-    line: DiaryLine
-    moment: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Away:
-    """From `since` to before `until` (None: to the end) nothing ran on the node, whatever its diary says.
-
-    `dies`: what ran is gone for good (its agent was killed); else it stood still and goes on (its agent was stopped).
-    """
-
+    moment: int
     node: str
-    since: int
-    until: int | None = None
-    dies: bool = True
+    what: What
+    job: str = ""
+    attempt: int = 0
+    devices: tuple[int, ...] = ()
+    gpu_milli: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One record of the topic `jobs`.
 
-    `source` and `offset` are where it lies, as `inputs` of a decision name it. `origin` names the submission that it
-    answers; "" where that is not known.
+    `source` and `offset` are where it lies, as `inputs` of a decision name it.
     """
 
     event: Event
     source: str
     offset: int
-    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
     """One submission that the log acknowledged to its sender: a command (`submit`, `cancel`, `update`) about a job.
 
-    `origin` names it (`topic/partition/offset`); "" where that is not known. `moment` is when its sender was told.
+    `is_dead`: it was set aside as a dead letter, which is an answer, too.
     """
 
     command: str
     job: str
-    origin: str = ""
-    moment: int | None = None
+    is_dead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one client was shown of a cell at one time. `jobs`: (status, attempt) of some jobs; None: no such job."""
+    """What one client was shown of a cell, in the order in which it asked.
+
+    `at_least` is the version below which it wanted no answer; None: any will do, so that an older one is no fault.
+    `jobs`: (status, attempt) of those that it asked for; None: there is no such job.
+    """
 
     client: str
     version: int
-    jobs: Mapping[str, tuple[str, int] | None] | None = None
-
-
-class JobShown(Protocol):
-    """A row of a job, with all that a reader of the view gets of it."""
-
-    @property
-    def id(self) -> str:
-        """The job's id."""
-
-
-class NodeShown(Protocol):
-    """A row of a node."""
-
-    @property
-    def id(self) -> str:
-        """The node's id."""
+    at_least: int | None = None
+    jobs: Mapping[str, tuple[str, int] | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +113,8 @@ class View:
 
     version: int
     offset: int
-    jobs: Sequence[JobShown]
-    nodes: Sequence[NodeShown]
+    jobs: Mapping[str, JobRow]
+    nodes: Mapping[str, NodeRow]
     used: Mapping[tuple[str, str], int] | None = None
 
 
@@ -135,17 +122,17 @@ class View:
 class CellEvidence:
     """What is left of one cell.
 
-    `diary` holds the lines of all nodes, those of one node in the order in which it wrote them. `liars` are nodes that
+    `diary` holds the lines of all nodes, those of one node in the order in which it wrote them. `happened` is in the
+    order of time. `answers` are all records of the cell's partition of `jobs`. `liars` are nodes that
     said what was not so: their words are not held against the log. `is_drained`: faults have ended and there was time
     enough to finish everything. `is_damaged`: the log itself was harmed, so that the cell has to stand still.
-    `late` is by how much (in moments) a diary may lag behind what it tells. `answers` are all records of the cell's
-    partition of `jobs`.
+    `late` is by how much (in moments) something may end behind the time at which it had to be over.
     """
 
     cell: str
     log: Sequence[LogEntry]
-    diary: Sequence[NodeEntry] = ()
-    away: Sequence[Away] = ()
+    diary: Sequence[DiaryLine] = ()
+    happened: Sequence[Happened] = ()
     liars: frozenset[str] = frozenset()
     answers: Sequence[Answer] = ()
     readings: Sequence[Reading] = ()
@@ -157,8 +144,7 @@ class CellEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is left of a whole run. `dead` are the origins of submissions that were set aside as dead letters."""
+    """What is left of a whole run. `wishes` are judged where every cell is drained: an answer may be on its way."""
 
     cells: Sequence[CellEvidence]
     wishes: Sequence[Wish] = ()
-    dead: frozenset[str] = frozenset()

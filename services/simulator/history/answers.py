@@ -1,0 +1,113 @@
+"""I2 towards those who submit: every command is answered, and every answer is kept by the log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from services.simulator.history.books import CANCELLED, STOPPING, Books
+from services.simulator.history.evidence import Answer, Evidence, Violation
+from shared.events import effects as e
+from shared.events.base import Event
+from shared.events.decisions import Decision
+from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
+from shared.events.reasons import StopReason
+
+
+class Settlements:
+    """What admission passed on is settled by the decision that says it was read: nothing is read and forgotten."""
+
+    def __init__(self, cell: str, answers: Sequence[Answer]) -> None:
+        self._cell = cell
+        self._ahead: dict[str, list[Answer]] = {}
+        for answer in sorted(answers, key=lambda answer: (answer.source, -answer.offset)):
+            self._ahead.setdefault(answer.source, []).append(answer)
+        self._enqueued: dict[tuple[str, str], None] = {}
+        self._said: Counter[tuple[str, str]] = Counter()
+        self._asked: Counter[tuple[str, str]] = Counter()
+
+    def take(self, decision: Decision, books: Books) -> list[Violation]:
+        """Take in a decision that is in the books already; what it has read and not settled."""
+        for effect in decision.effects:
+            if isinstance(effect, e.JobEnqueued):
+                self._enqueued[effect.spec.id, effect.digest] = None
+            elif isinstance(effect, e.JobRefused):
+                self._said[effect.job, effect.request] += 1
+            elif isinstance(effect, e.JobUpdated):
+                self._said[effect.spec.id, "update"] += 1
+        where = f"{self._cell}, version {decision.version}"
+        return [
+            Violation("I2", text, where)
+            for source, position in decision.inputs.items()
+            for answer in self._read_up_to(source, position)
+            if (text := self._unsettled(answer.event, books)) is not None
+        ]
+
+    def _read_up_to(self, source: str, position: int) -> Iterable[Answer]:
+        ahead = self._ahead.get(source, [])
+        while ahead and ahead[-1].offset < position:
+            yield ahead.pop()
+
+    def _unsettled(self, event: Event, books: Books) -> str | None:
+        match event:
+            case JobAdmitted() if event.cell == self._cell:
+                return self._unsettled_submit(event)
+            case JobCancelRequested() if event.cell == self._cell:
+                return self._unsettled_cancel(event, books)
+            case JobUpdateRequested() if event.cell == self._cell:
+                self._asked[event.job, "update"] += 1
+                if self._said[event.job, "update"] < self._asked[event.job, "update"]:
+                    return f"the update of job {event.job} was read and neither done nor refused"
+        return None
+
+    def _unsettled_submit(self, event: JobAdmitted) -> str | None:
+        is_settled = (event.spec.id, event.digest) in self._enqueued or self._said[event.spec.id, "submit"]
+        return None if is_settled else f"job {event.spec.id} was admitted and read, and neither accepted nor refused"
+
+    def _unsettled_cancel(self, event: JobCancelRequested, books: Books) -> str | None:
+        page, over = books.jobs.get(event.job), books.over.get(event.job)
+        is_stopping = page is not None and page.status == STOPPING and page.stop_why is StopReason.CANCELLED
+        is_cancelled = over is not None and over.status == CANCELLED
+        if is_stopping or is_cancelled or self._said[event.job, "cancel"]:
+            return None
+        if page is None and event.job in self._ended_otherwise(books):
+            return None
+        return f"the cancel of job {event.job} was read, and the job is {page.status if page else 'unknown'}"
+
+    def _ended_otherwise(self, books: Books) -> dict[str, object]:
+        """Jobs that came to another end in the same record as the cancel."""
+        return {job: over for job, over in books.over.items() if over.over_ms == books.at_ms}
+
+    def unread(self) -> list[Violation]:
+        """What was never read at all: for a run that is over."""
+        return [
+            Violation("I2", f"{type(answer.event).__name__} at {answer.source} offset {answer.offset} was never read")
+            for ahead in self._ahead.values()
+            for answer in reversed(ahead)
+        ]
+
+
+def wish_violations(evidence: Evidence) -> list[Violation]:
+    """Every acknowledged submission has an answer of its own: passed on, rejected, or set aside with a reason."""
+    if not all(cell.is_drained for cell in evidence.cells):
+        return []
+    answered = Counter(about for cell in evidence.cells for answer in cell.answers if (about := _about(answer.event)))
+    wished = Counter((wish.job, wish.command) for wish in evidence.wishes if not wish.is_dead)
+    return [
+        Violation("I2", f"{count} acknowledged commands to {command} job {job} have {answered[job, command]} answers")
+        for (job, command), count in wished.items()
+        if answered[job, command] < count
+    ]
+
+
+def _about(event: Event) -> tuple[str, str] | None:
+    match event:
+        case JobAdmitted():
+            return event.spec.id, "submit"
+        case JobCancelRequested():
+            return event.job, "cancel"
+        case JobUpdateRequested():
+            return event.job, "update"
+        case JobRejected():
+            return event.job, event.command
+    return None

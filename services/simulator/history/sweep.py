@@ -1,0 +1,128 @@
+"""I1, I6 and the leases in true time: what ran when, against what the log had decided by then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from services.simulator.history.evidence import CellEvidence, Happened, Violation, What
+from services.simulator.history.log_form import InForce
+from services.simulator.history.runs import Orders, RunKey, named, released_by
+from shared.events import effects as e
+from shared.events.values import GPU
+
+TOGETHER_NODES = 3
+TOGETHER_PERCENT = 20
+"""So many living nodes declared lost in one breath are trouble of the control plane, not the death of nodes."""
+
+_ORDER = {What.ENDED: 0, What.DIED: 0, What.BEGAN: 2}
+_DECIDED = 1
+
+
+class _Step(NamedTuple):
+    """Something at one moment: at the same one ends come before decisions, and these before beginnings."""
+
+    moment: int
+    order: int
+    number: int
+    what: Happened | InForce
+
+
+@dataclass(slots=True)
+class Sweep:
+    """Goes through a cell's run in the order of true time."""
+
+    evidence: CellEvidence
+    found: list[Violation] = field(default_factory=list)
+    _orders: Orders = field(default_factory=Orders)
+    _live: dict[str, dict[RunKey, Happened]] = field(default_factory=dict)
+    _over: dict[RunKey, int] = field(default_factory=dict)
+    _overdue: dict[RunKey, int] = field(default_factory=dict)
+    _up: dict[str, bool] = field(default_factory=dict)
+    _gone: dict[str, None] = field(default_factory=dict)
+
+    def run(self, decisions: Sequence[InForce]) -> list[Violation]:
+        """Every violation; none where no moments are known."""
+        if not self.evidence.happened:
+            return []
+        steps = [
+            _Step(thing.moment, _ORDER[thing.what], number, thing)
+            for number, thing in enumerate(self.evidence.happened)
+        ]
+        steps += [
+            _Step(decision.moment, _DECIDED, number, decision)
+            for number, decision in enumerate(decisions)
+            if decision.moment is not None
+        ]
+        for step in sorted(steps, key=lambda step: step[:3]):
+            if isinstance(step.what, InForce):
+                self._decided(step.moment, step.what)
+            elif step.what.what is What.BEGAN:
+                self._began(step.what)
+            else:
+                self._ended(step.what)
+        for key in self._overdue:
+            self._say("I6", f"{named(key)} goes on after its end was confirmed", self._overdue[key])
+        return self.found
+
+    def _say(self, invariant: str, text: str, moment: int) -> None:
+        self.found.append(Violation(invariant, text, f"{self.evidence.cell}, at {moment}"))
+
+    # The log.
+
+    def _decided(self, moment: int, decision: InForce) -> None:
+        self._orders.take(decision)
+        for effect in decision.decision.effects:
+            for key in released_by(effect, self._orders):
+                self._over.setdefault(key, moment)
+                if key in self._live.get(key[0], {}) and key[0] not in self.evidence.liars:
+                    self._overdue.setdefault(key, moment)
+            if isinstance(effect, e.NodeChanged):
+                self._up[effect.spec.id] = effect.status != "lost"
+        self._nodes_are_given_up_singly(moment, decision)
+        for effect in decision.decision.effects:
+            if isinstance(effect, e.LeaseExpired):
+                self._up[effect.node] = False
+
+    def _nodes_are_given_up_singly(self, moment: int, decision: InForce) -> None:
+        """Trouble of the control plane must not look like the death of many nodes."""
+        effects = decision.decision.effects
+        booted = {effect.spec.id: None for effect in effects if isinstance(effect, e.NodeChanged)}
+        lost = [effect.node for effect in effects if isinstance(effect, e.LeaseExpired)]
+        living = [node for node in lost if node not in booted and node not in self._gone]
+        up = sum(self._up.values())
+        if len(living) >= TOGETHER_NODES and len(living) * 100 > TOGETHER_PERCENT * up:
+            self._say("LEASE", f"{len(living)} living nodes of {up} are declared lost at once: {living}", moment)
+
+    # The nodes.
+
+    def _began(self, run: Happened) -> None:
+        key, live = (run.node, run.job, run.attempt), self._live.setdefault(run.node, {})
+        self._gone.pop(run.node, None)
+        if key in live:
+            self._say("I6", f"{named(key)} runs twice at a time", run.moment)
+        elif key not in self._orders.devices:
+            self._say("I6", f"{named(key)} begins before it is decided", run.moment)
+        elif key in self._over and run.moment > self._over[key] + self.evidence.late:
+            self._say("I6", f"{named(key)} begins after its end was confirmed", run.moment)
+        for device in run.devices:
+            beside = [other for other, its in live.items() if device in its.devices and other != key]
+            held = run.gpu_milli + sum(live[other].gpu_milli for other in beside)
+            if beside and held > GPU:
+                others = ", ".join(map(named, beside))
+                self._say("I1", f"device {device} of {run.node} runs {named(key)} beside {others}", run.moment)
+        live[key] = run
+
+    def _ended(self, thing: Happened) -> None:
+        live = self._live.setdefault(thing.node, {})
+        if thing.what is What.DIED:
+            self._gone[thing.node] = None
+            ended = list(live)
+        else:
+            ended = [(thing.node, thing.job, thing.attempt)]
+        for key in ended:
+            live.pop(key, None)
+            due = self._overdue.pop(key, None)
+            if due is not None and thing.moment > due + self.evidence.late:
+                self._say("I6", f"{named(key)} goes on until {thing.moment} after its end was confirmed", due)
