@@ -73,14 +73,11 @@ class LiveCheck:
         """Read to the end of the log as it is now, and check. Raises LogUnavailable, LogTruncated, NoUsableSnapshot,
         DiaryError, and what readers of the view raise.
         """
-        state = await oldest_snapshot(self._log, self._layout, self.cell)
-        self.start_text = "its beginning" if state is None else f"the snapshot at version {state.version}"
-        check = LogCheck(state or CellState(self.cell))
-        reader = self._log.reader({self._tp: check.state.offset + 1})
-        await reader.start()
+        check = await self.begin()
+        reader = await self.reader(check)
         try:
             if self._view is not None:
-                await self._compare_view(check, reader, self._view)
+                await self.compare_view(check, reader)
             end = await self._read_to_end(check, reader)
             check.finish(end)
             if diaries is not None and check.violation is None:
@@ -89,8 +86,35 @@ class LiveCheck:
             await reader.stop()
         return check.result()
 
-    async def _compare_view(self, check: LogCheck, reader: Reader, view: ViewReader) -> None:
-        """I7: fold to where the view is, and compare. A view that goes on meanwhile is followed."""
+    async def begin(self) -> LogCheck:
+        """A check of the log from where it can be checked. Raises LogUnavailable, NoUsableSnapshot."""
+        state = await oldest_snapshot(self._log, self._layout, self.cell)
+        self.start_text = "its beginning" if state is None else f"the snapshot at version {state.version}"
+        return LogCheck(state or CellState(self.cell))
+
+    async def reader(self, check: LogCheck) -> Reader:
+        """A reader, started, of what the check has not taken yet."""
+        reader = self._log.reader({self._tp: check.state.offset + 1})
+        await reader.start()
+        return reader
+
+    async def more(self, reader: Reader) -> list[Record]:
+        """The next records; none where none come within a moment. Raises LogTruncated."""
+        if not self._read:
+            return await reader.poll(POLL_RECORDS, POLL_WAIT_MS)
+        found = list(self._read)
+        self._read.clear()
+        return found
+
+    @property
+    def has_view(self) -> bool:
+        """Whether Redis is compared too."""
+        return self._view is not None
+
+    async def compare_view(self, check: LogCheck, reader: Reader) -> None:
+        """I7: fold to where the view is, and compare. A view that goes on meanwhile is followed. Raises ViewMoved."""
+        view = self._view
+        assert view is not None, "there is a view to compare"
         for _ in range(VIEW_TRIES_MOST):
             version = (await view.summary(self.cell)).version
             if version < check.state.version:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from shared.cluster.audit import Ledger
+from shared.cluster.audit import ledger_of
 from shared.cluster.diary import Orders
 from shared.cluster.fold import DamagedLog, LogRecord, Verdict, fold, judge
 from shared.cluster.invariants import Offence, check_state
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision, next_chain
-from shared.events.effects import AnyEffect, JobEnqueued, JobStarted, JobUpdated, NodeChanged, QuotaSet
 from shared.log.port import Record
 from shared.log.reading import log_record
 
@@ -54,7 +53,8 @@ class Verification:
 class LogCheck:
     """The check of one cell's log, record by record, from an empty cell or from a snapshot's state.
 
-    `state` is the fold so far; `orders` what the log told the nodes, complete only if the check began at the beginning.
+    `state` is the fold so far, `ledger` what the effects alone say; `orders` what the log told the nodes, complete only
+    if the check began at the beginning.
     """
 
     def __init__(self, state: CellState) -> None:
@@ -65,8 +65,9 @@ class LogCheck:
         self.from_version = state.version
         self.began_at_the_beginning = state.offset < 0
         self.violation: Violation | None = None
+        self._last: Record | None = None
         self._skipped_before = state.skipped
-        self._ledger = ledger_of(state)
+        self.ledger = ledger_of(state)
         self._recounted = state.version
         self._chains = {state.version: state.chain}
 
@@ -74,8 +75,25 @@ class LogCheck:
         """Check the next record and fold it. After an offence nothing more is taken."""
         if self.violation is None:
             self.records += 1
+            self._last = record
             self.violation = self._offset_follows(record) or self._take(record)
         return self.violation
+
+    def pass_over(self) -> bool:
+        """Forget the offence, so that what follows can be checked too; whether that is possible.
+
+        The last record is folded in spite of it where the fold's own rules let it. Where they do not, the state behind
+        it is not known, and nothing that follows can be judged.
+        """
+        if self._last is not None:
+            try:
+                fold(self.state, log_record(self._last))
+            except DamagedLog:
+                return False
+        self.violation = None
+        self.ledger = ledger_of(self.state)
+        self._chains[self.state.version] = self.state.chain
+        return True
 
     def finish(self, end: int | None = None) -> Violation | None:
         """Check the state as a whole, and that nothing is missing before `end`, where that is known."""
@@ -115,7 +133,7 @@ class LogCheck:
             return Violation(record.offset, state.version, _what_broke(entry.decision, state), str(error))
         if verdict is Verdict.EXTENDS and isinstance(entry.decision, Decision):
             self.checks += 1
-            offence = self._ledger.take(entry.decision)
+            offence = self.ledger.take(entry.decision)
             if offence is not None:
                 return Violation(record.offset, entry.decision.version, offence.invariant, offence.text)
             self.orders.take(entry.decision)
@@ -153,7 +171,7 @@ class LogCheck:
         self.checks += 1
         self._recounted = self.state.version
         offences: list[Offence] = check_state(self.state)
-        offence = offences[0] if offences else self._ledger.compare(self.state)
+        offence = offences[0] if offences else self.ledger.compare(self.state)
         return None if offence is None else self._violation(offence.invariant, offence.text)
 
     def _violation(self, invariant: str, text: str) -> Violation:
@@ -163,26 +181,3 @@ class LogCheck:
 def _what_broke(decision: Any, state: CellState) -> str:
     is_gap = isinstance(decision, Decision) and decision.version > state.version + 1
     return "versions" if is_gap else "chain"
-
-
-def ledger_of(state: CellState) -> Ledger:
-    """The ledger of somebody who was told this state, in effects: nodes, jobs and their places first, then the quotas.
-
-    Quotas come last, since a lowered quota evicts nobody: use above it is no offence until it grows.
-    """
-    told: list[AnyEffect] = [
-        NodeChanged(spec=node.spec, boot=node.boot, status=node.status) for node in state.nodes.values()
-    ]
-    for job in state.jobs.values():
-        places = job.workers + job.joining
-        # What it holds is a whole gang of what it was started as, whatever it was updated to since.
-        began_as = job.spec.model_copy(update={"workers": len(places) or 1, "workers_min": None})
-        told.append(JobEnqueued(spec=began_as, submit_ms=job.submit_ms, digest=job.digest))
-        if places:
-            told.append(JobStarted(job=job.id, attempt=job.attempt, workers=places))
-        told.append(JobUpdated(spec=job.spec))
-    quotas = tuple(QuotaSet(quota=quota) for quota in state.quotas.values())
-    ledger = Ledger()
-    for effects in (tuple(told), quotas):
-        ledger.take(Decision(cell=state.cell or "none", version=1, epoch=0, at_ms=0, effects=effects))
-    return ledger

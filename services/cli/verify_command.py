@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from services.cli.access import Access, access_of, run
-from services.cli.failures import Exit
+from services.cli.failures import Exit, end_with
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.verification import LiveCheck, join, verify_file
-from services.cli.verify import Verification
+from services.cli.verify import Verification, Violation
+from services.cli.verify_follow import Following, until_signal
 from shared.log.kafka import KafkaLog
 from shared.runtime.collector import tune_collector
 from shared.view.reader import ViewReader
@@ -25,28 +29,32 @@ def verify(
     context: typer.Context,
     file: Annotated[Path | None, typer.Option(help="Check this exported log and ask no Kafka.")] = None,
     diaries: Annotated[Path | None, typer.Option(help="The folder with the nodes' diaries, one file a node.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as the log grows, until Ctrl-C.")] = False,
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a decision log from its beginning, or from the oldest snapshot where that is gone.
 
     Each record's offset, version and chain; each decision against the invariants I1 to I4; a recount every 1,000
-    versions; the nodes' diaries (I6) and Redis (I7) where they are given. Exit 1 with the first offence.
+    versions; the nodes' diaries (I6) and Redis (I7) where they are given. Exit 1 with the first offence; with --follow
+    each offence is a line, and the exit comes in the end.
     """
     tune_collector()
+    if follow:
+        if file is not None or diaries is not None:
+            end_with(Exit.USAGE, "fallow: --follow reads the live log alone: no --file, no --diaries")
+        _end(run(_follow(access_of(context), cell, as_json=as_json)), "followed to here", as_json=as_json)
+        return
     if file is not None:
         found, source = verify_file(file, diaries), f"{file}, from its beginning"
     else:
         found, source = run(_live(access_of(context), cell, diaries))
-    if as_json:
-        print_json(found.as_json())
-    else:
-        tell(found, source)
-    if not found.ok:
-        raise typer.Exit(Exit.NO)
+    _end(found, source, as_json=as_json)
 
 
-async def _live(access: Access, cell: str | None, diaries: Path | None) -> tuple[Verification, str]:
+@asynccontextmanager
+async def _checks(access: Access, cell: str | None) -> AsyncIterator[list[LiveCheck]]:
+    """A check of each cell that is meant; Redis belongs to it where its address was given."""
     layout = access.layout()
     names = tuple(layout.ordinals) if cell is None else (access.cell(cell),)
     functions = None if access.redis is None else RedisFunctions(access.redis_address)
@@ -54,14 +62,50 @@ async def _live(access: Access, cell: str | None, diaries: Path | None) -> tuple
     log = KafkaLog(access.kafka_address, "fallow-verify")
     try:
         await log.start()
-        checks = [LiveCheck(log, layout, name, view) for name in names]
-        found = [await check.run(diaries) for check in checks]
+        yield [LiveCheck(log, layout, name, view) for name in names]
     finally:
         await log.stop()
         if functions is not None:
             await functions.stop()
+
+
+async def _live(access: Access, cell: str | None, diaries: Path | None) -> tuple[Verification, str]:
+    async with _checks(access, cell) as checks:
+        found = [await check.run(diaries) for check in checks]
+    view = access.redis
     source = "; ".join(f"cell {check.cell} from {check.start_text}" for check in checks)
     return join(found), source + ("" if view is None else f"; compared with Redis at {access.redis_address}")
+
+
+async def _follow(access: Access, cell: str | None, *, as_json: bool) -> Verification:
+    """Check until a signal comes. The first offence of all that were found stands in the answer."""
+    first: list[Violation] = []
+
+    def report(name: str, violation: Violation) -> None:
+        first.append(violation)
+        if as_json:
+            print_json({"cell": name, **asdict(violation)})
+        else:
+            print_line(f"cell {name}: {_offence(violation)}")
+
+    async with _checks(access, cell) as checks:
+        followed = [Following(check, report) for check in checks]
+        for each in followed:
+            await each.begin()
+        if not as_json:
+            print_line("; ".join(f"following cell {check.cell} from {check.start_text}" for check in checks))
+        await until_signal([each.run() for each in followed])
+    whole = join([each.result() for each in followed])
+    return replace(whole, first_violation=first[0] if first else None)
+
+
+def _end(found: Verification, source: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found.as_json())
+    else:
+        tell(found, source)
+    if not found.ok:
+        raise typer.Exit(Exit.NO)
 
 
 def tell(found: Verification, source: str) -> None:
@@ -71,6 +115,9 @@ def tell(found: Verification, source: str) -> None:
     if found.first_violation is None:
         print_line(f"no offence in {found.checks} checks")
         return
-    violation = found.first_violation
+    print_line(_offence(found.first_violation))
+
+
+def _offence(violation: Violation) -> str:
     where = "" if violation.offset is None else f" at offset {violation.offset}"
-    print_line(f"OFFENCE against {violation.invariant}{where}, version {violation.version}: {violation.text}")
+    return f"OFFENCE against {violation.invariant}{where}, version {violation.version}: {violation.text}"

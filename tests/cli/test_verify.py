@@ -8,7 +8,8 @@ import pytest
 
 from services.cli.log_file import LogFileError, open_text, write_line
 from services.cli.verification import DiaryError, verify_file
-from services.cli.verify import LogCheck, Verification, ledger_of
+from services.cli.verify import LogCheck, Verification
+from shared.cluster.audit import ledger_of
 from shared.cluster.diary import DiaryLine
 from shared.cluster.state import CellState
 from shared.events.effects import JobFinished, JobRunning, QuotaSet

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from services.cli.verification import LiveCheck
+from services.cli.verify import Violation
+from services.cli.verify_follow import Following
+from shared.events.effects import JobRunning, QuotaSet
+from shared.events.operations import Quota
+from shared.log.layout import Layout
+from shared.log.memory import MemoryBroker, MemoryLog
+from tests.cli.cells import publish
+from tests.cli.logs import LogWriter, an_honest_log, enqueued, node, place, started
+
+LAYOUT = Layout("t", {"main": 0})
+
+
+class Watched:
+    """A check that follows a log, and the log to write on."""
+
+    def __init__(self) -> None:
+        broker = MemoryBroker()
+        broker.create_topic("t.decisions", 1)
+        broker.create_topic("t.snapshots", 1)
+        self.told: list[Violation] = []
+        self.log = MemoryLog(broker)
+        self.following = Following(LiveCheck(self.log, LAYOUT, "main"), lambda _, found: self.told.append(found))
+        self._published = 0
+
+    async def write(self, written: LogWriter) -> None:
+        await publish(self.log, written.records[self._published :], "t")
+        self._published = len(written.records)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not holds():  # noqa: ASYNC110 - the check has no event to wait for
+                await asyncio.sleep(0.01)
+
+    async def until_read(self, written: LogWriter) -> None:
+        await self.until(lambda: self.following.result().records == len(written.records))
+
+
+@pytest.fixture
+async def watched() -> AsyncIterator[Watched]:
+    made = Watched()
+    await made.following.begin()
+    task = asyncio.create_task(made.following.run())
+    yield made
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_honest_log_is_followed_without_a_word(watched: Watched) -> None:
+    written = an_honest_log()
+    await watched.write(written)
+    await watched.until_read(written)
+    written.write(enqueued("later"))
+    await watched.write(written)
+    await watched.until_read(written)
+    assert (watched.told, watched.following.result().ok, watched.following.result().to_version) == ([], True, 10)
+
+
+async def test_an_offence_is_told_and_the_check_goes_on_behind_it(watched: Watched) -> None:
+    written = LogWriter()
+    written.write(node(0), QuotaSet(quota=Quota(tenant="vision", gpu_type="gpu", limit_milli=1000)))
+    written.write(enqueued("a", 2))
+    written.write(started("a", place(0, 0, 1)))
+    written.write(enqueued("b", 2))
+    await watched.write(written)
+    await watched.until_read(written)
+    assert [(found.invariant, found.version, found.offset) for found in watched.told] == [("I4", 3, 2)]
+    assert (watched.following.result().ok, watched.following.result().to_version) == (False, 4)
+
+
+async def test_behind_a_record_that_cannot_be_folded_nothing_is_judged(watched: Watched) -> None:
+    written = LogWriter()
+    written.write(node(0))
+    written.write_unchecked(JobRunning(job="nobody", attempt=1))
+    written.write_unchecked(enqueued("a"))
+    await watched.write(written)
+    await watched.until(lambda: watched.following.is_stuck)
+    assert [found.version for found in watched.told] == [2]
+    assert watched.told[0].text.endswith("nothing behind it can be checked")
