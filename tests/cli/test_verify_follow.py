@@ -2,18 +2,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 import pytest
 
 from services.cli.verification import LiveCheck
 from services.cli.verify import Violation
 from services.cli.verify_follow import Following
-from shared.events.effects import JobRunning, QuotaSet
-from shared.events.operations import Quota
+from shared.events.effects import JobRunning
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
 from tests.cli.cells import publish
-from tests.cli.logs import LogWriter, an_honest_log, enqueued, node, place, started
+from tests.cli.logs import LogWriter, an_honest_log, enqueued, node
 
 LAYOUT = Layout("t", {"main": 0})
 
@@ -65,13 +65,15 @@ async def test_an_honest_log_is_followed_without_a_word(watched: Watched) -> Non
 
 async def test_an_offence_is_told_and_the_check_goes_on_behind_it(watched: Watched) -> None:
     written = LogWriter()
-    written.write(node(0), QuotaSet(quota=Quota(tenant="vision", gpu_type="gpu", limit_milli=1000)))
-    written.write(enqueued("a", 2))
-    written.write(started("a", place(0, 0, 1)))
-    written.write(enqueued("b", 2))
+    written.write(node(0))
+    written.write(enqueued("a"))
+    stale = written.write_stale()
+    written.records[-1] = replace(stale, value=(stale.value or b"") + b" ")
+    written.write(enqueued("b"))
+    written.write(enqueued("c"))
     await watched.write(written)
     await watched.until_read(written)
-    assert [(found.invariant, found.version, found.offset) for found in watched.told] == [("I4", 3, 2)]
+    assert [(found.invariant, found.version, found.offset) for found in watched.told] == [("chain", 2, 2)]
     assert (watched.following.result().ok, watched.following.result().to_version) == (False, 4)
 
 
