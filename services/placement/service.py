@@ -8,14 +8,15 @@ from decisions in force, so a decision that did not make it into the log leaves 
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from services.placement.policy import nodes, requests, runs, settings
 from services.placement.policy.deadlines import Deadlines
 from services.placement.policy.gang import POLICIES, Places
 from services.placement.policy.hearing import Hearing
+from services.placement.policy.inbox import Inbox, Input
 from services.placement.policy.quarantine import Quarantine
 from services.placement.policy.sequence import Past
 from services.placement.policy.strays import Stray
@@ -34,24 +35,13 @@ from shared.events.proposals import Proposal
 from shared.events.queue import QueueOrdered
 from shared.events.reasons import DeferCode, ProposalCode
 
+__all__ = ["DEFERRED_MOST", "IDLE_INPUTS_MOST", "Input", "PlacementService", "Tried"]
+
 DEFERRED_MOST = 200
 """How many jobs at most get a new reason to wait in one record; the others get theirs in the next ones."""
 
 IDLE_INPUTS_MOST = 2_000
 """So many inputs without a decision, and the log gets a record of its own that says how far they were read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """One input: where it stands (`topic-partition` and the offset behind it), what it says (None: nothing that can be
-    read). `origin` is the shell's own: it comes back with an input that is to be set aside.
-    """
-
-    source: str
-    next_offset: int
-    event: Event | None
-    size_bytes: int = 0
-    origin: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +65,7 @@ class PlacementService:
 
     def __init__(self, state: CellState, file: CellFile, *, writer: str, stepped: bool = False) -> None:
         self.state, self._file, self._name, self._stepped = state, file, writer, stepped
-        self._pending: deque[Input] = deque()
+        self._inbox = Inbox(as_they_came=stepped)
         self._read: dict[str, int] = {}
         self._windows, self._deadlines, self._hearing = Windows(), Deadlines(), Hearing()
         self._strays = list[tuple[Input, Stray]]()
@@ -90,7 +80,7 @@ class PlacementService:
 
     def take_over(self, wall_ms: int) -> None:
         """This process is to write, and the state is folded to the end: forget what belonged to an earlier time."""
-        self._pending.clear()
+        self._inbox.clear()
         self._read = {}
         self._windows, self._hearing, self._strays = Windows(), Hearing(), []
         self._quarantine, self._words = Quarantine(), {}
@@ -109,7 +99,8 @@ class PlacementService:
 
     def take(self, inputs: list[Input]) -> None:
         """Inputs in the order in which they were read. What the state has taken in already is dropped."""
-        self._pending.extend(i for i in inputs if i.next_offset > self.state.inputs.get(i.source, 0))
+        known = self.state.inputs
+        self._inbox.add(item for item in inputs if item.next_offset > known.get(item.source, 0))
 
     @property
     def read(self) -> dict[str, int]:
@@ -123,13 +114,17 @@ class PlacementService:
 
     def take_past(self) -> dict[Past, int]:
         """How many words of nodes were past since the last call, by why."""
-        found, self._hearing.past = self._hearing.past, Counter()
-        return dict(found)
+        return self._hearing.take_past()
 
     @property
     def has_pending(self) -> bool:
         """Whether inputs wait for a decision."""
-        return bool(self._pending)
+        return bool(self._inbox)
+
+    @property
+    def new_jobs_pending(self) -> int:
+        """How many of these are what admission passed on."""
+        return len(self._inbox.new_jobs)
 
     def next_cell_ms(self) -> int | None:
         """The next cell time at which something is due without any input."""
@@ -162,7 +157,7 @@ class PlacementService:
             # A replayed trace knows which of its jobs fail, and they tell nothing of nodes.
             self._quarantine.judge(turn)
         self._deadlines.act(turn, wall_ms)
-        goes_on = self._walk(turn) or turn.is_full or bool(self._pending)
+        goes_on = self._walk(turn) or turn.is_full or bool(self._inbox)
         inputs = self._advance(taken)
         idle = self._idle_inputs + len(taken)
         if turn.effects or idle >= IDLE_INPUTS_MOST:
@@ -203,7 +198,7 @@ class PlacementService:
         self._quarantine.undo()
         for item in tried.taken:
             self._read.pop(item.source, None)
-        self._pending.extendleft(reversed(tried.taken))
+        self._inbox.put_back(tried.taken)
 
     # Inside a cycle.
 
@@ -213,16 +208,24 @@ class PlacementService:
 
     def _take_in(self, turn: Turn, wall_ms: int) -> tuple[Input, ...]:
         taken: list[Input] = []
-        while self._pending and turn.takes(self._pending[0].size_bytes):
-            item = self._pending.popleft()
-            if item.next_offset <= self.state.inputs.get(item.source, 0):
+        self._take_from(self._inbox.others, turn.takes, turn, wall_ms, taken)
+        self._take_from(self._inbox.new_jobs, turn.takes_new_job, turn, wall_ms, taken)
+        return tuple(taken)
+
+    def _take_from(
+        self, line: deque[Input], takes: Callable[[int], bool], turn: Turn, wall_ms: int, taken: list[Input]
+    ) -> None:
+        """Take inputs from the front of a line, as far as the record has room."""
+        known = self.state.inputs
+        while line and takes(line[0].size_bytes):
+            item = line.popleft()
+            if item.next_offset <= known.get(item.source, 0):
                 continue
             if not self._keeps_time(turn, item.event):
-                self._pending.appendleft(item)
-                break
+                line.appendleft(item)
+                return
             taken.append(item)
             self._handle(turn, item, wall_ms)
-        return tuple(taken)
 
     def _keeps_time(self, turn: Turn, event: Event | None) -> bool:
         """A record has one time, for all of its effects: a step of the clock needs a record in which nothing is yet."""
@@ -312,7 +315,7 @@ class PlacementService:
         def start(job: Job, places: Places) -> bool:
             if not turn.has_room_for(places):
                 return False
-            turn.do(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=places))
+            turn.start(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=places))
             return not turn.is_full
 
         walk = walk_heads(self.state, self._windows.heads, self._blocked, turn.now_ms, start)

@@ -7,7 +7,7 @@ from itertools import chain, cycle, repeat
 
 import pytest
 
-from services.placement.policy.turn import BYTES_MOST, RECORD_BYTES_MOST, STARTS_MOST
+from services.placement.policy.turn import BYTES_MOST, NEW_JOBS_BYTES_MOST, RECORD_BYTES_MOST, STARTS_MOST
 from services.placement.service import DEFERRED_MOST, IDLE_INPUTS_MOST
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant
 from shared.cluster.job import JobStatus
@@ -67,10 +67,42 @@ def test_a_record_starts_so_many_jobs_and_the_next_one_goes_on() -> None:
 
 def test_inputs_stop_in_the_middle_of_a_batch_when_the_record_is_full() -> None:
     world = quick()
-    world.tell(*(admitted(spec_of(f"job-{number}")) for number in range(10)), size_bytes=100_000)
+    world.tell(*(admitted(spec_of(f"job-{number}")) for number in range(10)), size_bytes=60_000)
     world.check()
     read = [decision.inputs.get("jobs-0") for decision in world.decisions]
     assert read == [None, 3, 6, 9, 10]
+
+
+def test_new_jobs_leave_room_for_starts_however_many_come() -> None:
+    world = quick(*(joined(f"n{number:03}") for number in range(100)))
+    world.tell(*(admitted(spec_of(f"job-{number:04}")) for number in range(300)), size_bytes=100)
+    world.hand_over(*(admitted(spec_of(f"more-{number:04}")) for number in range(3_000)), size_bytes=600)
+    world.hand_over(world.queue())
+    world.decide()
+    effects = kinds(world.decisions[-1].effects)
+    assert effects.count("JobStarted") == 300
+    assert effects.count("JobEnqueued") == NEW_JOBS_BYTES_MOST // 600
+
+
+def test_what_nodes_say_does_not_wait_behind_new_jobs() -> None:
+    world = quick(joined("n1", 1))
+    world.run(spec_of("first"))
+    world.hand_over(*(admitted(spec_of(f"more-{number:04}")) for number in range(3_000)), size_bytes=600)
+    world.hand_over(finished("first"))
+    world.decide()
+    assert "JobFinished" in kinds(world.decisions[-1].effects)
+    assert world.service.new_jobs_pending == 3_000 - NEW_JOBS_BYTES_MOST // 600
+
+
+def test_a_stepped_clock_takes_its_inputs_as_they_came() -> None:
+    world = World(WIDE, stepped=True)
+    world.hand_over(
+        admitted(spec_of("early"), submit_ms=5), AdvanceTime(cell=CELL, now_ms=9), AdvanceTime(cell=CELL, now_ms=12)
+    )
+    world.hand_over(admitted(spec_of("late"), submit_ms=9))
+    world.rest()
+    assert [(job.id, job.submit_ms) for job in world.state.jobs.values()] == [("early", 5), ("late", 9)]
+    assert [decision.at_ms for decision in world.decisions if decision.effects] == [0, 5, 12]
 
 
 def test_a_job_as_large_as_a_submission_may_be_has_a_record_to_itself() -> None:

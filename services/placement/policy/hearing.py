@@ -30,12 +30,17 @@ from shared.events.values import NodeStatus
 
 
 class Hearing:
-    """What this writer has heard of each node. `past` counts the words that no longer counted, by why."""
+    """What this writer has heard of each node."""
 
     def __init__(self) -> None:
         self.leases = Leases()
         self.sequences = Sequences()
-        self.past: Counter[Past] = Counter()
+        self._past: Counter[Past] = Counter()
+
+    def take_past(self) -> dict[Past, int]:
+        """How many words no longer counted since the last call, by why."""
+        found, self._past = self._past, Counter()
+        return dict(found)
 
     def hear(self, turn: Turn, cell: CellPart, event: NodeEvent, wall_ms: int) -> Stray | None:
         """One node's word. Why its record is to be set aside, or None."""
@@ -44,7 +49,7 @@ class Hearing:
             return stray
         if self._is_news(event, turn.state.nodes.get(event.node), wall_ms):
             if isinstance(event, RunEvent) and not runs.is_current(turn, event.job, event.attempt, event.node):
-                self.past[Past.RUN_OVER] += 1
+                self._past[Past.RUN_OVER] += 1
             else:
                 _handle(turn, event)
         return stray
@@ -62,14 +67,14 @@ class Hearing:
                 if runs.is_current(turn, word.job, word.attempt, word.node):
                     runs.note_word(turn, word)
                 else:
-                    self.past[Past.RUN_OVER] += 1
+                    self._past[Past.RUN_OVER] += 1
         return stray
 
     def _is_news(self, word: Word, node: Node | None, wall_ms: int) -> bool:
         boot, is_lost = (node.boot, node.status is NodeStatus.LOST) if node is not None else (None, False)
         past = self.sequences.past(word, boot, is_lost=is_lost)
         if past is not None:
-            self.past[past] += 1
+            self._past[past] += 1
             return False
         if node is not None:
             self.leases.heard(word.node, wall_ms)

@@ -23,7 +23,7 @@ def enqueue(turn: Turn, event: JobAdmitted, size_bytes: int) -> None:
         text = f"{state.waiting} jobs wait, the cell takes {state.policy.waiting_jobs_most}"
         turn.do(_refused(spec.id, "submit", RefuseCode.TOO_MANY_WAITING, spec.tenant, text))
         return
-    turn.do(e.JobEnqueued(spec=spec, submit_ms=event.submit_ms, digest=event.digest), size_bytes)
+    turn.enqueue(e.JobEnqueued(spec=spec, submit_ms=event.submit_ms, digest=event.digest), size_bytes)
     if spec.hold:
         turn.do(e.JobHeld(job=spec.id))
 

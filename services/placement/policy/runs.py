@@ -90,8 +90,7 @@ def node_is_gone(turn: Turn, node_id: str) -> None:
 
 def settle(turn: Turn) -> None:
     """Turn the news of this turn into effects, job by job."""
-    news, turn.runs = turn.runs, {}
-    for (job_id, attempt), noted in news.items():
+    for (job_id, attempt), noted in turn.take_heard().items():
         job = turn.state.jobs.get(job_id)
         if job is not None and job.attempt == attempt and job.status in HOLDING:
             _settle_job(turn, job, noted)

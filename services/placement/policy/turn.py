@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shared.cluster.apply import apply
+from shared.cluster.apply import APPLY
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.values import RunStatus, WorkerPlace
@@ -14,11 +14,19 @@ STARTS_MOST = 1_000
 BYTES_MOST = 400_000
 """A record stops growing here, well below Kafka's limit: what comes last may be as large again."""
 
+INPUTS_BYTES_MOST = BYTES_MOST * 3 // 4
+NEW_JOBS_BYTES_MOST = BYTES_MOST // 2
+"""What inputs, and new jobs among them, may make of a record: starts always have room, however many jobs come."""
+
 RECORD_BYTES_MOST = 950_000
 """A single gang that needs more could never be written."""
 
 _EFFECT_BYTES = 160
+_SMALL_EFFECT_BYTES = 100
 _WORKER_BYTES = 96
+
+_SMALL: frozenset[type[e.Effect]] = frozenset({e.JobEnqueued, e.JobStarted, e.JobRunning, e.JobFinished, e.JobDeferred})
+"""They name one job and little else. What else they hold is counted where they are made."""
 
 _RELEASES: frozenset[type[e.Effect]] = frozenset(
     {
@@ -55,7 +63,8 @@ class Turn:
     `runs` collects what nodes said in this turn, by (job, attempt) and node; it is settled once, so that a gang whose
     nodes all speak in one turn makes one effect and not one for each node. `has_released` tells that something may fit
     that did not before. `words` is what nodes said of failures, `ended` the runs that ended by themselves. `bytes` is
-    what the record will hold at most, with what is still to be settled.
+    what the record will hold at most, with what is still to be settled (`heard_bytes`) and with `new_bytes` of new
+    jobs.
     """
 
     state: CellState
@@ -63,6 +72,8 @@ class Turn:
     effects: list[e.AnyEffect] = field(default_factory=list)
     starts: int = 0
     bytes: int = 0
+    heard_bytes: int = 0
+    new_bytes: int = 0
     has_released: bool = False
     is_cut: bool = False
     runs: dict[tuple[str, int], dict[str, RunStatus]] = field(default_factory=dict)
@@ -71,19 +82,35 @@ class Turn:
 
     def do(self, effect: e.AnyEffect, size_bytes: int = 0) -> None:
         """Apply an effect and keep it for the record."""
-        apply(self.state, effect, self.now_ms)
+        kind = type(effect)
+        APPLY[kind](self.state, effect, self.now_ms)
         self.effects.append(effect)
-        self.bytes += _EFFECT_BYTES + size_bytes
-        if type(effect) is e.JobStarted:
+        self.bytes += (_SMALL_EFFECT_BYTES if kind in _SMALL else _EFFECT_BYTES) + size_bytes
+        if kind is e.JobStarted:
             self.starts += 1
-            self.bytes += gang_bytes(effect.workers)
-        elif type(effect) in _RELEASES:
+        elif kind in _RELEASES:
             self.has_released = True
+
+    def enqueue(self, effect: e.JobEnqueued, size_bytes: int) -> None:
+        """A new job: of these a record takes so many only that there is room for starts."""
+        self.do(effect, size_bytes)
+        self.new_bytes += size_bytes
+
+    def start(self, effect: e.JobStarted) -> None:
+        """A gang starts."""
+        self.do(effect, gang_bytes(effect.workers))
 
     def hear(self, job_id: str, attempt: int, node_id: str, status: RunStatus) -> None:
         """Keep what a node said of a run until it is settled."""
         self.runs.setdefault((job_id, attempt), {})[node_id] = status
         self.bytes += _EFFECT_BYTES
+        self.heard_bytes += _EFFECT_BYTES
+
+    def take_heard(self) -> dict[tuple[str, int], dict[str, RunStatus]]:
+        """What nodes said since the last call, to be settled now: its effects are counted as they are made."""
+        heard, self.runs = self.runs, {}
+        self.bytes, self.heard_bytes = self.bytes - self.heard_bytes, 0
+        return heard
 
     def hear_words(self, job_id: str, attempt: int, text: str) -> None:
         """Keep the first words about an attempt's failure until it is settled."""
@@ -92,8 +119,14 @@ class Turn:
             self.bytes += len(text.encode())
 
     def takes(self, size_bytes: int) -> bool:
-        """Whether so much more fits into this record. Into an empty one anything does."""
-        return self.is_empty or (not self.is_full and self.bytes + size_bytes <= BYTES_MOST)
+        """Whether an input of this size may come into this record. Into an empty one anything may."""
+        return self.is_empty or self.bytes + size_bytes <= INPUTS_BYTES_MOST
+
+    def takes_new_job(self, size_bytes: int) -> bool:
+        """The same for what admission passes on."""
+        return self.is_empty or (
+            self.bytes + size_bytes <= INPUTS_BYTES_MOST and self.new_bytes + size_bytes <= NEW_JOBS_BYTES_MOST
+        )
 
     def has_room_for(self, workers: tuple[WorkerPlace, ...]) -> bool:
         """Whether this gang may start in this record; if not, the record is cut here and the next one goes on."""

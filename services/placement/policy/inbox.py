@@ -1,0 +1,59 @@
+"""The inputs that wait for a decision: those of one source in their order, and new jobs behind all others.
+
+Under a flood of new jobs, what frees places and what ends must not wait behind it. A stepped clock takes its inputs as
+they came, since each may tell it the time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from shared.events.base import Event
+
+NEW_JOBS = "jobs-"
+"""What the sources of new jobs begin with."""
+
+
+@dataclass(slots=True)
+class Input:
+    """One input: where it stands (`topic-partition` and the offset behind it), what it says (None: nothing that can be
+    read). `origin` is the shell's own: it comes back with an input that is to be set aside.
+    """
+
+    source: str
+    next_offset: int
+    event: Event | None
+    size_bytes: int = 0
+    origin: object = None
+
+
+class Inbox:
+    """What was read and not yet taken in."""
+
+    def __init__(self, *, as_they_came: bool) -> None:
+        self.others: deque[Input] = deque()
+        self.new_jobs = self.others if as_they_came else deque[Input]()
+
+    def __len__(self) -> int:
+        """How many inputs wait."""
+        return len(self.others) + (0 if self.new_jobs is self.others else len(self.new_jobs))
+
+    def add(self, inputs: Iterable[Input]) -> None:
+        """Behind those that wait."""
+        for item in inputs:
+            self._line(item).append(item)
+
+    def put_back(self, taken: Iterable[Input]) -> None:
+        """Before those that wait: they were taken in that order, and nothing came of it."""
+        for item in reversed(list(taken)):
+            self._line(item).appendleft(item)
+
+    def clear(self) -> None:
+        """Forget them all."""
+        self.others.clear()
+        self.new_jobs.clear()
+
+    def _line(self, item: Input) -> deque[Input]:
+        return self.new_jobs if item.source.startswith(NEW_JOBS) else self.others
