@@ -10,10 +10,11 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from services.admission.policy import limits
+from services.admission.policy.admissible import Admissible
 from services.admission.policy.duplicates import key_twice
-from services.admission.policy.resolve import Home, Rejection, cell_of, home_of, tenant_of
+from services.admission.policy.resolve import Rejection, cell_of, tenant_of
 from shared.cluster.config import CellFile
-from shared.events.base import Event, JobId
+from shared.events.base import Event, JobId, replace
 from shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, decode, shorten
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.reasons import DeadLetterReason, RejectCode
@@ -34,11 +35,11 @@ class AdmissionService:
     """Answers one command at a time; every answer depends on the command, the cell file and the time alone."""
 
     def __init__(self, file: CellFile) -> None:
-        self._file = file
+        self._file, self._admissible = file, Admissible(file)
 
     def reload(self, file: CellFile) -> None:
         """Decide by this cell file from now on."""
-        self._file = file
+        self._file, self._admissible = file, Admissible(file)
 
     def answer(self, type_: str, value: bytes | None, topic_tenant: str | None, now_ms: int) -> Event | Undecodable:
         """What to publish for one record of a submissions topic, or why it can only be set aside.
@@ -86,35 +87,14 @@ class AdmissionService:
     def _submit(self, event: SubmitJob, now_ms: int) -> Event:
         spec = event.job
         submit_ms = now_ms if event.submit_ms is None else event.submit_ms
-        found = self._admissible(spec, submit_ms, now_ms)
+        found = self._admissible.home(spec)
         if isinstance(found, Rejection):
             return _rejected(event, spec.id, spec.tenant, found)
-        pools = tuple(pool.name for pool in found.pools)
-        resolved = spec.model_copy(update={"cell": found.cell.name, "queue": found.queue, "pools": pools})
+        late = limits.submit_time_too_far(self._file, submit_ms, now_ms)
+        if late is not None:
+            return _rejected(event, spec.id, spec.tenant, late)
+        resolved = replace(spec, cell=found.cell.name, queue=found.queue, pools=found.pool_names)
         return JobAdmitted(cell=found.cell.name, spec=resolved, submit_ms=submit_ms, digest=digest_of(spec))
-
-    def _admissible(self, spec: JobSpec, submit_ms: int, now_ms: int) -> Home | Rejection:
-        file = self._file
-        tenant = tenant_of(file, spec.tenant)
-        if isinstance(tenant, Rejection):
-            return tenant
-        early = (
-            limits.unsupported(spec)
-            or limits.over_job_limits(file, spec)
-            or limits.submit_time_too_far(file, submit_ms, now_ms)
-        )
-        if early is not None:
-            return early
-        home = home_of(file, tenant, spec)
-        if isinstance(home, Rejection):
-            return home
-        home = limits.with_driver(spec, home)
-        if isinstance(home, Rejection):
-            return home
-        pools = limits.never_fits(spec, home)
-        if isinstance(pools, Rejection):
-            return pools
-        return limits.over_tenant_limit(file, tenant, spec, pools) or Home(home.cell, home.queue, pools)
 
 
 def _reject_or_set_aside(command: str, value: bytes | None, why: Undecodable, code: RejectCode) -> Event | Undecodable:

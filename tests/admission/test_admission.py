@@ -10,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.admission.policy.admissible import Admissible
 from services.admission.service import AdmissionService, digest_of
+from shared.cluster.config import Tenant
+from shared.events.base import replace
 from shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, encode
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.reasons import DeadLetterReason, RejectCode
@@ -174,3 +177,26 @@ def test_no_bytes_can_stop_admission(value: bytes, type_: str) -> None:
 def test_no_json_can_stop_admission(inner: Any) -> None:
     found = answer(json.dumps({"job": {"id": "job-1", "tenant": inner, "more": inner}}).encode())
     assert isinstance(found, JobRejected)
+
+
+UNASKED = (
+    *("id", "priority", "preemptible", "checkpoint_interval_ms", "max_run_ms", "estimate_run_ms", "min_run_ms"),
+    *("fungible", "heterogeneous", "scaling", "hold"),
+)
+
+
+@given(values(JobSpec), values(JobSpec), st.sampled_from(FILE.tenants), st.sampled_from([None, "east", "west"]))
+def test_what_no_test_asks_for_changes_no_answer(
+    one: JobSpec, other: JobSpec, tenant: Tenant, cell: str | None
+) -> None:
+    job = replace(one, tenant=tenant.name, cell=cell)
+    alike = replace(job, **{name: getattr(other, name) for name in UNASKED})
+    remembering = Admissible(FILE)
+    assert remembering.home(job) == remembering.home(alike) == Admissible(FILE).home(alike)
+
+
+def test_a_remembered_answer_is_for_just_that_wish() -> None:
+    service = AdmissionService(FILE)
+    commands = [submit(), submit(workers=21), submit(tenant="bob", workers=17), submit(kind="inference")]
+    fresh = [answer(command) for command in commands]
+    assert [service.answer(SUBMIT, command, None, NOW_MS) for command in commands * 2] == fresh * 2

@@ -30,6 +30,11 @@ class Home:
     queue: str
     pools: tuple[Pool, ...]
 
+    @property
+    def pool_names(self) -> tuple[str, ...]:
+        """The pools, in the order in which they are tried."""
+        return tuple(pool.name for pool in self.pools)
+
 
 def tenant_of(file: CellFile, name: str) -> Tenant | Rejection:
     """The tenant of this name."""
