@@ -1,1 +1,1 @@
-"""One engine for virtual time: worlds of faults, traces and what-if, and the checker that judges them."""
+"""One engine for virtual time: the simulated world, in which everything that can go wrong does, drawn from one seed."""

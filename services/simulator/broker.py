@@ -1,0 +1,158 @@
+"""A simulated Kafka: partitions of records, and appends whose answers may be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from services.simulator.engine import Action, Engine
+from services.simulator.faults import Fault, Faults
+from services.simulator.history.record import Logged, LostTail, TopicPartition
+from shared.events.base import Event
+from shared.events.decisions import Decision
+from shared.log.port import Appended, AppendUnknown, LogTruncated, LogUnavailable
+
+TIMEOUT_MS = 400
+"""So long a producer waits for an answer before it is told that there is none."""
+
+OFTEN_REPEATED = ("submissions", "jobs", "nodes", "queue", "operations")
+"""Topics whose records a producer may write twice; `decisions` has an idempotent one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One record to be written: an event, or bytes with a type (None: a tombstone)."""
+
+    topic: str
+    partition: int
+    key: str
+    type: str
+    event: Event | None = None
+    value: bytes | None = None
+    chain: str = ""
+
+
+def message_of(event: Event, partition: int) -> Message:
+    """An event for a partition."""
+    return Message(event.topic, partition, event.key(), event.type, event)
+
+
+class Broker:
+    """All topics. What has landed is read by everybody in the same order."""
+
+    def __init__(self, engine: Engine, faults: Faults, *, as_bytes: bool) -> None:
+        self.engine, self.faults, self._as_bytes = engine, faults, as_bytes
+        self.log: dict[TopicPartition, list[Logged]] = {}
+        self.lost_tails: list[LostTail] = []
+        self.away_until_ms = 0
+        self._watchers: dict[TopicPartition, list[Action]] = {}
+
+    @property
+    def is_away(self) -> bool:
+        """Whether nobody gets an answer now."""
+        return self.engine.now_ms < self.away_until_ms
+
+    def watch(self, tp: TopicPartition, action: Action) -> None:
+        """Do this whenever a record lands there."""
+        self._watchers.setdefault(tp, []).append(action)
+
+    def unwatch(self, tp: TopicPartition, action: Action) -> None:
+        """No longer."""
+        self._watchers[tp].remove(action)
+
+    def end(self, tp: TopicPartition) -> int:
+        """The offset that the next record will get. Raises LogUnavailable."""
+        if self.is_away:
+            raise LogUnavailable("the broker is away")
+        return len(self.log.get(tp, ()))
+
+    def read(self, tp: TopicPartition, offset: int, most: int = 500) -> Sequence[Logged]:
+        """What is there from this offset on; nothing while the broker is away. Raises LogTruncated."""
+        if self.is_away:
+            return ()
+        logged = self.log.get(tp, [])
+        if offset > len(logged):
+            raise LogTruncated(tp, asked=offset, begin=0, end=len(logged))
+        return logged[offset : offset + most]
+
+    def land(self, message: Message) -> int:
+        """The record is in the log, at the offset that is returned."""
+        tp = (message.topic, message.partition)
+        logged = self.log.setdefault(tp, [])
+        record = Logged(
+            message.topic,
+            message.partition,
+            len(logged),
+            self.engine.now_ms,
+            message.key,
+            message.type,
+            message.chain,
+            message.event,
+            message.value,
+        )
+        if self._as_bytes and message.event is not None:
+            record._value, record._event = record.value, None  # noqa: SLF001 - the log alone makes records
+        logged.append(record)
+        for action in self._watchers.get(tp, ()):
+            action()
+        return record.offset
+
+    def lose_tail(self, tp: TopicPartition, count: int) -> None:
+        """Forget the last records, though they were acknowledged."""
+        logged = self.log[tp]
+        offset = len(logged) - count
+        self.lost_tails.append(LostTail(self.engine.now_ms, tp[0], tp[1], offset, tuple(logged[offset:])))
+        del logged[offset:]
+
+    # Producers.
+
+    def append(self, who: str, message: Message, answer: Callable[[Appended | AppendUnknown], None]) -> None:
+        """Write one record; the answer comes later, or says that nothing is known."""
+        faults, engine = self.faults, self.engine
+        if self.is_away or faults.happens(Fault.REFUSED, f"append of {who} to {message.topic}"):
+            engine.after(TIMEOUT_MS, lambda: answer(AppendUnknown("refused")))
+            return
+        if faults.happens(Fault.LATE, f"append of {who} to {message.topic}"):
+            engine.after(TIMEOUT_MS + engine.between(0, 1_500), lambda: self._land_silently(message))
+            engine.after(TIMEOUT_MS, lambda: answer(AppendUnknown("late")))
+            return
+        is_lost = faults.happens(Fault.ACK_LOST, f"append of {who} to {message.topic}")
+
+        def land() -> None:
+            offset = self.land(message)
+            if is_lost:
+                engine.after(TIMEOUT_MS, lambda: answer(AppendUnknown("no answer")))
+            else:
+                engine.after(engine.between(0, 2), lambda: answer(Appended(offset)))
+
+        engine.after(engine.between(1, 4), land)
+
+    def _land_silently(self, message: Message) -> None:
+        self.land(message)
+
+    def publish(self, who: str, messages: Sequence[Message], answer: Callable[[LogUnavailable | None], None]) -> None:
+        """Write all in their order. The answer is None once all are acknowledged; else any of them may be there."""
+        faults, engine = self.faults, self.engine
+        count, is_lost = len(messages), False
+        if self.is_away:
+            count, is_lost = 0, True
+        elif faults.happens(Fault.REFUSED, f"publish of {who}"):
+            count, is_lost = engine.between(0, len(messages)), True
+        elif faults.happens(Fault.ACK_LOST, f"publish of {who}"):
+            is_lost = True
+
+        def land() -> None:
+            for message in messages[:count]:
+                self.land(message)
+                if message.topic in OFTEN_REPEATED and faults.happens(Fault.DUPLICATE, f"a record of {message.topic}"):
+                    engine.after(engine.between(0, 800), partial(self._land_silently, message))
+            error = LogUnavailable("no answer") if is_lost else None
+            engine.after(TIMEOUT_MS if is_lost else engine.between(0, 2), lambda: answer(error))
+
+        engine.after(engine.between(1, 4), land)
+
+
+def is_decision(record: Logged) -> bool:
+    """Whether the record says that it is a decision."""
+    return record.type == Decision.type

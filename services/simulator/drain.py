@@ -1,0 +1,107 @@
+"""The end of a story: faults have stopped, and everything must come to its end (I9)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from services.simulator.broker import message_of
+from shared.cluster.job import JobStatus
+from shared.events.base import Event
+from shared.events.operations import ReleaseJob, SetQuota, Uncordon
+from shared.events.values import NodeStatus
+
+if TYPE_CHECKING:
+    from services.simulator.oracle import Oracle
+    from services.simulator.world import World
+
+LOOK_EVERY_MS, TIDY_EVERY_MS = 250, 4_000
+SETTLE_MS = 2_500
+DRAIN_MOST_MS = 90_000
+"""The longest chain: a lease runs out, an attempt times out, its retries back off, and others queue behind it."""
+
+
+class Drain:
+    """An operator undoes what operators did, and waits. What is not over by then is stuck."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.is_over = self.is_drained = False
+        self.stuck: tuple[str, ...] = ()
+        self._until_ms = self._tidy_ms = self._quiet_since_ms = -1
+
+    def begin(self) -> None:
+        """The faults have stopped now."""
+        world = self._world
+        self._until_ms = world.engine.now_ms + DRAIN_MOST_MS
+        self._tidy_ms = world.engine.now_ms
+        for process in world.processes:
+            process.skew_ms = max(0, process.skew_ms)
+        self._look()
+
+    def _look(self) -> None:
+        now_ms, world = self._world.engine.now_ms, self._world
+        if now_ms >= self._tidy_ms:
+            self._tidy_ms = now_ms + TIDY_EVERY_MS
+            for oracle in world.oracles:
+                self._tidy(oracle)
+        left = self._left()
+        if left:
+            self._quiet_since_ms = -1
+        elif self._quiet_since_ms < 0:
+            self._quiet_since_ms = now_ms
+        self.is_drained = not left and now_ms - self._quiet_since_ms >= SETTLE_MS
+        self.is_over = self.is_drained or now_ms >= self._until_ms or world.is_fenced
+        if self.is_over:
+            self._end(left)
+        else:
+            world.engine.after(LOOK_EVERY_MS, self._look)
+
+    def _end(self, left: list[str]) -> None:
+        self.stuck = tuple(left)
+        world = self._world
+        if world.broker.lost_tails:
+            return
+        if left:
+            world.violated("I9", f"{len(left)} things did not come to their end: {'; '.join(left[:5])}")
+        for oracle in world.oracles:
+            offence = oracle.recount()
+            if offence is not None:
+                world.violated(offence.invariant, offence.text)
+
+    def _left(self) -> list[str]:
+        world = self._world
+        log = world.broker.log
+        found = [f"{world.clients.unconfirmed} submissions are unconfirmed"] if world.clients.unconfirmed else []
+        for (topic, partition), logged in log.items():
+            if topic == "submissions" and world.committed.get(("admission", partition), 0) < len(logged):
+                found.append(f"submissions of partition {partition} are unread")
+        for oracle in world.oracles:
+            jobs = len(log.get(("jobs", world.ordinal(oracle.cell)), ()))
+            if oracle.state.inputs.get(f"jobs-{world.ordinal(oracle.cell)}", 0) < jobs and self._matters(oracle):
+                found.append(f"admitted jobs of {oracle.cell} are unread")
+            found += [f"{job.id} is {job.status} ({job.deferred})" for job in oracle.state.jobs.values()]
+        return found
+
+    def _matters(self, oracle: Oracle) -> bool:
+        """Inputs of which nothing comes are not written down as read; others are."""
+        ordinal = self._world.ordinal(oracle.cell)
+        read = oracle.state.inputs.get(f"jobs-{ordinal}", 0)
+        known = {**oracle.state.jobs, **oracle.state.over}
+        unread = self._world.broker.log[("jobs", ordinal)][read:]
+        return any(record.key not in known and "admitted" in record.type for record in unread)
+
+    def _tidy(self, oracle: Oracle) -> None:
+        state = oracle.state
+        for node in state.nodes.values():
+            if node.status in (NodeStatus.CORDONED, NodeStatus.DRAINING):
+                self._operate(Uncordon(cell=oracle.cell, node=node.id, by="operator"))
+        for job in state.jobs.values():
+            if job.status is JobStatus.HELD:
+                self._operate(ReleaseJob(cell=oracle.cell, job=job.id, by="operator"))
+        first = {(quota.tenant, quota.gpu_type): quota for quota in self._world.first_file.quotas()}
+        wrong = tuple(quota for at, quota in first.items() if state.quotas.get(at) != quota)
+        if wrong:
+            self._operate(SetQuota(cell=oracle.cell, quotas=wrong, by="operator"))
+
+    def _operate(self, event: Event) -> None:
+        self._world.broker.land(message_of(event, self._world.ordinal(event.home() or "")))

@@ -1,0 +1,124 @@
+"""What can go wrong, how often in this world, and what did."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from services.simulator.engine import Engine
+from services.simulator.history.record import Injected
+
+
+class Fault(StrEnum):
+    """Every kind of fault. Each has a rate in a world, drawn from its seed; 0 in about half of them."""
+
+    CRASH = "crash"
+    PAUSE = "pause"
+    DUPLICATE = "duplicate"
+    DELAY = "delay"
+    ACK_LOST = "ack-lost"
+    REFUSED = "refused"
+    LATE = "late"
+    REBALANCE = "rebalance"
+    OUTAGE = "outage"
+    REDIS_TAIL = "redis-tail"
+    REDIS_FLUSH = "redis-flush"
+    REDIS_AWAY = "redis-away"
+    REDIS_LATE = "redis-late"
+    NODE_LOST = "node-lost"
+    NODE_LIES = "node-lies"
+    DEVICE = "device"
+    LEASE = "lease"
+    SKEW = "skew"
+    HOSTILE = "hostile"
+    LOST_TAIL = "lost-tail"
+    RELOAD = "reload"
+    SNAPSHOT = "snapshot"
+    OLD_VERSION = "old-version"
+
+
+RATES: dict[Fault, float] = {
+    Fault.CRASH: 0.012,
+    Fault.PAUSE: 0.008,
+    Fault.DUPLICATE: 0.05,
+    Fault.DELAY: 0.06,
+    Fault.ACK_LOST: 0.06,
+    Fault.REFUSED: 0.06,
+    Fault.LATE: 0.04,
+    Fault.REBALANCE: 0.4,
+    Fault.REDIS_AWAY: 0.05,
+    Fault.REDIS_LATE: 0.06,
+    Fault.SNAPSHOT: 0.3,
+    Fault.SKEW: 0.8,
+    Fault.OLD_VERSION: 0.5,
+}
+"""The highest rate of what is drawn at each occasion: at each step, each append, each call."""
+
+INTERVALS_MS: dict[Fault, int] = {
+    Fault.REBALANCE: 2_500,
+    Fault.OUTAGE: 9_000,
+    Fault.REDIS_TAIL: 4_000,
+    Fault.REDIS_FLUSH: 6_000,
+    Fault.NODE_LOST: 5_000,
+    Fault.NODE_LIES: 900,
+    Fault.DEVICE: 8_000,
+    Fault.LEASE: 8_000,
+    Fault.HOSTILE: 900,
+    Fault.RELOAD: 7_000,
+}
+"""The shortest mean time between two faults of what comes by itself."""
+
+KINDS_AT_A_TIME = 0.55
+"""So large a share of the kinds happens in one world."""
+
+LOST_TAIL_OF_SEEDS = 0.04
+"""In so many worlds the broker loses an acknowledged tail: once, since nothing goes on after it."""
+
+
+@dataclass(slots=True)
+class Faults:
+    """Draws faults. The draws are the same whatever is left out, so that a shorter story of a seed can be looked for.
+
+    `only` are the kinds that may happen; `skip` the numbers of faults that do not.
+    """
+
+    engine: Engine
+    only: Collection[Fault] = tuple(Fault)
+    skip: frozenset[int] = frozenset()
+    is_active: bool = False
+    rates: dict[Fault, float] = field(default_factory=dict)
+    intervals_ms: dict[Fault, int] = field(default_factory=dict)
+    loses_tail: bool = False
+    injected: list[Injected] = field(default_factory=list)
+    _number: int = 0
+
+    def draw_rates(self) -> None:
+        """The rates of this world."""
+        random = self.engine.chance.random
+        for fault, most in RATES.items():
+            on, share = random() < KINDS_AT_A_TIME, random()
+            self.rates[fault] = most * share if on and fault in self.only else 0.0
+        for fault, shortest_ms in INTERVALS_MS.items():
+            on, share = random() < KINDS_AT_A_TIME, random()
+            self.intervals_ms[fault] = int(shortest_ms / (0.3 + 0.7 * share)) if on and fault in self.only else 0
+        self.loses_tail = random() < LOST_TAIL_OF_SEEDS and Fault.LOST_TAIL in self.only
+
+    def happens(self, fault: Fault, what: str) -> bool:
+        """Whether this fault hits this occasion; then it is written down."""
+        rate = self.rates[fault]
+        return rate > 0.0 and self.is_active and self.engine.chance.random() < rate and self.inject(fault, what)
+
+    def inject(self, fault: Fault, what: str) -> bool:
+        """This fault is to happen now. Whether it may: then it is written down."""
+        number = self._number
+        self._number += 1
+        if number in self.skip:
+            return False
+        self.injected.append(Injected(number, self.engine.now_ms, fault.value, what))
+        return True
+
+    def next_ms(self, fault: Fault) -> int:
+        """How long until the next fault of a kind that comes by itself."""
+        mean_ms = self.intervals_ms[fault]
+        return self.engine.between(mean_ms // 4, mean_ms * 7 // 4)

@@ -1,0 +1,170 @@
+"""A process of the simulated world: it may crash, start again, be paused, and has a clock of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from services.simulator.engine import Action
+from services.simulator.faults import Fault
+from services.simulator.history.record import EPOCH_MS, TopicPartition
+
+if TYPE_CHECKING:
+    from services.simulator.world import World
+
+
+class Part(Protocol):
+    """What runs in a process: begun when the process starts, let go of when it dies."""
+
+    def begin(self) -> None:
+        """The process has started."""
+
+    def end(self) -> None:
+        """The process is dead: nothing of this part acts any more."""
+
+    def told(self, owned: frozenset[int]) -> None:
+        """These partitions of the group should be ours now."""
+
+
+class Process:
+    """One process. What it plans is dropped when it dies, and waits while it is paused."""
+
+    def __init__(self, world: World, name: str, group: str, parts: Callable[[Process], list[Part]]) -> None:
+        self.world, self.name, self.group = world, name, group
+        self._make, self.parts = parts, list[Part]()
+        self.incarnation = 0
+        self.is_up = self.is_fenced = False
+        self.paused_until_ms = 0
+        self.skew_ms = 0
+        self.owned: frozenset[int] = frozenset()
+
+    # Its clocks.
+
+    @property
+    def cell_ms(self) -> int:
+        """Cell time, by this process's own clock."""
+        return EPOCH_MS + self.world.engine.now_ms + self.skew_ms
+
+    @property
+    def monotonic_ms(self) -> int:
+        """Time since any origin: never set, never skewed."""
+        return self.world.engine.now_ms + 50_000
+
+    # Its life.
+
+    def start(self) -> None:
+        """Begin, with nothing in memory."""
+        self.incarnation += 1
+        self.is_up, self.paused_until_ms, self.owned = True, 0, frozenset()
+        self.parts = self._make(self)
+        for part in self.parts:
+            self.after(1, part.begin)
+        self.world.groups.joined(self)
+
+    def stop(self) -> None:
+        """Die at once."""
+        self.incarnation += 1
+        self.is_up = False
+        for part in self.parts:
+            part.end()
+        self.parts = []
+
+    def pause(self, for_ms: int) -> None:
+        """Do nothing for so long, and then go on as if nothing had been."""
+        self.paused_until_ms = self.world.engine.now_ms + for_ms
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it does nothing now."""
+        return self.world.engine.now_ms < self.paused_until_ms
+
+    # Its steps.
+
+    def after(self, delay_ms: int, action: Action) -> None:
+        """Take this step so much later, if the process still lives then."""
+        self.at(self.world.engine.now_ms + delay_ms, action)
+
+    def at(self, at_ms: int, action: Action) -> None:
+        """Take this step at that time, if the process still lives then."""
+        engine, incarnation = self.world.engine, self.incarnation
+
+        def step() -> None:
+            if self.incarnation != incarnation:
+                return
+            if engine.now_ms < self.paused_until_ms:
+                engine.at(self.paused_until_ms, step)
+                return
+            self.world.step(self, action)
+
+        engine.at(at_ms, step)
+
+    def told(self, owned: frozenset[int]) -> None:
+        """The group says what should be ours."""
+        self.owned = owned
+        for part in self.parts:
+            part.told(owned)
+
+
+class Waker:
+    """Runs one action of a part at the earliest time for which it was asked."""
+
+    def __init__(self, process: Process, action: Action) -> None:
+        self._process, self._action = process, action
+        self._due_ms: int | None = None
+
+    def by(self, at_ms: int) -> None:
+        """Not later than then."""
+        at_ms = max(at_ms, self._process.world.engine.now_ms)
+        if self._due_ms is not None and self._due_ms <= at_ms:
+            return
+        self._due_ms = at_ms
+
+        def fire() -> None:
+            if self._due_ms == at_ms:
+                self._due_ms = None
+                self._action()
+
+        self._process.at(at_ms, fire)
+
+    def within(self, delay_ms: int) -> None:
+        """Not later than after so long."""
+        self.by(self._process.world.engine.now_ms + delay_ms)
+
+
+class Inbox:
+    """What a part reads of the log, from explicit positions: news come at once, or late and in another order."""
+
+    def __init__(self, process: Process, waker: Waker, positions: dict[TopicPartition, int]) -> None:
+        self.positions = positions
+        self._process, self._waker = process, waker
+        self._held_ms: dict[TopicPartition, int] = {}
+        self._watched: list[tuple[TopicPartition, Action]] = []
+        for tp in positions:
+            self._watch(tp)
+        waker.within(1)
+
+    def _watch(self, tp: TopicPartition) -> None:
+        world = self._process.world
+
+        def news() -> None:
+            now_ms = world.engine.now_ms
+            if world.faults.happens(Fault.DELAY, f"{tp[0]} to {self._process.name}"):
+                self._held_ms[tp] = now_ms + world.engine.between(50, 2_500)
+            self._waker.by(max(now_ms + world.engine.between(1, 6), self._held_ms.get(tp, 0)))
+
+        world.broker.watch(tp, news)
+        self._watched.append((tp, news))
+
+    def is_held(self, tp: TopicPartition) -> bool:
+        """Whether what has come is still on its way to us; then its reader is woken when it is there."""
+        held_ms = self._held_ms.get(tp, 0)
+        if held_ms <= self._process.world.engine.now_ms:
+            return False
+        self._waker.by(held_ms)
+        return True
+
+    def close(self) -> None:
+        """Hear no more."""
+        for tp, action in self._watched:
+            self._process.world.broker.unwatch(tp, action)
+        self._watched = []

@@ -1,0 +1,180 @@
+"""What a world consists of and what is asked of it, drawn from the seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.simulator.engine import Engine
+from services.simulator.history.record import EPOCH_MS
+from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
+from shared.events.base import Event, replace
+from shared.events.operations import CellPolicy, Cordon, Drain, HoldJob, SetQuota, Uncordon
+from shared.events.queue import QueueDiscipline
+from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
+from shared.events.values import JobSpec, NodeSpec, Position, Resources, RetryPolicy, VirtualRun
+
+ARRIVALS_MS = 9_000
+TENANTS = ("ada", "bob", "cyd")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that somebody outside does. `number` names it for those who look for a shorter story."""
+
+    number: int
+    at_ms: int
+    client: str
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A world before its first step."""
+
+    file: CellFile
+    nodes: dict[str, tuple[NodeSpec, ...]]
+    items: tuple[Item, ...]
+
+
+def draw_setting(engine: Engine) -> Setting:
+    """Cells, pools, tenants, nodes and wishes."""
+    cells, nodes = [], {}
+    for number in range(1 if engine.chance.random() < 0.8 else 2):  # noqa: PLR2004 - most worlds have one cell
+        cell, specs = _cell(engine, number)
+        cells.append(cell)
+        nodes[cell.name] = specs
+    file = CellFile(cells=tuple(cells), tenants=_tenants(engine, nodes), limits=Limits(submit_skew_ms=None))
+    return Setting(file, nodes, _items(engine, file, nodes))
+
+
+def _cell(engine: Engine, number: int) -> tuple[CellPart, tuple[NodeSpec, ...]]:
+    kinds = ("best", "strict")
+    queues = tuple(
+        Queue(
+            name=f"{kind}-{number}",
+            discipline=QueueDiscipline.STRICT_FIFO if kind == "strict" else QueueDiscipline.BEST_EFFORT_FIFO,
+        )
+        for kind in kinds[: engine.between(1, 2)]
+    )
+    pools, nodes, gpus = [], list[NodeSpec](), engine.chance.choice((2, 4, 8))
+    for letter in "ab"[: engine.between(1, 2)]:
+        kind, count = "h100" if letter == "a" else "a100", engine.between(2, 4)
+        pool = Pool(name=f"pool-{number}{letter}", gpu_type=kind, gpus=gpus * count, gpus_per_node=gpus)
+        pools.append(pool)
+        nodes += [_node(pool, at) for at in range(count)]
+    policy = CellPolicy(start_wall_ms=4_000, stop_grace_wall_ms=800, lease_wall_ms=5_000, lease_margin_wall_ms=1_500)
+    cell = CellPart(name=f"cell-{number}", ordinal=number, pools=tuple(pools), queues=queues, policy=policy)
+    return cell, tuple(nodes)
+
+
+def _node(pool: Pool, number: int) -> NodeSpec:
+    return NodeSpec(
+        id=f"{pool.name}-n{number}",
+        pool=pool.name,
+        gpu_type=pool.gpu_type,
+        gpus=pool.gpus_per_node,
+        cpu_milli=64_000,
+        memory_mib=64_000,
+        position=Position(leaf=f"leaf-{number // 2}"),
+    )
+
+
+def _tenants(engine: Engine, nodes: dict[str, tuple[NodeSpec, ...]]) -> tuple[Tenant, ...]:
+    most = sum(node.gpus for specs in nodes.values() for node in specs)
+    tenants = []
+    for number, name in enumerate(TENANTS):
+        limited = engine.chance.random() < 0.5  # noqa: PLR2004 - one of two
+        quotas = tuple(
+            TenantQuota(gpu_type=kind, guaranteed=1, limit=engine.between(max(2, most // 3), most))
+            for kind in ("h100", "a100")
+        )
+        parent = "ada" if number and engine.chance.random() < 0.3 else None  # noqa: PLR2004 - a share
+        tenants.append(Tenant(name=name, quotas=quotas if limited else (), parent=parent))
+    return tuple(tenants)
+
+
+def _items(engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]]) -> tuple[Item, ...]:
+    found: list[tuple[int, str, Event]] = []
+    submitted: list[SubmitJob] = []
+    for number in range(engine.between(10, 24)):
+        at_ms = engine.between(300, ARRIVALS_MS)
+        job = _job(engine, file, number)
+        submitted.append(SubmitJob(job=job, submit_ms=EPOCH_MS + at_ms if engine.between(0, 3) == 0 else None))
+        found.append((at_ms, job.tenant, submitted[-1]))
+    for submit in submitted:
+        found += _afterthoughts(engine, submit)
+    for _ in range(engine.between(0, 4)):
+        found.append(_operation(engine, file, nodes, submitted))
+    found.sort(key=lambda item: item[0])
+    return tuple(Item(number, *item) for number, item in enumerate(found))
+
+
+def _job(engine: Engine, file: CellFile, number: int) -> JobSpec:
+    cell = engine.chance.choice(file.cells)
+    workers = engine.chance.choice((1, 1, 1, 1, 2, 2, 3, 4))
+    fewest = engine.between(1, workers) if workers > 1 and engine.between(0, 2) == 0 else None
+    gpus = engine.chance.choice((250, 500, 1000, 1000, 1000, 2000))
+    fails = engine.between(0, 5) == 0
+    return JobSpec(
+        id=f"job-{number}",
+        tenant=engine.chance.choice(TENANTS),
+        priority=engine.chance.choice((0, 0, 0, 5, -3)),
+        cell=cell.name,
+        queue=engine.chance.choice(cell.queues).name,
+        pools=(engine.chance.choice(cell.pools).name,) if engine.between(0, 1) else (),
+        workers=workers,
+        workers_min=fewest,
+        resources=Resources(gpu_milli=gpus, cpu_milli=500, memory_mib=100),
+        run=VirtualRun(
+            duration_ms=engine.between(100, 3_500),
+            fail_at_ms=engine.between(50, 1_500) if fails else None,
+            fail_attempts=engine.between(1, 2) if fails else None,
+        ),
+        max_run_ms=engine.between(1_000, 6_000) if engine.between(0, 7) == 0 else None,
+        retry=RetryPolicy(budget=engine.between(0, 3), backoff_ms=300, backoff_most_ms=1_500),
+        hold=engine.between(0, 15) == 0,
+    )
+
+
+def _afterthoughts(engine: Engine, submit: SubmitJob) -> list[tuple[int, str, Event]]:
+    """What a client thinks better of: a cancel, an update, the same once more, another job under the same id."""
+    job = submit.job
+    at_ms, chance = engine.between(500, ARRIVALS_MS + 3_000), engine.chance.random()
+    wish: Event
+    if chance < 0.12:  # noqa: PLR2004 - shares of what clients do
+        wish = CancelJob(job=job.id, tenant=job.tenant, cell=job.cell)
+    elif chance < 0.2:  # noqa: PLR2004
+        changes = JobChanges(priority=engine.between(-5, 5), max_run_ms=engine.between(500, 9_000))
+        wish = UpdateJob(job=job.id, tenant=job.tenant, cell=job.cell, changes=changes)
+    elif chance < 0.32:  # noqa: PLR2004
+        wish = submit
+    elif chance < 0.36:  # noqa: PLR2004
+        wish = SubmitJob(job=replace(job, priority=job.priority + 1))
+    elif chance < 0.4:  # noqa: PLR2004
+        wish = CancelJob(job=job.id, tenant=engine.chance.choice(TENANTS), cell=job.cell)
+    else:
+        return []
+    return [(at_ms, job.tenant, wish)]
+
+
+def _operation(
+    engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]], submitted: list[SubmitJob]
+) -> tuple[int, str, Event]:
+    cell = engine.chance.choice(file.cells)
+    node = engine.chance.choice(nodes[cell.name]).id
+    at_ms, kind = engine.between(1_000, ARRIVALS_MS), engine.between(0, 5)
+    event: Event
+    if kind <= 1:
+        event = Cordon(cell=cell.name, node=node, by="operator")
+    elif kind == 2:  # noqa: PLR2004
+        deadline_ms = EPOCH_MS + at_ms + engine.between(0, 2_000)
+        event = Drain(cell=cell.name, node=node, deadline_ms=deadline_ms, by="operator")
+    elif kind == 3:  # noqa: PLR2004
+        event = Uncordon(cell=cell.name, node=node, by="operator")
+    elif kind == 4 and file.quotas():  # noqa: PLR2004
+        quota = engine.chance.choice(file.quotas())
+        lower = replace(quota, guaranteed_milli=0, limit_milli=1_000 * engine.between(1, 6))
+        event = SetQuota(cell=cell.name, quotas=(lower,), by="operator")
+    else:
+        event = HoldJob(cell=cell.name, job=engine.chance.choice(submitted).job.id, by="operator")
+    return at_ms, "operator", event

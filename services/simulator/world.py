@@ -1,0 +1,193 @@
+"""The simulated world: the real services in one process, on a clock, a log, disks and a network that one seed draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+from services.simulator.actors.admission import AdmissionPart
+from services.simulator.actors.executor import SLOTS, ExecutorPart
+from services.simulator.actors.placement import PlacementPart
+from services.simulator.actors.queueing import QueueingPart
+from services.simulator.broker import Broker, Message, message_of
+from services.simulator.client import SUBMISSION_PARTITIONS, Clients
+from services.simulator.disk import Disk
+from services.simulator.drain import Drain
+from services.simulator.engine import Action, Chance, Engine
+from services.simulator.faults import Fault, Faults
+from services.simulator.groups import Groups
+from services.simulator.history.record import Believed, Fenced, History, Violation
+from services.simulator.oracle import Oracle
+from services.simulator.process import Part, Process
+from services.simulator.workload import draw_setting
+from shared.cluster.fold import DamagedLog
+from shared.events.base import Event
+from shared.log.port import LogTruncated
+
+T = TypeVar("T")
+
+FAULTS_BEGIN_MS, FAULTS_END_MS = 600, 12_000
+CANNOT_KNOW = (DamagedLog, LogTruncated)
+"""What ends a process that can no longer know the truth: as it should."""
+
+
+class World:
+    """One world, drawn from `chance`. `seed` is written down only.
+
+    `faults` are the kinds that may happen; `skip_faults` and `skip_items` leave single ones out, to find the shortest
+    story that still fails.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        chance: Chance,
+        *,
+        faults: Collection[Fault] = tuple(Fault),
+        skip_faults: frozenset[int] = frozenset(),
+        skip_items: frozenset[int] = frozenset(),
+    ) -> None:
+        self.engine = Engine(chance)
+        self.faults = Faults(self.engine, faults, skip_faults)
+        setting = draw_setting(self.engine)
+        self.faults.draw_rates()
+        self.file, self.nodes, self.first_file = setting.file, setting.nodes, setting.file
+        self.items = tuple(item for item in setting.items if item.number not in skip_items)
+        self.history = History(seed, setting.file, setting.nodes, faults_end_ms=FAULTS_END_MS)
+        as_bytes = chance.random() < 0.1  # noqa: PLR2004 - one world of ten
+        self.broker = Broker(self.engine, self.faults, as_bytes=as_bytes)
+        self.committed: dict[tuple[str, int], int] = {}
+        self.disk = Disk(self)
+        self._ordinals = {cell.name: cell.ordinal for cell in setting.file.cells}
+        self.oracles = [Oracle(self, cell) for cell in self._ordinals]
+        cells = len(self._ordinals)
+        sizes = {"admission": SUBMISSION_PARTITIONS, "executor": SLOTS, "queueing": cells, "placement": cells}
+        self.groups = Groups(self, sizes)
+        self.clients = Clients(self, self.items)
+        self.processes = self._make_processes()
+        self._drain = Drain(self)
+
+    def _make_processes(self) -> list[Process]:
+        cells = list(self._ordinals)
+        makers: dict[str, Callable[[Process], list[Part]]] = {
+            "admission": lambda process: [AdmissionPart(process)],
+            "queueing": lambda process: [QueueingPart(process, cell) for cell in cells],
+            "placement": lambda process: [PlacementPart(process, cell) for cell in cells],
+            "executor": lambda process: [ExecutorPart(process, cell) for cell in cells],
+        }
+        return [Process(self, f"{name}-{number}", name, make) for name, make in makers.items() for number in range(2)]
+
+    def run(self) -> History:
+        """Let the whole story happen. It ends when all is drained, at the first violation, or when time is over."""
+        for process in self.processes:
+            self.engine.at(self.engine.between(0, 200), process.start)
+        self.engine.at(FAULTS_BEGIN_MS, self._faults_begin)
+        self.engine.at(FAULTS_END_MS, self._faults_end)
+        self.engine.run(self._is_over)
+        return self._told()
+
+    def _is_over(self) -> bool:
+        return self._drain.is_over or bool(self.history.violations)
+
+    def _told(self) -> History:
+        history = self.history
+        history.log, history.lost_tails = self.broker.log, self.broker.lost_tails
+        history.diaries, history.injected = self.disk.diaries, self.faults.injected
+        history.steps, history.end_ms = self.engine.steps, self.engine.now_ms
+        history.drained, history.stuck = self._drain.is_drained, self._drain.stuck
+        return history
+
+    def _faults_begin(self) -> None:
+        self.faults.is_active = True
+
+    def _faults_end(self) -> None:
+        self.faults.is_active = False
+        self._drain.begin()
+
+    # What parts ask of the world.
+
+    def ordinal(self, cell: str) -> int:
+        """The partition of a cell."""
+        return self._ordinals[cell]
+
+    def message(self, event: Event) -> Message:
+        """An event as a record for its cell's partition."""
+        home = event.home()
+        return message_of(event, 0 if home is None else self._ordinals[home])
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the broker lost what it had acknowledged, and those who noticed it have stopped."""
+        return bool(self.broker.lost_tails) and all(process.is_fenced for process in self.processes)
+
+    def reply(self, process: Process, action: Callable[[T], None]) -> Callable[[T], None]:
+        """An answer becomes a step of the process, if it still lives."""
+        incarnation = process.incarnation
+
+        def deliver(answer: T) -> None:
+            if process.incarnation == incarnation:
+                process.after(0, lambda: action(answer))
+
+        return deliver
+
+    def believed(self, process: Process, cell: str, offset: int, version: int) -> None:
+        """A writer takes its record to be in force: that must be true."""
+        self.history.believed.append(Believed(self.engine.now_ms, process.name, cell, offset, version))
+        oracle = self.oracles[self._ordinals[cell]]
+        if oracle.accepted.get(offset) != version and not self.broker.lost_tails:
+            self.violated("writer", f"{process.name} takes version {version} at {offset} of {cell} to be in force")
+
+    def violated(self, invariant: str, text: str) -> None:
+        """An invariant does not hold."""
+        self.history.violations.append(Violation(self.engine.now_ms, invariant, text))
+
+    # Steps, and what may happen between two of them.
+
+    def step(self, process: Process, action: Action) -> None:
+        """One step of a process; then it may die, or stand still."""
+        self.engine.steps += 1
+        try:
+            action()
+        except CANNOT_KNOW as error:
+            self.fence(process, error)
+            return
+        except Exception as error:  # noqa: BLE001 - whatever a service raises here is what the world is looking for
+            self.violated("crash", f"{process.name}: {_told_of(error)}")
+            return
+        if self.faults.happens(Fault.CRASH, process.name):
+            self.crash(process)
+        elif self.faults.happens(Fault.PAUSE, process.name):
+            self.pause(process)
+
+    def fence(self, process: Process, error: Exception) -> None:
+        """The process cannot know the truth any more and stops."""
+        name = error.__class__.__name__
+        self.history.fenced.append(Fenced(self.engine.now_ms, process.name, name, str(error)))
+        process.stop()
+        process.is_fenced = True
+        self.groups.left(process)
+        if not self.broker.lost_tails:
+            self.violated("fenced", f"{process.name}: {name}: {error}")
+
+    def crash(self, process: Process) -> None:
+        """The process dies at once and is started again a little later."""
+        process.stop()
+        self.groups.left(process)
+        self.engine.after(self.engine.between(100, 3_000), process.start)
+
+    def pause(self, process: Process) -> None:
+        """The process stands still; if for long, others take over, and it wakes as a zombie."""
+        for_ms = self.engine.between(50, 4_000)
+        process.pause(for_ms)
+        self.groups.left(process)
+        self.engine.after(for_ms + 1, lambda: self.groups.share(process.group))
+
+
+def _told_of(error: Exception) -> str:
+    """The error and where it was raised, innermost last."""
+    frames, trace = [], error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.append(f"{code.co_qualname}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    return f"{error.__class__.__name__}: {error} (in {' > '.join(frames[-5:])})"

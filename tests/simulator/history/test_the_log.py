@@ -1,0 +1,218 @@
+"""I1 to I5 and the log's form: each rule passes what is right and catches what breaks it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shared.events import effects as e
+from shared.events.decisions import Decision, next_chain
+from shared.events.encoding import encode
+from shared.events.operations import CellPolicy
+from shared.events.reasons import FailReason, RequeueReason, StopReason
+from shared.events.values import NodeRole, NodeStatus, Resources
+from tests.cluster.examples import DIGEST, enqueued, node, place, quota, requeued, started, stopping
+from tests.simulator.history.story import CELL, finished_gang, two_nodes, with_gang
+
+
+def test_a_good_run_breaks_nothing() -> None:
+    assert finished_gang().broken(is_drained=True) == []
+
+
+def test_the_checker_needs_no_times_and_no_diaries() -> None:
+    assert finished_gang().broken(happened=(), diary=()) == []
+
+
+def test_a_record_of_a_stale_version_is_passed_over() -> None:
+    stale = encode(Decision(cell=CELL, version=2, epoch=1, at_ms=0, effects=(enqueued("other"),)))
+    assert finished_gang().record(stale, "0" * 32).broken(is_drained=True) == []
+
+
+def test_bytes_of_a_stranger_are_passed_over() -> None:
+    assert finished_gang().record(b"\xff", "").broken(is_drained=True) == []
+
+
+def test_a_record_that_does_not_continue_the_chain_is_damage() -> None:
+    value = encode(Decision(cell=CELL, version=4, epoch=1, at_ms=0))
+    story = with_gang().decide(e.JobRunning(job="gang", attempt=1))
+    assert story.record(value, "0" * 32).broken() == ["LOG"]
+
+
+def test_a_cell_whose_log_was_harmed_may_stand_still() -> None:
+    value = encode(Decision(cell=CELL, version=3, epoch=1, at_ms=0))
+    assert with_gang().record(value, "0" * 32).broken(is_damaged=True) == []
+
+
+def test_nobody_writes_behind_a_damaged_record() -> None:
+    damaged = encode(Decision(cell=CELL, version=3, epoch=1, at_ms=0))
+    story = with_gang().record(damaged, "0" * 32)
+    behind = encode(Decision(cell=CELL, version=4, epoch=1, at_ms=0))
+    assert story.record(behind, next_chain("0" * 32, behind)).broken(is_damaged=True) == ["LOG"]
+
+
+def test_a_missing_version_is_damage() -> None:
+    value = encode(Decision(cell=CELL, version=5, epoch=1, at_ms=0))
+    assert with_gang().record(value, "0" * 32).broken() == ["LOG"]
+
+
+def test_an_unreadable_record_of_the_cells_own_writer_is_damage() -> None:
+    story = with_gang()
+    assert story.record(b"{}", next_chain(story.chain, b"{}")).broken() == ["LOG"]
+
+
+@pytest.mark.parametrize("fields", [{"at_ms": 4}, {"inputs": {"jobs-0": 1}}, {"epoch": 1}], ids=str)
+def test_time_positions_and_epochs_never_go_back(fields: dict[str, Any]) -> None:
+    story = two_nodes().decide(at_ms=5, inputs={"jobs-0": 2}, epoch=2)
+    assert story.decide(**{"at_ms": 5, "epoch": 2, **fields}).broken() == ["LOG"]
+
+
+SINGLE = enqueued("one", tenant="eve")
+
+ONE_RECORD: dict[str, tuple[str, list[Any]]] = {
+    "a device is held twice": ("I1", [SINGLE, started("one", place(0, "n1", 0))]),
+    "a device does not exist": ("I1", [SINGLE, started("one", place(0, "n1", 2))]),
+    "a node does not exist": ("I1", [SINGLE, started("one", place(0, "n9", 0))]),
+    "a device has failed": (
+        "I1",
+        [SINGLE, e.DeviceChanged(node="n1", device=1, healthy=False), started("one", place(0, "n1", 1))],
+    ),
+    "a node is lost": ("I1", [SINGLE, e.LeaseExpired(node="n1", boot="boot-1"), started("one", place(0, "n1", 1))]),
+    "more CPU than there is": (
+        "I1",
+        [
+            enqueued("one", resources=Resources(cpu_milli=64_001)),
+            started("one", place(0, "n1", 1, cpu=64_001)),
+        ],
+    ),
+    "more memory than there is": (
+        "I1",
+        [
+            enqueued("one", resources=Resources(memory_mib=100_001)),
+            started("one", place(0, "n1", 1, memory=100_001)),
+        ],
+    ),
+    "shares add up to more than a device": (
+        "I1",
+        [
+            enqueued("one", workers=2, resources=Resources(gpu_milli=501)),
+            started("one", place(0, "n1", 1, milli=501), place(1, "n1", 1, milli=501)),
+        ],
+    ),
+    "a node in use changes its devices": ("I1", [node("n1", gpus=4)]),
+    "a job is accepted twice": ("I2", [SINGLE, SINGLE]),
+    "a job starts that nobody submitted": ("I2", [started("one", place(0, "n1", 1))]),
+    "a job starts while it runs": ("I2", [started("gang", place(0, "n1", 1), place(1, "n2", 1), attempt=2)]),
+    "a job ends twice": ("I2", [SINGLE, e.JobCancelled(job="one"), e.JobCancelled(job="one")]),
+    "a waiting job finishes": ("I2", [SINGLE, e.JobFinished(job="one", attempt=0 + 1)]),
+    "a waiting job fails": ("I2", [SINGLE, e.JobFailed(job="one", reason=FailReason.RETRIES_EXHAUSTED)]),
+    "a running job is cancelled at once": ("I2", [e.JobCancelled(job="gang")]),
+    "a job that is over is accepted again": ("I2", [SINGLE, e.JobCancelled(job="one"), SINGLE]),
+    "a job starts before its time": (
+        "I2",
+        [stopping("gang"), requeued("gang", 99), started("gang", place(0, "n1", 0), place(1, "n2", 0), attempt=2)],
+    ),
+    "a cancelled job is queued again": (
+        "I2",
+        [stopping("gang", StopReason.CANCELLED), requeued("gang")],
+    ),
+    "another tenant updates a job": ("I2", [e.JobUpdated(spec=enqueued("gang", tenant="eve", workers=2).spec)]),
+    "a gang starts in parts": ("I3", [enqueued("pair", workers=2), started("pair", place(0, "n1", 1))]),
+    "two workers have one rank": (
+        "I3",
+        [enqueued("pair", workers=2), started("pair", place(0, "n1", 1), place(0, "n2", 1))],
+    ),
+    "a worker gets less than it asked for": (
+        "I3",
+        [enqueued("one", resources=Resources(gpu_milli=500)), started("one", place(0, "n1", 1, milli=400))],
+    ),
+    "a job starts in a pool that it does not accept": (
+        "I3",
+        [enqueued("one", pools=("other",)), started("one", place(0, "n1", 1))],
+    ),
+    "a job starts on another type": ("I3", [enqueued("one", gpu_type="h100"), started("one", place(0, "n1", 1))]),
+    "a tenant passes its limit": ("I4", [quota("eve", limit=0), SINGLE, started("one", place(0, "n1", 1))]),
+    "a parent passes its limit": (
+        "I4",
+        [quota("house", limit=2), quota("ada", limit=None, parent="house"), quota("eve", limit=None, parent="house")]
+        + [SINGLE, started("one", place(0, "n1", 1))],
+    ),
+    "an attempt is counted twice": ("I6", [SINGLE, started("one", place(0, "n1", 1), attempt=2)]),
+    "an old attempt runs": ("I6", [e.JobRunning(job="gang", attempt=2)]),
+    "a node is lost in another boot": ("LEASE", [e.LeaseExpired(node="n1", boot="boot-0")]),
+}
+
+
+@pytest.mark.parametrize(("invariant", "effects"), ONE_RECORD.values(), ids=list(ONE_RECORD))
+def test_what_breaks_a_rule_of_the_log_is_found(invariant: str, effects: list[Any]) -> None:
+    broken = with_gang().decide(*effects).broken(happened=(), diary=())
+    assert broken
+    assert broken[0] == invariant
+
+
+def test_a_lowered_limit_evicts_nobody() -> None:
+    assert with_gang().decide(quota("ada", limit=0)).broken() == []
+
+
+def test_shares_that_fit_one_device_break_nothing() -> None:
+    halves = enqueued("half", workers=2, resources=Resources(gpu_milli=500))
+    story = with_gang().decide(halves, started("half", place(0, "n1", 1, milli=500), place(1, "n1", 1, milli=500)))
+    assert story.broken() == []
+
+
+def test_a_job_may_come_again_once_the_cell_has_forgotten_it() -> None:
+    forgetful = e.PolicySet(policy=CellPolicy(remember_ms=10))
+    story = two_nodes().decide(forgetful, SINGLE, e.JobCancelled(job="one"))
+    assert story.decide(SINGLE, at_ms=11).broken() == []
+
+
+def test_a_job_that_is_tried_again_holds_nothing_meanwhile() -> None:
+    story = with_gang().ends("gang", "n1", 0).ends("gang", "n2", 0)
+    again = e.JobRequeued(job="gang", reason=RequeueReason.INFRASTRUCTURE, not_before_ms=0, failures=0)
+    story.decide(again, SINGLE, started("one", place(0, "n1", 0)))
+    assert story.broken() == []
+
+
+def lent(*effects: Any, at_ms: int = 0) -> list[str]:
+    loan = e.NodeLent(node="i1", loan="loan", to_pool="train", deadline_ms=1_000)
+    story = two_nodes().decide(node("i1", role=NodeRole.INFERENCE), loan, e.PolicySet(policy=CellPolicy()))
+    return story.decide(*effects, at_ms=at_ms).broken()
+
+
+LOANS: dict[str, tuple[list[Any], int, list[str]]] = {
+    "a loan within its time": ([], 1_000, []),
+    "a loan that comes back": ([e.NodeReclaimed(node="i1", loan="loan")], 99_999, []),
+    "a loan that is overdue": ([], 99_999, ["I5"]),
+    "a node that is lent twice": ([e.NodeLent(node="i1", loan="b", to_pool="train")], 0, ["I5"]),
+    "a node that is no inference node": ([e.NodeLent(node="n1", loan="b", to_pool="train")], 0, ["I5"]),
+    "another loan's node": ([e.NodeReclaimed(node="i1", loan="b")], 0, ["I5"]),
+}
+
+
+@pytest.mark.parametrize(("effects", "at_ms", "broken"), LOANS.values(), ids=list(LOANS))
+def test_a_lent_server_is_back_by_its_deadline_and_grace(effects: list[Any], at_ms: int, broken: list[str]) -> None:
+    assert lent(*effects, at_ms=at_ms) == broken
+
+
+def test_a_job_that_waits_at_the_end_is_not_drained() -> None:
+    assert finished_gang().decide(SINGLE).broken(is_drained=True) == ["I9"]
+
+
+def test_a_job_that_is_held_back_may_wait_at_the_end() -> None:
+    assert finished_gang().decide(SINGLE, e.JobHeld(job="one")).broken(is_drained=True) == []
+
+
+def test_a_gang_that_never_ends_is_not_drained() -> None:
+    story = with_gang().decide(e.JobRunning(job="gang", attempt=1), stopping("gang"))
+    assert story.broken(is_drained=True) == ["I9"]
+
+
+def test_nodes_may_be_lost_one_by_one() -> None:
+    effects = [node(f"m{number}") for number in range(20)]
+    story = two_nodes().decide(*effects).decide(e.LeaseExpired(node="m1", boot="boot-1"))
+    assert story.happens("began", "x", "m2").texts()[1:] == []  # type: ignore[arg-type]
+
+
+def test_the_same_digest_is_used_throughout() -> None:
+    assert len(DIGEST) == 32
+    assert NodeStatus.READY == "ready"
