@@ -1,1 +1,1 @@
-"""What happened in a simulated world, and the judge of it, who stands outside."""
+"""What a whole run left behind, and the checker that judges it from outside."""
