@@ -13,6 +13,7 @@ from services.metrics.policy.watch import LogWatch
 from shared.cluster.invariants import Offence
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
+from shared.events.effects import Effect
 
 KEPT_WAITS = 20_000
 """Newest waits of each size class of which a live service tells percentiles."""
@@ -24,7 +25,7 @@ class MetricsService:
     def __init__(self, state: CellState) -> None:
         self.gar, self.gfr, self.sor, self.queue = Gar(), Gfr(), Sor(), QueueDepth()
         self.waiting = WaitingTimes(kept_most=KEPT_WAITS)
-        self.effects: Counter[str] = Counter()
+        self._kinds: Counter[type[Effect]] = Counter()
         self.decisions = 0
         self.watch = LogWatch(state)
         for accumulator in (self.gar, self.gfr, self.sor, self.queue, self.waiting):
@@ -35,5 +36,10 @@ class MetricsService:
         for accumulator in (self.gar, self.gfr, self.sor, self.queue, self.waiting):
             accumulator.take(state, decision)
         self.decisions += 1
-        self.effects.update(effect.kind for effect in decision.effects)
+        self._kinds.update(map(type, decision.effects))
         return self.watch.take(decision)
+
+    @property
+    def effects(self) -> dict[str, int]:
+        """How many effects there were, by kind."""
+        return {kind.__name__: count for kind, count in self._kinds.items()}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import Any
 
 from shared.cluster.job import WAITING
 from shared.cluster.state import CellState
@@ -18,6 +20,12 @@ class QueueDepth:
         self.by_tenant: Counter[str] = Counter()
         self._waiting: dict[str, str] = {}
         self._by_age: list[tuple[int, str]] = []
+        self._acts: dict[type[e.Effect], Callable[[CellState, Any], None]] = {
+            e.JobEnqueued: self._enqueued,
+            e.JobRequeued: self._requeued,
+            e.JobStarted: self._go,
+            e.JobCancelled: self._go,
+        }
 
     def begin(self, state: CellState) -> None:
         """Start from a state in the middle of a cell's life."""
@@ -28,15 +36,9 @@ class QueueDepth:
     def take(self, state: CellState, decision: Decision) -> None:
         """The state behind the next decision."""
         for effect in decision.effects:
-            match effect:
-                case e.JobEnqueued():
-                    self._wait(effect.spec.id, effect.spec.tenant, effect.submit_ms)
-                case e.JobRequeued():
-                    job = state.jobs.get(effect.job)
-                    if job is not None:
-                        self._wait(job.id, job.spec.tenant, job.submit_ms)
-                case e.JobStarted() | e.JobCancelled():
-                    self._go(effect.job)
+            act = self._acts.get(type(effect))
+            if act is not None:
+                act(state, effect)
 
     @property
     def count(self) -> int:
@@ -45,9 +47,16 @@ class QueueDepth:
 
     def oldest_ms(self, now_ms: int) -> int:
         """How long ago the first of the waiting jobs was submitted; 0 when none waits."""
-        while self._by_age and self._by_age[0][1] not in self._waiting:
-            heappop(self._by_age)
+        self._drop_gone()
         return max(0, now_ms - self._by_age[0][0]) if self._by_age else 0
+
+    def _enqueued(self, _: CellState, effect: e.JobEnqueued) -> None:
+        self._wait(effect.spec.id, effect.spec.tenant, effect.submit_ms)
+
+    def _requeued(self, state: CellState, effect: e.JobRequeued) -> None:
+        job = state.jobs.get(effect.job)
+        if job is not None:
+            self._wait(job.id, job.spec.tenant, job.submit_ms)
 
     def _wait(self, job: str, tenant: str, submit_ms: int) -> None:
         if job not in self._waiting:
@@ -55,9 +64,16 @@ class QueueDepth:
             self.by_tenant[tenant] += 1
             heappush(self._by_age, (submit_ms, job))
 
-    def _go(self, job: str) -> None:
-        tenant = self._waiting.pop(job, None)
+    def _go(self, _: CellState, effect: e.JobStarted | e.JobCancelled) -> None:
+        tenant = self._waiting.pop(effect.job, None)
         if tenant is not None:
             self.by_tenant[tenant] -= 1
             if not self.by_tenant[tenant]:
                 del self.by_tenant[tenant]
+            self._drop_gone()
+
+    def _drop_gone(self) -> None:
+        """The oldest that wait no more are let go; some behind them stay for a while."""
+        by_age = self._by_age
+        while by_age and by_age[0][1] not in self._waiting:
+            heappop(by_age)

@@ -9,8 +9,9 @@ is constant.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -36,25 +37,31 @@ class Sor:
         self._gpus_milli = 0
         self._since_ms = 0
         self._gpu_milli_ms = 0
+        self._acts: dict[type[e.Effect], Callable[[Any, int], None]] = {
+            e.JobStarted: self._hold,
+            e.JobResized: self._hold,
+            e.JobResizing: self._hold_more,
+            e.JobPreempted: self._let_go,
+            e.JobRequeued: self._let_go,
+            e.JobFinished: self._let_go,
+            e.JobFailed: self._let_go,
+            e.JobCancelled: self._let_go,
+        }
 
     def begin(self, state: CellState) -> None:
         """Start from a state in the middle of a cell's life: what holds GPUs holds them from now on."""
         self._gpus_milli, self._since_ms = _gpus_milli(state), state.at_ms
         for job in state.jobs.values():
             if job.workers or job.joining:
-                self._hold(job.id, job.workers + job.joining, state.at_ms)
+                self._open(job.id, _milli(job.workers + job.joining), state.at_ms)
 
     def take(self, state: CellState, decision: Decision) -> None:
         """The state behind the next decision."""
         at_ms = decision.at_ms
         for effect in decision.effects:
-            match effect:
-                case e.JobStarted() | e.JobResized():
-                    self._hold(effect.job, effect.workers, at_ms)
-                case e.JobResizing():
-                    self._hold_more(effect.job, effect.add, at_ms)
-                case e.JobPreempted() | e.JobRequeued() | e.JobFinished() | e.JobFailed() | e.JobCancelled():
-                    self._let_go(effect.job, at_ms)
+            act = self._acts.get(type(effect))
+            if act is not None:
+                act(effect, at_ms)
         gpus_milli = _gpus_milli(state)
         if gpus_milli != self._gpus_milli:
             self._gpu_milli_ms += self._gpus_milli * (at_ms - self._since_ms)
@@ -67,27 +74,33 @@ class Sor:
             return None
         return Fraction(self._closed_milli_ms + self._open_milli * until_ms - self._open_since, there_was)
 
-    def _hold(self, job: str, places: tuple[WorkerPlace, ...], at_ms: int) -> None:
-        self._let_go(job, at_ms)
-        self._open(job, sum(place.gpu_milli for place in places), at_ms)
+    def _hold(self, effect: e.JobStarted | e.JobResized, at_ms: int) -> None:
+        self._let_go(effect, at_ms)
+        self._open(effect.job, _milli(effect.workers), at_ms)
 
-    def _hold_more(self, job: str, places: tuple[WorkerPlace, ...], at_ms: int) -> None:
-        before = self._held.get(job)
-        more = sum(place.gpu_milli for place in places)
-        self._let_go(job, at_ms)
-        self._open(job, more + (before.milli if before is not None else 0), at_ms)
+    def _hold_more(self, effect: e.JobResizing, at_ms: int) -> None:
+        before = self._held.get(effect.job)
+        self._let_go(effect, at_ms)
+        self._open(effect.job, _milli(effect.add) + (before.milli if before is not None else 0), at_ms)
 
     def _open(self, job: str, milli: int, at_ms: int) -> None:
         self._held[job] = Held(milli, at_ms)
         self._open_milli += milli
         self._open_since += milli * at_ms
 
-    def _let_go(self, job: str, at_ms: int) -> None:
-        held = self._held.pop(job, None)
+    def _let_go(self, effect: e.JobEffect, at_ms: int) -> None:
+        held = self._held.pop(effect.job, None)
         if held is not None:
             self._closed_milli_ms += held.milli * (at_ms - held.since_ms)
             self._open_milli -= held.milli
             self._open_since -= held.milli * held.since_ms
+
+
+def _milli(places: tuple[WorkerPlace, ...]) -> int:
+    milli = 0
+    for place in places:
+        milli += place.gpu_milli
+    return milli
 
 
 def _gpus_milli(state: CellState) -> int:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from services.metrics.policy.size_classes import SIZE_CLASSES, size_class
 from shared.cluster.state import CellState
@@ -78,6 +78,12 @@ class WaitingTimes:
         self.classes = {name: Waits(kept_most) for name in SIZE_CLASSES}
         self._excluded = excluded
         self._unstarted: dict[str, Unstarted] = {}
+        self._acts: dict[type[e.Effect], Callable[[Any, int], None]] = {
+            e.JobEnqueued: self._enqueued,
+            e.JobUpdated: self._updated,
+            e.JobStarted: self._started,
+            e.JobCancelled: self._cancelled,
+        }
 
     def begin(self, state: CellState) -> None:
         """Start from a state in the middle of a cell's life."""
@@ -87,18 +93,27 @@ class WaitingTimes:
 
     def take(self, state: CellState, decision: Decision) -> None:  # noqa: ARG002 - all accumulators are fed alike
         """The next decision. A job may start and be over in it, so the state behind it does not tell."""
+        at_ms = decision.at_ms
         for effect in decision.effects:
-            match effect:
-                case e.JobEnqueued():
-                    self._expect(effect.spec, effect.submit_ms)
-                case e.JobUpdated() if effect.spec.id in self._unstarted:
-                    self._expect(effect.spec, self._unstarted[effect.spec.id].submit_ms)
-                case e.JobStarted():
-                    unstarted = self._unstarted.pop(effect.job, None)
-                    if unstarted is not None:
-                        self.classes[unstarted.size_class].add(max(0, decision.at_ms - unstarted.submit_ms))
-                case e.JobCancelled():
-                    self._unstarted.pop(effect.job, None)
+            act = self._acts.get(type(effect))
+            if act is not None:
+                act(effect, at_ms)
+
+    def _enqueued(self, effect: e.JobEnqueued, _: int) -> None:
+        self._expect(effect.spec, effect.submit_ms)
+
+    def _updated(self, effect: e.JobUpdated, _: int) -> None:
+        unstarted = self._unstarted.get(effect.spec.id)
+        if unstarted is not None:
+            self._expect(effect.spec, unstarted.submit_ms)
+
+    def _started(self, effect: e.JobStarted, at_ms: int) -> None:
+        unstarted = self._unstarted.pop(effect.job, None)
+        if unstarted is not None:
+            self.classes[unstarted.size_class].add(max(0, at_ms - unstarted.submit_ms))
+
+    def _cancelled(self, effect: e.JobCancelled, _: int) -> None:
+        self._unstarted.pop(effect.job, None)
 
     def _expect(self, spec: JobSpec, submit_ms: int) -> None:
         if spec.id not in self._excluded:
