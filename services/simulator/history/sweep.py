@@ -16,15 +16,14 @@ TOGETHER_NODES = 3
 TOGETHER_PERCENT = 20
 """So many living nodes declared lost in one breath are trouble of the control plane, not the death of nodes."""
 
-_ORDER = {What.ENDED: 0, What.DIED: 0, What.BEGAN: 2}
-_DECIDED = 1
-
 
 class _Step(NamedTuple):
-    """Something at one moment: at the same one ends come before decisions, and these before beginnings."""
+    """Something at one moment. At the same one decisions come first, and what happens keeps its order: then nothing is
+    found that may have been otherwise.
+    """
 
     moment: int
-    order: int
+    is_of_node: bool
     number: int
     what: Happened | InForce
 
@@ -46,12 +45,9 @@ class Sweep:
         """Every violation; none where no moments are known."""
         if not self.evidence.happened:
             return []
-        steps = [
-            _Step(thing.moment, _ORDER[thing.what], number, thing)
-            for number, thing in enumerate(self.evidence.happened)
-        ]
+        steps = [_Step(thing.moment, True, number, thing) for number, thing in enumerate(self.evidence.happened)]
         steps += [
-            _Step(decision.moment, _DECIDED, number, decision)
+            _Step(decision.moment, False, number, decision)
             for number, decision in enumerate(decisions)
             if decision.moment is not None
         ]
