@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "topics": ("topics", "Create and check Kafka's topics."),
     "view": ("view", "Put the view's functions into Redis."),
     "log": ("log", "Read the decision log: tail, show, at, diff, why, export."),
+    "snapshot": ("snapshot", "Move a cell to another Kafka: export, import."),
     "dead-letters": ("dead_letters", "What could not be handled: list, show, replay."),
     "verify": ("verify_command", "Check the decision log, and everything that was made from it."),
     "service": ("run_service", "Run one service in the foreground."),

@@ -49,7 +49,7 @@ _KNOWN: dict[Exit, frozenset[str]] = {
     ),
     Exit.USAGE: frozenset(
         {
-            *("CellFileError", "JobFileError", "LogFileError", "DiaryError", "TopicsFileError"),
+            *("CellFileError", "JobFileError", "LogFileError", "ArchiveError", "DiaryError", "TopicsFileError"),
             *("SettingsError", "WorkloadError", "RecordTooLarge", "WrongOffer", "NoDevices"),
         }
     ),

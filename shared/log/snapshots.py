@@ -207,7 +207,14 @@ def _note(catalogue: Catalogue, record: Record) -> None:
 
 
 async def write_snapshot(
-    log: Log, layout: Layout, state: CellState, catalogue: Catalogue, *, writer: str, wall_ms: int
+    log: Log,
+    layout: Layout,
+    state: CellState,
+    catalogue: Catalogue,
+    *,
+    writer: str,
+    wall_ms: int,
+    more_slots: tuple[str, ...] = (),
 ) -> SnapshotManifest:
     """Write a snapshot of the state: its chunks, then its manifest, then tombstones for what it made superfluous.
 
@@ -221,7 +228,7 @@ async def write_snapshot(
         # One at a time: the loop goes on between two chunks, and no more than one is in memory twice.
         await log.publish([_outgoing(layout, chunk, f"{snapshot}/{chunk.part}", writer, wall_ms)])
         parts += 1
-    for slot in catalogue.slots_for(state.at_ms):
+    for slot in (*more_slots, *catalogue.slots_for(state.at_ms)):
         manifest = manifest_of(state, snapshot, slot=slot, parts=parts, digest=digest.hexdigest())
         await log.publish([_outgoing(layout, manifest, f"{snapshot}/{slot}", writer, wall_ms)])
         catalogue.add_manifest(manifest)

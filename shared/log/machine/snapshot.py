@@ -20,6 +20,9 @@ PIECE_CHARACTERS_MOST = 200_000
 
 ROWS_AT_ONCE = 1_000
 NEWEST = "newest"
+ORIGIN = "origin"
+"""The slot of the snapshot with which a cell was moved here: its log begins behind it, so it is kept for good."""
+
 HOUR_MS = 3_600_000
 HOURS_KEPT = 24
 

@@ -1,0 +1,29 @@
+"""How far a consumer group has come, as Kafka remembers it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+
+from shared.log.port import LogUnavailable, TopicPartition
+
+BOUND_S = 10.0
+REQUEST_BOUND_MS = 5_000
+
+
+async def committed_offsets(bootstrap: str, group: str) -> dict[TopicPartition, int]:
+    """The next offset that the group will read, of each partition of which it has ever said so. Raises
+    LogUnavailable.
+    """
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_BOUND_MS)
+    try:
+        async with asyncio.timeout(BOUND_S):
+            await admin.start()
+            found = await admin.list_consumer_group_offsets(group)
+    except (KafkaError, TimeoutError, OSError) as error:
+        raise LogUnavailable(f"offsets of group {group}: {error!r}") from error
+    finally:
+        await admin.close()
+    return {(tp.topic, tp.partition): said.offset for tp, said in sorted(found.items()) if said.offset >= 0}
