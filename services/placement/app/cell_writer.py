@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from time import perf_counter
 
-from services.placement.app.metrics import PlacementMetrics
+from services.placement.app.inflow import Inflow
+from services.placement.app.metrics import CellMetrics, PlacementMetrics
 from services.placement.service import Input, PlacementService, Tried
 from services.placement.settings import PlacementSettings
 from shared.cluster.config import CellFile, CellPart
@@ -19,7 +20,7 @@ from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.machine.consumer import Dead
 from shared.log.machine.writer import Draft, Writer
-from shared.log.port import Appended, LogTruncated, LogUnavailable, Outgoing, Reader, Record
+from shared.log.port import Appended, LogTruncated, LogUnavailable, Outgoing, Record
 from shared.log.reading import event_of
 from shared.runtime.backoff import BackOff
 from shared.runtime.cell_file import reloaded
@@ -30,6 +31,11 @@ from shared.runtime.settings import ClockKind
 INPUTS = ("jobs", "queue", "nodes", "proposals", "operations")
 WAIT_MS_MOST = 200
 AWAY_FIRST_S = 0.25
+REST_MS_LEAST = 2
+
+NEW_JOBS = frozenset({"jobs"})
+NEW_JOBS_AHEAD_MOST = 2_000
+"""With so many new jobs read and not yet decided upon, no more are read."""
 
 
 class CellWriter:
@@ -48,12 +54,14 @@ class CellWriter:
         metrics: PlacementMetrics,
     ) -> None:
         self.cell = cell.name
-        self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
+        self._context, self._log, self._layout = context, log, layout
+        self._metrics = CellMetrics(metrics, cell.name)
         self._ordinal, self._owned, self._file = cell.ordinal, owned, file
         self._stepped = context.settings.clock is ClockKind.STEPPED
         self._follower = Follower(log, layout, cell.name)
-        self._short = {layout.topic(name): name for name in INPUTS}
-        self._wrote_ms = 0
+        self._sources = {layout.topic(name): f"{name}-{cell.ordinal}" for name in INPUTS}
+        self._begun_ms = self._wrote_ms = 0
+        self._goes_on = False
         self._away = BackOff(AWAY_FIRST_S)
         self._service: PlacementService
 
@@ -103,16 +111,16 @@ class CellWriter:
         epoch = self._follower.state.epoch
         self._context.logger.info("writing", cell=self.cell, epoch=epoch, version=self._follower.state.version)
         self._is_back()
-        self._metrics.writes.labels(self.cell).set(1)
+        self._metrics.writes.set(1)
         await self._follower.rest()
-        reader = await self._open_inputs()
+        inflow = await self._open_inputs()
         try:
             while self._owns and self._follower.state.epoch == epoch:
-                await self._cycle(writer, reader)
+                await self._cycle(writer, inflow)
         finally:
-            self._metrics.writes.labels(self.cell).set(0)
+            self._metrics.writes.set(0)
             self._context.logger.info("no longer writing", cell=self.cell, epoch=epoch)
-            await reader.stop()
+            await inflow.stop()
 
     async def _take_over(self, writer: Writer) -> bool:
         """Append WriterStarted, on the newest state. Whether this process is the writer now."""
@@ -125,47 +133,45 @@ class CellWriter:
             self._service.take_over(monotonic_ms())
         return False
 
-    async def _open_inputs(self) -> Reader:
+    async def _open_inputs(self) -> Inflow:
         """Every input from the state's own cursor, or from its beginning where the state has not read it."""
         tps = {name: self._layout.tp(name, self.cell) for name in INPUTS}
         begin = await self._log.begin_offsets(list(tps.values()))
-        positions = {}
+        readers = {}
         for name, tp in tps.items():
-            cursor = self._follower.state.inputs.get(f"{name}-{tp[1]}", 0)
+            cursor = self._follower.state.inputs.get(self._sources[tp[0]], 0)
             if cursor < begin[tp] and cursor:
                 self._context.logger.error(
                     "inputs were deleted unread", topic=tp[0], from_offset=cursor, to_offset=begin[tp]
                 )
-            positions[tp] = max(cursor, begin[tp])
-        reader = self._log.reader(positions)
-        await reader.start()
-        return reader
+            readers[name] = self._log.reader({tp: max(cursor, begin[tp])})
+        inflow = Inflow(readers, self._context.settings.poll_records, self._truncated)
+        await inflow.start()
+        self._goes_on = False
+        return inflow
 
-    async def _cycle(self, writer: Writer, reader: Reader) -> None:
-        records = await self._read(reader)
+    def _truncated(self, error: LogTruncated) -> None:
+        self._context.logger.warning("inputs were deleted unread", reason=str(error))
+
+    async def _cycle(self, writer: Writer, inflow: Inflow) -> None:
+        """Take in what has come, and write one record at the most: what comes meanwhile may be in the next."""
+        ahead = self._service.new_jobs_pending >= NEW_JOBS_AHEAD_MOST
+        await inflow.wait(0 if self._goes_on else self._wait_ms(), without=NEW_JOBS if ahead else frozenset())
+        if not self._goes_on:
+            await self._rest()
+        self._begun_ms = monotonic_ms()
+        records = await inflow.take()
         if records:
             self._service.take([await self._input(record) for record in records])
-        await self._pace()
-        while True:
-            goes_on = await self._decide(writer)
-            self._show(goes_on=goes_on)
-            if not goes_on or not self._owns:
-                return
-
-    async def _read(self, reader: Reader) -> list[Record]:
-        try:
-            return await reader.poll(self._context.settings.poll_records, self._wait_ms())
-        except LogTruncated as error:
-            self._context.logger.warning("inputs were deleted unread", reason=str(error))
-            reader.seek(error.tp, error.begin)
-            return []
+        self._goes_on = await self._decide(writer)
+        self._show()
 
     async def _decide(self, writer: Writer) -> bool:
         """One decision, if there is one. Whether more is to be decided at once."""
         begin_s = perf_counter()
         writer.begin()
         tried = self._service.decide(self._now_ms(), monotonic_ms())
-        self._metrics.cycle.labels(self.cell).observe(perf_counter() - begin_s)
+        self._metrics.cycle.observe(perf_counter() - begin_s)
         try:
             await self._set_strays_aside()
         except LogUnavailable:
@@ -186,7 +192,7 @@ class CellWriter:
         draft = writer.draft(tried.effects, tried.inputs, tried.at_ms)
         begin_s = perf_counter()
         answer = await self._log.append(self._outgoing(draft))
-        self._metrics.append.labels(self.cell).observe(perf_counter() - begin_s)
+        self._metrics.append.observe(perf_counter() - begin_s)
         self._wrote_ms = monotonic_ms()
         if isinstance(answer, Appended):
             if writer.appended(answer.offset):
@@ -197,7 +203,7 @@ class CellWriter:
             writer.unknown()
             why = "unknown"
             self._context.logger.warning("append without an answer", cell=self.cell, reason=answer.reason)
-        self._metrics.stale.labels(self.cell, why).inc()
+        self._metrics.stale(why)
         self._context.logger.info("decision not in force", cell=self.cell, version=draft.decision.version, why=why)
         self._service.refused(tried)
         return False
@@ -205,8 +211,7 @@ class CellWriter:
     def _in_force(self, draft: Draft, tried: Tried) -> None:
         self._service.accepted(tried)
         self._service.note(draft.decision.effects, monotonic_ms())
-        for effect in draft.decision.effects:
-            self._metrics.effects.labels(self.cell, effect.kind).inc()
+        self._metrics.in_force(draft.decision.effects)
 
     def _outgoing(self, draft: Draft) -> Outgoing:
         decision = draft.decision
@@ -222,7 +227,8 @@ class CellWriter:
     # Inputs and times.
 
     async def _input(self, record: Record) -> Input:
-        source = f"{self._short[record.topic]}-{record.partition}"
+        """What a record says. What says nothing that belongs here is set aside."""
+        source = self._sources[record.topic]
         event = event_of(record)
         if isinstance(event, Undecodable):
             await self._set_aside(Dead(record, event.reason, str(event)))
@@ -241,7 +247,7 @@ class CellWriter:
             assert isinstance(item.origin, Record), "every input of a node comes with its record"
             await self._set_aside(Dead(item.origin, stray.reason, stray.text))
         for why, count in self._service.take_past().items():
-            self._metrics.past.labels(self.cell, why).inc(count)
+            self._metrics.past(why, count)
 
     async def _set_aside(self, dead: Dead) -> None:
         """One dead letter, confirmed before the cursor passes the record."""
@@ -269,27 +275,31 @@ class CellWriter:
             return WAIT_MS_MOST
         return min(self._context.clock.wall_wait_ms(due_ms), WAIT_MS_MOST)
 
-    async def _pace(self) -> None:
-        """Let inputs gather: many small records cost more than one a little later."""
-        rest_ms = self._wrote_ms + self._context.settings.pace_wall_ms - monotonic_ms()
+    async def _rest(self) -> None:
+        """Let inputs gather for as long as the last record took: many small records cost more than one a little later,
+        and the busier the machine, the more so. An idle writer answers at once.
+        """
+        took_ms = max(REST_MS_LEAST, self._wrote_ms - self._begun_ms)
+        rest_ms = self._wrote_ms + min(took_ms, self._context.settings.pace_wall_ms) - monotonic_ms()
         if rest_ms > 0 and not self._stepped:
             await asyncio.sleep(rest_ms / 1000)
 
     # What others see.
 
-    def _show(self, *, goes_on: bool = False) -> None:
+    def _show(self) -> None:
         state, health = self._follower.state, self._context.health
         topic, partition = self._layout.tp("decisions", self.cell)
         health.handled(topic, partition, state.offset + 1)
-        for source, offset in self._service.read.items():
-            name, _, number = source.rpartition("-")
-            health.handled(self._layout.topic(name), int(number), offset)
+        read = self._service.read
+        for topic, source in self._sources.items():
+            if source in read:
+                health.handled(topic, self._ordinal, read[source])
         health.progress.version[self.cell] = state.version
         health.progress.next_due_ms = self._service.next_cell_ms()
-        health.progress.busy = self._service.has_pending or goes_on
+        health.progress.busy = self._service.has_pending or self._goes_on
         health.turned()
-        self._metrics.version.labels(self.cell).set(state.version)
-        self._metrics.epoch.labels(self.cell).set(state.epoch)
-        self._metrics.waiting.labels(self.cell).set(state.waiting)
-        self._metrics.live.labels(self.cell).set(len(state.jobs))
-        self._metrics.frozen.labels(self.cell).set(self._service.leases_frozen)
+        self._metrics.version.set(state.version)
+        self._metrics.epoch.set(state.epoch)
+        self._metrics.waiting.set(state.waiting)
+        self._metrics.live.set(len(state.jobs))
+        self._metrics.frozen.set(self._service.leases_frozen)

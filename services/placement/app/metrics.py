@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter as Tally
+from collections.abc import Iterable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from shared.events.effects import AnyEffect
 from shared.runtime.telemetry import STEP_SECONDS
 
 
@@ -36,3 +40,30 @@ class PlacementMetrics:
             "fallow_leases_frozen", "1 while so many nodes are silent that none is declared lost", ["cell"],
             registry=registry
         )  # fmt: skip
+
+
+class CellMetrics:
+    """The same for one cell. Labels are looked up once, and not for each cycle."""
+
+    def __init__(self, metrics: PlacementMetrics, cell: str) -> None:
+        self._all, self._cell = metrics, cell
+        self.cycle, self.append = metrics.cycle.labels(cell), metrics.append.labels(cell)
+        self.version, self.epoch = metrics.version.labels(cell), metrics.epoch.labels(cell)
+        self.writes, self.frozen = metrics.writes.labels(cell), metrics.frozen.labels(cell)
+        self.waiting, self.live = metrics.waiting.labels(cell), metrics.live.labels(cell)
+        self._effects: dict[str, Counter] = {}
+
+    def in_force(self, effects: Iterable[AnyEffect]) -> None:
+        """Count the effects of a decision, by kind."""
+        for kind, count in Tally(effect.kind for effect in effects).items():
+            if kind not in self._effects:
+                self._effects[kind] = self._all.effects.labels(self._cell, kind)
+            self._effects[kind].inc(count)
+
+    def stale(self, why: str) -> None:
+        """A decision was not in force."""
+        self._all.stale.labels(self._cell, why).inc()
+
+    def past(self, why: str, count: int) -> None:
+        """So many words of nodes came too late."""
+        self._all.past.labels(self._cell, why).inc(count)

@@ -1,0 +1,65 @@
+"""The inputs of a writer as they come in: each topic has a reader of its own, so that none waits for another.
+
+New jobs are read ahead only so far: what a flood of them leaves unread costs no memory and delays nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from shared.log.port import LogTruncated, Reader, Record
+
+POLL_WAIT_MS = 1_000
+"""How long a reader waits for news before it begins to wait anew."""
+
+
+class Inflow:
+    """Readers that all wait at once. A record that one of them has read is handed out exactly once."""
+
+    def __init__(
+        self, readers: Mapping[str, Reader], poll_records: int, on_truncated: Callable[[LogTruncated], None]
+    ) -> None:
+        """`on_truncated` is told when records were deleted unread; then reading goes on where the log begins."""
+        self._readers, self._poll_records, self._on_truncated = dict(readers), poll_records, on_truncated
+        self._polls: dict[str, asyncio.Task[list[Record]]] = {}
+
+    async def start(self) -> None:
+        """Connect. Raises LogUnavailable within a bound."""
+        await asyncio.gather(*(reader.start() for reader in self._readers.values()))
+
+    async def stop(self) -> None:
+        """Let go of all connections. What was read and not handed out is read again by whoever comes next."""
+        for poll in self._polls.values():
+            poll.cancel()
+        await asyncio.gather(*self._polls.values(), return_exceptions=True)
+        self._polls = {}
+        for reader in self._readers.values():
+            await reader.stop()
+
+    async def wait(self, wait_ms: int, *, without: frozenset[str] = frozenset()) -> None:
+        """Return when there is something to take, after `wait_ms` at the latest. Topics in `without` are let be."""
+        for name, reader in self._readers.items():
+            if name not in self._polls and name not in without:
+                self._polls[name] = asyncio.create_task(reader.poll(self._poll_records, POLL_WAIT_MS))
+        waiting = [poll for name, poll in self._polls.items() if name not in without]
+        await asyncio.wait(waiting, timeout=wait_ms / 1_000, return_when=asyncio.FIRST_COMPLETED)
+
+    async def take(self) -> list[Record]:
+        """All that has come, without waiting. Raises LogUnavailable."""
+        found: list[Record] = []
+        for name in [name for name, poll in self._polls.items() if poll.done()]:
+            records = await self._outcome(name, self._polls.pop(name))
+            room = self._poll_records - len(records)
+            if records and room:
+                records += await self._outcome(name, self._readers[name].poll(room, 0))
+            found += records
+        return found
+
+    async def _outcome(self, name: str, poll: Awaitable[list[Record]]) -> list[Record]:
+        try:
+            return await poll
+        except LogTruncated as error:
+            self._on_truncated(error)
+            self._readers[name].seek(error.tp, error.begin)
+            return []
