@@ -4,6 +4,9 @@ answer.
 
 from __future__ import annotations
 
+import collections
+from collections.abc import Sequence
+
 from aiokafka.errors import KafkaError
 from faststream.kafka import KafkaBroker
 from prometheus_client import CollectorRegistry, Counter
@@ -20,16 +23,16 @@ from shared.log.faststream_recipe import Delivery, make_broker, subscribe_batche
 from shared.log.group_timers import EMBEDDED, QUICK
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
-from shared.log.machine.consumer import Bad, DeadLetterLimit, Tally, take_batch
+from shared.log.machine.consumer import Bad, DeadLetterLimit, Handled, Taken, Tally, take_batch
 from shared.log.opening import AWAY, layout_of, open_log
-from shared.log.port import LogTruncated, LogUnavailable, Reader, Record
+from shared.log.port import LogTruncated, LogUnavailable, Outgoing, Reader, Record
 from shared.log.reading import event_of, header, unreadable
 from shared.runtime.cell_file import load_cell_file, reloaded
 from shared.runtime.clocks import SteppedCellClock, wall_ms
 from shared.runtime.process import Context, wait_for
 from shared.runtime.together import together
 
-OPERATIONS_PAUSE_S = 1.0
+OPERATIONS_PAUSE_S, OPERATIONS_PATIENT_MS = 1.0, 500
 
 
 class AdmissionMetrics:
@@ -108,16 +111,7 @@ class Admission:
     async def handle(self, records: list[Record]) -> None:
         """Answer a batch; returns when every answer and every dead letter is in the log."""
         taken = take_batch(records, self._answer, self._limit, self._tally)
-        source, now_ms = self._context.instance, wall_ms()
-        answers = [
-            self._layout.outgoing(
-                handled.item,
-                id=f"{handled.record.topic}/{handled.record.partition}/{handled.record.offset}",
-                source=source,
-                wall_ms=now_ms,
-            )
-            for handled in taken.handled
-        ]
+        answers = self._outgoing(taken.handled)
         letters = [dead_letter(dead, service="admission", namespace=self._layout.namespace) for dead in taken.dead]
         try:
             await self._log.publish([*answers, *letters])
@@ -126,9 +120,25 @@ class Admission:
             raise
         self._context.health.ready("answers")
         self._tally = taken.tally
-        for handled in taken.handled:
-            code = handled.item.code if isinstance(handled.item, JobRejected) else ""
-            self._metrics.answers.labels(f"{type(handled.item).__name__} {code}".strip()).inc()
+        self._note(taken)
+
+    def _outgoing(self, answers: Sequence[Handled[Event]]) -> list[Outgoing]:
+        """Named by the place of the command, so that one that is answered twice has two answers of one name."""
+        source, now_ms, outgoing = self._context.instance, wall_ms(), self._layout.outgoing
+        return [
+            outgoing(
+                handled.item,
+                id=f"{handled.record.topic}/{handled.record.partition}/{handled.record.offset}",
+                source=source,
+                wall_ms=now_ms,
+            )
+            for handled in answers
+        ]
+
+    def _note(self, taken: Taken[Event]) -> None:
+        """Tell the metrics, the health and the log what became of a batch."""
+        for answer, count in collections.Counter(map(_name_of, taken.handled)).items():
+            self._metrics.answers.labels(answer).inc(count)
         for dead in taken.dead:
             self._context.telemetry.dead_letters.labels(dead.record.topic, dead.reason).inc()
             self._context.logger.warning("set aside", reason=dead.reason, text=dead.text, offset=dead.record.offset)
@@ -149,7 +159,7 @@ class Admission:
     async def _stand_at_operations(self) -> Reader:
         tps = [self._layout.tp("operations", cell.name) for cell in self._file.cells]
         positions = await (self._log.begin_offsets(tps) if self._goes_by_time else self._log.end_offsets(tps))
-        reader = self._log.reader(positions)
+        reader = self._log.reader(positions, patient_ms=0 if self._goes_by_time else OPERATIONS_PATIENT_MS)
         await reader.start()
         return reader
 
@@ -185,3 +195,9 @@ class Admission:
             if file is not None:
                 self._file = file
                 self._service.reload(file)
+
+
+def _name_of(handled: Handled[Event]) -> str:
+    """An answer as the metrics name it: what it is, and of a rejection why."""
+    answer = handled.item
+    return f"JobRejected {answer.code}" if isinstance(answer, JobRejected) else type(answer).__name__

@@ -27,9 +27,6 @@ REQUEST_BYTES_MAX = 1_048_000
 BATCH_BYTES_MAX = 131_072
 """A batch counts against a topic's max.message.bytes as a whole, so it stays well below the smallest of these."""
 
-RECORD_OVERHEAD_BYTES, HEADER_OVERHEAD_BYTES = 100, 10
-"""More than what the format itself takes."""
-
 ABANDON_BOUND_S = 2.0
 """How long the connections of an abandoned producer may take to close."""
 
@@ -144,7 +141,6 @@ async def send_all(
         if at not in batches:
             await _check_partition(producer, message)
             batches[at] = producer.create_batch()
-        _check_size(message)
         while not _takes(batches[at], message):
             acknowledgements.append(await _send_batch(producer, at, batches[at]))
             batches[at] = producer.create_batch()
@@ -153,9 +149,13 @@ async def send_all(
 
 
 def _takes(batch: BatchBuilder, message: Outgoing) -> bool:
-    """Whether the record is in the batch now; an empty one takes any."""
+    """Whether the record is in the batch now. An empty one takes any, so only there one can be too large."""
     headers = list(message.headers)
-    return batch.append(timestamp=None, key=message.key, value=message.value, headers=headers) is not None
+    if batch.append(timestamp=None, key=message.key, value=message.value, headers=headers) is None:
+        return False
+    if batch.record_count() == 1 and batch.size() > REQUEST_BYTES_MAX:
+        raise RecordTooLarge(f"record for {message.topic}: {batch.size()} bytes")
+    return True
 
 
 async def _send_batch(producer: AIOKafkaProducer, at: tuple[str, int], batch: BatchBuilder) -> asyncio.Future[Any]:
@@ -163,14 +163,6 @@ async def _send_batch(producer: AIOKafkaProducer, at: tuple[str, int], batch: Ba
     batch.close()
     future: asyncio.Future[Any] = await producer.send_batch(batch, at[0], partition=at[1])
     return future
-
-
-def _check_size(message: Outgoing) -> None:
-    """As the producer does with a single record, a little before it."""
-    size = len(message.value or b"") + len(message.key or b"")
-    size += sum(len(name) + len(value) + HEADER_OVERHEAD_BYTES for name, value in message.headers)
-    if size + RECORD_OVERHEAD_BYTES > REQUEST_BYTES_MAX:
-        raise RecordTooLarge(f"record for {message.topic}: {size} bytes")
 
 
 async def _check_partition(producer: AIOKafkaProducer, message: Outgoing) -> None:

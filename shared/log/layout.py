@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from shared.events.base import Event
-from shared.events.encoding import ce_headers, encode
+from shared.events.encoding import SPEC_VERSION, TYPE_HEADER, ce_headers, encode
 from shared.log.port import Headers, Outgoing, TopicPartition
 
 
@@ -41,14 +42,19 @@ class Layout:
         """An event as a record to be written: into its cell's partition, or where its key leads.
 
         `id` is made from what the record is about, so that a repeat has the same one. `value` is given by those who
-        have the event's bytes already.
+        have the event's bytes already. Commands say when they were written and how; all other records leave the time
+        to Kafka's own timestamp, since there are thousands of them in a second and each is read several times.
         """
+        if event.is_command:
+            headers = ce_headers(event, id=id, source=source, wall_ms=wall_ms)
+        else:
+            headers = (SPEC_VERSION, ("ce_id", id.encode()), _source(source), _type(event.type))
         return Outgoing(
-            topic=self.topic(event.topic),
-            value=encode(event) if value is None else value,
-            key=event.key().encode(),
-            headers=ce_headers(event, id=id, source=source, wall_ms=wall_ms) + more,
-            partition=self._partition(event),
+            f"{self.namespace}.{event.topic}",
+            encode(event) if value is None else value,
+            event.key().encode(),
+            headers + more if more else headers,
+            self._partition(event),
         )
 
     def _partition(self, event: Event) -> int | None:
@@ -56,3 +62,13 @@ class Layout:
             return None
         cell = event.home()
         return min(self.ordinals.values()) if cell is None else self.ordinals[cell]
+
+
+@lru_cache(maxsize=64)
+def _source(source: str) -> tuple[str, bytes]:
+    return ("ce_source", source.encode())
+
+
+@lru_cache(maxsize=128)
+def _type(type_: str) -> tuple[str, bytes]:
+    return (TYPE_HEADER, type_.encode())

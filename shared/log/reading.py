@@ -12,11 +12,10 @@ from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Record
 
 def header(record: Record, name: str) -> str:
     """The last header of this name as text, "" if there is none; bytes that are no text are shown as such."""
-    found = b""
-    for key, value in record.headers:
+    for key, value in reversed(record.headers):
         if key == name:
-            found = value or b""
-    return found.decode("utf-8", "backslashreplace")
+            return (value or b"").decode("utf-8", "backslashreplace")
+    return ""
 
 
 def unreadable(record: Record) -> Undecodable | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import reduce
 from hashlib import blake2b
 
 import pytest
@@ -242,3 +243,10 @@ def test_the_largest_dead_letter_fits_into_one_record() -> None:
     letter = dead_letter(Dead(found, "r" * 999, "t" * 9999), service="s" * 999, namespace="ns")
     size = len(letter.value or b"") + sum(len(name.encode()) + len(value) + 8 for name, value in letter.headers)
     assert size < REQUEST_BYTES_MAX - 1000
+
+
+@given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 500))
+def test_many_good_records_count_as_that_many_times_one(handled: int, dead: int, records: int) -> None:
+    limit, tally = DeadLetterLimit(ratio_after_records=50, window_records=200), Tally(handled, dead, 3)
+    one_by_one = reduce(lambda so_far, _: limit.count(so_far, is_dead=False), range(records), tally)
+    assert limit.count_good(tally, records) == one_by_one

@@ -103,6 +103,16 @@ class DeadLetterLimit:
             return TooManyDead(Excess.RATIO, text)
         return None
 
+    def count_good(self, tally: Tally, records: int) -> Tally:
+        """The tally after so many more records that were understood."""
+        while records:
+            room = self.window_records - tally.handled - tally.dead
+            handled, dead = tally.handled + min(room, records), tally.dead
+            if room <= records:
+                handled, dead = handled // 2, dead // 2
+            tally, records = Tally(handled, dead), records - min(room, records)
+        return tally
+
     def count(self, tally: Tally, *, is_dead: bool) -> Tally:
         """The tally after one more record."""
         handled, dead = tally.handled + (not is_dead), tally.dead + is_dead
@@ -133,23 +143,27 @@ def take_batch(
     handled: list[Handled[T]] = []
     dead: list[Dead] = []
     stop: TooManyDead | None = None
+    good = 0
     for record in records:
         answer = _decode(record, decode)
         if isinstance(answer, Bad):
+            tally, good = limit.count(limit.count_good(tally, good), is_dead=True), 0
+            stop = stop or limit.judge(tally)
             dead.append(Dead(record, answer.reason, answer.text[:TEXT_CHARS_MAX]))
         else:
+            good += 1
             handled.append(Handled(record, answer))
-        tally = limit.count(tally, is_dead=isinstance(answer, Bad))
-        stop = stop or limit.judge(tally)
-    return Taken(tuple(handled), tuple(dead), next_offsets(records), tally, stop)
+    tally = limit.count_good(tally, good)
+    return Taken(tuple(handled), tuple(dead), next_offsets(records), tally, stop or limit.judge(tally))
 
 
 def next_offsets(records: Sequence[Record]) -> dict[TopicPartition, int]:
     """Where each partition goes on after these records: one behind its highest offset."""
     offsets: dict[TopicPartition, int] = {}
     for record in records:
-        tp = (record.topic, record.partition)
-        offsets[tp] = max(offsets.get(tp, 0), record.offset + 1)
+        tp, offset = (record.topic, record.partition), record.offset
+        if offset >= offsets.get(tp, 0):
+            offsets[tp] = offset + 1
     return offsets
 
 
