@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from services.metrics.collector import CellCollector, Watched
 from services.metrics.service import MetricsService
 from services.metrics.settings import MetricsSettings
+from shared.cluster.fold import LogRecord
 from shared.cluster.invariants import Offence
+from shared.cluster.state import CellState
+from shared.events.decisions import Decision
 from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
 from shared.log.layout import Layout
@@ -21,7 +24,9 @@ from shared.runtime.collector import loading
 from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind
 
-POLL_WAIT_MS = 200
+PATIENT_MS = 500
+POLL_WAIT_MS = PATIENT_MS + 100
+POLL_RECORDS = 50
 CHECK_PAUSE_MS_MIN = 1_000
 AWAY_FIRST_S = 0.25
 STEPPED_PAUSE_S = 0.1
@@ -65,7 +70,14 @@ class CellMetrics:
     def __init__(self, context: Context[MetricsSettings], log: Log, layout: Layout, tenure: Tenure) -> None:
         self._context, self._tenure = context, tenure
         self._tp = layout.tp("decisions", tenure.cell)
-        self._follower = Follower(log, layout, tenure.cell, snapshots=not context.settings.embedded)
+        self._follower = Follower(
+            log,
+            layout,
+            tenure.cell,
+            snapshots=not context.settings.embedded,
+            before_fold=self._before_fold,
+            patient_ms=PATIENT_MS,
+        )
         self._service: MetricsService | None = None
         self._away = BackOff(AWAY_FIRST_S)
         self._check_at_ms = monotonic_ms() + CHECK_PAUSE_MS_MIN
@@ -75,6 +87,7 @@ class CellMetrics:
         """Its figures up to now; None while it is not ours or not loaded yet."""
         if self._service is None or not self._tenure.holds:
             return None
+        self._service.look(self._follower.state)
         return Watched(self._service, max(self._follower.state.at_ms, self._context.clock.now_ms()))
 
     async def run(self) -> None:
@@ -95,12 +108,15 @@ class CellMetrics:
             await self._follower.start()
             self._service = MetricsService(self._follower.state)
 
+    def _before_fold(self, state: CellState, record: LogRecord) -> None:
+        if self._service is not None and isinstance(record.decision, Decision):
+            self._service.before(state, record.decision.at_ms)
+
     async def _turn(self) -> None:
         assert self._service is not None, "_begin() comes first"
         state = self._follower.state
         try:
-            # One at a time: every figure wants the state right behind its decision.
-            decisions = await self._follower.poll(0 if self._stepped else POLL_WAIT_MS, max_records=1)
+            decisions = await self._follower.poll(0 if self._stepped else POLL_WAIT_MS, POLL_RECORDS)
         except LogUnavailable as error:
             self._context.logger.warning("cannot read", cell=self._tenure.cell, reason=str(error))
             await self._context.pause(self._away.next_s())

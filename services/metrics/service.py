@@ -19,6 +19,10 @@ KEPT_WAITS = 20_000
 """Newest waits of each size class of which a live service tells percentiles."""
 
 
+LOOK_MS = 1_000
+"""Cell time between two looks at the whole state: what a second holds may be told as if it came with its end."""
+
+
 class MetricsService:
     """One cell, from a state on: the beginning of its log or a snapshot."""
 
@@ -28,16 +32,32 @@ class MetricsService:
         self._kinds: Counter[type[Effect]] = Counter()
         self.decisions = 0
         self.watch = LogWatch(state)
+        self._looked_ms = state.at_ms
         for accumulator in (self.gar, self.gfr, self.sor, self.queue, self.waiting):
             accumulator.begin(state)
 
     def take(self, state: CellState, decision: Decision) -> Offence | None:
-        """The state behind the next decision. The offence that it is, if it is the first one ever."""
-        for accumulator in (self.gar, self.gfr, self.sor, self.queue, self.waiting):
+        """The next decision, and a state behind it or behind a later one. The offence that it is, if it is the first
+        one ever.
+        """
+        for accumulator in (self.sor, self.queue, self.waiting):
             accumulator.take(state, decision)
         self.decisions += 1
         self._kinds.update(map(type, decision.effects))
         return self.watch.take(decision)
+
+    def before(self, state: CellState, at_ms: int) -> None:
+        """The state from which the next decision, of `at_ms`, starts: it was so up to then. To count what is free after
+        each decision would cost as much as all the rest.
+        """
+        if at_ms - self._looked_ms >= LOOK_MS:
+            self.look(state)
+
+    def look(self, state: CellState) -> None:
+        """Take in what follows from the whole state as it is."""
+        self._looked_ms = state.at_ms
+        self.gar.begin(state)
+        self.gfr.begin(state)
 
     @property
     def effects(self) -> dict[str, int]:

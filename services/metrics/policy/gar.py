@@ -15,7 +15,7 @@ class Gar(PoolRatios):
     """GAR of the whole cell and of each of its pools (a lent node counts in the pool in which it works)."""
 
     def begin(self, state: CellState) -> None:
-        """Start from a state in the middle of a cell's life."""
+        """Take in a state as it is, at the beginning or later."""
         self._measure(state, state.at_ms)
 
     def take(self, state: CellState, decision: Decision) -> None:

@@ -13,7 +13,7 @@ class Gfr(PoolRatios):
     """GFR of the whole cell and of each of its pools. Usable is a node that is not lost and has a healthy GPU."""
 
     def begin(self, state: CellState) -> None:
-        """Start from a state in the middle of a cell's life."""
+        """Take in a state as it is, at the beginning or later."""
         self._measure(state, state.at_ms)
 
     def take(self, state: CellState, decision: Decision) -> None:

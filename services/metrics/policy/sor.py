@@ -18,6 +18,9 @@ from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.values import WorkerPlace
 
+CAPACITY = (e.NodeChanged, e.DeviceChanged, e.LeaseExpired, e.NodeLent, e.NodeLoanDraining, e.NodeReclaimed)
+"""Effects that may change how many GPUs there are."""
+
 
 class Held(NamedTuple):
     """What an attempt holds, in milli-GPUs, and since when."""
@@ -37,6 +40,7 @@ class Sor:
         self._gpus_milli = 0
         self._since_ms = 0
         self._gpu_milli_ms = 0
+        self._is_capacity_noted = False
         self._acts: dict[type[e.Effect], Callable[[Any, int], None]] = {
             e.JobStarted: self._hold,
             e.JobResized: self._hold,
@@ -46,6 +50,7 @@ class Sor:
             e.JobFinished: self._let_go,
             e.JobFailed: self._let_go,
             e.JobCancelled: self._let_go,
+            **dict.fromkeys(CAPACITY, self._note_capacity),
         }
 
     def begin(self, state: CellState) -> None:
@@ -62,7 +67,11 @@ class Sor:
             act = self._acts.get(type(effect))
             if act is not None:
                 act(effect, at_ms)
-        gpus_milli = _gpus_milli(state)
+        if self._is_capacity_noted:
+            self._is_capacity_noted = False
+            self._count_gpus(_gpus_milli(state), at_ms)
+
+    def _count_gpus(self, gpus_milli: int, at_ms: int) -> None:
         if gpus_milli != self._gpus_milli:
             self._gpu_milli_ms += self._gpus_milli * (at_ms - self._since_ms)
             self._gpus_milli, self._since_ms = gpus_milli, at_ms
@@ -73,6 +82,10 @@ class Sor:
         if not there_was:
             return None
         return Fraction(self._closed_milli_ms + self._open_milli * until_ms - self._open_since, there_was)
+
+    def _note_capacity(self, _: e.Effect, __: int) -> None:
+        """Counted once behind the decision, and not behind every one: to count is to look at all nodes that changed."""
+        self._is_capacity_noted = True
 
     def _hold(self, effect: e.JobStarted | e.JobResized, at_ms: int) -> None:
         self._let_go(effect, at_ms)
