@@ -1,0 +1,134 @@
+"""A cell that is taken from one Kafka and Redis and put down in an empty one, by the commands that operators use."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from services.cli.cell_archive import read_archive
+from shared.cluster.audit import ledger_of
+from shared.cluster.job import JobStatus
+from shared.cluster.rows import digest_of
+from shared.log.follower import Follower
+from tests.cli.test_commands import call
+from tests.e2e.running_cell import CELL, CELL_FILE, RunningCell, a_job, running_cell
+
+pytestmark = pytest.mark.real_kafka
+
+Cell = Callable[..., "subprocess.CompletedProcess[str]"]
+RUNNING, WAITING, LATE, UNREAD = "running", "waiting", "late", "unread"
+
+
+@pytest.fixture
+def fallow(kafka: str, redis_url: str, tmp_path: Path) -> Callable[[str], Cell]:
+    """The command line at one of the two places."""
+    (tmp_path / "cell.yaml").write_text(CELL_FILE)
+
+    def at(namespace: str) -> Cell:
+        where = {"FALLOW_KAFKA": kafka, "FALLOW_REDIS": redis_url, "FALLOW_NAMESPACE": namespace}
+        return lambda *words: call(*words, FALLOW_CELL_FILE=str(tmp_path / "cell.yaml"), **where)
+
+    return at
+
+
+async def a_life(cell: RunningCell) -> None:
+    """Two nodes: jobs that are over, one that runs on all there is, and one that waits behind it."""
+    await cell.submit(a_job("over", ms=50))
+    await cell.until_over("over")
+    await cell.submit(a_job(RUNNING, workers=2, gpus=8, ms=12_000), a_job(WAITING, gpus=8, ms=100))
+    await cell.until(
+        lambda c: c.state.jobs.keys() == {RUNNING, WAITING} and c.state.jobs[RUNNING].status is JobStatus.RUNNING,
+        what="a full cell",
+    )
+
+
+async def live_and_export(
+    kafka: str, redis_url: str, namespace: str, folder: Path, here: Cell, file: Path
+) -> subprocess.CompletedProcess[str]:
+    async with running_cell(kafka, redis_url, namespace, folder, nodes=2) as cell:
+        await a_life(cell)
+        await cell.services.stop()
+        await cell.submit(a_job(UNREAD, ms=100))
+        return here("snapshot", "export", str(file), "--json")
+
+
+async def go_on(cell: RunningCell) -> None:
+    """Follow the cell from where it was put down."""
+    await cell.follower.stop()
+    cell.follower = Follower(cell.log, cell.layout, CELL)
+    await cell.follower.start()
+    cell.ledger = ledger_of(cell.state)
+
+
+async def test_a_moved_cell_goes_on_where_it_was(
+    kafka: str, redis_url: str, namespace: str, tmp_path: Path, fallow: Callable[[str], Cell]
+) -> None:
+    file, there = tmp_path / "cell.gz", fallow(f"{namespace}-2")
+    exported = await live_and_export(kafka, redis_url, namespace, tmp_path, fallow(namespace), file)
+    assert exported.returncode == 0, exported.stderr
+    said = json.loads(exported.stdout)
+    assert (said["jobs"], said["over"], said["nodes"], said["unread"]) == (2, 1, 2, {"submissions": 1})
+    assert there("topics", "create").returncode == 0
+    imported = there("snapshot", "import", str(file))
+    assert (imported.returncode, imported.stderr) == (0, "")
+    before = read_archive(file).state
+    async with running_cell(kafka, redis_url, f"{namespace}-2", tmp_path, nodes=2) as cell:
+        await go_on(cell)
+        assert cell.state.version >= before.version
+        await cell.submit(a_job(LATE, ms=100))
+        await cell.until_over(RUNNING, WAITING, UNREAD, LATE, wait_s=60)
+        assert cell.state.jobs == {}
+        assert {over.status for over in cell.state.over.values()} == {JobStatus.FINISHED}
+        assert {job: cell.story(job).count("JobStarted") for job in ("over", RUNNING, WAITING, UNREAD, LATE)} == {
+            "over": 0,
+            RUNNING: 0,
+            WAITING: 1,
+            UNREAD: 1,
+            LATE: 1,
+        }
+        assert cell.offences == []
+        verified = there("verify", "--json")
+        assert verified.returncode == 0, verified.stdout
+        assert json.loads(verified.stdout.splitlines()[-1])["from_version"] == before.version
+        shown = there("log", "show", str(before.version + 1))
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert there("log", "at", str(before.version), "--json").returncode == 0
+
+
+async def test_nothing_is_put_down_where_something_is(
+    kafka: str, redis_url: str, namespace: str, tmp_path: Path, fallow: Callable[[str], Cell]
+) -> None:
+    file, here = tmp_path / "cell", fallow(namespace)
+    exported = await live_and_export(kafka, redis_url, namespace, tmp_path, here, file)
+    assert exported.returncode == 0, exported.stderr
+    digest = json.loads(exported.stdout)["digest"]
+    done = here("snapshot", "import", str(file))
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    assert done.stderr.startswith("fallow: cell main is not empty here: ")
+    again = here("snapshot", "export", str(file), "--json")
+    assert (json.loads(again.stdout)["digest"], digest_of(read_archive(file).state)) == (digest, digest)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("hello\n", "is no exported cell"),
+        ('{"what":"a cell of fallow","format":7}\n', "is of format 7, this version reads format 1"),
+        ("", "is empty"),
+    ],
+)
+async def test_a_file_that_is_none_changes_nothing(
+    namespace: str, tmp_path: Path, fallow: Callable[[str], Cell], content: str, said: str
+) -> None:
+    file, here = tmp_path / "cell", fallow(namespace)
+    file.write_text(content)
+    assert here("topics", "create").returncode == 0
+    done = here("snapshot", "import", str(file))
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"fallow: {file}: {said}\n")
+    assert here("snapshot", "export", str(tmp_path / "more")).stderr == (
+        "fallow: cell main has not begun: its log holds no decision\n"
+    )
