@@ -16,7 +16,7 @@ def take(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, 
     then some may be held already, so the caller rolls back.
     """
     nodes, undo, noted = state.nodes, state.journal.entries, state.capacity.noted
-    wanted: dict[str, int] = {}
+    gpu_type, milli = "", 0
     for place in places:
         node = nodes.get(place.node)
         if node is None:
@@ -24,62 +24,64 @@ def take(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, 
         refusal = node.refusal(place)
         if refusal is not None:
             return f"node {place.node}: {refusal}"
-        _hold(undo, noted, node, place, job_id)
-        gpu_type = node.spec.gpu_type
-        wanted[gpu_type] = wanted.get(gpu_type, 0) + place.gpu_milli
-    for gpu_type, milli in wanted.items():
-        if state.quotas:
-            account = over_limit(state.quotas, state.usage, tenant, gpu_type, milli)
-            if account is not None:
-                return f"{milli} milli-GPUs more would pass the limit of {account}"
-        charge(undo, state.quotas, state.usage, (tenant, gpu_type), milli)
+        if gpu_type != node.spec.gpu_type:
+            if milli and (refusal := _charge(state, tenant, gpu_type, milli)) is not None:
+                return refusal
+            gpu_type, milli = node.spec.gpu_type, 0
+        milli += place.gpu_milli
+        workers = node.jobs.get(job_id, 0)
+        undo.append((_hold_again, node, noted, (node.held, node.cpu_used, node.memory_used, job_id, workers)))
+        noted[place.node] = node
+        node.jobs[job_id] = workers + 1
+        if place.gpu_milli < GPU:
+            _share(undo, node, place.devices[0], -place.gpu_milli)
+        else:
+            node.held |= mask_of(place.devices)
+        if place.cpu_milli:
+            node.cpu_used += place.cpu_milli
+        if place.memory_mib:
+            node.memory_used += place.memory_mib
+    return _charge(state, tenant, gpu_type, milli) if milli else None
+
+
+def _charge(state: CellState, tenant: str, gpu_type: str, milli: int) -> str | None:
+    """Charge the tenant; the reason if that would pass a limit."""
+    if state.quotas:
+        account = over_limit(state.quotas, state.usage, tenant, gpu_type, milli)
+        if account is not None:
+            return f"{milli} milli-GPUs more would pass the limit of {account}"
+    charge(state.journal.entries, state.quotas, state.usage, (tenant, gpu_type), milli)
     return None
 
 
 def release(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, ...]) -> None:
     """Give these places back. A device that failed meanwhile stays out of use."""
     nodes, undo, noted = state.nodes, state.journal.entries, state.capacity.noted
-    given: dict[str, int] = {}
+    gpu_type, milli = "", 0
     for place in places:
         node = nodes[place.node]
-        _let_go(undo, noted, node, place, job_id)
-        gpu_type = node.spec.gpu_type
-        given[gpu_type] = given.get(gpu_type, 0) + place.gpu_milli
-    for gpu_type, milli in given.items():
-        charge(undo, state.quotas, state.usage, (tenant, gpu_type), -milli)
-
-
-def _hold(undo: list[Entry], noted: dict[str, Node], node: Node, place: WorkerPlace, job_id: str) -> None:
-    workers, gpu_milli = node.jobs.get(job_id, 0), place.gpu_milli
-    undo.append((_hold_again, node, noted, (node.held, node.cpu_used, node.memory_used, job_id, workers)))
-    noted[place.node] = node
-    node.jobs[job_id] = workers + 1
-    if gpu_milli < GPU:
-        _share(undo, node, place.devices[0], -gpu_milli)
-    else:
-        node.held |= mask_of(place.devices)
-    if place.cpu_milli:
-        node.cpu_used += place.cpu_milli
-    if place.memory_mib:
-        node.memory_used += place.memory_mib
-
-
-def _let_go(undo: list[Entry], noted: dict[str, Node], node: Node, place: WorkerPlace, job_id: str) -> None:
-    workers, gpu_milli = node.jobs[job_id], place.gpu_milli
-    undo.append((_hold_again, node, noted, (node.held, node.cpu_used, node.memory_used, job_id, workers)))
-    noted[place.node] = node
-    if workers > 1:
-        node.jobs[job_id] = workers - 1
-    else:
-        del node.jobs[job_id]
-    if gpu_milli < GPU:
-        _share(undo, node, place.devices[0], gpu_milli)
-    else:
-        node.held &= ~mask_of(place.devices)
-    if place.cpu_milli:
-        node.cpu_used -= place.cpu_milli
-    if place.memory_mib:
-        node.memory_used -= place.memory_mib
+        if gpu_type != node.spec.gpu_type:
+            if milli:
+                charge(undo, state.quotas, state.usage, (tenant, gpu_type), milli)
+            gpu_type, milli = node.spec.gpu_type, 0
+        milli -= place.gpu_milli
+        workers = node.jobs[job_id]
+        undo.append((_hold_again, node, noted, (node.held, node.cpu_used, node.memory_used, job_id, workers)))
+        noted[place.node] = node
+        if workers > 1:
+            node.jobs[job_id] = workers - 1
+        else:
+            del node.jobs[job_id]
+        if place.gpu_milli < GPU:
+            _share(undo, node, place.devices[0], place.gpu_milli)
+        else:
+            node.held &= ~mask_of(place.devices)
+        if place.cpu_milli:
+            node.cpu_used -= place.cpu_milli
+        if place.memory_mib:
+            node.memory_used -= place.memory_mib
+    if milli:
+        charge(undo, state.quotas, state.usage, (tenant, gpu_type), milli)
 
 
 def _share(undo: list[Entry], node: Node, device: int, more_milli: int) -> None:

@@ -6,7 +6,7 @@ from typing import Never
 
 from shared.cluster.allocation import release, take
 from shared.cluster.illegal import IllegalEffect, must
-from shared.cluster.job import HOLDING, NO_RUNS, WAITING, Job, JobStatus, OverJob, attempt_of, resume
+from shared.cluster.job import HOLDING, NO_RUNS, WAITING, Job, JobStatus, attempt_of, resume
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import StopReason
@@ -14,6 +14,7 @@ from shared.events.values import LoanStatus, NodeStatus, RunStatus, WorkerPlace
 
 # To look up a member of an enumeration costs more than most of what is done with it here.
 _QUEUED, _STARTING, _RUNNING = JobStatus.QUEUED, JobStatus.STARTING, JobStatus.RUNNING
+_FINISHED = JobStatus.FINISHED
 _READY, _DRAINING = NodeStatus.READY, LoanStatus.DRAINING
 _STARTING_RUN, _RUNNING_RUN = RunStatus.STARTING, RunStatus.RUNNING
 
@@ -28,7 +29,9 @@ def job_of(state: CellState, job_id: str) -> Job:
 
 def current(state: CellState, effect: e.AttemptEffect) -> Job:
     """The job of an effect on its current attempt."""
-    job = job_of(state, effect.job)
+    job = state.jobs.get(effect.job)
+    if job is None:
+        return job_of(state, effect.job)
     if job.attempt != effect.attempt:
         raise IllegalEffect(f"job {job.id} is at attempt {job.attempt}, not {effect.attempt}")
     return job
@@ -69,9 +72,11 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     workers = effect.workers
     _is_whole(job, workers)
     _is_allowed_there(state, job, workers)
-    _take(state, job, workers)
+    refusal = take(state, job.spec.tenant, effect.job, workers)
+    if refusal is not None:
+        raise IllegalEffect(f"job {job.id}: {refusal}")
     state.journal.entries.append((resume, job, None, attempt_of(job)))
-    job.runs = {place.node: _STARTING_RUN for place in workers}
+    job.runs = _runs_on(workers)
     job.workers = workers
     job.attempt = effect.attempt
     job.status = _STARTING
@@ -82,6 +87,13 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     if job.first_start_ms is None:
         job.first_start_ms = at_ms
     state.waiting -= 1
+
+
+def _runs_on(workers: tuple[WorkerPlace, ...]) -> dict[str, RunStatus]:
+    """What the nodes of these places have to say at first. Most jobs have one worker."""
+    if len(workers) == 1:
+        return {workers[0].node: _STARTING_RUN}
+    return {place.node: _STARTING_RUN for place in workers}
 
 
 def _refuse_start(state: CellState, effect: e.JobStarted) -> Never:
@@ -98,20 +110,21 @@ def _is_whole(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
     fewest = spec.workers_min or spec.workers
     if not fewest <= len(workers) <= spec.workers:
         raise IllegalEffect(f"job {job.id} needs {fewest} to {spec.workers} workers, not {len(workers)}")
-    for rank, place in enumerate(workers):
+    wanted, rank = spec.resources, 0
+    gpu_milli, cpu_milli, memory_mib = wanted.gpu_milli, wanted.cpu_milli, wanted.memory_mib
+    for place in workers:
         if place.rank != rank:
             raise IllegalEffect(f"job {job.id}: rank {place.rank} stands where {rank} belongs")
-    _get_what_they_asked_for(job, workers)
+        if place.gpu_milli != gpu_milli or place.cpu_milli != cpu_milli or place.memory_mib != memory_mib:
+            _get_what_they_asked_for(job, workers)
+        rank += 1  # noqa: SIM113 - most gangs are one worker, and enumerate is dear for one
 
 
 def _get_what_they_asked_for(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
     wanted = job.spec.resources
+    gpu_milli, cpu_milli, memory_mib = wanted.gpu_milli, wanted.cpu_milli, wanted.memory_mib
     for place in workers:
-        if (
-            place.gpu_milli != wanted.gpu_milli
-            or place.cpu_milli != wanted.cpu_milli
-            or place.memory_mib != wanted.memory_mib
-        ):
+        if place.gpu_milli != gpu_milli or place.cpu_milli != cpu_milli or place.memory_mib != memory_mib:
             raise IllegalEffect(f"job {job.id}: worker {place.rank} gets other resources than it asked for")
 
 
@@ -127,12 +140,6 @@ def _is_allowed_there(state: CellState, job: Job, workers: tuple[WorkerPlace, ..
             raise IllegalEffect(f"job {job.id} does not accept pool {node.pool}")
         if gpu_type is not None and gpu_type != node.spec.gpu_type:
             raise IllegalEffect(f"job {job.id} needs {gpu_type}, node {node.id} has {node.spec.gpu_type}")
-
-
-def _take(state: CellState, job: Job, places: tuple[WorkerPlace, ...]) -> None:
-    refusal = take(state, job.spec.tenant, job.id, places)
-    if refusal is not None:
-        raise IllegalEffect(f"job {job.id}: {refusal}")
 
 
 _ORDER = {RunStatus.STARTING: 0, RunStatus.RUNNING: 1, RunStatus.STOPPING: 1}
@@ -153,8 +160,10 @@ def run_observed(state: CellState, effect: e.RunObserved, at_ms: int) -> None:
 def running(state: CellState, effect: e.JobRunning, at_ms: int) -> None:
     """The gang is whole."""
     job, undo = current(state, effect), state.journal.entries
-    in_status(job, _STARTING)
-    undo.append((resume, job, None, attempt_of(job)))
+    if job.status is not _STARTING:
+        in_status(job, _STARTING)
+    undo.append((setattr, job, "running_ms", job.running_ms))
+    undo.append((setattr, job, "status", _STARTING))
     runs = job.runs
     for node, status in runs.items():
         if status is _STARTING_RUN:
@@ -171,7 +180,9 @@ def resizing(state: CellState, effect: e.JobResizing, at_ms: int) -> None:
     _keeps_a_gang(job, effect)
     _get_what_they_asked_for(job, effect.add)
     _is_allowed_there(state, job, effect.add)
-    _take(state, job, effect.add)
+    refusal = take(state, job.spec.tenant, job.id, effect.add)
+    if refusal is not None:
+        raise IllegalEffect(f"job {job.id}: {refusal}")
     for place in effect.add:
         if job.runs.get(place.node) is None:
             journal.put(job.runs, place.node, RunStatus.STARTING)
@@ -265,8 +276,9 @@ def _give_back(state: CellState, job: Job) -> None:
 def finished(state: CellState, effect: e.JobFinished, at_ms: int) -> None:
     """The job ended well."""
     job = current(state, effect)
-    in_status(job, *HOLDING)
-    _end(state, job, JobStatus.FINISHED, at_ms)
+    if job.status not in HOLDING:
+        in_status(job, *HOLDING)
+    _end(state, job, _FINISHED, at_ms)
 
 
 def failed(state: CellState, effect: e.JobFailed, at_ms: int) -> None:
@@ -293,9 +305,8 @@ def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
     del state.jobs[spec.id]
     if spec.id in state.reservations:
         state.journal.drop(state.reservations, spec.id)
-    over.add(undo, OverJob(spec.id, spec.tenant, job.digest, status, at_ms))
-    if over.oldest_ms() + state.policy.remember_ms < at_ms or len(over) > state.policy.remember_jobs:
-        _forget(state, at_ms)
+    over.add(undo, spec.id, spec.tenant, job.digest, status, at_ms)
+    _forget(state, at_ms)
 
 
 def _forget(state: CellState, at_ms: int) -> None:
@@ -303,9 +314,12 @@ def _forget(state: CellState, at_ms: int) -> None:
     step is long.
     """
     over, policy = state.over, state.policy
+    too_old_ms, jobs_most = at_ms - policy.remember_ms, policy.remember_jobs
     for _ in range(2):
-        if over and (over.oldest_ms() + policy.remember_ms < at_ms or len(over) > policy.remember_jobs):
-            over.forget(state.journal.entries)
+        remembered = over.next - over.first
+        if not remembered or (over.oldest_ms >= too_old_ms and remembered <= jobs_most):
+            return
+        over.forget(state.journal.entries)
 
 
 def timed_out(state: CellState, effect: e.AttemptTimedOut, at_ms: int) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from struct import Struct
 from typing import Any
 
-from shared.cluster.job import FINAL, OverJob
+from shared.cluster.job import FINAL, JobStatus, OverJob
 from shared.cluster.journal import Entry
 
 SEGMENT_JOBS = 87_381
@@ -23,6 +23,8 @@ BLOCK_JOBS = 32
 
 _ROW = Struct("<16sqIB")
 """Digest, time of the end, number of the tenant, place of the status in FINAL."""
+
+_PACK = _ROW.pack
 
 
 class _Segment:
@@ -39,13 +41,17 @@ class _Segment:
 
 
 class Remembered(Mapping[str, OverJob]):
-    """Jobs that are over, the oldest first; they are numbered from `first` up to but without `next`."""
+    """Jobs that are over, the oldest first, numbered from `first` up to but without `next`. `oldest_ms` is when the
+    oldest ended, if there is one.
+    """
 
-    __slots__ = ("_segments", "_tenant_numbers", "_tenants", "first", "next")
+    __slots__ = ("_segment_jobs", "_segments", "_tenant_numbers", "_tenants", "first", "next", "oldest_ms")
 
-    def __init__(self) -> None:
+    def __init__(self, segment_jobs: int = SEGMENT_JOBS) -> None:
         self.first = 0
         self.next = 0
+        self.oldest_ms = 0
+        self._segment_jobs = segment_jobs
         self._segments: list[_Segment] = []
         self._tenants: list[str] = []
         self._tenant_numbers: dict[str, int] = {}
@@ -55,11 +61,12 @@ class Remembered(Mapping[str, OverJob]):
         assert not self._segments, "jobs are remembered already"
         self.first = self.next = first
 
-    def add(self, undo: list[Entry], over: OverJob) -> None:
+    def add(  # one call for each job that ends, without a tuple made only to be taken apart
+        self, undo: list[Entry], job_id: str, tenant: str, digest: str, status: JobStatus, over_ms: int
+    ) -> None:
         """Remember one more. Its id must not be remembered."""
-        job_id, tenant, digest, status, over_ms = over
         segments = self._segments
-        if not segments or len(segments[-1].ids) == SEGMENT_JOBS:
+        if not segments or len(segments[-1].ids) == self._segment_jobs:
             segments.append(_Segment(self.next))
         segment = segments[-1]
         ids, blocks = segment.ids, segment.blocks
@@ -71,7 +78,9 @@ class Remembered(Mapping[str, OverJob]):
         undo.append((_take_back, self, job_id, blocks.get(job_id)))
         ids.append(job_id)
         blocks[job_id] = segment.block
-        segment.rows += _ROW.pack(bytes.fromhex(digest), over_ms, number, FINAL.index(status))
+        segment.rows += _PACK(bytes.fromhex(digest), over_ms, number, FINAL.index(status))
+        if self.first == self.next:
+            self.oldest_ms = over_ms
         self.next += 1
 
     def _number_of(self, tenant: str) -> int:
@@ -81,17 +90,14 @@ class Remembered(Mapping[str, OverJob]):
 
     def forget(self, undo: list[Entry]) -> None:
         """Forget the oldest."""
-        undo.append((setattr, self, "first", self.first))
+        undo.append((_forget_less, self, self.first, self.oldest_ms))
         self.first += 1
         oldest = self._segments[0]
-        if self.first == oldest.first + SEGMENT_JOBS:
+        if self.first == oldest.first + self._segment_jobs:
             undo.append((_put_first, self._segments, None, self._segments.pop(0)))
-
-    def oldest_ms(self) -> int:
-        """When the oldest ended; there must be one."""
-        oldest = self._segments[0]
-        over_ms: int = _ROW.unpack_from(oldest.rows, (self.first - oldest.first) * _ROW.size)[1]
-        return over_ms
+        if self.first < self.next:
+            segment, row = self._at(self.first)
+            self.oldest_ms = _ROW.unpack_from(segment.rows, row * _ROW.size)[1]
 
     def id_of(self, number: int) -> str | None:
         """The id of the job of this number, or None if it is not remembered."""
@@ -151,7 +157,7 @@ class Remembered(Mapping[str, OverJob]):
 
     def _at(self, number: int) -> tuple[_Segment, int]:
         behind = number - self._segments[0].first
-        return self._segments[behind // SEGMENT_JOBS], behind % SEGMENT_JOBS
+        return self._segments[behind // self._segment_jobs], behind % self._segment_jobs
 
     def _job(self, segment: _Segment, row: int) -> OverJob:
         digest, over_ms, tenant, status = _ROW.unpack_from(segment.rows, row * _ROW.size)
@@ -171,6 +177,10 @@ def _take_back(over: Remembered, job_id: str, block: int | None) -> None:
     if not segment.ids:
         over._segments.pop()  # noqa: SLF001
     over.next -= 1
+
+
+def _forget_less(over: Remembered, first: int, oldest_ms: int) -> None:
+    over.first, over.oldest_ms = first, oldest_ms
 
 
 def _put_first(segments: list[_Segment], _: None, oldest: _Segment) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from shared.cluster.job import WAITING, Job, JobStatus, OverJob
+from shared.cluster.job import WAITING, Job, JobStatus
 from shared.cluster.node import Node
 from shared.cluster.quota import charge
 from shared.cluster.state import CellState
@@ -114,7 +114,7 @@ def _over(state: CellState, text: str) -> None:
 
 def _gone(state: CellState, text: str) -> None:
     job_id, tenant, digest, status, over_ms = json.loads(text)
-    state.over.add(state.journal.entries, OverJob(job_id, tenant, digest, JobStatus(status), over_ms))
+    state.over.add(state.journal.entries, job_id, tenant, digest, JobStatus(status), over_ms)
 
 
 def _reservation(state: CellState, text: str) -> None:

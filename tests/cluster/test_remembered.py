@@ -1,0 +1,92 @@
+"""What is packed is what a plain table would hold, through every undo, and over the ends of segments."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from shared.cluster.job import FINAL, OverJob
+from shared.cluster.journal import Journal
+from shared.cluster.remembered import BLOCK_JOBS, Remembered
+
+NAMES = [f"job-{number}" for number in range(12)]
+STEPS = st.lists(st.sampled_from(["forget", *NAMES]), max_size=120)
+
+
+def over_job(name: str, over_ms: int) -> OverJob:
+    return OverJob(name, f"team-{over_ms % 3}", f"{over_ms:032x}", FINAL[over_ms % 3], over_ms)
+
+
+def take(step: str, over: Remembered, plain: dict[str, OverJob], journal: Journal) -> None:
+    """One step on both: a name that is remembered is not remembered again."""
+    if step == "forget" and plain:
+        over.forget(journal.entries)
+        del plain[next(iter(plain))]
+    elif step != "forget" and step not in plain:
+        job = plain[step] = over_job(step, over.next * 7)
+        over.add(journal.entries, *job)
+
+
+def equal(over: Remembered, plain: dict[str, OverJob]) -> bool:
+    """Whether both say the same to every question."""
+    return (
+        [*over] == [*plain]
+        and [*over.in_order()] == [*over.values()] == [*plain.values()]
+        and {**over} == plain
+        and [name in over for name in NAMES] == [name in plain for name in NAMES]
+        and [over.get(name) for name in NAMES] == [plain.get(name) for name in NAMES]
+        and [over.id_of(number) for number in range(over.first - 1, over.next + 1)] == [None, *plain, None]
+        and (not plain or over.oldest_ms == next(iter(plain.values())).over_ms)
+    )
+
+
+@given(steps=STEPS, segment_jobs=st.sampled_from((1, 2, 5, 40)))
+def test_it_holds_what_a_plain_table_holds(steps: list[str], segment_jobs: int) -> None:
+    over, plain, journal = Remembered(segment_jobs), dict[str, OverJob](), Journal()
+    for step in steps:
+        take(step, over, plain, journal)
+    assert equal(over, plain)
+
+
+@given(before=STEPS, tried=STEPS, after=STEPS, segment_jobs=st.sampled_from((1, 2, 5, 40)))
+def test_what_is_undone_leaves_no_trace(
+    before: list[str], tried: list[str], after: list[str], segment_jobs: int
+) -> None:
+    over, plain, journal = Remembered(segment_jobs), dict[str, OverJob](), Journal()
+    for step in before:
+        take(step, over, plain, journal)
+    kept, mark, plain_tried = deepcopy(over), journal.checkpoint(), {**plain}
+    for step in tried:
+        take(step, over, plain_tried, journal)
+    assert equal(over, plain_tried)
+    journal.rollback(mark)
+    assert over == kept
+    for step in after:
+        take(step, over, plain, journal)
+    assert equal(over, plain)
+
+
+def test_an_id_that_was_forgotten_and_used_again_is_found_in_its_new_row() -> None:
+    over, journal = Remembered(), Journal()
+    over.add(journal.entries, *over_job("again", 1))
+    over.forget(journal.entries)
+    assert "again" not in over
+    over.add(journal.entries, *over_job("again", 2))
+    assert over["again"].over_ms == 2
+
+
+@pytest.mark.parametrize("many", [BLOCK_JOBS - 1, BLOCK_JOBS, 10 * BLOCK_JOBS + 1])
+def test_each_of_many_blocks_is_searched(many: int) -> None:
+    over, journal = Remembered(), Journal()
+    for number in range(many):
+        over.add(journal.entries, *over_job(f"job-{number}", number))
+    assert [over[f"job-{number}"].over_ms for number in range(many)] == [*range(many)]
+
+
+def test_what_is_not_remembered_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        Remembered()["stranger"]
