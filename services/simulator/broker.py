@@ -46,12 +46,30 @@ class Broker:
         self.log: dict[TopicPartition, list[Logged]] = {}
         self.lost_tails: list[LostTail] = []
         self.away_until_ms = 0
+        self._cut_off_ms: dict[str, int] = {}
         self._watchers: dict[TopicPartition, list[Action]] = {}
 
     @property
     def is_away(self) -> bool:
         """Whether nobody gets an answer now."""
         return self.engine.now_ms < self.away_until_ms
+
+    def go_away(self, for_ms: int) -> None:
+        """Answer nobody for so long. Afterwards everybody looks what there is."""
+        self.away_until_ms = max(self.away_until_ms, self.engine.now_ms + for_ms)
+        self.engine.at(self.away_until_ms, self._wake_all)
+
+    def _wake_all(self) -> None:
+        for actions in [*self._watchers.values()]:
+            for action in [*actions]:
+                action()
+
+    def cut_off(self, who: str, for_ms: int) -> None:
+        """Let nothing through that this one would write, for so long."""
+        self._cut_off_ms[who] = self.engine.now_ms + for_ms
+
+    def _hears(self, who: str) -> bool:
+        return not self.is_away and self._cut_off_ms.get(who, 0) <= self.engine.now_ms
 
     def watch(self, tp: TopicPartition, action: Action) -> None:
         """Do this whenever a record lands there."""
@@ -110,7 +128,7 @@ class Broker:
     def append(self, who: str, message: Message, answer: Callable[[Appended | AppendUnknown], None]) -> None:
         """Write one record; the answer comes later, or says that nothing is known."""
         faults, engine = self.faults, self.engine
-        if self.is_away or faults.happens(Fault.REFUSED, f"append of {who} to {message.topic}"):
+        if not self._hears(who) or faults.happens(Fault.REFUSED, f"append of {who} to {message.topic}"):
             engine.after(TIMEOUT_MS, lambda: answer(AppendUnknown("refused")))
             return
         if faults.happens(Fault.LATE, f"append of {who} to {message.topic}"):
@@ -135,7 +153,7 @@ class Broker:
         """Write all in their order. The answer is None once all are acknowledged; else any of them may be there."""
         faults, engine = self.faults, self.engine
         count, is_lost = len(messages), False
-        if self.is_away:
+        if not self._hears(who):
             count, is_lost = 0, True
         elif faults.happens(Fault.REFUSED, f"publish of {who}"):
             count, is_lost = engine.between(0, len(messages)), True

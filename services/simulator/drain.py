@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from services.simulator.broker import message_of
 from shared.cluster.job import JobStatus
-from shared.events.base import Event
+from shared.events.base import Event, replace
 from shared.events.operations import ReleaseJob, SetQuota, Uncordon
 from shared.events.values import NodeStatus
 
@@ -34,8 +34,8 @@ class Drain:
         world = self._world
         self._until_ms = world.engine.now_ms + DRAIN_MOST_MS
         self._tidy_ms = world.engine.now_ms
-        for process in world.processes:
-            process.skew_ms = max(0, process.skew_ms)
+        if world.file is not world.first_file:
+            world.mishaps.reload(world.first_file)
         self._look()
 
     def _look(self) -> None:
@@ -95,10 +95,17 @@ class Drain:
         for node in state.nodes.values():
             if node.status in (NodeStatus.CORDONED, NodeStatus.DRAINING):
                 self._operate(Uncordon(cell=oracle.cell, node=node.id, by="operator"))
+            elif node.failed and node.status is NodeStatus.READY:
+                # Its device is replaced; a new boot begins with all of them.
+                self._world.mishaps.say_lost(oracle.cell, node.id, node.boot)
         for job in state.jobs.values():
             if job.status is JobStatus.HELD:
                 self._operate(ReleaseJob(cell=oracle.cell, job=job.id, by="operator"))
-        first = {(quota.tenant, quota.gpu_type): quota for quota in self._world.first_file.quotas()}
+        # A job that was admitted under another limit may need more than its tenant has now: nobody is held back here.
+        first = {
+            (quota.tenant, quota.gpu_type): replace(quota, guaranteed_milli=0, limit_milli=None)
+            for quota in self._world.first_file.quotas()
+        }
         wrong = tuple(quota for at, quota in first.items() if state.quotas.get(at) != quota)
         if wrong:
             self._operate(SetQuota(cell=oracle.cell, quotas=wrong, by="operator"))

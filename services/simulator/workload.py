@@ -47,6 +47,28 @@ def draw_setting(engine: Engine) -> Setting:
     return Setting(file, nodes, _items(engine, file, nodes))
 
 
+def another_file(engine: Engine, first: CellFile) -> CellFile:
+    """What an operator might make of the cell file while the cells run: other quotas, limits and waits."""
+    most = sum(pool.gpus for cell in first.cells for pool in cell.pools)
+    tenants = tuple(
+        tenant.model_copy(
+            update={
+                "quotas": tuple(
+                    TenantQuota(gpu_type=quota.gpu_type, guaranteed=1, limit=engine.between(2, most))
+                    for quota in tenant.quotas
+                )
+            }
+        )
+        for tenant in first.tenants
+    )
+    wait_ms = engine.between(2_000, 6_000)
+    cells = tuple(
+        cell.model_copy(update={"policy": replace(cell.policy, start_wall_ms=wait_ms)}) for cell in first.cells
+    )
+    limits = Limits(submit_skew_ms=None, gpus_per_job=engine.between(2, 64))
+    return CellFile(cells=cells, tenants=tenants, limits=limits)
+
+
 def _cell(engine: Engine, number: int) -> tuple[CellPart, tuple[NodeSpec, ...]]:
     kinds = ("best", "strict")
     queues = tuple(

@@ -17,6 +17,7 @@ from services.simulator.engine import Action, Chance, Engine
 from services.simulator.faults import Fault, Faults
 from services.simulator.groups import Groups
 from services.simulator.history.record import Believed, Fenced, History, Violation
+from services.simulator.mishaps import Mishaps
 from services.simulator.oracle import Oracle
 from services.simulator.process import Part, Process
 from services.simulator.workload import draw_setting
@@ -65,6 +66,7 @@ class World:
         self.groups = Groups(self, sizes)
         self.clients = Clients(self, self.items)
         self.processes = self._make_processes()
+        self.mishaps = Mishaps(self)
         self._drain = Drain(self)
 
     def _make_processes(self) -> list[Process]:
@@ -80,6 +82,9 @@ class World:
     def run(self) -> History:
         """Let the whole story happen. It ends when all is drained, at the first violation, or when time is over."""
         for process in self.processes:
+            skew_ms = self.engine.between(-2_500, 2_500)
+            if self.engine.chance.random() < self.faults.rates[Fault.SKEW] and skew_ms:
+                process.skew_ms = skew_ms if self.faults.inject(Fault.SKEW, f"{process.name} by {skew_ms} ms") else 0
             self.engine.at(self.engine.between(0, 200), process.start)
         self.engine.at(FAULTS_BEGIN_MS, self._faults_begin)
         self.engine.at(FAULTS_END_MS, self._faults_end)
@@ -99,6 +104,7 @@ class World:
 
     def _faults_begin(self) -> None:
         self.faults.is_active = True
+        self.mishaps.begin()
 
     def _faults_end(self) -> None:
         self.faults.is_active = False

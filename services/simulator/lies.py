@@ -1,0 +1,62 @@
+"""What a node may say that is not so, or that was so once: told twice, told late, told of runs that it should not have.
+
+No lie is one that only the node itself could know to be wrong: its word about its own current run is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from services.simulator.engine import Engine
+from services.simulator.history.record import Logged
+from shared.cluster.node import Node
+from shared.cluster.state import CellState
+from shared.events.base import Event
+from shared.events.nodes import NodeReport, RunFailed, RunFinished, RunStarted, RunStopped
+from shared.events.values import ObservedRun, RunStatus
+
+KINDS = (RunStarted, RunFinished, RunStopped, RunFailed)
+
+
+class Lie(NamedTuple):
+    """What is said, and what is wrong with it."""
+
+    event: Event
+    what: str
+
+
+def lie_of(engine: Engine, state: CellState, said: Sequence[Logged]) -> Lie | None:
+    """A lie, drawn by chance; None while there is nobody to tell it."""
+    if said and engine.chance.random() < 0.5:  # noqa: PLR2004 - half of them repeat what was said
+        record = engine.chance.choice(said)
+        event = record.event()
+        return Lie(event, f"offset {record.offset} of nodes once more") if isinstance(event, Event) else None
+    if not state.nodes:
+        return None
+    node = engine.chance.choice(list(state.nodes.values()))
+    job, attempt = _no_run_of(engine, state, node)
+    if engine.chance.random() < 0.4:  # noqa: PLR2004 - a share
+        run = ObservedRun(job=job, attempt=attempt, status=engine.chance.choice(tuple(RunStatus)))
+        report = NodeReport(cell=state.cell, node=node.id, boot=node.boot, seq=_seq(engine), observed=(run,))
+        return Lie(report, f"{node.id} reports attempt {attempt} of {job}")
+    kind = engine.chance.choice(KINDS)
+    boot = node.boot if engine.between(0, 2) else "boot-0"
+    event = kind(cell=state.cell, node=node.id, boot=boot, seq=_seq(engine), job=job, attempt=attempt)
+    return Lie(event, f"{node.id} says {kind.__name__} of attempt {attempt} of {job}")
+
+
+def _seq(engine: Engine) -> int:
+    """The number of the word before or behind the newest cannot be known here: an old one, as of a repetition."""
+    return engine.between(1, 1_000)
+
+
+def _no_run_of(engine: Engine, state: CellState, node: Node) -> tuple[str, int]:
+    """A job and attempt that the node has no current run of."""
+    jobs = [*state.jobs.values()]
+    if not jobs or engine.between(0, 3) == 0:
+        return "job-that-never-was", 1
+    job = engine.chance.choice(jobs)
+    if node.id in job.runs:
+        return job.id, job.attempt + engine.chance.choice((1, 7)) if engine.between(0, 1) else max(1, job.attempt - 1)
+    return job.id, max(1, job.attempt)

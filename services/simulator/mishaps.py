@@ -1,0 +1,148 @@
+"""Faults that come by themselves, each in its own time: outages, lost nodes, lies, hostile records and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from services.simulator.broker import Message, message_of
+from services.simulator.faults import INTERVALS_MS, Fault
+from services.simulator.hostile import hostile_message
+from services.simulator.lies import lie_of
+from services.simulator.workload import another_file
+from shared.cluster.config import CellFile
+from shared.events.nodes import DeviceFailed, NodeEvent, NodeLost
+from shared.events.operations import ReloadCell
+
+if TYPE_CHECKING:
+    from services.simulator.oracle import Oracle
+    from services.simulator.world import World
+
+LAST_WORDS_LOOKED_AT = 60
+
+
+class Mishaps:
+    """All that goes wrong without anybody's step."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._doings: dict[Fault, Callable[[], None]] = {
+            Fault.REBALANCE: self._rebalance,
+            Fault.OUTAGE: self._outage,
+            Fault.NODE_LOST: self._lose_node,
+            Fault.NODE_LIES: self._lie,
+            Fault.DEVICE: self._fail_device,
+            Fault.LEASE: self._cut_executor_off,
+            Fault.HOSTILE: self._be_hostile,
+            Fault.RELOAD: self._reload,
+        }
+
+    def begin(self) -> None:
+        """From now on."""
+        world = self._world
+        for fault in INTERVALS_MS:
+            if world.faults.intervals_ms[fault] and fault in self._doings:
+                world.engine.after(world.faults.next_ms(fault), partial(self._happen, fault))
+        if world.faults.loses_tail:
+            world.engine.after(world.engine.between(2_000, 9_000), self._lose_tail)
+
+    def _happen(self, fault: Fault) -> None:
+        world = self._world
+        if world.faults.is_active:
+            self._doings[fault]()
+            world.engine.after(world.faults.next_ms(fault), partial(self._happen, fault))
+
+    def _injects(self, fault: Fault, what: str) -> bool:
+        return self._world.faults.inject(fault, what)
+
+    def _oracle(self) -> Oracle:
+        return self._world.engine.chance.choice(self._world.oracles)
+
+    # Each of them.
+
+    def _rebalance(self) -> None:
+        group = self._world.engine.chance.choice(list(self._world.groups.members))
+        if self._injects(Fault.REBALANCE, group):
+            self._world.groups.share(group, anew=True)
+
+    def _outage(self) -> None:
+        world = self._world
+        for_ms = world.engine.between(200, 6_000)
+        if self._injects(Fault.OUTAGE, f"for {for_ms} ms"):
+            world.broker.go_away(for_ms)
+
+    def _cut_executor_off(self) -> None:
+        world = self._world
+        process = world.engine.chance.choice([p for p in world.processes if p.group in ("executor", "agent")])
+        for_ms = world.engine.between(1_000, 9_000)
+        if self._injects(Fault.LEASE, f"{process.name} for {for_ms} ms"):
+            world.broker.cut_off(process.name, for_ms)
+
+    def _lose_node(self) -> None:
+        oracle = self._oracle()
+        if not oracle.state.nodes:
+            return
+        node = self._world.engine.chance.choice(list(oracle.state.nodes.values()))
+        if self._injects(Fault.NODE_LOST, node.id):
+            self.say_lost(oracle.cell, node.id, node.boot)
+
+    def say_lost(self, cell: str, node: str, boot: str) -> None:
+        """Somebody who knows says that the node is gone."""
+        event = NodeLost(cell=cell, node=node, boot=boot, seq=self._next_seq(cell, node, boot), reason="power")
+        self._world.broker.land(message_of(event, self._world.ordinal(cell)))
+
+    def _fail_device(self) -> None:
+        oracle, chance = self._oracle(), self._world.engine.chance
+        if not oracle.state.nodes:
+            return
+        node = chance.choice(list(oracle.state.nodes.values()))
+        device = chance.randrange(0, node.spec.gpus)
+        if not self._injects(Fault.DEVICE, f"device {device} of {node.id}"):
+            return
+        seq = self._next_seq(oracle.cell, node.id, node.boot)
+        event = DeviceFailed(cell=oracle.cell, node=node.id, boot=node.boot, seq=seq, device=device)
+        self._world.broker.land(message_of(event, self._world.ordinal(oracle.cell)))
+
+    def _next_seq(self, cell: str, node: str, boot: str) -> int:
+        """A number above the newest that stands in the log: what comes by another way must not be taken for old."""
+        newest = 0
+        logged = self._world.broker.log.get(("nodes", self._world.ordinal(cell)), [])
+        for record in logged[-LAST_WORDS_LOOKED_AT:]:
+            event = record.event()
+            if isinstance(event, NodeEvent) and event.node == node and event.boot == boot:
+                newest = max(newest, event.seq)
+        return newest + 1
+
+    def _lie(self) -> None:
+        oracle, world = self._oracle(), self._world
+        tp = ("nodes", world.ordinal(oracle.cell))
+        lie = lie_of(world.engine, oracle.state, world.broker.log.get(tp, []))
+        if lie is not None and self._injects(Fault.NODE_LIES, lie.what):
+            world.broker.land(message_of(lie.event, tp[1]))
+
+    def _be_hostile(self) -> None:
+        world = self._world
+        message: Message = hostile_message(world.engine, world.broker.log, len(world.oracles))
+        if self._injects(Fault.HOSTILE, f"{message.type or 'no type'} in {message.topic}"):
+            world.broker.land(message)
+
+    def _reload(self) -> None:
+        world = self._world
+        file = another_file(world.engine, world.first_file)
+        if self._injects(Fault.RELOAD, "another cell file"):
+            self.reload(file)
+
+    def reload(self, file: CellFile) -> None:
+        """Put another cell file in its place and say so to everybody."""
+        world = self._world
+        world.file = file
+        for cell in world.first_file.cells:
+            world.broker.land(message_of(ReloadCell(cell=cell.name, by="operator"), cell.ordinal))
+
+    def _lose_tail(self) -> None:
+        world, oracle = self._world, self._oracle()
+        logged = world.broker.log.get(oracle.tp, [])
+        count = min(len(logged) - 1, world.engine.between(1, 4))
+        if world.faults.is_active and count > 0 and self._injects(Fault.LOST_TAIL, f"{count} of {oracle.cell}"):
+            world.broker.lose_tail(oracle.tp, count)
