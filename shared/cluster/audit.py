@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from shared.cluster.invariants import Offence
 from shared.cluster.state import CellState
@@ -11,14 +13,19 @@ from shared.events.decisions import Decision
 from shared.events.operations import Quota
 from shared.events.values import GPU, JobSpec, WorkerPlace
 
+Raised = dict[tuple[str, str], None]
+"""The accounts whose use a decision has raised so far."""
+
 
 @dataclass(slots=True)
 class Ledger:
-    """What a reader of the effects alone knows. Feed it every accepted decision in order."""
+    """What a reader of the effects alone knows. Feed it every accepted decision in order. `used` are the milli-GPUs in
+    use on each device of a node.
+    """
 
     gpus: dict[str, int] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
-    used: dict[tuple[str, int], int] = field(default_factory=dict)
+    used: dict[str, list[int]] = field(default_factory=dict)
     live: dict[str, JobSpec] = field(default_factory=dict)
     places: dict[str, tuple[WorkerPlace, ...]] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
@@ -28,14 +35,14 @@ class Ledger:
 
     def take(self, decision: Decision) -> Offence | None:
         """The first offence of this decision, or None."""
-        raised: dict[tuple[str, str], None] = {}
+        raised: Raised = {}
         for effect in decision.effects:
             offence = self._take_effect(effect, raised)
             if offence is not None:
                 return offence
         return self._limits_hold(raised)
 
-    def _set_quota(self, quota: Quota, raised: dict[tuple[str, str], None]) -> Offence | None:
+    def _set_quota(self, quota: Quota, raised: Raised) -> Offence | None:
         """What was raised before a limit was lowered is held against the limit of then."""
         offence = self._limits_hold(raised)
         raised.clear()
@@ -48,40 +55,44 @@ class Ledger:
         self.quotas[account] = quota
         return offence
 
-    def _take_effect(self, effect: e.Effect, raised: dict[tuple[str, str], None]) -> Offence | None:
-        match effect:
-            case e.NodeChanged():
-                self.gpus[effect.spec.id] = effect.spec.gpus
-                self.types[effect.spec.id] = effect.spec.gpu_type
-            case e.QuotaSet():
-                return self._set_quota(effect.quota, raised)
-            case e.JobEnqueued():
-                if effect.spec.id in self.live:
-                    return Offence("I2", f"job {effect.spec.id} is enqueued twice")
-                self.live[effect.spec.id] = effect.spec
-                self.ended.pop(effect.spec.id, None)
-            case e.JobUpdated():
-                return self._update(effect)
-            case e.JobStarted():
-                return self._start(effect, raised)
-            case e.JobResizing():
-                return self._resize(effect.job, self.places.get(effect.job, ()) + effect.add, raised)
-            case e.JobResized():
-                return self._resize(effect.job, effect.workers, raised)
-            case e.JobPreempted() | e.JobRequeued():
-                return self._hold(effect.job, (), raised)
-            case e.JobFinished() | e.JobFailed() | e.JobCancelled():
-                return self._end(effect, raised)
+    def _take_effect(self, effect: e.Effect, raised: Raised) -> Offence | None:
+        take = self._TAKE.get(type(effect))
+        return None if take is None else take(self, effect, raised)
+
+    def _take_node(self, effect: e.NodeChanged, _: Raised) -> None:
+        spec = effect.spec
+        self.gpus[spec.id], self.types[spec.id] = spec.gpus, spec.gpu_type
+        row = self.used.setdefault(spec.id, [])
+        row += [0] * (spec.gpus - len(row))
+
+    def _take_quota(self, effect: e.QuotaSet, raised: Raised) -> Offence | None:
+        return self._set_quota(effect.quota, raised)
+
+    def _enqueue(self, effect: e.JobEnqueued, _: Raised) -> Offence | None:
+        job = effect.spec.id
+        if job in self.live:
+            return Offence("I2", f"job {job} is enqueued twice")
+        self.live[job] = effect.spec
+        self.ended.pop(job, None)
         return None
 
-    def _update(self, effect: e.JobUpdated) -> Offence | None:
+    def _update(self, effect: e.JobUpdated, _: Raised) -> Offence | None:
         before = self.live.get(effect.spec.id)
         if before is None or before.tenant != effect.spec.tenant:
             return Offence("I2", f"job {effect.spec.id} is updated and is no live job of {effect.spec.tenant}")
         self.live[effect.spec.id] = effect.spec
         return None
 
-    def _resize(self, job: str, places: tuple[WorkerPlace, ...], raised: dict[tuple[str, str], None]) -> Offence | None:
+    def _grow(self, effect: e.JobResizing, raised: Raised) -> Offence | None:
+        return self._resize(effect.job, self.places.get(effect.job, ()) + effect.add, raised)
+
+    def _shrink(self, effect: e.JobResized, raised: Raised) -> Offence | None:
+        return self._resize(effect.job, effect.workers, raised)
+
+    def _let_go(self, effect: e.JobPreempted | e.JobRequeued, raised: Raised) -> Offence | None:
+        return self._hold(effect.job, (), raised)
+
+    def _resize(self, job: str, places: tuple[WorkerPlace, ...], raised: Raised) -> Offence | None:
         if not self.places.get(job):
             return Offence("I2", f"job {job} is resized and holds nothing")
         spec, ranks = self.live[job], {place.rank for place in places}
@@ -89,7 +100,7 @@ class Ledger:
             return Offence("I3", f"job {job} is resized to {len(places)} workers of {len(ranks)} ranks")
         return self._hold(job, places, raised)
 
-    def _start(self, effect: e.JobStarted, raised: dict[tuple[str, str], None]) -> Offence | None:
+    def _start(self, effect: e.JobStarted, raised: Raised) -> Offence | None:
         spec = self.live.get(effect.job)
         if spec is None:
             return Offence("I2", f"job {effect.job} starts and was never accepted, or is over")
@@ -114,47 +125,48 @@ class Ledger:
         self.ended[effect.job] = effect.kind
         return offence
 
-    def _hold(self, job: str, places: tuple[WorkerPlace, ...], raised: dict[tuple[str, str], None]) -> Offence | None:
-        before = self.places.pop(job, ())
+    def _hold(self, job: str, places: tuple[WorkerPlace, ...], raised: Raised) -> Offence | None:
+        spec, before = self.live.get(job), self.places.pop(job, ())
+        if spec is None:
+            return None  # it holds nothing, then
+        tenant = spec.tenant
         for place in before:
-            self._count(job, place, -1)
+            row, share = self.used.get(place.node, []), -_share(place)
+            for device in place.devices:
+                row[device] += share
+            self._count(tenant, place.node, -place.gpu_milli)
         for place in places:
-            self._count(job, place, 1)
-            offence = self._fits(job, place)
+            offence = self._take_place(job, place)
             if offence is not None:
                 return offence
+            self._count(tenant, place.node, place.gpu_milli)
         if places:
             self.places[job] = places
-        if len(places) > len(before) and job in self.live:
-            for account in self._accounts(job, places):
-                raised[account] = None
+        if len(places) > len(before):
+            for place in places:
+                raised[tenant, self.types.get(place.node, "")] = None
         return None
 
-    def _fits(self, job: str, place: WorkerPlace) -> Offence | None:
+    def _take_place(self, job: str, place: WorkerPlace) -> Offence | None:
         """I1: the place's devices exist and hold no more than a device."""
-        gpus = self.gpus.get(place.node, 0)
+        gpus, share = self.gpus.get(place.node, 0), _share(place)
+        row = self.used.get(place.node, [])
         for device in place.devices:
-            used = self.used[place.node, device]
             if device >= gpus:
                 return Offence("I1", f"job {job} holds device {device} of {place.node}, which has {gpus}")
-            if used > GPU:
+            row[device] += share
+            if row[device] > GPU:
+                used = row[device]
                 return Offence("I1", f"device {device} of {place.node} holds {used} milli-GPUs with job {job}")
         return None
 
-    def _count(self, job: str, place: WorkerPlace, sign: int) -> None:
-        for device in place.devices:
-            at = (place.node, device)
-            self.used[at] = self.used.get(at, 0) + sign * (place.gpu_milli // len(place.devices))
-        account = (self.live[job].tenant, self.types.get(place.node, ""))
-        self.use[account] = self.use.get(account, 0) + sign * place.gpu_milli
+    def _count(self, tenant: str, node: str, milli: int) -> None:
+        account = (tenant, self.types.get(node, ""))
+        self.use[account] = self.use.get(account, 0) + milli
 
-    def _accounts(self, job: str, places: tuple[WorkerPlace, ...]) -> list[tuple[str, str]]:
-        tenant = self.live[job].tenant
-        return [(tenant, gpu_type) for gpu_type in dict.fromkeys(self.types.get(place.node, "") for place in places)]
-
-    def _limits_hold(self, raised: dict[tuple[str, str], None]) -> Offence | None:
+    def _limits_hold(self, raised: Raised) -> Offence | None:
         """I4: what was raised is within its limits, at each level of the tree."""
-        seen: dict[tuple[str, str], None] = {}
+        seen: Raised = {}
         for tenant, gpu_type in raised:
             above: str | None = tenant
             while above is not None and (above, gpu_type) not in seen:
@@ -171,6 +183,22 @@ class Ledger:
         below = self.children.get((tenant, gpu_type), {})
         return self.use.get((tenant, gpu_type), 0) + sum(self._subtree_use(child, gpu_type) for child in below)
 
+    _TAKE: ClassVar[dict[type[e.Effect], Callable[[Ledger, Any, Raised], Offence | None]]] = {
+        e.NodeChanged: _take_node,
+        e.QuotaSet: _take_quota,
+        e.JobEnqueued: _enqueue,
+        e.JobUpdated: _update,
+        e.JobStarted: _start,
+        e.JobResizing: _grow,
+        e.JobResized: _shrink,
+        e.JobPreempted: _let_go,
+        e.JobRequeued: _let_go,
+        e.JobFinished: _end,
+        e.JobFailed: _end,
+        e.JobCancelled: _end,
+    }
+    """What is made of each effect; of others, nothing."""
+
     def compare(self, state: CellState) -> Offence | None:
         """I2 and I1 against the folded state: the same jobs live, in the same places."""
         for job_id in sorted({*self.live, *state.jobs}):
@@ -179,6 +207,12 @@ class Ledger:
             if state.jobs[job_id].workers + state.jobs[job_id].joining != self.places.get(job_id, ()):
                 return Offence("I1", f"job {job_id} holds other places in the state than in the log")
         return None
+
+
+def _share(place: WorkerPlace) -> int:
+    """What a place holds of each of its devices, in milli-GPUs."""
+    devices = len(place.devices)
+    return place.gpu_milli // devices if devices else 0
 
 
 def ledger_of(state: CellState) -> Ledger:
