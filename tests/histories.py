@@ -17,6 +17,7 @@ from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_ch
 from shared.events.encoding import encode
 from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import ClearReason, DeferCode, FailReason, RequeueReason, StopReason
+from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, NodeRole, NodeSpec, NodeStatus, Resources, WorkerPlace
 from shared.log.layout import Layout
 from shared.log.port import Outgoing
@@ -148,7 +149,7 @@ class History:
         job = self._job(JobStatus.RUNNING)
         if job is None or len(job.workers) >= job.spec.workers:
             return []
-        more = [place.model_copy(update={"rank": len(job.workers)}) for place in self._places(job)[-1:]]
+        more = [replace(place, rank=len(job.workers)) for place in self._places(job)[-1:]]
         return [e.JobResizing(job=job.id, attempt=job.attempt, add=tuple(more))] if more else []
 
     def grown(self) -> list[e.Effect]:
@@ -193,7 +194,7 @@ class History:
         if job is None:
             return []
         priority = self._random.choice((-3, 0, 12))
-        return [e.JobUpdated(spec=job.spec.model_copy(update={"priority": priority, "queue": "default"}))]
+        return [e.JobUpdated(spec=replace(job.spec, priority=priority, queue="default"))]
 
     def quota(self) -> list[e.Effect]:
         tenant = self._random.choice(TENANTS)

@@ -11,8 +11,10 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import msgspec
 from annotated_types import Ge, Le, Lt, MaxLen, MinLen
 from hypothesis import strategies as st
+from msgspec import Meta
 from pydantic import StringConstraints
 from pydantic.fields import FieldInfo
 
@@ -25,7 +27,7 @@ from shared.events.values import GPU, JobSpec, NodeSpec, Resources
 V = TypeVar("V", bound=Value)
 Fields = dict[str, Any]
 
-EFFECTS: tuple[type[Effect], ...] = get_args(get_args(AnyEffect)[0])
+EFFECTS: tuple[type[Effect], ...] = get_args(AnyEffect)
 ITEMS_MAX = 3
 
 
@@ -67,8 +69,8 @@ def values(cls: type[V]) -> st.SearchStrategy[V]:
     hints = get_type_hints(cls, include_extras=True)
     needed: dict[str, st.SearchStrategy[Any]] = {}
     optional: dict[str, st.SearchStrategy[Any]] = {}
-    for name, field in cls.model_fields.items():
-        (needed if field.is_required() else optional)[name] = of_type(hints[name])
+    for field in msgspec.structs.fields(cls):
+        (needed if field.required else optional)[field.name] = of_type(hints[field.name])
     drawn = st.fixed_dictionaries(needed, optional=optional).map(MENDED.get(cls, unchanged))
     return drawn.map(lambda fields: cls(**fields))
 
@@ -128,6 +130,6 @@ def flat(rules: tuple[Any, ...]) -> list[Any]:
 
 def bound(rules: tuple[Any, ...], kind: type[Any], name: str, otherwise: int) -> int:
     for rule in rules:
-        if isinstance(rule, kind):
+        if isinstance(rule, kind | Meta) and getattr(rule, name) is not None:
             return int(getattr(rule, name))
     return otherwise

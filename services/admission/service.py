@@ -15,7 +15,7 @@ from services.admission.policy.duplicates import key_twice
 from services.admission.policy.resolve import Rejection, cell_of, tenant_of
 from shared.cluster.config import CellFile
 from shared.events.base import Event, JobId, replace
-from shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, decode, shorten
+from shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, decode, encode, shorten
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.reasons import DeadLetterReason, RejectCode
 from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
@@ -115,7 +115,7 @@ def _of_whom(event: SubmitJob | CancelJob | UpdateJob) -> tuple[str, str]:
 
 def digest_of(spec: JobSpec) -> str:
     """The job's content as submitted: 16 bytes of BLAKE2b over its encoding."""
-    return blake2b(spec.__pydantic_serializer__.to_json(spec, exclude_none=True), digest_size=16).hexdigest()
+    return blake2b(encode(spec), digest_size=16).hexdigest()
 
 
 def _rejected(event: SubmitJob | CancelJob | UpdateJob, job: str, tenant: str, why: Rejection) -> JobRejected:

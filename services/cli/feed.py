@@ -12,6 +12,7 @@ from services.cli.watch import Watch
 from services.cli.workload import CELL, Timed, Workload
 from shared.events.base import Command, Event
 from shared.events.submissions import SubmitJob
+from shared.events.value import replace
 from shared.log.port import Log, Outgoing, TopicPartition
 from shared.runtime.clocks import WallCellClock, monotonic_ms
 
@@ -71,7 +72,7 @@ def shifted(timed: Timed, base_ms: int) -> Command:
     """The command with its submit time in cell time."""
     command = timed.command
     if isinstance(command, SubmitJob) and command.submit_ms is not None:
-        return command.model_copy(update={"submit_ms": command.submit_ms + base_ms})
+        return replace(command, submit_ms=command.submit_ms + base_ms)
     return command
 
 

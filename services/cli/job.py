@@ -15,6 +15,7 @@ from services.cli.output import AsJson, CellName, print_json, print_line, print_
 from services.cli.sentences import devices, sentence
 from shared.client.port import ClientUnavailable, News
 from shared.events.effects import Effect, JobStarted
+from shared.events.value import plain
 from shared.view.rows import JobRow
 
 app = typer.Typer()
@@ -92,7 +93,7 @@ def _as_object(job_id: str, told: Told) -> dict[str, Any]:
                 "version": news.version,
                 "at_ms": news.at_ms,
                 "sentence": sentence(news.event),
-                "effect": news.event.model_dump(mode="json", exclude_none=True),
+                "effect": plain(news.event),
             }
             for news in told.news
             if isinstance(news.event, Effect)

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten
 from shared.events.submissions import SubmitJob
+from shared.events.value import read_valid
 from shared.events.values import JobSpec
 
 
@@ -73,7 +74,7 @@ def _job(item: Any) -> JobSpec:
     if not isinstance(item, dict):
         raise ValueError(f"must be a mapping with the fields of a job (got {shorten(repr(item))})")  # noqa: TRY004
     # Through JSON, as admission reads it: strict about types, and no field that it does not know.
-    job = JobSpec.model_validate_json(json.dumps(item, default=str), extra="forbid")
+    job = read_valid(JobSpec, json.dumps(item, default=str), forbid_unknown=True)
     size = len(encode(SubmitJob(job=job)))
     if size > SUBMISSION_BYTES_MOST:
         raise ValueError(f"is {size} bytes, a submission has at most {SUBMISSION_BYTES_MOST}")

@@ -17,6 +17,7 @@ from services.cli.log_why import why
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.sentences import heading, sentence
 from shared.events.decisions import Decision
+from shared.events.value import plain
 from shared.log.kafka import KafkaLog
 
 app = typer.Typer(no_args_is_help=True, help="Read the decision log.")
@@ -129,4 +130,4 @@ def print_decision(decision: Decision) -> None:
 def as_object(decision: Decision) -> dict[str, Any]:
     """The decision for programs, with its sentences."""
     said = [sentence(effect) for effect in decision.effects]
-    return {**decision.model_dump(mode="json", exclude_none=True), "sentences": said}
+    return {**plain(decision), "sentences": said}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from services.cli.workload import Timed, Workload
 from shared.events.base import Command
 from shared.events.submissions import CancelJob, SubmitJob
+from shared.events.value import replace
 from shared.events.values import JobSpec, RetryPolicy, VirtualRun
 
 
@@ -26,7 +27,7 @@ def squeezed(workload: Workload, *, factor: float, prefix: str) -> Workload:
 
 def _squeezed(command: Command, factor: float, prefix: str) -> Command:
     if isinstance(command, CancelJob):
-        return command.model_copy(update={"job": f"{prefix}-{command.job}"})
+        return replace(command, job=f"{prefix}-{command.job}")
     assert isinstance(command, SubmitJob), "a day has submissions and cancels"
     submit_ms = None if command.submit_ms is None else int(command.submit_ms / factor)
     return SubmitJob(job=_job(command.job, factor, prefix), submit_ms=submit_ms)
@@ -35,11 +36,9 @@ def _squeezed(command: Command, factor: float, prefix: str) -> Command:
 def _job(job: JobSpec, factor: float, prefix: str) -> JobSpec:
     run = job.run
     assert isinstance(run, VirtualRun), "a day's jobs only take time"
-    quick = run.model_copy(
-        update={"duration_ms": _less(run.duration_ms, factor), "fail_at_ms": _less(run.fail_at_ms, factor)}
-    )
+    quick = replace(run, duration_ms=_less(run.duration_ms, factor), fail_at_ms=_less(run.fail_at_ms, factor))
     retry = RetryPolicy(budget=job.retry.budget, backoff_ms=int(job.retry.backoff_ms / factor))
-    return job.model_copy(update={"id": f"{prefix}-{job.id}", "pools": (), "run": quick, "retry": retry})
+    return replace(job, id=f"{prefix}-{job.id}", pools=(), run=quick, retry=retry)
 
 
 def _less(ms: int | None, factor: float) -> int | None:

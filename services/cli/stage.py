@@ -14,6 +14,7 @@ import yaml
 from services.cli.service_set import Clock, service_set
 from services.cli.workload import CELL, Workload, WorkloadError
 from shared.events.base import Event
+from shared.events.encoding import encode
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.opening import declared_topics, layout_of, log_for
@@ -161,6 +162,6 @@ def write_files(workload: Workload, folder: Path) -> tuple[Path, Path]:
     cell_file, nodes_file = folder / "cell.yaml", folder / "nodes.jsonl"
     content = workload.cell_file.model_dump(mode="json", exclude_none=False)
     cell_file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-    lines = [f'{{"cell":"{CELL}","node":{node.model_dump_json(exclude_none=True)}}}\n' for node in workload.nodes]
+    lines = [f'{{"cell":"{CELL}","node":{encode(node).decode()}}}\n' for node in workload.nodes]
     nodes_file.write_text("".join(lines), encoding="utf-8")
     return cell_file, nodes_file

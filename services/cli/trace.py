@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from msgspec.structs import force_setattr
 from pydantic import ValidationError
 
 from services.cli.names import job_ids, label, tenant_names
 from services.cli.workload import PRIORITY_MOST, Timed, Workload, WorkloadError, cell_file_for, uniform_nodes
 from shared.events.queue import QueueDiscipline
 from shared.events.submissions import SubmitJob
+from shared.events.value import build_valid
 from shared.events.values import GPU, JobKind, JobSpec, NodeSpec, Resources, VirtualRun
 
 JOB_COLUMNS = ("job_id", "tenant", "submit_s", "gpus", "duration_s")
@@ -120,11 +122,10 @@ def command_of(job: TraceJob, *, typed: bool, submit_ms: int, priority: int = 0)
         "cpu_milli": job.cpu_milli if typed else 0,
         "memory_mib": job.memory_mib if typed else 0,
     }
-    try:
-        resources = Resources.model_validate(needs)
-    except ValidationError:
-        resources = Resources.model_construct(None, **needs)
-    spec = JobSpec.model_construct(
+    resources = Resources()
+    for name, value in needs.items():
+        force_setattr(resources, name, value)  # unchecked: what can never be is admission's to turn away
+    spec = JobSpec(
         id=job.id,
         tenant=job.tenant,
         kind=job.kind,
@@ -134,7 +135,7 @@ def command_of(job: TraceJob, *, typed: bool, submit_ms: int, priority: int = 0)
         resources=resources,
         run=VirtualRun(duration_ms=job.duration_ms),
     )
-    return SubmitJob.model_construct(job=spec, submit_ms=submit_ms)
+    return SubmitJob(job=spec, submit_ms=submit_ms)
 
 
 def rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
@@ -171,7 +172,8 @@ def _job(row: Row, where: str, job_id: str, tenant: str) -> TraceJob:
 
 def _node(row: Row, where: str, node_id: str, pool: str) -> NodeSpec:
     try:
-        return NodeSpec(
+        return build_valid(
+            NodeSpec,
             id=node_id,
             pool=pool,
             gpu_type=label(row.get("gpu_type") or "") or "gpu",

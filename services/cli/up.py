@@ -19,6 +19,8 @@ from services.cli.service_set import KINDS, service_set
 from services.cli.stage import Servers, running
 from services.cli.workload import uniform_nodes
 from shared.cluster.config import CellFile, CellPart, Pool
+from shared.events.encoding import encode
+from shared.events.value import replace
 from shared.events.values import NodeSpec
 from shared.log.opening import declared_topics
 from shared.log.topic_admin import create_topics
@@ -133,7 +135,7 @@ def _nodes_file(file: CellFile, count: int, data: Path) -> Path:
     lines = []
     for cell in file.cells:
         specs = [node for pool, number in _shares(cell, count) for node in _nodes(cell, pool, number)]
-        lines += [f'{{"cell":"{cell.name}","node":{node.model_dump_json(exclude_none=True)}}}\n' for node in specs]
+        lines += [f'{{"cell":"{cell.name}","node":{encode(node).decode()}}}\n' for node in specs]
     path = data / "nodes.jsonl"
     path.write_text("".join(lines), encoding="utf-8")
     return path
@@ -152,8 +154,7 @@ def _shares(cell: CellPart, count: int) -> list[tuple[Pool, int]]:
 
 def _nodes(cell: CellPart, pool: Pool, count: int) -> list[NodeSpec]:
     nodes = uniform_nodes(count, pool.gpus_per_node, pool=pool.name, role=pool.role)
-    change = {"gpu_type": pool.gpu_type}
     return [
-        node.model_copy(update={**change, "id": f"{cell.name}-{pool.name}-{number:04}"})
+        replace(node, gpu_type=pool.gpu_type, id=f"{cell.name}-{pool.name}-{number:04}")
         for number, node in enumerate(nodes, start=1)
     ]

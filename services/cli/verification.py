@@ -15,6 +15,7 @@ from services.cli.verify import LogCheck, Verification, Violation
 from shared.cluster.diary import DiaryLine, Orders, check_diaries
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
+from shared.events.value import read_valid
 from shared.log.layout import Layout
 from shared.log.port import Log, LogUnavailable, Reader, Record
 from shared.log.reading import event_of
@@ -195,7 +196,7 @@ def read_diaries(folder: Path) -> Iterator[DiaryLine]:
 
 def _diary_line(path: Path, number: int, line: str) -> DiaryLine:
     try:
-        return DiaryLine.model_validate_json(line)
+        return read_valid(DiaryLine, line)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))

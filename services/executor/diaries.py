@@ -15,6 +15,8 @@ from pathlib import Path
 
 from services.executor.service import slot_of
 from shared.cluster.diary import DiaryLine
+from shared.events.encoding import encode
+from shared.events.value import read_valid
 
 SEQ_PER_MS = 1_000
 SEQ_PER_REIGN = 1_000_000_000
@@ -54,7 +56,7 @@ class Diaries:
         by_slot: dict[int, dict[str, list[bytes]]] = {}
         for line in lines:
             nodes = by_slot.setdefault(slot_of(line.node, self._slots), {})
-            nodes.setdefault(line.node, []).append(line.__pydantic_serializer__.to_json(line, exclude_none=True))
+            nodes.setdefault(line.node, []).append(encode(line))
         return [slot for slot, nodes in by_slot.items() if not self._write_slot(slot, nodes)]
 
     def _write_slot(self, slot: int, nodes: dict[str, list[bytes]]) -> bool:
@@ -86,7 +88,7 @@ class Diaries:
         whole = text.rfind(b"\n") + 1
         if whole < len(text):
             os.truncate(path, whole)
-        return [DiaryLine.model_validate_json(line) for line in text[:whole].splitlines()]
+        return [read_valid(DiaryLine, line) for line in text[:whole].splitlines()]
 
     @contextmanager
     def _locked(self, slot: int) -> Iterator[int]:

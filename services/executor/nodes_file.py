@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from shared.events.base import Name, Value
+from shared.events.value import read_valid
 from shared.events.values import NodeSpec
 
 
@@ -16,8 +17,6 @@ class NodesFileError(ValueError):
 
 class NodeLine(Value):
     """One line of the file."""
-
-    model_config = ConfigDict(extra="forbid")
 
     cell: Name
     node: NodeSpec
@@ -45,7 +44,7 @@ def load_nodes(path: Path) -> dict[str, tuple[NodeSpec, ...]]:
 
 def _entry(path: Path, number: int, line: bytes) -> NodeLine:
     try:
-        return NodeLine.model_validate_json(line)
+        return read_valid(NodeLine, line, forbid_unknown=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "the line"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from services.executor.processes.machine import cpu_milli, memory_mib
 from shared.cluster.config import CellFile, CellPart, Pool
+from shared.events.value import build_valid
 from shared.events.values import NodeSpec
 
 
@@ -29,10 +30,13 @@ def home_of(file: CellFile, pool_name: str, cell_name: str | None = None) -> tup
 
 
 def offer_of(node: str, pool: Pool, gpus: int, labels: Mapping[str, str]) -> NodeSpec:
-    """This machine as a node of the pool, with all of its processors and memory. Raises WrongOffer."""
+    """This machine as a node of the pool, with all of its processors and memory. Raises WrongOffer, pydantic's
+    ValidationError.
+    """
     if gpus > pool.gpus_per_node:
         raise WrongOffer(f"gpus = {gpus}: a node of pool {pool.name} has at most {pool.gpus_per_node}")
-    return NodeSpec(
+    return build_valid(
+        NodeSpec,
         id=node,
         pool=pool.name,
         gpu_type=pool.gpu_type,

@@ -24,6 +24,7 @@ from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
 from shared.events.nodes import NodeEvent, NodeJoined, NodeReport, NodeReturned
+from shared.events.value import replace
 from shared.events.values import NodeSpec, NodeStatus, RunStatus
 
 LEASE_CHECK_MS = 1_000
@@ -267,4 +268,4 @@ class ExecutorService:
 
 
 def _renumbered(agent: NodeAgent, event: NodeEvent) -> NodeEvent:
-    return event.model_copy(update={"seq": agent.next_seq()})
+    return replace(event, seq=agent.next_seq())

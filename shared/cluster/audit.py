@@ -11,6 +11,7 @@ from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.operations import Quota
+from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, WorkerPlace
 
 Raised = dict[tuple[str, str], None]
@@ -226,7 +227,7 @@ def ledger_of(state: CellState) -> Ledger:
     for job in state.jobs.values():
         places = job.workers + job.joining
         # What it holds is a whole gang of what it was started as, whatever it was updated to since.
-        began_as = job.spec.model_copy(update={"workers": len(places) or 1, "workers_min": None})
+        began_as = replace(job.spec, workers=len(places) or 1, workers_min=None)
         told.append(e.JobEnqueued(spec=began_as, submit_ms=job.submit_ms, digest=job.digest))
         if places:
             told.append(e.JobStarted(job=job.id, attempt=job.attempt, workers=places))

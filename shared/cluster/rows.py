@@ -8,7 +8,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
+import msgspec
 
 from shared.cluster.job import WAITING, Job, JobStatus
 from shared.cluster.node import Node
@@ -20,29 +20,34 @@ from shared.events.operations import CellPolicy, Quota
 K = TypeVar("K", int, str)
 V = TypeVar("V")
 
-_JOB: TypeAdapter[Job] = TypeAdapter(Job)
-_NODE: TypeAdapter[Node] = TypeAdapter(Node)
-_RESERVATION: TypeAdapter[ReservationSet] = TypeAdapter(ReservationSet)
-_POLICY: TypeAdapter[CellPolicy] = TypeAdapter(CellPolicy)
-_QUOTA: TypeAdapter[Quota] = TypeAdapter(Quota)
+_JOB = msgspec.json.Decoder(Job)
+_NODE = msgspec.json.Decoder(Node)
+_RESERVATION = msgspec.json.Decoder(ReservationSet)
+_POLICY = msgspec.json.Decoder(CellPolicy)
+_QUOTA = msgspec.json.Decoder(Quota)
+_ENCODE = msgspec.json.Encoder().encode
 
 
 def rows_of(state: CellState) -> Iterator[str]:
     """The state in rows `[section, ...]`, in a total order. Equal states give equal rows; indices are left out."""
     yield _row("cell", [state.cell, state.version, state.epoch, state.offset, state.chain, state.at_ms, state.skipped])
     yield _row("inputs", sorted(state.inputs.items()))
-    yield f'["policy",{state.policy.model_dump_json()}]'
+    yield f'["policy",{_text(state.policy)}]'
     for account in sorted(state.quotas):
-        yield f'["quota",{state.quotas[account].model_dump_json()}]'
+        yield f'["quota",{_text(state.quotas[account])}]'
     for node_id in sorted(state.nodes):
-        yield f'["node",{_NODE.dump_json(_node_in_order(state.nodes[node_id])).decode()}]'
+        yield f'["node",{_text(_node_in_order(state.nodes[node_id]))}]'
     for job_id in sorted(state.jobs):
-        yield f'["job",{_JOB.dump_json(_job_in_order(state.jobs[job_id])).decode()}]'
+        yield f'["job",{_text(_job_in_order(state.jobs[job_id]))}]'
     yield _row("over", [state.over_first, state.over_next])
     for over in state.over.in_order():
         yield _row("gone", [over.id, over.tenant, over.digest, over.status.value, over.over_ms])
     for job_id in sorted(state.reservations):
-        yield f'["reservation",{state.reservations[job_id].model_dump_json()}]'
+        yield f'["reservation",{_text(state.reservations[job_id])}]'
+
+
+def _text(value: object) -> str:
+    return _ENCODE(value).decode()
 
 
 def _node_in_order(node: Node) -> Node:
@@ -90,21 +95,21 @@ def _inputs(state: CellState, text: str) -> None:
 
 
 def _policy(state: CellState, text: str) -> None:
-    state.policy = _POLICY.validate_json(text)
+    state.policy = _POLICY.decode(text)
 
 
 def _quota(state: CellState, text: str) -> None:
-    quota = _QUOTA.validate_json(text)
+    quota = _QUOTA.decode(text)
     state.quotas[quota.tenant, quota.gpu_type] = quota
 
 
 def _node(state: CellState, text: str) -> None:
-    node = _NODE.validate_json(text)
+    node = _NODE.decode(text)
     state.nodes[node.id] = node
 
 
 def _job(state: CellState, text: str) -> None:
-    job = _JOB.validate_json(text)
+    job = _JOB.decode(text)
     state.jobs[job.id] = job
 
 
@@ -118,7 +123,7 @@ def _gone(state: CellState, text: str) -> None:
 
 
 def _reservation(state: CellState, text: str) -> None:
-    reservation = _RESERVATION.validate_json(text)
+    reservation = _RESERVATION.decode(text)
     state.reservations[reservation.job] = reservation
 
 

@@ -19,6 +19,7 @@ from shared.events.base import TYPES, Event
 from shared.events.decisions import CHAIN_HEADER, Decision
 from shared.events.encoding import TYPE_HEADER
 from shared.events.reasons import DeadLetterReason
+from shared.events.value import model_of
 
 DEFAULT_PATH = Path("deploy/asyncapi.yaml")
 VERSION = "0.1.0"
@@ -189,7 +190,7 @@ def _dead_letter() -> Json:
 
 
 def _schemas() -> Json:
-    classes = [(cls, "validation") for cls in TYPES.values()]
+    classes = [(model_of(cls), "validation") for cls in TYPES.values()]
     schemas: Json = models_json_schema(classes, ref_template=SCHEMAS + "{model}")[1]["$defs"]  # type: ignore[arg-type]
     for cls in TYPES.values():
         if cls.is_command:

@@ -1,10 +1,34 @@
-"""What every record is: a frozen pydantic class that knows its type, its topic and its key."""
+"""What every record is: a value that knows its type, its topic and its key."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from msgspec import Meta
+from pydantic import Field, StringConstraints
+
+from shared.events.value import Value, ValueMeta, fields_of, plain, replace
+
+__all__ = [
+    "LARGEST_INTEGER",
+    "TYPES",
+    "Attempt",
+    "CellEvent",
+    "Command",
+    "Count",
+    "Event",
+    "EventMeta",
+    "JobId",
+    "Label",
+    "Millis",
+    "Name",
+    "NodeId",
+    "Text",
+    "Value",
+    "fields_of",
+    "plain",
+    "replace",
+]
 
 LARGEST_INTEGER = 2**53 - 1
 """The largest integer that every JSON reader keeps exactly."""
@@ -21,38 +45,40 @@ NodeId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,126}
 Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?$")]
 """GPU types, topology positions, label keys and values, taints."""
 
-Text = Annotated[str, StringConstraints(max_length=500)]
+Text = Annotated[str, Meta(max_length=500), Field(max_length=500)]
 """Words for people. No code reads it."""
 
-Count = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
+Count = Annotated[int, Meta(ge=0, le=LARGEST_INTEGER), Field(ge=0, le=LARGEST_INTEGER)]
 """Something counted, from 0."""
 
-Millis = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
+Millis = Annotated[int, Meta(ge=0, le=LARGEST_INTEGER), Field(ge=0, le=LARGEST_INTEGER)]
 """Milliseconds: a time (of the cell's clock unless the name says wall) or a duration."""
 
-Attempt = Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
+Attempt = Annotated[int, Meta(ge=1, le=LARGEST_INTEGER), Field(ge=1, le=LARGEST_INTEGER)]
 """The number of a job's start: 1, 2, 3, ..."""
-
-
-class Value(BaseModel):
-    """A part of a record. Frozen and strict: no string becomes a number, no float an integer."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
-
-
-V = TypeVar("V", bound=Value)
-
-
-def replace(value: V, **changes: Any) -> V:
-    """The same value with these fields changed. The caller answers for them: they are not checked."""
-    return value.model_copy(update=changes)
 
 
 TYPES: dict[str, type[Event]] = {}
 """The one table: CloudEvents type -> class. A class enters it by being defined."""
 
 
-class Event(Value):
+class EventMeta(ValueMeta):
+    """Enters a class into `TYPES` that names its type and its topic."""
+
+    def __new__(  # noqa: PYI034 - it returns the class that msgspec makes
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], type: str = "", topic: str = "", **kw: Any
+    ) -> EventMeta:
+        """The class, known by its type from now on."""
+        if type in TYPES:
+            raise TypeError(f"{type} is the type of {TYPES[type].__name__} already")
+        cls: Any = super().__new__(mcs, name, bases, namespace, **kw)
+        if type:
+            cls.type, cls.topic = type, topic
+            TYPES[type] = cls
+        return cls  # type: ignore[no-any-return]
+
+
+class Event(Value, metaclass=EventMeta):
     """One record of one topic.
 
     A subclass names its CloudEvents type and its topic when it is defined:
@@ -62,16 +88,6 @@ class Event(Value):
     type: ClassVar[str]
     topic: ClassVar[str]
     is_command: ClassVar[bool] = False
-
-    def __init_subclass__(cls, *, type: str = "", topic: str = "", **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if not type:
-            return
-        if type in TYPES:
-            raise TypeError(f"{type} is the type of {TYPES[type].__name__} already")
-        cls.type = type
-        cls.topic = topic
-        TYPES[type] = cls
 
     def key(self) -> str:
         """The Kafka key: what this record is about. Records of one key keep their order."""

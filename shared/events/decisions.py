@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from shared.events.base import CellEvent, Count, Millis
 from shared.events.effects import AnyEffect
@@ -21,7 +21,7 @@ class Decision(CellEvent, type="fallow.decision.v1", topic="decisions"):
     positions (`topic-partition` -> next offset) up to which the writer had taken in its inputs when it decided.
     """
 
-    version: Annotated[int, Field(ge=1)]
+    version: Annotated[int, Meta(ge=1)]
     epoch: Count
     inputs: dict[str, Count] = {}
     at_ms: Millis

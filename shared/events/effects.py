@@ -5,9 +5,9 @@ An effect is tagged by `kind`. A reader that meets a kind that it does not know 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, StringConstraints
+from msgspec import Meta
 
 from shared.events.base import Attempt, Count, JobId, Millis, Name, NodeId, Text, Value
 from shared.events.jobs import Digest
@@ -21,25 +21,36 @@ from shared.events.reasons import (
     RequeueReason,
     StopReason,
 )
+from shared.events.value import ValueMeta
 from shared.events.values import JobSpec, NodeSpec, NodeStatus, RunStatus, WorkerPlace
 
 
-class Effect(Value):
+class EffectMeta(ValueMeta):
+    """Gives each effect its kind: the name of its class."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> EffectMeta:
+        """The class, tagged by its name."""
+        cls: Any = super().__new__(mcs, name, bases, namespace, **config)
+        cls.kind = name
+        return cls  # type: ignore[no-any-return]
+
+
+class Effect(Value, metaclass=EffectMeta, tag_field="kind", tag=True):
     """One absolute change of a cell's state."""
+
+    kind: ClassVar[str]
 
 
 class WriterStarted(Effect):
     """A placement process took over as writer. From here on every older writer's record is stale."""
 
-    kind: Literal["WriterStarted"] = "WriterStarted"
-    epoch: Annotated[int, Field(ge=1)]
+    epoch: Annotated[int, Meta(ge=1)]
     writer: Text
 
 
 class JobEnqueued(Effect):
     """The job is accepted and waits. From here on it is never lost."""
 
-    kind: Literal["JobEnqueued"] = "JobEnqueued"
     spec: JobSpec
     submit_ms: Millis
     digest: Digest
@@ -48,7 +59,6 @@ class JobEnqueued(Effect):
 class JobUpdated(Effect):
     """The job's specification is now this one."""
 
-    kind: Literal["JobUpdated"] = "JobUpdated"
     spec: JobSpec
 
 
@@ -67,15 +77,13 @@ class AttemptEffect(JobEffect):
 class JobStarted(AttemptEffect):
     """The gang holds these places and its nodes shall start it. All workers at once, or none."""
 
-    kind: Literal["JobStarted"] = "JobStarted"
-    workers: Annotated[tuple[WorkerPlace, ...], Field(min_length=1)]
+    workers: Annotated[tuple[WorkerPlace, ...], Meta(min_length=1)]
     backfilled: bool = False
 
 
 class RunObserved(AttemptEffect):
     """One node's run of the attempt has reached this state while other nodes' runs have not."""
 
-    kind: Literal["RunObserved"] = "RunObserved"
     node: NodeId
     status: RunStatus
 
@@ -83,13 +91,10 @@ class RunObserved(AttemptEffect):
 class JobRunning(AttemptEffect):
     """Every worker of the attempt has started."""
 
-    kind: Literal["JobRunning"] = "JobRunning"
-
 
 class JobResizing(AttemptEffect):
     """The attempt's nodes shall add these places and stop these ranks; both are held until then."""
 
-    kind: Literal["JobResizing"] = "JobResizing"
     add: tuple[WorkerPlace, ...] = ()
     remove: tuple[Count, ...] = ()
 
@@ -97,14 +102,12 @@ class JobResizing(AttemptEffect):
 class JobResized(AttemptEffect):
     """The attempt now runs in exactly these places."""
 
-    kind: Literal["JobResized"] = "JobResized"
-    workers: Annotated[tuple[WorkerPlace, ...], Field(min_length=1)]
+    workers: Annotated[tuple[WorkerPlace, ...], Meta(min_length=1)]
 
 
 class JobStopping(AttemptEffect):
     """The attempt's nodes shall stop it within `grace_wall_ms`. It still holds its places."""
 
-    kind: Literal["JobStopping"] = "JobStopping"
     why: StopReason
     for_whom: Text = ""
     grace_wall_ms: Millis
@@ -113,7 +116,6 @@ class JobStopping(AttemptEffect):
 class JobPreempted(AttemptEffect):
     """The attempt has stopped to make room, and its places are free."""
 
-    kind: Literal["JobPreempted"] = "JobPreempted"
     why: StopReason
     for_whom: Text = ""
 
@@ -124,7 +126,6 @@ class JobRequeued(JobEffect):
     `failures` is how much of its retry budget is used.
     """
 
-    kind: Literal["JobRequeued"] = "JobRequeued"
     reason: RequeueReason
     not_before_ms: Millis
     failures: Count
@@ -133,13 +134,10 @@ class JobRequeued(JobEffect):
 class JobFinished(AttemptEffect):
     """The job ended well. Its places are free."""
 
-    kind: Literal["JobFinished"] = "JobFinished"
-
 
 class JobFailed(JobEffect):
     """The job ended badly and is not tried again. Its places are free."""
 
-    kind: Literal["JobFailed"] = "JobFailed"
     reason: FailReason
     text: Text = ""
 
@@ -147,14 +145,11 @@ class JobFailed(JobEffect):
 class JobCancelled(JobEffect):
     """The job ended because its tenant wished so. Its places are free."""
 
-    kind: Literal["JobCancelled"] = "JobCancelled"
-
 
 class JobRefused(JobEffect):
     """A request about this job is refused. An accepted job of that id is not touched by it."""
 
-    kind: Literal["JobRefused"] = "JobRefused"
-    request: Annotated[str, StringConstraints(max_length=64)]
+    request: Annotated[str, Meta(max_length=64)]
     code: RefuseCode
     tenant: Name | None = None
     text: Text = ""
@@ -163,41 +158,33 @@ class JobRefused(JobEffect):
 class AttemptTimedOut(AttemptEffect):
     """The attempt did not start, run or stop in its time. What follows stands in the same record."""
 
-    kind: Literal["AttemptTimedOut"] = "AttemptTimedOut"
     what: Literal["start", "run", "stop"]
 
 
 class JobDeferred(JobEffect):
     """The job still waits, now for this reason. Written only when the code changes."""
 
-    kind: Literal["JobDeferred"] = "JobDeferred"
     code: DeferCode
 
 
 class JobHeld(JobEffect):
     """The job waits and may not start until it is released."""
 
-    kind: Literal["JobHeld"] = "JobHeld"
-
 
 class JobReleased(JobEffect):
     """The job may start again."""
-
-    kind: Literal["JobReleased"] = "JobReleased"
 
 
 class ReservationSet(JobEffect):
     """These places are kept for a waiting job, which is planned to start at `start_ms`."""
 
-    kind: Literal["ReservationSet"] = "ReservationSet"
-    workers: Annotated[tuple[WorkerPlace, ...], Field(min_length=1)]
+    workers: Annotated[tuple[WorkerPlace, ...], Meta(min_length=1)]
     start_ms: Millis
 
 
 class ReservationCleared(JobEffect):
     """Nothing is kept for this job any more."""
 
-    kind: Literal["ReservationCleared"] = "ReservationCleared"
     reason: ClearReason
 
 
@@ -210,7 +197,6 @@ class NodeEffect(Effect):
 class NodeChanged(Effect):
     """The node is this, in this boot and this state. A node not seen before is added."""
 
-    kind: Literal["NodeChanged"] = "NodeChanged"
     spec: NodeSpec
     boot: NodeId
     status: NodeStatus
@@ -221,7 +207,6 @@ class NodeChanged(Effect):
 class DeviceChanged(NodeEffect):
     """The device is healthy or not. What runs on it goes on holding it until it is stopped."""
 
-    kind: Literal["DeviceChanged"] = "DeviceChanged"
     device: Count
     healthy: bool
 
@@ -229,7 +214,6 @@ class DeviceChanged(NodeEffect):
 class LeaseExpired(NodeEffect):
     """The node was silent for its lease and margin: by now it has stopped its own work."""
 
-    kind: Literal["LeaseExpired"] = "LeaseExpired"
     boot: NodeId
 
 
@@ -242,7 +226,6 @@ class LoanEffect(NodeEffect):
 class NodeLent(LoanEffect):
     """The inference node works for a training pool until `deadline_ms` (None: until recalled)."""
 
-    kind: Literal["NodeLent"] = "NodeLent"
     to_pool: Name
     deadline_ms: Millis | None = None
 
@@ -250,40 +233,34 @@ class NodeLent(LoanEffect):
 class NodeLoanDraining(LoanEffect):
     """The lent node takes nothing new and must be empty by `deadline_ms`."""
 
-    kind: Literal["NodeLoanDraining"] = "NodeLoanDraining"
     deadline_ms: Millis
 
 
 class NodeReclaimed(LoanEffect):
     """The node is empty and back at home."""
 
-    kind: Literal["NodeReclaimed"] = "NodeReclaimed"
-
 
 class QuotaSet(Effect):
     """The tenant's quota of one GPU type is now this."""
 
-    kind: Literal["QuotaSet"] = "QuotaSet"
     quota: Quota
 
 
 class PolicySet(Effect):
     """The cell decides by these numbers now."""
 
-    kind: Literal["PolicySet"] = "PolicySet"
     policy: CellPolicy
 
 
 class ProposalRefused(Effect):
     """A proposal was not carried out."""
 
-    kind: Literal["ProposalRefused"] = "ProposalRefused"
     proposal: JobId
     code: ProposalCode
     text: Text = ""
 
 
-AnyEffect = Annotated[
+AnyEffect = (
     WriterStarted
     | JobEnqueued
     | JobUpdated
@@ -313,7 +290,6 @@ AnyEffect = Annotated[
     | NodeReclaimed
     | QuotaSet
     | PolicySet
-    | ProposalRefused,
-    Field(discriminator="kind"),
-]
+    | ProposalRefused
+)
 """Every effect there is. A new one is added here, beside its class."""

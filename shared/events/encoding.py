@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
+import msgspec
 from pydantic import ValidationError
 
 from shared.events.base import TYPES, Event
 from shared.events.reasons import DeadLetterReason
+from shared.events.value import Value, model_of
 
 SUBMISSION_BYTES_MOST = 512_000
 VALUE_CHARACTERS_MOST = 100
 TYPE_HEADER = "ce_type"
 SPEC_VERSION = ("ce_specversion", b"1.0")
 CONTENT_TYPE = ("content-type", b"application/json")
+
+OUTSIDE = frozenset({"submissions", "operations", "nodes", "demand"})
+"""The topics that others than one service of this project may write."""
+
+_ENCODE = msgspec.json.Encoder().encode
 
 Headers = tuple[tuple[str, bytes], ...]
 
@@ -39,25 +46,57 @@ class Undecodable:
         return f"{where}{self.rule}{what}"
 
 
-def encode(event: Event) -> bytes:
-    """The record's value: JSON, without the fields that are None. The same event gives the same bytes."""
-    return event.__pydantic_serializer__.to_json(event, exclude_none=True)
+def encode(event: Value) -> bytes:
+    """The value of a record, or a part of one: JSON, without the fields that hold their default.
+
+    Equal values give the same bytes.
+    """
+    return _ENCODE(event)
 
 
 def decode(type_: str, value: bytes | None) -> Event | Undecodable:
     """The event of these bytes, or why there is none. Never raises on content.
 
-    Commands must not hold fields that are unknown; in all other events these are ignored.
+    Commands must not hold fields that are unknown; in all other events these are ignored. What strangers may write is
+    judged by its pydantic model first, names and all; the topics that one service writes are read as they are.
     """
     cls = TYPES.get(type_)
     if cls is None:
         return Undecodable(DeadLetterReason.UNKNOWN_TYPE, "is not a type of this version", "ce_type", shorten(type_))
     if value is None:
         return Undecodable(DeadLetterReason.UNREADABLE, "the record has no value")
+    if cls.topic in OUTSIDE:
+        why = _judged(cls, value)
+        if why is not None:
+            return why
     try:
-        return cls.model_validate_json(value, extra="forbid" if cls.is_command else None)
+        return _decoder(cls).decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _judged(cls, value) or _unread(error)
+
+
+def judged(cls: type[Value], value: bytes, *, forbid_unknown: bool = False) -> Undecodable | None:
+    """Why these bytes are no `cls`, by all of its rules; None: they are one."""
+    try:
+        model_of(cls).__pydantic_validator__.validate_json(value, extra="forbid" if forbid_unknown else None)
     except ValidationError as error:
         return _first_error(error)
+    return None
+
+
+def _judged(cls: type[Event], value: bytes) -> Undecodable | None:
+    return judged(cls, value, forbid_unknown=cls.is_command)
+
+
+def _unread(error: Exception) -> Undecodable:
+    invalid = isinstance(error, msgspec.ValidationError)
+    reason = DeadLetterReason.INVALID if invalid else DeadLetterReason.UNREADABLE
+    return Undecodable(reason, str(error)[:300])
+
+
+@cache
+def _decoder(cls: type[Event]) -> msgspec.json.Decoder[Event]:
+    return msgspec.json.Decoder(cls)
 
 
 def _first_error(error: ValidationError) -> Undecodable:

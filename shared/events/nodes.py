@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from shared.events.base import Attempt, CellEvent, Count, JobId, Millis, NodeId, Text, Value
 from shared.events.values import NodeSpec, ObservedRun, RunStatus
@@ -120,4 +120,4 @@ class RunsReported(CellEvent, type="fallow.runs.reported.v1", topic="nodes"):
     It means the same as a record for each word. One record for many costs everybody who reads it far less.
     """
 
-    words: Annotated[tuple[RunWord, ...], Field(min_length=1, max_length=RUN_WORDS_MOST)]
+    words: Annotated[tuple[RunWord, ...], Meta(min_length=1, max_length=RUN_WORDS_MOST)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from shared.events.base import CellEvent, Command, Count, JobId, Label, Millis, Name, NodeId, Text, Value
 
@@ -51,7 +51,7 @@ class Quota(Value):
     gpu_type: Label
     guaranteed_milli: Count = 0
     limit_milli: Count | None = None
-    weight: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    weight: Annotated[int, Meta(ge=0, le=1_000_000)] = 1
     lends: bool = True
     borrows: bool = True
     parent: Name | None = None
@@ -60,22 +60,22 @@ class Quota(Value):
 class SetQuota(Operation, type="fallow.quota.set.v1", topic="operations"):
     """Change a tenant's quota at run time. Nobody is evicted by it; the excess counts as borrowed."""
 
-    quotas: Annotated[tuple[Quota, ...], Field(min_length=1, max_length=10_000)]
+    quotas: Annotated[tuple[Quota, ...], Meta(min_length=1, max_length=10_000)]
 
 
-class CellPolicy(Value):
+class CellPolicy(Value, omit_defaults=False):
     """The numbers by which a cell decides. They stand in the log, so that every reader folds alike.
 
     Times with `wall` in their name run by the wall clock, all others by the cell's.
     """
 
-    start_wall_ms: Annotated[int, Field(ge=1)] = 120_000
+    start_wall_ms: Annotated[int, Meta(ge=1)] = 120_000
     stop_grace_wall_ms: Millis = 30_000
-    lease_wall_ms: Annotated[int, Field(ge=1)] = 30_000
+    lease_wall_ms: Annotated[int, Meta(ge=1)] = 30_000
     lease_margin_wall_ms: Millis = 10_000
-    remember_jobs: Annotated[int, Field(ge=1)] = 1_000_000
-    remember_ms: Annotated[int, Field(ge=1)] = 7 * 86_400_000
-    waiting_jobs_most: Annotated[int, Field(ge=1)] = 1_000_000
+    remember_jobs: Annotated[int, Meta(ge=1)] = 1_000_000
+    remember_ms: Annotated[int, Meta(ge=1)] = 7 * 86_400_000
+    waiting_jobs_most: Annotated[int, Meta(ge=1)] = 1_000_000
     placement: Name = "best-fit"
 
 
@@ -93,7 +93,7 @@ class OfferLoan(Operation, type="fallow.loan.offer.v1", topic="operations"):
     """These inference nodes are idle: training may have them until `deadline_ms` (None: until recalled)."""
 
     loan: JobId
-    nodes: Annotated[tuple[NodeId, ...], Field(min_length=1, max_length=10_000)]
+    nodes: Annotated[tuple[NodeId, ...], Meta(min_length=1, max_length=10_000)]
     deadline_ms: Millis | None = None
 
 
@@ -101,7 +101,7 @@ class RecallLoan(Operation, type="fallow.loan.recall.v1", topic="operations"):
     """Bring so many nodes of a loan back by `deadline_ms`."""
 
     loan: JobId
-    count: Annotated[int, Field(ge=1)]
+    count: Annotated[int, Meta(ge=1)]
     deadline_ms: Millis
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from shared.events.base import Attempt, CellEvent, Count, JobId, Millis, Name, NodeId, Text, Value
 from shared.events.reasons import StopReason
@@ -36,7 +36,7 @@ class LoanProposed(Proposal, type="fallow.loan.proposed.v1", topic="proposals"):
     """Lend these inference nodes to a training pool until `deadline_ms`."""
 
     loan: JobId
-    nodes: Annotated[tuple[NodeId, ...], Field(min_length=1)]
+    nodes: Annotated[tuple[NodeId, ...], Meta(min_length=1)]
     to_pool: Name
     deadline_ms: Millis | None = None
 
@@ -45,7 +45,7 @@ class ReclaimProposed(Proposal, type="fallow.loan.reclaim-proposed.v1", topic="p
     """Take these lent nodes back by `deadline_ms`, stopping `victims` and shrinking `shrinks`."""
 
     loan: JobId
-    nodes: Annotated[tuple[NodeId, ...], Field(min_length=1)]
+    nodes: Annotated[tuple[NodeId, ...], Meta(min_length=1)]
     victims: tuple[Victim, ...] = ()
     shrinks: tuple[Resize, ...] = ()
     deadline_ms: Millis
@@ -55,7 +55,7 @@ class PreemptionProposed(Proposal, type="fallow.job.preemption-proposed.v1", top
     """Stop these attempts so that `preemptor` can start."""
 
     preemptor: JobId
-    victims: Annotated[tuple[Victim, ...], Field(min_length=1)]
+    victims: Annotated[tuple[Victim, ...], Meta(min_length=1)]
     reason: StopReason
 
 
@@ -64,7 +64,7 @@ class Resize(Value):
 
     job: JobId
     attempt: Attempt
-    workers: Annotated[int, Field(ge=1, le=WORKERS_MOST)]
+    workers: Annotated[int, Meta(ge=1, le=WORKERS_MOST)]
     add: tuple[WorkerPlace, ...] = ()
     remove: tuple[Count, ...] = ()
 
@@ -72,14 +72,11 @@ class Resize(Value):
 class ResizeProposed(Proposal, type="fallow.job.resize-proposed.v1", topic="proposals"):
     """Grow or shrink these elastic jobs together."""
 
-    resizes: Annotated[tuple[Resize, ...], Field(min_length=1)]
+    resizes: Annotated[tuple[Resize, ...], Meta(min_length=1)]
 
 
 class MigrationProposed(Proposal, type="fallow.job.migration-proposed.v1", topic="proposals"):
     """Stop this attempt and start it again in these places, to put fragments together."""
 
     victim: Victim
-    places: Annotated[tuple[WorkerPlace, ...], Field(min_length=1)]
-
-
-ReclaimProposed.model_rebuild()
+    places: Annotated[tuple[WorkerPlace, ...], Meta(min_length=1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from shared.events.base import CellEvent, Count, JobId, Name, Value
 
@@ -42,7 +42,7 @@ class QueueOrdered(CellEvent, type="fallow.queue.ordered.v1", topic="queue"):
     writer: str
     window: Count
     part: Count = 0
-    parts: Annotated[int, Field(ge=1, le=1000)] = 1
+    parts: Annotated[int, Meta(ge=1, le=1000)] = 1
     jobs_offset: Count
     version: Count
     heads: tuple[QueueHead, ...] = ()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from shared.events.base import CellEvent, Count, Millis
 from shared.events.jobs import Digest
@@ -32,7 +32,7 @@ class SnapshotManifest(CellEvent, type="fallow.snapshot.manifest.v1", topic="sna
     slot: str = "newest"
     parts: Count
     digest: Digest
-    offset: Annotated[int, Field(ge=-1)]
+    offset: Annotated[int, Meta(ge=-1)]
     version: Count
     chain: str
     at_ms: Millis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from shared.events.base import LARGEST_INTEGER, Command, JobId, Millis, Name, Text, Value
 from shared.events.values import WORKERS_MOST, JobSpec
@@ -40,16 +40,18 @@ class CancelJob(Command, type="fallow.job.cancel.v1", topic="submissions"):
 class JobChanges(Value):
     """What of a job may be changed after its submission; None leaves a thing as it is."""
 
-    priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] | None = None
-    workers: Annotated[int, Field(ge=1, le=WORKERS_MOST)] | None = None
-    workers_min: Annotated[int, Field(ge=1, le=WORKERS_MOST)] | None = None
-    max_run_ms: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)] | None = None
+    priority: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)] | None = None
+    workers: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] | None = None
+    workers_min: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] | None = None
+    max_run_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] | None = None
 
-    @model_validator(mode="after")
-    def _changes_something(self) -> JobChanges:
-        if all(getattr(self, name) is None for name in JobChanges.model_fields):
+    def __post_init__(self) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """At least one change."""
+        if all(getattr(self, name) is None for name in JobChanges.__struct_fields__):
             raise ValueError("names nothing to change")
-        return self
 
 
 class UpdateJob(Command, type="fallow.job.update.v1", topic="submissions"):

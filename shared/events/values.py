@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar
 
-from pydantic import Field, StringConstraints, model_validator
+from msgspec import Meta
+from msgspec.structs import force_setattr
 
 from shared.events.base import LARGEST_INTEGER, Count, JobId, Label, Millis, Name, NodeId, Text, Value
 
@@ -13,9 +14,10 @@ GPU = 1000
 """One whole GPU in milli-GPUs."""
 
 WORKERS_MOST = 100_000
+BACKOFF_MS, BACKOFF_MOST_MS = 10_000, 600_000
 DEVICES_MOST = 65_536
 
-Device = Annotated[int, Field(ge=0, lt=DEVICES_MOST)]
+Device = Annotated[int, Meta(ge=0, lt=DEVICES_MOST)]
 """A device's number on its node. Bounded, because it becomes a bit of a mask."""
 
 
@@ -55,57 +57,70 @@ class TopologyWish(Value):
 
     level: Level
     wish: Wish = Wish.PREFERRED
-    slice_workers: Annotated[int, Field(ge=1, le=WORKERS_MOST)] | None = None
+    slice_workers: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] | None = None
 
 
 class Resources(Value):
     """What one worker needs. Below 1000 milli-GPUs it shares one device, else it takes whole devices."""
 
-    gpu_milli: Annotated[int, Field(ge=1, le=DEVICES_MOST * GPU)] = GPU
+    gpu_milli: Annotated[int, Meta(ge=1, le=DEVICES_MOST * GPU)] = GPU
     cpu_milli: Count = 0
     memory_mib: Count = 0
 
-    @model_validator(mode="after")
-    def _fits_whole_devices(self) -> Resources:
+    def __post_init__(self) -> None:
+        if self.gpu_milli == GPU:
+            force_setattr(self, "gpu_milli", GPU)  # the default itself, which is left out when it is written
+        self.check()
+
+    def check(self) -> None:
+        """A share sits on one device."""
         if self.gpu_milli > GPU and self.gpu_milli % GPU:
             raise ValueError("gpu_milli above 1000 must be a multiple of 1000: a share sits on one device")
-        return self
 
 
-class VirtualRun(Value):
+class VirtualRun(Value, tag_field="driver", tag="virtual"):
     """A run that only takes time: for replays, demos and tests.
 
     `duration_ms` None runs without end. With `fail_at_ms` an attempt fails that long after its start;
     `fail_attempts` limits this to the first so many attempts (None: all).
     """
 
-    driver: Literal["virtual"] = "virtual"
+    driver: ClassVar[str] = "virtual"
     duration_ms: Millis | None = None
     fail_at_ms: Millis | None = None
-    fail_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
+    fail_attempts: Annotated[int, Meta(ge=1, le=1000)] | None = None
 
 
-class ProcessRun(Value):
+class ProcessRun(Value, tag_field="driver", tag="process"):
     """A run of real processes, one per worker."""
 
-    driver: Literal["process"] = "process"
-    argv: Annotated[
-        tuple[Annotated[str, StringConstraints(max_length=8192)], ...], Field(min_length=1, max_length=1000)
-    ]
+    driver: ClassVar[str] = "process"
+    argv: Annotated[tuple[Annotated[str, Meta(max_length=8192)], ...], Meta(min_length=1, max_length=1000)]
     env: dict[str, str] = {}
     dir: str | None = None
     checkpoint_dir: str | None = None
 
 
-Run = Annotated[VirtualRun | ProcessRun, Field(discriminator="driver")]
+Run = VirtualRun | ProcessRun
 
 
 class RetryPolicy(Value):
     """How often a failed job is tried again. A loss by infrastructure does not count against the budget."""
 
-    budget: Annotated[int, Field(ge=0, le=1000)] = 0
-    backoff_ms: Millis = 10_000
-    backoff_most_ms: Millis = 600_000
+    budget: Annotated[int, Meta(ge=0, le=1000)] = 0
+    backoff_ms: Millis = BACKOFF_MS
+    backoff_most_ms: Millis = BACKOFF_MOST_MS
+
+    def __post_init__(self) -> None:
+        # The defaults themselves, which are left out when it is written.
+        if self.backoff_ms == BACKOFF_MS:
+            force_setattr(self, "backoff_ms", BACKOFF_MS)
+        if self.backoff_most_ms == BACKOFF_MOST_MS:
+            force_setattr(self, "backoff_most_ms", BACKOFF_MOST_MS)
+
+
+ONE_GPU, ENDLESS, NO_RETRY = Resources(), VirtualRun(), RetryPolicy()
+_DEFAULTS = (("resources", ONE_GPU), ("run", ENDLESS), ("retry", NO_RETRY))
 
 
 class JobSpec(Value):
@@ -119,34 +134,39 @@ class JobSpec(Value):
     id: JobId
     tenant: Name
     kind: JobKind = JobKind.TRAINING
-    priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] = 0
+    priority: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)] = 0
     queue: Name | None = None
     cell: Name | None = None
-    pools: Annotated[tuple[Name, ...], Field(max_length=32)] = ()
+    pools: Annotated[tuple[Name, ...], Meta(max_length=32)] = ()
     gpu_type: Label | None = None
-    workers: Annotated[int, Field(ge=1, le=WORKERS_MOST)] = 1
-    workers_min: Annotated[int, Field(ge=1, le=WORKERS_MOST)] | None = None
-    resources: Resources = Resources()
+    workers: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] = 1
+    workers_min: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] | None = None
+    resources: Resources = ONE_GPU
     gang: bool = True
     topology: TopologyWish | None = None
     spread: Level | None = None
-    run: Run = VirtualRun()
+    run: Run = ENDLESS
     preemptible: bool = True
     checkpoint_interval_ms: Millis | None = None
-    max_run_ms: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)] | None = None
-    estimate_run_ms: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)] | None = None
+    max_run_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] | None = None
+    estimate_run_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] | None = None
     min_run_ms: Millis = 0
     fungible: bool = False
     heterogeneous: bool = False
-    scaling: Annotated[tuple[Count, ...], Field(max_length=4096)] = ()
-    retry: RetryPolicy = RetryPolicy()
+    scaling: Annotated[tuple[Count, ...], Meta(max_length=4096)] = ()
+    retry: RetryPolicy = NO_RETRY
     hold: bool = False
 
-    @model_validator(mode="after")
-    def _range_of_workers(self) -> JobSpec:
+    def __post_init__(self) -> None:
+        for name, default in _DEFAULTS:
+            if getattr(self, name) == default:
+                force_setattr(self, name, default)  # the default itself, which is left out when it is written
+        self.check()
+
+    def check(self) -> None:
+        """The fewest workers are no more than those wanted."""
         if self.workers_min is not None and self.workers_min > self.workers:
             raise ValueError(f"workers_min {self.workers_min} is above workers {self.workers}")
-        return self
 
     @property
     def gpus_milli(self) -> int:
@@ -174,6 +194,9 @@ class Position(Value):
     superspine: Label | None = None
 
 
+_NOWHERE = Position()
+
+
 class NodeSpec(Value):
     """A node as it announces itself. Its devices are numbered from 0; `islands` are the sizes of consecutive NVLink
     islands.
@@ -182,20 +205,24 @@ class NodeSpec(Value):
     id: NodeId
     pool: Name
     gpu_type: Label = "gpu"
-    gpus: Annotated[int, Field(ge=0, le=DEVICES_MOST)]
-    islands: tuple[Annotated[int, Field(ge=1, le=DEVICES_MOST)], ...] = ()
+    gpus: Annotated[int, Meta(ge=0, le=DEVICES_MOST)]
+    islands: tuple[Annotated[int, Meta(ge=1, le=DEVICES_MOST)], ...] = ()
     cpu_milli: Count = 0
     memory_mib: Count = 0
-    position: Position = Position()
+    position: Position = _NOWHERE
     labels: dict[Label, Label] = {}
     taints: tuple[Label, ...] = ()
     role: NodeRole = NodeRole.TRAINING
 
-    @model_validator(mode="after")
-    def _islands_cover_the_devices(self) -> NodeSpec:
+    def __post_init__(self) -> None:
+        if self.position == _NOWHERE:
+            force_setattr(self, "position", _NOWHERE)  # the default itself, which is left out when it is written
+        self.check()
+
+    def check(self) -> None:
+        """Every device is on one island, or islands are not told."""
         if self.islands and sum(self.islands) != self.gpus:
             raise ValueError(f"islands add up to {sum(self.islands)}, the node has {self.gpus} GPUs")
-        return self
 
 
 class NodeStatus(StrEnum):
@@ -233,7 +260,7 @@ class ObservedRun(Value):
     """One run as its node sees it."""
 
     job: JobId
-    attempt: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
+    attempt: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)]
     status: RunStatus
     exit_code: int | None = None
     text: Text = ""

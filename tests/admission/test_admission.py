@@ -18,6 +18,7 @@ from shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, encode
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.reasons import DeadLetterReason, RejectCode
 from shared.events.submissions import JobChanges, SubmitJob
+from shared.events.value import read_valid
 from shared.events.values import JobSpec
 from tests.admission.commands import CANCEL, FILE, NOW_MS, SUBMIT, UPDATE, admitted, answer, bytes_of, rejected, submit
 from tests.strategies import values
@@ -97,7 +98,7 @@ def test_the_same_content_written_otherwise_has_the_same_digest(again: dict[str,
 
 @given(values(JobSpec))
 def test_the_digest_outlives_a_round_through_bytes(spec: JobSpec) -> None:
-    again = SubmitJob.model_validate_json(encode(SubmitJob(job=spec)))
+    again = read_valid(SubmitJob, encode(SubmitJob(job=spec)))
     assert digest_of(again.job) == digest_of(spec)
 
 

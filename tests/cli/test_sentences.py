@@ -20,10 +20,11 @@ from shared.events.reasons import (
     RequeueReason,
     StopReason,
 )
+from shared.events.value import replace
 from shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, RunStatus, WorkerPlace
 
 SPEC = JobSpec(id="a", tenant="vision", workers=2, resources=Resources(gpu_milli=8000), queue="default", priority=3)
-ELASTIC = SPEC.model_copy(update={"workers_min": 1})
+ELASTIC = replace(SPEC, workers_min=1)
 PLACES = tuple(
     WorkerPlace(rank=rank, node=f"node-{rank}", devices=tuple(range(8)), gpu_milli=8000) for rank in range(2)
 )
@@ -134,7 +135,7 @@ def test_each_effect_is_told_in_one_sentence(effect: e.Effect, said: str) -> Non
 
 
 def test_every_kind_of_effect_has_its_sentence_and_its_row_here() -> None:
-    language = set(typing.get_args(typing.get_args(e.AnyEffect)[0]))
+    language = set(typing.get_args(e.AnyEffect))
     assert set(SENTENCES) == language
     assert {type(effect) for effect, _ in TABLE} == language
 

@@ -12,6 +12,7 @@ from services.cli.workload import PRIORITY_MOST, Workload, WorkloadError
 from shared.events.encoding import Undecodable, decode, encode
 from shared.events.queue import QueueDiscipline
 from shared.events.submissions import SubmitJob
+from shared.events.values import VirtualRun
 
 HEAD = "job_id,tenant,submit_s,gpus,workers,gpus_per_worker,gpu_type,duration_s,kind,status\n"
 JOBS = HEAD + "B,t1,10,16,2,8.0,A100,60,training,\na,T 2,0,1,1,1,,5.5,training,\n"
@@ -34,7 +35,8 @@ def submits(load: Workload) -> list[SubmitJob]:
 
 def test_jobs_come_in_the_order_of_time_and_id_with_times_in_milliseconds(tmp_path: Path) -> None:
     first, second = submits(workload(written(tmp_path, JOBS)))
-    assert (first.job.id, first.submit_ms, first.job.run.model_dump()["duration_ms"]) == ("a", 0, 5500)
+    assert isinstance(first.job.run, VirtualRun)
+    assert (first.job.id, first.submit_ms, first.job.run.duration_ms) == ("a", 0, 5500)
     assert (second.job.id, second.submit_ms, second.job.workers, second.job.resources.gpu_milli) == (
         "b",
         10_000,

@@ -19,6 +19,7 @@ from shared.events.reasons import (
     RequeueReason,
     StopReason,
 )
+from shared.events.value import replace
 from shared.events.values import (
     JobSpec,
     LoanStatus,
@@ -74,7 +75,7 @@ def node_changes(world: Historian, at_ms: int) -> Effects:
         pool = world.random.choice(POOLS)[0]
     return [
         e.NodeChanged(
-            spec=node.spec.model_copy(update={"pool": pool}),
+            spec=replace(node.spec, pool=pool),
             boot=world.name("boot") if is_back and world.random.random() < 0.5 else node.boot,
             status=world.random.choice((NodeStatus.READY, NodeStatus.READY, NodeStatus.CORDONED, NodeStatus.DRAINING)),
             reason="a person said so",
@@ -248,7 +249,7 @@ def job_is_updated(world: Historian, at_ms: int) -> Effects:
     job = world.one_of(world.state.jobs.values())
     if job is None:
         return []
-    return [e.JobUpdated(spec=job.spec.model_copy(update={"priority": world.random.randint(-5, 5)}))]
+    return [e.JobUpdated(spec=replace(job.spec, priority=world.random.randint(-5, 5)))]
 
 
 def request_is_refused(world: Historian, at_ms: int) -> Effects:

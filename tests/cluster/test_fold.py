@@ -16,6 +16,7 @@ from shared.events import effects as e
 from shared.events.decisions import Decision, next_chain
 from shared.events.encoding import Undecodable, decode, encode
 from shared.events.reasons import DeadLetterReason
+from shared.events.value import replace as with_fields
 from tests.cluster.examples import cell, enqueued, next_record, node, place, started, then
 from tests.cluster.histories import CELL, extending, folded, history, record_of
 
@@ -23,7 +24,7 @@ from tests.cluster.histories import CELL, extending, folded, history, record_of
 def changed(record: LogRecord, **fields: object) -> LogRecord:
     """A record with other content but the chain header of the first: what somebody who tampers can make."""
     assert isinstance(record.decision, Decision)
-    decision = record.decision.model_copy(update=fields)
+    decision = with_fields(record.decision, **fields)
     return replace(record, value=encode(decision), decision=decision)
 
 

@@ -14,6 +14,7 @@ from shared.cluster.rows import digest_of
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import ClearReason, DeferCode, FailReason, StopReason
+from shared.events.value import replace
 from shared.events.values import JobSpec, NodeRole, NodeSpec, NodeStatus, Resources, RunStatus
 from tests.cluster.examples import (
     LIFE,
@@ -88,7 +89,7 @@ def test_an_effect_is_refused_in_all_other_states(name: str, status: JobStatus) 
 
 @pytest.mark.parametrize("name", [name for name, (effect, _) in TRANSITIONS.items() if hasattr(effect, "attempt")])
 def test_an_effect_on_another_attempt_is_refused(name: str) -> None:
-    effect = TRANSITIONS[name][0].model_copy(update={"attempt": 7})
+    effect = replace(TRANSITIONS[name][0], attempt=7)
     status = min(TRANSITIONS[name][1])
     expect_refused(cell_with_job(status), effect, because="attempt")
 
@@ -195,7 +196,7 @@ BROKEN: dict[str, tuple[list[Any], Any, str]] = {
         "may not start before 100",
     ),
     "a start on a cordoned node": (
-        [enqueued("job"), node("n1").model_copy(update={"status": NodeStatus.CORDONED})],
+        [enqueued("job"), replace(node("n1"), status=NodeStatus.CORDONED)],
         started("job", place(0, "n1", 0)),
         "is cordoned and takes nothing new",
     ),

@@ -16,6 +16,7 @@ from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.reasons import FailReason
+from shared.events.value import build_valid
 from shared.events.values import JobSpec, Resources, RunStatus, WorkerPlace
 from tests.cluster.examples import TWO_GPUS, cell, enqueued, node, place, quota, requeued, started, then
 from tests.cluster.histories import CELL
@@ -171,10 +172,8 @@ def test_a_state_that_differs_from_its_log_is_caught(tamper: Callable[[CellState
 
 
 def line(event: str, job: str, on: str, *devices: int, status: RunStatus | None = None) -> DiaryLine:
-    return DiaryLine.model_validate(
-        {"node": on, "job": job, "attempt": 1, "event": event, "devices": devices, "cell_ms": 0, "wall_ms": 0}
-        | ({"status": status} if status is not None else {})
-    )
+    fields = {"node": on, "job": job, "attempt": 1, "event": event, "devices": devices}
+    return build_valid(DiaryLine, **fields, status=status, cell_ms=0, wall_ms=0)
 
 
 GANG = [line("started", "gang", "n1", 0, 1), line("started", "gang", "n2", 0, 1)]

@@ -17,6 +17,7 @@ from shared.events.jobs import JobRejected
 from shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
 from shared.events.reasons import RejectCode
 from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
+from shared.events.value import replace
 from shared.events.values import JobSpec
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
@@ -115,14 +116,14 @@ async def first_news(client: CellClient, mark: object, count: int) -> list[News]
 
 async def test_wishes_are_in_the_log_when_the_call_returns(world: World, client: CellClient) -> None:
     changes = JobChanges(priority=5)
-    await client.submit([JOB, JOB.model_copy(update={"id": "b"})], submit_ms=7)
+    await client.submit([JOB, replace(JOB, id="b")], submit_ms=7)
     await client.update("a", "vision", changes)
     await client.cancel("a", "vision", cell="main", reason="enough")
     assert sorted(await world.read("submissions"), key=lambda event: (event.key(), event.type)) == [
         CancelJob(job="a", tenant="vision", cell="main", reason="enough"),
         SubmitJob(job=JOB, submit_ms=7),
         UpdateJob(job="a", tenant="vision", changes=changes),
-        SubmitJob(job=JOB.model_copy(update={"id": "b"}), submit_ms=7),
+        SubmitJob(job=replace(JOB, id="b"), submit_ms=7),
     ]
 
 

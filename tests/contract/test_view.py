@@ -13,6 +13,7 @@ from shared.cluster.job import JobStatus
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
+from shared.events.value import replace
 from shared.events.values import JobSpec
 from shared.view.apply import Rows, Stand, Totals, all_rows, rows_of_touched, stand_of, totals_of
 from shared.view.compare import ViewMoved, compare_view
@@ -262,7 +263,7 @@ async def test_a_job_is_found_by_its_id_or_not_at_all(view: CellView, reader: Vi
 async def test_a_queue_stands_in_the_order_in_which_it_is_served(view: CellView, reader: ViewReader) -> None:
     spec = JobSpec(id="c", tenant="acme", queue="a")
     named = [
-        spec.model_copy(update={"id": job_id, "priority": priority, "queue": queue})
+        replace(spec, id=job_id, priority=priority, queue=queue)
         for job_id, priority, queue in [
             ("low", -1_000_000, "a"),
             ("high", 1_000_000, "a"),
@@ -272,7 +273,7 @@ async def test_a_queue_stands_in_the_order_in_which_it_is_served(view: CellView,
             ("none", 5, None),
         ]
     ]
-    late = enqueued(2, spec.model_copy(update={"id": "early-bird"}), submit_ms=9_000_000_000_000)
+    late = enqueued(2, replace(spec, id="early-bird"), submit_ms=9_000_000_000_000)
     state = folded([enqueued(1, *named), late])
     await whole_view(view, state)
     queue = (await reader.queue(CELL, "a", limit=4)).value

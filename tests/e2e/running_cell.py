@@ -21,6 +21,7 @@ from shared.cluster.state import CellState
 from shared.events.base import Event
 from shared.events.decisions import Decision
 from shared.events.submissions import SubmitJob
+from shared.events.value import build_valid, plain, read_valid
 from shared.events.values import JobSpec, NodeSpec, Resources, VirtualRun
 from shared.log.follower import Follower
 from shared.log.kafka import KafkaLog
@@ -107,7 +108,7 @@ class RunningCell:
     def diary(self) -> list[DiaryLine]:
         """Every node's diary, in the order in which it was written: the virtual nodes' and those of agents."""
         files = sorted(self.folder.glob("*/diaries/*.jsonl"))
-        return [DiaryLine.model_validate_json(line) for file in files for line in file.read_text().splitlines()]
+        return [read_valid(DiaryLine, line) for file in files for line in file.read_text().splitlines()]
 
     def problems(self) -> list[Offence]:
         """Everything that is wrong with the log, the state and the diaries."""
@@ -129,16 +130,8 @@ def a_job(
     id: str, *, workers: int = 1, gpus: int = 1, ms: int | None = 200, tenant: str = "vision", **more: object
 ) -> JobSpec:
     run = more.pop("run", VirtualRun(duration_ms=ms))
-    return JobSpec.model_validate(
-        {
-            "id": id,
-            "tenant": tenant,
-            "workers": workers,
-            "resources": Resources(gpu_milli=gpus * 1000),
-            "run": run,
-            **more,
-        }
-    )
+    wants = Resources(gpu_milli=gpus * 1000)
+    return build_valid(JobSpec, id=id, tenant=tenant, workers=workers, resources=wants, run=run, **more)
 
 
 @asynccontextmanager
@@ -156,7 +149,7 @@ async def running_cell(
 ) -> AsyncIterator[RunningCell]:
     (folder / "cell.yaml").write_text(cell_file)
     file = load_cell_file(folder / "cell.yaml")
-    lines = [NodeSpec(id=f"node-{n:03}", pool="training", gpus=8).model_dump(mode="json") for n in range(nodes)]
+    lines = [plain(NodeSpec(id=f"node-{n:03}", pool="training", gpus=8)) for n in range(nodes)]
     (folder / "nodes.jsonl").write_text("".join(json.dumps({"cell": CELL, "node": line}) + "\n" for line in lines))
     report = await create_topics(kafka, declared_topics(file, namespace))
     assert report.differences == ()

@@ -56,7 +56,7 @@ async def test_every_hostile_submission_has_its_outcome_and_good_jobs_go_on(
     cell: RunningCell, outsider: AIOKafkaProducer
 ) -> None:
     demand = cell.layout.topic("demand").encode()
-    reply = Hostile("reply-to", "admitted", SubmitJob(job=a_job("reply-to")).model_dump_json().encode(), SubmitJob.type)
+    reply = Hostile("reply-to", "admitted", encode(SubmitJob(job=a_job("reply-to"))), SubmitJob.type)
     sent = [*REJECTED, *SET_ASIDE, *HARMLESS, reply]
     for number, hostile in enumerate(sent):
         await cell.submit(a_job(f"good-{number}", ms=50))

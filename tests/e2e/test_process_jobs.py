@@ -16,7 +16,7 @@ import pytest
 
 from services.executor.processes.supervisor import processes
 from shared.cluster.job import JobStatus
-from shared.events.effects import JobStarted, LeaseExpired
+from shared.events.effects import JobFailed, JobStarted, LeaseExpired
 from shared.events.submissions import CancelJob
 from shared.events.values import JobSpec, ProcessRun
 from shared.runtime.stack.services import ServiceSpec
@@ -145,7 +145,7 @@ async def test_exit_codes_and_last_words_reach_the_log(
         run = ProcessRun(argv=("sh", "-c", 'test "$RANK" != 2 || { echo "bad luck" >&2; exit 42; }; sleep 600'))
         await cell.submit(a_job("bad", workers=4, run=run, pools=("machines",)))
         await cell.until_over("bad")
-        failed = next(e for d in cell.decisions for e in d.effects if e.kind == "JobFailed")
+        failed = next(e for d in cell.decisions for e in d.effects if isinstance(e, JobFailed))
         assert failed.text == "worker 2 ended with exit code 42: bad luck"
         assert live("bad") == []
         assert cell.problems() == []

@@ -11,6 +11,7 @@ import pytest
 from redis.asyncio import Redis
 
 from shared.cluster.job import JobStatus
+from shared.events.effects import WriterStarted
 from shared.view.compare import compare_view
 from shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
 from shared.view.redis_view import RedisFunctions
@@ -47,7 +48,9 @@ async def test_a_killed_writer_is_replaced_and_no_start_is_lost_or_doubled(
         await cell.submit(*(a_job(job, ms=400) for job in jobs[:150]))
         await cell.until(lambda c: len(c.state.over) >= 20, what="the first jobs to be over")
         epoch = cell.state.epoch
-        writer = next(d.effects[0].writer for d in reversed(cell.decisions) if d.effects[0].kind == "WriterStarted")
+        firsts = [decision.effects[0] for decision in reversed(cell.decisions)]
+        writer = next(first.writer for first in firsts if isinstance(first, WriterStarted))
+
         cell.services.kill(writer, signal.SIGKILL)
         await cell.submit(*(a_job(job, ms=400) for job in jobs[150:]))
         took_s = await cell.until(lambda c: c.state.epoch > epoch, what="another writer", wait_s=20)

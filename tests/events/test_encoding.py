@@ -10,6 +10,7 @@ import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from shared.events import TYPES, Decision, Event, Undecodable, ce_headers, decode, encode
 from shared.events.effects import Effect
 from shared.events.reasons import DeadLetterReason
+from shared.events.value import read_valid
 from tests.strategies import EFFECTS, effects, events, values
 
 COMMANDS = sorted(type_ for type_ in TYPES if TYPES[type_].is_command)
@@ -49,7 +50,7 @@ def test_an_effect_survives_inside_a_decision(cls: type[Effect], data: st.DataOb
 
 @given(event=events())
 def test_equal_events_have_equal_bytes(event: Event) -> None:
-    assert encode(type(event).model_validate_json(encode(event))) == encode(event)
+    assert encode(read_valid(type(event), encode(event))) == encode(event)
 
 
 @given(event=events())
@@ -180,5 +181,5 @@ def test_a_tenants_name_may_not_be(name: str) -> None:
 
 @given(effect=effects())
 def test_an_effect_cannot_be_changed(effect: Effect) -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        effect.kind = "Other"  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="immutable"):
+        effect.kind = "Other"  # type: ignore[misc]

@@ -26,7 +26,7 @@ def example(cls: type[Value]) -> Any:
         effects = tuple(example(effect) for effect in EFFECTS)
         return Decision(cell="cell-a", version=7, epoch=2, inputs={"jobs-0": 12}, at_ms=1_000, effects=effects)
     hints = get_type_hints(cls, include_extras=True)
-    fields = {name: of_type(hints[name], name) for name in cls.model_fields}
+    fields = {name: of_type(hints[name], name) for name in cls.__struct_fields__}
     return cls(**MENDED.get(cls, unchanged)(fields))
 
 

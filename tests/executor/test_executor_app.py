@@ -20,6 +20,7 @@ from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_ch
 from shared.events.encoding import encode
 from shared.events.nodes import NodeEvent, RunFinished
 from shared.events.operations import AdvanceTime
+from shared.events.value import plain, read_valid
 from shared.events.values import VirtualRun
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
@@ -54,7 +55,7 @@ class World:
 
     def __post_init__(self) -> None:
         (self.folder / "cell.yaml").write_text(CELL_FILE)
-        lines = [json.dumps({"cell": CELL, "node": spec.model_dump(mode="json")}) for spec in NODES]
+        lines = [json.dumps({"cell": CELL, "node": plain(spec)}) for spec in NODES]
         (self.folder / "nodes.jsonl").write_text("\n".join(lines))
         for name, partitions in {
             "decisions": 1,
@@ -120,7 +121,7 @@ class World:
             orders.take(decision)
         lines: list[DiaryLine] = []
         for path in sorted((self.folder / "diaries").iterdir()):
-            lines.extend(DiaryLine.model_validate_json(text) for text in path.read_text().splitlines())
+            lines.extend(read_valid(DiaryLine, text) for text in path.read_text().splitlines())
         return [offence.text for offence in check_diaries(orders, lines)]
 
 

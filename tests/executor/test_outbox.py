@@ -11,6 +11,7 @@ import pytest
 from services.executor.app.outbox import Batch, Outbox, without_outdated
 from services.executor.telemetry import ExecutorTelemetry
 from shared.events import nodes as n
+from shared.events.value import replace
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogUnavailable, Outgoing
@@ -34,7 +35,7 @@ class Numbers:
         return list(events)
 
     def renumber(self, events: Iterable[n.NodeEvent]) -> list[n.NodeEvent]:
-        return [event.model_copy(update={"seq": next(self._seq)}) for event in events]
+        return [replace(event, seq=next(self._seq)) for event in events]
 
     def confirmed(self, events: Iterable[n.NodeEvent], made_ms: int) -> None:
         pass

@@ -8,6 +8,7 @@ from shared.cluster.diary import DiaryLine
 from shared.events import effects as e
 from shared.events.nodes import NodeReport
 from shared.events.reasons import RequeueReason
+from shared.events.value import build_valid
 from shared.events.values import NodeSpec, NodeStatus, ObservedRun, ProcessRun, RunStatus
 from tests.executor.cells import CELL, Writer, node, now, said, written
 
@@ -43,10 +44,8 @@ def seen(status: RunStatus, job: str = "job-1", attempt: int = 1) -> Observation
 
 
 def line(event: str, job: str = "job-1", status: RunStatus | None = None) -> DiaryLine:
-    return DiaryLine.model_validate(
-        {"node": "node-1", "job": job, "attempt": 1, "event": event, "devices": (0,), "gpu_milli": 1000}
-        | {"status": status, "cell_ms": 0, "wall_ms": 0}
-    )
+    fields = {"node": "node-1", "job": job, "attempt": 1, "event": event, "devices": (0,), "gpu_milli": 1000}
+    return build_valid(DiaryLine, **fields, status=status, cell_ms=0, wall_ms=0)
 
 
 def did(turn: Turn) -> list[str]:

@@ -11,6 +11,7 @@ from services.executor.policy.worker_environment import (
     master_port,
     worker_environment,
 )
+from shared.events.value import replace
 from shared.events.values import ProcessRun, WorkerPlace
 from tests.executor.cells import Writer, node
 
@@ -18,7 +19,7 @@ RUN = ProcessRun(argv=("train",))
 
 
 def a_gang(*nodes: str, address: str | None = None) -> Writer:
-    specs = [node(1), node(2).model_copy(update={"labels": {} if address is None else {"address": address}})]
+    specs = [node(1), replace(node(2), labels={} if address is None else {"address": address})]
     writer = Writer(specs)
     writer.start("job-1", *nodes, run=RUN, gpus=2)
     return writer

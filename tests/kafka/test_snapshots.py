@@ -11,6 +11,7 @@ import pytest_asyncio
 from shared.cluster.apply import apply
 from shared.cluster.rows import digest_of
 from shared.events.effects import JobEnqueued
+from shared.events.value import replace
 from shared.events.values import JobSpec, ProcessRun
 from shared.log.follower import Follower
 from shared.log.kafka import KafkaLog
@@ -78,7 +79,7 @@ async def test_a_torn_snapshot_is_passed_over(log: KafkaLog, layout: Layout, mon
     first = await snapshot(log, layout, history.state)
     history.decisions(60)
     second = await snapshot(log, layout, history.state, writer="b")
-    torn = second.model_copy(update={"version": second.version + 1, "parts": second.parts + 1})
+    torn = replace(second, version=second.version + 1, parts=second.parts + 1)
     await log.publish([layout.outgoing(torn, id="torn", source="test", wall_ms=0)])
     loaded = await newest_snapshot(log, layout, CELL)
     assert loaded is not None

@@ -25,6 +25,7 @@ from shared.events.encoding import decode, encode
 from shared.events.nodes import NodeEvent
 from shared.events.queue import QueueDiscipline, QueueHead
 from shared.events.reasons import DeferCode
+from shared.events.value import replace
 from shared.events.values import NodeSpec, NodeStatus
 from shared.log.machine.writer import Writer
 from shared.runtime.collector import tune_collector
@@ -62,7 +63,7 @@ class Life:
     def input(self, name: str, event: Event) -> Input:
         """The event as the shell hands it over: decoded from its bytes."""
         if isinstance(event, NodeEvent):
-            event = event.model_copy(update={"seq": self.read.get(name, 0)})
+            event = replace(event, seq=self.read.get(name, 0))
         value = encode(event)
         read = decode(event.type, value)
         assert isinstance(read, Event)

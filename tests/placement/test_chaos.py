@@ -17,6 +17,7 @@ from shared.cluster.job import HOLDING, JobStatus
 from shared.events import nodes as n
 from shared.events.base import Event
 from shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
+from shared.events.value import replace
 from shared.events.values import RUN_IS_OVER, ObservedRun, Resources, RetryPolicy, RunStatus
 from tests.placement.world import CELL, FILE, Fate, World, admitted, cancel, joined, quota, set_quotas, spec_of
 
@@ -44,7 +45,7 @@ class Agent:
         self.boots, self.seq, self.runs = self.boots + 1, 0, {}
 
     def joins(self) -> Event:
-        return joined(self.node, 4, boot=self.boot).model_copy(update={"seq": self.number()})
+        return replace(joined(self.node, 4, boot=self.boot), seq=self.number())
 
     def reports(self) -> Event:
         observed = tuple(ObservedRun(job=job, attempt=at, status=status) for (job, at), status in self.runs.items())

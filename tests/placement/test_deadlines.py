@@ -6,6 +6,7 @@ from shared.cluster.job import JobStatus
 from shared.events import effects as e
 from shared.events.operations import AdvanceTime
 from shared.events.reasons import ProposalCode, StopReason
+from shared.events.value import replace
 from tests.placement.world import (
     CELL,
     World,
@@ -147,8 +148,8 @@ def test_a_cell_by_the_wall_clock_refuses_to_be_stepped() -> None:
 def test_each_record_has_one_time_also_when_the_clock_steps_within_a_batch() -> None:
     world = cell_with(joined("n1"), stepped=True)
     world.run(spec_of("a"), spec_of("b"))
-    early = finished("a").model_copy(update={"at_ms": 100})
-    late = finished("b").model_copy(update={"at_ms": 200})
+    early = replace(finished("a"), at_ms=100)
+    late = replace(finished("b"), at_ms=200)
     world.tell(early, AdvanceTime(cell=CELL, now_ms=150), late)
     assert [over.over_ms for over in world.state.over.values()] == [100, 200]
 

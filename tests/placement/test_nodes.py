@@ -9,6 +9,7 @@ from shared.events import effects as e
 from shared.events.nodes import DeviceFailed, NodeReturned
 from shared.events.operations import Cordon, Drain, Uncordon
 from shared.events.reasons import ProposalCode, StopReason
+from shared.events.value import replace
 from shared.events.values import NodeStatus, RunStatus
 from tests.placement.world import (
     CELL,
@@ -56,7 +57,7 @@ def test_a_node_that_joins_again_in_its_boot_changes_nothing() -> None:
 
 def test_a_node_cannot_join_under_another_name() -> None:
     world = cell_with(joined("n2"))
-    posing = joined("n2", 4).model_copy(update={"node": "n1"})
+    posing = replace(joined("n2", 4), node="n1")
     assert codes(world.tell(posing)) == [ProposalCode.NOT_ALLOWED]
     assert list(world.state.nodes) == ["n2"]
 

@@ -8,6 +8,7 @@ from services.placement.policy.sequence import FORMER_BOOTS_MOST, Past
 from shared.cluster.job import JobStatus
 from shared.events import nodes as n
 from shared.events.reasons import DeadLetterReason
+from shared.events.value import replace
 from shared.events.values import NodeStatus, RunStatus
 from tests.placement.world import (
     CELL,
@@ -28,7 +29,7 @@ from tests.placement.world import (
 
 def at(seq: int, event: n.NodeEvent) -> n.NodeEvent:
     """The same, under this number."""
-    return event.model_copy(update={"seq": seq})
+    return replace(event, seq=seq)
 
 
 def running() -> World:

@@ -9,12 +9,13 @@ from shared.events.base import Event
 from shared.events.operations import CellPolicy, OfferLoan, RecallLoan
 from shared.events.proposals import PreemptionProposed, Victim
 from shared.events.reasons import ProposalCode, StopReason
+from shared.events.value import build_valid, replace
 from tests.placement.world import CELL, World, cell_with, codes, joined, kinds, quota, set_policy, set_quotas, spec_of
 
 
 def file_with(*tenants: Tenant, **policy: object) -> CellFile:
     pools = (Pool(name="train", gpus=1_000),)
-    part = CellPart(name=CELL, ordinal=0, pools=pools, policy=CellPolicy.model_validate(policy))
+    part = CellPart(name=CELL, ordinal=0, pools=pools, policy=build_valid(CellPolicy, **policy))
     return CellFile(cells=(part,), tenants=tenants or (Tenant(name="ada"),))
 
 
@@ -66,7 +67,7 @@ def test_quotas_are_set_all_or_none() -> None:
 
 
 def test_a_limit_below_the_guarantee_is_refused() -> None:
-    bad = quota("ada", 1).model_copy(update={"guaranteed_milli": 2_000})
+    bad = replace(quota("ada", 1), guaranteed_milli=2_000)
     assert codes(cell_with().tell(set_quotas(bad))) == [ProposalCode.NOT_ALLOWED]
 
 

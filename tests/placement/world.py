@@ -28,6 +28,7 @@ from shared.events.encoding import decode, encode
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
 from shared.events.queue import QueueDiscipline, QueueHead, QueueOrdered
 from shared.events.submissions import JobChanges
+from shared.events.value import replace
 from shared.events.values import JobSpec, NodeSpec, NodeStatus, ObservedRun, Resources, RunStatus
 from shared.log.machine.writer import Draft, Writer
 
@@ -95,7 +96,7 @@ class World:
             source = f"{told.topic if told is not None else 'jobs'}-0"
             stream = self.inputs.setdefault(source, [])
             numbers = isinstance(told, n.NodeEvent) and self.numbers_words
-            event = told.model_copy(update={"seq": len(stream)}) if told is not None and numbers else told
+            event = replace(told, seq=len(stream)) if told is not None and numbers else told
             stream.append(event)
             taken.append(Input(source, len(stream), event, size_bytes))
         self.service.take(taken)
@@ -165,7 +166,7 @@ class World:
         draft = self.writer.draft(tried.effects, tried.inputs, tried.at_ms)
         fate = self.on_append()
         if fate is Fate.AFTER_A_STALE_ONE:
-            self.log.append(LogRecord(len(self.log), b"", "", draft.decision.model_copy(update={"version": 1})))
+            self.log.append(LogRecord(len(self.log), b"", "", replace(draft.decision, version=1)))
         elif fate is Fate.BEATEN:
             self._somebody_takes_over()
         if fate is not Fate.LOST:

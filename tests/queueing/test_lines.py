@@ -10,6 +10,7 @@ from services.queueing.policy.classes import class_of
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
 from shared.events.queue import QueueDiscipline, QueueHead
+from shared.events.value import replace
 from shared.events.values import JobSpec
 from tests.queueing.cell import Cell, spec
 
@@ -51,7 +52,7 @@ def do(cell: Cell, what: str, job_id: str, number: int) -> None:
         case "release", JobStatus.HELD:
             cell.decide(e.JobReleased(job=job_id))
         case "update", JobStatus.QUEUED | JobStatus.HELD | JobStatus.STARTING if job is not None:
-            cell.decide(e.JobUpdated(spec=job.spec.model_copy(update={"priority": number})))
+            cell.decide(e.JobUpdated(spec=replace(job.spec, priority=number)))
         case "cancel", JobStatus.QUEUED | JobStatus.HELD:
             cell.decide(e.JobCancelled(job=job_id))
         case "wake", _:

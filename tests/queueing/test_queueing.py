@@ -10,6 +10,7 @@ from shared.events import effects as e
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline, QueueHead
 from shared.events.reasons import DeferCode, RefuseCode
+from shared.events.value import replace
 from shared.events.values import JobKind, Level, Resources, TopologyWish
 from tests.queueing.cell import DIGEST, PART, Cell, spec
 
@@ -76,7 +77,7 @@ def test_jobs_that_may_fit_otherwise_are_of_another_class(other: dict[str, objec
 )
 def test_what_no_fit_depends_on_makes_no_class(same: dict[str, object]) -> None:
     cell = Cell(most=1)
-    cell.enqueue(spec("a"), spec("b").model_copy(update=same))
+    cell.enqueue(spec("a"), replace(spec("b"), **same))
     assert cell.order() == ["a"]
 
 

@@ -20,6 +20,7 @@ from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
 from shared.events.nodes import NodeEvent, NodeJoined, NodeReport, NodeReturned
+from shared.events.value import replace
 from shared.events.values import NodeSpec, NodeStatus, RunStatus, VirtualRun, WorkerPlace
 
 
@@ -166,7 +167,7 @@ class OwnNode:
         return [self._renumbered(event) for event in self.still_ours(events)]
 
     def _renumbered(self, event: NodeEvent) -> NodeEvent:
-        return event.model_copy(update={"seq": self.agent.next_seq()})
+        return replace(event, seq=self.agent.next_seq())
 
 
 def _left(line: DiaryLine) -> DesiredRun:

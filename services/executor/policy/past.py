@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from services.executor.policy.turn import Now
 from shared.cluster.diary import DiaryLine
+from shared.events.value import replace
 from shared.events.values import RunStatus
 
 
@@ -27,6 +28,4 @@ def ended_runs(diary: Sequence[DiaryLine]) -> dict[tuple[str, int], RunStatus]:
 
 def closed(line: DiaryLine, now: Now) -> DiaryLine:
     """The line that ends a run of which nothing is left."""
-    return line.model_copy(
-        update={"event": "ended", "status": RunStatus.STOPPED, "cell_ms": now.cell_ms, "wall_ms": now.wall_ms}
-    )
+    return replace(line, event="ended", status=RunStatus.STOPPED, cell_ms=now.cell_ms, wall_ms=now.wall_ms)

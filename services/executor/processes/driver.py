@@ -24,6 +24,7 @@ from services.executor.policy.worker_environment import Gang, worker_environment
 from services.executor.processes.control_groups import own_group
 from services.executor.processes.supervisor import kill, marked, monotonic_ms, write_whole
 from services.executor.processes.worker_folder import WorkerEnd, WorkerFolder
+from shared.events.value import replace
 from shared.events.values import ProcessRun, RunStatus
 
 OTHERS_GRACE_MS = 5_000
@@ -100,11 +101,10 @@ class ProcessDriver:
     def _begin(self, order: Start, process: ProcessRun, gang: Gang, run: LiveRun) -> None:
         work = self._folder((order.job, order.attempt)) / "work"
         work.mkdir(parents=True, exist_ok=True)
-        process = process.model_copy(
-            update={
-                "dir": str(Path(process.dir).absolute()) if process.dir is not None else str(work),
-                "checkpoint_dir": None if process.checkpoint_dir is None else _made(process.checkpoint_dir),
-            }
+        process = replace(
+            process,
+            dir=str(Path(process.dir).absolute()) if process.dir is not None else str(work),
+            checkpoint_dir=None if process.checkpoint_dir is None else _made(process.checkpoint_dir),
         )
         for place in order.places:
             env = worker_environment(order, process, gang, place, self._inherited)

@@ -7,6 +7,7 @@ from shared.cluster.job import WAITING, Job, JobStatus
 from shared.events import effects as e
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
 from shared.events.reasons import RefuseCode, StopReason
+from shared.events.value import replace
 
 
 def enqueue(turn: Turn, event: JobAdmitted, size_bytes: int) -> None:
@@ -56,7 +57,7 @@ def update(turn: Turn, event: JobUpdateRequested) -> None:
         turn.do(_refused(job.id, "update", RefuseCode.UNSUPPORTED, event.tenant, text))
         return
     wanted = {name: value for name in ("priority", "max_run_ms") if (value := getattr(changes, name)) is not None}
-    turn.do(e.JobUpdated(spec=job.spec.model_copy(update=wanted)))
+    turn.do(e.JobUpdated(spec=replace(job.spec, **wanted)))
 
 
 def _own_job(turn: Turn, job_id: str, tenant: str, request: str) -> Job | None:

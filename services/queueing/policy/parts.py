@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shared.events.queue import QueueHead
+from shared.events.value import replace
 
 JOBS_PER_PART = 4_000
 """Ids have at most 128 characters, so a part stays below 600 kB."""
@@ -32,5 +33,5 @@ def _pieces(head: QueueHead) -> list[QueueHead]:
     for begin in range(0, len(head.jobs), JOBS_PER_PART):
         cuts = tuple(at - begin for at in head.cuts if begin <= at < begin + JOBS_PER_PART)
         jobs = head.jobs[begin : begin + JOBS_PER_PART]
-        pieces.append(head.model_copy(update={"jobs": jobs, "cuts": cuts}))
+        pieces.append(replace(head, jobs=jobs, cuts=cuts))
     return pieces
