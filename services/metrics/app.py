@@ -56,7 +56,8 @@ async def measure(context: Context[MetricsSettings], log: Log, layout: Layout) -
         finally:
             del cells[tenure.cell]
 
-    context.registry.register(CellCollector(lambda: _watched(cells), context.settings.tenants_named))
+    named = context.settings.tenants_named
+    context.registry.register(CellCollector(lambda: _watched(cells), named, layout.ordinals))
     await work_on_owned_cells(context, log, layout, "metrics", work)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from services.metrics.policy.tenant_labels import TenantLabels
 from services.metrics.policy.time_weighted import PoolRatios, TimeWeightedRatio
 from services.metrics.policy.waiting import BUCKETS_MS, SECOND_MS, Waits, percentile
+from services.metrics.policy.watch import INVARIANTS
 from services.metrics.service import MetricsService
 
 CELL = "cell"
@@ -27,10 +28,12 @@ class Watched(NamedTuple):
 
 
 class CellCollector(Collector):
-    """`cells` tells the owned cells at the moment of asking."""
+    """`cells` tells the owned cells at the moment of asking; `named` are all cells, whoever owns them."""
 
-    def __init__(self, cells: Callable[[], Mapping[str, Watched]], tenants_named: int) -> None:
-        self._cells = cells
+    def __init__(
+        self, cells: Callable[[], Mapping[str, Watched]], tenants_named: int, named: Iterable[str] = ()
+    ) -> None:
+        self._cells, self._named = cells, tuple(named)
         self._labels = TenantLabels(tenants_named)
 
     def collect(self) -> Iterator[Metric]:
@@ -42,6 +45,7 @@ class CellCollector(Collector):
         yield from _waits(cells)
         yield from self._queue(cells)
         yield from _counts(cells)
+        yield _violations(cells, self._named)
 
     def _ratios(
         self,
@@ -123,14 +127,20 @@ def _buckets(waits: Waits) -> list[tuple[str, float]]:
 def _counts(cells: Mapping[str, Watched]) -> Iterator[Metric]:
     decisions = CounterMetricFamily("fallow_decisions", "Decisions folded", labels=[CELL])
     effects = CounterMetricFamily("fallow_effects", "Effects of these decisions", labels=[CELL, "kind"])
-    offences = GaugeMetricFamily("fallow_offences", "1 once an invariant did not hold", labels=[CELL, "invariant"])
     for cell, (service, _) in cells.items():
         decisions.add_metric([cell], service.decisions)
         for kind, count in sorted(service.effects.items()):
             effects.add_metric([cell, kind], count)
-        for invariant in ("I1", "I2", "I3", "I4", "index"):
-            first = service.watch.first
-            offences.add_metric([cell, invariant], int(first is not None and first.invariant == invariant))
     yield decisions
     yield effects
-    yield offences
+
+
+def _violations(cells: Mapping[str, Watched], named: Iterable[str]) -> Metric:
+    """Every invariant of every cell, from 0 on and before a cell is read: an alert on it must never lack its figure."""
+    text, labels = "Offences found on the live log", [CELL, "invariant"]
+    family = CounterMetricFamily("fallow_invariant_violations", text, labels=labels)
+    for cell in dict.fromkeys((*named, *cells)):
+        for invariant in INVARIANTS:
+            found = cells[cell].service.watch.violations(invariant) if cell in cells else 0
+            family.add_metric([cell, invariant], found)
+    return family

@@ -53,5 +53,5 @@ async def test_prometheus_reads_the_figures_of_an_owned_cell(tmp_path: Path) -> 
     assert 'fallow_wait_percentile_seconds{cell="cell-a",percentile="99",size_class="1"} 2.0' in text
     assert 'fallow_waiting_jobs{cell="cell-a",tenant="birch"} 1.0' in text
     assert 'fallow_effects_total{cell="cell-a",kind="JobStarted"} 2.0' in text
-    assert 'fallow_offences{cell="cell-a",invariant="I1"} 0.0' in text
+    assert 'fallow_invariant_violations_total{cell="cell-a",invariant="I1"} 0.0' in text
     assert "job-0" not in text

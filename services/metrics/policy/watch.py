@@ -14,6 +14,9 @@ from shared.events.decisions import Decision
 REMEMBERED_ENDS = 10_000
 """Ended jobs that the ledger can still name in an offence, at least; at most twice as many."""
 
+INVARIANTS = ("I1", "I2", "I3", "I4", "index")
+"""What an offence can be against, in a fixed order."""
+
 Check = Callable[[CellState], list[Offence]]
 
 
@@ -44,6 +47,10 @@ class LogWatch:
             for job in list(islice(ended, len(ended) - REMEMBERED_ENDS)):
                 del ended[job]
         return self.first
+
+    def violations(self, invariant: str) -> int:
+        """How many offences against this invariant were found: 0, or 1 since the first one ever."""
+        return int(self.first is not None and self.first.invariant == invariant)
 
     def check_next(self, state: CellState) -> tuple[str, Offence | None]:
         """Run the next of the checks of a whole state, in turns; its name, and the offence if it is the first one ever.
