@@ -8,7 +8,7 @@ from shared.cluster.fold import LogRecord, fold
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
 from shared.log.layout import Layout
-from shared.log.port import Log, Reader
+from shared.log.port import Log, LogTruncated, Reader
 from shared.log.reading import log_record
 from shared.log.snapshots import newest_snapshot
 
@@ -84,7 +84,13 @@ class Follower:
         return accepted
 
     async def catch_up(self) -> None:
-        """Fold to the end of the log as it is at this moment."""
+        """Fold to the end of the log as it is at this moment. Raises LogTruncated where it ends before the state does.
+
+        A writer knows its records without reading them, so only here it can learn that the broker has lost some.
+        """
         end = (await self._log.end_offsets([self._tp]))[self._tp]
+        if end < self.next_offset:
+            begin = (await self._log.begin_offsets([self._tp]))[self._tp]
+            raise LogTruncated(self._tp, asked=self.next_offset, begin=begin, end=end)
         while self.next_offset < end:
             await self.poll()

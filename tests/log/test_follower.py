@@ -1,0 +1,31 @@
+"""What a follower does where the broker lost what it had acknowledged."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.log.follower import Follower
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.port import LogTruncated
+from tests.histories import CELL, History, outgoing
+from tests.log.snapshot_world import TOPICS, layout_of
+
+LAYOUT = layout_of("fallow")
+
+
+async def test_a_writer_whose_log_ends_before_its_state_learns_of_it_when_it_looks() -> None:
+    broker, history = MemoryBroker(), History(21)
+    for topic in TOPICS:
+        broker.create_topic(LAYOUT.topic(topic), 2)
+    log = MemoryLog(broker)
+    await log.publish(outgoing(LAYOUT, history.decisions(10)))
+    follower = Follower(log, LAYOUT, CELL)
+    await follower.start()
+    await follower.catch_up()
+    await follower.rest()
+    tp = LAYOUT.tp("decisions", CELL)
+    del broker.partition(tp).records[-2:]
+    with pytest.raises(LogTruncated) as error:
+        await follower.catch_up()
+    assert (error.value.asked, error.value.end) == (10, 8)
+    await follower.stop()
