@@ -28,7 +28,7 @@ app = typer.Typer()
 def verify(
     context: typer.Context,
     file: Annotated[Path | None, typer.Option(help="Check this exported log and ask no Kafka.")] = None,
-    diaries: Annotated[Path | None, typer.Option(help="The folder with the nodes' diaries, one file a node.")] = None,
+    diaries: Annotated[Path | None, typer.Option(help="The folder with the nodes' diaries.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as the log grows, until Ctrl-C.")] = False,
     cell: CellName = None,
     as_json: AsJson = False,

@@ -17,13 +17,14 @@ from services.executor.policy.boot import boot_number, next_boot
 from services.executor.policy.desired import DesiredStates, desired_of, touched_nodes
 from services.executor.policy.lease import lease_allowed_ms, report_every_ms
 from services.executor.policy.past import closed, ended_runs, open_runs
+from services.executor.policy.records import Said
 from services.executor.policy.turn import Now, Observation, Start, Turn
 from services.executor.policy.virtual import VirtualDriver
 from shared.cluster.diary import DiaryLine
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
-from shared.events.nodes import NodeEvent, NodeJoined, NodeReport, NodeReturned
+from shared.events.nodes import NodeJoined, NodeReport, NodeReturned, RunWord
 from shared.events.value import replace
 from shared.events.values import NodeSpec, NodeStatus, RunStatus
 
@@ -186,20 +187,20 @@ class ExecutorService:
 
     # Reports and leases.
 
-    def confirmed(self, events: Iterable[NodeEvent], made_ms: int) -> None:
+    def confirmed(self, events: Iterable[Said], made_ms: int) -> None:
         """These events, made at `made_ms` (monotonic), are in the log: reports among them have renewed their leases."""
         for event in events:
-            if isinstance(event, NodeReport | NodeJoined | NodeReturned):
+            if type(event) is not RunWord and isinstance(event, NodeReport | NodeJoined | NodeReturned):
                 agent = self.agents.get(event.node)
                 if agent is not None and agent.boot == event.boot:
                     agent.renew(made_ms)
 
-    def still_ours(self, events: Iterable[NodeEvent]) -> list[NodeEvent]:
+    def still_ours(self, events: Iterable[Said]) -> list[Said]:
         """Those of these events that this process may still say: its nodes' words in their present boot."""
         agents = self.agents
         return [event for event in events if event.node in agents and agents[event.node].boot == event.boot]
 
-    def renumber(self, events: Iterable[NodeEvent]) -> list[NodeEvent]:
+    def renumber(self, events: Iterable[Said]) -> list[Said]:
         """The same events to be said once more, with new numbers, since some of them may have arrived; without those of
         lost nodes.
         """
@@ -267,5 +268,5 @@ class ExecutorService:
         return Counter(run.status for agent in self.agents.values() for run in agent.runs.values())
 
 
-def _renumbered(agent: NodeAgent, event: NodeEvent) -> NodeEvent:
+def _renumbered(agent: NodeAgent, event: Said) -> Said:
     return replace(event, seq=agent.next_seq())

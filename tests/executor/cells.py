@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from services.executor.policy.records import Said
 from services.executor.policy.turn import Now, Turn
 from shared.cluster.fold import extend
 from shared.cluster.job import HOLDING
 from shared.cluster.node import lowest
 from shared.cluster.state import CellState
 from shared.events import effects as e
+from shared.events.base import Event
 from shared.events.decisions import CHAIN_START, Decision, next_chain
 from shared.events.encoding import encode
-from shared.events.nodes import NodeEvent, NodeJoined, RunEvent, RunFailed, RunFinished, RunStarted, RunStopped
+from shared.events.nodes import NodeEvent, NodeJoined, RunsReported, RunWord
 from shared.events.reasons import FailReason, StopReason
-from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, Run, VirtualRun, WorkerPlace
+from shared.events.values import (
+    GPU,
+    JobSpec,
+    NodeSpec,
+    NodeStatus,
+    Resources,
+    Run,
+    RunStatus,
+    VirtualRun,
+    WorkerPlace,
+)
 
 CELL = "cell-a"
 
@@ -73,7 +85,7 @@ class Writer:
         attempt = self.state.jobs[job].attempt
         return self.decide(e.JobStopping(job=job, attempt=attempt, why=why, grace_wall_ms=1_000))
 
-    def take_in(self, events: Iterable[NodeEvent], at_ms: int = 0) -> list[Decision]:
+    def take_in(self, events: Iterable[Said], at_ms: int = 0) -> list[Decision]:
         """What a writer with one rule for each word would decide: enough for jobs of one run each."""
         made = []
         for event in events:
@@ -82,30 +94,48 @@ class Writer:
                 made.append(self.decide(*effects, at_ms=at_ms))
         return made
 
-    def _answer(self, event: NodeEvent) -> list[e.Effect]:
+    def _answer(self, event: Said) -> list[e.Effect]:
         if isinstance(event, NodeJoined):
             return [e.NodeChanged(spec=event.spec, boot=event.boot, status=NodeStatus.READY)]
-        if not isinstance(event, RunStarted | RunFinished | RunFailed | RunStopped):
+        if not isinstance(event, RunWord):
             return []
         job = self.state.jobs.get(event.job)
         if job is None or job.attempt != event.attempt or job.status not in HOLDING:
             return []
-        if isinstance(event, RunStarted):
+        if event.status is RunStatus.RUNNING:
             return [e.JobRunning(job=job.id, attempt=job.attempt)] if job.status == "starting" else []
-        if isinstance(event, RunFinished):
+        if event.status is RunStatus.FINISHED:
             return [e.JobFinished(job=job.id, attempt=job.attempt)]
-        if isinstance(event, RunFailed):
+        if event.status is RunStatus.FAILED:
             return [e.JobFailed(job=job.id, reason=FailReason.RETRIES_EXHAUSTED)]
         return [e.JobCancelled(job=job.id)] if job.status == "stopping" else []
 
 
 def said(turn: Turn) -> list[str]:
-    """What a turn says, in short: `node-1 RunStarted job-1/1`."""
-    return [f"{event.node} {event.__class__.__name__} {_about(event)}" for event in turn.events]
+    """What a turn says, in short: `node-1 RunStarted job-1/1`, `node-1 NodeReport boot-1`."""
+    return [f"{event.node} {_about(event)}" for event in turn.events]
 
 
-def _about(event: NodeEvent) -> str:
-    return f"{event.job}/{event.attempt}" if isinstance(event, RunEvent) else event.boot
+_ABOUT_RUNS = {
+    RunStatus.RUNNING: "RunStarted",
+    RunStatus.FINISHED: "RunFinished",
+    RunStatus.STOPPED: "RunStopped",
+    RunStatus.FAILED: "RunFailed",
+}
+
+
+def _about(event: Said) -> str:
+    if isinstance(event, RunWord):
+        return f"{_ABOUT_RUNS[event.status]} {event.job}/{event.attempt}"
+    return f"{event.__class__.__name__} {event.boot}"
+
+
+def each_said(event: Event) -> list[Said]:
+    """What the nodes say in one record."""
+    if isinstance(event, RunsReported):
+        return list(event.words)
+    assert isinstance(event, NodeEvent), event
+    return [event]
 
 
 def written(turn: Turn) -> list[str]:

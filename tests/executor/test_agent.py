@@ -10,7 +10,7 @@ from services.executor.policy.desired import Action, DesiredRun
 from services.executor.policy.turn import Observation, Start, Stop, Turn
 from shared.events.nodes import NodeReport
 from shared.events.values import GPU, RunStatus, VirtualRun, WorkerPlace
-from tests.executor.cells import CELL, node, now
+from tests.executor.cells import CELL, node, now, said
 
 
 def agent() -> NodeAgent:
@@ -82,7 +82,7 @@ def test_a_run_that_was_told_to_stop_before_it_started_never_starts() -> None:
     made.desire(stop, 2, "a", wanted("a", action=Action.STOP))
     made.desire(late, 2, "a", wanted("a"))
     assert (orders(stop), orders(late)) == ([], [])
-    assert [event.__class__.__name__ for event in stop.events] == ["RunStopped"]
+    assert said(stop) == ["node-1 RunStopped a/1"]
     assert stop.lines == []
 
 

@@ -10,20 +10,22 @@ from pathlib import Path
 import pytest
 
 from services.executor.app.agent import Agent, NodeTakenOver
+from services.executor.policy.records import Said
 from services.executor.processes.driver import ProcessDriver
 from services.executor.processes.state_folder import StateFolder
 from services.executor.processes.supervisor import marked, start_ticks
 from services.executor.settings import AgentSettings
+from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
 from shared.events.encoding import encode
-from shared.events.nodes import NodeEvent, NodeJoined, RunEvent
-from shared.events.values import ProcessRun
+from shared.events.nodes import NodeEvent, NodeJoined, RunWord
+from shared.events.values import ProcessRun, RunStatus
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.reading import event_of
 from shared.runtime.process import Context, make_context
 from tests.contract.eventually import eventually
-from tests.executor.cells import CELL, Writer, node
+from tests.executor.cells import CELL, Writer, each_said, node
 
 LAYOUT = Layout("test", {CELL: 0})
 SLEEPS = ProcessRun(argv=("sh", "-c", "echo up; exec sleep 600"))
@@ -37,7 +39,7 @@ class World:
     broker: MemoryBroker = field(default_factory=MemoryBroker)
     writer: Writer = field(default_factory=Writer)
     chain: str = CHAIN_START
-    heard: list[NodeEvent] = field(default_factory=list)
+    heard: list[Said] = field(default_factory=list)
     folders: list[StateFolder] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -66,9 +68,9 @@ class World:
         while True:
             for record in await reader.poll():
                 event = event_of(record)
-                assert isinstance(event, NodeEvent)
-                self.heard.append(event)
-                for decision in self.writer.take_in([event]):
+                assert isinstance(event, Event)
+                self.heard.extend(each_said(event))
+                for decision in self.writer.take_in(each_said(event)):
                     self.append(decision)
 
     def said(self, kind: type[NodeEvent]) -> int:
@@ -106,10 +108,7 @@ async def test_an_agent_that_is_stopped_leaves_its_workers_to_the_next(world: Wo
     await eventually(lambda: "job-1" in world.writer.state.over)
     assert start_ticks(worker) is None
     assert world.said(NodeJoined) == 1
-    assert {type(event).__name__ for event in world.heard if isinstance(event, RunEvent)} == {
-        "RunStarted",
-        "RunStopped",
-    }
+    assert {said.status for said in world.heard if isinstance(said, RunWord)} == {RunStatus.RUNNING, RunStatus.STOPPED}
     second.stopping.set()
     await task
 

@@ -13,15 +13,16 @@ import pytest
 
 from services.executor.app.wiring import execute
 from services.executor.nodes_file import load_nodes
-from services.executor.service import slot_of
+from services.executor.policy.records import Said
 from services.executor.settings import ExecutorSettings
 from shared.cluster.diary import DiaryLine, Orders, check_diaries
+from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
 from shared.events.encoding import encode
-from shared.events.nodes import NodeEvent, RunFinished
+from shared.events.nodes import RunWord
 from shared.events.operations import AdvanceTime
 from shared.events.value import plain, read_valid
-from shared.events.values import VirtualRun
+from shared.events.values import RunStatus, VirtualRun
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.reading import event_of
@@ -29,7 +30,7 @@ from shared.runtime.cell_file import load_cell_file
 from shared.runtime.process import Context, make_context
 from shared.runtime.settings import ClockKind
 from tests.contract.eventually import eventually
-from tests.executor.cells import CELL, Writer, node
+from tests.executor.cells import CELL, Writer, each_said, node
 
 CELL_FILE = """
 cells:
@@ -49,7 +50,7 @@ class World:
     broker: MemoryBroker = field(default_factory=MemoryBroker)
     writer: Writer = field(default_factory=Writer)
     chain: str = CHAIN_START
-    heard: list[NodeEvent] = field(default_factory=list)
+    heard: list[Said] = field(default_factory=list)
     contexts: list[Context[ExecutorSettings]] = field(default_factory=list)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -107,13 +108,13 @@ class World:
         while True:
             for record in await reader.poll():
                 event = event_of(record)
-                assert isinstance(event, NodeEvent)
-                self.heard.append(event)
-                for decision in self.writer.take_in([event]):
+                assert isinstance(event, Event)
+                self.heard.extend(each_said(event))
+                for decision in self.writer.take_in(each_said(event)):
                     self.append(decision)
 
     def finished(self) -> list[str]:
-        return [event.job for event in self.heard if isinstance(event, RunFinished)]
+        return [said.job for said in self.heard if isinstance(said, RunWord) and said.status is RunStatus.FINISHED]
 
     def offences(self) -> list[str]:
         orders = Orders()
@@ -163,8 +164,7 @@ async def test_two_executors_share_the_nodes_and_one_takes_over_from_the_other(
         assert second.health.is_ready
         assert sorted(set(world.finished())) == [f"job-{number}" for number in range(len(NODES))]
         assert world.offences() == []
-        adopted = [path for path in (tmp_path / "diaries").iterdir() if '"adopted"' in path.read_text()]
-        assert {slot_of(path.stem, SLOTS) for path in adopted}
+        assert any('"adopted"' in path.read_text() for path in (tmp_path / "diaries").iterdir())
 
 
 async def test_in_stepped_time_runs_end_when_the_clock_is_told(tmp_path: Path) -> None:

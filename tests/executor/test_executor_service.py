@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.executor.policy.records import Said
 from services.executor.policy.turn import Turn
 from services.executor.service import ExecutorService
 from shared.cluster.diary import DiaryLine, Orders, check_diaries
 from shared.events import effects as e
-from shared.events.nodes import NodeEvent, RunFinished
+from shared.events.nodes import RunWord
 from shared.events.operations import CellPolicy
-from shared.events.values import VirtualRun
+from shared.events.values import RunStatus, VirtualRun
 from tests.executor.cells import CELL, Writer, node, now, said, written
 
 BRIEF = VirtualRun(duration_ms=100)
@@ -26,7 +27,7 @@ class Site:
 
     writer: Writer
     diaries: dict[str, list[DiaryLine]] = field(default_factory=dict)
-    heard: list[NodeEvent] = field(default_factory=list)
+    heard: list[Said] = field(default_factory=list)
     seq: int = 0
 
     def executor(self, cell_ms: int = 0) -> tuple[ExecutorService, Turn]:
@@ -268,7 +269,7 @@ def test_a_run_ends_at_the_same_time_whoever_looks_after_it(duration_ms: int, fi
     service, _ = site.executor(7)
     for at_ms in sorted((first_ms, second_ms)):
         service, _ = site.executor(7 + at_ms)
-    over = [event for event in site.heard if isinstance(event, RunFinished)]
+    over = [event for event in site.heard if isinstance(event, RunWord) and event.status is RunStatus.FINISHED]
     due = 7 + duration_ms
     assert service.next_due_ms() == (None if over else due)
     assert not over or 7 + max(first_ms, second_ms) >= due

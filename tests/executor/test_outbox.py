@@ -9,9 +9,11 @@ from itertools import count
 import pytest
 
 from services.executor.app.outbox import Batch, Outbox, without_outdated
+from services.executor.policy.records import Said
 from services.executor.telemetry import ExecutorTelemetry
 from shared.events import nodes as n
 from shared.events.value import replace
+from shared.events.values import RunStatus
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogUnavailable, Outgoing
@@ -31,13 +33,13 @@ class Numbers:
     def __init__(self) -> None:
         self._seq = count(100)
 
-    def still_ours(self, events: Iterable[n.NodeEvent]) -> list[n.NodeEvent]:
+    def still_ours(self, events: Iterable[Said]) -> list[Said]:
         return list(events)
 
-    def renumber(self, events: Iterable[n.NodeEvent]) -> list[n.NodeEvent]:
+    def renumber(self, events: Iterable[Said]) -> list[Said]:
         return [replace(event, seq=next(self._seq)) for event in events]
 
-    def confirmed(self, events: Iterable[n.NodeEvent], made_ms: int) -> None:
+    def confirmed(self, events: Iterable[Said], made_ms: int) -> None:
         pass
 
 
@@ -62,8 +64,8 @@ async def log() -> AsyncIterator[Moody]:
     await log.stop()
 
 
-def finished(job: str, seq: int) -> n.NodeEvent:
-    return n.RunFinished(cell=CELL, node="node-1", boot="boot-1", seq=seq, job=job, attempt=1)
+def finished(job: str, seq: int) -> n.RunWord:
+    return n.RunWord(node="node-1", boot="boot-1", seq=seq, job=job, attempt=1, status=RunStatus.FINISHED)
 
 
 def report(seq: int, node: str = "node-1") -> n.NodeEvent:
@@ -85,9 +87,10 @@ async def test_what_came_in_while_the_log_was_away_keeps_its_order_and_its_numbe
     running.cancel()
     reader = log.reader({("test.nodes", 0): 0})
     await reader.start()
-    said = [event_of(record) for record in await reader.poll()]
-    assert [event.job for event in said if isinstance(event, n.RunEvent)] == ["first", "second", "third"]
-    numbers = [event.seq for event in said if isinstance(event, n.NodeEvent)]
+    records = [event_of(record) for record in await reader.poll()]
+    words = [word for record in records if isinstance(record, n.RunsReported) for word in record.words]
+    assert [word.job for word in words] == ["first", "second", "third"]
+    numbers = [word.seq for word in words]
     assert numbers == sorted(set(numbers))
 
 

@@ -131,7 +131,7 @@ class Agent:
         self._begun = Begun(node, Outbox(self._context, self._log, self._layout, node, telemetry))
         self._context.logger.info("node begins", node=self._spec.id, boot=boot, cell=self._cell)
         self._keep_lease()
-        self._carry_out(node.begin(state, self._diaries.read(self._spec.id), self._now()))
+        self._carry_out(node.begin(state, self._diaries.read(0)[self._spec.id], self._now()))
         return None
 
     async def _settle(self) -> None:

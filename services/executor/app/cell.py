@@ -25,8 +25,13 @@ POLL_WAIT_MS = 50
 """How long a turn waits for decisions: also how soon a slot is taken over at most."""
 
 RECORDS_PER_POLL = 500
-TICK_WALL_MS_MIN, TICK_WALL_MS_MAX = 2, 100
-"""Runs that end close together are told of together; leases and reports are looked at this often."""
+TICK_WALL_MS_MIN, TICK_WALL_MS_BUSY, TICK_WALL_MS_MAX = 2, 10, 100
+"""Runs that end close together are told of together, the more there are the longer; leases and reports are looked at
+at least this often.
+"""
+
+WORDS_PER_MS = 8
+"""A turn with so many words may be followed by a millisecond of rest."""
 
 AWAY_FIRST_S = 0.25
 """How long a reader of an unreachable log waits at first before it tries again."""
@@ -55,7 +60,9 @@ class CellExecutor:
         self._follower = Follower(log, layout, service.cell, snapshots=not context.settings.embedded)
         self._diaries = Diaries(context.settings.data_dir, service.cell, service.slots)
         self._outbox = Outbox(context, log, layout, service, telemetry)
-        self._due_sooner = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._planned_ms: int | None = None
+        self._ticked_ms = self._rests_until_ms = 0
         self._assigned: frozenset[int] = frozenset()
         self._take_from: dict[int, tuple[int, int]] = {}
 
@@ -117,6 +124,7 @@ class CellExecutor:
             self.service.lose(slots)
             for slot in slots:
                 del self.held[slot]
+                self._diaries.let_go(slot)
             self._context.logger.info("slots lost", cell=self.service.cell, slots=slots)
 
     async def _take_over(self) -> None:
@@ -127,7 +135,8 @@ class CellExecutor:
             seq = self._diaries.take(slot, wall_ms())
             del self._take_from[slot]
             self.held[slot] = None
-            self._carry_out(self.service.take_over(slot, self._follower.state, seq, self._diaries.read, self._now()))
+            past = self._diaries.read(slot)
+            self._carry_out(self.service.take_over(slot, self._follower.state, seq, past.__getitem__, self._now()))
             self._context.logger.info("slot taken over", cell=self.service.cell, slot=slot)
             await asyncio.sleep(0)
 
@@ -154,17 +163,25 @@ class CellExecutor:
             self._context.health.turned()
 
     async def _follow_time(self, clock: WallCellClock) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(TICK_WALL_MS_MIN / 1000)
-            # Cleared before the due time is read: what comes sooner from here on wakes the wait below.
-            self._due_sooner.clear()
-            due_ms = self.service.next_due_ms()
-            wait_ms = TICK_WALL_MS_MAX if due_ms is None else min(clock.wall_wait_ms(due_ms), TICK_WALL_MS_MAX)
-            if wait_ms:
-                with contextlib.suppress(TimeoutError):  # the time has come
-                    async with asyncio.timeout(wait_ms / 1000):  # not wait_for, which may swallow a cancel
-                        await self._due_sooner.wait()
+            wait_ms = self._wait_ms(clock)
+            if wait_ms > 0:
+                timer = loop.call_later(wait_ms / 1000, self._wake.set)
+                await self._wake.wait()
+                timer.cancel()
+                self._wake.clear()
+                continue
+            self._ticked_ms = monotonic_ms()
             self._carry_out(self.service.tick(self._follower.state, self._now()))
+
+    def _wait_ms(self, clock: WallCellClock) -> int:
+        """The wall time until the next tick: until a run ends and the rest is over, but never long."""
+        self._planned_ms = due_ms = self.service.next_due_ms()
+        now_ms = monotonic_ms()
+        most_ms = self._ticked_ms + TICK_WALL_MS_MAX - now_ms
+        wait_ms = most_ms if due_ms is None else clock.wall_wait_ms(due_ms)
+        return min(most_ms, max(wait_ms, self._rests_until_ms - now_ms))
 
     async def _follow_operations(self, clock: SteppedCellClock) -> None:
         topic, partition = tp = self._layout.tp("operations", self.service.cell)
@@ -198,8 +215,12 @@ class CellExecutor:
                 self._let_go(fenced)
                 again_ms = monotonic_ms() + FENCED_PAUSE_MS
                 self._take_from.update({slot: (0, again_ms) for slot in fenced if slot in self._assigned})
-        self._outbox.put(self.service.still_ours(turn.events), turn.now.monotonic_ms)
-        self._due_sooner.set()
+        self._outbox.put(turn.events, turn.now.monotonic_ms)
+        rest_ms = min(TICK_WALL_MS_MIN + len(turn.events) // WORDS_PER_MS, TICK_WALL_MS_BUSY)
+        self._rests_until_ms = turn.now.monotonic_ms + rest_ms
+        due_ms = self.service.next_due_ms()
+        if due_ms is not None and (self._planned_ms is None or due_ms < self._planned_ms):
+            self._wake.set()
         self._note()
 
     def _handled_decisions(self, next_offset: int | None = None) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from services.executor.policy.records import Said, as_records
 from services.executor.telemetry import ExecutorTelemetry
-from shared.events.nodes import NodeEvent, NodeReport, RunEvent
+from shared.events.base import CellEvent
+from shared.events.nodes import NodeEvent, NodeReport, RunsReported
 from shared.log.layout import Layout
 from shared.log.port import Log, LogUnavailable, Outgoing
 from shared.runtime.backoff import BackOff
@@ -18,14 +20,16 @@ from shared.runtime.settings import ServiceSettings
 
 EVENTS_PER_PUBLISH = 5_000
 RETRY_FIRST_S, RETRY_MOST_S = 0.05, 1.0
+EVENTS_PER_MS, REST_MS_MOST = 16, 10
+"""Behind so many events the outbox gathers for a millisecond: many small records cost all their readers dearly."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """Events made at one monotonic time."""
+    """What was said at one monotonic time."""
 
     made_ms: int
-    events: Sequence[NodeEvent]
+    events: Sequence[Said]
 
 
 class Speaker(Protocol):
@@ -33,13 +37,13 @@ class Speaker(Protocol):
 
     cell: str
 
-    def still_ours(self, events: Iterable[NodeEvent]) -> list[NodeEvent]:
+    def still_ours(self, events: Iterable[Said]) -> list[Said]:
         """Those of these events that may still be said."""
 
-    def renumber(self, events: Iterable[NodeEvent]) -> list[NodeEvent]:
+    def renumber(self, events: Iterable[Said]) -> list[Said]:
         """The same with new numbers, as far as they may still be said."""
 
-    def confirmed(self, events: Iterable[NodeEvent], made_ms: int) -> None:
+    def confirmed(self, events: Iterable[Said], made_ms: int) -> None:
         """These are in the log."""
 
 
@@ -57,8 +61,8 @@ class Outbox:
         self._context, self._log, self._layout = context, log, layout
         self._service, self._telemetry = service, telemetry
         self._waiting: list[Batch] = []
-        self._count = 0
-        self._is_sending = False
+        self._published = context.telemetry.records_published.labels("nodes")
+        self._reports = telemetry.reports.labels(service.cell)
         self._filled, self._empty = asyncio.Event(), asyncio.Event()
         self._empty.set()
 
@@ -67,7 +71,7 @@ class Outbox:
         """Whether everything that was put in is acknowledged."""
         return self._empty.is_set()
 
-    def put(self, events: Sequence[NodeEvent], made_ms: int) -> None:
+    def put(self, events: Sequence[Said], made_ms: int) -> None:
         """Say these, behind everything before."""
         if events:
             self._waiting.append(Batch(made_ms, events))
@@ -84,17 +88,21 @@ class Outbox:
             await self._filled.wait()
             self._filled.clear()
             batches, self._waiting = self._waiting, []
+            begun_ms, count = monotonic_ms(), sum(len(batch.events) for batch in batches)
             await self._send(batches)
             if not self._waiting:
                 self._empty.set()
+            rest_ms = min(count // EVENTS_PER_MS, REST_MS_MOST) - (monotonic_ms() - begun_ms)
+            if rest_ms > 0:
+                await asyncio.sleep(rest_ms / 1000)
 
     async def _send(self, batches: list[Batch]) -> None:
         pause = BackOff(RETRY_FIRST_S, RETRY_MOST_S)
         while batches:
-            batch = batches[0]
-            events = self._service.still_ours(batch.events)
+            now = batches[: _fitting(batches)]
+            said = [self._service.still_ours(batch.events) for batch in now]
             try:
-                await self._publish(events)
+                await self._publish([each for events in said for each in events])
             except LogUnavailable as error:
                 self._context.logger.warning(
                     "cannot publish, will try again", cell=self._service.cell, reason=str(error)
@@ -105,33 +113,45 @@ class Outbox:
                 batches = [Batch(b.made_ms, self._service.renumber(b.events)) for b in batches]
                 await asyncio.sleep(pause.next_s())
                 continue
-            self._service.confirmed(events, batch.made_ms)
-            batches = batches[1:]
+            for batch, events in zip(now, said, strict=True):
+                self._service.confirmed(events, batch.made_ms)
+            batches = batches[len(now) :]
 
-    async def _publish(self, events: Sequence[NodeEvent]) -> None:
-        for start in range(0, len(events), EVENTS_PER_PUBLISH):
-            part = events[start : start + EVENTS_PER_PUBLISH]
-            now_ms = wall_ms()
-            messages = [self._outgoing(event, now_ms) for event in part]
-            begun_ms = monotonic_ms()
-            await self._log.publish(messages)
-            self._telemetry.publish.observe((monotonic_ms() - begun_ms) / 1000)
-            self._context.telemetry.records_published.labels("nodes").inc(len(part))
-            self._telemetry.reports.labels(self._service.cell).inc(sum(type(event) is NodeReport for event in part))
+    async def _publish(self, said: Sequence[Said]) -> None:
+        records = as_records(self._service.cell, said)
+        if not records:
+            return
+        now_ms, begun_ms = wall_ms(), monotonic_ms()
+        await self._log.publish([self._outgoing(record, now_ms) for record in records])
+        self._telemetry.publish.observe((monotonic_ms() - begun_ms) / 1000)
+        self._published.inc(len(records))
+        self._reports.inc(sum(type(record) is NodeReport for record in records))
 
-    def _outgoing(self, event: NodeEvent, now_ms: int) -> Outgoing:
-        if isinstance(event, RunEvent):
-            about = f"{event.node}/{event.boot}/{event.job}/{event.attempt}/{event.__class__.__name__}"
+    def _outgoing(self, record: CellEvent, now_ms: int) -> Outgoing:
+        if isinstance(record, RunsReported):
+            first = record.words[0]
+            about = f"{first.node}/{first.boot}/{first.seq}+{len(record.words) - 1}"
         else:
-            about = f"{event.node}/{event.boot}/{event.seq}"
-        return self._layout.outgoing(event, id=about, source=self._context.instance, wall_ms=now_ms)
+            assert isinstance(record, NodeEvent), "everything else is said by one node"
+            about = f"{record.node}/{record.boot}/{record.seq}"
+        return self._layout.outgoing(record, id=about, source=self._context.instance, wall_ms=now_ms)
+
+
+def _fitting(batches: list[Batch]) -> int:
+    """How many of these batches go out together; one at least."""
+    count = 0
+    for number, batch in enumerate(batches):
+        count += len(batch.events)
+        if number and count > EVENTS_PER_PUBLISH:
+            return number
+    return len(batches)
 
 
 def without_outdated(batches: list[Batch]) -> list[Batch]:
     """The same without the reports of nodes that have reported again since: a report says all there is to say, and
     while the log is away they would pile up.
     """
-    newest: dict[tuple[str, str], NodeEvent] = {}
+    newest: dict[tuple[str, str], Said] = {}
     for batch in batches:
         newest.update({(event.node, event.boot): event for event in batch.events if type(event) is NodeReport})
     return [

@@ -298,14 +298,23 @@ class NodeAgent:
         return self.seq
 
     def _say(self, turn: Turn, run: AgentRun) -> None:
-        said: dict[str, Any] = {
-            **self._stamp(turn),
-            "job": run.wanted.job,
-            "attempt": run.wanted.attempt,
-        }
+        self.seq += 1
+        how = _NOTHING_MORE
         if run.status is RunStatus.FAILED:
-            said.update(exit_code=run.exit_code, infrastructure=run.infrastructure, text=run.text)
-        turn.events.append(_SAYING[run.status](**said))
+            how = {"exit_code": run.exit_code, "infrastructure": run.infrastructure, "text": run.text}
+        wanted = run.wanted
+        turn.events.append(
+            n.RunWord(
+                node=self.id,
+                boot=self.boot,
+                seq=self.seq,
+                at_ms=turn.now.cell_ms,
+                job=wanted.job,
+                attempt=wanted.attempt,
+                status=run.status,
+                **how,
+            )
+        )
 
     def _line(self, turn: Turn, run: AgentRun, event: Literal["started", "adopted", "ended"]) -> DiaryLine:
         places = run.wanted.places
@@ -314,7 +323,7 @@ class NodeAgent:
             job=run.wanted.job,
             attempt=run.wanted.attempt,
             event=event,
-            devices=tuple(device for place in places for device in place.devices),
+            devices=places[0].devices if len(places) == 1 else tuple(d for place in places for d in place.devices),
             gpu_milli=min(places[0].gpu_milli, GPU) if places else 0,
             status=run.status if event == "ended" else None,
             cell_ms=turn.now.cell_ms,
@@ -324,22 +333,20 @@ class NodeAgent:
     # Its devices.
 
     def _has_room(self, places: tuple[WorkerPlace, ...]) -> bool:
-        return all(
-            self._in_use.get(device, 0) + min(place.gpu_milli, GPU) <= GPU
-            for place in places
-            for device in place.devices
-        )
+        in_use = self._in_use
+        for place in places:
+            most = GPU - min(place.gpu_milli, GPU)
+            for device in place.devices:
+                if in_use.get(device, 0) > most:
+                    return False
+        return True
 
     def _occupy(self, places: tuple[WorkerPlace, ...], sign: int) -> None:
+        in_use = self._in_use
         for place in places:
             share = sign * min(place.gpu_milli, GPU)
             for device in place.devices:
-                self._in_use[device] = self._in_use.get(device, 0) + share
+                in_use[device] = in_use.get(device, 0) + share
 
 
-_SAYING: dict[RunStatus, type[n.RunEvent]] = {
-    RunStatus.RUNNING: n.RunStarted,
-    RunStatus.STOPPED: n.RunStopped,
-    RunStatus.FINISHED: n.RunFinished,
-    RunStatus.FAILED: n.RunFailed,
-}
+_NOTHING_MORE: dict[str, Any] = {}

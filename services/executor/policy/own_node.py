@@ -14,12 +14,13 @@ from services.executor.policy.agent import NodeAgent
 from services.executor.policy.desired import Action, DesiredRun, DesiredStates, desired_of, touched_nodes
 from services.executor.policy.lease import lease_allowed_ms, report_every_ms
 from services.executor.policy.past import closed, ended_runs, open_runs
+from services.executor.policy.records import Said
 from services.executor.policy.turn import Now, Observation, Turn
 from shared.cluster.diary import DiaryLine
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
-from shared.events.nodes import NodeEvent, NodeJoined, NodeReport, NodeReturned
+from shared.events.nodes import NodeJoined, NodeReport, NodeReturned
 from shared.events.value import replace
 from shared.events.values import NodeSpec, NodeStatus, RunStatus, VirtualRun, WorkerPlace
 
@@ -153,20 +154,20 @@ class OwnNode:
 
     # What it says, on its way to the log.
 
-    def confirmed(self, events: Iterable[NodeEvent], made_ms: int) -> None:
+    def confirmed(self, events: Iterable[Said], made_ms: int) -> None:
         """These events, made at `made_ms` (monotonic), are in the log: reports among them have renewed the lease."""
         if any(isinstance(event, NodeReport | NodeJoined | NodeReturned) for event in events):
             self.agent.renew(made_ms)
 
-    def still_ours(self, events: Iterable[NodeEvent]) -> list[NodeEvent]:
+    def still_ours(self, events: Iterable[Said]) -> list[Said]:
         """Those of these events that may still be said: none where somebody else speaks for the node."""
         return [] if self.is_replaced else list(events)
 
-    def renumber(self, events: Iterable[NodeEvent]) -> list[NodeEvent]:
+    def renumber(self, events: Iterable[Said]) -> list[Said]:
         """The same events to be said once more, with new numbers, since some of them may have arrived."""
         return [self._renumbered(event) for event in self.still_ours(events)]
 
-    def _renumbered(self, event: NodeEvent) -> NodeEvent:
+    def _renumbered(self, event: Said) -> Said:
         return replace(event, seq=self.agent.next_seq())
 
 

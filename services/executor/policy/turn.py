@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from services.executor.policy.records import Said
 from shared.cluster.diary import DiaryLine
-from shared.events.nodes import NodeEvent
 from shared.events.values import Run, RunStatus, WorkerPlace
 
 
@@ -52,9 +52,9 @@ class Observation(NamedTuple):
 
 @dataclass(slots=True)
 class Turn:
-    """What one turn wants done: diary lines first, then events to publish. Actions are for the driver at once."""
+    """What one turn wants done: diary lines first, then what nodes say. Actions are for the driver at once."""
 
     now: Now
     actions: list[Start | Stop] = field(default_factory=list)
     lines: list[DiaryLine] = field(default_factory=list)
-    events: list[NodeEvent] = field(default_factory=list)
+    events: list[Said] = field(default_factory=list)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from services.executor.policy.records import Said, as_records
 from services.executor.policy.turn import Now, Turn
 from services.executor.service import ExecutorService
-from services.simulator.broker import Message
 from services.simulator.follower import Follower
 from services.simulator.process import Process, Waker
-from shared.events.nodes import NodeEvent
+from shared.events.nodes import NodeJoined
 from shared.log.port import LogUnavailable
 
 SLOTS = 4
@@ -36,8 +36,8 @@ class ExecutorPart:
         self._held: dict[int, int] = {}
         self._take_from: dict[int, tuple[int, int]] = {}
         self._assigned: frozenset[int] = frozenset()
-        self._waiting: list[tuple[int, Sequence[NodeEvent]]] = []
-        self._sending: list[tuple[int, Sequence[NodeEvent]]] = []
+        self._waiting: list[tuple[int, Sequence[Said]]] = []
+        self._sending: list[tuple[int, Sequence[Said]]] = []
         self._retry_ms = RETRY_FIRST_MS
 
     def begin(self) -> None:
@@ -122,6 +122,9 @@ class ExecutorPart:
                 again_ms = self._process.monotonic_ms + FENCED_PAUSE_MS
                 self._take_from.update({slot: (0, again_ms) for slot in fenced if slot in self._assigned})
                 self._waker.within(FENCED_PAUSE_MS)
+        for event in turn.events:
+            if isinstance(event, NodeJoined):
+                self._world.disk.boot(event.node)
         events = self._service.still_ours(turn.events)
         if events:
             self._waiting.append((turn.now.monotonic_ms, events))
@@ -146,13 +149,10 @@ class ExecutorPart:
         if not ours:
             self._process.after(0, lambda: done(None))
             return
-        messages = [self._message(event) for event in ours]
+        messages = [self._world.message(record) for record in as_records(self._cell, ours)]
         self._world.broker.publish(self._process.name, messages, done)
 
-    def _message(self, event: NodeEvent) -> Message:
-        return self._world.message(event)
-
-    def _sent(self, error: LogUnavailable | None, made_ms: int, events: Sequence[NodeEvent]) -> None:
+    def _sent(self, error: LogUnavailable | None, made_ms: int, events: Sequence[Said]) -> None:
         if error is not None:
             batches, self._waiting = [*self._sending, *self._waiting], []
             self._sending = [(made, self._service.renumber(batch)) for made, batch in batches]

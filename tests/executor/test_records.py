@@ -1,0 +1,73 @@
+"""What nodes say, as records: few for many words, and no node's order is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.executor.policy.records import RECORD_BYTES_MOST, Said, as_records
+from shared.events.encoding import encode
+from shared.events.nodes import RUN_WORDS_MOST, NodeReport, RunWord
+from shared.events.values import RunStatus
+from tests.executor.cells import CELL, each_said
+
+
+def word(seq: int, node: str = "node-1", text: str = "") -> RunWord:
+    return RunWord(
+        node=node, boot="boot-1", seq=seq, job=f"job-{seq}", attempt=1, status=RunStatus.FAILED, exit_code=1, text=text
+    )
+
+
+def report(seq: int, node: str = "node-1") -> NodeReport:
+    return NodeReport(cell=CELL, node=node, boot="boot-1", seq=seq)
+
+
+def in_short(said: Iterable[Said]) -> list[str]:
+    """One record: `RunsReported 1 2`, `NodeReport 3`."""
+    return [
+        " ".join([record.__class__.__name__, *(str(each.seq) for each in each_said(record))])
+        for record in as_records(CELL, said)
+    ]
+
+
+def test_the_words_of_many_runs_are_one_record() -> None:
+    assert in_short([word(1), word(2, "node-2"), word(3)]) == ["RunsReported 1 2 3"]
+
+
+def test_a_word_goes_past_what_other_nodes_say_meanwhile() -> None:
+    said: list[Said] = [word(1), report(2, "node-2"), word(3), report(4, "node-3")]
+    assert in_short(said) == ["RunsReported 1 3", "NodeReport 2", "NodeReport 4"]
+
+
+def test_a_word_never_goes_past_what_its_own_node_said() -> None:
+    said: list[Said] = [report(1), word(2), word(3, "node-2"), report(4), word(5), word(6, "node-2")]
+    assert in_short(said) == ["NodeReport 1", "RunsReported 2 3", "NodeReport 4", "RunsReported 5 6"]
+
+
+def test_nothing_said_is_no_record() -> None:
+    assert in_short([]) == []
+
+
+def test_a_record_holds_no_more_words_than_its_class_allows() -> None:
+    records = as_records(CELL, [word(seq) for seq in range(RUN_WORDS_MOST + 1)])
+    assert [len(each_said(record)) for record in records] == [RUN_WORDS_MOST, 1]
+
+
+def test_long_texts_make_more_records_and_none_that_is_too_large() -> None:
+    records = as_records(CELL, [word(seq, text="\0" * 500) for seq in range(200)])
+    assert sum(len(each_said(record)) for record in records) == 200
+    assert max(len(encode(record)) for record in records) <= RECORD_BYTES_MOST
+
+
+def of_node(said: Sequence[Said], node: str) -> list[int]:
+    return [each.seq for each in said if each.node == node]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from(("node-1", "node-2", "node-3"))), max_size=30))
+def test_all_is_said_and_each_node_in_its_own_order(kinds: list[tuple[bool, str]]) -> None:
+    said: list[Said] = [word(seq, node) if is_word else report(seq, node) for seq, (is_word, node) in enumerate(kinds)]
+    heard = [each for record in as_records(CELL, said) for each in each_said(record)]
+    nodes = ("node-1", "node-2", "node-3")
+    assert [of_node(heard, node) for node in nodes] == [of_node(said, node) for node in nodes]
