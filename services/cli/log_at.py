@@ -122,7 +122,7 @@ def _tell(state: CellState, rows: int) -> None:
     told = ", ".join(f"{count} {status}" for status, count in by_status(state).items())
     print_line(f"jobs: {told or 'none'}")
     for name, pool in sorted(state.pools.items()):
-        print_line(f"pool {name}: {gpus(pool.allocated_milli)} of {gpus(pool.gpus_milli)} in use")
+        print_line(f"pool {name}: {pool.allocated_milli / GPU:g} of {gpus(pool.gpus_milli)} in use")
     live = [_job(state.jobs[job]) for job in sorted(state.jobs)]
     _table("live jobs", ("JOB", "TENANT", "STATUS", ">GPUS", "WHERE OR WHY"), [_job_row(job) for job in live], rows)
     nodes = [_node(state.nodes[node]) for node in sorted(state.nodes)]

@@ -79,7 +79,10 @@ def portrait(state: CellState) -> Portrait:
         | {over.id: f"{over.status}" for over in state.over.values()},
         "nodes": {node.id: _node(node) for node in state.nodes.values()},
         "quotas": {f"{tenant} {gpu_type}": _quota(quota) for (tenant, gpu_type), quota in state.quotas.items()},
-        "use": {f"{tenant} {gpu_type}": gpus(used) for (tenant, gpu_type), used in state.usage.items()},
+        "use": {
+            f"{account[0]} {account[1]}": gpus(state.usage.get(account, 0))
+            for account in {**state.quotas, **state.usage}
+        },
         "policy": {name: str(value) for name, value in _fields(state.policy)},
     }
     return Portrait(state.version, state.at_ms, words)
@@ -100,7 +103,7 @@ def _node(node: Node) -> str:
     failed = f", devices {devices(bits(node.failed))} out of use" if node.failed else ""
     loan = f", lent to {node.lent_to}" if node.lent_to else ""
     used = f"{node.allocated_milli / GPU:g} of {node.spec.gpus} GPUs in use"
-    return f"{node.status}, {used}{failed}{loan}, boot {node.boot}"
+    return f"{node.status}, {used}{failed}{loan} ({node.boot})"
 
 
 def _quota(quota: Quota) -> str:

@@ -69,9 +69,10 @@ def tell_answer(subject: dict[str, str], answer: News | None, *, as_json: bool) 
     if answer is None:
         end_with(Exit.AWAY, f"fallow: no answer yet about {name}; the request is on its way")
     is_refused = isinstance(answer.event, REFUSALS)
+    said = f"{name}: {answer.event.text}" if isinstance(answer.event, ProposalRefused) else words(answer)
     if as_json:
-        print_json({**subject, "ok": not is_refused, "version": answer.version, "answer": words(answer)})
+        print_json({**subject, "ok": not is_refused, "version": answer.version, "answer": said})
     else:
-        print_line(words(answer))
+        print_line(said)
     if is_refused:
         raise typer.Exit(Exit.NO)
