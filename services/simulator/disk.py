@@ -26,6 +26,7 @@ class Disk:
         self._world = world
         self.diaries: dict[str, list[DiaryEntry]] = {}
         self._reigns: dict[tuple[str, int], int] = {}
+        self._dead: dict[str, None] = {}
         self._on_device: dict[tuple[str, int], dict[tuple[str, int], int]] = {}
 
     def take(self, cell: str, slot: int) -> int:
@@ -53,7 +54,8 @@ class Disk:
     def _append(self, process: str, line: DiaryLine) -> None:
         now_ms = self._world.engine.now_ms
         self.diaries.setdefault(line.node, []).append(DiaryEntry(now_ms, process, line))
-        what = {"started": "began", "ended": "ended"}.get(line.event)
+        # What is written of a machine that is gone happens nowhere, until it has booted again.
+        what = None if line.node in self._dead else {"started": "began", "ended": "ended"}.get(line.event)
         if what == "began":
             self._hold(line)
         elif what == "ended":
@@ -69,6 +71,17 @@ class Disk:
                 line.gpu_milli,
             )
             self._world.history.moments.append(moment)
+
+    def die(self, node: str) -> None:
+        """The machine is gone, with everything that ran on it. Its diary is not, and who writes it may not know."""
+        self._dead[node] = None
+        self._world.history.moments.append(NodeMoment(self._world.engine.now_ms, node, "died"))
+        for at in [at for at in self._on_device if at[0] == node]:
+            del self._on_device[at]
+
+    def boot(self, node: str) -> None:
+        """The machine has begun a new boot."""
+        self._dead.pop(node, None)
 
     def _hold(self, line: DiaryLine) -> None:
         """I1 on the node: no device holds more than a device."""

@@ -13,6 +13,7 @@ from shared.events.encoding import Undecodable
 from shared.events.reasons import DeadLetterReason
 from shared.events.snapshots import SnapshotChunk, SnapshotManifest
 from shared.log.machine.snapshot import Collector, state_of
+from shared.log.port import LogTruncated
 
 BeforeFold = Callable[[CellState, LogRecord], None]
 
@@ -57,8 +58,10 @@ class Follower:
         return accepted
 
     def catch_up(self) -> list[Decision]:
-        """Fold to the end of the log as it is at this moment. Raises LogUnavailable."""
+        """Fold to the end of the log as it is at this moment. Raises LogUnavailable, LogTruncated."""
         end, accepted = self._world.broker.end(self.tp), list[Decision]()
+        if end < self.next_offset:
+            raise LogTruncated(self.tp, asked=self.next_offset, begin=0, end=end)
         while self.next_offset < end:
             accepted += self._fold(500)
         return accepted

@@ -28,6 +28,9 @@ from shared.log.port import LogTruncated
 T = TypeVar("T")
 
 FAULTS_BEGIN_MS, FAULTS_END_MS = 600, 12_000
+NOTICE_MS = 8_000
+"""So long after the broker has lost a tail nobody may go on in ignorance of it."""
+
 CANNOT_KNOW = (DamagedLog, LogTruncated)
 """What ends a process that can no longer know the truth: as it should."""
 
@@ -92,7 +95,13 @@ class World:
         return self._told()
 
     def _is_over(self) -> bool:
-        return self._drain.is_over or bool(self.history.violations)
+        return self._drain.is_over or bool(self.history.violations) or self._has_stood_still
+
+    @property
+    def _has_stood_still(self) -> bool:
+        """Whether the broker lost a tail long enough ago for everybody to have noticed."""
+        lost = self.broker.lost_tails
+        return bool(lost) and self.engine.now_ms > lost[-1].at_ms + NOTICE_MS
 
     def _told(self) -> History:
         history = self.history
