@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, fields
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
 
-from shared.cluster.job import WAITING, Job, JobStatus
+from shared.cluster.job import WAITING, Job, OverJob
 from shared.cluster.node import Node
 from shared.cluster.quota import charge
 from shared.cluster.state import CellState
@@ -20,52 +20,70 @@ from shared.events.operations import CellPolicy, Quota
 K = TypeVar("K", int, str)
 V = TypeVar("V")
 
-_JOB = msgspec.json.Decoder(Job)
-_NODE = msgspec.json.Decoder(Node)
-_RESERVATION = msgspec.json.Decoder(ReservationSet)
+_CELL = msgspec.json.Decoder(tuple[str, int, int, int, str, int, int])
+_INPUTS = msgspec.json.Decoder(tuple[tuple[str, int], ...])
 _POLICY = msgspec.json.Decoder(CellPolicy)
 _QUOTA = msgspec.json.Decoder(Quota)
+_NODE = msgspec.json.Decoder(Node)
+_JOB = msgspec.json.Decoder(Job)
+_OVER = msgspec.json.Decoder(tuple[int, int])
+_GONE = msgspec.json.Decoder(OverJob)
+_RESERVATION = msgspec.json.Decoder(ReservationSet)
 _ENCODE = msgspec.json.Encoder().encode
+
+
+def _told_of(cls: type) -> Callable[[Any], Any]:
+    """What makes of a `cls` something to write, from which the fields with their default are left out: most jobs of a
+    large cell have waited since they came.
+    """
+    columns: list[Any] = [
+        (each.name, Any, msgspec.field(default_factory=dict) if each.default is MISSING else each.default)
+        if each.default is not MISSING or each.default_factory is not MISSING
+        else (each.name, Any)
+        for each in fields(cls)
+    ]
+    row: Callable[..., Any] = msgspec.defstruct(cls.__name__, columns, omit_defaults=True)
+    values = attrgetter(*(each.name for each in fields(cls)))
+    tables = [number for number, each in enumerate(fields(cls)) if each.default_factory is not MISSING]
+
+    def told(value: Any) -> Any:
+        found = values(value)
+        for number in tables:
+            if len(found[number]) > 1:
+                found = (*found[:number], _in_order(found[number]), *found[number + 1 :])
+        return row(*found)
+
+    return told
+
+
+def _in_order(table: dict[K, V]) -> dict[K, V]:
+    """The table sorted: an undone change leaves the same content in another order."""
+    return {key: table[key] for key in sorted(table)}
+
+
+_told_of_node, _told_of_job = _told_of(Node), _told_of(Job)
 
 
 def rows_of(state: CellState) -> Iterator[str]:
     """The state in rows `[section, ...]`, in a total order. Equal states give equal rows; indices are left out."""
-    yield _row("cell", [state.cell, state.version, state.epoch, state.offset, state.chain, state.at_ms, state.skipped])
+    yield _row("cell", (state.cell, state.version, state.epoch, state.offset, state.chain, state.at_ms, state.skipped))
     yield _row("inputs", sorted(state.inputs.items()))
-    yield f'["policy",{_text(state.policy)}]'
+    yield _row("policy", state.policy)
     for account in sorted(state.quotas):
-        yield f'["quota",{_text(state.quotas[account])}]'
+        yield _row("quota", state.quotas[account])
     for node_id in sorted(state.nodes):
-        yield f'["node",{_text(_node_in_order(state.nodes[node_id]))}]'
+        yield _row("node", _told_of_node(state.nodes[node_id]))
     for job_id in sorted(state.jobs):
-        yield f'["job",{_text(_job_in_order(state.jobs[job_id]))}]'
-    yield _row("over", [state.over_first, state.over_next])
+        yield _row("job", _told_of_job(state.jobs[job_id]))
+    yield _row("over", (state.over_first, state.over_next))
     for over in state.over.in_order():
-        yield _row("gone", [over.id, over.tenant, over.digest, over.status.value, over.over_ms])
+        yield _row("gone", over)
     for job_id in sorted(state.reservations):
-        yield f'["reservation",{_text(state.reservations[job_id])}]'
-
-
-def _text(value: object) -> str:
-    return _ENCODE(value).decode()
-
-
-def _node_in_order(node: Node) -> Node:
-    """The node with its tables sorted: an undone change leaves the same content in another order."""
-    is_in_order = len(node.jobs) <= 1 and len(node.shares) <= 1
-    return node if is_in_order else replace(node, jobs=_in_order(node.jobs), shares=_in_order(node.shares))
-
-
-def _job_in_order(job: Job) -> Job:
-    return job if len(job.runs) <= 1 else replace(job, runs=_in_order(job.runs))
-
-
-def _in_order(table: dict[K, V]) -> dict[K, V]:
-    return {key: table[key] for key in sorted(table)}
+        yield _row("reservation", state.reservations[job_id])
 
 
 def _row(section: str, content: Any) -> str:
-    return json.dumps([section, content], separators=(",", ":"))
+    return _ENCODE((section, content)).decode()
 
 
 def state_from(rows: Iterable[str]) -> CellState:
@@ -87,11 +105,11 @@ def read_row(state: CellState, row: str) -> None:
 
 
 def _cell(state: CellState, text: str) -> None:
-    state.cell, state.version, state.epoch, state.offset, state.chain, state.at_ms, state.skipped = json.loads(text)
+    state.cell, state.version, state.epoch, state.offset, state.chain, state.at_ms, state.skipped = _CELL.decode(text)
 
 
 def _inputs(state: CellState, text: str) -> None:
-    state.inputs = dict(json.loads(text))
+    state.inputs = dict(_INPUTS.decode(text))
 
 
 def _policy(state: CellState, text: str) -> None:
@@ -114,12 +132,12 @@ def _job(state: CellState, text: str) -> None:
 
 
 def _over(state: CellState, text: str) -> None:
-    state.over.start_at(json.loads(text)[0])
+    state.over.start_at(_OVER.decode(text)[0])
 
 
 def _gone(state: CellState, text: str) -> None:
-    job_id, tenant, digest, status, over_ms = json.loads(text)
-    state.over.add(state.journal.entries, job_id, tenant, digest, JobStatus(status), over_ms)
+    state.over.add(state.journal.entries, *_GONE.decode(text))
+    state.journal.trim()  # of what is read nothing is ever undone
 
 
 def _reservation(state: CellState, text: str) -> None:
@@ -142,14 +160,13 @@ _READ = {
 
 def count_rest(state: CellState) -> None:
     """Everything that follows from the rest: the indices, the use, the number of waiting jobs."""
-    undo = state.journal.entries
     state.capacity.void()
     for job in state.jobs.values():
         state.waiting += job.status in WAITING
         for place in job.workers + job.joining:
             gpu_type = state.nodes[place.node].spec.gpu_type
-            charge(undo, state.quotas, state.usage, (job.spec.tenant, gpu_type), place.gpu_milli)
-    state.journal.trim()
+            charge(state.journal.entries, state.quotas, state.usage, (job.spec.tenant, gpu_type), place.gpu_milli)
+        state.journal.trim()
 
 
 def digest_of(state: CellState) -> str:

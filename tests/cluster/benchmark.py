@@ -188,10 +188,8 @@ def memory(nodes: int, jobs: int, remembered: int) -> None:
     """Resident bytes of a large cell, of its snapshot being read, and of what is remembered."""
     empty = resident()
     cell = cell_of(nodes)
-    waiting: list[str] = []
     for numbers in batches(jobs):
-        waiting += cell.enqueue(numbers.start, len(numbers))
-        waiting = waiting if len(waiting) > 2_000 else [name for name in waiting if name not in {*cell.start(waiting)}]
+        cell.start(cell.enqueue(numbers.start, len(numbers)))
     full = resident()
     live = len(cell.state.jobs)
     say(f"{nodes} nodes and {live} live jobs: {(full - empty) / 1e6:.0f} MB, {(full - empty) / live:.0f} bytes a job")
