@@ -56,7 +56,7 @@ def loaded(collector: Collector) -> CellState:
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "CHUNK_BYTES_MOST", 3_000)
+    monkeypatch.setattr(machine, "CHUNK_BYTES_MOST", 2_000)
     monkeypatch.setattr(machine, "PIECE_CHARACTERS_MOST", 150)
 
 
