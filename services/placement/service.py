@@ -19,11 +19,13 @@ from services.placement.policy.hearing import Hearing
 from services.placement.policy.inbox import Inbox, Input
 from services.placement.policy.quarantine import Quarantine
 from services.placement.policy.sequence import Past
+from services.placement.policy.short_lines import ShortLines
 from services.placement.policy.strays import Stray
 from services.placement.policy.turn import Turn
 from services.placement.policy.walk import Shape, walk_heads
 from services.placement.policy.windows import Windows
 from shared.cluster.config import CellFile
+from shared.cluster.few import FEW_WAITING
 from shared.cluster.job import HOLDING, Job
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -63,13 +65,16 @@ class PlacementService:
     `state` is shared with the writer loop, which opens and ends checkpoints.
     """
 
-    def __init__(self, state: CellState, file: CellFile, *, writer: str, stepped: bool = False) -> None:
+    def __init__(
+        self, state: CellState, file: CellFile, *, writer: str, stepped: bool = False, few: int = FEW_WAITING
+    ) -> None:
         self.state, self._file, self._name, self._stepped = state, file, writer, stepped
         self._inbox = Inbox(as_they_came=stepped)
         self._read: dict[str, int] = {}
         self._windows, self._deadlines, self._hearing = Windows(), Deadlines(), Hearing()
         self._strays = list[tuple[Input, Stray]]()
         self._quarantine, self._words = Quarantine(), dict[tuple[str, int], str]()
+        self._short_lines = ShortLines(file.cell(state.cell), few)
         self._blocked: dict[Shape, DeferCode] = {}
         self._walk_is_due = True
         self._cell_ms = 0
@@ -90,6 +95,7 @@ class PlacementService:
     def caught_up(self, wall_ms: int) -> None:
         """Decisions came from the log and not from here: nothing that was concluded from the old state holds."""
         self._deadlines.from_state(self.state, wall_ms)
+        self._short_lines.forget()
         self._blocked = {}
         self._walk_is_due = True
 
@@ -128,7 +134,8 @@ class PlacementService:
 
     def next_cell_ms(self) -> int | None:
         """The next cell time at which something is due without any input."""
-        return self._deadlines.next_cell_ms()
+        due = (self._deadlines.next_cell_ms(), self._short_lines.next_cell_ms)
+        return min((at_ms for at_ms in due if at_ms is not None), default=None)
 
     @property
     def leases_frozen(self) -> bool:
@@ -307,10 +314,12 @@ class PlacementService:
 
     def _walk(self, turn: Turn) -> bool:
         """Whether the walk had to end before its time and goes on in the next record."""
+        self._walk_is_due |= self._short_lines.take(self.state, turn.effects, turn.now_ms)
         if turn.has_released:
             self._blocked = {}
         if not (self._walk_is_due or turn.has_released):
             return False
+        heads = self._short_lines.heads(self.state, turn.now_ms)
 
         def start(job: Job, places: Places) -> bool:
             if not turn.has_room_for(places):
@@ -318,11 +327,13 @@ class PlacementService:
             turn.start(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=places))
             return not turn.is_full
 
-        walk = walk_heads(self.state, self._windows.heads, self._blocked, turn.now_ms, start)
+        walk = walk_heads(
+            self.state, self._windows.heads if heads is None else heads, self._blocked, turn.now_ms, start
+        )
         changed = [j for j, code in walk.deferred.items() if self.state.jobs[j].deferred is not code]
         for job_id in changed[:DEFERRED_MOST]:
             turn.do(e.JobDeferred(job=job_id, code=walk.deferred[job_id]))
-        goes_on = turn.is_full or turn.is_cut or len(changed) > DEFERRED_MOST
+        goes_on = turn.is_full or turn.is_cut or len(changed) > DEFERRED_MOST or self._short_lines.are_back(self.state)
         self._walk_is_due = goes_on
         return goes_on
 

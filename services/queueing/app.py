@@ -26,8 +26,16 @@ from shared.runtime.process import Context, wait_for
 from shared.runtime.together import together
 
 FOLD_RECORDS_MOST = 50
+READ_RECORDS_MOST = 2_000
 WAIT_MS = 200
 AWAY_FIRST_S = 0.25
+
+REST_MS_LEAST, REST_MS_MOST = 2, 10
+IDLE_REST_MS = 20
+"""So long lets a reader records gather after some have come, while nobody needs a window."""
+
+SHOW_MS = 500
+"""How often the lengths of all queues are told: there may be a thousand queues."""
 
 
 class QueueingMetrics:
@@ -74,6 +82,7 @@ class CellQueues:
         self._jobs = layout.tp("jobs", tenure.cell)
         self._operations = layout.tp("operations", tenure.cell)
         self._operations_offset = 0
+        self._shown_ms = 0
         self._service: QueueingService
         self._reader: Reader
 
@@ -124,18 +133,21 @@ class CellQueues:
                 await self._context.pause(away.next_s())
                 continue
             away.reset()
-            self._service.take_decisions(decisions, self._now_ms())
             if decisions:
+                begun_ms = monotonic_ms()
+                self._service.take_decisions(decisions, self._now_ms())
                 self._news.set()
+                await self._rest(begun_ms)
 
     async def _read(self, reader: Reader) -> None:
         while True:
             try:
-                records = await reader.poll(wait_ms=WAIT_MS)
+                records = await reader.poll(READ_RECORDS_MOST, WAIT_MS)
             except LogTruncated as error:
                 self._context.logger.warning("inputs were deleted unread", reason=str(error))
                 reader.seek(error.tp, error.begin)
                 continue
+            begun_ms = monotonic_ms()
             for record in records:
                 event = event_of(record)
                 if record.topic == self._jobs[0]:
@@ -147,6 +159,15 @@ class CellQueues:
                         self._context.clock.advance_to(event.now_ms)
             if records:
                 self._news.set()
+                await self._rest(begun_ms)
+
+    async def _rest(self, begun_ms: int) -> None:
+        """Let records gather for as long as it took to take in the last ones, or longer where nobody waits."""
+        if isinstance(self._context.clock, SteppedCellClock):
+            return
+        took_ms = monotonic_ms() - begun_ms
+        rest_ms = IDLE_REST_MS if self._service.are_few else min(max(took_ms, REST_MS_LEAST), REST_MS_MOST)
+        await asyncio.sleep(rest_ms / 1000)
 
     async def _publish(self) -> None:
         sent_ms = 0
@@ -215,5 +236,7 @@ class CellQueues:
         health.progress.version[cell] = self._follower.state.version
         health.progress.next_due_ms = self._service.next_cell_ms()
         health.turned()
-        for queue, waiting in self._service.waiting_by_queue().items():
-            self._metrics.waiting.labels(cell, queue).set(waiting)
+        if monotonic_ms() - self._shown_ms >= SHOW_MS:
+            self._shown_ms = monotonic_ms()
+            for queue, waiting in self._service.waiting_by_queue().items():
+                self._metrics.waiting.labels(cell, queue).set(waiting)

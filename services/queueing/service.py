@@ -8,13 +8,15 @@ What the log then says of the job is final.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
+from typing import Any, ClassVar, NamedTuple
 
-from services.queueing.policy.line import Line
+from services.queueing.policy.line import Line, Place
 from services.queueing.policy.parts import in_parts
+from services.queueing.policy.row import Shown
 from shared.cluster.config import CellPart
+from shared.cluster.few import FEW_WAITING
 from shared.cluster.job import JobStatus
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -23,22 +25,22 @@ from shared.events.jobs import JobAdmitted
 from shared.events.queue import QueueDiscipline, QueueOrdered
 from shared.events.values import JobSpec
 
-JOBS_OF_A_CLASS_MOST = 256
+SHOWN = Shown(64, 4_000)
 """A window shows no more jobs of one equivalence class: if these do not fit, the others do not either."""
+
+SHOWN_STEPPED = Shown(256, 256)
+"""With a stepped clock it does not matter how long a window is under way, and every run is to be the same."""
 
 RESEND_WALL_MS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A job in a line: what it was ordered by when it entered."""
+class Waiting(NamedTuple):
+    """A job in a line: where it stands, and what of the job was known when it entered."""
 
-    spec: JobSpec
+    line: Line
+    place: Place
+    digest: str
     submit_ms: int
-
-    def stands_elsewhere(self, spec: JobSpec, submit_ms: int) -> bool:
-        """Whether the log knows another job under this id, or a changed one."""
-        return self.submit_ms != submit_ms or (self.spec is not spec and self.spec != spec)
 
 
 class QueueingService:
@@ -52,11 +54,13 @@ class QueueingService:
         writer: str,
         jobs_source: str,
         stepped: bool = False,
-        class_jobs_most: int = JOBS_OF_A_CLASS_MOST,
+        shown: Shown | None = None,
+        few: int = FEW_WAITING,
     ) -> None:
+        """`few`: up to how many waiting jobs placement needs no window."""
         self.state, self._writer, self._jobs_source, self._stepped = state, writer, jobs_source, stepped
-        self._class_jobs_most = class_jobs_most
-        self._lines = {queue.name: Line(queue.name, queue.discipline) for queue in cell.queues}
+        self._shown, self._few = shown or (SHOWN_STEPPED if stepped else SHOWN), few
+        self._lines = {queue.name: Line(queue.name, queue.discipline, self._shown) for queue in cell.queues}
         self._waiting: dict[str, Waiting] = {}
         self._early: deque[tuple[int, str]] = deque()
         self._asleep: list[tuple[int, str]] = []
@@ -85,21 +89,49 @@ class QueueingService:
             and spec.id not in self._waiting
             and not spec.hold
         ):
-            self._enter(spec, event.submit_ms)
+            self._enter(spec, event.submit_ms, event.digest)
             self._early.append((next_offset, spec.id))
 
     def take_decisions(self, decisions: Iterable[Decision], now_ms: int) -> None:
         """Decisions that the state has just been folded over."""
         for decision in decisions:
             for effect in decision.effects:
-                match effect:
-                    case e.JobEnqueued() | e.JobUpdated():
-                        self._look_at(effect.spec.id, now_ms)
-                    case e.WriterStarted():
-                        self._changed = True  # a new writer knows no window
-                    case e.JobEffect():
-                        self._look_at(effect.job, now_ms)
+                follow = self._FOLLOW.get(type(effect))
+                if follow is not None:
+                    follow(self, effect, now_ms)
         self._drop_refused()
+
+    def _begins(self, _: e.WriterStarted, _now_ms: int) -> None:
+        """A new writer knows no window."""
+        self._changed = True
+
+    def _starts(self, effect: e.JobStarted, _now_ms: int) -> None:
+        self._leave(effect.job)
+
+    def _enters(self, effect: e.JobEnqueued, now_ms: int) -> None:
+        self._look_at(effect.spec.id, now_ms)
+
+    def _is_updated(self, effect: e.JobUpdated, now_ms: int) -> None:
+        """It may stand elsewhere from now on."""
+        self._leave(effect.spec.id)
+        self._look_at(effect.spec.id, now_ms)
+
+    def _changes(self, effect: e.JobEffect, now_ms: int) -> None:
+        self._look_at(effect.job, now_ms)
+
+    _FOLLOW: ClassVar[dict[type[e.Effect], Callable[[QueueingService, Any, int], None]]] = {
+        e.WriterStarted: _begins,
+        e.JobEnqueued: _enters,
+        e.JobUpdated: _is_updated,
+        e.JobStarted: _starts,
+        e.JobRequeued: _changes,
+        e.JobHeld: _changes,
+        e.JobReleased: _changes,
+        e.JobCancelled: _changes,
+    }
+    """The effects that let a job into a line or out of it. All others happen to jobs that do not wait, or change
+    nothing of where they stand.
+    """
 
     def _look_at(self, job_id: str, now_ms: int) -> None:
         """Bring one job's place in the lines to what the log says of it."""
@@ -111,26 +143,27 @@ class QueueingService:
             heappush(self._asleep, (job.not_before_ms, job_id))
         else:
             known = self._waiting.get(job_id)
-            if known is not None and known.stands_elsewhere(job.spec, job.submit_ms):
-                self._leave(job_id)
-            self._enter(job.spec, job.submit_ms)
+            if known is not None and (known.submit_ms != job.submit_ms or known.digest != job.digest):
+                self._leave(job_id)  # the log knows another job under this id
+            self._enter(job.spec, job.submit_ms, job.digest)
 
-    def _enter(self, spec: JobSpec, submit_ms: int) -> None:
+    def _enter(self, spec: JobSpec, submit_ms: int, digest: str) -> None:
         if spec.id not in self._waiting:
-            self._changed |= self._line(spec).add(spec, submit_ms, self._class_jobs_most)
-            self._waiting[spec.id] = Waiting(spec, submit_ms)
+            line = self._line(spec)
+            place = line.place(spec, submit_ms)
+            self._changed |= line.add(place)
+            self._waiting[spec.id] = Waiting(line, place, digest, submit_ms)
 
     def _leave(self, job_id: str) -> None:
         known = self._waiting.pop(job_id, None)
         if known is not None:
-            line = self._line(known.spec)
-            self._changed |= line.remove(known.spec, known.submit_ms, self._class_jobs_most)
+            self._changed |= known.line.remove(known.place)
 
     def _line(self, spec: JobSpec) -> Line:
         name = spec.queue or self._first_queue
         if name not in self._lines:
             # A queue that the file no longer has: its jobs still wait, behind those of all others.
-            self._lines[name] = Line(name, QueueDiscipline.BEST_EFFORT_FIFO)
+            self._lines[name] = Line(name, QueueDiscipline.BEST_EFFORT_FIFO, self._shown)
         return self._lines[name]
 
     def _drop_refused(self) -> None:
@@ -160,8 +193,16 @@ class QueueingService:
         """How many jobs stand in each line."""
         return {name: line.waiting for name, line in self._lines.items()}
 
+    @property
+    def are_few(self) -> bool:
+        """Whether so few jobs wait that nobody needs a window."""
+        return self.state.waiting + len(self._early) <= self._few
+
     def due_in_ms(self, wall_ms: int) -> int | None:
         """How long until a window must be sent, 0 for now, None for not before something changes."""
+        if self.are_few:
+            self._changed = True  # who needs none forgets the last one
+            return None
         if self._changed or self._sent_ms is None:
             return 0
         if not self._waiting or self._stepped:
@@ -173,7 +214,7 @@ class QueueingService:
         self._window += 1
         self._changed = False
         self._sent_ms = wall_ms
-        parts = in_parts([line.head(self._class_jobs_most) for line in self._lines.values() if line.waiting])
+        parts = in_parts([line.head() for line in self._lines.values() if line.waiting])
         return [
             QueueOrdered(
                 cell=self.state.cell,

@@ -7,6 +7,7 @@ from itertools import repeat
 from random import Random
 from sys import stdout
 
+from services.queueing.policy.row import Shown
 from tests.placement.test_chaos import STEPS, Chaos
 from tests.placement.test_records import live
 from tests.placement.test_window_property import NODES, ROUNDS, Twins
@@ -15,7 +16,7 @@ from tests.placement.world import Fate, World
 
 def fingerprint() -> str:
     """A hash over all bytes of the logs and of the windows."""
-    twins = Twins(Random(5), most=2)
+    twins = Twins(Random(5), Shown(2, 2))
     twins.settle(*NODES)
     for _ in range(ROUNDS):
         twins.one_round()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from services.placement.policy.gang import place_gang
+from services.queueing.policy.row import Shown
 from services.queueing.service import QueueingService
 from shared.cluster.config import CellFile, CellPart
 from shared.cluster.fold import fold
@@ -18,17 +19,24 @@ from shared.log.machine.writer import Draft
 from tests.placement.world import CELL, World
 
 WINDOWS_IN_A_ROW_MOST = 500
+FEW_SHOWN = Shown(1, 4)
 
 
 class QueuedWorld(World):
     """A world whose placement is shown who is next by the real queueing service."""
 
-    def __init__(self, file: CellFile, most: int, *, stepped: bool = False) -> None:
-        super().__init__(file, stepped=stepped)
+    def __init__(self, file: CellFile, shown: Shown = FEW_SHOWN, *, stepped: bool = False, few: int = -1) -> None:
+        super().__init__(file, stepped=stepped, few=few)
         part = file.cell(CELL)
         self.queue_state = CellState(CELL)
         self.queueing = QueueingService(
-            self.queue_state, part, writer="queueing-1", jobs_source="jobs-0", stepped=stepped, class_jobs_most=most
+            self.queue_state,
+            part,
+            writer="queueing-1",
+            jobs_source="jobs-0",
+            stepped=stepped,
+            shown=shown,
+            few=few,
         )
         self._jobs_read = 0
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.queueing.policy.row import Shown
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
 from shared.events.base import Event
@@ -41,11 +42,13 @@ NODES = (joined("n1", 4, cpu_milli=9_000), joined("n2", 4, cpu_milli=9_000, pool
 
 
 class Twins:
-    """The same things happen to two worlds: one works by windows, one looks at everything."""
+    """The same things happen to two worlds: one works by windows where more than a few jobs wait, one looks at
+    everything.
+    """
 
-    def __init__(self, random: Random, most: int) -> None:
+    def __init__(self, random: Random, shown: Shown, few: int = -1) -> None:
         self.random = random
-        self.queued, self.naive = QueuedWorld(FILE, most), NaiveWorld(FILE)
+        self.queued, self.naive = QueuedWorld(FILE, shown, few=few), NaiveWorld(FILE)
         self.worlds: tuple[QueuedWorld | NaiveWorld, ...] = (self.queued, self.naive)
         self.submitted = 0
 
@@ -125,9 +128,7 @@ def starts(world: World) -> dict[str, tuple[object, ...]]:
     return {job.id: (job.status, job.attempt, job.workers) for job in world.state.jobs.values()}
 
 
-@given(st.integers(0, 10**9), st.integers(1, 4))
-def test_windows_lead_to_the_starts_of_a_walk_over_all_jobs(seed: int, most: int) -> None:
-    twins = Twins(Random(seed), most)
+def live_alike(twins: Twins) -> None:
     twins.settle(*NODES)
     for _ in range(ROUNDS):
         twins.one_round()
@@ -135,8 +136,23 @@ def test_windows_lead_to_the_starts_of_a_walk_over_all_jobs(seed: int, most: int
     twins.queued.check()
 
 
+@given(st.integers(0, 10**9), st.integers(1, 4))
+def test_windows_lead_to_the_starts_of_a_walk_over_all_jobs(seed: int, most: int) -> None:
+    live_alike(Twins(Random(seed), Shown(most, most)))
+
+
+@given(st.integers(0, 10**9), st.integers(1, 3), st.integers(1, 8))
+def test_so_do_windows_that_grow_with_what_starts(seed: int, least: int, more: int) -> None:
+    live_alike(Twins(Random(seed), Shown(least, least + more)))
+
+
+@given(st.integers(0, 10**9), st.integers(0, 12))
+def test_so_does_a_placement_that_needs_no_window_while_few_jobs_wait(seed: int, few: int) -> None:
+    live_alike(Twins(Random(seed), Shown(1, 4), few))
+
+
 def test_the_property_is_about_something() -> None:
-    twins = Twins(Random(7), most=1)
+    twins = Twins(Random(7), Shown(1, 1))
     twins.settle(*NODES)
     for _ in range(3 * ROUNDS):
         twins.one_round()

@@ -66,9 +66,15 @@ class World:
     """One cell, its writer, and everybody else's view of its log."""
 
     def __init__(
-        self, file: CellFile = FILE, *, stepped: bool = False, on_append: Callable[[], Fate] | None = None
+        self,
+        file: CellFile = FILE,
+        *,
+        stepped: bool = False,
+        few: int = -1,
+        on_append: Callable[[], Fate] | None = None,
     ) -> None:
-        self.file, self.stepped = file, stepped
+        """`few`: up to how many waiting jobs placement needs no window. By itself nothing starts here."""
+        self.file, self.stepped, self.few = file, stepped, few
         self.state, self.twin, self.ledger = CellState(CELL), CellState(CELL), Ledger()
         self.log: list[LogRecord] = []
         self.inputs: dict[str, list[Event | None]] = {}
@@ -78,7 +84,7 @@ class World:
         self.numbers_words = True
         """Whether what nodes say is numbered in the order in which it is told."""
         self._after = 0
-        self.service = PlacementService(self.state, file, writer="placement-1", stepped=stepped)
+        self.service = PlacementService(self.state, file, writer="placement-1", stepped=stepped, few=few)
         self.writer = Writer(self.state)
         self._take_over()
 
@@ -140,7 +146,7 @@ class World:
         """Another process takes over: it knows the log and nothing else."""
         self.state = CellState(CELL)
         self._catch_up()
-        self.service = PlacementService(self.state, self.file, writer="placement-2", stepped=self.stepped)
+        self.service = PlacementService(self.state, self.file, writer="placement-2", stepped=self.stepped, few=self.few)
         self.writer = Writer(self.state)
         self._take_over()
         self.rest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from services.queueing.policy.row import Shown
 from services.queueing.service import QueueingService
 from shared.cluster.config import CellPart, Pool, Queue
 from shared.cluster.fold import extend
@@ -30,12 +31,19 @@ PART = CellPart(
 class Cell:
     """The queueing service, and the log that it follows."""
 
-    def __init__(self, most: int = 256, *, stepped: bool = False) -> None:
+    def __init__(self, most: int = 256, *, stepped: bool = False, few: int = -1) -> None:
+        """`most` jobs of each class are shown; up to `few` jobs wait without any window."""
         self.state = CellState(CELL)
         self.now_ms = 0
         self.read = 0
         self.service = QueueingService(
-            self.state, PART, writer="queueing-1", jobs_source="jobs-0", stepped=stepped, class_jobs_most=most
+            self.state,
+            PART,
+            writer="queueing-1",
+            jobs_source="jobs-0",
+            stepped=stepped,
+            shown=Shown(most, most),
+            few=few,
         )
 
     def decide(self, *effects: Any) -> None:

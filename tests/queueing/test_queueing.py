@@ -298,7 +298,7 @@ def test_a_process_that_starts_anew_has_the_same_lines() -> None:
     cell.requeue("t", not_before_ms=500)
     cell.decide(e.JobHeld(job="c"))
     again = Cell()
-    again.service = QueueingService(cell.state, PART, writer="queueing-2", jobs_source="jobs-0", class_jobs_most=256)
+    again.service = QueueingService(cell.state, PART, writer="queueing-2", jobs_source="jobs-0", few=-1)
     assert again.heads() == cell.heads()
     assert again.service.next_cell_ms() == 500
     assert again.service.waiting_by_queue() == cell.service.waiting_by_queue()

@@ -1,0 +1,97 @@
+"""Lines so short that placement needs nobody to show it their heads: it walks all jobs that wait.
+
+That is the walk that windows stand for, so it comes to the same starts, and a job can start in the record that accepts
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shared.cluster.config import CellPart
+from shared.cluster.job import Job, JobStatus
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.queue import QueueDiscipline, QueueHead
+
+
+class ShortLines:
+    """The jobs that wait in a cell's queues, while there are few. What is over or runs is dropped at the next look.
+
+    Everything here follows from the state; after a decision that is not in force it must be forgotten.
+    """
+
+    def __init__(self, part: CellPart, few: int) -> None:
+        """With more than twice `few` jobs, held ones counted, they are given up until no more than `few` are left."""
+        self._few = few
+        self._first = part.queues[0].name
+        self._disciplines = {queue.name: queue.discipline for queue in part.queues}
+        self._numbers = {queue.name: number for number, queue in enumerate(part.queues)}
+        self._jobs: dict[str, None] | None = None
+        self.next_cell_ms: int | None = None
+        """When the pause of one of them ends, as seen at the last look."""
+
+    def forget(self) -> None:
+        """The state is another one."""
+        self._jobs, self.next_cell_ms = None, None
+
+    def take(self, state: CellState, effects: Iterable[e.AnyEffect], now_ms: int) -> bool:
+        """Follow the state behind these effects. Whether somebody has come who may start."""
+        jobs = self._jobs
+        if jobs is None:
+            return state.waiting <= self._few and self._begin(state)
+        if state.waiting > 2 * self._few:
+            self.forget()
+            return False
+        is_due = self.next_cell_ms is not None and self.next_cell_ms <= now_ms
+        for effect in effects:
+            kind = type(effect)
+            if kind is e.JobEnqueued or kind is e.JobUpdated:
+                jobs[effect.spec.id] = None  # type: ignore[union-attr]  # said by the line above
+                is_due = True
+            elif kind is e.JobRequeued or kind is e.JobReleased:
+                jobs[effect.job] = None  # type: ignore[union-attr]
+                is_due = True
+        return is_due
+
+    def are_back(self, state: CellState) -> bool:
+        """Whether there are few again, after there were more."""
+        return self._jobs is None and state.waiting <= self._few
+
+    def _begin(self, state: CellState) -> bool:
+        self._jobs = {job.id: None for job in state.jobs.values() if job.status is JobStatus.QUEUED}
+        return bool(self._jobs)
+
+    def heads(self, state: CellState, now_ms: int) -> list[QueueHead] | None:
+        """All jobs that may start now, in their order; None if too many wait."""
+        if self._jobs is None:
+            return None
+        lines: dict[str, list[tuple[int, int, str]]] = {}
+        for job in self._look(state, now_ms):
+            lines.setdefault(job.spec.queue or self._first, []).append(job.queue_order)
+        return [self._head(name, lines[name]) for name in sorted(lines, key=self._place)]
+
+    def _look(self, state: CellState, now_ms: int) -> list[Job]:
+        assert self._jobs is not None
+        found, over, pauses = [], [], []
+        for job_id in self._jobs:
+            job = state.jobs.get(job_id)
+            if job is None or job.status is not JobStatus.QUEUED:
+                over.append(job_id)
+            elif job.not_before_ms > now_ms:
+                pauses.append(job.not_before_ms)
+            else:
+                found.append(job)
+        for job_id in over:
+            del self._jobs[job_id]
+        self.next_cell_ms = min(pauses, default=None)
+        return found
+
+    def _place(self, queue: str) -> tuple[int, str]:
+        """A queue that the cell file does not have comes behind all others."""
+        return (self._numbers.get(queue, len(self._numbers)), queue)
+
+    def _head(self, queue: str, line: list[tuple[int, int, str]]) -> QueueHead:
+        line.sort()
+        discipline = self._disciplines.get(queue, QueueDiscipline.BEST_EFFORT_FIFO)
+        return QueueHead(queue=queue, discipline=discipline, jobs=tuple(order[2] for order in line))
