@@ -70,3 +70,10 @@ def test_a_snapshot_is_due_by_count_or_by_time_and_never_without_a_change() -> N
     assert pace.is_due(6, 1_000)
     assert pace.is_due(15, 0)
     assert not Pace(versions=10, wall_ms=None, version=5, at_ms=0).is_due(6, 10**9)
+
+
+def test_a_long_snapshot_is_followed_by_a_long_rest() -> None:
+    pace = Pace(versions=10, wall_ms=1_000, version=5, at_ms=0)
+    pace.written(20, begin_ms=5_000, now_ms=8_000)
+    assert not pace.is_due(2_000, 8_000 + 59_999)
+    assert pace.is_due(2_000, 8_000 + 60_000)

@@ -24,7 +24,12 @@ from shared.runtime.clocks import monotonic_ms, wall_ms
 from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind, ServiceSettings
 
-POLL_MS = 500
+PATIENT_MS = 500
+POLL_MS = PATIENT_MS + 100
+POLL_RECORDS = 100
+REST = 20
+"""So many times as long as a snapshot took to write none is written: it costs a twentieth of a core at most."""
+
 STEPPED_PAUSE_S = 0.1
 WRITE_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -50,16 +55,21 @@ class SnapshotMetrics:
 
 @dataclass(slots=True)
 class Pace:
-    """Says when the next snapshot is due. `version` and `at_ms` are those of the last one."""
+    """Says when the next snapshot is due. `version` and `at_ms` are those of the last one, which took `took_ms`."""
 
     versions: int
     wall_ms: int | None
     version: int
     at_ms: int
+    took_ms: int = 0
+
+    def written(self, version: int, begin_ms: int, now_ms: int) -> None:
+        """One of this version was begun and is done."""
+        self.version, self.at_ms, self.took_ms = version, now_ms, now_ms - begin_ms
 
     def is_due(self, version: int, now_ms: int) -> bool:
-        """Only after a change, and then by count or by time, whichever comes first."""
-        if version == self.version:
+        """Only after a change, and then by count or by time, whichever comes first; but never without a rest."""
+        if version == self.version or now_ms - self.at_ms < REST * self.took_ms:
             return False
         return version - self.version >= self.versions or (
             self.wall_ms is not None and now_ms - self.at_ms >= self.wall_ms
@@ -91,7 +101,7 @@ async def _keep(
     context: Context[SnapshotSettings], log: Log, layout: Layout, metrics: SnapshotMetrics, tenure: Tenure
 ) -> None:
     """Follow one cell, and write a snapshot of it whenever one is due."""
-    follower, settings = Follower(log, layout, tenure.cell), context.settings
+    follower, settings = Follower(log, layout, tenure.cell, patient_ms=PATIENT_MS), context.settings
     if not await wait_for(context, f"the log of {tenure.cell}", lambda: _following(follower), (LogUnavailable,)):
         return
     context.health.ready()
@@ -107,7 +117,7 @@ async def _keep(
     try:
         while not context.stopping.is_set():
             try:
-                found = await follower.poll(0 if stepped else POLL_MS)
+                found = await follower.poll(0 if stepped else POLL_MS, POLL_RECORDS)
             except LogUnavailable as error:
                 context.logger.warning("cannot read", cell=tenure.cell, reason=str(error))
                 await context.pause(away.next_s())
@@ -119,10 +129,10 @@ async def _keep(
             _show(context, layout, follower)
             if not tenure.holds:
                 catalogue = None  # whoever holds the cell meanwhile writes what this one would not know of
-            elif pace.is_due(follower.state.version, monotonic_ms()):
+            elif pace.is_due(follower.state.version, begin_ms := monotonic_ms()):
                 catalogue = await _write(context, log, layout, metrics, follower, catalogue)
                 if catalogue is not None:
-                    pace.version, pace.at_ms = follower.state.version, monotonic_ms()
+                    pace.written(follower.state.version, begin_ms, monotonic_ms())
     finally:
         await follower.stop()
 
