@@ -93,6 +93,7 @@ def hops(bootstrap: str, namespace: str, traffic: Mapping[str, Flow]) -> list[Ho
         hop("executor", ["decisions"], "decisions", "nodes"),
         hop("projector", ["decisions"]),
         hop("metrics", ["decisions"]),
+        hop("snapshots", ["decisions"]),
     ]
 
 

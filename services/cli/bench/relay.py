@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-RECORD_BYTES_MOST = 500_000
+RECORD_BYTES_MOST, BATCH_BYTES_MOST = 500_000, 131_072
 POLL_RECORDS, POLL_WAIT_MS = 2_000, 200
 
 
@@ -47,7 +47,9 @@ async def relay(hop: Hop) -> None:
         auto_offset_reset="earliest",
         fetch_max_wait_ms=20 if sum(hop.reads.values()) > 1 else 500,
     )
-    producer = AIOKafkaProducer(bootstrap_servers=hop.bootstrap, enable_idempotence=True)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=hop.bootstrap, enable_idempotence=True, max_batch_size=BATCH_BYTES_MOST
+    )
     await consumer.start()
     await producer.start()
     consumer.assign([TopicPartition(topic, number) for topic, count in hop.reads.items() for number in range(count)])
@@ -62,12 +64,21 @@ async def relay(hop: Hop) -> None:
             await _joined(producer, hop, sum(jobs), headers)
             continue
         owed += sum(jobs) * hop.records
-        count, value = int(owed), bytes(hop.size_bytes)
+        count = int(owed)
         owed -= count
-        waiting = [
-            await producer.send(hop.to, value=value, key=b"1", partition=0, headers=headers) for _ in range(count)
-        ]
-        await asyncio.gather(*waiting)
+        await _apart(producer, hop, count, headers)
+
+
+async def _apart(producer: AIOKafkaProducer, hop: Hop, count: int, headers: list[tuple[str, bytes]]) -> None:
+    """So many records, in as few batches as they need; until all are acknowledged."""
+    waiting, batch, value = [], producer.create_batch(), bytes(hop.size_bytes)
+    for _ in range(count):
+        while batch.append(key=b"1", value=value, timestamp=None, headers=headers) is None:
+            waiting.append(await producer.send_batch(batch, hop.to, partition=0))
+            batch = producer.create_batch()
+    if batch.record_count():
+        waiting.append(await producer.send_batch(batch, hop.to, partition=0))
+    await asyncio.gather(*waiting)
 
 
 async def _joined(producer: AIOKafkaProducer, hop: Hop, jobs: int, headers: list[tuple[str, bytes]]) -> None:

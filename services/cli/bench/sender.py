@@ -12,8 +12,12 @@ from aiokafka import AIOKafkaProducer
 
 from services.cli.bench.job_mix import Ready
 
-TICK_S = 0.005
-"""Jobs that fall due within this time go out together."""
+TICK_S, FULL_TICK_S = 0.005, 0.01
+"""Jobs that fall due within this time go out together, as a sender's client gathers them; the longer one is for loads
+above FULL_RATE jobs in a second.
+"""
+
+FULL_RATE = 2_000
 
 ACKNOWLEDGED_WAIT_S = 60.0
 
@@ -43,7 +47,7 @@ class Sender:
         """All of them, `rate` in a second, or as fast as they go. Returns the seconds that it took until the last was
         handed over. Raises KafkaError.
         """
-        begin_s, done = monotonic(), 0
+        begin_s, done, tick_s = monotonic(), 0, TICK_S if (rate or 0) <= FULL_RATE else FULL_TICK_S
         while done < len(jobs):
             due = len(jobs) if rate is None else min(len(jobs), int((monotonic() - begin_s) * rate) + 1)
             due = min(due, done + 2_000)
@@ -51,7 +55,7 @@ class Sender:
                 await self._hand_over(jobs[done:due])
                 done = due
             behind = rate is None or done / rate < monotonic() - begin_s
-            await asyncio.sleep(0 if behind else TICK_S)
+            await asyncio.sleep(0 if behind else tick_s)
         took_s = monotonic() - begin_s
         await asyncio.gather(*self._acknowledged)
         self._acknowledged.clear()
