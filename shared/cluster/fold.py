@@ -65,9 +65,12 @@ def fold(state: CellState, record: LogRecord) -> CellState:
     """The state behind a record: the same object, changed; unchanged but for its offset if the record does not extend
     it.
 
-    Raises DamagedLog, also when an effect of the record is illegal; the state is then as before.
+    Raises DamagedLog, also when an effect of the record is illegal; the state is then as before. So does a record at
+    the state's own offset that is none of its past: what stood there before is lost.
     """
     if record.offset <= state.offset:
+        if record.offset == state.offset:
+            _is_of_the_past(state, record.decision)
         return state
     verdict = judge(state, record)
     if verdict is Verdict.EXTENDS:
@@ -77,6 +80,14 @@ def fold(state: CellState, record: LogRecord) -> CellState:
         state.skipped += 1
     state.offset = record.offset
     return state
+
+
+def _is_of_the_past(state: CellState, decision: Decision | Undecodable) -> None:
+    if isinstance(decision, Decision) and decision.cell == state.cell and decision.version > state.version:
+        raise DamagedLog(
+            f"offset {state.offset}: version {decision.version} stands where version {state.version} or an older one "
+            "was: the log has lost records"
+        )
 
 
 def extend(state: CellState, decision: Decision, chain: str) -> None:

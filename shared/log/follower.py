@@ -64,9 +64,10 @@ class Follower:
         if reader is not None:
             await reader.stop()
 
-    async def _open(self) -> Reader:
+    async def _open(self, offset: int | None = None) -> Reader:
         if self._reader is None:
-            reader = self._log.reader({self._tp: self.next_offset}, patient_ms=self._patient_ms)
+            position = self.next_offset if offset is None else offset
+            reader = self._log.reader({self._tp: position}, patient_ms=self._patient_ms)
             await reader.start()
             self._reader = reader
         return self._reader
@@ -76,7 +77,7 @@ class Follower:
         reader, accepted = await self._open(), list[Decision]()
         for record in await reader.poll(max_records, wait_ms):
             entry, version = log_record(record), self.state.version
-            if self._before_fold is not None:
+            if self._before_fold is not None and entry.offset >= self.next_offset:
                 self._before_fold(self.state, entry)
             fold(self.state, entry)
             if self.state.version != version and isinstance(entry.decision, Decision):
@@ -86,11 +87,20 @@ class Follower:
     async def catch_up(self) -> None:
         """Fold to the end of the log as it is at this moment. Raises LogTruncated where it ends before the state does.
 
-        A writer knows its records without reading them, so only here it can learn that the broker has lost some.
+        A writer knows its records without reading them, so only here it can learn that the broker has lost some, or
+        put others in their place.
         """
         end = (await self._log.end_offsets([self._tp]))[self._tp]
         if end < self.next_offset:
             begin = (await self._log.begin_offsets([self._tp]))[self._tp]
             raise LogTruncated(self._tp, asked=self.next_offset, begin=begin, end=end)
-        while self.next_offset < end:
+        reader = await self._open_at_the_last()
+        while reader.positions()[self._tp] < end:
             await self.poll()
+
+    async def _open_at_the_last(self) -> Reader:
+        """After a rest, begin with the last record that is known: the fold tells if it is not the one that was."""
+        if self._reader is None and self.state.offset >= 0:
+            begin = (await self._log.begin_offsets([self._tp]))[self._tp]
+            return await self._open(max(begin, self.state.offset))
+        return await self._open()

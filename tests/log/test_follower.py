@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from shared.cluster.fold import DamagedLog
 from shared.log.follower import Follower
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogTruncated
@@ -28,4 +29,22 @@ async def test_a_writer_whose_log_ends_before_its_state_learns_of_it_when_it_loo
     with pytest.raises(LogTruncated) as error:
         await follower.catch_up()
     assert (error.value.asked, error.value.end) == (10, 8)
+    await follower.stop()
+
+
+async def test_a_writer_whose_last_record_was_replaced_learns_of_it_when_it_looks() -> None:
+    broker, history = MemoryBroker(), History(22)
+    for topic in TOPICS:
+        broker.create_topic(LAYOUT.topic(topic), 2)
+    log, tp = MemoryLog(broker), LAYOUT.tp("decisions", CELL)
+    messages = outgoing(LAYOUT, history.decisions(11))
+    await log.publish(messages[:10])
+    follower = Follower(log, LAYOUT, CELL)
+    await follower.start()
+    await follower.catch_up()
+    await follower.rest()
+    del broker.partition(tp).records[-1:]
+    await log.publish(messages[10:])
+    with pytest.raises(DamagedLog, match="has lost records"):
+        await follower.catch_up()
     await follower.stop()
