@@ -79,7 +79,7 @@ def read_valid(cls: type[V], text: bytes | str, *, forbid_unknown: bool = False)
 
 def build_valid(cls: type[V], **fields: Any) -> V:
     """A `cls` of these fields, judged by all of its rules. Raises pydantic's ValidationError."""
-    model_of(cls).__pydantic_validator__.validate_python(fields)
+    model_of(cls).__pydantic_validator__.validate_json(msgspec.json.encode(fields))
     return cls(**fields)
 
 
