@@ -78,12 +78,13 @@ class Settlements:
         """Jobs that came to another end in the same record as the cancel."""
         return {job: over for job, over in books.over.items() if over.over_ms == books.at_ms}
 
-    def unread(self) -> list[Violation]:
-        """What was never read at all: for a run that is over."""
+    def unread(self, books: Books) -> list[Violation]:
+        """What was never read and is not settled either: for a run that is over."""
         return [
-            Violation("I2", f"{type(answer.event).__name__} at {answer.source} offset {answer.offset} was never read")
+            Violation("I2", f"{text} (at {answer.source} offset {answer.offset}, never read)", self._cell)
             for ahead in self._ahead.values()
             for answer in reversed(ahead)
+            if (text := self._unsettled(answer.event, books)) is not None
         ]
 
 

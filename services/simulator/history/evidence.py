@@ -48,13 +48,18 @@ class What(StrEnum):
     """What truly happened on a node, whatever anybody wrote down."""
 
     BEGAN = "began"
+    ADOPTED = "adopted"
+    LEFT = "left"
     ENDED = "ended"
     DIED = "died"
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """A run began or ended on a node, or the node died with all of its runs; `devices` are all that the run uses."""
+    """A run began or ended on a node, or the node died with all of its runs; `devices` are all that the run uses.
+
+    A run that is left stands still, or it is not known whether it does, until somebody adopts it.
+    """
 
     moment: int
     node: str

@@ -26,6 +26,9 @@ def judge_cell(cell: CellEvidence) -> list[Violation]:
     decisions, found = decisions_in_force(cell)
     found += order_violations(cell.cell, decisions)
     found += _in_the_log(cell, decisions)
+    if cell.is_damaged:
+        # Nodes and clients were told of what is no longer there.
+        return found
     found += diary_violations(cell, decisions)
     found += Sweep(cell).run(decisions)
     return [*found, *readings_go_forward(cell.cell, cell.readings)]
@@ -38,13 +41,12 @@ def _in_the_log(cell: CellEvidence, decisions: Sequence[InForce]) -> list[Violat
     for decision in decisions:
         keeper.take(decision)
         keeper.found += settlements.take(decision.decision, keeper.books)
-        # What was shown before a part of the log was lost may be of what is no longer there.
         keeper.found += [] if cell.is_damaged else showings.compare(keeper.books)
     if cell.is_damaged:
         return keeper.found
     keeper.found += showings.of_no_version()
     if cell.is_drained:
-        keeper.found += settlements.unread()
+        keeper.found += settlements.unread(keeper.books)
         keeper.found += _left_over(keeper.books)
     return keeper.found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from services.simulator.history.evidence import (
@@ -17,7 +18,7 @@ from services.simulator.history.evidence import (
     Wish,
 )
 from services.simulator.history.judge import judge
-from services.simulator.history.record import History, Logged, ViewAnswer, ViewRows
+from services.simulator.history.record import History, Logged, NodeMoment, ViewAnswer, ViewRows
 from shared.cluster.diary import DiaryLine
 from shared.events.base import Event
 from shared.events.decisions import Decision
@@ -27,6 +28,8 @@ from shared.view.row_text import account_rows, job_row, node_row
 
 COMMANDS: dict[str, str] = {SubmitJob.type: "submit", CancelJob.type: "cancel", UpdateJob.type: "update"}
 
+_WHAT = {"started": What.BEGAN, "adopted": What.ADOPTED, "ended": What.ENDED}
+
 
 def judge_history(history: History) -> list[Violation]:
     """Every promise that this world broke, as somebody outside can tell."""
@@ -35,23 +38,17 @@ def judge_history(history: History) -> list[Violation]:
 
 def evidence_of(history: History) -> Evidence:
     """What is left of a world, as plain data."""
-    lies = {fault.what.split()[0]: None for fault in history.injected if fault.kind == "node-lies"}
-    cells = [_cell(history, cell.name, cell.ordinal, frozenset(lies)) for cell in history.file.cells]
+    cells = [_cell(history, cell.name, cell.ordinal) for cell in history.file.cells]
     return Evidence(cells, [*_wishes(history)] if history.drained else ())
 
 
-def _cell(history: History, cell: str, ordinal: int, liars: frozenset[str]) -> CellEvidence:
+def _cell(history: History, cell: str, ordinal: int) -> CellEvidence:
     own = {spec.id: None for spec in history.nodes[cell]}
     return CellEvidence(
         cell,
         [_entry(logged) for logged in history.log.get(("decisions", ordinal), ())],
         diary=[*_diary(history, own)],
-        happened=[
-            Happened(m.at_ms, m.node, What(m.what), m.job, m.attempt, m.devices, m.gpu_milli)
-            for m in history.moments
-            if m.node in own
-        ],
-        liars=liars,
+        happened=_happened(history, own),
         answers=[*_answers(history.log.get(("jobs", ordinal), ()), ordinal)],
         readings=[_reading(answer) for answer in history.answers if answer.cell == cell],
         views=[_view(rows) for rows in history.views if rows.cell == cell],
@@ -69,6 +66,55 @@ def _entry(logged: Logged) -> LogEntry:
         logged.at_ms,
         event if isinstance(event, Decision) else None,
     )
+
+
+def _happened(history: History, own: dict[str, None]) -> list[Happened]:
+    """What truly ran, in the order of time."""
+    truly: dict[str, list[NodeMoment]] = {node: [] for node in own}
+    for moment in history.moments:
+        if moment.node in own:
+            truly[moment.node].append(moment)
+    found = [thing for node in own for thing in _on_node(history, node, truly[node])]
+    found += [Happened(m.at_ms, m.node, What.DIED) for m in history.moments if m.what == "died" and m.node in own]
+    return sorted(found, key=lambda thing: thing.moment)
+
+
+def _on_node(history: History, node: str, truly: list[NodeMoment]) -> Iterable[Happened]:
+    """What a node wrote down and what was truly so, and where its runs stood still.
+
+    A virtual run lives in its executor: it stands still when that process dies or stands still itself, and when it lets
+    go of the node. Nobody writes down the latter, so a run counts as let go from the last line of its former holder on.
+    """
+    entries = history.diaries.get(node, [])
+    counts = Counter((m.job, m.attempt, str(m.what)) for m in truly)
+    hands: dict[tuple[str, int], list[str]] = {}
+    for entry in reversed(entries):
+        hands.setdefault((entry.line.job, entry.line.attempt), []).append(entry.process)
+    for entry in entries:
+        line, what = entry.line, _WHAT[entry.line.event]
+        if _is_up(truly, entry.at_ms) if what is What.ADOPTED else counts[line.job, line.attempt, what.value]:
+            yield Happened(entry.at_ms, node, what, line.job, line.attempt, line.devices, line.gpu_milli)
+        follow = hands[line.job, line.attempt]
+        follow.pop()
+        if follow and follow[-1] != entry.process:
+            yield Happened(entry.at_ms, node, What.LEFT, line.job, line.attempt)
+    for fault in history.injected:
+        if fault.kind in ("crash", "pause"):
+            yield from (
+                Happened(fault.at_ms, node, What.LEFT, entry.line.job, entry.line.attempt)
+                for entry in entries
+                if entry.process == fault.what and entry.at_ms <= fault.at_ms
+            )
+
+
+def _is_up(truly: list[NodeMoment], at_ms: int) -> bool:
+    """Whether the machine was there, as far as is known: one that died is back once something begins on it."""
+    up = True
+    for moment in truly:
+        if moment.at_ms > at_ms:
+            break
+        up = moment.what != "died"
+    return up
 
 
 def _diary(history: History, nodes: dict[str, None]) -> Iterable[DiaryLine]:

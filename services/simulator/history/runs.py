@@ -29,19 +29,18 @@ class Orders:
     confirmed: dict[tuple[str, int], str] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
 
-    def take(self, decision: InForce) -> None:
-        """Note what one decision orders and confirms."""
-        for effect in decision.decision.effects:
-            match effect:
-                case e.JobStarted():
-                    self.attempts[effect.job] = effect.attempt
-                    self._order(effect.job, effect.attempt, effect.workers)
-                case e.JobResizing():
-                    self._order(effect.job, effect.attempt, effect.add)
-                case e.JobRunning():
-                    self.confirmed[effect.job, effect.attempt] = "running"
-                case e.JobFinished():
-                    self.confirmed[effect.job, effect.attempt] = "finished"
+    def take(self, effect: e.AnyEffect) -> None:
+        """Note what one effect orders or confirms."""
+        match effect:
+            case e.JobStarted():
+                self.attempts[effect.job] = effect.attempt
+                self._order(effect.job, effect.attempt, effect.workers)
+            case e.JobResizing():
+                self._order(effect.job, effect.attempt, effect.add)
+            case e.JobRunning():
+                self.confirmed[effect.job, effect.attempt] = "running"
+            case e.JobFinished():
+                self.confirmed[effect.job, effect.attempt] = "finished"
 
     def _order(self, job: str, attempt: int, places: tuple[WorkerPlace, ...]) -> None:
         for place in places:
@@ -71,7 +70,8 @@ def diary_violations(evidence: CellEvidence, decisions: Sequence[InForce]) -> li
     """
     orders = Orders()
     for decision in decisions:
-        orders.take(decision)
+        for effect in decision.decision.effects:
+            orders.take(effect)
     begun: dict[RunKey, None] = {}
     ended: dict[RunKey, RunStatus | None] = {}
     found: list[Violation] = []

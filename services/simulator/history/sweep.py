@@ -16,6 +16,8 @@ TOGETHER_NODES = 3
 TOGETHER_PERCENT = 20
 """So many living nodes declared lost in one breath are trouble of the control plane, not the death of nodes."""
 
+_DOES = {What.BEGAN: "begins", What.ADOPTED: "is taken up"}
+
 
 class _Step(NamedTuple):
     """Something at one moment. At the same one decisions come first, and what happens keeps its order: then nothing is
@@ -54,7 +56,7 @@ class Sweep:
         for step in sorted(steps, key=lambda step: step[:3]):
             if isinstance(step.what, InForce):
                 self._decided(step.moment, step.what)
-            elif step.what.what is What.BEGAN:
+            elif step.what.what in (What.BEGAN, What.ADOPTED):
                 self._began(step.what)
             else:
                 self._ended(step.what)
@@ -68,8 +70,8 @@ class Sweep:
     # The log.
 
     def _decided(self, moment: int, decision: InForce) -> None:
-        self._orders.take(decision)
         for effect in decision.decision.effects:
+            self._orders.take(effect)
             for key in released_by(effect, self._orders):
                 self._over.setdefault(key, moment)
                 if key in self._live.get(key[0], {}) and key[0] not in self.evidence.liars:
@@ -96,12 +98,12 @@ class Sweep:
     def _began(self, run: Happened) -> None:
         key, live = (run.node, run.job, run.attempt), self._live.setdefault(run.node, {})
         self._gone.pop(run.node, None)
-        if key in live:
+        if key in live and run.what is What.BEGAN:
             self._say("I6", f"{named(key)} runs twice at a time", run.moment)
         elif key not in self._orders.devices:
             self._say("I6", f"{named(key)} begins before it is decided", run.moment)
         elif key in self._over and run.moment > self._over[key] + self.evidence.late:
-            self._say("I6", f"{named(key)} begins after its end was confirmed", run.moment)
+            self._say("I6", f"{named(key)} {_DOES[run.what]} after its end was confirmed", run.moment)
         for device in run.devices:
             beside = [other for other, its in live.items() if device in its.devices and other != key]
             held = run.gpu_milli + sum(live[other].gpu_milli for other in beside)
@@ -120,5 +122,5 @@ class Sweep:
         for key in ended:
             live.pop(key, None)
             due = self._overdue.pop(key, None)
-            if due is not None and thing.moment > due + self.evidence.late:
+            if due is not None and thing.moment > due + self.evidence.late and thing.what is not What.LEFT:
                 self._say("I6", f"{named(key)} goes on until {thing.moment} after its end was confirmed", due)
