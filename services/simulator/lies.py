@@ -16,6 +16,9 @@ from shared.events.base import Event
 from shared.events.nodes import NodeReport, RunFailed, RunFinished, RunStarted, RunStopped
 from shared.events.values import ObservedRun, RunStatus
 
+FAR = 90
+"""So many attempts ahead no job gets."""
+
 KINDS = (RunStarted, RunFinished, RunStopped, RunFailed)
 
 
@@ -57,6 +60,7 @@ def _no_run_of(engine: Engine, state: CellState, node: Node) -> tuple[str, int]:
     if not jobs or engine.between(0, 3) == 0:
         return "job-that-never-was", 1
     job = engine.chance.choice(jobs)
-    if node.id in job.runs:
-        return job.id, job.attempt + engine.chance.choice((1, 7)) if engine.between(0, 1) else max(1, job.attempt - 1)
-    return job.id, max(1, job.attempt)
+    if node.id in job.runs or not job.attempt:
+        # Nothing that may still come true before it is read.
+        return job.id, job.attempt - 1 if job.attempt > 1 and engine.between(0, 1) else job.attempt + FAR
+    return job.id, job.attempt
