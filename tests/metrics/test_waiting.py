@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.metrics.policy import queue_depth
 from services.metrics.policy.queue_depth import QueueDepth
 from services.metrics.policy.size_classes import size_class
 from services.metrics.policy.tenant_labels import OTHERS, TenantLabels
@@ -120,6 +121,17 @@ def test_a_requeued_job_is_as_old_as_its_submission() -> None:
     assert (queue.count, queue.oldest_ms(500)) == (0, 0)
     log.decide(600, e.JobRequeued(job="job-0", reason=RequeueReason.INFRASTRUCTURE, not_before_ms=0, failures=0))
     assert (queue.count, queue.oldest_ms(700)) == (1, 700)
+
+
+def test_a_job_that_waits_for_long_keeps_none_of_those_that_went_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_depth, "GONE_KEPT_MOST", 5)
+    queue = QueueDepth()
+    log = Log(queue.take)
+    log.node(0, "n1", gpus=100)
+    log.submit(0, "patient", 200)
+    waited = [(log.submit(1, f"job-{n}"), log.start(1, f"job-{n}", "n1"), len(queue._by_age)) for n in range(20)]
+    assert max(kept for _, _, kept in waited) <= 5 + 2 * 1
+    assert queue.oldest_ms(100) == 100
 
 
 def test_only_so_many_tenants_have_names_of_their_own() -> None:

@@ -12,6 +12,8 @@ from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
 
+GONE_KEPT_MOST = 1_000
+
 
 class QueueDepth:
     """The waiting jobs of a cell."""
@@ -73,7 +75,9 @@ class QueueDepth:
             self._drop_gone()
 
     def _drop_gone(self) -> None:
-        """The oldest that wait no more are let go; some behind them stay for a while."""
+        """The oldest that wait no more are let go. Those behind one that waits for long are, when they are many."""
         by_age = self._by_age
         while by_age and by_age[0][1] not in self._waiting:
             heappop(by_age)
+        if len(by_age) > GONE_KEPT_MOST + 2 * len(self._waiting):
+            self._by_age = sorted({entry: None for entry in by_age if entry[1] in self._waiting})
