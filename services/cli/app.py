@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "service": ("run_service", "Run one service in the foreground."),
     "agent": ("agent", "Offer this machine to a cell, and run its jobs as processes."),
     "cell": ("cell", "Check a cell file."),
+    "faults": ("faults", "Run the services in simulated worlds full of faults, and judge them."),
     "bench": ("bench.command", "Measure the whole system on this machine."),
 }
 """Each command, in the order of the help: the module of this package that holds it as `app`, and its line of help."""

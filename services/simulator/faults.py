@@ -80,12 +80,12 @@ LOST_TAIL_OF_SEEDS = 0.04
 class Faults:
     """Draws faults. The draws are the same whatever is left out, so that a shorter story of a seed can be looked for.
 
-    `only` are the kinds that may happen; `skip` the numbers of faults that do not.
+    `only` are the kinds that may happen; `keep` the numbers of those that do (None: all).
     """
 
     engine: Engine
     only: Collection[Fault] = tuple(Fault)
-    skip: frozenset[int] = frozenset()
+    keep: frozenset[int] | None = None
     is_active: bool = False
     rates: dict[Fault, float] = field(default_factory=dict)
     intervals_ms: dict[Fault, int] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Faults:
         """This fault is to happen now. Whether it may: then it is written down."""
         number = self._number
         self._number += 1
-        if number in self.skip:
+        if self.keep is not None and number not in self.keep:
             return False
         self.injected.append(Injected(number, self.engine.now_ms, fault.value, what))
         return True

@@ -62,6 +62,8 @@ class Follower:
         end, accepted = self._world.broker.end(self.tp), list[Decision]()
         if end < self.next_offset:
             raise LogTruncated(self.tp, asked=self.next_offset, begin=0, end=end)
+        for logged in self._world.broker.read(self.tp, max(0, self.state.offset), 1):
+            fold(self.state, log_record(logged))  # the last one that is known: it may be another by now
         while self.next_offset < end:
             accepted += self._fold(500)
         return accepted

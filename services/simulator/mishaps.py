@@ -147,3 +147,4 @@ class Mishaps:
         count = min(len(logged) - 1, world.engine.between(1, 4))
         if world.faults.is_active and count > 0 and self._injects(Fault.LOST_TAIL, f"{count} of {oracle.cell}"):
             world.broker.lose_tail(oracle.tp, count)
+            world.faults.is_active = False  # nothing else may hide it

@@ -38,8 +38,8 @@ CANNOT_KNOW = (DamagedLog, LogTruncated)
 class World:
     """One world, drawn from `chance`. `seed` is written down only.
 
-    `faults` are the kinds that may happen; `skip_faults` and `skip_items` leave single ones out, to find the shortest
-    story that still fails.
+    `faults` are the kinds that may happen; `keep_faults` and `keep_items` leave out all others, by their numbers, to
+    find the shortest story that still fails.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class World:
         chance: Chance,
         *,
         faults: Collection[Fault] = tuple(Fault),
-        skip_faults: frozenset[int] = frozenset(),
-        skip_items: frozenset[int] = frozenset(),
+        keep_faults: frozenset[int] | None = None,
+        keep_items: frozenset[int] | None = None,
     ) -> None:
         self.engine = Engine(chance)
-        self.faults = Faults(self.engine, faults, skip_faults)
+        self.faults = Faults(self.engine, faults, keep_faults)
         setting = draw_setting(self.engine)
         self.faults.draw_rates()
         self.file, self.nodes, self.first_file = setting.file, setting.nodes, setting.file
-        self.items = tuple(item for item in setting.items if item.number not in skip_items)
+        self.items = tuple(item for item in setting.items if keep_items is None or item.number in keep_items)
         self.history = History(seed, setting.file, setting.nodes, faults_end_ms=FAULTS_END_MS)
         as_bytes = chance.random() < 0.1  # noqa: PLR2004 - one world of ten
         self.broker = Broker(self.engine, self.faults, as_bytes=as_bytes)

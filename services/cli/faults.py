@@ -1,0 +1,158 @@
+"""`fallow faults`: the real services in simulated worlds in which everything that can go wrong does."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from time import perf_counter, time_ns
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.failures import Exit, end_with, say
+from services.cli.fault_worlds import Ending, Story, Told, shrunk, tell_all
+from services.cli.output import AsJson, print_json, print_line
+from services.simulator.faults import Fault
+
+FRESH_SEEDS = 1_000_000_000
+TOLD_MOST = 40
+
+app = typer.Typer(help="Run the real services in simulated worlds full of faults, and judge what became of them.")
+
+
+@app.command()
+def faults(
+    first_seed: Annotated[int | None, typer.Option(help="The first seed; a fresh one if none.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many worlds.")] = 100,
+    faults: Annotated[str, typer.Option(help="Kinds of faults, with commas between; all if none.")] = "",
+    jobs_in_parallel: Annotated[int | None, typer.Option(min=1, help="Worlds at a time; one a core if none.")] = None,
+    shrink: Annotated[bool, typer.Option("--shrink", help="Look for the shortest story that fails.")] = False,
+    keep: Annotated[str | None, typer.Option(help="Only these happen: numbers of faults / numbers of wishes.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run one world for each seed, up to the first that breaks a promise."""
+    first = time_ns() % FRESH_SEEDS if first_seed is None else first_seed
+    kinds, (kept_faults, kept_items) = kinds_of(faults), kept_of(keep)
+    say(f"first seed {first}, {seeds} seeds")
+    stories = [Story(seed, kinds, kept_faults, kept_items) for seed in range(first, first + seeds)]
+    begun_s = perf_counter()
+    told = _run(stories, jobs_in_parallel or os.cpu_count() or 1)
+    failed = told[-1] if told[-1].violation is not None else None
+    seconds = perf_counter() - begun_s
+    ending = shrunk(failed.story) if failed is not None and shrink else None
+    if as_json:
+        print_json(_body(told, failed, ending, seconds))
+    else:
+        _print(told, failed, ending, seconds)
+    if failed is not None:
+        raise typer.Exit(Exit.NO)
+
+
+def kinds_of(names: str) -> tuple[Fault, ...]:
+    """The kinds of these names, in their own order; all where none is named."""
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    known = [fault.value for fault in Fault]
+    for name in wanted:
+        if name not in known:
+            end_with(Exit.USAGE, f"--faults: {name!r} is none of {', '.join(known)}")
+    return tuple(fault for fault in Fault if not wanted or fault.value in wanted)
+
+
+def kept_of(text: str | None) -> tuple[frozenset[int] | None, frozenset[int] | None]:
+    """The faults and the wishes of `1,5/2,4`; `all` is all of them."""
+    if text is None:
+        return None, None
+    parts = text.split("/")
+    if len(parts) != 2 or not all(_is_list(part) for part in parts):  # noqa: PLR2004 - faults and wishes
+        end_with(Exit.USAGE, f"--keep: {text!r} must be two lists of numbers, like 1,5/2,4 (all: all of them)")
+    faults, wishes = map(_numbers, parts)
+    return faults, wishes
+
+
+def _is_list(text: str) -> bool:
+    return text == "all" or all(number.isdecimal() for number in text.split(",") if number)
+
+
+def _numbers(text: str) -> frozenset[int] | None:
+    return None if text == "all" else frozenset(int(number) for number in text.split(",") if number)
+
+
+def _run(stories: Sequence[Story], processes: int) -> list[Told]:
+    """Every world up to the first that fails."""
+    found: list[Told] = []
+    shows, begun_s = sys.stderr.isatty(), perf_counter()
+    for told in tell_all(stories, processes):
+        found.append(told)
+        if shows and (len(found) % 20 == 0 or len(found) == len(stories)):
+            rate = len(found) / (perf_counter() - begun_s)
+            sys.stderr.write(f"\r{len(found)} of {len(stories)} seeds, {rate:.0f} a second ")
+        if told.violation is not None:
+            break
+    if shows:
+        sys.stderr.write("\n")
+    return found
+
+
+def _body(told: Sequence[Told], failed: Told | None, ending: Ending | None, seconds: float) -> dict[str, Any]:
+    return {
+        "seeds": len(told),
+        "steps": sum(each.steps for each in told),
+        "faults_injected": _injected(told),
+        "violations": 0 if failed is None else failed.violations,
+        "first_violation": None if failed is None else _violation(failed, ending),
+        "seconds": round(seconds, 2),
+    }
+
+
+def _injected(told: Sequence[Told]) -> dict[str, int]:
+    count: Counter[str] = Counter()
+    for each in told:
+        count.update(each.injected)
+    return {fault.value: count[fault.value] for fault in Fault}
+
+
+def _violation(failed: Told, ending: Ending | None) -> dict[str, Any]:
+    told = failed if ending is None else ending.told
+    assert told.violation is not None
+    invariant, text = told.violation
+    found: dict[str, Any] = {
+        "seed": told.story.seed,
+        "invariant": invariant,
+        "text": text,
+        "command": command_of(told.story),
+    }
+    if ending is not None:
+        found["faults"] = [f"{fault.at_ms} ms: {fault.kind}: {fault.what}" for fault in ending.faults]
+        found["wishes"] = [
+            f"{item.at_ms} ms: {item.client}: {type(item.event).__name__} {item.event.key()}" for item in ending.items
+        ]
+    return found
+
+
+def command_of(story: Story) -> str:
+    """The command that tells this story once more."""
+    words = [f"fallow faults --first-seed {story.seed} --seeds 1"]
+    if story.kinds != tuple(Fault):
+        words.append(f"--faults {','.join(kind.value for kind in story.kinds)}")
+    kept = (story.keep_faults, story.keep_items)
+    if kept != (None, None):
+        words.append("--keep " + "/".join("all" if some is None else ",".join(map(str, sorted(some))) for some in kept))
+    return " ".join(words)
+
+
+def _print(told: Sequence[Told], failed: Told | None, ending: Ending | None, seconds: float) -> None:
+    steps = sum(each.steps for each in told)
+    rate = len(told) / seconds
+    print_line(f"{len(told)} seeds, {steps} steps, {seconds:.1f} s ({rate:.0f} seeds a second)")
+    print_line("faults: " + ", ".join(f"{kind} {count}" for kind, count in _injected(told).items() if count))
+    if failed is None:
+        print_line("every promise was kept")
+        return
+    found = _violation(failed, ending)
+    print_line(f"seed {found['seed']} breaks {found['invariant']}: {found['text']}")
+    for name in ("faults", "wishes"):
+        for line in found.get(name, ())[:TOLD_MOST]:
+            print_line(f"  {name}: {line}")
+    print_line(f"again: {found['command']}")
