@@ -7,6 +7,7 @@ from typing import Never
 from shared.cluster.allocation import release, take
 from shared.cluster.illegal import IllegalEffect, must
 from shared.cluster.job import HOLDING, NO_RUNS, WAITING, Job, JobStatus, attempt_of, resume
+from shared.cluster.sharing import share
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import StopReason
@@ -48,6 +49,7 @@ def enqueued(state: CellState, effect: e.JobEnqueued, at_ms: int) -> None:
     job_id, jobs = effect.spec.id, state.jobs
     if job_id in jobs or job_id in state.over:
         raise IllegalEffect(f"job {job_id} exists already")
+    share(state.kinds, effect.spec)
     state.journal.entries.append((dict.pop, jobs, job_id, None))
     jobs[job_id] = Job(effect.spec, effect.submit_ms, effect.digest)
     state.waiting += 1
@@ -61,6 +63,7 @@ def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:
         must(effect.spec.resources == job.spec.resources, f"job {job.id} runs: its workers keep their resources")
         fewest = effect.spec.workers_min or effect.spec.workers
         must(fewest <= len(job.workers), f"job {job.id} runs with {len(job.workers)} workers, fewer than {fewest}")
+    share(state.kinds, effect.spec)
     state.journal.set(job, "spec", effect.spec)
 
 

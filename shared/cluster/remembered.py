@@ -67,7 +67,7 @@ class Remembered(Mapping[str, OverJob]):
         """Remember one more. Its id must not be remembered."""
         segments = self._segments
         if not segments or len(segments[-1].ids) == self._segment_jobs:
-            segments.append(_Segment(self.next))
+            self._add_segment()
         segment = segments[-1]
         ids, blocks = segment.ids, segment.blocks
         if not len(ids) % BLOCK_JOBS:
@@ -82,6 +82,12 @@ class Remembered(Mapping[str, OverJob]):
         if self.first == self.next:
             self.oldest_ms = over_ms
         self.next += 1
+
+    def _add_segment(self) -> None:
+        if self._segments:  # the one before is full: room to grow is of no use to it
+            full = self._segments[-1]
+            full.ids, full.rows = full.ids[:], full.rows[:]
+        self._segments.append(_Segment(self.next))
 
     def _number_of(self, tenant: str) -> int:
         number = self._tenant_numbers[tenant] = len(self._tenants)

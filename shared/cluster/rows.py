@@ -13,6 +13,7 @@ import msgspec
 from shared.cluster.job import WAITING, Job, OverJob
 from shared.cluster.node import Node
 from shared.cluster.quota import charge
+from shared.cluster.sharing import share
 from shared.cluster.state import CellState
 from shared.events.effects import ReservationSet
 from shared.events.operations import CellPolicy, Quota
@@ -128,6 +129,7 @@ def _node(state: CellState, text: str) -> None:
 
 def _job(state: CellState, text: str) -> None:
     job = _JOB.decode(text)
+    share(state.kinds, job.spec)
     state.jobs[job.id] = job
 
 

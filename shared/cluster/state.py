@@ -10,6 +10,7 @@ from shared.cluster.journal import Journal
 from shared.cluster.node import Node
 from shared.cluster.quota import Quotas, Usage
 from shared.cluster.remembered import Remembered
+from shared.cluster.sharing import Kinds
 from shared.events.decisions import CHAIN_START
 from shared.events.effects import ReservationSet
 from shared.events.operations import CellPolicy
@@ -44,6 +45,7 @@ class CellState:
     waiting: int = 0
     usage: Usage = field(default_factory=dict)
     capacity: Capacity = field(init=False, repr=False)
+    kinds: Kinds = field(default_factory=dict, compare=False, repr=False)
     journal: Journal = field(default_factory=Journal, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 from shared.cluster.fold import extend
 from shared.cluster.invariants import check_state
+from shared.cluster.remembered import SEGMENT_JOBS
 from shared.cluster.rows import digest_of, rows_of, state_from
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -196,9 +197,11 @@ def memory(nodes: int, jobs: int, remembered: int) -> None:
     cell.fold([e.PolicySet(policy=CellPolicy(remember_jobs=remembered))])
     end(cell, jobs, remembered)
     bound = resident()
-    say(f"{remembered} jobs remembered: {(bound - full) / remembered:.0f} bytes each")
-    end(cell, jobs + remembered, remembered // 2)
-    say(f"after half as many again: {(resident() - bound) / remembered:+.0f} bytes each")
+    say(f"{remembered} jobs remembered: {(bound - full) / 1e6:.0f} MB, {(bound - full) / remembered:.0f} bytes each")
+    end(cell, jobs + remembered, SEGMENT_JOBS)
+    bound = resident()
+    end(cell, jobs + remembered + SEGMENT_JOBS, remembered // 2)
+    say(f"later, while as many are forgotten as end: {(resident() - bound) / (remembered // 2):+.0f} bytes a job")
     assert len(cell.state.over) == remembered
     assert check_state(cell.state) == []
     snapshot(cell.state)

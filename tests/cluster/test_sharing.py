@@ -1,0 +1,45 @@
+"""Jobs of one kind share what they have in common, and stay what they were."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from shared.cluster.rows import rows_of, state_from
+from shared.cluster.sharing import KINDS_MOST, Kinds, share
+from shared.events.base import replace
+from shared.events.encoding import encode
+from shared.events.values import JobSpec, Resources
+from tests.cluster.examples import cell, enqueued
+from tests.strategies import values
+
+WISHES = {"pools": ("train",), "queue": "nightly", "resources": Resources(gpu_milli=4000, cpu_milli=32_000)}
+
+
+def test_jobs_of_one_kind_share_their_parts() -> None:
+    state = cell(enqueued("a", **WISHES), enqueued("b", **WISHES))
+    a, b = state.jobs["a"].spec, state.jobs["b"].spec
+    assert [a.tenant is b.tenant, a.queue is b.queue, a.pools is b.pools, a.resources is b.resources] == [True] * 4
+
+
+def test_jobs_that_were_read_from_a_snapshot_share_them_too() -> None:
+    state = state_from(list(rows_of(cell(enqueued("a", **WISHES), enqueued("b", **WISHES)))))
+    assert state.jobs["a"].spec.resources is state.jobs["b"].spec.resources
+
+
+@given(specs=st.lists(values(JobSpec), max_size=4))
+def test_what_shares_is_still_the_same_value(specs: list[JobSpec]) -> None:
+    kinds: Kinds = {}
+    twice = [replace(spec) for spec in specs for _ in range(2)]
+    for spec in twice:
+        share(kinds, spec)
+    assert twice == [spec for spec in specs for _ in range(2)]
+    assert [encode(spec) for spec in twice] == [encode(spec) for spec in specs for _ in range(2)]
+
+
+def test_the_table_of_kinds_is_bounded() -> None:
+    kinds: Kinds = {}
+    for number in range(KINDS_MOST + 5):
+        share(kinds, JobSpec(id="job", tenant="ada", resources=Resources(cpu_milli=number)))
+    assert len(kinds) == 5
