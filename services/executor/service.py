@@ -14,11 +14,11 @@ from zlib import crc32
 
 from services.executor.policy.agent import NodeAgent
 from services.executor.policy.boot import boot_number, next_boot
-from services.executor.policy.desired import DesiredStates, desired_of, touched_nodes
+from services.executor.policy.desired import DesiredStates, desired_of, touched
 from services.executor.policy.lease import lease_allowed_ms, report_every_ms
 from services.executor.policy.past import closed, ended_runs, open_runs
 from services.executor.policy.records import Said
-from services.executor.policy.turn import Now, Observation, Start, Turn
+from services.executor.policy.turn import Now, Start, Turn
 from services.executor.policy.virtual import VirtualDriver
 from shared.cluster.diary import DiaryLine
 from shared.cluster.node import Node
@@ -30,6 +30,8 @@ from shared.events.values import NodeSpec, NodeStatus, RunStatus
 
 LEASE_CHECK_MS = 1_000
 """How often (monotonic) every node's lease is looked at."""
+
+_RENEWS = (NodeReport, NodeJoined, NodeReturned)
 
 Diary = Callable[[str], Sequence[DiaryLine]]
 """Reads one node's diary."""
@@ -131,15 +133,17 @@ class ExecutorService:
     def decided(self, state: CellState, decisions: Sequence[Decision], now: Now) -> Turn:
         """Follow these decisions; their effects are in the state."""
         turn = Turn(now)
-        self._follow_nodes(turn, state, touched_nodes(decisions))
-        for node_id, job_id, run in self._wanted.changes(state, decisions):
-            agent = self.agents.get(node_id)
+        changed, moved = touched(decisions)
+        self._follow_nodes(turn, state, changed)
+        agents, nodes, version = self.agents, state.nodes, state.version
+        for node_id, job_id, run in self._wanted.changes(state, moved):
+            agent = agents.get(node_id)
             if agent is None:
                 continue
-            if state.nodes[node_id].boot == agent.boot:
-                agent.desire(turn, state.version, job_id, run)
+            if nodes[node_id].boot == agent.boot:
+                agent.desire(turn, version, job_id, run)
             else:
-                agent.desire_all(turn, state.nodes[node_id].boot, state.version, desired_of(state, node_id))
+                agent.desire_all(turn, nodes[node_id].boot, version, desired_of(state, node_id))
         self._drive(turn)
         self._end_runs(turn)
         return turn
@@ -190,15 +194,15 @@ class ExecutorService:
     def confirmed(self, events: Iterable[Said], made_ms: int) -> None:
         """These events, made at `made_ms` (monotonic), are in the log: reports among them have renewed their leases."""
         for event in events:
-            if type(event) is not RunWord and isinstance(event, NodeReport | NodeJoined | NodeReturned):
+            if type(event) is not RunWord and isinstance(event, _RENEWS):
                 agent = self.agents.get(event.node)
                 if agent is not None and agent.boot == event.boot:
                     agent.renew(made_ms)
 
     def still_ours(self, events: Iterable[Said]) -> list[Said]:
         """Those of these events that this process may still say: its nodes' words in their present boot."""
-        agents = self.agents
-        return [event for event in events if event.node in agents and agents[event.node].boot == event.boot]
+        agent_of = self.agents.get
+        return [event for event in events if (agent := agent_of(event.node)) is not None and agent.boot == event.boot]
 
     def renumber(self, events: Iterable[Said]) -> list[Said]:
         """The same events to be said once more, with new numbers, since some of them may have arrived; without those of
@@ -243,25 +247,22 @@ class ExecutorService:
 
     def _drive(self, turn: Turn) -> None:
         """Let the driver act until nobody has anything to ask of it."""
-        done = 0
-        while done < len(turn.actions):
-            order = turn.actions[done]
-            done += 1
-            seen = self._driver.start(order) if isinstance(order, Start) else self._driver.stop(order)
-            self._observe(turn, seen)
+        driver, agents = self._driver, self.agents
+        for order in turn.actions:  # which grows meanwhile
+            seen = driver.start(order) if type(order) is Start else driver.stop(order)  # type: ignore[arg-type]
+            agent = agents.get(seen.node)
+            if agent is not None:
+                agent.observe(turn, seen)
         turn.actions.clear()
 
     def _end_runs(self, turn: Turn) -> None:
         """End what is over by now, and what began and is over already."""
         while ended := self._driver.ended(turn.now.cell_ms):
             for seen in ended:
-                self._observe(turn, seen)
+                agent = self.agents.get(seen.node)
+                if agent is not None:
+                    agent.observe(turn, seen)
             self._drive(turn)
-
-    def _observe(self, turn: Turn, seen: Observation) -> None:
-        agent = self.agents.get(seen.node)
-        if agent is not None:
-            agent.observe(turn, seen)
 
     def runs_by_status(self) -> dict[RunStatus, int]:
         """How many runs are in which state, for people."""

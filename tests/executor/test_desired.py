@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.executor.policy.desired import Action, DesiredRun, DesiredStates, desired_of
+from services.executor.policy.desired import Action, DesiredRun, DesiredStates, desired_of, touched
 from shared.events import effects as e
 from tests.executor.cells import Writer, node
 from tests.histories import History
@@ -23,15 +23,17 @@ def test_a_job_that_was_started_and_stopped_in_one_batch_is_wanted_stopped() -> 
     writer, wanted = Writer([node(1)]), DesiredStates()
     wanted.own(writer.state, "node-1")
     batch = [writer.start("a", "node-1"), writer.stop("a")]
-    assert [change.run and change.run.action for change in wanted.changes(writer.state, batch)] == [Action.STOP]
+    assert [change.run and change.run.action for change in wanted.changes(writer.state, touched(batch).jobs)] == [
+        Action.STOP
+    ]
 
 
 def test_a_job_that_is_over_is_wanted_nowhere() -> None:
     writer, wanted = Writer([node(1)]), DesiredStates()
     wanted.own(writer.state, "node-1")
-    wanted.changes(writer.state, [writer.start("a", "node-1")])
+    wanted.changes(writer.state, touched([writer.start("a", "node-1")]).jobs)
     over = writer.decide(e.JobFinished(job="a", attempt=1))
-    assert [(change.node, change.job, change.run) for change in wanted.changes(writer.state, [over])] == [
+    assert [(change.node, change.job, change.run) for change in wanted.changes(writer.state, touched([over]).jobs)] == [
         ("node-1", "a", None)
     ]
 
@@ -39,7 +41,7 @@ def test_a_job_that_is_over_is_wanted_nowhere() -> None:
 def test_nodes_of_others_are_left_alone() -> None:
     writer, wanted = Writer([node(1), node(2)]), DesiredStates()
     wanted.own(writer.state, "node-1")
-    assert wanted.changes(writer.state, [writer.start("a", "node-2")]) == []
+    assert wanted.changes(writer.state, touched([writer.start("a", "node-2")]).jobs) == []
 
 
 def test_a_node_that_the_log_does_not_know_shall_do_nothing() -> None:
@@ -53,7 +55,7 @@ def test_the_changes_add_up_to_the_full_desired_state(seed: int, batches: list[i
     known: dict[str, dict[str, DesiredRun]] = {}
     for size in batches:
         decisions = history.decisions(size)
-        for name, job, run in wanted.changes(history.state, decisions):
+        for name, job, run in wanted.changes(history.state, touched(decisions).jobs):
             known[name].pop(job, None)
             known[name].update({job: run} if run is not None else {})
         for name in history.state.nodes:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.executor.policy.records import RECORD_BYTES_MOST, Said, as_records
+from services.executor.policy.records import Said, as_records
 from shared.events.encoding import encode
 from shared.events.nodes import RUN_WORDS_MOST, NodeReport, RunWord
 from shared.events.values import RunStatus
@@ -58,7 +58,7 @@ def test_a_record_holds_no_more_words_than_its_class_allows() -> None:
 def test_long_texts_make_more_records_and_none_that_is_too_large() -> None:
     records = as_records(CELL, [word(seq, text="\0" * 500) for seq in range(200)])
     assert sum(len(each_said(record)) for record in records) == 200
-    assert max(len(encode(record)) for record in records) <= RECORD_BYTES_MOST
+    assert max(len(encode(record)) for record in records) <= 200_000
 
 
 def of_node(said: Sequence[Said], node: str) -> list[int]:

@@ -30,8 +30,8 @@ TICK_WALL_MS_MIN, TICK_WALL_MS_BUSY, TICK_WALL_MS_MAX = 2, 10, 100
 at least this often.
 """
 
-WORDS_PER_MS = 8
-"""A turn with so many words may be followed by a millisecond of rest."""
+REST_MS_PER_WORD = 2
+"""What a word adds to the rest behind a turn that says it."""
 
 AWAY_FIRST_S = 0.25
 """How long a reader of an unreachable log waits at first before it tries again."""
@@ -143,7 +143,7 @@ class CellExecutor:
     # Turns.
 
     async def _follow_log(self) -> None:
-        away = BackOff(AWAY_FIRST_S)
+        away, read = BackOff(AWAY_FIRST_S), self._context.telemetry.records_read.labels("decisions")
         while True:
             try:
                 decisions = await self._follower.poll(POLL_WAIT_MS, RECORDS_PER_POLL)
@@ -154,7 +154,7 @@ class CellExecutor:
             away.reset()
             if decisions:
                 self._carry_out(self.service.decided(self._follower.state, decisions, self._now()))
-                self._context.telemetry.records_read.labels("decisions").inc(len(decisions))
+                read.inc(len(decisions))
             if self._take_from:
                 await self._take_over()
             next_offset = self._follower.next_offset
@@ -216,7 +216,7 @@ class CellExecutor:
                 again_ms = monotonic_ms() + FENCED_PAUSE_MS
                 self._take_from.update({slot: (0, again_ms) for slot in fenced if slot in self._assigned})
         self._outbox.put(turn.events, turn.now.monotonic_ms)
-        rest_ms = min(TICK_WALL_MS_MIN + len(turn.events) // WORDS_PER_MS, TICK_WALL_MS_BUSY)
+        rest_ms = min(TICK_WALL_MS_MIN + REST_MS_PER_WORD * len(turn.events), TICK_WALL_MS_BUSY)
         self._rests_until_ms = turn.now.monotonic_ms + rest_ms
         due_ms = self.service.next_due_ms()
         if due_ms is not None and (self._planned_ms is None or due_ms < self._planned_ms):

@@ -159,7 +159,7 @@ class NodeAgent:
         run = self.runs.get(seen.job)
         if run is None or run.wanted.attempt != seen.attempt:
             run = self.leaving.get((seen.job, seen.attempt))
-        if run is None or not run.is_live:
+        if run is None or not run.is_begun or run.status in RUN_IS_OVER:
             return
         if seen.status not in RUN_IS_OVER:
             if run.status is RunStatus.STARTING:
@@ -174,9 +174,10 @@ class NodeAgent:
         if run.is_begun:
             turn.lines.append(self._line(turn, run, "ended"))
             self._occupy(run.wanted.places, -1)
-        if self.leaving.pop((run.wanted.job, run.wanted.attempt), None) is None:
+        if not self.leaving or self.leaving.pop((run.wanted.job, run.wanted.attempt), None) is None:
             self._say(turn, run)
-        self._begin_waiting(turn)
+        if self.waiting:
+            self._begin_waiting(turn)
 
     def _begin_waiting(self, turn: Turn) -> None:
         if self.waiting and not self.has_lapsed:

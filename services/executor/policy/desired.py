@@ -60,6 +60,30 @@ MOVES_RUNS: frozenset[type[e.Effect]] = frozenset(
 )
 """The effects behind which a node may have something to do. All of them are about one job."""
 
+CHANGES_NODES: frozenset[type[e.Effect]] = frozenset({e.NodeChanged, e.LeaseExpired})
+"""The effects that change a node itself: its boot, its state."""
+
+
+class Touched(NamedTuple):
+    """The nodes that decisions themselves changed, and the jobs whose runs they may have moved."""
+
+    nodes: list[str]
+    jobs: list[str]
+
+
+def touched(decisions: Sequence[Decision]) -> Touched:
+    """What these decisions touch, each once, in the order in which they first do."""
+    nodes: dict[str, None] = {}
+    jobs: dict[str, None] = {}
+    for decision in decisions:
+        for effect in decision.effects:
+            kind = type(effect)
+            if kind in MOVES_RUNS:
+                jobs[effect.job] = None  # type: ignore[union-attr]  # see MOVES_RUNS
+            elif kind in CHANGES_NODES:
+                nodes[effect.spec.id if isinstance(effect, e.NodeChanged) else effect.node] = None  # type: ignore[union-attr]
+    return Touched([*nodes], [*jobs])
+
 
 def desired_of(state: CellState, node_id: str) -> tuple[DesiredRun, ...]:
     """The full desired state of one node, in the order in which its jobs came to it; nothing for a node that the log
@@ -98,15 +122,10 @@ class DesiredStates:
         left = ((job, tuple(n for n in nodes if n in self._owned)) for job, nodes in self._holders.items())
         self._holders = {job: nodes for job, nodes in left if nodes}
 
-    def changes(self, state: CellState, decisions: Sequence[Decision]) -> list[Change]:
-        """What these accepted decisions, whose effects are in the state, change on the owned nodes. Costs what they
-        touch.
+    def changes(self, state: CellState, jobs: Iterable[str]) -> list[Change]:
+        """What accepted decisions that touched these jobs, and whose effects are in the state, change on the owned
+        nodes.
         """
-        jobs: dict[str, None] = {}
-        for decision in decisions:
-            for effect in decision.effects:
-                if type(effect) in MOVES_RUNS:
-                    jobs[effect.job] = None  # type: ignore[union-attr]  # see MOVES_RUNS
         found: list[Change] = []
         for job_id in jobs:
             self._compare(state, job_id, found)
@@ -116,28 +135,19 @@ class DesiredStates:
         before = self._holders.get(job_id, ())
         job = state.jobs.get(job_id)
         now = _by_node(job, self._owned) if job is not None and job.workers else {}
-        found.extend(Change(node_id, job_id, None) for node_id in before if node_id not in now)
-        found.extend(Change(node_id, job_id, run) for node_id, run in now.items())
+        found += [Change(node_id, job_id, None) for node_id in before if node_id not in now]
+        found += [Change(node_id, job_id, run) for node_id, run in now.items()]
         if now:
             self._holders[job_id] = tuple(now)
         elif before:
             del self._holders[job_id]
 
 
-def touched_nodes(decisions: Sequence[Decision]) -> list[str]:
-    """The nodes that these decisions themselves changed: their boot, their state."""
-    nodes: dict[str, None] = {}
-    for decision in decisions:
-        for effect in decision.effects:
-            if type(effect) is e.NodeChanged:
-                nodes[effect.spec.id] = None
-            elif type(effect) is e.LeaseExpired:
-                nodes[effect.node] = None
-    return list(nodes)
-
-
 def _by_node(job: Job, among: dict[str, None]) -> dict[str, DesiredRun]:
     """The runs of a job's attempt on these nodes, in the order of its workers."""
+    if len(job.workers) == 1 and not job.joining:  # most jobs are of one worker
+        node_id = job.workers[0].node
+        return {node_id: _desired(job, job.workers)} if node_id in among else {}
     places: dict[str, list[WorkerPlace]] = {}
     for place in job.workers + job.joining:
         if place.node in among:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from zlib import crc32
 
 from services.executor.policy.agent import NodeAgent
-from services.executor.policy.desired import Action, DesiredRun, DesiredStates, desired_of, touched_nodes
+from services.executor.policy.desired import Action, DesiredRun, DesiredStates, desired_of, touched
 from services.executor.policy.lease import lease_allowed_ms, report_every_ms
 from services.executor.policy.past import closed, ended_runs, open_runs
 from services.executor.policy.records import Said
@@ -88,9 +88,10 @@ class OwnNode:
     def decided(self, state: CellState, decisions: Sequence[Decision], now: Now) -> Turn:
         """Follow these decisions; their effects are in the state."""
         turn, agent = Turn(now), self.agent
-        if agent.id in touched_nodes(decisions):
+        changed, moved = touched(decisions)
+        if agent.id in changed:
             self._follow(turn, state, state.nodes[agent.id])
-        for _, job_id, run in self._wanted.changes(state, decisions):
+        for _, job_id, run in self._wanted.changes(state, moved):
             node = state.nodes[agent.id]
             if node.boot == agent.boot:
                 agent.desire(turn, state.version, job_id, run)

@@ -10,9 +10,11 @@ from shared.events.nodes import RUN_WORDS_MOST, NodeEvent, RunsReported, RunWord
 Said = NodeEvent | RunWord
 """One thing that a node says, under a number of its own."""
 
-RECORD_BYTES_MOST = 200_000
-WORD_BYTES, ESCAPED_BYTES = 160, 6
-"""What a word takes beside its names, and what a character of its text may take at most."""
+TEXT_BYTES_MOST = 100_000
+"""The texts of one record's words; without any, as many words as fit take some 150 kB, and four times that at most."""
+
+ESCAPED_BYTES = 6
+"""What a character of a text may take."""
 
 
 def as_records(cell: str, said: Iterable[Said]) -> list[CellEvent]:
@@ -22,7 +24,7 @@ def as_records(cell: str, said: Iterable[Said]) -> list[CellEvent]:
     """
     records: list[CellEvent] = []
     words: list[RunWord] = []
-    room, at = RECORD_BYTES_MOST, 0
+    room, at = TEXT_BYTES_MOST, 0
     behind: dict[str, None] = {}
     for each in said:
         if type(each) is not RunWord:
@@ -30,14 +32,14 @@ def as_records(cell: str, said: Iterable[Said]) -> list[CellEvent]:
             behind[each.node] = None
             records.append(each)
             continue
-        size = WORD_BYTES + len(each.node) + len(each.boot) + len(each.job) + ESCAPED_BYTES * len(each.text)
-        if words and (len(words) == RUN_WORDS_MOST or size > room or each.node in behind):
+        if words and (len(words) == RUN_WORDS_MOST or each.node in behind or ESCAPED_BYTES * len(each.text) > room):
             records.insert(at, RunsReported(cell=cell, words=tuple(words)))
             words = []
         if not words:
-            room, at, behind = RECORD_BYTES_MOST, len(records), {}
+            room, at, behind = TEXT_BYTES_MOST, len(records), {}
         words.append(each)
-        room -= size
+        if each.text:
+            room -= ESCAPED_BYTES * len(each.text)
     if words:
         records.insert(at, RunsReported(cell=cell, words=tuple(words)))
     return records
