@@ -36,6 +36,10 @@ class Disk:
         self._reigns[cell, slot] = seq = max(before + SEQ_PER_REIGN, wall_ms * SEQ_PER_MS)
         return seq
 
+    def lost(self, cell: str, own: dict[int, int]) -> list[int]:
+        """Those of these slots whose reign is somebody else's by now."""
+        return [slot for slot, seq in own.items() if self._reigns.get((cell, slot)) != seq]
+
     def read(self, node: str) -> list[DiaryLine]:
         """One node's diary."""
         return [entry.line for entry in self.diaries.get(node, ())]

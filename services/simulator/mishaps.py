@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from services.simulator.world import World
 
 LAST_WORDS_LOOKED_AT = 60
+AGAIN_MS = 400
 
 
 class Mishaps:
@@ -143,6 +144,10 @@ class Mishaps:
 
     def _lose_tail(self) -> None:
         world, oracle = self._world, self._oracle()
+        if any(process.is_paused for process in world.processes):
+            # One who sleeps over it may wake to an answer that was true once: two faults, which no offset can tell.
+            world.engine.after(AGAIN_MS, self._lose_tail)
+            return
         logged = world.broker.log.get(oracle.tp, [])
         count = min(len(logged) - 1, world.engine.between(1, 4))
         if world.faults.is_active and count > 0 and self._injects(Fault.LOST_TAIL, f"{count} of {oracle.cell}"):

@@ -115,13 +115,7 @@ class ExecutorPart:
 
     def _carry_out(self, turn: Turn) -> None:
         if turn.lines:
-            written = self._world.disk.write(self._process.name, self._cell, SLOTS, self._held, turn.lines)
-            fenced = [slot for slot in written if slot in self._held]
-            if fenced:
-                self._let_go(fenced)
-                again_ms = self._process.monotonic_ms + FENCED_PAUSE_MS
-                self._take_from.update({slot: (0, again_ms) for slot in fenced if slot in self._assigned})
-                self._waker.within(FENCED_PAUSE_MS)
+            self._fence(self._world.disk.write(self._process.name, self._cell, SLOTS, self._held, turn.lines))
         for event in turn.events:
             if isinstance(event, NodeJoined):
                 self._world.disk.boot(event.node)
@@ -129,6 +123,15 @@ class ExecutorPart:
         if events:
             self._waiting.append((turn.now.monotonic_ms, events))
             self._send()
+
+    def _fence(self, slots: list[int]) -> None:
+        """Let go of the slots whose reign is somebody else's, and ask again a little later."""
+        fenced = [slot for slot in slots if slot in self._held]
+        if fenced:
+            self._let_go(fenced)
+            again_ms = self._process.monotonic_ms + FENCED_PAUSE_MS
+            self._take_from.update({slot: (0, again_ms) for slot in fenced if slot in self._assigned})
+            self._waker.within(FENCED_PAUSE_MS)
 
     # The outbox: in order, and again with new numbers until it is acknowledged.
 
@@ -144,6 +147,8 @@ class ExecutorPart:
 
     def _send_first(self) -> None:
         made_ms, events = self._sending[0]
+        # Who never began a run writes no line when it is told to stop, and so would not notice that it is fenced.
+        self._fence(self._world.disk.lost(self._cell, self._held))
         ours = self._service.still_ours(events)
         done = self._world.reply(self._process, partial(self._sent, made_ms=made_ms, events=ours))
         if not ours:
