@@ -32,6 +32,7 @@ class Mishaps:
     kafka: Server
     redis: Server
     seed: int
+    is_over: Callable[[int], bool]
     kills: Counter[str] = field(default_factory=Counter)
     others: Counter[str] = field(default_factory=Counter)
 
@@ -46,9 +47,9 @@ class Mishaps:
             (4, self._stop_kafka),
         ]
 
-    async def run(self, is_over: Callable[[Mishaps], bool]) -> None:
-        """One mishap after the other until `is_over`; every process runs when this returns."""
-        while not is_over(self):
+    async def run(self) -> None:
+        """One mishap after the other until so many kills are enough; every process runs when this returns."""
+        while not self.is_over(self.kills.total()):
             await asyncio.sleep(self._between(REST_S))
             (chosen,) = self._random.choices(
                 [act for _, act in self._kinds], weights=[weight for weight, _ in self._kinds]

@@ -14,10 +14,12 @@ import random
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from services.simulator.history.evidence import View
 from services.simulator.history.judge import judge
@@ -27,6 +29,8 @@ from shared.runtime.clocks import wall_ms
 from shared.runtime.process import loop_factory
 from shared.runtime.stack.choose import choose_redis
 from shared.runtime.stack.kafka_jars import KafkaFromJars
+from shared.runtime.stack.server import Server
+from shared.runtime.stack.services import Services
 from shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
 from shared.view.redis_view import RedisFunctions
 from shared.view.store import ViewUnavailable
@@ -62,45 +66,64 @@ class Outcome:
     violations: tuple[str, ...]
 
 
-async def chaos(folder: Path, namespace: str, seed: int, is_over: Callable[[Mishaps], bool]) -> Outcome:
-    """One run: a cell, its users, mishaps until `is_over`, rest, judgement."""
-    kafka, redis = KafkaFromJars(folder / "kafka"), choose_redis(folder / "redis").server
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The real parts of one run: the servers, and where clients find them."""
+
+    kafka: KafkaFromJars
+    redis: Server
+
+
+class Harm(Protocol):
+    """Something that goes on going wrong until it is over; all parts run again when `run` returns."""
+
+    seed: int
+    kills: Counter[str]
+    others: Counter[str]
+
+    async def run(self) -> None:
+        """Do it."""
+
+
+def parts_in(folder: Path) -> Parts:
+    """Servers of the run's own, not started yet."""
+    return Parts(KafkaFromJars(folder / "kafka"), choose_redis(folder / "redis").server)
+
+
+async def chaos(
+    folder: Path,
+    namespace: str,
+    parts: Parts,
+    harm_of: Callable[[Services], Harm],
+    addresses: tuple[str, str] | None = None,
+) -> Outcome:
+    """One run: a cell, its users, harm, rest, judgement. `addresses` are those of Kafka and Redis where links lead."""
+    kafka, redis = addresses or (parts.kafka.address, parts.redis.address)
     async with AsyncExitStack() as stack:
-        for server in (kafka, redis):
+        for server in (parts.kafka, parts.redis):
             await asyncio.to_thread(server.start)
             stack.callback(server.stop)
         agents = [an_agent(folder, name) for name in ("machine-a", "machine-b")]
         cell = await stack.enter_async_context(
             running_cell(
-                kafka.address,
-                redis.address,
-                namespace,
-                folder,
-                nodes=NODES,
-                replicas=REPLICAS,
-                cell_file=CELL_FILE,
-                beside=agents,
+                kafka, redis, namespace, folder, nodes=NODES, replicas=REPLICAS, cell_file=CELL_FILE, beside=agents
             )
         )
         await cell.until(lambda c: len(c.state.nodes) == NODES + 2, what="all nodes to join")
         # From here on it is read once more at the end, when all is quiet.
         await cell.follower.stop()
-        view = RedisFunctions(redis.address)
+        view = RedisFunctions(redis)
         stack.push_async_callback(view.stop)
-        reader = ViewReader(view, namespace)
-        mishaps = Mishaps(cell.services, kafka, redis, seed)
-        return await _judged(cell, reader, mishaps, is_over)
+        return await _judged(cell, ViewReader(view, namespace), harm_of(cell.services))
 
 
-async def _judged(
-    cell: RunningCell, reader: ViewReader, mishaps: Mishaps, is_over: Callable[[Mishaps], bool]
-) -> Outcome:
-    submitter = Submitter(cell.log, cell.layout, mishaps.seed)
-    watcher = Watcher(reader, submitter, mishaps.seed)
+async def _judged(cell: RunningCell, reader: ViewReader, harm: Harm) -> Outcome:
+    submitter = Submitter(cell.log, cell.layout, harm.seed)
+    watcher = Watcher(reader, submitter, harm.seed)
     stop, begin_ms = asyncio.Event(), wall_ms()
     users = [asyncio.create_task(submitter.run(stop)), asyncio.create_task(watcher.run(stop))]
     await asyncio.sleep(WARM_S)
-    await mishaps.run(is_over)
+    await harm.run()
     end_ms = wall_ms()
     stop.set()
     await asyncio.gather(*users)
@@ -113,10 +136,10 @@ async def _judged(
     lost = [job for job in submitter.jobs if job not in state.over]
     return Outcome(
         {
-            "seed": mishaps.seed,
-            "kills": mishaps.kills.total(),
-            "kills_by_process": dict(sorted(mishaps.kills.items())),
-            "others": dict(sorted(mishaps.others.items())),
+            "seed": harm.seed,
+            "kills": harm.kills.total(),
+            "kills_by_process": dict(sorted(harm.kills.items())),
+            "others": dict(sorted(harm.others.items())),
             "jobs": len(submitter.jobs),
             "lost": len(lost),
             "doubled": len(doubled(cell.decisions)),
@@ -170,14 +193,22 @@ def main() -> int:
     logging.basicConfig(level=logging.ERROR)
     end_s = time.monotonic() + wanted.seconds
 
-    def is_over(mishaps: Mishaps) -> bool:
-        return mishaps.kills.total() >= int(wanted.kills) or time.monotonic() > end_s
+    def is_over(kills: int) -> bool:
+        return kills >= int(wanted.kills) or time.monotonic() > end_s
 
     with (
         tempfile.TemporaryDirectory(prefix="fallow-chaos-") as folder,
         asyncio.Runner(loop_factory=loop_factory()) as runner,
     ):
-        outcome = runner.run(chaos(Path(folder), f"chaos-{wanted.seed}", wanted.seed, is_over))
+        parts = parts_in(Path(folder))
+        outcome = runner.run(
+            chaos(
+                Path(folder),
+                f"chaos-{wanted.seed}",
+                parts,
+                lambda services: Mishaps(services, parts.kafka, parts.redis, wanted.seed, is_over),
+            )
+        )
     sys.stderr.write("".join(f"{line}\n" for line in outcome.violations))
     text = json.dumps(outcome.body) if wanted.json else "\n".join(f"{k}: {v}" for k, v in outcome.body.items())
     sys.stdout.write(text + "\n")

@@ -10,7 +10,7 @@ import pytest
 
 from shared.runtime.stack import kafka_jars
 from tests.chaos.mishaps import Mishaps
-from tests.chaos.run import chaos
+from tests.chaos.run import chaos, parts_in
 
 MISHAPS_S = 60.0
 KILLS_FEWEST = 10
@@ -28,9 +28,12 @@ async def test_nothing_is_lost_or_doubled_while_everything_is_killed(tmp_path: P
         pytest.skip(f"needs a Kafka of its own: {why_not}")
     end_s = time.monotonic() + MISHAPS_S
 
-    def is_over(mishaps: Mishaps) -> bool:
-        return time.monotonic() > end_s and mishaps.kills.total() >= KILLS_FEWEST
+    def is_over(kills: int) -> bool:
+        return time.monotonic() > end_s and kills >= KILLS_FEWEST
 
-    outcome = await chaos(tmp_path, namespace, seed, is_over)
+    parts = parts_in(tmp_path)
+    outcome = await chaos(
+        tmp_path, namespace, parts, lambda services: Mishaps(services, parts.kafka, parts.redis, seed, is_over)
+    )
     assert outcome.violations == (), f"python -m tests.chaos.run --seed {seed}"
     assert outcome.body["lost"] == outcome.body["doubled"] == 0

@@ -94,16 +94,20 @@ class KafkaFromJars:
 
     `durable` flushes each record before it is acknowledged, as server.properties has it; without it the log survives
     the end of the process but not of the machine, which is all that a test asks for. `quick_start` leaves Java's best
-    compiler out: without it the first seconds are slower and the hours behind them quicker.
+    compiler out: without it the first seconds are slower and the hours behind them quicker. `shown_port` is the port
+    that clients are told, where they come by another way.
     """
 
     source = Source.JARS
 
-    def __init__(self, data_dir: Path, *, durable: bool = False, quick_start: bool = True) -> None:
+    def __init__(
+        self, data_dir: Path, *, durable: bool = False, quick_start: bool = True, shown_port: int | None = None
+    ) -> None:
         self.data_dir = data_dir
         self.durable = durable
         self.quick_start = quick_start
         self.port, self._controller_port = free_ports(2)
+        self._shown_port = shown_port or self.port
         self._properties = data_dir / "server.properties"
         self._child: Child | None = None
 
@@ -125,6 +129,11 @@ class KafkaFromJars:
         if self._child is None:
             raise StackError("Kafka was not started")
         return self._child.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process was started and has not ended."""
+        return self._child is not None and self._child.is_running
 
     def start(self) -> None:
         """Fetches the jars and formats the storage if that was not done, then starts the broker and waits for its
@@ -154,7 +163,7 @@ class KafkaFromJars:
         own = {
             "controller.quorum.voters": f"1@{LOCAL}:{self._controller_port}",
             "listeners": f"PLAINTEXT://{LOCAL}:{self.port},CONTROLLER://{LOCAL}:{self._controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{LOCAL}:{self.port}",
+            "advertised.listeners": f"PLAINTEXT://{LOCAL}:{self._shown_port}",
             "log.dirs": str(self.data_dir / "log"),
         }
         if not self.durable:
