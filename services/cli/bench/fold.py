@@ -21,6 +21,7 @@ from shared.cluster.fold import fold as fold_record
 from shared.cluster.state import CellState
 from shared.log.port import Record
 from shared.log.reading import log_record
+from shared.runtime.collector import tune_collector
 
 RATE, SECONDS = 1_000.0, 10.0
 
@@ -63,10 +64,12 @@ def fold(console: Console, *, nodes: int) -> Figure:
 
 
 def timed(records: list[Record]) -> Folded:
-    """Fold the whole log once, as a service does that starts; then decode it, then parse it."""
-    watch = ProcessorTime({})
+    """Fold the whole log once, from the bytes of its records, with the garbage collector as services have it; before
+    that only decode it, and only parse it.
+    """
+    watch, before = ProcessorTime({}), gc.get_threshold()
     gc.collect()
-    gc.disable()
+    tune_collector()
     try:
         begin_s = process_time()
         effects = sum(len(json.loads(record.value or b"{}").get("effects", ())) for record in records)
@@ -79,5 +82,6 @@ def timed(records: list[Record]) -> Folded:
             fold_record(state, log_record(record))
         folded_s = process_time() - begin_s
     finally:
-        gc.enable()
+        gc.unfreeze()
+        gc.set_threshold(*before)
     return Folded(effects, effects / folded_s, effects / decoded_s, effects / parsed_s, watch.used())
