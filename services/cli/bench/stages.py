@@ -38,7 +38,8 @@ def cell_of(nodes: int) -> Workload:
 def servers_for(console: Console) -> Iterator[tuple[Servers, Path]]:
     """A Kafka that is real and a Redis, started for this run or given by FALLOW_KAFKA and FALLOW_REDIS."""
     with folder_for("fallow-bench-", keep=False, console=console) as path:
-        kafka = choose_kafka(path / "kafka", embedded=False, quick_start=False)
+        # Java's best compiler takes 4 s of a processor in its first minute and gains nothing within it.
+        kafka = choose_kafka(path / "kafka", embedded=False, quick_start=True)
         redis = choose_redis(path / "redis")
         console.print(f"Kafka: {kafka.explanation()}\nRedis: {redis.explanation()}", highlight=False, soft_wrap=True)
         with running(kafka, redis) as servers:
