@@ -41,15 +41,19 @@ def take(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, 
             node.cpu_used += place.cpu_milli
         if place.memory_mib:
             node.memory_used += place.memory_mib
-    return _charge(state, tenant, gpu_type, milli) if milli else None
+    if not milli:
+        return None
+    if state.quotas:
+        return _charge(state, tenant, gpu_type, milli)
+    charge(undo, state.quotas, state.usage, (tenant, gpu_type), milli)
+    return None
 
 
 def _charge(state: CellState, tenant: str, gpu_type: str, milli: int) -> str | None:
     """Charge the tenant; the reason if that would pass a limit."""
-    if state.quotas:
-        account = over_limit(state.quotas, state.usage, tenant, gpu_type, milli)
-        if account is not None:
-            return f"{milli} milli-GPUs more would pass the limit of {account}"
+    account = over_limit(state.quotas, state.usage, tenant, gpu_type, milli)
+    if account is not None:
+        return f"{milli} milli-GPUs more would pass the limit of {account}"
     charge(state.journal.entries, state.quotas, state.usage, (tenant, gpu_type), milli)
     return None
 

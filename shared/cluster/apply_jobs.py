@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Never
+from typing import Any, Never
 
 from shared.cluster.allocation import release, take
 from shared.cluster.illegal import IllegalEffect, must
@@ -78,7 +78,8 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     refusal = take(state, job.spec.tenant, effect.job, workers)
     if refusal is not None:
         raise IllegalEffect(f"job {job.id}: {refusal}")
-    state.journal.entries.append((resume, job, None, attempt_of(job)))
+    before = (job.started_ms, job.running_ms, job.first_start_ms, job.deferred, job.backfilled)
+    state.journal.entries.append((_unstart, job, (job.status, job.attempt, job.workers, job.runs), before))
     job.runs = _runs_on(workers)
     job.workers = workers
     job.attempt = effect.attempt
@@ -90,6 +91,12 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     if job.first_start_ms is None:
         job.first_start_ms = at_ms
     state.waiting -= 1
+
+
+def _unstart(job: Job, old: tuple[Any, ...], older: tuple[Any, ...]) -> None:
+    """Put back what `started` changes."""
+    job.status, job.attempt, job.workers, job.runs = old
+    job.started_ms, job.running_ms, job.first_start_ms, job.deferred, job.backfilled = older
 
 
 def _runs_on(workers: tuple[WorkerPlace, ...]) -> dict[str, RunStatus]:

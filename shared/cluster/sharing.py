@@ -12,7 +12,7 @@ from shared.events.values import JobSpec
 KINDS_MOST = 4096
 """Kinds of jobs that are known at a time. Beyond it the table is begun anew: nothing but memory depends on it."""
 
-_parts_of = attrgetter("tenant", "queue", "cell", "gpu_type", "pools", "resources", "retry")
+_parts_of = attrgetter("tenant", "queue", "cell", "gpu_type", "pools", "resources")
 
 Kinds = dict[tuple[Any, ...], tuple[Any, ...]]
 """The parts that jobs of one kind have in common."""
@@ -27,11 +27,10 @@ def share(kinds: Kinds, spec: JobSpec) -> None:
             kinds.clear()
         kinds[parts] = parts
         return
-    tenant, queue, cell, gpu_type, pools, resources, retry = known
+    tenant, queue, cell, gpu_type, pools, resources = known
     force_setattr(spec, "tenant", tenant)
     force_setattr(spec, "queue", queue)
     force_setattr(spec, "cell", cell)
     force_setattr(spec, "gpu_type", gpu_type)
     force_setattr(spec, "pools", pools)
     force_setattr(spec, "resources", resources)
-    force_setattr(spec, "retry", retry)
