@@ -10,6 +10,7 @@ from shared.events.decisions import Decision
 from shared.events.snapshots import SnapshotChunk, SnapshotManifest
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import (
+    NEWEST,
     Catalogue,
     Collector,
     RowsDigest,
@@ -21,11 +22,14 @@ from shared.log.machine.snapshot import (
     snapshot_id,
 )
 from shared.log.port import Log, Outgoing, Record, TopicPartition
-from shared.log.reading import event_of
+from shared.log.reading import event_of, header
 from shared.runtime.collector import loading
 
+CHUNKS_HEADER = "chunks-from"
+"""Header of a manifest: the offset from which on its chunks stand."""
+
 WINDOW_FIRST = 512
-"""Records of the end of the partition that are read first: a snapshot of some 300,000 jobs. Then four times as many."""
+"""So many records of the end of the partition are searched for a whole snapshot at first, then four times as many."""
 
 POLL_RECORDS = 64
 IDLE_POLLS_MOST = 20
@@ -44,7 +48,7 @@ async def newest_snapshot(log: Log, layout: Layout, cell: str) -> CellState | No
     """
     decisions = layout.tp("decisions", cell)
     begin = (await log.begin_offsets([decisions]))[decisions]
-    whole = await _newest_whole(log, layout.tp("snapshots", cell))
+    whole = await _newest_whole(log, layout.tp("snapshots", cell), begin)
     if whole is not None and whole.manifest.offset + 1 >= begin:
         return await _built(whole)
     if begin == 0:
@@ -135,9 +139,14 @@ async def _built(whole: Whole) -> CellState:
     return state
 
 
-async def _newest_whole(log: Log, tp: TopicPartition) -> Whole | None:
-    """Reads the end of the partition first, since the newest snapshot stands there, and more only when that is torn."""
+async def _newest_whole(log: Log, tp: TopicPartition, log_begin: int) -> Whole | None:
+    """Follows the manifest that stands last. Only where that leads nowhere (a snapshot was being written, or the log no
+    longer goes back to it) reads the end of the partition, and more when that is torn, too.
+    """
     begin, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
+    whole = await _last_named(log, tp, end) if begin < end else None
+    if whole is not None and whole.manifest.offset + 1 >= log_begin:
+        return whole
     window = WINDOW_FIRST
     while begin < end:
         start = max(begin, end - window)
@@ -148,6 +157,28 @@ async def _newest_whole(log: Log, tp: TopicPartition) -> Whole | None:
             return collector.newest
         window *= 4
     return None
+
+
+async def _last_named(log: Log, tp: TopicPartition, end: int) -> Whole | None:
+    """The snapshot whose manifest is the last record, if it tells where its chunks begin and all of them are there."""
+    begun: tuple[SnapshotManifest, int] | None = None
+    async for record in _records(log, tp, end - 1, end):
+        event, first = event_of(record) if record.value else None, header(record, CHUNKS_HEADER)
+        if isinstance(event, SnapshotManifest) and first.isdecimal():
+            begun = (event, int(first))
+    if begun is None:
+        return None
+    manifest, first_chunk = begun
+    collector, missing = Collector(), manifest.parts
+    async for record in _records(log, tp, max(first_chunk, (await log.begin_offsets([tp]))[tp]), end):
+        event = event_of(record) if record.value else None
+        if isinstance(event, SnapshotChunk) and event.snapshot == manifest.snapshot:
+            collector.add_chunk(event)
+            missing -= 1
+        if not missing:
+            break
+    collector.add_manifest(manifest)
+    return collector.newest
 
 
 def _collect(collector: Collector, record: Record) -> None:
@@ -222,25 +253,30 @@ async def write_snapshot(
     swept up behind a later snapshot. Raises LogUnavailable.
     """
     snapshot, digest, parts = snapshot_id(state, writer), RowsDigest(), 0
+    tp = layout.tp("snapshots", state.cell)
+    chunks_from = ((CHUNKS_HEADER, str((await log.end_offsets([tp]))[tp]).encode()),)
     for chunk in cut(state, snapshot):
         digest.add(chunk.rows)
         catalogue.add_chunk(snapshot, chunk.part)
         # One at a time: the loop goes on between two chunks, and no more than one is in memory twice.
-        await log.publish([_outgoing(layout, chunk, f"{snapshot}/{chunk.part}", writer, wall_ms)])
+        await log.publish([layout.outgoing(chunk, id=f"{snapshot}/{chunk.part}", source=writer, wall_ms=wall_ms)])
         parts += 1
-    for slot in (*more_slots, *catalogue.slots_for(state.at_ms)):
+
+    async def publish_manifest(slot: str) -> SnapshotManifest:
         manifest = manifest_of(state, snapshot, slot=slot, parts=parts, digest=digest.hexdigest())
-        await log.publish([_outgoing(layout, manifest, f"{snapshot}/{slot}", writer, wall_ms)])
-        catalogue.add_manifest(manifest)
-    await _sweep(log, layout, state.cell, catalogue)
-    return catalogue.manifests["newest"]
+        name = f"{snapshot}/{slot}"
+        await log.publish([layout.outgoing(manifest, id=name, source=writer, wall_ms=wall_ms, more=chunks_from)])
+        return manifest
+
+    for slot in catalogue.slots_for(state.at_ms):
+        catalogue.add_manifest(await publish_manifest(slot))
+    if await _sweep(log, layout, state.cell, catalogue):
+        await publish_manifest(NEWEST)  # again, so that it stands last: who loads it begins there
+    return catalogue.manifests[NEWEST]
 
 
-def _outgoing(layout: Layout, event: SnapshotChunk | SnapshotManifest, id: str, writer: str, wall_ms: int) -> Outgoing:
-    return layout.outgoing(event, id=id, source=writer, wall_ms=wall_ms)
-
-
-async def _sweep(log: Log, layout: Layout, cell: str, catalogue: Catalogue) -> None:
+async def _sweep(log: Log, layout: Layout, cell: str, catalogue: Catalogue) -> int:
+    """How many records were made void."""
     topic, partition = layout.tp("snapshots", cell)
     keys = catalogue.superfluous(cell)
     for start in range(0, len(keys), TOMBSTONES_AT_ONCE):
@@ -248,3 +284,4 @@ async def _sweep(log: Log, layout: Layout, cell: str, catalogue: Catalogue) -> N
         await log.publish([Outgoing(topic, None, key.encode(), partition=partition) for key in some])
         for key in some:
             catalogue.drop_key(key)
+    return len(keys)

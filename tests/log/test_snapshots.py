@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from shared.cluster.rows import digest_of
@@ -11,6 +13,7 @@ from shared.log.layout import Layout
 from shared.log.machine import snapshot as machine
 from shared.log.machine.snapshot import cut, snapshot_id
 from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.port import Reader, TopicPartition
 from shared.log.snapshots import NoUsableSnapshot, newest_snapshot
 from tests.histories import CELL, History, outgoing
 from tests.log.snapshot_world import TOPICS, all_records, layout_of, snapshot
@@ -56,6 +59,31 @@ async def test_the_state_that_is_loaded_is_the_one_that_was_written(log: MemoryL
         loaded = await newest_snapshot(log, LAYOUT, CELL)
         assert loaded is not None
         assert digest_of(loaded) == digest_of(history.state)
+
+
+class Watched(MemoryLog):
+    """Remembers from where it was read."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        super().__init__(broker)
+        self.read_from: list[int] = []
+
+    def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:
+        self.read_from += positions.values()
+        return super().reader(positions, patient_ms=patient_ms)
+
+
+@pytest.mark.usefixtures("small")
+async def test_of_the_newest_snapshot_nothing_is_read_but_its_own_chunks(log: MemoryLog, broker: MemoryBroker) -> None:
+    history, watched, tp = History(11), Watched(broker), LAYOUT.tp("snapshots", CELL)
+    for _ in range(3):
+        history.decisions(20)
+        begin = (await log.end_offsets([tp]))[tp]
+        await snapshot(log, LAYOUT, history.state)
+    loaded = await newest_snapshot(watched, LAYOUT, CELL)
+    assert loaded is not None
+    assert digest_of(loaded) == digest_of(history.state)
+    assert watched.read_from == [(await log.end_offsets([tp]))[tp] - 1, begin]
 
 
 @pytest.mark.usefixtures("small")
