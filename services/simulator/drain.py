@@ -61,6 +61,7 @@ class Drain:
         world = self._world
         if world.broker.lost_tails:
             return
+        world.readers.look_at_all()
         if left:
             world.violated("I9", f"{len(left)} things did not come to their end: {'; '.join(left[:5])}")
         for oracle in world.oracles:
@@ -79,6 +80,9 @@ class Drain:
             jobs = len(log.get(("jobs", world.ordinal(oracle.cell)), ()))
             if oracle.state.inputs.get(f"jobs-{world.ordinal(oracle.cell)}", 0) < jobs and self._matters(oracle):
                 found.append(f"admitted jobs of {oracle.cell} are unread")
+            rows = world.redis.rows(oracle.cell)
+            if rows is None or rows.cursor < len(log.get(oracle.tp, ())):
+                found.append(f"the view of {oracle.cell} is {'not there' if rows is None else 'behind'}")
             found += [f"{job.id} is {job.status} ({job.deferred})" for job in oracle.state.jobs.values()]
         return found
 

@@ -25,6 +25,7 @@ class Fault(StrEnum):
     REDIS_TAIL = "redis-tail"
     REDIS_FLUSH = "redis-flush"
     REDIS_AWAY = "redis-away"
+    REDIS_GONE = "redis-gone"
     REDIS_LATE = "redis-late"
     NODE_LOST = "node-lost"
     NODE_LIES = "node-lies"
@@ -60,6 +61,7 @@ INTERVALS_MS: dict[Fault, int] = {
     Fault.OUTAGE: 9_000,
     Fault.REDIS_TAIL: 4_000,
     Fault.REDIS_FLUSH: 6_000,
+    Fault.REDIS_GONE: 7_000,
     Fault.NODE_LOST: 5_000,
     Fault.NODE_LIES: 900,
     Fault.DEVICE: 8_000,

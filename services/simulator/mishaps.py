@@ -31,6 +31,9 @@ class Mishaps:
         self._doings: dict[Fault, Callable[[], None]] = {
             Fault.REBALANCE: self._rebalance,
             Fault.OUTAGE: self._outage,
+            Fault.REDIS_TAIL: self._lose_view_tail,
+            Fault.REDIS_FLUSH: self._flush_view,
+            Fault.REDIS_GONE: self._take_redis_away,
             Fault.NODE_LOST: self._lose_node,
             Fault.NODE_LIES: self._lie,
             Fault.DEVICE: self._fail_device,
@@ -72,6 +75,19 @@ class Mishaps:
         for_ms = world.engine.between(200, 6_000)
         if self._injects(Fault.OUTAGE, f"for {for_ms} ms"):
             world.broker.go_away(for_ms)
+
+    def _lose_view_tail(self) -> None:
+        if self._injects(Fault.REDIS_TAIL, "the view goes back"):
+            self._world.redis.lose_tail()
+
+    def _flush_view(self) -> None:
+        if self._injects(Fault.REDIS_FLUSH, "the view is gone"):
+            self._world.redis.flush()
+
+    def _take_redis_away(self) -> None:
+        for_ms = self._world.engine.between(300, 4_000)
+        if self._injects(Fault.REDIS_GONE, f"for {for_ms} ms"):
+            self._world.redis.go_away(for_ms)
 
     def _cut_executor_off(self) -> None:
         world = self._world

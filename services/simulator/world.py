@@ -8,6 +8,7 @@ from typing import TypeVar
 from services.simulator.actors.admission import AdmissionPart
 from services.simulator.actors.executor import SLOTS, ExecutorPart
 from services.simulator.actors.placement import PlacementPart
+from services.simulator.actors.projector import ProjectorPart
 from services.simulator.actors.queueing import QueueingPart
 from services.simulator.broker import Broker, Message, message_of
 from services.simulator.client import SUBMISSION_PARTITIONS, Clients
@@ -20,6 +21,8 @@ from services.simulator.history.record import Believed, Fenced, History, Violati
 from services.simulator.mishaps import Mishaps
 from services.simulator.oracle import Oracle
 from services.simulator.process import Part, Process
+from services.simulator.readers import Readers
+from services.simulator.redis import Redis
 from services.simulator.workload import draw_setting
 from shared.cluster.fold import DamagedLog
 from shared.events.base import Event
@@ -60,14 +63,17 @@ class World:
         self.history = History(seed, setting.file, setting.nodes, faults_end_ms=FAULTS_END_MS)
         as_bytes = chance.random() < 0.1  # noqa: PLR2004 - one world of ten
         self.broker = Broker(self.engine, self.faults, as_bytes=as_bytes)
+        self.redis = Redis(self.engine, self.faults)
         self.committed: dict[tuple[str, int], int] = {}
         self.disk = Disk(self)
         self._ordinals = {cell.name: cell.ordinal for cell in setting.file.cells}
         self.oracles = [Oracle(self, cell) for cell in self._ordinals]
         cells = len(self._ordinals)
         sizes = {"admission": SUBMISSION_PARTITIONS, "executor": SLOTS, "queueing": cells, "placement": cells}
+        sizes["projector"] = cells
         self.groups = Groups(self, sizes)
         self.clients = Clients(self, self.items)
+        self.readers = Readers(self)
         self.processes = self._make_processes()
         self.mishaps = Mishaps(self)
         self._drain = Drain(self)
@@ -78,6 +84,7 @@ class World:
             "admission": lambda process: [AdmissionPart(process)],
             "queueing": lambda process: [QueueingPart(process, cell) for cell in cells],
             "placement": lambda process: [PlacementPart(process, cell) for cell in cells],
+            "projector": lambda process: [ProjectorPart(process, cell) for cell in cells],
             "executor": lambda process: [ExecutorPart(process, cell) for cell in cells],
         }
         return [Process(self, f"{name}-{number}", name, make) for name, make in makers.items() for number in range(2)]

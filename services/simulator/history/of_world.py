@@ -141,7 +141,7 @@ def _view(rows: ViewRows) -> View:
         for tenant, text in rows.tenants.items()
         for account in account_rows(text)
     }
-    jobs = {job: job_row(text) for job, text in rows.jobs.items()}
+    jobs = {job: job_row(text, rows.positions.get(job, -1)) for job, text in rows.jobs.items()}
     return View(rows.version, rows.cursor - 1, jobs, {node: node_row(text) for node, text in rows.nodes.items()}, used)
 
 

@@ -96,7 +96,10 @@ class ViewAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ViewRows:
-    """Everything that the view of a cell showed at one moment, at its own cursor (the next offset of the log)."""
+    """Everything that the view of a cell showed at one moment, at its own cursor (the next offset of the log).
+
+    `positions` are those of waiting jobs within their queues.
+    """
 
     at_ms: int
     cell: str
@@ -106,6 +109,7 @@ class ViewRows:
     jobs: dict[str, str]
     nodes: dict[str, str]
     tenants: dict[str, str]
+    positions: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
