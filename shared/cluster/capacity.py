@@ -68,8 +68,8 @@ class Capacity:
         if self._is_void:
             self._count_all()
         elif self.noted:
-            for node in self.noted.values():
-                self._count(node)
+            for node_id, node in self.noted.items():
+                self._count(node_id, node)
             self.noted.clear()
         return self._pools
 
@@ -94,12 +94,11 @@ class Capacity:
         if not pool.ids:
             del self._pools[node.pool]
 
-    def _count(self, node: Node) -> None:
-        now = share_of(node)
-        before = self._counted.get(node.id, NOTHING)
-        if now != before:
-            move(self._pools[node.pool], node.id, before, now)
-            self._counted[node.id] = now
+    def _count(self, node_id: str, node: Node) -> None:
+        before, now = self._counted.get(node_id, NOTHING), share_of(node)
+        if now is not before and now != before:
+            move(self._pools[node.pool], node_id, before, now)
+            self._counted[node_id] = now
 
     def _count_all(self) -> None:
         self._pools = recount(self._nodes)
@@ -132,18 +131,20 @@ def remove_node(pool: PoolCapacity, node_id: str) -> None:
 def move(pool: PoolCapacity, node_id: str, before: NodeShare, after: NodeShare) -> None:
     """Take a node's old share out of its pool and put the new one in."""
     bit = 1 << pool.number(node_id)
-    if before.free != after.free:
-        _move_bit(pool.by_free, bit, before.free, after.free)
-        pool.free_whole += (after.free or 0) - (before.free or 0)
-    if before.shares != after.shares:
-        for share in before.shares:
+    old_free, old_shares, old_fragmented, old_usable, old_gpus, old_allocated = before
+    free, shares, fragmented, usable, gpus, allocated = after
+    if old_free != free:
+        _move_bit(pool.by_free, bit, old_free, free)
+        pool.free_whole += (free or 0) - (old_free or 0)
+    if old_shares != shares:
+        for share in old_shares:
             _move_bit(pool.by_share, bit, share, None)
-        for share in after.shares:
+        for share in shares:
             _move_bit(pool.by_share, bit, None, share)
-    pool.nodes_fragmented += after.fragmented - before.fragmented
-    pool.nodes_usable += after.usable - before.usable
-    pool.gpus_milli += after.gpus_milli - before.gpus_milli
-    pool.allocated_milli += after.allocated_milli - before.allocated_milli
+    pool.nodes_fragmented += fragmented - old_fragmented
+    pool.nodes_usable += usable - old_usable
+    pool.gpus_milli += gpus - old_gpus
+    pool.allocated_milli += allocated - old_allocated
 
 
 def _move_bit(table: dict[int, int], bit: int, old: int | None, new: int | None) -> None:

@@ -150,20 +150,23 @@ def share_of(node: Node) -> NodeShare:
     """What the node adds now. A node is fragmented while some but not all of its healthy devices are in use (Kant's
     GFR).
     """
-    held = node.held
-    allocated = held.bit_count() * GPU
-    if node.shares:
-        allocated += sum(GPU - free for free in node.shares.values())
+    if not node.shares and not node.failed and node.is_schedulable:
+        return _share_of_whole(node.spec.gpus, node.held.bit_count())
+    allocated = node.allocated_milli
     if node.status is NodeStatus.LOST:
         return NodeShare(None, (), 0, 0, 0, allocated)
-    healthy = ((1 << node.spec.gpus) - 1) & ~node.failed
+    healthy = node.all_devices & ~node.failed
     gpus_milli = healthy.bit_count() * GPU
     fragmented, usable = int(0 < allocated < gpus_milli), int(gpus_milli > 0)
     if not node.is_schedulable:
         return NodeShare(None, (), fragmented, usable, gpus_milli, allocated)
-    if node.shares:
-        return NodeShare(node.gpus_free, _free_shares(node), fragmented, usable, gpus_milli, allocated)
-    return NodeShare((healthy & ~held).bit_count(), (), fragmented, usable, gpus_milli, allocated)
+    return NodeShare(node.gpus_free, _free_shares(node), fragmented, usable, gpus_milli, allocated)
+
+
+@lru_cache(maxsize=4096)
+def _share_of_whole(gpus: int, held: int) -> NodeShare:
+    """The share of a healthy node none of whose devices is shared: nearly every node, and of few forms."""
+    return NodeShare(gpus - held, (), int(0 < held < gpus), int(gpus > 0), gpus * GPU, held * GPU)
 
 
 def _free_shares(node: Node) -> tuple[int, ...]:
