@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PYTHON ?= $(shell for candidate in python3.11 python3.12 python3.13 python3.14 python3; do \
 	$$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$candidate && break; done)
 
-.PHONY: setup test check demo faults format lock clean
+.PHONY: setup test check demo faults chaos soak format lock clean
 
 setup: $(READY)
 
@@ -40,6 +40,10 @@ faults: $(READY)
 # Kills and other mishaps on a real Kafka and a real Valkey. Choose: make chaos ARGS="--kills 50 --seed 7"
 chaos: $(READY)
 	@PYTHONPATH=. $(BIN)/python -m tests.chaos.run $(ARGS)
+
+# Hours of operation in minutes. Choose: make soak ARGS="--minutes 5"
+soak: $(READY)
+	@PYTHONPATH=. $(BIN)/python -m tests.chaos.soak $(ARGS)
 
 format: $(READY)
 	$(BIN)/ruff format .

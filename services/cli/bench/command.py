@@ -82,5 +82,17 @@ def memory(
     run(_console(as_json=as_json), nodes=nodes, jobs=jobs, rate=rate, seconds=seconds).show(as_json=as_json)
 
 
+@app.command()
+def recover(
+    nodes: Nodes = NODES,
+    jobs: Annotated[int, typer.Option(min=1, help="Live jobs in the state.")] = 100_000,
+    as_json: AsJson = False,
+) -> None:
+    """How long the cell is without a writer when that is killed, and readers without a view when Redis is flushed."""
+    from services.cli.bench.recover import recover as run  # noqa: PLC0415 - the same
+
+    run(_console(as_json=as_json), nodes=nodes, jobs=jobs).show(as_json=as_json)
+
+
 def _console(*, as_json: bool) -> Console:
     return Console(stderr=as_json)

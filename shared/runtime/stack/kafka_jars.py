@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from shared.runtime.stack.child import Child, StackError
@@ -95,19 +96,25 @@ class KafkaFromJars:
     `durable` flushes each record before it is acknowledged, as server.properties has it; without it the log survives
     the end of the process but not of the machine, which is all that a test asks for. `quick_start` leaves Java's best
     compiler out: without it the first seconds are slower and the hours behind them quicker. `shown_port` is the port
-    that clients are told, where they come by another way.
+    that clients are told, where they come by another way. `more` are further lines of server.properties.
     """
 
     source = Source.JARS
 
     def __init__(
-        self, data_dir: Path, *, durable: bool = False, quick_start: bool = True, shown_port: int | None = None
+        self,
+        data_dir: Path,
+        *,
+        durable: bool = False,
+        quick_start: bool = True,
+        shown_port: int | None = None,
+        more: Mapping[str, str] | None = None,
     ) -> None:
         self.data_dir = data_dir
         self.durable = durable
         self.quick_start = quick_start
         self.port, self._controller_port = free_ports(2)
-        self._shown_port = shown_port or self.port
+        self._shown_port, self._more = shown_port or self.port, dict(more or {})
         self._properties = data_dir / "server.properties"
         self._child: Child | None = None
 
@@ -165,6 +172,7 @@ class KafkaFromJars:
             "listeners": f"PLAINTEXT://{LOCAL}:{self.port},CONTROLLER://{LOCAL}:{self._controller_port}",
             "advertised.listeners": f"PLAINTEXT://{LOCAL}:{self._shown_port}",
             "log.dirs": str(self.data_dir / "log"),
+            **self._more,
         }
         if not self.durable:
             own["log.flush.interval.messages"] = str(NEVER)

@@ -1,0 +1,147 @@
+"""`fallow bench recover`: with many live jobs, the writer is killed, and then the view is flushed."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from dataclasses import dataclass
+from time import monotonic
+
+from redis.asyncio import Redis
+from rich.console import Console
+
+from services.cli.bench.big_cell import BigCell, big_cell
+from services.cli.bench.figure import Figure
+from services.cli.bench.processor_time import ProcessorTime, Used
+from services.cli.bench.stages import servers_for
+from services.cli.stage import Servers
+from services.cli.workload import CELL
+from shared.events.decisions import Decision
+from shared.events.effects import WriterStarted
+from shared.log.group_timers import QUICK
+from shared.log.port import Reader
+from shared.log.reading import event_of
+from shared.runtime.process import loop_factory
+from shared.runtime.stack.child import StackError
+from shared.runtime.stack.services import Services, ServiceSpec
+from shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
+from shared.view.redis_view import RedisFunctions
+from shared.view.store import ViewUnavailable
+
+WITHOUT = ("executor",)
+STANDBY = ServiceSpec("placement-standby", "services.placement")
+READY_WAIT_S, WAIT_S = 180.0, 120.0
+SETTLE_S = 5.0
+LOOK_AGAIN_S = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """Seconds from the kill to the next accepted decision, and from the flush to the whole view. `refusals` are the
+    readers that were told that it is being built; `halves` those that were shown less than all.
+    """
+
+    takeover_s: float
+    rebuild_s: float
+    refusals: int
+    halves: int
+    used: Used
+
+
+def recover(console: Console, *, nodes: int, jobs: int) -> Figure:
+    """Run it. Raises StackError, LogUnavailable."""
+    with servers_for(console) as (servers, folder):
+
+        async def work() -> Recovered:
+            console.print(f"writing {nodes} nodes and {jobs} jobs", highlight=False)
+            async with big_cell(servers, folder, nodes=nodes, jobs=jobs, without=WITHOUT) as cell:
+                return await _recovered(cell, servers, jobs, console)
+
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            found = runner.run(work())
+    session_s = QUICK.session_ms / 1000
+    lines = [
+        f"{found.takeover_s:.2f} s from the kill of the writer to the next accepted decision, with {jobs} live jobs",
+        f"baseline {session_s:.1f} s: the session of a group's member, before which nobody is missed",
+        (
+            f"{found.rebuild_s:.2f} s from the flush of Redis to the whole view; meanwhile {found.refusals} readers were "
+            f"told to wait, {found.halves} were shown a part"
+        ),
+    ]
+    body: dict[str, object] = {
+        "takeover_s": round(found.takeover_s, 2),
+        "rebuild_s": round(found.rebuild_s, 2),
+        "view_refusals": found.refusals,
+        "view_halves": found.halves,
+        "baseline": session_s,
+        "nodes": nodes,
+        "jobs": jobs,
+        "without": list(WITHOUT),
+    }
+    return Figure("recover", lines, body, found.used)
+
+
+async def _recovered(cell: BigCell, servers: Servers, jobs: int, console: Console) -> Recovered:
+    tp = cell.layout.tp("decisions", CELL)
+    reader = cell.log.reader({tp: (await cell.log.end_offsets([tp]))[tp]})
+    await reader.start()
+    specs = (*cell.services.specs, STANDBY)
+    services = Services(specs, environment=cell.services.environment, run_dir=cell.folder / "logs")
+    view = RedisFunctions(servers.redis.server.address)
+    try:
+        await services.start()
+        writer = await _writer(reader, None)
+        await services.wait_ready(wait_s=READY_WAIT_S)
+        await _whole(ViewReader(view, cell.layout.namespace), jobs)
+        await asyncio.sleep(SETTLE_S)
+        watch = ProcessorTime({name: services.pid(name) for name in services.names})
+        console.print(f"killing {writer}", highlight=False)
+        begin_s = monotonic()
+        services.kill(writer, signal.SIGKILL)
+        await _writer(reader, writer)
+        takeover_s = monotonic() - begin_s
+        console.print("flushing Redis", highlight=False)
+        begin_s = monotonic()
+        await _flush(servers.redis.server.address)
+        refusals, halves = await _whole(ViewReader(view, cell.layout.namespace), jobs)
+        return Recovered(takeover_s, monotonic() - begin_s, refusals, halves, watch.used())
+    finally:
+        await services.stop()
+        await view.stop()
+        await reader.stop()
+
+
+async def _writer(reader: Reader, but: str | None) -> str:
+    """The next process that takes the log over, other than this one."""
+    end_s = monotonic() + WAIT_S
+    while monotonic() < end_s:
+        for record in await reader.poll(wait_ms=20):
+            decision = event_of(record)
+            if not isinstance(decision, Decision):
+                continue
+            for effect in decision.effects:
+                if isinstance(effect, WriterStarted) and effect.writer != but:
+                    return effect.writer
+    raise StackError(f"nobody took the log over within {WAIT_S:.0f} s")
+
+
+async def _whole(reader: ViewReader, jobs: int) -> tuple[int, int]:
+    """Wait until the view shows all jobs; how often it was not ready meanwhile, and how often it showed fewer."""
+    refusals, halves, end_s = 0, 0, monotonic() + WAIT_S
+    while monotonic() < end_s:
+        try:
+            shown = sum((await reader.summary(CELL)).value.jobs.values())
+        except (NoSuchCell, ViewRebuilding, ViewBehind, ViewUnavailable):
+            refusals += 1
+            await asyncio.sleep(LOOK_AGAIN_S)
+            continue
+        if shown == jobs:
+            return refusals, halves
+        halves += 1
+    raise StackError(f"the view was not whole within {WAIT_S:.0f} s")
+
+
+async def _flush(address: str) -> None:
+    redis = Redis.from_url(address)
+    await redis.flushall()
+    await redis.aclose()
