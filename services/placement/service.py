@@ -322,10 +322,7 @@ class PlacementService:
         heads = self._short_lines.heads(self.state, turn.now_ms)
 
         def start(job: Job, places: Places) -> bool:
-            if not turn.has_room_for(places):
-                return False
-            turn.start(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=places))
-            return not turn.is_full
+            return turn.start(job.id, job.attempt + 1, places) and not turn.is_full
 
         walk = walk_heads(
             self.state, self._windows.heads if heads is None else heads, self._blocked, turn.now_ms, start

@@ -7,9 +7,16 @@ fits.
 
 from __future__ import annotations
 
-from services.placement.policy.fit import Room
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from services.placement.policy.fit import Room, first_suitable, lowest_devices
+from shared.cluster.capacity import PoolCapacity
 from shared.cluster.node import Node, lowest
+from shared.cluster.state import CellState
 from shared.events.values import GPU, JobSpec, WorkerPlace
+
+_NOBODY: Mapping[str, int] = MappingProxyType({})
 
 
 def place_worker(room: Room, spec: JobSpec, rank: int) -> WorkerPlace | None:
@@ -18,6 +25,29 @@ def place_worker(room: Room, spec: JobSpec, rank: int) -> WorkerPlace | None:
         return _place_share(room, spec, rank)
     node = room.fullest(spec, spec.resources.gpu_milli // GPU)
     return None if node is None else room.take_whole(rank, node, spec.resources)
+
+
+def place_alone(state: CellState, pool: PoolCapacity, spec: JobSpec) -> WorkerPlace | None:
+    """A place for the only worker of a job of whole GPUs: that of `place_worker`, without room kept for a second."""
+    wants = spec.resources
+    gpus = wants.gpu_milli // GPU
+    node = first_suitable(state, pool, pool.by_free.get(gpus, 0), spec, _NOBODY)
+    if node is None:
+        for free in sorted(pool.by_free):
+            if free > gpus:
+                node = first_suitable(state, pool, pool.by_free[free], spec, _NOBODY)
+                if node is not None:
+                    break
+        else:
+            return None
+    return WorkerPlace(
+        rank=0,
+        node=node.spec.id,
+        devices=lowest_devices(node.free, gpus),
+        gpu_milli=wants.gpu_milli,
+        cpu_milli=wants.cpu_milli,
+        memory_mib=wants.memory_mib,
+    )
 
 
 def _place_share(room: Room, spec: JobSpec, rank: int) -> WorkerPlace | None:

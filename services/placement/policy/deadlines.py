@@ -6,6 +6,7 @@ anew then, because nobody knows when they began.
 
 from __future__ import annotations
 
+from collections import deque
 from heapq import heappop, heappush
 
 from services.placement.policy.nodes import empty
@@ -27,10 +28,13 @@ class Deadlines:
     def __init__(self) -> None:
         self._by_cell: list[tuple[int, str, str, int]] = []
         self._by_wall: list[tuple[int, str, str, int]] = []
+        self._starting: deque[tuple[int, str, int]] = deque()
+        """Nearly all waits are for a start, come in the order in which they are due, and end long before."""
 
     def from_state(self, state: CellState, wall_ms: int) -> None:
         """Begin anew for a state that somebody else wrote."""
         self._by_cell, self._by_wall = [], []
+        self._starting.clear()
         for job_id in sorted(state.jobs):
             job = state.jobs[job_id]
             if job.status in HOLDING:
@@ -42,19 +46,29 @@ class Deadlines:
     def note(self, state: CellState, effects: tuple[e.AnyEffect, ...], wall_ms: int) -> None:
         """Take in the effects of a decision that is in force."""
         for effect in effects:
-            match effect:
-                case e.JobStarted() | e.JobStopping():
-                    job = state.jobs.get(effect.job)
-                    if job is not None and job.attempt == effect.attempt:
-                        self._await(state, job, wall_ms)
-                        if isinstance(effect, e.JobStarted):
-                            self._limit(job)
-                case e.JobUpdated():
-                    job = state.jobs.get(effect.spec.id)
-                    if job is not None and job.status in HOLDING:
+            kind = type(effect)
+            if kind is e.JobStarted or kind is e.JobStopping:
+                job = state.jobs.get(effect.job)  # type: ignore[union-attr]  # said by the line above
+                if job is not None and job.attempt == effect.attempt:  # type: ignore[union-attr]
+                    self._await(state, job, wall_ms)
+                    if kind is e.JobStarted:
                         self._limit(job)
-                case e.NodeChanged():
-                    self._drain(effect.spec.id, effect.drain_deadline_ms)
+            elif kind is e.JobUpdated:
+                job = state.jobs.get(effect.spec.id)  # type: ignore[union-attr]
+                if job is not None and job.status in HOLDING:
+                    self._limit(job)
+            elif kind is e.NodeChanged:
+                self._drain(effect.spec.id, effect.drain_deadline_ms)  # type: ignore[union-attr]
+        self._forget_started(state)
+
+    def _forget_started(self, state: CellState) -> None:
+        starting = self._starting
+        while starting:
+            _, job_id, attempt = starting[0]
+            job = state.jobs.get(job_id)
+            if job is not None and job.attempt == attempt and job.status is JobStatus.STARTING:
+                return
+            starting.popleft()
 
     def _limit(self, job: Job) -> None:
         if job.spec.max_run_ms is not None and job.started_ms is not None:
@@ -62,7 +76,11 @@ class Deadlines:
 
     def _await(self, state: CellState, job: Job, wall_ms: int) -> None:
         if job.status is JobStatus.STARTING:
-            heappush(self._by_wall, (wall_ms + state.policy.start_wall_ms, "start", job.id, job.attempt))
+            due_ms = wall_ms + state.policy.start_wall_ms
+            if self._starting and self._starting[-1][0] > due_ms:  # the policy has changed
+                heappush(self._by_wall, (due_ms, "start", job.id, job.attempt))
+            else:
+                self._starting.append((due_ms, job.id, job.attempt))
         elif job.status is JobStatus.STOPPING:
             margin_ms = state.policy.lease_margin_wall_ms
             heappush(self._by_wall, (wall_ms + job.stop_grace_wall_ms + margin_ms, "stop", job.id, job.attempt))
@@ -75,14 +93,13 @@ class Deadlines:
         """The next due cell time."""
         return self._by_cell[0][0] if self._by_cell else None
 
-    def next_wall_ms(self) -> int | None:
-        """The next due wall time."""
-        return self._by_wall[0][0] if self._by_wall else None
-
     def act(self, turn: Turn, wall_ms: int) -> None:
         """Do what is due, as far as the record has room."""
         while self._by_cell and self._by_cell[0][0] <= turn.now_ms and not turn.is_full:
             self._act_by_cell(turn, heappop(self._by_cell))
+        while self._starting and self._starting[0][0] <= wall_ms and not turn.is_full:
+            due_ms, job_id, attempt = self._starting.popleft()
+            self._act_by_wall(turn, (due_ms, "start", job_id, attempt))
         while self._by_wall and self._by_wall[0][0] <= wall_ms and not turn.is_full:
             self._act_by_wall(turn, heappop(self._by_wall))
 

@@ -4,7 +4,9 @@ one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.node import Node, lowest, mask_of
@@ -12,6 +14,9 @@ from shared.cluster.state import CellState
 from shared.events.values import GPU, JobSpec, Resources, WorkerPlace
 
 _NEAR = (1 << 512) - 1
+
+MASK_BITS_USUAL = 16
+"""What is asked of nodes of so many devices is remembered."""
 
 
 @dataclass(slots=True)
@@ -63,27 +68,16 @@ class Room:
 
     def suits(self, node: Node, spec: JobSpec) -> bool:
         """Whether the node has the right GPU type, and CPU and memory for one more worker."""
-        if spec.gpu_type is not None and spec.gpu_type != node.spec.gpu_type:
-            return False
-        wants, here = spec.resources, self.workers_on.get(node.id, 0) + 1
-        if wants.cpu_milli and wants.cpu_milli * here > node.spec.cpu_milli - node.cpu_used:
-            return False
-        return not (wants.memory_mib and wants.memory_mib * here > node.spec.memory_mib - node.memory_used)
+        return suits(node, spec, self.workers_on.get(node.id, 0) + 1)
 
     def first_suitable(self, mask: int, spec: JobSpec) -> Node | None:
         """The node of the lowest number among `mask` that suits."""
-        while mask:
-            number = _lowest_number(mask)
-            node = self.state.nodes[self.pool.ids[number]]
-            if self.suits(node, spec):
-                return node
-            mask ^= 1 << number
-        return None
+        return first_suitable(self.state, self.pool, mask, spec, self.workers_on)
 
     def take_whole(self, rank: int, node: Node, wants: Resources) -> WorkerPlace:
         """The lowest free devices of the node for one worker."""
         free = self._enter(node)
-        chosen = lowest(free, wants.gpu_milli // GPU)
+        chosen = lowest_devices(free, wants.gpu_milli // GPU)
         self.free[node.id] = free ^ mask_of(chosen)
         return self._place(rank, node, chosen, wants)
 
@@ -127,6 +121,39 @@ class Room:
             cpu_milli=wants.cpu_milli,
             memory_mib=wants.memory_mib,
         )
+
+
+def suits(node: Node, spec: JobSpec, workers: int) -> bool:
+    """Whether the node has the right GPU type, and CPU and memory for so many workers."""
+    if spec.gpu_type is not None and spec.gpu_type != node.spec.gpu_type:
+        return False
+    wants = spec.resources
+    if wants.cpu_milli and wants.cpu_milli * workers > node.spec.cpu_milli - node.cpu_used:
+        return False
+    return not (wants.memory_mib and wants.memory_mib * workers > node.spec.memory_mib - node.memory_used)
+
+
+def first_suitable(
+    state: CellState, pool: PoolCapacity, mask: int, spec: JobSpec, workers_on: Mapping[str, int]
+) -> Node | None:
+    """The node of the lowest number among `mask` that suits one worker more than it has of this gang."""
+    while mask:
+        number = _lowest_number(mask)
+        node = state.nodes[pool.ids[number]]
+        if suits(node, spec, workers_on.get(node.spec.id, 0) + 1):
+            return node
+        mask ^= 1 << number
+    return None
+
+
+def lowest_devices(free: int, count: int) -> tuple[int, ...]:
+    """The lowest `count` devices of a mask. Nodes of one kind have the same few masks again and again."""
+    return lowest(free, count) if free >> MASK_BITS_USUAL else _lowest_of_usual(free, count)
+
+
+@lru_cache(maxsize=4096)
+def _lowest_of_usual(free: int, count: int) -> tuple[int, ...]:
+    return lowest(free, count)
 
 
 def _lowest_number(mask: int) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from services.placement.policy import best_fit
 from services.placement.policy.fit import Room
@@ -12,9 +13,15 @@ from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
 from shared.events.values import GPU, JobSpec, WorkerPlace
 
-PlaceWorker = Callable[[Room, JobSpec, int], WorkerPlace | None]
 
-POLICIES: dict[str, PlaceWorker] = {"best-fit": best_fit.place_worker}
+class PlacementPolicy(NamedTuple):
+    """How a policy places one worker of a gang after the other; and a job's only worker, which comes to the same."""
+
+    worker: Callable[[Room, JobSpec, int], WorkerPlace | None]
+    alone: Callable[[CellState, PoolCapacity, JobSpec], WorkerPlace | None]
+
+
+POLICIES: dict[str, PlacementPolicy] = {"best-fit": PlacementPolicy(best_fit.place_worker, best_fit.place_alone)}
 """The placement policies by the names that a cell file may use."""
 
 Places = tuple[WorkerPlace, ...]
@@ -28,8 +35,9 @@ def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
     GPUs.
     """
     reasons: dict[DeferCode, None] = {}
-    for name in spec.pools or sorted(state.pools):
-        pool = state.pools.get(name)
+    pools = state.pools
+    for name in spec.pools or sorted(pools):
+        pool = pools.get(name)
         found = DeferCode.NO_SUCH_NODES if pool is None else _in_pool(state, pool, spec)
         if not isinstance(found, DeferCode):
             return found
@@ -44,9 +52,15 @@ def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | De
     wanted_milli = spec.gpus_milli
     if spec.resources.gpu_milli >= GPU and pool.free_whole * GPU < wanted_milli:
         return DeferCode.NO_FREE_GPUS if wanted_milli <= pool.gpus_milli else DeferCode.NO_SUCH_NODES
+    policy = POLICIES[state.policy.placement]
+    if spec.workers == 1 and spec.resources.gpu_milli >= GPU:
+        alone = policy.alone(state, pool, spec)
+        if alone is None:
+            return DeferCode.FRAGMENTED
+        return DeferCode.QUOTA_REACHED if _over_limit(state, spec, (alone,)) else (alone,)
     if _count_whole(pool, spec) < spec.workers:
         return DeferCode.FRAGMENTED
-    place, room = POLICIES[state.policy.placement], Room.of(state, pool)
+    place, room = policy.worker, Room.of(state, pool)
     places: list[WorkerPlace] = []
     for rank in range(spec.workers):
         found = place(room, spec, rank)
@@ -68,7 +82,7 @@ def _count_whole(pool: PoolCapacity, spec: JobSpec) -> int:
     return sum(free // gpus * mask.bit_count() for free, mask in pool.by_free.items())
 
 
-def _over_limit(state: CellState, spec: JobSpec, places: list[WorkerPlace]) -> bool:
+def _over_limit(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> bool:
     if not state.quotas:
         return False
     by_type: dict[str, int] = {}

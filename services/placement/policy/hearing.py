@@ -63,11 +63,8 @@ class Hearing:
             node = known.get(word.node)
             if node is None:
                 stray = stray or strays.of_no_node(turn.state, word.node)
-            elif self._is_news(word, node, wall_ms):
-                if runs.is_current(turn, word.job, word.attempt, word.node):
-                    runs.note_word(turn, word)
-                else:
-                    self._past[Past.RUN_OVER] += 1
+            elif self._is_news(word, node, wall_ms) and not runs.note_word(turn, word):
+                self._past[Past.RUN_OVER] += 1
         return stray
 
     def _is_news(self, word: Word, node: Node | None, wall_ms: int) -> bool:

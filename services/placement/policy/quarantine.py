@@ -47,6 +47,8 @@ class Quarantine:
         rows: dict[str, tuple[str, ...]] = {}
         for end in ended:
             row = rows.get(end.node, self._rows.get(end.node, ()))
+            if end.is_good and not row:
+                continue
             if end.is_good:
                 row = ()
             elif end.job not in row:

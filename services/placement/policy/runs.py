@@ -19,6 +19,9 @@ _STATUS: dict[type[NodeEvent], RunStatus] = {
 }
 _TOLD = frozenset(_STATUS.values())
 
+_RANK = {status: 2 if status in RUN_IS_OVER else int(status is not RunStatus.STARTING) for status in RunStatus}
+"""A run only gets on: starting, running, over."""
+
 _ENDS = {RunStatus.FINISHED: True, RunStatus.FAILED: False}
 """The ends that a run comes to by itself, and whether they are good."""
 
@@ -35,14 +38,17 @@ def note_run(turn: Turn, event: RunEvent) -> None:
     note(turn, event.job, event.attempt, event.node, status)
 
 
-def note_word(turn: Turn, word: RunWord) -> None:
-    """The same for a word among others. Of a run that is about to start or to stop nothing follows."""
+def note_word(turn: Turn, word: RunWord) -> bool:
+    """The same for a word among others. Whether the log still wants this run on its node; if not, nothing follows."""
+    job = _current(turn, word.job, word.attempt, word.node)
+    if job is None:
+        return False
     status = word.status
-    if status not in _TOLD:
-        return
     if status is RunStatus.FAILED:
         status = _failure(turn, word)
-    note(turn, word.job, word.attempt, word.node, status)
+    if status in _TOLD:  # of a run that is about to start or to stop nothing follows
+        _note(turn, job, word.node, status)
+    return True
 
 
 def _failure(turn: Turn, word: RunFailed | RunWord) -> RunStatus:
@@ -65,21 +71,19 @@ def _current(turn: Turn, job_id: str, attempt: int, node_id: str) -> Job | None:
 def note(turn: Turn, job_id: str, attempt: int, node_id: str, status: RunStatus) -> None:
     """Keep that a run of the current attempt has reached this status; older news and other attempts are ignored."""
     job = _current(turn, job_id, attempt, node_id)
-    if job is not None and _rank(status) > _rank(run_status(turn, job, node_id)):
-        turn.hear(job_id, attempt, node_id, status)
+    if job is not None:
+        _note(turn, job, node_id, status)
+
+
+def _note(turn: Turn, job: Job, node_id: str, status: RunStatus) -> None:
+    if _RANK[status] > _RANK[run_status(turn, job, node_id)]:
+        turn.hear(job.id, job.attempt, node_id, status)
 
 
 def run_status(turn: Turn, job: Job, node_id: str) -> RunStatus:
     """The newest status of a job's run on a node, with what was said in this turn."""
     said = turn.runs.get((job.id, job.attempt))
     return job.runs[node_id] if said is None else said.get(node_id, job.runs[node_id])
-
-
-def _rank(status: RunStatus) -> int:
-    """A run only gets on: starting, running, over."""
-    if status in RUN_IS_OVER:
-        return 2
-    return 0 if status is RunStatus.STARTING else 1
 
 
 def node_is_gone(turn: Turn, node_id: str) -> None:
@@ -92,8 +96,24 @@ def settle(turn: Turn) -> None:
     """Turn the news of this turn into effects, job by job."""
     for (job_id, attempt), noted in turn.take_heard().items():
         job = turn.state.jobs.get(job_id)
-        if job is not None and job.attempt == attempt and job.status in HOLDING:
+        if job is None or job.attempt != attempt or job.status not in HOLDING:
+            continue
+        if len(job.runs) > 1 or not _settle_lone_run(turn, job, noted):
             _settle_job(turn, job, noted)
+
+
+def _settle_lone_run(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> bool:
+    """Whether the news is what nearly all news is: the only run of a job has started, or has ended well."""
+    ((node, status),) = noted.items()
+    if status is RunStatus.FINISHED:
+        if job.status is not JobStatus.STOPPING:
+            turn.ended.append(RunEnd(node, job.id, is_good=True))
+        turn.do(e.JobFinished(job=job.id, attempt=job.attempt))
+        return True
+    if status is RunStatus.RUNNING and job.status is JobStatus.STARTING:
+        turn.do(e.JobRunning(job=job.id, attempt=job.attempt))
+        return True
+    return False
 
 
 def _settle_job(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> None:

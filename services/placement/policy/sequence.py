@@ -6,8 +6,9 @@ its own repetition, or comes from an agent that another one has replaced.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from shared.events.nodes import NodeJoined
 
@@ -39,8 +40,9 @@ class Past(StrEnum):
     RUN_OVER = "run_over"
 
 
-class Heard(NamedTuple):
-    """The newest that was read of a node."""
+@dataclass(slots=True)
+class Heard:
+    """The newest that was read of a node's boot."""
 
     boot: str
     seq: int
@@ -56,7 +58,7 @@ class Sequences:
 
     def __init__(self) -> None:
         self._newest: dict[str, Heard] = {}
-        self._before: list[tuple[str, Heard | None]] = []
+        self._before: list[tuple[str, Heard | None, int]] = []
 
     def past(self, event: Word, boot: str | None, *, is_lost: bool = False) -> Past | None:
         """Whether the event is past for a node whose boot the log knows as `boot`; None: it is news, and noted.
@@ -65,6 +67,15 @@ class Sequences:
         for a former one, and would be locked out for ever.
         """
         newest = self._newest.get(event.node)
+        if newest is not None and newest.boot == event.boot == boot:
+            if event.seq <= newest.seq:
+                return Past.OLD_SEQUENCE
+            self._before.append((event.node, newest, newest.seq))
+            newest.seq = event.seq
+            return None
+        return self._of_other_boot(event, boot, newest, is_lost=is_lost)
+
+    def _of_other_boot(self, event: Word, boot: str | None, newest: Heard | None, *, is_lost: bool) -> Past | None:
         if event.boot != boot and not self._begins_boot(event, None if is_lost else newest):
             return Past.OLD_BOOT
         if newest is not None and newest.boot == event.boot:
@@ -79,7 +90,7 @@ class Sequences:
         return isinstance(event, NodeJoined) and (newest is None or event.boot not in newest.former)
 
     def _note(self, event: Word, newest: Heard | None, former: tuple[str, ...]) -> None:
-        self._before.append((event.node, newest))
+        self._before.append((event.node, newest, 0 if newest is None else newest.seq))
         self._newest[event.node] = Heard(event.boot, event.seq, former)
 
     def keep(self) -> None:
@@ -88,10 +99,11 @@ class Sequences:
 
     def undo(self) -> None:
         """Forget what was noted since the last keep or undo."""
-        for node, newest in reversed(self._before):
+        for node, newest, seq in reversed(self._before):
             if newest is None:
                 del self._newest[node]
             else:
+                newest.seq = seq
                 self._newest[node] = newest
         self._before.clear()
 

@@ -96,9 +96,13 @@ class Turn:
         self.do(effect, size_bytes)
         self.new_bytes += size_bytes
 
-    def start(self, effect: e.JobStarted) -> None:
-        """A gang starts."""
-        self.do(effect, gang_bytes(effect.workers))
+    def start(self, job_id: str, attempt: int, workers: tuple[WorkerPlace, ...]) -> bool:
+        """Start a gang, unless the record has no room for it: then it is cut here and the next one goes on."""
+        size_bytes = gang_bytes(workers)
+        self.is_cut = self.bytes + size_bytes > RECORD_BYTES_MOST and not self.is_empty
+        if not self.is_cut:
+            self.do(e.JobStarted(job=job_id, attempt=attempt, workers=workers), size_bytes)
+        return not self.is_cut
 
     def hear(self, job_id: str, attempt: int, node_id: str, status: RunStatus) -> None:
         """Keep what a node said of a run until it is settled."""
@@ -128,11 +132,6 @@ class Turn:
             self.bytes + size_bytes <= INPUTS_BYTES_MOST and self.new_bytes + size_bytes <= NEW_JOBS_BYTES_MOST
         )
 
-    def has_room_for(self, workers: tuple[WorkerPlace, ...]) -> bool:
-        """Whether this gang may start in this record; if not, the record is cut here and the next one goes on."""
-        self.is_cut = not self.is_empty and self.bytes + gang_bytes(workers) > RECORD_BYTES_MOST
-        return not self.is_cut
-
     @property
     def is_empty(self) -> bool:
         """Whether nothing has come of this turn so far."""
@@ -146,4 +145,6 @@ class Turn:
 
 def gang_bytes(workers: tuple[WorkerPlace, ...]) -> int:
     """What the places of a gang need in a record."""
-    return sum(_WORKER_BYTES + len(place.node) + 4 * len(place.devices) for place in workers)
+    if len(workers) == 1:
+        return _WORKER_BYTES + len(workers[0].node) + 4 * len(workers[0].devices)
+    return sum([_WORKER_BYTES + len(place.node) + 4 * len(place.devices) for place in workers])

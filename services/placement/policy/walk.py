@@ -87,14 +87,15 @@ def _walk_head(
 
 
 def _try(state: CellState, job: Job, blocked: dict[Shape, DeferCode]) -> Places | DeferCode:
-    shape = shape_of(job.spec)
-    known = blocked.get(shape)
-    if known is not None:
-        return known
-    found = place_gang(state, job.spec)
-    if not isinstance(found, DeferCode) and gang_bytes(found) > RECORD_BYTES_MOST:
+    spec = job.spec
+    if blocked:
+        known = blocked.get(shape_of(spec))
+        if known is not None:
+            return known
+    found = place_gang(state, spec)
+    if spec.workers > 1 and not isinstance(found, DeferCode) and gang_bytes(found) > RECORD_BYTES_MOST:
         # A gang starts in one record or not at all, and no record could tell of this one.
         found = DeferCode.NO_SUCH_NODES
     if isinstance(found, DeferCode):
-        blocked[shape] = found
+        blocked[shape_of(spec)] = found
     return found

@@ -1,0 +1,55 @@
+"""A job's only worker is placed by a way of its own, and comes to where the first worker of a gang would come."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.placement.policy.best_fit import place_alone, place_worker
+from services.placement.policy.fit import Room
+from shared.cluster.apply import apply
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
+from tests.placement.world import CELL, DIGEST
+
+STATUSES = (NodeStatus.READY, NodeStatus.READY, NodeStatus.READY, NodeStatus.CORDONED)
+
+
+def spec(random: Random, job: str) -> JobSpec:
+    """One worker of whole GPUs."""
+    wants = Resources(gpu_milli=GPU * random.randint(1, 8), cpu_milli=random.choice((0, 2_000)))
+    return JobSpec(id=job, tenant="ada", gpu_type=random.choice((None, None, "h100")), resources=wants)
+
+
+def cell(random: Random) -> CellState:
+    """Nodes of several sizes, types and states, some of them in use."""
+    state = CellState(CELL)
+    for number in range(random.randint(1, 12)):
+        gpus = random.choice((1, 4, 8, 20))
+        kind = random.choice(("gpu", "h100"))
+        node = NodeSpec(id=f"n{number:02}", pool="train", gpus=gpus, gpu_type=kind, cpu_milli=9_000)
+        apply(state, e.NodeChanged(spec=node, boot="b", status=random.choice(STATUSES)), 0)
+        if random.random() < 0.3:
+            apply(state, e.DeviceChanged(node=node.id, device=random.randrange(gpus), healthy=False), 0)
+    return state
+
+
+def put(state: CellState, job: JobSpec, place: WorkerPlace) -> None:
+    apply(state, e.JobEnqueued(spec=job, submit_ms=0, digest=DIGEST), 0)
+    apply(state, e.JobStarted(job=job.id, attempt=1, workers=(place,)), 0)
+
+
+@given(st.integers(0, 10**9))
+def test_the_only_worker_goes_where_the_first_of_a_gang_would_go(seed: int) -> None:
+    random = Random(seed)
+    state = cell(random)
+    for number in range(12):
+        job = spec(random, f"job-{number}")
+        alone = place_alone(state, state.pools["train"], job)
+        assert alone == place_worker(Room.of(state, state.pools["train"]), job, 0)
+        if alone is not None:
+            put(state, job, alone)
