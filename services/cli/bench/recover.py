@@ -64,8 +64,8 @@ def recover(console: Console, *, nodes: int, jobs: int) -> Figure:
         f"{found.takeover_s:.2f} s from the kill of the writer to the next accepted decision, with {jobs} live jobs",
         f"baseline {session_s:.1f} s: the session of a group's member, before which nobody is missed",
         (
-            f"{found.rebuild_s:.2f} s from the flush of Redis to the whole view; meanwhile {found.refusals} readers were "
-            f"told to wait, {found.halves} were shown a part"
+            f"{found.rebuild_s:.2f} s from the flush of Redis to the whole view; meanwhile {found.refusals} readers "
+            f"were told to wait, {found.halves} were shown a part"
         ),
     ]
     body: dict[str, object] = {
