@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from services.simulator.history.record import Logged
 from services.simulator.process import Inbox, Process, Waker
@@ -16,6 +16,9 @@ from shared.log.machine.snapshot import Collector, state_of
 from shared.log.port import LogTruncated
 
 BeforeFold = Callable[[CellState, LogRecord], None]
+
+RECORDS_FIRST = 16
+"""So many of the last records of `snapshots` are looked at first."""
 
 NO_DECISION = Undecodable(DeadLetterReason.UNKNOWN_TYPE, "is no decision", "ce_type")
 
@@ -34,7 +37,7 @@ class Follower:
         world = process.world
         self._world, self._before_fold = world, before_fold
         self.tp = ("decisions", world.ordinal(cell))
-        self.state = newest_state(world.broker.read(("snapshots", self.tp[1]), 0, 100_000), cell)
+        self.state = newest_state(world.broker.log.get(("snapshots", self.tp[1]), []), cell)
         self.inbox = Inbox(process, waker, {self.tp: self.next_offset})
 
     @property
@@ -73,16 +76,22 @@ class Follower:
         self.inbox.close()
 
 
-def newest_state(records: object, cell: str) -> CellState:
-    """The state of the newest whole snapshot among these records, or the empty one."""
-    collector = Collector()
-    assert isinstance(records, list | tuple)
-    for record in records:
-        event = None if record.value is None else record.event()
-        if event is None:
-            collector.add_tombstone(record.key)
-        elif isinstance(event, SnapshotChunk):
-            collector.add_chunk(event)
-        elif isinstance(event, SnapshotManifest):
-            collector.add_manifest(event)
-    return CellState(cell) if collector.newest is None else state_of(collector.newest)
+def newest_state(records: Sequence[Logged], cell: str) -> CellState:
+    """The state of the newest whole snapshot among these records, or the empty one. The newest stands at the end."""
+    for start in (max(0, len(records) - RECORDS_FIRST), 0):
+        collector = Collector()
+        for record in records[start:]:
+            _collect(collector, record)
+        if collector.newest is not None:
+            return state_of(collector.newest)
+    return CellState(cell)
+
+
+def _collect(collector: Collector, record: Logged) -> None:
+    event = None if record.value is None else record.event()
+    if event is None:
+        collector.add_tombstone(record.key)
+    elif isinstance(event, SnapshotChunk):
+        collector.add_chunk(event)
+    elif isinstance(event, SnapshotManifest):
+        collector.add_manifest(event)

@@ -10,6 +10,7 @@ from services.simulator.actors.executor import SLOTS, ExecutorPart
 from services.simulator.actors.placement import PlacementPart
 from services.simulator.actors.projector import ProjectorPart
 from services.simulator.actors.queueing import QueueingPart
+from services.simulator.actors.snapshots import SnapshotsPart
 from services.simulator.broker import Broker, Message, message_of
 from services.simulator.client import SUBMISSION_PARTITIONS, Clients
 from services.simulator.disk import Disk
@@ -70,7 +71,7 @@ class World:
         self.oracles = [Oracle(self, cell) for cell in self._ordinals]
         cells = len(self._ordinals)
         sizes = {"admission": SUBMISSION_PARTITIONS, "executor": SLOTS, "queueing": cells, "placement": cells}
-        sizes["projector"] = cells
+        sizes["projector"] = sizes["snapshots"] = cells
         self.groups = Groups(self, sizes)
         self.clients = Clients(self, self.items)
         self.readers = Readers(self)
@@ -85,9 +86,14 @@ class World:
             "queueing": lambda process: [QueueingPart(process, cell) for cell in cells],
             "placement": lambda process: [PlacementPart(process, cell) for cell in cells],
             "projector": lambda process: [ProjectorPart(process, cell) for cell in cells],
+            "snapshots": lambda process: [SnapshotsPart(process, cell) for cell in cells],
             "executor": lambda process: [ExecutorPart(process, cell) for cell in cells],
         }
-        return [Process(self, f"{name}-{number}", name, make) for name, make in makers.items() for number in range(2)]
+        return [
+            Process(self, f"{name}-{number}", name, make)
+            for name, make in makers.items()
+            for number in range(1 if name == "snapshots" else 2)
+        ]
 
     def run(self) -> History:
         """Let the whole story happen. It ends when all is drained, at the first violation, or when time is over."""
