@@ -20,7 +20,6 @@ from aiokafka import TopicPartition as KafkaTopicPartition
 from faststream import AckPolicy
 from faststream.exceptions import StopApplication
 from faststream.kafka import KafkaBroker
-from faststream.kafka.annotations import KafkaMessage
 
 from shared.log.group_timers import QUICK, GroupTimers
 from shared.log.kafka_reader import PARTITION_FETCH_BYTES_MAX
@@ -111,6 +110,7 @@ def make_broker(bootstrap: str, client_id: str, *, embedded: bool = False) -> Ka
         compression_type="gzip" if embedded else None,
         allow_auto_create_topics=False,
         ack_policy=AckPolicy.MANUAL,
+        apply_types=False,
         graceful_timeout=GRACEFUL_STOP_S,
         logger=logging.getLogger("faststream"),
         log_level=logging.DEBUG,
@@ -160,8 +160,8 @@ def subscribe_batches(
     work = _Delivering(handler, retry or RetryPolicy(), delivery, leaving, is_running=lambda: subscriber.running)
 
     @subscriber
-    async def on_batch(message: KafkaMessage) -> None:
-        await work.deliver(message)
+    async def on_batch(batch: _Batch) -> None:
+        await work.deliver(batch)
 
     return delivery
 
@@ -170,10 +170,11 @@ async def parse_safely(records: Sequence[Record], original: Callable[[Any], Awai
     """Let FastStream see no header at all: it would fail on null or non-UTF-8 ones, and obey `reply_to`. It would also
     take every record apart, which nobody needs: it sees none but the place of the first.
 
-    The body is the list of our records, headers included.
+    The body is our batch, headers included. Nothing is injected into the handler (`apply_types`): for that FastStream
+    would hand each batch to a thread and back.
     """
     message = await original((_place_of(records[0]),))
-    message.body = list(records)
+    message.body = _Batch(message.consumer, list(records))
     return message
 
 
@@ -183,10 +184,18 @@ def _place_of(record: Record) -> ConsumerRecord[Any, Any]:
     )
 
 
-async def leave_raw(message: Any) -> list[Record]:
+async def leave_raw(message: Any) -> "_Batch":
     """No decoding by the framework: bytes are decoded one record at a time, by the consumer recipe."""
-    records: list[Record] = message.body
-    return records
+    batch: _Batch = message.body
+    return batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What one poll gave, and the consumer that took it."""
+
+    consumer: SharingConsumer
+    records: list[Record]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +208,14 @@ class _Delivering:
     leaving: CommitBeforeLeaving
     is_running: Callable[[], bool]
 
-    async def deliver(self, message: Any) -> None:
+    async def deliver(self, batch: _Batch) -> None:
         """Handle the batch, to be committed; leave both to the next owner when it is no longer ours."""
-        records: list[Record] = message.body
-        self.leaving.consumer = message.consumer
-        if await self._handle_until_done(message.consumer, records):
+        consumer, records = batch.consumer, batch.records
+        self.leaving.consumer = consumer
+        if await self._handle_until_done(consumer, records):
             self.delivery.batches += 1
             self.delivery.records += len(records)
-            self._commit(message.consumer, records)
+            self._commit(consumer, records)
         else:
             self.delivery.batches_left += 1
 
