@@ -36,9 +36,10 @@ class Ledger:
 
     def take(self, decision: Decision) -> Offence | None:
         """The first offence of this decision, or None."""
-        raised: Raised = {}
+        raised, takes = Raised(), self._TAKE
         for effect in decision.effects:
-            offence = self._take_effect(effect, raised)
+            take = takes.get(type(effect))
+            offence = None if take is None else take(self, effect, raised)
             if offence is not None:
                 return offence
         return self._limits_hold(raised)
@@ -55,10 +56,6 @@ class Ledger:
             self.children.setdefault((quota.parent, quota.gpu_type), {})[quota.tenant] = None
         self.quotas[account] = quota
         return offence
-
-    def _take_effect(self, effect: e.Effect, raised: Raised) -> Offence | None:
-        take = self._TAKE.get(type(effect))
-        return None if take is None else take(self, effect, raised)
 
     def _take_node(self, effect: e.NodeChanged, _: Raised) -> None:
         spec = effect.spec
@@ -114,9 +111,7 @@ class Ledger:
             )
         return self._hold(effect.job, effect.workers, raised)
 
-    def _end(
-        self, effect: e.JobFinished | e.JobFailed | e.JobCancelled, raised: dict[tuple[str, str], None]
-    ) -> Offence | None:
+    def _end(self, effect: e.JobFinished | e.JobFailed | e.JobCancelled, raised: Raised) -> Offence | None:
         if effect.job not in self.live:
             return Offence(
                 "I2", f"job {effect.job} ends ({effect.kind}) and was not live: {self.ended.get(effect.job, 'unknown')}"
@@ -130,40 +125,44 @@ class Ledger:
         spec, before = self.live.get(job), self.places.pop(job, ())
         if spec is None:
             return None  # it holds nothing, then
-        tenant = spec.tenant
-        for place in before:
-            row, share = self.used.get(place.node, []), -_share(place)
-            for device in place.devices:
-                row[device] += share
-            self._count(tenant, place.node, -place.gpu_milli)
+        if before:
+            self._give_back(spec.tenant, before)
         for place in places:
-            offence = self._take_place(job, place)
+            offence = self._take_place(job, spec.tenant, place)
             if offence is not None:
                 return offence
-            self._count(tenant, place.node, place.gpu_milli)
         if places:
             self.places[job] = places
         if len(places) > len(before):
             for place in places:
-                raised[tenant, self.types.get(place.node, "")] = None
+                raised[spec.tenant, self.types.get(place.node, "")] = None
         return None
 
-    def _take_place(self, job: str, place: WorkerPlace) -> Offence | None:
+    def _give_back(self, tenant: str, places: tuple[WorkerPlace, ...]) -> None:
+        used, types, use = self.used, self.types, self.use
+        for place in places:
+            node, devices, milli = place.node, place.devices, place.gpu_milli
+            if devices:
+                row, share = used[node], milli // len(devices)
+                for device in devices:
+                    row[device] -= share
+            account = (tenant, types.get(node, ""))
+            use[account] = use.get(account, 0) - milli
+
+    def _take_place(self, job: str, tenant: str, place: WorkerPlace) -> Offence | None:
         """I1: the place's devices exist and hold no more than a device."""
-        gpus, share = self.gpus.get(place.node, 0), _share(place)
-        row = self.used.get(place.node, [])
-        for device in place.devices:
-            if device >= gpus:
-                return Offence("I1", f"job {job} holds device {device} of {place.node}, which has {gpus}")
-            row[device] += share
-            if row[device] > GPU:
-                used = row[device]
-                return Offence("I1", f"device {device} of {place.node} holds {used} milli-GPUs with job {job}")
-        return None
-
-    def _count(self, tenant: str, node: str, milli: int) -> None:
+        node, devices, milli = place.node, place.devices, place.gpu_milli
+        if devices:
+            gpus, row, share = self.gpus.get(node, 0), self.used.get(node, []), milli // len(devices)
+            for device in devices:
+                if device >= gpus:
+                    return Offence("I1", f"job {job} holds device {device} of {node}, which has {gpus}")
+                used = row[device] = row[device] + share
+                if used > GPU:
+                    return Offence("I1", f"device {device} of {node} holds {used} milli-GPUs with job {job}")
         account = (tenant, self.types.get(node, ""))
         self.use[account] = self.use.get(account, 0) + milli
+        return None
 
     def _limits_hold(self, raised: Raised) -> Offence | None:
         """I4: what was raised is within its limits, at each level of the tree."""
@@ -208,12 +207,6 @@ class Ledger:
             if state.jobs[job_id].workers + state.jobs[job_id].joining != self.places.get(job_id, ()):
                 return Offence("I1", f"job {job_id} holds other places in the state than in the log")
         return None
-
-
-def _share(place: WorkerPlace) -> int:
-    """What a place holds of each of its devices, in milli-GPUs."""
-    devices = len(place.devices)
-    return place.gpu_milli // devices if devices else 0
 
 
 def ledger_of(state: CellState) -> Ledger:
