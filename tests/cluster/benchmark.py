@@ -198,9 +198,9 @@ def memory(nodes: int, jobs: int, remembered: int) -> None:
     end(cell, jobs, remembered)
     bound = resident()
     say(f"{remembered} jobs remembered: {(bound - full) / 1e6:.0f} MB, {(bound - full) / remembered:.0f} bytes each")
-    end(cell, jobs + remembered, SEGMENT_JOBS)
+    end(cell, jobs + remembered, remembered + SEGMENT_JOBS)
     bound = resident()
-    end(cell, jobs + remembered + SEGMENT_JOBS, remembered // 2)
+    end(cell, jobs + 2 * remembered + SEGMENT_JOBS, remembered // 2)
     say(f"later, while as many are forgotten as end: {(resident() - bound) / (remembered // 2):+.0f} bytes a job")
     assert len(cell.state.over) == remembered
     assert check_state(cell.state) == []

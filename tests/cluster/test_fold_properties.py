@@ -8,15 +8,17 @@ import sys
 from copy import deepcopy
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.cluster.audit import Ledger
-from shared.cluster.fold import fold
+from shared.cluster.fold import DamagedLog, fold
 from shared.cluster.invariants import check_state
 from shared.cluster.rows import digest_of, rows_of, state_from
+from shared.events import effects as e
 from shared.events.decisions import Decision
-from tests.cluster.histories import Historian, folded, history
+from tests.cluster.histories import Historian, extending, folded, history
 from tests.hypothesis_profile import EXAMPLES
 from tests.strategies import EFFECTS
 
@@ -73,6 +75,22 @@ def test_rollback_restores_the_state_exactly(seed: int, decisions: int, moves: i
     assert state == before
     assert list(rows_of(state)) == rows
     assert check_state(state) == []
+
+
+@DEEP
+@given(seed=SEEDS, decisions=DECISIONS, moves=st.integers(0, 12))
+def test_a_record_that_breaks_a_rule_at_its_end_changes_nothing(seed: int, decisions: int, moves: int) -> None:
+    historian = history(seed, decisions)
+    state, before, rows = historian.state, deepcopy(historian.state), list(rows_of(historian.state))
+    mark = state.checkpoint()
+    legal = [effect for _ in range(moves) for effect in historian.move(state.at_ms)]
+    state.rollback(mark)
+    with pytest.raises(DamagedLog, match="job stranger neither waits nor runs"):
+        fold(state, extending(state, [*legal, e.JobReleased(job="stranger")]))
+    assert state == before
+    assert list(rows_of(state)) == rows
+    assert check_state(state) == []
+    assert state.journal.entries == []
 
 
 @DEEP
