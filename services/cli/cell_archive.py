@@ -18,7 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any, cast
 
-from shared.cluster.rows import digest_of, rows_of, state_from
+from shared.cluster.rows import DamagedRow, digest_of, rows_of, state_from
 from shared.cluster.state import CellState
 from shared.log.port import Outgoing
 
@@ -123,18 +123,12 @@ def read_archive(path: Path) -> Archive:
         found = digest_of(state)
     except (OSError, EOFError, zlib.error) as error:
         raise ArchiveError(f"{path}: cannot be read: {error}") from error
-    except ArchiveError:
-        raise
-    except Exception as error:  # whatever a row that is none brings about
-        raise ArchiveError(f"{path}: its state cannot be read: {_short(error)}") from error
+    except DamagedRow as error:
+        raise ArchiveError(f"{path}: its state cannot be read: {error}") from error
     says, holds = (head.cell, head.version, head.chain, head.digest), (state.cell, state.version, state.chain, found)
     if says != holds:
         raise ArchiveError(f"{path}: its state is not the one of version {head.version} that it was written from")
     return Archive(head, state, tuple(unread))
-
-
-def _short(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 def _checked(path: Path, file: IO[bytes]) -> tuple[Head, list[str], list[Unread]]:

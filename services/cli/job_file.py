@@ -15,6 +15,9 @@ from shared.events.submissions import SubmitJob
 from shared.events.value import read_valid
 from shared.events.values import JobSpec
 
+EXPANSION_MOST = 100
+"""So many times may aliases repeat what a file holds, in the mean."""
+
 
 class JobFileError(ValueError):
     """The file holds no valid jobs. One line for each mistake: file, job, field, value and rule."""
@@ -60,14 +63,30 @@ def _documents(text: str, name: str) -> list[Any]:
         # Several objects in lines of their own are no YAML; a single one is, whether its keys are quoted or not.
         if len(lines) > 1 and all(line.startswith("{") and line.rstrip().endswith("}") for line in lines):
             return [json.loads(line) for line in lines]
-        return [document for document in yaml.safe_load_all(text) if document is not None]
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
     except json.JSONDecodeError as error:
         raise JobFileError(f"{name}: not JSON lines: {error.msg} in {shorten(error.doc)}") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark is not None else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise JobFileError(f"{name}: {where}not YAML: {problem}") from error
+        raise JobFileError(f"{name}: {where}not YAML: {shorten(problem)}") from error
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits, a date that is none, a thousand brackets.
+        raise JobFileError(f"{name}: holds what no job can: {shorten(str(error))}") from error
+    if _is_larger(documents, EXPANSION_MOST * (1 + len(text))):
+        raise JobFileError(f"{name}: its aliases make it more than {EXPANSION_MOST} times as large")
+    return documents
+
+
+def _is_larger(value: Any, most: int) -> bool:
+    """Whether there are more parts in it than that: by aliases of aliases a few lines can hold billions."""
+    rest = [value]
+    while rest and most:
+        most -= 1
+        part = rest.pop()
+        rest.extend(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
+    return bool(rest)
 
 
 def _job(item: Any) -> JobSpec:
@@ -84,7 +103,7 @@ def _job(item: Any) -> JobSpec:
 def _lines(error: ValidationError) -> list[str]:
     lines = []
     for problem in error.errors(include_url=False):
-        field = ".".join(str(part) for part in problem["loc"])
+        field = shorten(".".join(str(part) for part in problem["loc"]))
         is_value = problem["type"] != "missing" and not isinstance(problem["input"], dict | list)
         shown = f" = {shorten(repr(problem['input']))}" if is_value else ""
         rule = problem["msg"].removeprefix("Value error, ")

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
+from shared.events.encoding import shorten
 from shared.log.port import Record, TopicPartition
 
 LINES_AT_ONCE = 500
@@ -75,5 +76,6 @@ def _record(path: Path, number: int, line: str, tp: TopicPartition) -> tuple[Rec
             timestamp_ms=int(found.get("timestamp_ms", 0)),
         )
         return record, int(found.get("end", record.offset + 1))
-    except (KeyError, TypeError, ValueError, binascii.Error) as error:
-        raise LogFileError(f"{path}: line {number}: is no record of an exported log: {error!r}") from error
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError, binascii.Error) as error:
+        said = shorten(repr(error))
+        raise LogFileError(f"{path}: line {number}: is no record of an exported log: {said}") from error

@@ -15,6 +15,7 @@ from services.cli.verify import LogCheck, Verification, Violation
 from shared.cluster.diary import DiaryLine, Orders, check_diaries
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
+from shared.events.encoding import shorten
 from shared.events.value import read_valid
 from shared.log.layout import Layout
 from shared.log.port import Log, LogUnavailable, Reader, Record
@@ -188,18 +189,18 @@ def read_diaries(folder: Path) -> Iterator[DiaryLine]:
     if not found.is_dir():
         raise DiaryError(f"{folder}: is no folder of diaries")
     for path in sorted(found.glob("*.jsonl")):
-        with path.open(encoding="utf-8") as lines:
+        with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
-                if line.endswith("\n"):
+                if line.endswith(b"\n"):
                     yield _diary_line(path, number, line)
 
 
-def _diary_line(path: Path, number: int, line: str) -> DiaryLine:
+def _diary_line(path: Path, number: int, line: bytes) -> DiaryLine:
     try:
         return read_valid(DiaryLine, line)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
+        field = shorten(".".join(map(str, first["loc"])))
         raise DiaryError(f"{path}: line {number}: {field}: {first['msg']}") from error
 
 

@@ -12,10 +12,11 @@ import msgspec
 
 from shared.cluster.job import WAITING, Job, OverJob
 from shared.cluster.node import Node
-from shared.cluster.quota import charge
+from shared.cluster.quota import charge, contradiction
 from shared.cluster.sharing import share
 from shared.cluster.state import CellState
 from shared.events.effects import ReservationSet
+from shared.events.encoding import shorten
 from shared.events.operations import CellPolicy, Quota
 
 K = TypeVar("K", int, str)
@@ -87,8 +88,12 @@ def _row(section: str, content: Any) -> str:
     return _ENCODE((section, content)).decode()
 
 
+class DamagedRow(ValueError):
+    """A row that no state was written as, or that does not go with the others. One line says what is wrong."""
+
+
 def state_from(rows: Iterable[str]) -> CellState:
-    """The state that these rows were made of. Raises ValueError on an unknown section."""
+    """The state that these rows were made of. Raises DamagedRow."""
     state = CellState("")
     for row in rows:
         read_row(state, row)
@@ -97,12 +102,18 @@ def state_from(rows: Iterable[str]) -> CellState:
 
 
 def read_row(state: CellState, row: str) -> None:
-    """Put one row into a state that is being read. Raises ValueError on an unknown section."""
-    section = row[2 : row.index('"', 2)]
+    """Put one row into a state that is being read. Raises DamagedRow, also on an unknown section."""
+    section = row[2 : row.find('"', 2)]
+    at = len(section) + 4
     read = _READ.get(section)
     if read is None:
-        raise ValueError(f"snapshot section {section!r} is not known to this version")
-    read(state, row[len(section) + 4 : -1])
+        raise DamagedRow(f"snapshot section {shorten(section)!r} is not known to this version")
+    if row[:2] != '["' or row[at - 2 : at] != '",' or row[-1] != "]":
+        raise DamagedRow(f"a row of section {section} is cut")
+    try:
+        read(state, row[at:-1])
+    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError) as error:
+        raise DamagedRow(f"a row of section {section}: {shorten(str(error))}") from error
 
 
 def _cell(state: CellState, text: str) -> None:
@@ -161,13 +172,22 @@ _READ = {
 
 
 def count_rest(state: CellState) -> None:
-    """Everything that follows from the rest: the indices, the use, the number of waiting jobs."""
+    """Everything that follows from the rest: the indices, the use, the number of waiting jobs. Raises DamagedRow where
+    jobs are on nodes that are not there, or tenants are above themselves.
+    """
     state.capacity.void()
+    for quota in state.quotas.values():
+        wrong = contradiction(state.quotas, quota)
+        if wrong is not None:
+            raise DamagedRow(f"quota of {shorten(quota.tenant)}: {shorten(wrong)}")
     for job in state.jobs.values():
         state.waiting += job.status in WAITING
         for place in job.workers + job.joining:
-            gpu_type = state.nodes[place.node].spec.gpu_type
-            charge(state.journal.entries, state.quotas, state.usage, (job.spec.tenant, gpu_type), place.gpu_milli)
+            node = state.nodes.get(place.node)
+            if node is None:
+                raise DamagedRow(f"job {shorten(job.id)} is on node {shorten(place.node)}, which is not there")
+            account = (job.spec.tenant, node.spec.gpu_type)
+            charge(state.journal.entries, state.quotas, state.usage, account, place.gpu_milli)
         state.journal.trim()
 
 

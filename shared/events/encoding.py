@@ -16,6 +16,7 @@ from shared.events.value import Value, model_of
 
 SUBMISSION_BYTES_MOST = 512_000
 VALUE_CHARACTERS_MOST = 100
+RULE_CHARACTERS_MOST = 300
 TYPE_HEADER = "ce_type"
 SPEC_VERSION = ("ce_specversion", b"1.0")
 CONTENT_TYPE = ("content-type", b"application/json")
@@ -91,7 +92,7 @@ def _judged(cls: type[Event], value: bytes) -> Undecodable | None:
 def _unread(error: Exception) -> Undecodable:
     invalid = isinstance(error, msgspec.ValidationError)
     reason = DeadLetterReason.INVALID if invalid else DeadLetterReason.UNREADABLE
-    return Undecodable(reason, str(error)[:300])
+    return Undecodable(reason, _one_line(str(error)[:RULE_CHARACTERS_MOST]))
 
 
 @cache
@@ -104,16 +105,23 @@ def _first_error(error: ValidationError) -> Undecodable:
     readable = first["type"] != "json_invalid"
     return Undecodable(
         DeadLetterReason.INVALID if readable else DeadLetterReason.UNREADABLE,
-        first["msg"][:300],
+        _one_line(first["msg"][:RULE_CHARACTERS_MOST]),
         shorten(".".join(str(part) for part in first["loc"])),
         shorten(first["input"]) if readable else "",
     )
 
 
 def shorten(value: Any) -> str:
-    """A value as text of at most `VALUE_CHARACTERS_MOST` characters, for an error message."""
-    text = value if isinstance(value, str) else repr(value)
+    """A value as one line of at most `VALUE_CHARACTERS_MOST` characters, for an error message."""
+    text = _one_line(value[: VALUE_CHARACTERS_MOST + 1] if isinstance(value, str) else repr(value))
     return text if len(text) <= VALUE_CHARACTERS_MOST else text[: VALUE_CHARACTERS_MOST - 3] + "..."
+
+
+def _one_line(text: str) -> str:
+    """The text without anything that a terminal or a log would take for more than a sign."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def ce_headers(event: Event, *, id: str, source: str, wall_ms: int) -> Headers:

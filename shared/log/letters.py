@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from shared.log.dead_letters import EXACT, NOT_EXACT, ORIGINAL_PREFIX, TOPIC, VALUE_BYTES_MAX
 from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Headers, Outgoing, Record
-from shared.log.reading import header
+from shared.log.reading import header, number
 
 REPLAYED_OFFSET = "replayed_offset"
 """The header of a record in `dead-letters` that is no letter, but notes that the one at this offset was sent again."""
@@ -68,13 +68,12 @@ class Letters:
 
 def noted_replay(record: Record) -> int | None:
     """The offset of the letter that this record notes as sent again; None for a letter."""
-    noted = header(record, REPLAYED_OFFSET)
-    return int(noted) if noted.isdecimal() else None
+    return number(record, REPLAYED_OFFSET)
 
 
 def letter_of(record: Record, *, without_value: bool = False) -> Letter:
     """The letter in a record."""
-    topic, full = header(record, "origin_topic"), header(record, "value_bytes")
+    topic, full = header(record, "origin_topic"), number(record, "value_bytes")
     return Letter(
         replace(record, value=None) if without_value else record,
         header(record, "service"),
@@ -82,7 +81,7 @@ def letter_of(record: Record, *, without_value: bool = False) -> Letter:
         header(record, "text"),
         topic,
         f"{topic}/{header(record, 'origin_partition')}/{header(record, 'origin_offset')}",
-        int(full) if full.isdecimal() else len(record.value or b""),
+        len(record.value or b"") if full is None else full,
     )
 
 
@@ -98,16 +97,19 @@ def original_of(letter: Letter, namespace: str) -> Outgoing | Lost:
     why_not = _no_place(letter, namespace)
     if why_not is not None:
         return why_not
-    key, headers = _key_and_headers(record)
+    try:
+        key, headers = _key_and_headers(record)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return Lost("its key and headers are not as Fallow writes them")
     value = None if header(record, "value_absent") else record.value or b""
     if key is None and value is None:
         return Lost("it has neither key nor value")
-    return Outgoing(letter.origin_topic, value, key, headers, int(header(record, "origin_partition")))
+    return Outgoing(letter.origin_topic, value, key, headers, number(record, "origin_partition"))
 
 
 def _no_place(letter: Letter, namespace: str) -> Lost | None:
     name = letter.origin_topic.removeprefix(f"{namespace}.")
-    if name == letter.origin_topic or not header(letter.record, "origin_partition").isdecimal():
+    if name == letter.origin_topic or number(letter.record, "origin_partition") is None:
         return Lost(f"it does not say from which topic of {namespace} it came")
     if name in ("decisions", "snapshots", TOPIC):
         return Lost(f"only Fallow itself writes to {letter.origin_topic}")

@@ -9,6 +9,9 @@ from shared.events.encoding import TYPE_HEADER, Undecodable, decode
 from shared.events.reasons import DeadLetterReason
 from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Record
 
+DIGITS_MOST = 19
+"""A number of more digits was written by a stranger."""
+
 
 def header(record: Record, name: str) -> str:
     """The last header of this name as text, "" if there is none; bytes that are no text are shown as such."""
@@ -16,6 +19,12 @@ def header(record: Record, name: str) -> str:
         if key == name:
             return (value or b"").decode("utf-8", "backslashreplace")
     return ""
+
+
+def number(record: Record, name: str) -> int | None:
+    """The last header of this name as an offset, a partition or a size; None if it is none."""
+    text = header(record, name)
+    return int(text) if text.isdecimal() and len(text) <= DIGITS_MOST else None
 
 
 def unreadable(record: Record) -> Undecodable | None:

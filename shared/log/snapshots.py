@@ -22,7 +22,7 @@ from shared.log.machine.snapshot import (
     snapshot_id,
 )
 from shared.log.port import Log, Outgoing, Record, TopicPartition
-from shared.log.reading import event_of, header
+from shared.log.reading import event_of, number
 from shared.runtime.collector import loading
 
 CHUNKS_HEADER = "chunks-from"
@@ -163,9 +163,9 @@ async def _last_named(log: Log, tp: TopicPartition, end: int) -> Whole | None:
     """The snapshot whose manifest is the last record, if it tells where its chunks begin and all of them are there."""
     begun: tuple[SnapshotManifest, int] | None = None
     async for record in _records(log, tp, end - 1, end):
-        event, first = event_of(record) if record.value else None, header(record, CHUNKS_HEADER)
-        if isinstance(event, SnapshotManifest) and first.isdecimal():
-            begun = (event, int(first))
+        event, first = event_of(record) if record.value else None, number(record, CHUNKS_HEADER)
+        if isinstance(event, SnapshotManifest) and first is not None:
+            begun = (event, first)
     if begun is None:
         return None
     manifest, first_chunk = begun

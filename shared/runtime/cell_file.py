@@ -63,6 +63,9 @@ def parse_cell_file(text: str, name: str) -> CellFile:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise CellFileError(_syntax(name, error)) from error
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits, a date that is none, a thousand brackets.
+        raise CellFileError(f"{name}: holds what no cell can: {shorten(str(error))}") from error
     if not isinstance(root, yaml.MappingNode):
         raise CellFileError(f"{name}: line 1: the file must be a mapping with cells and tenants")
     places = _Places()
@@ -156,4 +159,4 @@ def _syntax(name: str, error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     where = f"line {mark.line + 1}: " if mark is not None else ""
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    return f"{name}: {where}not YAML: {problem}"
+    return f"{name}: {where}not YAML: {shorten(problem)}"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from shared.cluster.rows import count_rest, read_row, rows_of
+from shared.cluster.rows import DamagedRow, count_rest, read_row, rows_of
 from shared.cluster.state import CellState
 from shared.events.snapshots import SnapshotChunk, SnapshotManifest
 
@@ -19,6 +19,7 @@ PIECE_CHARACTERS_MOST = 200_000
 """A longer row is cut: no character of JSON text takes more than four bytes, so a piece always fits into a chunk."""
 
 ROWS_AT_ONCE = 1_000
+PART_DIGITS_MOST = 9
 NEWEST = "newest"
 ORIGIN = "origin"
 """The slot of the snapshot with which a cell was moved here: its log begins behind it, so it is kept for good."""
@@ -142,14 +143,17 @@ def state_of(whole: Whole) -> CellState:
 def build(state: CellState, whole: Whole) -> Iterator[None]:
     """Make an empty state into the snapshot's, a thousand rows at a time, so that a loop can turn in between.
 
-    Raises DamagedSnapshot where the manifest names another state.
+    Raises DamagedSnapshot where the rows are none, or the manifest names another state.
     """
-    for number, row in enumerate(whole_rows(piece for chunk in whole.pieces for piece in chunk)):
-        read_row(state, row)
-        if number % ROWS_AT_ONCE == 0:
-            yield
-    count_rest(state)
     manifest = whole.manifest
+    try:
+        for number, row in enumerate(whole_rows(piece for chunk in whole.pieces for piece in chunk)):
+            read_row(state, row)
+            if number % ROWS_AT_ONCE == 0:
+                yield
+        count_rest(state)
+    except DamagedRow as error:
+        raise DamagedSnapshot(f"snapshot {manifest.snapshot}: {error}") from error
     says = (manifest.cell, manifest.version, manifest.offset, manifest.chain)
     holds = (state.cell, state.version, state.offset, state.chain)
     if says != holds:
@@ -209,7 +213,8 @@ def chunk_of_key(key: str) -> tuple[str, int | None]:
     """The snapshot and part of a chunk's key (`cell/snapshot/part`), or ("", None) for any other key."""
     rest, _, part = key.rpartition("/")
     _, slash, snapshot = rest.partition("/")
-    return (snapshot, int(part)) if slash and part.isdecimal() else ("", None)
+    is_chunk = slash and part.isdecimal() and len(part) <= PART_DIGITS_MOST
+    return (snapshot, int(part)) if is_chunk else ("", None)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,312 @@
+"""What is fuzzed: each target takes bytes, and gives a word for what came of them. Anything raised is a finding.
+
+The word tells inputs that led to different ends apart: those that led to a new one are learned from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from services.admission.service import AdmissionService
+from services.cli.cell_archive import ArchiveError, read_archive, write_archive
+from services.cli.job_file import JobFileError, read_jobs
+from services.cli.log_file import LogFileError, write_line
+from services.cli.verification import DiaryError, read_diaries, verify_file
+from services.cli.when import duration_of, moment_of
+from shared.cluster.config import CellFile
+from shared.cluster.fold import DamagedLog, extend
+from shared.cluster.invariants import check_state
+from shared.cluster.rows import DamagedRow, digest_of, rows_of, state_from
+from shared.cluster.state import CellState
+from shared.events.base import TYPES, Event
+from shared.events.decisions import Decision
+from shared.events.encoding import Undecodable, decode, encode
+from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
+from shared.log.dead_letters import EXACT
+from shared.log.letters import letter_of, noted_replay, original_of
+from shared.log.machine.snapshot import Collector, DamagedSnapshot, RowsDigest, cut, manifest_of, state_of
+from shared.log.port import Record
+from shared.log.reading import event_of
+from shared.runtime.cell_file import CellFileError, parse_cell_file
+from tests.cli.logs import an_honest_log
+from tests.histories import History
+
+GOLDEN = Path(__file__).parents[1] / "events" / "golden"
+CORPUS = Path(__file__).parent / "corpus"
+RULE_CHARS_MOST = 1_000
+WORD_CHARS_MOST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One thing that takes bytes from elsewhere. `share`: how often it is drawn, by what it costs and guards."""
+
+    name: str
+    run: Callable[[bytes], str]
+    seeds: tuple[bytes, ...]
+    share: int
+    lines: bool = False
+
+
+def corpus_of(name: str, seeds: Iterable[bytes] = ()) -> tuple[bytes, ...]:
+    """Good inputs, and those that are kept because they were bad once."""
+    kept = sorted((CORPUS / name).glob("*")) if (CORPUS / name).is_dir() else []
+    return (*seeds, *(path.read_bytes() for path in kept))
+
+
+def one_line(text: str) -> str:
+    """A short word of an error, which must be one line of a bounded length."""
+    assert text, "an error without a word"
+    assert "\n" not in text, f"an error of several lines: {text!r}"
+    assert len(text) <= RULE_CHARS_MOST, f"an error of {len(text)} characters"
+    return text[:WORD_CHARS_MOST]
+
+
+# Records.
+
+
+def as_event(type_: str, value: bytes) -> str:
+    found = decode(type_, value)
+    if isinstance(found, Undecodable):
+        one_line(str(found))
+        return f"{found.reason} {found.field.split('.')[-1]} {found.rule[:WORD_CHARS_MOST]}"
+    again(found)
+    return "an event"
+
+
+def again(event: Event) -> None:
+    """What was read can be written, and is then read as the same."""
+    text = encode(event)
+    found = decode(event.type, text)
+    assert found == event, f"{event!r} is read back as {found!r}"
+    assert encode(event) == text
+    event.key().encode()
+
+
+def event_targets() -> list[Target]:
+    lives = [encode(History(seed).decide()) for seed in range(1)]
+    history = History(7)
+    lives += [encode(decision) for decision in history.decisions(60)]
+    targets = []
+    for type_, cls in sorted(TYPES.items()):
+        seeds = [(GOLDEN / f"{type_}.json").read_bytes().strip(), *(lives if cls is Decision else ())]
+        outside = cls.topic in ("submissions", "operations", "nodes")
+        share = 40 if outside or cls is Decision else 15
+        targets.append(Target(f"decode-{type_}", partial(as_event, type_), corpus_of(type_, seeds), share))
+    return targets
+
+
+def as_record(value: bytes) -> str:
+    """A record with headers of any bytes, as it would come from a topic, and as a dead letter."""
+    parts = value.split(b"\x00")
+    names = ("ce_type", "chain", "origin_topic", "origin_partition", "value_bytes", EXACT, "replayed_offset")
+    headers = tuple(zip(names, parts[1:], strict=False))
+    record = Record("t.dead-letters", 0, 0, parts[0][:5], parts[0], headers, 0)
+    found = event_of(record)
+    letter = letter_of(record)
+    noted_replay(record)
+    return f"{type(found).__name__} {type(original_of(letter, 't')).__name__}"
+
+
+# Submissions.
+
+CELL_TEXT = """
+cells:
+  - name: main
+    ordinal: 0
+    pools: [{name: training, gpus: 64}, {name: lend, gpus: 8, role: inference, gpu_type: a100}]
+    queues: [{name: default}, {name: late, discipline: strict-fifo}]
+tenants:
+  - {name: vision, pools: [training], quotas: [{gpu_type: gpu, limit: 32}]}
+  - {name: speech, parent: vision, own_topic: true}
+"""
+
+
+def admission_target() -> Target:
+    service = AdmissionService(parse_cell_file(CELL_TEXT, "cell"))
+    types = (SubmitJob.type, CancelJob.type, UpdateJob.type, "fallow.job.submit.v9", "x")
+
+    def answer(value: bytes) -> str:
+        words = []
+        for type_ in types:
+            tenant = None if len(value) % 3 else "speech"
+            found = service.answer(type_, value, tenant, 1_000_000)
+            if isinstance(found, Undecodable):
+                words.append(one_line(str(found))[:20])
+            else:
+                again(found)
+                words.append(type(found).__name__ + getattr(found, "code", ""))
+        return " ".join(words)
+
+    seeds = [(GOLDEN / f"{type_}.json").read_bytes().strip() for type_ in types[:3]]
+    seeds.append(b'{"job":{"id":"a","tenant":"vision","workers":2,"resources":{"gpu_milli":8000}}}')
+    seeds.append(b'{"job":"a","tenant":"speech"}')
+    return Target("admission", answer, corpus_of("admission", seeds), 250)
+
+
+# The log and its state.
+
+
+def fold_target() -> Target:
+    """A decision that was never made, folded: refused whole, or the state behind it is a right one."""
+    history = History(11)
+    for _ in range(60):
+        history.decide()
+    state = history.state
+    inputs = dict(state.inputs)
+    digest = digest_of(state)
+    own = (state.version, state.chain, state.at_ms, state.offset)
+    seeds = []
+    for _ in range(40):
+        mark = state.checkpoint()
+        seeds.append(encode(history.decide()))
+        state.rollback(mark)
+        state.version, state.chain, state.at_ms, state.offset = own
+        state.inputs = dict(inputs)
+    assert digest_of(state) == digest, "the seeds were drawn without a trace"
+
+    def folded(value: bytes) -> str:
+        decision = decode(Decision.type, value)
+        if not isinstance(decision, Decision):
+            return "undecodable"
+        mark = state.checkpoint()
+        try:
+            extend(state, decision, "x")
+            word = "extends"
+            offences = check_state(state)
+        except DamagedLog as error:
+            word, offences = str(error).split(":")[-1][:30], []
+        state.rollback(mark)
+        state.version, state.chain, state.at_ms, state.offset = own
+        state.inputs = dict(inputs)
+        assert offences == [], f"a fold that breaks {offences[0]}"
+        assert digest_of(state) == digest, "an undone fold left something behind"
+        return word
+
+    return Target("fold", folded, corpus_of("fold", seeds), 4)
+
+
+def snapshot_target() -> Target:
+    """Rows that nobody wrote, vouched for by a right digest."""
+    state = an_honest_log().state
+    seeds = ["\n".join(rows_of(state)).encode(), "\n".join(rows_of(living())).encode()]
+
+    def read(value: bytes) -> str:
+        rows = tuple(value.decode("utf-8", "replace").split("\n"))
+        digest = RowsDigest()
+        digest.add(rows)
+        collector = Collector()
+        for chunk in cut(state, "s"):
+            collector.add_chunk(type(chunk)(cell=state.cell, snapshot="s", part=chunk.part, rows=rows))
+        collector.add_manifest(manifest_of(state, "s", slot="newest", parts=1, digest=digest.hexdigest()))
+        if collector.newest is None:
+            return "torn"
+        try:
+            found = state_of(collector.newest)
+        except DamagedSnapshot as error:
+            return one_line(str(error))
+        return f"a state {len(found.jobs)}"
+
+    def plain(value: bytes) -> str:
+        try:
+            return f"a state {len(state_from(value.decode('utf-8', 'replace').splitlines()).jobs)}"
+        except DamagedRow as error:
+            return one_line(str(error))[:20]
+
+    return Target("snapshot", lambda v: f"{read(v)} {plain(v)}", corpus_of("snapshot", seeds), 12, lines=True)
+
+
+def living() -> CellState:
+    """A state with a bit of everything."""
+    history = History(3)
+    history.decisions(120)
+    return history.state
+
+
+# Files.
+
+
+def file_targets(folder: Path) -> list[Target]:
+    """What the command line reads; `folder` is where the inputs are put."""
+    log, jobs = folder / "log", (GOLDEN / "fallow.job.submit.v1.json").read_bytes()
+
+    def exported(value: bytes) -> str:
+        log.write_bytes(value)
+        try:
+            found = verify_file(log)
+        except LogFileError as error:
+            return one_line(str(error).removeprefix(str(log)))
+        return "ok" if found.first_violation is None else found.first_violation.invariant
+
+    def archived(value: bytes) -> str:
+        log.write_bytes(value)
+        try:
+            return f"a cell {read_archive(log).head.version}"
+        except ArchiveError as error:
+            return one_line(str(error).removeprefix(str(log)))
+
+    def diary(value: bytes) -> str:
+        (folder / "n.jsonl").write_bytes(value)
+        try:
+            return f"{len(list(read_diaries(folder)))} lines"[:9]
+        except DiaryError as error:
+            return one_line(str(error).removeprefix(str(folder)))
+
+    line = b'{"wall_ms":1,"at_ms":1,"node":"n","boot":"n.1","event":"start","job":"a","attempt":1,"devices":[0]}\n'
+    return [
+        Target("log-file", exported, corpus_of("log-file", [log_file(folder)]), 4, lines=True),
+        Target("cell-archive", archived, corpus_of("cell-archive", [archive_file(folder)]), 4, lines=True),
+        Target("diary", diary, corpus_of("diary", [line * 2]), 10, lines=True),
+        Target("cell-file", cell_file, corpus_of("cell-file", [CELL_TEXT.encode(), b"cells: []\n"]), 1),
+        Target("job-file", job_file, corpus_of("job-file", [jobs, b"- {id: a, gpus: 2}\n- id: b\n"]), 2),
+        Target("words", words, corpus_of("words", [b"2026-03-01 12:30", b"day 3 07:15:01.5", b"10min"]), 20),
+        Target("record", as_record, corpus_of("record", [b"{}\0fallow.decision.v1\0x\0t.jobs\0" + b"0\0" * 3]), 20),
+    ]
+
+
+def log_file(folder: Path) -> bytes:
+    path = folder / "seed"
+    records = an_honest_log().records
+    with path.open("w", encoding="utf-8") as output:
+        for record in records:
+            write_line(output, record, len(records))
+    return path.read_bytes()
+
+
+def archive_file(folder: Path) -> bytes:
+    path = folder / "seed"
+    write_archive(path, living(), ())
+    return path.read_bytes()
+
+
+def cell_file(value: bytes) -> str:
+    try:
+        found: CellFile = parse_cell_file(value.decode("utf-8", "replace"), "f")
+    except CellFileError as error:
+        return one_line(str(error).split("\n", maxsplit=1)[0])[:25]
+    return f"{len(found.cells)} cells"
+
+
+def job_file(value: bytes) -> str:
+    try:
+        return f"{len(read_jobs(value.decode('utf-8', 'replace'), 'f', 'vision')) > 1} jobs"
+    except JobFileError as error:
+        return one_line(str(error).split("\n", maxsplit=1)[0])[:30]
+
+
+def words(value: bytes) -> str:
+    text = value.decode("utf-8", "replace")
+    return f"{moment_of(text) is None} {duration_of(text) is None}"
+
+
+def all_targets(folder: Path) -> list[Target]:
+    return [
+        *event_targets(),
+        admission_target(),
+        fold_target(),
+        snapshot_target(),
+        *file_targets(folder),
+    ]
