@@ -101,7 +101,7 @@ class Drain:
                 self._operate(Uncordon(cell=oracle.cell, node=node.id, by="operator"))
             elif node.failed and node.status is NodeStatus.READY:
                 # Its device is replaced; a new boot begins with all of them.
-                self._world.disk.die(node.id)
+                self._world.cut_power(node.id)
                 self._world.mishaps.say_lost(oracle.cell, node.id, node.boot)
         for job in state.jobs.values():
             if job.status is JobStatus.HELD:

@@ -102,7 +102,7 @@ class Mishaps:
             return
         node = self._world.engine.chance.choice(list(oracle.state.nodes.values()))
         if self._injects(Fault.NODE_LOST, node.id):
-            self._world.disk.die(node.id)
+            self._world.cut_power(node.id)
             self.say_lost(oracle.cell, node.id, node.boot)
 
     def say_lost(self, cell: str, node: str, boot: str) -> None:

@@ -29,10 +29,11 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A world before its first step."""
+    """A world before its first step. `nodes` are looked after by executors, `machines` have an agent each."""
 
     file: CellFile
     nodes: dict[str, tuple[NodeSpec, ...]]
+    machines: dict[str, tuple[NodeSpec, ...]]
     items: tuple[Item, ...]
 
 
@@ -44,7 +45,10 @@ def draw_setting(engine: Engine) -> Setting:
         cells.append(cell)
         nodes[cell.name] = specs
     file = CellFile(cells=tuple(cells), tenants=_tenants(engine, nodes), limits=Limits(submit_skew_ms=None))
-    return Setting(file, nodes, _items(engine, file, nodes))
+    items = _items(engine, file, nodes)
+    machines = {cell: specs[: engine.chance.choice((0, 0, 1, 2))] for cell, specs in nodes.items()}
+    left = {cell: specs[len(machines[cell]) :] for cell, specs in nodes.items()}
+    return Setting(file, left, machines, items)
 
 
 def another_file(engine: Engine, first: CellFile) -> CellFile:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TypeVar
 
 from services.simulator.actors.admission import AdmissionPart
+from services.simulator.actors.agent import AgentPart
 from services.simulator.actors.executor import SLOTS, ExecutorPart
 from services.simulator.actors.placement import PlacementPart
 from services.simulator.actors.projector import ProjectorPart
@@ -19,6 +21,7 @@ from services.simulator.engine import Action, Chance, Engine
 from services.simulator.faults import Fault, Faults
 from services.simulator.groups import Groups
 from services.simulator.history.record import Believed, Fenced, History, Violation
+from services.simulator.machine import Machine
 from services.simulator.mishaps import Mishaps
 from services.simulator.oracle import Oracle
 from services.simulator.process import Part, Process
@@ -27,6 +30,7 @@ from services.simulator.redis import Redis
 from services.simulator.workload import draw_setting
 from shared.cluster.fold import DamagedLog
 from shared.events.base import Event
+from shared.events.values import NodeSpec
 from shared.log.port import LogTruncated
 
 T = TypeVar("T")
@@ -61,7 +65,8 @@ class World:
         self.faults.draw_rates()
         self.file, self.nodes, self.first_file = setting.file, setting.nodes, setting.file
         self.items = tuple(item for item in setting.items if keep_items is None or item.number in keep_items)
-        self.history = History(seed, setting.file, setting.nodes, faults_end_ms=FAULTS_END_MS)
+        everywhere = {cell: specs + setting.machines[cell] for cell, specs in setting.nodes.items()}
+        self.history = History(seed, setting.file, everywhere, faults_end_ms=FAULTS_END_MS)
         as_bytes = chance.random() < 0.1  # noqa: PLR2004 - one world of ten
         self.broker = Broker(self.engine, self.faults, as_bytes=as_bytes)
         self.redis = Redis(self.engine, self.faults)
@@ -72,10 +77,13 @@ class World:
         cells = len(self._ordinals)
         sizes = {"admission": SUBMISSION_PARTITIONS, "executor": SLOTS, "queueing": cells, "placement": cells}
         sizes["projector"] = sizes["snapshots"] = cells
+        sizes["agent"] = 0
         self.groups = Groups(self, sizes)
         self.clients = Clients(self, self.items)
         self.readers = Readers(self)
         self.processes = self._make_processes()
+        self._agents = self._make_agents(setting.machines)
+        self.processes += self._agents.values()
         self.mishaps = Mishaps(self)
         self._drain = Drain(self)
 
@@ -94,6 +102,14 @@ class World:
             for name, make in makers.items()
             for number in range(1 if name == "snapshots" else 2)
         ]
+
+    def _make_agents(self, specs: dict[str, tuple[NodeSpec, ...]]) -> dict[str, Process]:
+        """An agent for each machine that has one of its own."""
+        self.machines = {spec.id: Machine(self, cell, spec) for cell in specs for spec in specs[cell]}
+        return {
+            node: Process(self, f"agent-{node}", "agent", partial(_agent_of, machine))
+            for node, machine in self.machines.items()
+        }
 
     def run(self) -> History:
         """Let the whole story happen. It ends when all is drained, at the first violation, or when time is over."""
@@ -203,12 +219,23 @@ class World:
         self.groups.left(process)
         self.engine.after(self.engine.between(100, 3_000), process.start)
 
+    def cut_power(self, node: str) -> None:
+        """The node is gone, with everything that ran on it; it boots again a little later."""
+        self.disk.die(node)
+        if node in self.machines:
+            self.machines[node].die()
+            self.crash(self._agents[node])
+
     def pause(self, process: Process) -> None:
         """The process stands still; if for long, others take over, and it wakes as a zombie."""
         for_ms = self.engine.between(50, 4_000)
         process.pause(for_ms)
         self.groups.left(process)
         self.engine.after(for_ms + 1, lambda: self.groups.share(process.group))
+
+
+def _agent_of(machine: Machine, process: Process) -> list[Part]:
+    return [AgentPart(process, machine)]
 
 
 def _told_of(error: Exception) -> str:

@@ -86,6 +86,14 @@ def _on_node(history: History, node: str, truly: list[NodeMoment]) -> Iterable[H
     go of the node. Nobody writes down the latter, so a run counts as let go from the last line of its former holder on.
     """
     entries = history.diaries.get(node, [])
+    if entries and entries[0].process.startswith("agent"):
+        # Its own machine says what truly ran, and what runs there needs no agent.
+        yield from (
+            Happened(m.at_ms, node, What(m.what), m.job, m.attempt, m.devices, m.gpu_milli)
+            for m in truly
+            if m.what != "died"
+        )
+        return
     counts = Counter((m.job, m.attempt, str(m.what)) for m in truly)
     hands: dict[tuple[str, int], list[str]] = {}
     for entry in reversed(entries):

@@ -1,0 +1,180 @@
+"""A machine that runs real processes, without them: they outlive the agent that began them, and neither the lease nor
+the machine itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from services.executor.policy.turn import Observation, Start, Stop
+from services.simulator.history.record import NodeMoment
+from services.simulator.process import Process
+from shared.events.values import GPU, NodeSpec, ProcessRun, RunStatus
+
+if TYPE_CHECKING:
+    from services.simulator.world import World
+
+RunKey = tuple[str, int]
+
+FAILING = "fail"
+"""The word behind the duration in a command line whose process ends badly."""
+
+
+@dataclass(slots=True)
+class Workers:
+    """The processes of one run. `status` is how they ended, None while they live; `is_seen` what its agent knows."""
+
+    order: Start
+    is_told: bool = False
+    status: RunStatus | None = None
+    is_seen_running: bool = False
+
+
+class Machine:
+    """One node's hardware and kernel: processes, the state folder, and supervisors that keep the lease."""
+
+    def __init__(self, world: World, cell: str, spec: NodeSpec) -> None:
+        self._world, self.cell, self.spec = world, cell, spec
+        self.boot: str | None = None
+        self.renewed_ms: int | None = None
+        self.process: Process
+        self._boots = 0
+        self._lease_until_ms = 0
+        self._runs: dict[RunKey, Workers] = {}
+        self._attached: dict[RunKey, None] = {}
+
+    # Its life.
+
+    def new_boot(self) -> str:
+        """Begin a new boot: a name that was never used."""
+        self._boots += 1
+        self.boot = f"boot-{self._boots}"
+        return self.boot
+
+    def die(self, down_ms: int) -> None:
+        """The power is gone: processes, agent, all. It comes up again after so long, with its disk."""
+        self._note("died")
+        self._runs, self.boot, self.renewed_ms = {}, None, None
+        if self.process.is_up:
+            self.process.stop()
+            self._world.engine.after(down_ms, self.process.start)
+
+    def forget_agent(self) -> None:
+        """Its agent is another process now, which has attached to nothing yet."""
+        self._attached = {}
+
+    def stop_everything(self) -> None:
+        """End whatever an earlier boot left, at once."""
+        for key in [*self._runs]:
+            self._end(key, RunStatus.STOPPED)
+        self._runs = {}
+
+    # The lease: supervisors end everything when it is over.
+
+    def keep_lease(self, renewed_ms: int, until_ms: int) -> None:
+        """The workers may live until then; both times are monotonic."""
+        self.renewed_ms = renewed_ms
+        if until_ms != self._lease_until_ms:
+            self._lease_until_ms = until_ms
+            self._world.engine.after(max(0, until_ms - self.process.monotonic_ms), self._look_at_lease)
+
+    def _look_at_lease(self) -> None:
+        if self.process.monotonic_ms >= self._lease_until_ms:
+            for key, run in [*self._runs.items()]:
+                if run.status is None:
+                    self._end(key, RunStatus.STOPPED)
+
+    # What its agent asks for.
+
+    def start(self, order: Start, *, has_gang: bool) -> Observation | None:
+        """Begin the workers of a run, or go on with them."""
+        key = (order.job, order.attempt)
+        if key in self._attached:
+            return None
+        if not isinstance(order.run, ProcessRun):
+            return self._seen(key, RunStatus.FAILED)
+        if not has_gang:
+            return self._seen(key, RunStatus.STOPPED)
+        self._attached[key] = None
+        if key not in self._runs:
+            self._begin(key, order, order.run)
+        return None
+
+    def _begin(self, key: RunKey, order: Start, run: ProcessRun) -> None:
+        self._runs[key] = Workers(order)
+        self._note("began", key)
+        self._check_devices(key)
+        status = RunStatus.FAILED if FAILING in run.argv else RunStatus.FINISHED
+        self._world.engine.after(int(run.argv[1]), lambda: self._ends(key, status))
+        self._wake_agent()
+
+    def _ends(self, key: RunKey, status: RunStatus) -> None:
+        run = self._runs.get(key)
+        if run is not None and run.status is None:
+            self._end(key, status)
+
+    def stop(self, order: Stop) -> Observation | None:
+        """Ask a run to end within its grace."""
+        key = (order.job, order.attempt)
+        run = self._runs.get(key)
+        if run is None:
+            return self._seen(key, RunStatus.STOPPED)
+        self._attached[key] = None
+        run.is_told = True
+        most_ms = order.grace_wall_ms
+        self._world.engine.after(self._world.engine.between(0, most_ms), lambda: self._ends(key, RunStatus.STOPPED))
+        return None
+
+    def look(self) -> list[Observation]:
+        """What has become of the runs since the last look."""
+        found: list[Observation] = []
+        for key in [*self._attached]:
+            run = self._runs[key]
+            if not run.is_seen_running and not run.is_told and run.status is None:
+                run.is_seen_running = True
+                found.append(self._seen(key, RunStatus.RUNNING))
+            elif run.status is not None:
+                del self._attached[key], self._runs[key]
+                found.append(self._seen(key, run.status))
+        return found
+
+    def _seen(self, key: RunKey, status: RunStatus) -> Observation:
+        return Observation(self.spec.id, key[0], key[1], status, 1 if status is RunStatus.FAILED else None)
+
+    # The truth.
+
+    def _end(self, key: RunKey, status: RunStatus) -> None:
+        run = self._runs[key]
+        if run.status is None:
+            run.status = status
+            self._note("ended", key)
+        self._wake_agent()
+
+    def _wake_agent(self) -> None:
+        for part in self.process.parts:
+            part.told(frozenset())
+
+    def _note(self, what: Literal["began", "ended", "died"], key: RunKey | None = None) -> None:
+        now_ms = self._world.engine.now_ms
+        if key is None:
+            self._world.history.moments.append(NodeMoment(now_ms, self.spec.id, what))
+            return
+        devices, milli = _held(self._runs[key].order)
+        self._world.history.moments.append(NodeMoment(now_ms, self.spec.id, what, *key, devices, milli))
+
+    def _check_devices(self, key: RunKey) -> None:
+        """I1 on the machine: no device is used by more than fits."""
+        used: dict[int, int] = {}
+        for run in self._runs.values():
+            if run.status is None:
+                devices, milli = _held(run.order)
+                for device in devices:
+                    used[device] = used.get(device, 0) + milli
+        if any(milli > GPU for milli in used.values()):
+            self._world.violated("I1", f"{self.spec.id} has too much on a device once {key[0]}/{key[1]} has begun")
+
+
+def _held(order: Start) -> tuple[tuple[int, ...], int]:
+    places = order.places
+    return tuple(device for place in places for device in place.devices), min(places[0].gpu_milli, GPU)
