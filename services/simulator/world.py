@@ -224,7 +224,8 @@ class World:
         self.disk.die(node)
         if node in self.machines:
             self.machines[node].die()
-            self.crash(self._agents[node])
+            if self._agents[node].is_up:
+                self.crash(self._agents[node])
 
     def pause(self, process: Process) -> None:
         """The process stands still; if for long, others take over, and it wakes as a zombie."""
