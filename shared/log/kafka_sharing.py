@@ -19,9 +19,10 @@ COMMIT_EVERY_S = 1.0
 POLL_WAIT_MS = 200
 """An empty poll lasts at least so long, whatever it is asked for: FastStream sleeps after each."""
 
-BUSY_RECORDS, BUSY_WAIT_MS, BUSY_BYTES = 8, 8, 1_048_576
-"""After a poll with so many records the next fetch stays at the broker for so long, unless so many bytes are there:
-under load a few larger batches cost much less than many small ones.
+BUSY_RECORDS, BUSY_WAIT_MS_MIN, BUSY_WAIT_MS_MAX, BUSY_BYTES = 8, 4, 12, 1_048_576
+"""After a poll with so many records the next fetch stays at the broker for so long, the longer the more they were,
+unless so many bytes are there: under load a few larger batches cost much less than many small ones, here and for all
+who read what comes of them.
 """
 
 IDLE_WAIT_MS = 50
@@ -53,8 +54,9 @@ class SharingConsumer(SteadyConsumer):
     def _pace(self, records: int) -> None:
         """Say how the next fetch waits; it goes out behind this poll. Reaches into the fetcher of aiokafka 0.14."""
         is_busy = records >= BUSY_RECORDS
+        wait_ms = min(BUSY_WAIT_MS_MIN + records // 4, BUSY_WAIT_MS_MAX) if is_busy else IDLE_WAIT_MS
         self._fetcher._fetch_min_bytes = BUSY_BYTES if is_busy else 1  # noqa: SLF001 - see above
-        self._fetcher._fetch_max_wait_ms = BUSY_WAIT_MS if is_busy else IDLE_WAIT_MS  # noqa: SLF001
+        self._fetcher._fetch_max_wait_ms = wait_ms  # noqa: SLF001
 
     def handled(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
         """Commit these next offsets within a second, at once if there was no commit for so long."""
