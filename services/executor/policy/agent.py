@@ -23,6 +23,7 @@ from services.executor.policy.desired import Action, DesiredRun
 from services.executor.policy.turn import Observation, Start, Stop, Turn
 from shared.cluster.diary import DiaryLine
 from shared.events import nodes as n
+from shared.events.value import replace
 from shared.events.values import GPU, RUN_IS_OVER, NodeSpec, ObservedRun, RunStatus, WorkerPlace
 
 
@@ -121,8 +122,9 @@ class NodeAgent:
     def _release(self, turn: Turn, job: str, run: AgentRun) -> None:
         """The log is done with this run. What is still there of it stops, and nobody waits for its end."""
         del self.runs[job]
-        self.waiting.pop(job, None)
-        if run.is_live:
+        if self.waiting:
+            self.waiting.pop(job, None)
+        if run.is_begun and run.status not in RUN_IS_OVER:
             self.leaving[job, run.wanted.attempt] = run
             self._tell_to_stop(turn, run, 0)
 
@@ -143,10 +145,9 @@ class NodeAgent:
 
     def _begin(self, turn: Turn, run: AgentRun) -> None:
         wanted = run.wanted
-        if self.has_lapsed or not self._has_room(wanted.places):
+        if self.has_lapsed or not self._take(wanted.places):
             self.waiting[wanted.job] = run
             return
-        self._occupy(wanted.places, 1)
         run.is_begun = True
         turn.lines.append(self._line(turn, run, "started"))
         start = Start(self.id, wanted.job, wanted.attempt, wanted.places, wanted.run, wanted.started_ms)
@@ -300,22 +301,19 @@ class NodeAgent:
 
     def _say(self, turn: Turn, run: AgentRun) -> None:
         self.seq += 1
-        how = _NOTHING_MORE
-        if run.status is RunStatus.FAILED:
-            how = {"exit_code": run.exit_code, "infrastructure": run.infrastructure, "text": run.text}
         wanted = run.wanted
-        turn.events.append(
-            n.RunWord(
-                node=self.id,
-                boot=self.boot,
-                seq=self.seq,
-                at_ms=turn.now.cell_ms,
-                job=wanted.job,
-                attempt=wanted.attempt,
-                status=run.status,
-                **how,
-            )
+        word = n.RunWord(
+            node=self.id,
+            boot=self.boot,
+            seq=self.seq,
+            at_ms=turn.now.cell_ms,
+            job=wanted.job,
+            attempt=wanted.attempt,
+            status=run.status,
         )
+        if run.status is RunStatus.FAILED:
+            word = replace(word, exit_code=run.exit_code, infrastructure=run.infrastructure, text=run.text)
+        turn.events.append(word)
 
     def _line(self, turn: Turn, run: AgentRun, event: Literal["started", "adopted", "ended"]) -> DiaryLine:
         places = run.wanted.places
@@ -333,13 +331,15 @@ class NodeAgent:
 
     # Its devices.
 
-    def _has_room(self, places: tuple[WorkerPlace, ...]) -> bool:
+    def _take(self, places: tuple[WorkerPlace, ...]) -> bool:
+        """Occupy these places if there is room for each of them; whether there is."""
         in_use = self._in_use
         for place in places:
-            most = GPU - min(place.gpu_milli, GPU)
+            most = GPU - place.gpu_milli if place.gpu_milli < GPU else 0
             for device in place.devices:
                 if in_use.get(device, 0) > most:
                     return False
+        self._occupy(places, 1)
         return True
 
     def _occupy(self, places: tuple[WorkerPlace, ...], sign: int) -> None:
@@ -348,6 +348,3 @@ class NodeAgent:
             share = sign * min(place.gpu_milli, GPU)
             for device in place.devices:
                 in_use[device] = in_use.get(device, 0) + share
-
-
-_NOTHING_MORE: dict[str, Any] = {}

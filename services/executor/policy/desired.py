@@ -132,10 +132,13 @@ class DesiredStates:
         return found
 
     def _compare(self, state: CellState, job_id: str, found: list[Change]) -> None:
-        before = self._holders.get(job_id, ())
         job = state.jobs.get(job_id)
-        now = _by_node(job, self._owned) if job is not None and job.workers else {}
-        found += [Change(node_id, job_id, None) for node_id in before if node_id not in now]
+        if job is None or not job.workers:
+            found += [Change(node_id, job_id, None) for node_id in self._holders.pop(job_id, ())]
+            return
+        before, now = self._holders.get(job_id, ()), _by_node(job, self._owned)
+        if before:
+            found += [Change(node_id, job_id, None) for node_id in before if node_id not in now]
         found += [Change(node_id, job_id, run) for node_id, run in now.items()]
         if now:
             self._holders[job_id] = tuple(now)

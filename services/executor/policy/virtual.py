@@ -18,12 +18,14 @@ RunKey = tuple[str, int, str]
 
 def end_of(run: VirtualRun, attempt: int, started_ms: int) -> tuple[int, RunStatus] | None:
     """When and how this attempt ends by itself; None: never. Of two ends at one time the failure counts."""
-    fails = run.fail_at_ms is not None and (run.fail_attempts is None or attempt <= run.fail_attempts)
-    if fails and run.fail_at_ms is not None and (run.duration_ms is None or run.fail_at_ms <= run.duration_ms):
-        return started_ms + run.fail_at_ms, RunStatus.FAILED
-    if run.duration_ms is None:
-        return None
-    return started_ms + run.duration_ms, RunStatus.FINISHED
+    ends_ms, fails_ms = run.duration_ms, run.fail_at_ms
+    if (
+        fails_ms is not None
+        and (run.fail_attempts is None or attempt <= run.fail_attempts)
+        and (ends_ms is None or fails_ms <= ends_ms)
+    ):
+        return started_ms + fails_ms, RunStatus.FAILED
+    return None if ends_ms is None else (started_ms + ends_ms, RunStatus.FINISHED)
 
 
 class VirtualDriver:
@@ -53,13 +55,13 @@ class VirtualDriver:
 
     def ended(self, now_ms: int) -> list[Observation]:
         """The runs whose time is over by `now_ms` (cell time), in the order of (time, job, attempt, node)."""
-        found = []
-        while self._due and self._due[0][0] <= now_ms:
-            _, key, status = heappop(self._due)
-            if key in self._live:
-                del self._live[key]
-                exit_code = 0 if status is RunStatus.FINISHED else 1
-                found.append(Observation(key[2], key[0], key[1], status, exit_code))
+        found, due, live = list[Observation](), self._due, self._live
+        while due and due[0][0] <= now_ms:
+            _, key, status = heappop(due)
+            if key in live:
+                del live[key]
+                job, attempt, node = key
+                found.append(Observation(node, job, attempt, status, 0 if status is RunStatus.FINISHED else 1))
         return found
 
     def next_due_ms(self) -> int | None:
