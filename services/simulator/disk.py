@@ -59,7 +59,8 @@ class Disk:
         now_ms = self._world.engine.now_ms
         self.diaries.setdefault(line.node, []).append(DiaryEntry(now_ms, process, line))
         # What is written of a machine that is gone happens nowhere, until it has booted again.
-        what = None if line.node in self._dead else {"started": "began", "ended": "ended"}.get(line.event)
+        is_true = line.node not in self._dead and line.node not in self._world.machines
+        what = None if not is_true else {"started": "began", "ended": "ended"}.get(line.event)
         if what == "began":
             self._hold(line)
         elif what == "ended":

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from services.executor.policy.turn import Observation, Start, Stop
+from services.executor.policy.virtual import end_of
 from services.simulator.history.record import NodeMoment
 from services.simulator.process import Process
-from shared.events.values import GPU, NodeSpec, ProcessRun, RunStatus
+from shared.events.values import GPU, NodeSpec, RunStatus, VirtualRun
 
 if TYPE_CHECKING:
     from services.simulator.world import World
 
 RunKey = tuple[str, int]
-
-FAILING = "fail"
-"""The word behind the duration in a command line whose process ends badly."""
 
 
 @dataclass(slots=True)
@@ -52,17 +50,13 @@ class Machine:
         self.boot = f"boot-{self._boots}"
         return self.boot
 
-    def die(self, down_ms: int) -> None:
-        """The power is gone: processes, agent, all. It comes up again after so long, with its disk."""
-        self._note("died")
-        self._runs, self.boot, self.renewed_ms = {}, None, None
-        if self.process.is_up:
-            self.process.stop()
-            self._world.engine.after(down_ms, self.process.start)
+    def die(self) -> None:
+        """The power is gone, and with it all processes. Its disk is there again when it comes up."""
+        self._runs, self._attached, self.boot, self.renewed_ms = {}, {}, None, None
 
-    def forget_agent(self) -> None:
-        """Its agent is another process now, which has attached to nothing yet."""
-        self._attached = {}
+    def attach(self, process: Process) -> None:
+        """Its agent is this process now, which looks after no run yet."""
+        self.process, self._attached = process, {}
 
     def stop_everything(self) -> None:
         """End whatever an earlier boot left, at once."""
@@ -92,27 +86,27 @@ class Machine:
         key = (order.job, order.attempt)
         if key in self._attached:
             return None
-        if not isinstance(order.run, ProcessRun):
-            return self._seen(key, RunStatus.FAILED)
         if not has_gang:
             return self._seen(key, RunStatus.STOPPED)
         self._attached[key] = None
         if key not in self._runs:
-            self._begin(key, order, order.run)
+            self._begin(key, order)
         return None
 
-    def _begin(self, key: RunKey, order: Start, run: ProcessRun) -> None:
-        self._runs[key] = Workers(order)
+    def _begin(self, key: RunKey, order: Start) -> None:
+        self._runs[key] = run = Workers(order)
         self._note("began", key)
         self._check_devices(key)
-        status = RunStatus.FAILED if FAILING in run.argv else RunStatus.FINISHED
-        self._world.engine.after(int(run.argv[1]), lambda: self._ends(key, status))
+        assert isinstance(order.run, VirtualRun), "every job of a world says how long it takes"
+        end = end_of(order.run, order.attempt, 0)
+        if end is not None:
+            self._world.engine.after(end[0], lambda: self._ends(self._runs.get(key), run, end[1]))
         self._wake_agent()
 
-    def _ends(self, key: RunKey, status: RunStatus) -> None:
-        run = self._runs.get(key)
-        if run is not None and run.status is None:
-            self._end(key, status)
+    def _ends(self, now: Workers | None, then: Workers, status: RunStatus) -> None:
+        """These processes end by now, unless they went before."""
+        if now is then and then.status is None:
+            self._end((then.order.job, then.order.attempt), status)
 
     def stop(self, order: Stop) -> Observation | None:
         """Ask a run to end within its grace."""
@@ -122,8 +116,8 @@ class Machine:
             return self._seen(key, RunStatus.STOPPED)
         self._attached[key] = None
         run.is_told = True
-        most_ms = order.grace_wall_ms
-        self._world.engine.after(self._world.engine.between(0, most_ms), lambda: self._ends(key, RunStatus.STOPPED))
+        takes_ms = self._world.engine.between(0, order.grace_wall_ms)
+        self._world.engine.after(takes_ms, lambda: self._ends(self._runs.get(key), run, RunStatus.STOPPED))
         return None
 
     def look(self) -> list[Observation]:
@@ -155,11 +149,8 @@ class Machine:
         for part in self.process.parts:
             part.told(frozenset())
 
-    def _note(self, what: Literal["began", "ended", "died"], key: RunKey | None = None) -> None:
+    def _note(self, what: Literal["began", "ended"], key: RunKey) -> None:
         now_ms = self._world.engine.now_ms
-        if key is None:
-            self._world.history.moments.append(NodeMoment(now_ms, self.spec.id, what))
-            return
         devices, milli = _held(self._runs[key].order)
         self._world.history.moments.append(NodeMoment(now_ms, self.spec.id, what, *key, devices, milli))
 

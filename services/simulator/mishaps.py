@@ -103,6 +103,8 @@ class Mishaps:
         node = self._world.engine.chance.choice(list(oracle.state.nodes.values()))
         if self._injects(Fault.NODE_LOST, node.id):
             self._world.cut_power(node.id)
+            if node.id in self._world.machines and self._world.engine.between(0, 1):
+                return  # nobody says so: its lease tells
             self.say_lost(oracle.cell, node.id, node.boot)
 
     def say_lost(self, cell: str, node: str, boot: str) -> None:

@@ -30,6 +30,7 @@ class AgentPart:
 
     def __init__(self, process: Process, machine: Machine) -> None:
         self._process, self._world, self._machine = process, process.world, machine
+        machine.attach(process)
         self._waker = Waker(process, self._step)
         self._disk_key = f"{machine.cell}/{machine.spec.id}"
         self._follower: Follower | None = None
@@ -53,7 +54,6 @@ class AgentPart:
 
     def _boot(self, follower: Follower) -> None:
         machine, state = self._machine, follower.state
-        machine.forget_agent()
         boot, renewed_ms = machine.boot, machine.renewed_ms
         if boot is None or renewed_ms is None or not keeps_boot(state, machine.spec, boot):
             machine.stop_everything()
@@ -71,7 +71,7 @@ class AgentPart:
         if self._follower is not None:
             self._follower.close()
 
-    def told(self, owned: frozenset[int]) -> None:
+    def told(self, owned: frozenset[int]) -> None:  # noqa: ARG002 - an agent owns its machine
         """Something has become of a process."""
         self._waker.within(self._world.engine.between(1, SEEN_MS))
 
