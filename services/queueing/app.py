@@ -30,9 +30,10 @@ READ_RECORDS_MOST = 2_000
 WAIT_MS = 200
 AWAY_FIRST_S = 0.25
 
-REST_MS_LEAST, REST_MS_MOST = 2, 10
-IDLE_REST_MS = 20
-"""So long lets a reader records gather after some have come, while nobody needs a window."""
+PATIENT_MS = 40
+"""So long may records gather before they are read. While few jobs wait nobody needs a window, and where many wait a
+window shows enough of them for as long.
+"""
 
 SHOW_MS = 500
 """How often the lengths of all queues are told: there may be a thousand queues."""
@@ -77,7 +78,8 @@ class CellQueues:
     ) -> None:
         self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
         self._tenure, self._part = tenure, file.cell(tenure.cell)
-        self._follower = Follower(log, layout, tenure.cell)
+        self._patient_ms = 0 if isinstance(context.clock, SteppedCellClock) else PATIENT_MS
+        self._follower = Follower(log, layout, tenure.cell, patient_ms=self._patient_ms)
         self._news = asyncio.Event()
         self._jobs = layout.tp("jobs", tenure.cell)
         self._operations = layout.tp("operations", tenure.cell)
@@ -119,7 +121,7 @@ class CellQueues:
         positions = {self._jobs: max(self._service.jobs_offset, begin[self._jobs])}
         if isinstance(self._context.clock, SteppedCellClock):
             positions[self._operations] = self._operations_offset
-        reader = self._log.reader(positions)
+        reader = self._log.reader(positions, patient_ms=self._patient_ms)
         await reader.start()
         return reader
 
@@ -134,10 +136,8 @@ class CellQueues:
                 continue
             away.reset()
             if decisions:
-                begun_ms = monotonic_ms()
                 self._service.take_decisions(decisions, self._now_ms())
                 self._news.set()
-                await self._rest(begun_ms)
 
     async def _read(self, reader: Reader) -> None:
         while True:
@@ -147,7 +147,6 @@ class CellQueues:
                 self._context.logger.warning("inputs were deleted unread", reason=str(error))
                 reader.seek(error.tp, error.begin)
                 continue
-            begun_ms = monotonic_ms()
             for record in records:
                 event = event_of(record)
                 if record.topic == self._jobs[0]:
@@ -159,15 +158,6 @@ class CellQueues:
                         self._context.clock.advance_to(event.now_ms)
             if records:
                 self._news.set()
-                await self._rest(begun_ms)
-
-    async def _rest(self, begun_ms: int) -> None:
-        """Let records gather for as long as it took to take in the last ones, or longer where nobody waits."""
-        if isinstance(self._context.clock, SteppedCellClock):
-            return
-        took_ms = monotonic_ms() - begun_ms
-        rest_ms = IDLE_REST_MS if self._service.are_few else min(max(took_ms, REST_MS_LEAST), REST_MS_MOST)
-        await asyncio.sleep(rest_ms / 1000)
 
     async def _publish(self) -> None:
         sent_ms = 0

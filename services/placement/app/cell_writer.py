@@ -33,6 +33,10 @@ WAIT_MS_MOST = 200
 AWAY_FIRST_S = 0.25
 REST_MS_LEAST = 2
 
+PATIENT_MS = {"nodes": 10}
+"""So long may records gather before they are read. Thousands of nodes say something at any time, and it is in no hurry.
+"""
+
 NEW_JOBS = frozenset({"jobs"})
 NEW_JOBS_AHEAD_MOST = 2_000
 """With so many new jobs read and not yet decided upon, no more are read."""
@@ -144,7 +148,8 @@ class CellWriter:
                 self._context.logger.error(
                     "inputs were deleted unread", topic=tp[0], from_offset=cursor, to_offset=begin[tp]
                 )
-            readers[name] = self._log.reader({tp: max(cursor, begin[tp])})
+            patient_ms = 0 if self._stepped else PATIENT_MS.get(name, 0)
+            readers[name] = self._log.reader({tp: max(cursor, begin[tp])}, patient_ms=patient_ms)
         inflow = Inflow(readers, self._context.settings.poll_records, self._truncated)
         await inflow.start()
         self._goes_on = False
