@@ -5,7 +5,7 @@
 -- returns {'OK', version, cursor, at_ms, row, position, row, position, ...} | {'NOT_READY'} | {'NONE'}
 
 local function read_jobs(keys, args)
-  local limit = tonumber(args[3])
+  local limit = is_count(args[3]) and tonumber(args[3])
   if not limit or limit < 1 or limit > 10000 or #args < 4 then
     return refuse('1 to 10000 jobs of at least one status', args[3])
   end

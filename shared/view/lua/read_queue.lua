@@ -4,7 +4,7 @@
 -- returns {'OK', version, cursor, at_ms, jobs in the queue, row, position, row, position, ...} | {'NOT_READY'} | {'NONE'}
 
 local function read_queue(keys, args)
-  local limit = tonumber(args[2])
+  local limit = is_count(args[2]) and tonumber(args[2])
   if not limit or limit < 1 or limit > 10000 then
     return refuse('1 to 10000 jobs', args[2])
   end
