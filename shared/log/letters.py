@@ -6,6 +6,8 @@ import base64
 import json
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from shared.log.dead_letters import EXACT, NOT_EXACT, ORIGINAL_PREFIX, TOPIC, VALUE_BYTES_MAX
 from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Headers, Outgoing, Record
 from shared.log.reading import header, number
@@ -75,7 +77,7 @@ def letter_of(record: Record, *, without_value: bool = False) -> Letter:
     """The letter in a record."""
     topic, full = header(record, "origin_topic"), number(record, "value_bytes")
     return Letter(
-        replace(record, value=None) if without_value else record,
+        msgspec.structs.replace(record, value=None) if without_value else record,
         header(record, "service"),
         header(record, "reason"),
         header(record, "text"),

@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 TopicPartition = tuple[str, int]
 """The full topic name, namespace included, and the number of a partition."""
 
@@ -21,9 +23,11 @@ UNREADABLE_HEADER = "unreadable"
 UNREADABLE_TEXT = b"a header of this record, or of its batch, has a name that is not UTF-8"
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One record as it stands in the log. `timestamp_ms` is the writer's wall clock: for people, not for decisions."""
+class Record(msgspec.Struct, frozen=True):
+    """One record as it stands in the log. `timestamp_ms` is the writer's wall clock: for people, not for decisions.
+
+    A struct, as Outgoing is: of these thousands are made in a second.
+    """
 
     topic: str
     partition: int
@@ -34,8 +38,7 @@ class Record:
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(msgspec.Struct, frozen=True):
     """One record to be written. Without `partition` the key chooses it, by Kafka's own murmur2 partitioner.
 
     At least one of key and value must be there: Kafka's client refuses a record that has neither.

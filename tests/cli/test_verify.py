@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from services.cli.log_file import LogFileError, open_text, write_line
 from services.cli.verification import DiaryError, verify_file

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from services.cli.verification import LiveCheck
 from services.cli.verify import Violation

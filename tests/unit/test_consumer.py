@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import reduce
 from hashlib import blake2b
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from shared.log.dead_letters import VALUE_BYTES_MAX, dead_letter
 from shared.log.kafka_producer import REQUEST_BYTES_MAX
