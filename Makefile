@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PYTHON ?= $(shell for candidate in python3.11 python3.12 python3.13 python3.14 python3; do \
 	$$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$candidate && break; done)
 
-.PHONY: setup test check demo faults chaos soak format lock clean
+.PHONY: setup test check demo faults chaos soak fuzz format lock clean
 
 setup: $(READY)
 
@@ -44,6 +44,10 @@ chaos: $(READY)
 # Hours of operation in minutes. Choose: make soak ARGS="--minutes 5"
 soak: $(READY)
 	@PYTHONPATH=. $(BIN)/python -m tests.chaos.soak $(ARGS)
+
+# Five million inputs for everything that takes bytes from elsewhere. Choose: make fuzz ARGS="--inputs 100000 --seed 7"
+fuzz: $(READY)
+	@PYTHONPATH=. $(BIN)/python -m tests.fuzz.campaign $(ARGS)
 
 format: $(READY)
 	$(BIN)/ruff format .

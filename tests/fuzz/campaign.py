@@ -20,8 +20,10 @@ from random import Random
 from types import FrameType
 from typing import Any
 
+from shared.runtime.stack.choose import choose_redis
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.targets import CORPUS, Target, all_targets
+from tests.fuzz.view_functions import OnServer, view_target
 
 HANG_S = 10
 BATCH = 500
@@ -132,10 +134,12 @@ def _hang(_signal: int, _frame: FrameType | None) -> None:
     raise Hangs(f"an input took more than {HANG_S} s")
 
 
-def _process(inputs: int, seed: int, names: tuple[str, ...]) -> Tally:
+def _process(inputs: int, seed: int, names: tuple[str, ...], redis: str | None) -> Tally:
     with tempfile.TemporaryDirectory(dir=_quick_folder()) as folder:
-        targets = [target for target in all_targets(Path(folder)) if not names or target.name.startswith(names)]
-        return campaign(targets, inputs, seed)
+        targets = [*all_targets(Path(folder)), view_target("view-in-lua", None, share=25)]
+        if redis is not None:
+            targets.append(view_target("view-on-a-server", OnServer(redis), share=1))
+        return campaign([target for target in targets if not names or target.name.startswith(names)], inputs, seed)
 
 
 def _quick_folder() -> str | None:
@@ -155,10 +159,17 @@ def main() -> int:
     tally, begin_s = Tally(), time.monotonic()
     sys.stdout.write(f"seed {given.seed}, {given.processes} processes\n")
     share = -(-given.inputs // given.processes)
-    work = [(share, given.seed + number, tuple(given.target)) for number in range(given.processes)]
-    with get_context("spawn").Pool(given.processes) as pool:
-        for part in pool.starmap(_process, work):
-            tally.add(part)
+    with tempfile.TemporaryDirectory() as folder, get_context("spawn").Pool(given.processes) as pool:
+        server = choose_redis(Path(folder)).server
+        server.start()
+        # One process has the server, whose keys it need not share.
+        redis = [server.address, *[None] * (given.processes - 1)]
+        work = [(share, given.seed + number, tuple(given.target), redis[number]) for number in range(given.processes)]
+        try:
+            for part in pool.starmap(_process, work):
+                tally.add(part)
+        finally:
+            server.stop()
     body: dict[str, Any] = {
         "inputs": tally.inputs,
         "kept": sum(1 for path in CORPUS.rglob("*") if path.is_file()),

@@ -6,7 +6,7 @@ The word tells inputs that led to different ends apart: those that led to a new 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class Target:
 
     name: str
     run: Callable[[bytes], str]
-    seeds: tuple[bytes, ...]
+    seeds: tuple[bytes, ...] = field(repr=False)
     share: int
     lines: bool = False
 

@@ -1,0 +1,81 @@
+"""The short form of `make fuzz`: the kept corpus, some changed inputs of each target, and a fresh run of many."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - no deadline on a busy machine
+from tests.fuzz.campaign import attempt, campaign
+from tests.fuzz.mutation import Mutator
+from tests.fuzz.targets import CORPUS, Target, all_targets
+from tests.fuzz.view_functions import OnServer, view_target
+
+FOLDER = tempfile.TemporaryDirectory()
+TARGETS = [*all_targets(Path(FOLDER.name)), view_target("view-in-lua", None, share=25)]
+MUTATORS = {target.name: Mutator(target.seeds, lines=target.lines) for target in TARGETS}
+EACH = pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
+
+
+def errors(target: Target, values: Sequence[bytes]) -> list[str]:
+    """What went wrong with these inputs."""
+    found = (attempt(target.run, value)[1] for value in values)
+    return [error for error in found if error is not None]
+
+
+@EACH
+def test_what_was_kept_is_read_or_refused_in_one_line(target: Target) -> None:
+    assert target.seeds
+    assert errors(target, target.seeds) == []
+
+
+@EACH
+@given(random=st.randoms(use_true_random=False))
+def test_what_was_changed_is_read_or_refused_in_one_line(target: Target, random: Random) -> None:
+    assert errors(target, [MUTATORS[target.name].draw(random)]) == []
+
+
+@EACH
+@settings(max_examples=10)
+@given(value=st.binary(max_size=100))
+def test_bytes_by_chance_are_read_or_refused_in_one_line(target: Target, value: bytes) -> None:
+    assert errors(target, [value]) == []
+
+
+def test_every_kept_input_belongs_to_a_target() -> None:
+    kept = {path.read_bytes() for path in CORPUS.rglob("*") if path.is_file()}
+    assert kept <= {seed for target in TARGETS for seed in target.seeds}
+
+
+def test_a_fresh_run_finds_nothing() -> None:
+    seed = Random().getrandbits(32)
+    print(f"seed {seed}")  # noqa: T201 - a finding comes again with it
+    tally = campaign(TARGETS, 40_000, seed)
+    assert tally.findings == []
+
+
+@pytest.fixture
+def server(redis_url: str) -> Iterator[OnServer]:
+    found = OnServer(redis_url)
+    yield found
+    found.close()
+
+
+def test_a_real_server_answers_as_lua_does_and_never_writes_a_part(server: OnServer) -> None:
+    tally = campaign([view_target("view-on-a-server", server, share=1)], 2_000, Random().getrandbits(32))
+    assert tally.findings == []
+
+
+def test_a_finding_is_shrunk_and_told() -> None:
+    def fails(value: bytes) -> str:
+        assert b"{" not in value
+        return "ok"
+
+    tally = campaign([Target("fails", fails, (b"abcdef{ghi",), 1)], 10, 1)
+    assert [(found.target, found.input) for found in tally.findings] == [("fails", "b'{'")]
