@@ -13,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,26 +100,35 @@ class Diaries:
                 text = text[os.write(own.diary, text) :]
         return True
 
-    def read(self, slot: int) -> defaultdict[str, list[DiaryLine]]:
-        """Everything that the slot's nodes wrote down, by node. A line that a crash tore is cut off: nobody has heard
-        of it.
+    def read(self, slot: int, jobs: Container[str]) -> defaultdict[str, list[DiaryLine]]:
+        """What the slot's nodes wrote down, by node, without the ended runs of other jobs than these: a diary tells
+        of every run that ever was. A line that a crash tore is cut off: nobody has heard of it.
 
         Only for whoever holds the reign. Raises msgspec.DecodeError for a line that no agent wrote.
         """
-        path = self._path(slot)
+        runs: dict[tuple[str, str, int], list[DiaryLine]] = {}
+        for line in self._whole_lines(self._path(slot)):
+            key = (line.node, line.job, line.attempt)
+            if line.event == "ended" and line.job not in jobs:
+                runs.pop(key, None)
+            else:
+                runs.setdefault(key, []).append(line)
         found: defaultdict[str, list[DiaryLine]] = defaultdict(list)
+        for (node, _, _), lines in runs.items():
+            found[node] += lines
+        return found
+
+    def _whole_lines(self, path: Path) -> Iterator[DiaryLine]:
         if not path.exists():
-            return found
+            return
         whole = 0
         with path.open("rb") as text:
             for entry in text:
                 if entry.endswith(b"\n"):
                     whole += len(entry)
-                    line = _READ(entry)
-                    found[line.node].append(line)
+                    yield _READ(entry)
         if whole < path.stat().st_size:
             os.truncate(path, whole)
-        return found
 
     def _path(self, slot: int) -> Path:
         return self._diaries / f"{self._cell}-{slot}-of-{self._slots}.jsonl"

@@ -131,7 +131,8 @@ class Agent:
         self._begun = Begun(node, Outbox(self._context, self._log, self._layout, node, telemetry))
         self._context.logger.info("node begins", node=self._spec.id, boot=boot, cell=self._cell)
         self._keep_lease()
-        self._carry_out(node.begin(state, self._diaries.read(0)[self._spec.id], self._now()))
+        past = self._diaries.read(0, state.jobs)[self._spec.id]
+        self._carry_out(node.begin(state, past, self._now()))
         return None
 
     async def _settle(self) -> None:

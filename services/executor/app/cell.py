@@ -135,8 +135,9 @@ class CellExecutor:
             seq = self._diaries.take(slot, wall_ms())
             del self._take_from[slot]
             self.held[slot] = None
-            past = self._diaries.read(slot)
-            self._carry_out(self.service.take_over(slot, self._follower.state, seq, past.__getitem__, self._now()))
+            state = self._follower.state
+            past = self._diaries.read(slot, state.jobs)
+            self._carry_out(self.service.take_over(slot, state, seq, past.__getitem__, self._now()))
             self._context.logger.info("slot taken over", cell=self.service.cell, slot=slot)
             await asyncio.sleep(0)
 
