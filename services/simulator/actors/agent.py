@@ -89,7 +89,8 @@ class AgentPart:
         if seen:
             self._carry_out(node, node.observed(seen, self._now()))
         self._carry_out(node, node.tick(follower.state, self._now()))
-        assert not node.is_replaced, f"somebody else speaks for {self._machine.spec.id}"
+        if node.is_replaced and node.agent.is_empty:
+            self._process.after(1, lambda: self._world.crash(self._process))
         self._waker.within(LOOK_MS)
 
     def _carry_out(self, node: OwnNode, turn: Turn) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from services.executor.policy.records import Said, as_records
+from services.executor.policy.slots import Slots
 from services.executor.policy.turn import Now, Turn
 from services.executor.service import ExecutorService
 from services.simulator.follower import Follower
@@ -21,7 +22,7 @@ REPORT_EVERY_MS = 1_500
 IDLE_MS = 700
 AGAIN_MS = 250
 RETRY_FIRST_MS, RETRY_MOST_MS = 50, 1_000
-FENCED_PAUSE_MS = 1_000
+AWAY_MS = 1_000
 
 
 class ExecutorPart:
@@ -33,9 +34,8 @@ class ExecutorPart:
         self._waker = Waker(process, self._step)
         self._follower: Follower | None = None
         self._is_following = False
-        self._held: dict[int, int] = {}
-        self._take_from: dict[int, tuple[int, int]] = {}
-        self._assigned: frozenset[int] = frozenset()
+        self._slots = Slots()
+        self._reigns: dict[int, int] = {}
         self._waiting: list[tuple[int, Sequence[Said]]] = []
         self._sending: list[tuple[int, Sequence[Said]]] = []
         self._retry_ms = RETRY_FIRST_MS
@@ -61,39 +61,43 @@ class ExecutorPart:
 
     def told(self, owned: frozenset[int]) -> None:
         """Let go of others at once, take new ones once the log up to now is folded."""
-        self._assigned = owned
-        self._let_go([slot for slot in self._held if slot not in owned])
-        self._take_from = {slot: due for slot, due in self._take_from.items() if slot in owned}
-        new = [s for s in self._service.slots_with_nodes() if s in owned and s not in self._held]
+        lost, new = self._slots.assign(owned, self._service.slots_with_nodes())
+        self._let_go(lost)
         if new:
-            self._plan_take_over(new)
+            self._hear_of(new)
 
-    def _plan_take_over(self, slots: list[int]) -> None:
-        try:
-            end = self._world.broker.end(("decisions", self._world.ordinal(self._cell)))
-        except LogUnavailable:
-            self._process.after(1_000, lambda: self.told(self._assigned))
+    def _hear_of(self, new: list[int]) -> None:
+        end = self._end_of_log()
+        if end is None:
+            self._process.after(AWAY_MS, lambda: self._hear_of(new))
             return
-        self._take_from.update(dict.fromkeys(slots, (end, 0)))
+        self._slots.come(new, end)
         self._waker.within(1)
 
+    def _end_of_log(self) -> int | None:
+        try:
+            return self._world.broker.end(("decisions", self._world.ordinal(self._cell)))
+        except LogUnavailable:
+            return None
+
     def _let_go(self, slots: list[int]) -> None:
-        if slots:
-            self._service.lose(slots)
-            for slot in slots:
-                del self._held[slot]
+        self._service.lose(slots)
+        for slot in slots:
+            self._reigns.pop(slot, None)
 
     def _take_over(self, follower: Follower) -> None:
-        for slot, (offset, not_before_ms) in list(self._take_from.items()):
-            if not_before_ms > self._process.monotonic_ms:
-                self._waker.within(not_before_ms - self._process.monotonic_ms)
-                continue
-            if offset > follower.next_offset:
-                continue
-            seq = self._world.disk.take(self._cell, slot)
-            del self._take_from[slot]
-            self._held[slot] = seq
+        now_ms = self._process.monotonic_ms
+        for slot in self._slots.to_claim(follower.next_offset, now_ms):
+            end = self._end_of_log()
+            if end is not None:
+                self._reigns[slot] = self._world.disk.take(self._cell, slot)
+                self._slots.claimed(slot, self._reigns[slot], end)
+            self._waker.within(1 if end is not None else AWAY_MS)
+        for slot, seq in self._slots.to_adopt(follower.next_offset).items():
             self._carry_out(self._service.take_over(slot, follower.state, seq, self._world.disk.read, self._now()))
+        due_ms = self._slots.next_claim_ms()
+        if due_ms is not None:
+            self._waker.within(max(1, due_ms - now_ms))
 
     # Turns.
 
@@ -106,16 +110,16 @@ class ExecutorPart:
             if decisions:
                 self._carry_out(self._service.decided(follower.state, decisions, self._now()))
             self._take_over(follower)
-        if self._held:
+        if self._slots.held:
             self._carry_out(self._service.tick(follower.state, self._now()))
         due_ms = self._service.next_due_ms()
-        idle_ms = IDLE_MS if self._held else 10 * IDLE_MS
+        idle_ms = IDLE_MS if self._slots.held else 10 * IDLE_MS
         wait_ms = idle_ms if due_ms is None else min(idle_ms, max(1, due_ms - self._process.cell_ms))
         self._waker.within(wait_ms)
 
     def _carry_out(self, turn: Turn) -> None:
         if turn.lines:
-            self._fence(self._world.disk.write(self._process.name, self._cell, SLOTS, self._held, turn.lines))
+            self._fence(self._world.disk.write(self._process.name, self._cell, SLOTS, self._reigns, turn.lines))
         for event in turn.events:
             if isinstance(event, NodeJoined):
                 self._world.disk.boot(event.node)
@@ -126,12 +130,10 @@ class ExecutorPart:
 
     def _fence(self, slots: list[int]) -> None:
         """Let go of the slots whose reign is somebody else's, and ask again a little later."""
-        fenced = [slot for slot in slots if slot in self._held]
+        fenced = self._slots.fenced(slots, self._process.monotonic_ms)
         if fenced:
             self._let_go(fenced)
-            again_ms = self._process.monotonic_ms + FENCED_PAUSE_MS
-            self._take_from.update({slot: (0, again_ms) for slot in fenced if slot in self._assigned})
-            self._waker.within(FENCED_PAUSE_MS)
+            self._waker.within(1)
 
     # The outbox: in order, and again with new numbers until it is acknowledged.
 
@@ -148,7 +150,7 @@ class ExecutorPart:
     def _send_first(self) -> None:
         made_ms, events = self._sending[0]
         # Who never began a run writes no line when it is told to stop, and so would not notice that it is fenced.
-        self._fence(self._world.disk.lost(self._cell, self._held))
+        self._fence(self._world.disk.lost(self._cell, self._reigns))
         ours = self._service.still_ours(events)
         done = self._world.reply(self._process, partial(self._sent, made_ms=made_ms, events=ours))
         if not ours:
