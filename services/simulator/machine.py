@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 RunKey = tuple[str, int]
 
+SUPERVISOR_LOOKS_MS = 1_000
+"""How late a supervisor may notice that the lease is over: it looks as seldom as that."""
+
 
 @dataclass(slots=True)
 class Workers:
@@ -71,7 +74,8 @@ class Machine:
         self.renewed_ms = renewed_ms
         if until_ms != self._lease_until_ms:
             self._lease_until_ms = until_ms
-            self._world.engine.after(max(0, until_ms - self.process.monotonic_ms), self._look_at_lease)
+            late_ms = self._world.engine.between(0, SUPERVISOR_LOOKS_MS)
+            self._world.engine.after(max(0, until_ms - self.process.monotonic_ms) + late_ms, self._look_at_lease)
 
     def _look_at_lease(self) -> None:
         if self.process.monotonic_ms >= self._lease_until_ms:
