@@ -7,6 +7,7 @@ from typing import Any, Never
 from shared.cluster.allocation import release, take
 from shared.cluster.illegal import IllegalEffect, must
 from shared.cluster.job import HOLDING, NO_RUNS, WAITING, Job, JobStatus, attempt_of, resume
+from shared.cluster.remembered import is_digest
 from shared.cluster.sharing import share
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -49,6 +50,8 @@ def enqueued(state: CellState, effect: e.JobEnqueued, at_ms: int) -> None:
     job_id, jobs = effect.spec.id, state.jobs
     if job_id in jobs or job_id in state.over:
         raise IllegalEffect(f"job {job_id} exists already")
+    if not is_digest(effect.digest):
+        raise IllegalEffect(f"job {job_id}: {effect.digest!r} is no digest")
     share(state.kinds, effect.spec)
     state.journal.entries.append((dict.pop, jobs, job_id, None))
     jobs[job_id] = Job(effect.spec, effect.submit_ms, effect.digest)

@@ -100,6 +100,9 @@ def extend(state: CellState, decision: Decision, chain: str) -> None:
     except IllegalEffect as error:
         state.rollback(mark)
         raise DamagedLog(f"version {decision.version}: {error}") from error
+    except Exception:
+        state.rollback(mark)  # a defect of this reader must not leave half a record either
+        raise
     state.commit(mark)
     seal(state, decision, chain)
 

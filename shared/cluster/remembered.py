@@ -8,8 +8,8 @@ step, and memory stays flat once as many jobs are remembered as may be.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
-from struct import Struct
 from typing import Any
 
 from shared.cluster.job import FINAL, JobStatus, OverJob
@@ -21,10 +21,20 @@ SEGMENT_JOBS = 87_381
 BLOCK_JOBS = 32
 """An id is searched among so many."""
 
-_ROW = Struct("<16sqIB")
+DIGEST_BYTES = 16
+
+_ROW = struct.Struct(f"<{DIGEST_BYTES}sqIB")
 """Digest, time of the end, number of the tenant, place of the status in FINAL."""
 
 _PACK = _ROW.pack
+
+
+def is_digest(text: str) -> bool:
+    """Whether these are the 32 lower-case hexadecimal digits that a row holds as 16 bytes."""
+    try:
+        return len(text) == 2 * DIGEST_BYTES and bytes.fromhex(text).hex() == text
+    except ValueError:
+        return False
 
 
 class _Segment:
@@ -64,7 +74,16 @@ class Remembered(Mapping[str, OverJob]):
     def add(  # one call for each job that ends, without a tuple made only to be taken apart
         self, undo: list[Entry], job_id: str, tenant: str, digest: str, status: JobStatus, over_ms: int
     ) -> None:
-        """Remember one more. Its id must not be remembered."""
+        """Remember one more. Its id must not be remembered. Raises ValueError, and changes nothing, on what cannot be a
+        row.
+        """
+        number = self._tenant_numbers.get(tenant)
+        if number is None:
+            number = self._number_of(tenant)
+        try:
+            row = _PACK(bytes.fromhex(digest), over_ms, number, FINAL.index(status))
+        except struct.error as error:
+            raise ValueError(f"job {job_id} cannot be remembered: {error}") from error
         segments = self._segments
         if not segments or len(segments[-1].ids) == self._segment_jobs:
             self._add_segment()
@@ -72,13 +91,10 @@ class Remembered(Mapping[str, OverJob]):
         ids, blocks = segment.ids, segment.blocks
         if not len(ids) % BLOCK_JOBS:
             segment.block = len(ids)
-        number = self._tenant_numbers.get(tenant)
-        if number is None:
-            number = self._number_of(tenant)
         undo.append((_take_back, self, job_id, blocks.get(job_id)))
         ids.append(job_id)
         blocks[job_id] = segment.block
-        segment.rows += _PACK(bytes.fromhex(digest), over_ms, number, FINAL.index(status))
+        segment.rows += row
         if self.first == self.next:
             self.oldest_ms = over_ms
         self.next += 1

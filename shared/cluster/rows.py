@@ -13,6 +13,7 @@ import msgspec
 from shared.cluster.job import WAITING, Job, OverJob
 from shared.cluster.node import Node
 from shared.cluster.quota import charge, contradiction
+from shared.cluster.remembered import is_digest
 from shared.cluster.sharing import share
 from shared.cluster.state import CellState
 from shared.events.effects import ReservationSet
@@ -140,6 +141,8 @@ def _node(state: CellState, text: str) -> None:
 
 def _job(state: CellState, text: str) -> None:
     job = _JOB.decode(text)
+    if not is_digest(job.digest):
+        raise ValueError(f"{job.digest!r} is no digest")
     share(state.kinds, job.spec)
     state.jobs[job.id] = job
 
@@ -149,7 +152,10 @@ def _over(state: CellState, text: str) -> None:
 
 
 def _gone(state: CellState, text: str) -> None:
-    state.over.add(state.journal.entries, *_GONE.decode(text))
+    over = _GONE.decode(text)
+    if not is_digest(over.digest):
+        raise ValueError(f"{over.digest!r} is no digest")
+    state.over.add(state.journal.entries, *over)
     state.journal.trim()  # of what is read nothing is ever undone
 
 

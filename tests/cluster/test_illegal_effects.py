@@ -366,3 +366,8 @@ def test_a_reservation_ends_with_its_job() -> None:
     state = cell(node("n1"), enqueued("job"), reserved, e.JobCancelled(job="job"))
     assert state.reservations == {}
     assert check_state(state) == []
+
+
+def test_a_job_whose_digest_is_none_is_refused_before_it_waits() -> None:
+    strange = e.JobEnqueued(spec=JobSpec(id="job", tenant="ada"), submit_ms=0, digest="z" * 32)
+    expect_refused(cell(node("n1")), strange, because="is no digest")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.job import FINAL, OverJob
+from shared.cluster.job import FINAL, JobStatus, OverJob
 from shared.cluster.journal import Journal
-from shared.cluster.remembered import BLOCK_JOBS, Remembered
+from shared.cluster.remembered import BLOCK_JOBS, Remembered, is_digest
 
 NAMES = [f"job-{number}" for number in range(12)]
 STEPS = st.lists(st.sampled_from(["forget", *NAMES]), max_size=120)
@@ -90,3 +90,25 @@ def test_each_of_many_blocks_is_searched(many: int) -> None:
 def test_what_is_not_remembered_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         Remembered()["stranger"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("job", "team", "no digest", FINAL[0], 1),
+        ("job", "team", "0" * 32, JobStatus.RUNNING, 1),
+        ("job", "team", "0" * 32, FINAL[0], 2**63),
+    ],
+)
+def test_what_cannot_be_a_row_changes_nothing(row: tuple[str, str, str, JobStatus, int]) -> None:
+    over, journal = Remembered(), Journal()
+    with pytest.raises(ValueError, match=r"hexadecimal|tuple|cannot be remembered"):
+        over.add(journal.entries, *row)
+    over.add(journal.entries, *over_job("job", 1))
+    assert [*over.in_order()] == [over_job("job", 1)]
+
+
+@pytest.mark.parametrize("text", ["", "0" * 31, "0" * 33, "A" * 32, "g" * 32, " " * 2 + "0" * 30, "00 " * 10 + "00"])
+def test_a_digest_is_what_comes_back_as_it_was(text: str) -> None:
+    assert not is_digest(text)
+    assert is_digest("0123456789abcdef" * 2)
