@@ -47,6 +47,7 @@ class Broker:
         self.lost_tails: list[LostTail] = []
         self.away_until_ms = 0
         self._cut_off_ms: dict[str, int] = {}
+        self.late = 0
         self._watchers: dict[TopicPartition, list[Action]] = {}
 
     @property
@@ -132,7 +133,8 @@ class Broker:
             engine.after(TIMEOUT_MS, lambda: answer(AppendUnknown("refused")))
             return
         if faults.happens(Fault.LATE, f"append of {who} to {message.topic}"):
-            engine.after(TIMEOUT_MS + engine.between(0, 1_500), lambda: self._land_silently(message))
+            self.late += 1
+            engine.after(TIMEOUT_MS + engine.between(0, 1_500), lambda: self._land_late(message))
             engine.after(TIMEOUT_MS, lambda: answer(AppendUnknown("late")))
             return
         is_lost = faults.happens(Fault.ACK_LOST, f"append of {who} to {message.topic}")
@@ -145,6 +147,10 @@ class Broker:
                 engine.after(engine.between(0, 2), lambda: answer(Appended(offset)))
 
         engine.after(engine.between(1, 4), land)
+
+    def _land_late(self, message: Message) -> None:
+        self.late -= 1
+        self.land(message)
 
     def _land_silently(self, message: Message) -> None:
         self.land(message)

@@ -162,8 +162,9 @@ class Mishaps:
 
     def _lose_tail(self) -> None:
         world, oracle = self._world, self._oracle()
-        if any(process.is_paused for process in world.processes):
-            # One who sleeps over it may wake to an answer that was true once: two faults, which no offset can tell.
+        if world.broker.late or any(process.is_paused for process in world.processes):
+            # What comes late may take the very place of what was lost, and one who sleeps over it may wake to an answer
+            # that was true once: two faults at once, which no offset can tell.
             world.engine.after(AGAIN_MS, self._lose_tail)
             return
         logged = world.broker.log.get(oracle.tp, [])

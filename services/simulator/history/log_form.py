@@ -59,9 +59,12 @@ def _damage(entry: LogEntry, decision: Decision, version: int, chain: str) -> st
 def _judge_damage(evidence: CellEvidence, place: int, decision: Decision, damage: str) -> list[Violation]:
     """Damage is nobody's fault where the log was harmed; to go on behind it always is one."""
     found = [] if evidence.is_damaged else [_violation(evidence, evidence.log[place], damage)]
+    done = evidence.log[place].moment
     for entry in evidence.log[place + 1 :]:
         later = _decision_of(entry)
-        # One record may have been on its way when the damage was done.
+        # One record may have been on its way when the damage was done; and one of each writer that had not looked yet.
+        if done is not None and entry.moment is not None and entry.moment < done + evidence.unaware:
+            continue
         if later is not None and later.cell == evidence.cell and later.version > decision.version:
             return [*found, _violation(evidence, entry, f"version {later.version} was written behind a damaged record")]
     return found

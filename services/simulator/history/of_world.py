@@ -26,6 +26,9 @@ from shared.events.encoding import Undecodable, decode
 from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 from shared.view.row_text import account_rows, job_row, node_row
 
+UNAWARE_MS = 500
+"""A writer learns with the answer to its next record that the log is not what it was."""
+
 COMMANDS: dict[str, str] = {SubmitJob.type: "submit", CancelJob.type: "cancel", UpdateJob.type: "update"}
 
 _WHAT = {"started": What.BEGAN, "adopted": What.ADOPTED, "ended": What.ENDED}
@@ -54,6 +57,7 @@ def _cell(history: History, cell: str, ordinal: int) -> CellEvidence:
         views=[_view(rows) for rows in history.views if rows.cell == cell],
         is_drained=history.drained,
         is_damaged=bool(history.lost_tails),
+        unaware=UNAWARE_MS,
     )
 
 
