@@ -322,3 +322,19 @@ async def test_rows_are_made_of_the_state_as_it_is_now(view: CellView, reader: V
     assert await view.apply(0, stand_of(state), rows) == Applied()
     assert await view.apply(0, stand_of(state), rows) == Further(120)
     assert await compare_view(reader, state) == []
+
+
+async def test_a_step_may_have_more_rows_than_fit_into_one_command(view: CellView, reader: ViewReader) -> None:
+    specs = [JobSpec(id=f"job-{number}", tenant="acme", queue="night") for number in range(4_500)]
+    waiting = [enqueued(1, *specs)]
+    gone = Decision(
+        cell=CELL, version=2, epoch=0, at_ms=0, effects=tuple(e.JobCancelled(job=spec.id) for spec in specs[1:])
+    )
+    state, projection = CellState(CELL), Projection()
+    await settle(view, projection, state)
+    live(projection, state, log_records(waiting))
+    assert await settle(view, projection, state) == [Outcome.APPLIED]
+    assert (await reader.summary(CELL)).value.queues == {"night": 4_500}
+    live(projection, state, log_records([gone], 1, state.chain))
+    assert await settle(view, projection, state) == [Outcome.APPLIED]
+    assert await compare_view(reader, state) == []

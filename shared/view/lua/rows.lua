@@ -2,7 +2,6 @@
 -- A job's row is a line `TENANT STATUS PLACE` and then JSON that is never looked into here. PLACE is the job's member of
 -- `waiting`, empty unless it is queued.
 
-local HEAD = '^(%S+ %S+ [^\n]*)\n'
 local ROW = '^(%S+) (%S+) ([^\n]*)\n'
 
 -- Each command takes many members at once, since a command costs more than a member; but only so many words fit onto
@@ -33,25 +32,50 @@ local function no_moves()
   return { unplaced = {}, placed = {}, unindexed = {}, indexed = {} }
 end
 
-local function leave(moves, id, head)
-  local tenant, status, place = string.match(head, ROW)
-  local gone, unplaced = moves.unindexed, moves.unplaced
-  gone[#gone + 1] = 's ' .. status .. ' ' .. id
-  gone[#gone + 1] = 't ' .. tenant .. ' ' .. status .. ' ' .. id
-  if place ~= '' then
-    unplaced[#unplaced + 1] = place
-  end
+local function leave_index(moves, id, tenant, status)
+  local gone = moves.unindexed
+  local count = #gone
+  gone[count + 1] = 's ' .. status .. ' ' .. id
+  gone[count + 2] = 't ' .. tenant .. ' ' .. status .. ' ' .. id
 end
 
-local function enter(moves, id, head)
-  local tenant, status, place = string.match(head, ROW)
-  local new, placed = moves.indexed, moves.placed
+local function enter_index(moves, id, tenant, status)
+  local new = moves.indexed
   local count = #new
   new[count + 1], new[count + 2] = '0', 's ' .. status .. ' ' .. id
   new[count + 3], new[count + 4] = '0', 't ' .. tenant .. ' ' .. status .. ' ' .. id
+end
+
+local function leave_queue(moves, place)
   if place ~= '' then
+    moves.unplaced[#moves.unplaced + 1] = place
+  end
+end
+
+local function enter_queue(moves, place)
+  if place ~= '' then
+    local placed = moves.placed
     placed[#placed + 1] = '0'
     placed[#placed + 1] = place
+  end
+end
+
+-- What a job's new row moves, if `before` is the one that it has (false: none). Each row is looked at once.
+local function note_job(moves, id, before, row)
+  local tenant, status, place = string.match(row, ROW)
+  if not before then
+    enter_index(moves, id, tenant, status)
+    enter_queue(moves, place)
+    return
+  end
+  local old_tenant, old_status, old_place = string.match(before, ROW)
+  if old_status ~= status or old_tenant ~= tenant then
+    leave_index(moves, id, old_tenant, old_status)
+    enter_index(moves, id, tenant, status)
+  end
+  if old_place ~= place then
+    leave_queue(moves, old_place)
+    enter_queue(moves, place)
   end
 end
 
@@ -73,18 +97,13 @@ local function put_and_drop_jobs(keys, args, at, set, drop)
   end
   local held = held_of(keys[2], ids)
   for number = 1, set do
-    local row, before = args[at + 2 * number - 1], held[number]
-    -- The line is the same for a job that only got another field: then it stays where it is.
-    if not before or string.match(before, HEAD) ~= string.match(row, HEAD) then
-      if before then
-        leave(moves, ids[number], before)
-      end
-      enter(moves, ids[number], row)
-    end
+    note_job(moves, ids[number], held[number], args[at + 2 * number - 1])
   end
   for number = set + 1, set + drop do
     if held[number] then
-      leave(moves, ids[number], held[number])
+      local tenant, status, place = string.match(held[number], ROW)
+      leave_index(moves, ids[number], tenant, status)
+      leave_queue(moves, place)
     end
   end
   make(keys, moves)
@@ -111,7 +130,8 @@ local function counted_rows(args, first)
   end
   for job = 1, counts[1] do
     local row = args[first + 6 + 2 * job - 1]
-    if not string.find(row, HEAD) then
+    -- Only that there is a line, since this is done for every row: whoever writes makes the line by `job_text`.
+    if not string.find(row, '\n', 1, true) then
       return nil, 'a job row begins with TENANT STATUS PLACE', string.sub(row, 1, 50)
     end
   end
