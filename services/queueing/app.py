@@ -29,6 +29,10 @@ FOLD_RECORDS_MOST = 50
 READ_RECORDS_MOST = 2_000
 WAIT_MS = 200
 AWAY_FIRST_S = 0.25
+EARLY_MOST = 50_000
+"""So many jobs are read ahead of placement at most."""
+
+FULL_PAUSE_S = 0.1
 
 PATIENT_MS = 40
 """So long may records gather before they are read. While few jobs wait nobody needs a window, and where many wait a
@@ -141,6 +145,10 @@ class CellQueues:
 
     async def _read(self, reader: Reader) -> None:
         while True:
+            if self._service.early > EARLY_MOST and not isinstance(self._context.clock, SteppedCellClock):
+                # A flood waits in the log, not in memory: placement is no further, and has these to begin with.
+                await asyncio.sleep(FULL_PAUSE_S)
+                continue
             try:
                 records = await reader.poll(READ_RECORDS_MOST, WAIT_MS)
             except LogTruncated as error:

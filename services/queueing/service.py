@@ -174,6 +174,11 @@ class QueueingService:
             if job_id not in self.state.jobs:
                 self._leave(job_id)
 
+    @property
+    def early(self) -> int:
+        """How many jobs stand in lines that placement has not taken in yet."""
+        return len(self._early)
+
     def wake(self, now_ms: int) -> None:
         """Let jobs whose pause is over into their lines."""
         while self._asleep and self._asleep[0][0] <= now_ms:

@@ -10,6 +10,7 @@ from typing import Any
 from shared.cluster.config import CellFile
 from shared.log.group_timers import EMBEDDED
 from shared.log.kafka import KafkaLog
+from shared.log.lag import watch_lag
 from shared.log.layout import Layout
 from shared.log.port import LogUnavailable, Member
 from shared.log.topic_admin import check_topics
@@ -80,6 +81,7 @@ async def open_log(context: Context[Any], file: CellFile) -> KafkaLog | None:
     except WrongTopics:
         await log.stop()
         raise
+    context.run_beside(watch_lag(context, log), "watch of the lag")
     context.run_beside(watch_log(context, log, f"{settings.namespace}.cells"), "watch of Kafka")
     return log
 

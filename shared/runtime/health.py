@@ -80,6 +80,13 @@ class Health:
         """Everything before `next_offset` is handled, and its consequences are published."""
         self.progress.cursors[f"{topic}/{partition}"] = next_offset
 
+    def let_go(self, partition: int, *topics: str) -> None:
+        """These topics' partition (without topics: that of every topic) is somebody else's to handle."""
+        for name in list(self.progress.cursors):
+            topic, _, number = name.rpartition("/")
+            if number == str(partition) and (not topics or topic in topics):
+                del self.progress.cursors[name]
+
     async def __call__(self, scope: Message, _receive: Receive, send: Send) -> None:
         """Answers one request (ASGI)."""
         status, content_type, body = self.answer(scope["path"]) if scope["type"] == "http" else NOT_FOUND

@@ -44,6 +44,12 @@ class Telemetry:
         self.lag = Gauge(
             "fallow_lag_records", "End of the log less the cursor", ["topic", "partition"], registry=self.registry
         )
+        self.lag_seconds = Gauge(
+            "fallow_lag_seconds",
+            "For how long there has been something behind the cursor",
+            ["topic", "partition"],
+            registry=self.registry,
+        )
         self.step = Histogram(
             "fallow_step_seconds", "One step of the loop", ["step"], buckets=STEP_SECONDS, registry=self.registry
         )

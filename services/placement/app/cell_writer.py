@@ -123,6 +123,7 @@ class CellWriter:
                 await self._cycle(writer, inflow)
         finally:
             self._metrics.writes.set(0)
+            self._context.health.let_go(self._ordinal, *(self._layout.topic(name) for name in INPUTS))
             self._context.logger.info("no longer writing", cell=self.cell, epoch=epoch)
             await inflow.stop()
 
