@@ -76,6 +76,10 @@ class Diaries:
             os.close(own.claim)
             os.close(own.diary)
 
+    def lost(self) -> list[int]:
+        """The slots that were taken here and whose reign is somebody else's by now."""
+        return [slot for slot, own in self._own.items() if os.pread(own.claim, 32, 0) != own.text]
+
     def write(self, lines: Sequence[DiaryLine]) -> list[int]:
         """Append these lines to their nodes' diaries. The slots whose reign is somebody else's: nothing was written for
         these.

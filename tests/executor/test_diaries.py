@@ -63,6 +63,12 @@ def test_whoever_took_the_reign_last_writes_alone(diaries: Diaries, tmp_path: Pa
     assert [read.job for read in other.read(0, EVERY)["node-1"]] == ["b"]
 
 
+def test_whoever_lost_the_reign_can_know_it_without_writing(diaries: Diaries, tmp_path: Path) -> None:
+    assert diaries.lost() == []
+    Diaries(tmp_path, "cell-a", 1).take(0, wall_ms=6)
+    assert diaries.lost() == [0]
+
+
 def test_who_took_no_reign_writes_nothing(tmp_path: Path) -> None:
     assert Diaries(tmp_path, "cell-a", 1).write([line()]) == [0]
     assert not list((tmp_path / "diaries").iterdir())

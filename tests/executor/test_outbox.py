@@ -43,6 +43,18 @@ class Numbers:
         pass
 
 
+class Silenced(Numbers):
+    """Lets go of all its nodes once it has looked."""
+
+    has_looked = False
+
+    def look(self) -> None:
+        self.has_looked = True
+
+    def still_ours(self, events: Iterable[Said]) -> list[Said]:
+        return [] if self.has_looked else list(events)
+
+
 class Moody(MemoryLog):
     """A log that is away until it is told otherwise."""
 
@@ -98,3 +110,16 @@ def test_of_a_nodes_reports_that_pile_up_only_the_newest_is_said() -> None:
     run, other = finished("job", 2), report(7, "node-2")
     batches = [Batch(1, [report(1), run]), Batch(2, [other]), Batch(3, [report(3)])]
     assert [list(batch.events) for batch in without_outdated(batches)] == [[run], [other], [report(3)]]
+
+
+async def test_who_finds_before_it_speaks_that_others_speak_for_its_nodes_is_silent(log: Moody) -> None:
+    log.is_away = False
+    context, speaker = make_context("executor", ServiceSettings()), Silenced()
+    telemetry = ExecutorTelemetry(context.registry, dict, dict)
+    outbox = Outbox(context, log, LAYOUT, speaker, telemetry, before_publish=speaker.look)
+    running = asyncio.create_task(outbox.run())
+    outbox.put([finished("first", 1)], 0)
+    async with asyncio.timeout(5):
+        await outbox.drained()
+    running.cancel()
+    assert await log.end_offsets([("test.nodes", 0)]) == {("test.nodes", 0): 0}

@@ -57,7 +57,16 @@ def test_a_claim_that_comes_for_a_slot_that_went_meanwhile_counts_for_nothing() 
     slots.assign(OURS, [1])
     slots.come([1], 0)
     slots.assign(frozenset(), [1])
-    slots.claimed(1, 77, 0)
+    assert not slots.claimed(1, 77, 0)
+    assert slots.to_adopt(100) == {}
+
+
+def test_a_reign_that_was_taken_is_let_go_of_with_its_slot() -> None:
+    slots = Slots()
+    slots.assign(OURS, [1])
+    slots.come([1], 0)
+    assert slots.claimed(1, 77, 5)
+    assert slots.assign(frozenset(), [1]).lost == [1]
     assert slots.to_adopt(100) == {}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from services.executor.app.outbox import Outbox
 from services.executor.diaries import Diaries
+from services.executor.policy.slots import Slots
 from services.executor.policy.turn import Now, Turn
 from services.executor.service import ExecutorService
 from services.executor.settings import ExecutorSettings
@@ -36,9 +37,6 @@ REST_MS_PER_WORD = 2
 AWAY_FIRST_S = 0.25
 """How long a reader of an unreachable log waits at first before it tries again."""
 
-FENCED_PAUSE_MS = 1_000
-"""How long a slot is left alone after its reign was found to be somebody else's."""
-
 
 class CellExecutor:
     """The tasks of one cell. Between two awaits there is one whole turn: state, diaries and outbox agree."""
@@ -55,16 +53,19 @@ class CellExecutor:
         """`note` is told whenever the next due time or the outbox may have changed."""
         self.service = service
         self._note = note
-        self.held: dict[int, None] = {}
         self._context, self._log, self._layout, self._telemetry = context, log, layout, telemetry
         self._follower = Follower(log, layout, service.cell, snapshots=not context.settings.embedded)
         self._diaries = Diaries(context.settings.data_dir, service.cell, service.slots)
-        self._outbox = Outbox(context, log, layout, service, telemetry)
+        self._outbox = Outbox(context, log, layout, service, telemetry, before_publish=self._look_at_reigns)
         self._wake = asyncio.Event()
         self._planned_ms: int | None = None
         self._ticked_ms = self._rests_until_ms = 0
-        self._assigned: frozenset[int] = frozenset()
-        self._take_from: dict[int, tuple[int, int]] = {}
+        self._slots = Slots()
+
+    @property
+    def held(self) -> dict[int, None]:
+        """The slots that are looked after."""
+        return self._slots.held
 
     @property
     def is_idle(self) -> bool:
@@ -100,15 +101,10 @@ class CellExecutor:
 
     async def assign(self, owned: frozenset[int]) -> None:
         """These slots should be ours now: let go of others at once, take new ones once the log up to now is folded."""
-        self._assigned = owned
-        self._let_go([slot for slot in self.held if slot not in owned])
-        self._take_from = {slot: due for slot, due in self._take_from.items() if slot in owned}
-        new = [s for s in self.service.slots_with_nodes() if s in owned and s not in self.held]
-        if not new:
-            return
-        end = await self._end_of_log()
-        if self._assigned == owned:
-            self._take_from.update(dict.fromkeys(new, (end, 0)))
+        lost, new = self._slots.assign(owned, self.service.slots_with_nodes())
+        self._let_go(lost)
+        if new:
+            self._slots.come(new, await self._end_of_log())
 
     async def _end_of_log(self) -> int:
         tp = self._layout.tp("decisions", self.service.cell)
@@ -123,18 +119,17 @@ class CellExecutor:
         if slots:
             self.service.lose(slots)
             for slot in slots:
-                del self.held[slot]
                 self._diaries.let_go(slot)
             self._context.logger.info("slots lost", cell=self.service.cell, slots=slots)
 
     async def _take_over(self) -> None:
-        for slot, (offset, not_before_ms) in list(self._take_from.items()):
-            if offset > self._follower.next_offset or not_before_ms > monotonic_ms():
-                continue
-            # The reign first: from here on nobody else writes into the diaries that are read next.
+        for slot in self._slots.to_claim(self._follower.next_offset, monotonic_ms()):
             seq = self._diaries.take(slot, wall_ms())
-            del self._take_from[slot]
-            self.held[slot] = None
+            if not self._slots.claimed(slot, seq, await self._end_of_log()):
+                self._diaries.let_go(slot)
+        for slot, seq in self._slots.to_adopt(self._follower.next_offset).items():
+            if slot not in self.held:
+                continue  # lost since the one before it was taken over
             state = self._follower.state
             past = self._diaries.read(slot, state.jobs)
             self._carry_out(self.service.take_over(slot, state, seq, past.__getitem__, self._now()))
@@ -156,7 +151,7 @@ class CellExecutor:
             if decisions:
                 self._carry_out(self.service.decided(self._follower.state, decisions, self._now()))
                 read.inc(len(decisions))
-            if self._take_from:
+            if self._slots.is_coming:
                 await self._take_over()
             next_offset = self._follower.next_offset
             await self._outbox.drained()
@@ -210,12 +205,7 @@ class CellExecutor:
     def _carry_out(self, turn: Turn) -> None:
         """The diary first, then the world hears of it; of a slot that is somebody else's nothing."""
         if turn.lines:
-            fenced = [slot for slot in self._diaries.write(turn.lines) if slot in self.held]
-            if fenced:
-                self._telemetry.fenced.inc(len(fenced))
-                self._let_go(fenced)
-                again_ms = monotonic_ms() + FENCED_PAUSE_MS
-                self._take_from.update({slot: (0, again_ms) for slot in fenced if slot in self._assigned})
+            self._fence(self._diaries.write(turn.lines))
         self._outbox.put(turn.events, turn.now.monotonic_ms)
         rest_ms = min(TICK_WALL_MS_MIN + REST_MS_PER_WORD * len(turn.events), TICK_WALL_MS_BUSY)
         self._rests_until_ms = turn.now.monotonic_ms + rest_ms
@@ -223,6 +213,16 @@ class CellExecutor:
         if due_ms is not None and (self._planned_ms is None or due_ms < self._planned_ms):
             self._wake.set()
         self._note()
+
+    def _look_at_reigns(self) -> None:
+        """Who is told to stop what it never began writes no line, and would not notice that it is fenced."""
+        self._fence(self._diaries.lost())
+
+    def _fence(self, slots: list[int]) -> None:
+        fenced = self._slots.fenced(slots, monotonic_ms())
+        if fenced:
+            self._telemetry.fenced.inc(len(fenced))
+            self._let_go(fenced)
 
     def _handled_decisions(self, next_offset: int | None = None) -> None:
         topic, partition = self._layout.tp("decisions", self.service.cell)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -57,10 +57,13 @@ class Outbox:
         layout: Layout,
         service: Speaker,
         telemetry: ExecutorTelemetry,
+        before_publish: Callable[[], None] | None = None,
     ) -> None:
+        """`before_publish` may find that some of the words are somebody else's to say by now."""
         self._context, self._log, self._layout = context, log, layout
         self._service, self._telemetry = service, telemetry
         self._waiting: list[Batch] = []
+        self._before_publish = before_publish
         self._published = context.telemetry.records_published.labels("nodes")
         self._reports = telemetry.reports.labels(service.cell)
         self._filled, self._empty = asyncio.Event(), asyncio.Event()
@@ -100,6 +103,8 @@ class Outbox:
         pause = BackOff(RETRY_FIRST_S, RETRY_MOST_S)
         while batches:
             now = batches[: _fitting(batches)]
+            if self._before_publish is not None:
+                self._before_publish()
             said = [self._service.still_ours(batch.events) for batch in now]
             try:
                 await self._publish([each for events in said for each in events])

@@ -40,7 +40,7 @@ class Slots:
     def assign(self, owned: frozenset[int], with_nodes: list[int]) -> Share:
         """These slots should be ours now; `with_nodes` are those that matter."""
         self._assigned = owned
-        lost = [slot for slot in self.held if slot not in owned]
+        lost = [slot for slot in (*self.held, *self._claims) if slot not in owned]
         self._let_go(lost)
         self._coming = {slot: due for slot, due in self._coming.items() if slot in owned}
         self._claims = {slot: claim for slot, claim in self._claims.items() if slot in owned}
@@ -55,10 +55,14 @@ class Slots:
         """The slots whose reign is to be taken now. Each is answered by `claimed`, or asked for again."""
         return [slot for slot, (end, due_ms) in self._coming.items() if end <= next_offset and due_ms <= now_ms]
 
-    def claimed(self, slot: int, seq: int, end: int) -> None:
-        """The slot's reign is ours, with this number, and behind that the log ended at `end`."""
-        if self._coming.pop(slot, None) is not None:
-            self._claims[slot] = Claim(seq, end)
+    def claimed(self, slot: int, seq: int, end: int) -> bool:
+        """The slot's reign is ours, with this number, and behind that the log ended at `end`. Whether it still counts:
+        the slot may be somebody else's meanwhile.
+        """
+        if self._coming.pop(slot, None) is None:
+            return False
+        self._claims[slot] = Claim(seq, end)
+        return True
 
     def to_adopt(self, next_offset: int) -> dict[int, int]:
         """The slots that are held from now on, and the number above which their nodes' words begin."""
@@ -90,4 +94,4 @@ class Slots:
 
     def _let_go(self, slots: list[int]) -> None:
         for slot in slots:
-            del self.held[slot]
+            self.held.pop(slot, None)
