@@ -11,6 +11,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 from services.cli.bench.job_mix import Ready
+from shared.runtime.collector import tune_collector
 
 TICK_S, FULL_TICK_S = 0.005, 0.01
 """Jobs that fall due within this time go out together, as a sender's client gathers them; the longer one is for loads
@@ -34,7 +35,8 @@ class Sender:
         self.sent_s = array("d")
 
     async def start(self) -> None:
-        """Connect, and learn where the partitions are."""
+        """Connect, and learn where the partitions are. What is to be sent is there by now, and no garbage."""
+        tune_collector()
         await self._producer.start()
         await self._producer.partitions_for(self._topic)
 
