@@ -49,7 +49,7 @@ class JobRejected(Event, type="fallow.job.rejected.v1", topic="jobs"):
     """
 
     cell: Name | None = None
-    job: str
+    job: JobId
     tenant: str | None = None
     command: str
     code: RejectCode

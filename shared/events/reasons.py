@@ -23,6 +23,7 @@ class RejectCode(StrEnum):
     OVER_JOB_LIMIT = "over_job_limit"
     SUBMIT_TIME_TOO_FAR = "submit_time_too_far"
     TOO_LARGE = "too_large"
+    TOO_MANY_SUBMISSIONS = "too_many_submissions"
     UNKNOWN_VERSION = "unknown_version"
     UNSUPPORTED = "unsupported"
 

@@ -42,10 +42,11 @@ class ValueMeta(msgspec.StructMeta):
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-class Value(msgspec.Struct, metaclass=ValueMeta, frozen=True, omit_defaults=True):
+class Value(msgspec.Struct, metaclass=ValueMeta, frozen=True, omit_defaults=True, gc=False):
     """A part of a record. Fields that hold their default are left out when it is written.
 
-    To build one checks nothing; to read one does. What several fields demand together is checked by `check`.
+    No value holds itself, so the garbage collector need not look at any. To build one checks nothing; to read one
+    does. What several fields demand together is checked by `check`.
     """
 
     def check(self) -> None:

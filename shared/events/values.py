@@ -120,7 +120,6 @@ class RetryPolicy(Value):
 
 
 ONE_GPU, ENDLESS, NO_RETRY = Resources(), VirtualRun(), RetryPolicy()
-_DEFAULTS = (("resources", ONE_GPU), ("run", ENDLESS), ("retry", NO_RETRY))
 
 
 class JobSpec(Value):
@@ -158,10 +157,15 @@ class JobSpec(Value):
     hold: bool = False
 
     def __post_init__(self) -> None:
-        for name, default in _DEFAULTS:
-            if getattr(self, name) == default:
-                force_setattr(self, name, default)  # the default itself, which is left out when it is written
-        self.check()
+        # What equals a default becomes the default itself, which is left out when it is written.
+        if self.resources is not ONE_GPU and self.resources == ONE_GPU:
+            force_setattr(self, "resources", ONE_GPU)
+        if self.run is not ENDLESS and self.run == ENDLESS:
+            force_setattr(self, "run", ENDLESS)
+        if self.retry is not NO_RETRY and self.retry == NO_RETRY:
+            force_setattr(self, "retry", NO_RETRY)
+        if self.workers_min is not None:
+            self.check()
 
     def check(self) -> None:
         """The fewest workers are no more than those wanted."""
