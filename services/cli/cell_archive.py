@@ -20,6 +20,7 @@ from typing import IO, Any, cast
 
 from shared.cluster.rows import DamagedRow, digest_of, rows_of, state_from
 from shared.cluster.state import CellState
+from shared.events.encoding import shorten
 from shared.log.port import Outgoing
 
 FORMAT = 1
@@ -168,7 +169,7 @@ def _head(path: Path, body: dict[str, Any]) -> Head:
     if body.get("what") != WHAT:
         raise ArchiveError(f"{path}: is no exported cell")
     if body.get("format") != FORMAT:
-        raise ArchiveError(f"{path}: is of format {str(body.get('format'))[:20]}, this version reads format {FORMAT}")
+        raise ArchiveError(f"{path}: is of format {shorten(body.get('format'))}, this version reads format {FORMAT}")
     kinds = {"cell": str, "version": int, "at_ms": int, "chain": str, "digest": str}
     for name, kind in kinds.items():
         if type(body.get(name)) is not kind:
