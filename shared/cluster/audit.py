@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -214,19 +214,26 @@ def ledger_of(state: CellState) -> Ledger:
 
     Quotas come last, since a lowered quota evicts nobody: use above it is no offence until it grows.
     """
-    told: list[e.AnyEffect] = [
-        e.NodeChanged(spec=node.spec, boot=node.boot, status=node.status) for node in state.nodes.values()
-    ]
-    for job in state.jobs.values():
-        places = job.workers + job.joining
-        # What it holds is a whole gang of what it was started as, whatever it was updated to since.
-        began_as = replace(job.spec, workers=len(places) or 1, workers_min=None)
-        told.append(e.JobEnqueued(spec=began_as, submit_ms=job.submit_ms, digest=job.digest))
-        if places:
-            told.append(e.JobStarted(job=job.id, attempt=job.attempt, workers=places))
-        told.append(e.JobUpdated(spec=job.spec))
-    quotas = tuple(e.QuotaSet(quota=quota) for quota in state.quotas.values())
     ledger = Ledger()
-    for effects in (tuple(told), quotas):
+    # Little by little: the effects of 150,000 jobs take more memory than what is kept of them.
+    for effects in _told(state):
         ledger.take(Decision(cell=state.cell or "none", version=1, epoch=0, at_ms=0, effects=effects))
     return ledger
+
+
+def _told(state: CellState) -> Iterator[tuple[e.AnyEffect, ...]]:
+    for node in state.nodes.values():
+        yield (e.NodeChanged(spec=node.spec, boot=node.boot, status=node.status),)
+    for job in state.jobs.values():
+        places = job.workers + job.joining
+        if not places:
+            yield (e.JobEnqueued(spec=job.spec, submit_ms=job.submit_ms, digest=job.digest),)
+            continue
+        # What it holds is a whole gang of what it was started as, whatever it was updated to since.
+        began_as = replace(job.spec, workers=len(places), workers_min=None)
+        yield (
+            e.JobEnqueued(spec=began_as, submit_ms=job.submit_ms, digest=job.digest),
+            e.JobStarted(job=job.id, attempt=job.attempt, workers=places),
+            e.JobUpdated(spec=job.spec),
+        )
+    yield tuple(e.QuotaSet(quota=quota) for quota in state.quotas.values())
