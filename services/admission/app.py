@@ -16,7 +16,7 @@ from services.admission.settings import AdmissionSettings
 from shared.cluster.config import CellFile
 from shared.events.base import Event
 from shared.events.encoding import TYPE_HEADER, Undecodable
-from shared.events.jobs import JobRejected
+from shared.events.jobs import JobAdmitted, JobRejected
 from shared.events.operations import AdvanceTime, ReloadCell
 from shared.log.dead_letters import dead_letter
 from shared.log.faststream_recipe import Delivery, make_broker, subscribe_batches
@@ -72,6 +72,7 @@ class Admission:
         self._plain = layout.topic("submissions")
         self._broker: KafkaBroker | None = None
         self._delivery = Delivery()
+        self._partitions, self._wall_ms = 1, 0
         self._operations: Reader
 
     async def begin(self) -> str | None:
@@ -81,6 +82,7 @@ class Admission:
         settings = self._context.settings
         self._broker = make_broker(settings.kafka, self._context.instance, embedded=settings.embedded)
         self._delivery = self.subscribe(self._broker)
+        self._partitions = sum([await self._log.partitions(topic) for topic in self._topics()])
         try:
             await self._broker.start()
         except (KafkaError, OSError):
@@ -97,12 +99,15 @@ class Admission:
 
     def subscribe(self, broker: KafkaBroker) -> Delivery:
         """Share the plain topic and the tenants' own ones with the other admission processes."""
-        own = [f"{self._plain}.{tenant.name}" for tenant in self._file.tenants if tenant.own_topic]
-        topics = [self._plain, *own]
+        topics = self._topics()
         most = self._context.settings.batch_records
         timers = EMBEDDED if self._context.settings.embedded else QUICK
         group = self._layout.group("admission")
         return subscribe_batches(broker, topics, group, self.handle, max_records=most, timers=timers)
+
+    def _topics(self) -> list[str]:
+        own = [f"{self._plain}.{tenant.name}" for tenant in self._file.tenants if tenant.own_topic]
+        return [self._plain, *own]
 
     async def fail_when_given_up(self) -> None:
         """End the process when a batch cannot be delivered."""
@@ -110,12 +115,15 @@ class Admission:
 
     async def handle(self, records: list[Record]) -> None:
         """Answer a batch; returns when every answer and every dead letter is in the log."""
+        self._wall_ms, kept = wall_ms(), self._service.rates.keep()
+        self._service.rates.share(self._delivery.partitions, self._partitions)
         taken = take_batch(records, self._answer, self._limit, self._tally)
         answers = self._outgoing(taken.handled)
         letters = [dead_letter(dead, service="admission", namespace=self._layout.namespace) for dead in taken.dead]
         try:
             await self._log.publish([*answers, *letters])
         except LogUnavailable as error:
+            self._service.rates.back(kept)  # the same batch comes again
             self._context.health.not_ready(f"answers wait for Kafka: {error}", "answers")
             raise
         self._context.health.ready("answers")
@@ -154,7 +162,12 @@ class Admission:
         if lost is not None:
             return Bad(lost.reason, str(lost))
         answer = self._service.answer(header(record, TYPE_HEADER), record.value, tenant, now_ms)
-        return Bad(answer.reason, str(answer)) if isinstance(answer, Undecodable) else answer
+        if isinstance(answer, Undecodable):
+            return Bad(answer.reason, str(answer))
+        if not isinstance(answer, JobAdmitted):
+            return answer
+        # No record is of the future, whatever its sender says where the broker stamps none.
+        return self._service.within_rate(answer, min(record.timestamp_ms, self._wall_ms))
 
     async def _stand_at_operations(self) -> Reader:
         tps = [self._layout.tp("operations", cell.name) for cell in self._file.cells]

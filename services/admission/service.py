@@ -12,6 +12,7 @@ from pydantic_core import from_json
 from services.admission.policy import limits
 from services.admission.policy.admissible import Admissible
 from services.admission.policy.duplicates import key_twice
+from services.admission.policy.rates import SubmissionRates
 from services.admission.policy.resolve import Rejection, cell_of, tenant_of
 from shared.cluster.config import CellFile
 from shared.events.base import Event, JobId, replace
@@ -36,10 +37,12 @@ class AdmissionService:
 
     def __init__(self, file: CellFile) -> None:
         self._file, self._admissible = file, Admissible(file)
+        self.rates = SubmissionRates(file)
 
     def reload(self, file: CellFile) -> None:
         """Decide by this cell file from now on."""
         self._file, self._admissible = file, Admissible(file)
+        self.rates.reload(file)
 
     def answer(self, type_: str, value: bytes | None, topic_tenant: str | None, now_ms: int) -> Event | Undecodable:
         """What to publish for one record of a submissions topic, or why it can only be set aside.
@@ -68,6 +71,12 @@ class AdmissionService:
                 event, job, tenant, Rejection(RejectCode.INVALID_FIELD, shorten(twice), "", "duplicate field")
             )
         return self._answer(event, topic_tenant, now_ms)
+
+    def within_rate(self, answer: JobAdmitted, at_wall_ms: int) -> Event:
+        """The same answer, or the rejection of a job that is one too many for its tenant at this time."""
+        spec = answer.spec
+        why = self.rates.refusal(spec.tenant, at_wall_ms)
+        return answer if why is None else _rejected(SubmitJob, spec.id, spec.tenant, why)
 
     def _answer(self, event: SubmitJob | CancelJob | UpdateJob, topic_tenant: str | None, now_ms: int) -> Event:
         job, tenant = _of_whom(event)
@@ -118,7 +127,7 @@ def digest_of(spec: JobSpec) -> str:
     return blake2b(encode(spec), digest_size=16).hexdigest()
 
 
-def _rejected(event: SubmitJob | CancelJob | UpdateJob, job: str, tenant: str, why: Rejection) -> JobRejected:
+def _rejected(event: Event | type[Event], job: str, tenant: str, why: Rejection) -> JobRejected:
     return JobRejected(
         cell=why.cell,
         job=job,

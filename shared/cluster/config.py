@@ -93,8 +93,25 @@ class TenantQuota(Part):
         )
 
 
+class SubmissionRate(Part):
+    """How many jobs a tenant may submit: a second in the long run, and at once after a pause (None: a second's worth).
+
+    It goes by the wall clock of the brokers.
+    """
+
+    per_s: Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+    burst: Annotated[int, Field(strict=True, ge=1, le=100_000_000)] | None = None
+
+    @property
+    def at_once(self) -> int:
+        """How many may come at once."""
+        return self.per_s if self.burst is None else self.burst
+
+
 class Tenant(Part):
-    """Who may submit. Without pools it may use all; without a queue it waits in its cell's first one."""
+    """Who may submit. Without pools it may use all; without a queue it waits in its cell's first one; without a limit
+    of submissions it may send as many as come.
+    """
 
     name: Name
     pools: tuple[Name, ...] = ()
@@ -102,6 +119,7 @@ class Tenant(Part):
     parent: Name | None = None
     quotas: tuple[TenantQuota, ...] = ()
     own_topic: bool = False
+    submissions: SubmissionRate | None = None
 
 
 class Limits(Part):

@@ -70,6 +70,8 @@ class Delivery:
         self.retries = 0
         self.batches_taken_away = 0
         """Handled here, and again by the partitions' next owner."""
+        self.partitions = 0
+        """So many were assigned to this process when the last batch came."""
         self.batches_left = 0
         """Failed here and left to the next owner: the partitions were taken away, or this process stops."""
         self._reason: DeliveryGaveUp | None = None
@@ -212,6 +214,7 @@ class _Delivering:
         """Handle the batch, to be committed; leave both to the next owner when it is no longer ours."""
         consumer, records = batch.consumer, batch.records
         self.leaving.consumer = consumer
+        self.delivery.partitions = len(consumer.assignment())
         if await self._handle_until_done(consumer, records):
             self.delivery.batches += 1
             self.delivery.records += len(records)

@@ -31,6 +31,7 @@ class TopicDeclaration(BaseModel):
     partitions: Annotated[int, Field(ge=1)] | Literal["per_cell"]
     per_tenant: bool = False
     unpacked: bool = False
+    stamped: bool = False
     cleanup: Literal["delete", "compact"]
     retention_hours: Annotated[int, Field(ge=1)] | None = None
     record_bytes_max: Annotated[int, Field(ge=1024, le=2_000_000)]
@@ -132,6 +133,8 @@ def _spec(name: str, declaration: TopicDeclaration, cells: int, replicas: int) -
         "max.message.bytes": str(declaration.record_bytes_max),
         "min.insync.replicas": str(max(1, replicas - 1)),
     }
+    if declaration.stamped:
+        config["message.timestamp.type"] = "LogAppendTime"
     if declaration.retention_hours is not None:
         config["retention.ms"] = str(declaration.retention_hours * MS_PER_HOUR)
     per_cell = declaration.partitions == "per_cell"

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+
+from services.admission.policy.rates import SubmissionRates
+from services.admission.service import AdmissionService
+from shared.cluster.config import CellFile
+from shared.events.jobs import JobAdmitted, JobRejected
+from shared.events.reasons import RejectCode
+from shared.events.submissions import SubmitJob
+from shared.runtime.cell_file import CellFileError, parse_cell_file
+
+TEXT = """
+cells: [{name: main, ordinal: 0, pools: [{name: training, gpus: 64}]}]
+tenants:
+  - {name: vision, submissions: {per_s: 10, burst: 20}}
+  - {name: speech, submissions: {per_s: 1}}
+  - {name: search}
+"""
+
+
+@pytest.fixture
+def file() -> CellFile:
+    return parse_cell_file(TEXT, "cell.yaml")
+
+
+@pytest.fixture
+def rates(file: CellFile) -> SubmissionRates:
+    return SubmissionRates(file)
+
+
+def taken(rates: SubmissionRates, tenant: str, count: int, at_ms: int) -> int:
+    return sum(rates.refusal(tenant, at_ms) is None for _ in range(count))
+
+
+def test_so_many_come_at_once_and_no_more(rates: SubmissionRates) -> None:
+    assert taken(rates, "vision", 50, 1_000) == 20
+
+
+def test_without_a_burst_a_second_s_worth_may_come_at_once(rates: SubmissionRates) -> None:
+    assert taken(rates, "speech", 50, 1_000) == 1
+
+
+def test_a_tenant_without_a_limit_may_send_as_many_as_come(rates: SubmissionRates) -> None:
+    assert taken(rates, "search", 5_000, 1_000) == 5_000
+
+
+def test_in_the_long_run_so_many_a_second_are_taken(rates: SubmissionRates) -> None:
+    assert sum(taken(rates, "vision", 5, 1_000 + 100 * tenth) for tenth in range(100)) == 20 + 99
+
+
+def test_who_sends_at_the_limit_is_never_refused(rates: SubmissionRates) -> None:
+    assert sum(taken(rates, "vision", 1, 100 * tenth) for tenth in range(1_000)) == 1_000
+
+
+def test_one_tenant_s_flood_costs_no_other_a_token(rates: SubmissionRates) -> None:
+    taken(rates, "vision", 1_000, 1_000)
+    assert taken(rates, "speech", 1, 1_000) == 1
+
+
+def test_time_that_goes_back_gives_nothing(rates: SubmissionRates) -> None:
+    taken(rates, "vision", 20, 10_000)
+    assert taken(rates, "vision", 5, 1_000) == 0
+    assert taken(rates, "vision", 5, 10_100) == 1
+
+
+def test_a_batch_that_comes_again_is_judged_alike(rates: SubmissionRates) -> None:
+    kept = rates.keep()
+    first = [rates.refusal("vision", 1_000 + 10 * n) for n in range(60)]
+    rates.back(kept)
+    assert [rates.refusal("vision", 1_000 + 10 * n) for n in range(60)] == first
+
+
+def test_two_admissions_that_share_the_partitions_take_no_more_than_one(file: CellFile) -> None:
+    two = [SubmissionRates(file), SubmissionRates(file)]
+    for half in two:
+        half.share(6, 12)
+    assert [taken(half, "vision", 50, 1_000) for half in two] == [10, 10]
+    assert [taken(half, "vision", 50, 3_000) for half in two] == [10, 10]
+
+
+def test_a_reload_keeps_what_was_taken(rates: SubmissionRates, file: CellFile) -> None:
+    taken(rates, "vision", 20, 1_000)
+    rates.reload(file)
+    assert taken(rates, "vision", 5, 1_000) == 0
+
+
+def test_a_refused_submission_is_answered_with_the_numbers(file: CellFile) -> None:
+    service = AdmissionService(file)
+    answer = service.answer(SubmitJob.type, b'{"job":{"id":"a","tenant":"speech"}}', None, 0)
+    assert isinstance(answer, JobAdmitted)
+    assert service.within_rate(answer, 1_000) is answer
+    refused = service.within_rate(answer, 1_250)
+    assert isinstance(refused, JobRejected)
+    assert (refused.code, refused.job, refused.tenant) == (RejectCode.TOO_MANY_SUBMISSIONS, "a", "speech")
+    assert (refused.field, refused.value, refused.wanted, refused.allowed) == ("tenant", "speech", 2, 1)
+    assert refused.rule == "a tenant may submit 1 jobs a second and 1 at once; try again in 750 ms"
+
+
+@pytest.mark.parametrize("setting", ["{per_s: 0}", "{per_s: 1, burst: 0}", "{burst: 5}", "{per_s: 1, per_min: 5}"])
+def test_a_limit_that_makes_no_sense_is_a_mistake_of_the_file(setting: str) -> None:
+    with pytest.raises(CellFileError, match="submissions"):
+        parse_cell_file(TEXT.replace("{per_s: 10, burst: 20}", setting), "cell.yaml")
