@@ -109,6 +109,7 @@ class ExecutorService:
     def _adopt(self, turn: Turn, state: CellState, node: Node, seq: int, diary: Sequence[DiaryLine]) -> None:
         """Go on with a boot that the log knows, with the runs that its diary tells of."""
         agent = NodeAgent(self.cell, node.spec, node.boot, seq=seq, now_ms=turn.now.monotonic_ms)
+        agent.is_heard = not self._says_by_itself
         self.agents[node.id] = agent
         wanted = self._wanted.own(state, node.id)
         still_open, ends = open_runs(diary), ended_runs(diary)
@@ -197,6 +198,8 @@ class ExecutorService:
             if type(event) is not RunWord and isinstance(event, _RENEWS):
                 agent = self.agents.get(event.node)
                 if agent is not None and agent.boot == event.boot:
+                    if not agent.is_heard:
+                        self._leases_seen_ms = made_ms - LEASE_CHECK_MS  # what waits for this begins with the next tick
                     agent.renew(made_ms)
 
     def still_ours(self, events: Iterable[Said]) -> list[Said]:

@@ -34,6 +34,7 @@ class Site:
         service = ExecutorService(CELL, NODES, 1)
         self.seq += 1_000
         made = service.take_over(0, self.writer.state, self.seq, self.diary, now(cell_ms))
+        service.confirmed(made.events, 0)
         return service, self.keep(made)
 
     def diary(self, name: str) -> list[DiaryLine]:
@@ -145,11 +146,16 @@ def test_who_takes_over_says_again_what_ended_and_was_not_heard() -> None:
     assert written(made) == []
 
 
-def test_who_takes_over_begins_what_nobody_began() -> None:
+def test_who_takes_over_begins_what_nobody_began_once_its_first_word_has_arrived() -> None:
     site = Site(Writer(NODES))
     site.writer.start("a", "node-1")
-    _, made = site.executor()
-    assert (said(made)[1], written(made)) == ("node-1 RunStarted a/1", ["node-1 started a/1"])
+    service = ExecutorService(CELL, NODES, 1)
+    made = service.take_over(0, site.writer.state, 1_000, site.diary, now())
+    assert written(made) == []
+    assert written(service.tick(site.writer.state, now(0, 500))) == []
+    service.confirmed(made.events, 500)
+    begun = service.tick(site.writer.state, now(0, 510))
+    assert (said(begun), written(begun)) == (["node-1 RunStarted a/1"], ["node-1 started a/1"])
 
 
 def test_who_takes_over_speaks_with_higher_numbers() -> None:
@@ -266,9 +272,9 @@ def test_whatever_happens_each_run_begins_once_and_the_diaries_agree_with_the_lo
 def test_a_run_ends_at_the_same_time_whoever_looks_after_it(duration_ms: int, first_ms: int, second_ms: int) -> None:
     site = Site(Writer(NODES))
     site.writer.start("a", "node-1", run=VirtualRun(duration_ms=duration_ms), at_ms=7)
-    service, _ = site.executor(7)
-    for at_ms in sorted((first_ms, second_ms)):
+    for at_ms in (0, *sorted((first_ms, second_ms))):
         service, _ = site.executor(7 + at_ms)
+        site.keep(service.tick(site.writer.state, now(7 + at_ms)))
     over = [event for event in site.heard if isinstance(event, RunWord) and event.status is RunStatus.FINISHED]
     due = 7 + duration_ms
     assert service.next_due_ms() == (None if over else due)

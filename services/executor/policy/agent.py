@@ -6,6 +6,8 @@ is start a run twice, start one that was told to stop, or go on when nobody can 
 * A desired state of an earlier version, another boot or a lower attempt is refused (fence).
 * Nothing starts before the first full desired state of this boot.
 * A run that shares a device with one that is still there waits for it.
+* Nothing starts while `is_heard` is False: who goes on for an agent that fell silent does not know how much of its
+  lease is left, until its first word has arrived.
 * The lease is measured from before its report was sent. When it cannot be renewed in time the agent stops its own work,
   so that the log may give the work to others.
 
@@ -56,6 +58,7 @@ class NodeAgent:
         "failed_devices",
         "has_lapsed",
         "id",
+        "is_heard",
         "is_informed",
         "leaving",
         "renewed_ms",
@@ -71,6 +74,7 @@ class NodeAgent:
         self.cell, self.spec, self.id, self.boot, self.seq = cell, spec, spec.id, boot, seq
         self.version = 0
         self.is_informed = False
+        self.is_heard = True
         self.has_lapsed = False
         self.renewed_ms = now_ms
         self.failed_devices: tuple[int, ...] = ()
@@ -145,7 +149,7 @@ class NodeAgent:
 
     def _begin(self, turn: Turn, run: AgentRun) -> None:
         wanted = run.wanted
-        if self.has_lapsed or not self._take(wanted.places):
+        if self.has_lapsed or not self.is_heard or not self._take(wanted.places):
             self.waiting[wanted.job] = run
             return
         run.is_begun = True
@@ -215,14 +219,14 @@ class NodeAgent:
 
     def renew(self, sent_ms: int) -> None:
         """What was sent at `sent_ms` (monotonic) has arrived."""
-        self.renewed_ms = max(self.renewed_ms, sent_ms)
+        self.renewed_ms, self.is_heard = max(self.renewed_ms, sent_ms), True
 
     def keep_lease(self, turn: Turn, allowed_ms: int) -> None:
         """Stop all work when the lease was not renewed for `allowed_ms`; begin what waits when it is renewed again."""
         is_late = turn.now.monotonic_ms - self.renewed_ms > allowed_ms
         if is_late and not self.has_lapsed:
             self.give_up(turn)
-        elif self.has_lapsed and not is_late:
+        elif not is_late:
             self.has_lapsed = False
             self._begin_waiting(turn)
 
