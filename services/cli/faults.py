@@ -13,9 +13,11 @@ import typer
 
 from services.cli.failures import Exit, end_with, say
 from services.cli.fault_worlds import Ending, Story, Told, shrunk, tell_all
+from services.cli.mutants import SEEDS_MOST, Hunt, MutantError, hunt_all, line_of, load_mutants, summary
 from services.cli.output import AsJson, print_json, print_line
 from services.simulator.faults import Fault
 
+SEEDS = 100
 FRESH_SEEDS = 1_000_000_000
 TOLD_MOST = 40
 
@@ -23,17 +25,22 @@ app = typer.Typer(help="Run the real services in simulated worlds full of faults
 
 
 @app.command()
-def faults(
+def faults(  # noqa: PLR0913, PLR0917 - its options
     first_seed: Annotated[int | None, typer.Option(help="The first seed; a fresh one if none.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many worlds.")] = 100,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many worlds; 100 if none, 2,000 for mutants.")] = None,
     faults: Annotated[str, typer.Option(help="Kinds of faults, with commas between; all if none.")] = "",
     jobs_in_parallel: Annotated[int | None, typer.Option(min=1, help="Worlds at a time; one a core if none.")] = None,
     shrink: Annotated[bool, typer.Option("--shrink", help="Look for the shortest story that fails.")] = False,
     keep: Annotated[str | None, typer.Option(help="Only these happen: numbers of faults / numbers of wishes.")] = None,
+    mutants: Annotated[bool, typer.Option("--mutants", help="Take out one defence at a time: is it noticed?")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run one world for each seed, up to the first that breaks a promise."""
+    if mutants:
+        _hunt_mutants(first_seed or 0, seeds or SEEDS_MOST, jobs_in_parallel, as_json=as_json)
+        return
     first = time_ns() % FRESH_SEEDS if first_seed is None else first_seed
+    seeds = seeds or SEEDS
     kinds, (kept_faults, kept_items) = kinds_of(faults), kept_of(keep)
     say(f"first seed {first}, {seeds} seeds")
     stories = [Story(seed, kinds, kept_faults, kept_items) for seed in range(first, first + seeds)]
@@ -47,6 +54,25 @@ def faults(
     else:
         _print(told, failed, ending, seconds)
     if failed is not None:
+        raise typer.Exit(Exit.NO)
+
+
+def _hunt_mutants(first_seed: int, seeds_most: int, jobs: int | None, *, as_json: bool) -> None:
+    """Exit code 1 where a mutant was missed."""
+
+    def note(hunt: Hunt) -> None:
+        say(line_of(hunt))
+
+    try:
+        hunts = hunt_all(load_mutants(), note, first_seed=first_seed, seeds_most=seeds_most, jobs=jobs)
+    except MutantError as error:
+        end_with(Exit.USAGE, str(error))
+    found = summary(hunts)
+    if as_json:
+        print_json(found)
+    else:
+        print_line(f"{found['mutants_caught']} of {found['mutants_total']} mutants were caught")
+    if found["missed"]:
         raise typer.Exit(Exit.NO)
 
 
