@@ -22,6 +22,7 @@ from shared.view.steps import Outcome, Took, take_step
 from shared.view.store import CellView, Functions, ViewUnavailable
 
 POLL_WALL_MS = 250
+FETCH_WALL_MS = 10
 LOG_AWAY_FIRST_S = 0.25
 STEPPED_PAUSE_S = 0.1
 CHECK_WALL_MS = 1_000
@@ -68,6 +69,7 @@ class CellProjector:
         self._stepped = context.settings.clock is ClockKind.STEPPED
         self._complaint: str | None = None
         self._away = BackOff(LOG_AWAY_FIRST_S)
+        self._has_gathered = False
         self._steps = 0
         self._shown = 0
         self._check_at_ms = 0
@@ -99,8 +101,12 @@ class CellProjector:
 
     async def _poll(self) -> int:
         """Fold what has come; how many decisions."""
+        most, poll = self._pace.records, self._follower.poll
         try:
-            records = len(await self._follower.poll(0 if self._stepped else POLL_WALL_MS, self._pace.records))
+            records = len(await poll(0 if self._stepped else POLL_WALL_MS, most))
+            if self._has_gathered and 0 < records < most:
+                # That lay ready since the pause began; what came in the pause is still to be fetched.
+                records += len(await poll(FETCH_WALL_MS, most - records))
             if not records and self._stepped:
                 # A stepped replay waits for nobody who only follows: many records at once cost less than each alone.
                 await self._context.pause(STEPPED_PAUSE_S)
@@ -113,6 +119,7 @@ class CellProjector:
 
     async def _gather(self) -> None:
         pause_ms = 0 if self._stepped else self._pace.pause_ms(monotonic_ms())
+        self._has_gathered = pause_ms > 0
         if pause_ms:
             await self._context.pause(pause_ms / 1000)
 
