@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from shared.events.effects import AnyEffect
+from shared.events.effects import AnyEffect, Effect
 from shared.runtime.telemetry import STEP_SECONDS
 
 
@@ -51,13 +51,14 @@ class CellMetrics:
         self.version, self.epoch = metrics.version.labels(cell), metrics.epoch.labels(cell)
         self.writes, self.frozen = metrics.writes.labels(cell), metrics.frozen.labels(cell)
         self.waiting, self.live = metrics.waiting.labels(cell), metrics.live.labels(cell)
-        self._effects: dict[str, Counter] = {}
+        self._effects: dict[type[Effect], Counter] = {}
 
     def in_force(self, effects: Iterable[AnyEffect]) -> None:
         """Count the effects of a decision, by kind."""
-        for kind, count in Tally(effect.kind for effect in effects).items():
+        kinds: Tally[type[Effect]] = Tally(map(type, effects))
+        for kind, count in kinds.items():
             if kind not in self._effects:
-                self._effects[kind] = self._all.effects.labels(self._cell, kind)
+                self._effects[kind] = self._all.effects.labels(self._cell, kind.kind)
             self._effects[kind].inc(count)
 
     def stale(self, why: str) -> None:
