@@ -124,6 +124,10 @@ class Broker:
         self.lost_tails.append(LostTail(self.engine.now_ms, tp[0], tp[1], offset, tuple(logged[offset:])))
         del logged[offset:]
 
+    def harmed(self, tp: TopicPartition) -> None:
+        """From here on the log is not what its writer wrote, though nothing of it is lost."""
+        self.lost_tails.append(LostTail(self.engine.now_ms, tp[0], tp[1], len(self.log[tp]), ()))
+
     # Producers.
 
     def append(self, who: str, message: Message, answer: Callable[[Appended | AppendUnknown], None]) -> None:

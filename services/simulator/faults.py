@@ -34,6 +34,7 @@ class Fault(StrEnum):
     SKEW = "skew"
     HOSTILE = "hostile"
     LOST_TAIL = "lost-tail"
+    FORGED = "forged"
     RELOAD = "reload"
     SNAPSHOT = "snapshot"
     OLD_VERSION = "old-version"
@@ -77,6 +78,9 @@ KINDS_AT_A_TIME = 0.55
 LOST_TAIL_OF_SEEDS = 0.04
 """In so many worlds the broker loses an acknowledged tail: once, since nothing goes on after it."""
 
+FORGED_OF_SEEDS = 0.03
+"""In so many worlds somebody writes a decision that is not this cell's writer's: once, for the same reason."""
+
 
 @dataclass(slots=True)
 class Faults:
@@ -92,6 +96,7 @@ class Faults:
     rates: dict[Fault, float] = field(default_factory=dict)
     intervals_ms: dict[Fault, int] = field(default_factory=dict)
     loses_tail: bool = False
+    is_forged: bool = False
     injected: list[Injected] = field(default_factory=list)
     _number: int = 0
 
@@ -105,6 +110,7 @@ class Faults:
             on, share = random() < KINDS_AT_A_TIME, random()
             self.intervals_ms[fault] = int(shortest_ms / (0.3 + 0.7 * share)) if on and fault in self.only else 0
         self.loses_tail = random() < LOST_TAIL_OF_SEEDS and Fault.LOST_TAIL in self.only
+        self.is_forged = random() < FORGED_OF_SEEDS and Fault.FORGED in self.only and not self.loses_tail
 
     def happens(self, fault: Fault, what: str) -> bool:
         """Whether this fault hits this occasion; then it is written down."""

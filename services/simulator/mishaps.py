@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from services.simulator.hostile import hostile_message
 from services.simulator.lies import lie_of
 from services.simulator.workload import another_file
 from shared.cluster.config import CellFile
+from shared.events.decisions import Decision
 from shared.events.nodes import DeviceFailed, NodeEvent, NodeLost
 from shared.events.operations import ReloadCell
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from services.simulator.world import World
 
 LAST_WORDS_LOOKED_AT = 60
+FORGED_CHAIN = "f" * 32
 AGAIN_MS = 400
 
 
@@ -50,6 +53,8 @@ class Mishaps:
                 world.engine.after(world.faults.next_ms(fault), partial(self._happen, fault))
         if world.faults.loses_tail:
             world.engine.after(world.engine.between(2_000, 9_000), self._lose_tail)
+        if world.faults.is_forged:
+            world.engine.after(world.engine.between(2_000, 9_000), self._forge)
 
     def _happen(self, fault: Fault) -> None:
         world = self._world
@@ -172,3 +177,16 @@ class Mishaps:
         if world.faults.is_active and count > 0 and self._injects(Fault.LOST_TAIL, f"{count} of {oracle.cell}"):
             world.broker.lose_tail(oracle.tp, count)
             world.faults.is_active = False  # nothing else may hide it
+
+    def _forge(self) -> None:
+        """A decision of the right version that no writer of this cell made: nobody may go on behind it."""
+        world, oracle = self._world, self._oracle()
+        state = oracle.state
+        if not (
+            world.faults.is_active and state.version and self._injects(Fault.FORGED, f"a decision of {oracle.cell}")
+        ):
+            return
+        decision = Decision(cell=state.cell, version=state.version + 1, epoch=state.epoch, at_ms=state.at_ms)
+        world.broker.harmed(oracle.tp)
+        world.broker.land(replace(message_of(decision, oracle.tp[1]), chain=FORGED_CHAIN))
+        world.faults.is_active = False
