@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
 from services.simulator.engine import Action
@@ -11,6 +12,14 @@ from services.simulator.history.record import EPOCH_MS, TopicPartition
 
 if TYPE_CHECKING:
     from services.simulator.world import World
+
+
+class Release(Enum):
+    """Which release of the services a process runs."""
+
+    EARLIER = auto()
+    THIS = auto()
+    LATER = auto()
 
 
 class Part(Protocol):
@@ -36,6 +45,7 @@ class Process:
         self.is_up = self.is_fenced = False
         self.paused_until_ms = 0
         self.skew_ms = 0
+        self.release = Release.THIS
         self.owned: frozenset[int] = frozenset()
 
     # Its clocks.

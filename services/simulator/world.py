@@ -24,9 +24,10 @@ from services.simulator.history.record import Believed, Fenced, History, Violati
 from services.simulator.machine import Machine
 from services.simulator.mishaps import Mishaps
 from services.simulator.oracle import Oracle
-from services.simulator.process import Part, Process
+from services.simulator.process import Part, Process, Release
 from services.simulator.readers import Readers
 from services.simulator.redis import Redis
+from services.simulator.versions import with_more
 from services.simulator.workload import draw_setting
 from shared.cluster.fold import DamagedLog
 from shared.events.base import Event
@@ -117,11 +118,18 @@ class World:
             skew_ms = self.engine.between(-2_500, 2_500)
             if self.engine.chance.random() < self.faults.rates[Fault.SKEW] and skew_ms:
                 process.skew_ms = skew_ms if self.faults.inject(Fault.SKEW, f"{process.name} by {skew_ms} ms") else 0
+            self._draw_release(process)
             self.engine.at(self.engine.between(0, 200), process.start)
         self.engine.at(FAULTS_BEGIN_MS, self._faults_begin)
         self.engine.at(FAULTS_END_MS, self._faults_end)
         self.engine.run(self._is_over)
         return self._told()
+
+    def _draw_release(self, process: Process) -> None:
+        release = self.engine.chance.choice((Release.EARLIER, Release.LATER))
+        is_other = self.engine.chance.random() < self.faults.rates[Fault.OLD_VERSION]
+        if is_other and self.faults.inject(Fault.OLD_VERSION, f"{process.name} is {release.name.lower()}"):
+            process.release = release
 
     def _is_over(self) -> bool:
         return self._drain.is_over or bool(self.history.violations) or self._has_stood_still
@@ -154,10 +162,11 @@ class World:
         """The partition of a cell."""
         return self._ordinals[cell]
 
-    def message(self, event: Event) -> Message:
-        """An event as a record for its cell's partition."""
+    def message(self, event: Event, process: Process | None = None) -> Message:
+        """An event as a record for its cell's partition, as this process would write it."""
         home = event.home()
-        return message_of(event, 0 if home is None else self._ordinals[home])
+        message = message_of(event, 0 if home is None else self._ordinals[home])
+        return with_more(message) if process is not None and process.release is Release.LATER else message
 
     @property
     def is_fenced(self) -> bool:

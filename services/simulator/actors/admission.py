@@ -83,7 +83,7 @@ class AdmissionPart:
 
     def _answer_all(self, found: list[Logged]) -> None:
         taken = take_batch([raw_record(logged) for logged in found], self._answer, self._limit, self._tally)
-        messages = [self._world.message(handled.item) for handled in taken.handled]
+        messages = [self._world.message(handled.item, self._process) for handled in taken.handled]
         messages += [letter_of(dead, SERVICE) for dead in taken.dead]
         self._is_sending, generation = True, self._generation
         process = self._process

@@ -128,7 +128,7 @@ class AgentPart:
         made_ms, events = self._sending[0]
         ours = node.still_ours(events)
         done = self._world.reply(self._process, partial(self._sent, node, made_ms, ours))
-        messages = [self._world.message(record) for record in as_records(self._machine.cell, ours)]
+        messages = [self._world.message(record, self._process) for record in as_records(self._machine.cell, ours)]
         self._world.broker.publish(self._process.name, messages, done)
 
     def _sent(self, node: OwnNode, made_ms: int, events: Sequence[Said], error: LogUnavailable | None) -> None:

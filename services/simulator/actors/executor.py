@@ -10,7 +10,8 @@ from services.executor.policy.slots import Slots
 from services.executor.policy.turn import Now, Turn
 from services.executor.service import ExecutorService
 from services.simulator.follower import Follower
-from services.simulator.process import Process, Waker
+from services.simulator.process import Process, Release, Waker
+from services.simulator.versions import word_by_word
 from shared.events.nodes import NodeJoined
 from shared.log.port import LogUnavailable
 
@@ -156,7 +157,8 @@ class ExecutorPart:
         if not ours:
             self._process.after(0, lambda: done(None))
             return
-        messages = [self._world.message(record) for record in as_records(self._cell, ours)]
+        says = word_by_word if self._process.release is Release.EARLIER else as_records
+        messages = [self._world.message(record, self._process) for record in says(self._cell, ours)]
         self._world.broker.publish(self._process.name, messages, done)
 
     def _sent(self, error: LogUnavailable | None, made_ms: int, events: Sequence[Said]) -> None:

@@ -92,7 +92,9 @@ class QueueingPart:
 
     def _send(self) -> None:
         self._sent_ms, self._is_sending = self._process.monotonic_ms, True
-        messages = [self._world.message(part) for part in self._service.window(self._process.monotonic_ms)]
+        messages = [
+            self._world.message(part, self._process) for part in self._service.window(self._process.monotonic_ms)
+        ]
         done = self._world.reply(self._process, self._sent)
         self._world.broker.publish(self._process.name, messages, done)
 

@@ -81,7 +81,7 @@ class SnapshotsPart:
 
     def _write(self, left: list[Event]) -> None:
         """One record at a time, each confirmed before the next."""
-        message: Message = self._world.message(left[0])
+        message: Message = self._world.message(left[0], self._process)
         done = self._world.reply(self._process, partial(self._written, left=left))
         self._world.broker.publish(self._process.name, [message], done)
 

@@ -1,0 +1,44 @@
+"""Services of other releases beside ours: one before that says less at once, one behind that says more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from services.executor.policy.records import Said
+from services.simulator.broker import Message
+from shared.events.base import CellEvent
+from shared.events.encoding import encode
+from shared.events.nodes import NodeEvent, RunFailed, RunFinished, RunStarted, RunStopped, RunWord
+from shared.events.values import RunStatus
+
+SURPLUS = b',"field_of_a_later_release":{"of":[1,"kind"]}}'
+"""What a later release may add to a record: readers of today pass over it."""
+
+_ALONE: dict[RunStatus, type[RunStarted | RunFinished | RunStopped]] = {
+    RunStatus.RUNNING: RunStarted,
+    RunStatus.FINISHED: RunFinished,
+    RunStatus.STOPPED: RunStopped,
+}
+
+
+def with_more(message: Message) -> Message:
+    """The same record as a later release would write it."""
+    event = message.event
+    if event is None or event.is_command:
+        return message
+    value = encode(event)[:-1] + SURPLUS
+    return Message(message.topic, message.partition, message.key, message.type, None, value, message.chain)
+
+
+def word_by_word(cell: str, said: Iterable[Said]) -> list[CellEvent]:
+    """The same as an earlier release would say it: each word of a run in a record of its own."""
+    return [each if isinstance(each, NodeEvent) else _alone(cell, each) for each in said]
+
+
+def _alone(cell: str, word: RunWord) -> CellEvent:
+    stamp: dict[str, Any] = {"cell": cell, "node": word.node, "boot": word.boot, "seq": word.seq, "at_ms": word.at_ms}
+    run: dict[str, Any] = {"job": word.job, "attempt": word.attempt}
+    if word.status is RunStatus.FAILED:
+        return RunFailed(**stamp, **run, exit_code=word.exit_code, infrastructure=word.infrastructure, text=word.text)
+    return _ALONE[word.status](**stamp, **run)
