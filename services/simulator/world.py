@@ -29,6 +29,7 @@ from services.simulator.readers import Readers
 from services.simulator.redis import Redis
 from services.simulator.versions import with_more
 from services.simulator.workload import draw_setting
+from shared.cluster.few import FEW_WAITING
 from shared.cluster.fold import DamagedLog
 from shared.events.base import Event
 from shared.events.values import NodeSpec
@@ -68,6 +69,7 @@ class World:
         self.items = tuple(item for item in setting.items if keep_items is None or item.number in keep_items)
         everywhere = {cell: specs + setting.machines[cell] for cell, specs in setting.nodes.items()}
         self.history = History(seed, setting.file, everywhere, faults_end_ms=FAULTS_END_MS)
+        self.few = chance.choice((0, 1, 3, FEW_WAITING))
         as_bytes = chance.random() < 0.1  # noqa: PLR2004 - one world of ten
         self.broker = Broker(self.engine, self.faults, as_bytes=as_bytes)
         self.redis = Redis(self.engine, self.faults)

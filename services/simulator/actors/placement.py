@@ -15,7 +15,8 @@ from shared.events.encoding import Undecodable
 from shared.events.operations import ReloadCell
 from shared.events.reasons import DeadLetterReason
 from shared.log.machine.consumer import Dead
-from shared.log.machine.writer import Draft, Writer
+from shared.log.machine.tenure import Tenure, Verdict
+from shared.log.machine.writer import Draft
 from shared.log.port import Appended, AppendUnknown, LogUnavailable
 
 INPUTS = ("jobs", "queue", "nodes", "proposals", "operations")
@@ -43,11 +44,11 @@ class PlacementPart:
         self._waker = Waker(process, self._step)
         self._holds = self._waits = False
         self._stage = Stage.FOLLOWS
-        self._wrote_ms = self._epoch = 0
+        self._wrote_ms = 0
         self._follower: Follower | None = None
         self._inbox: Inbox | None = None
         self._service: PlacementService
-        self._writer: Writer
+        self._tenure: Tenure[Tried]
 
     def begin(self) -> None:
         """Fold to the end, and follow."""
@@ -58,7 +59,9 @@ class PlacementPart:
         except LogUnavailable:
             self._process.after(AGAIN_MS, self.begin)
             return
-        self._service = PlacementService(self._follower.state, self._world.file, writer=self._process.name)
+        self._service = PlacementService(
+            self._follower.state, self._world.file, writer=self._process.name, few=self._world.few
+        )
         self._waker.within(1)
 
     def end(self) -> None:
@@ -88,7 +91,7 @@ class PlacementPart:
             self._give_up()
 
     def _go_on(self, follower: Follower) -> None:
-        if self._stage is Stage.WRITES and not (self._holds and follower.state.epoch == self._epoch):
+        if self._stage is Stage.WRITES and not (self._holds and self._tenure.writes):
             self._stage = Stage.FOLLOWS
             self._close_inputs()
         if self._stage is Stage.WRITES:
@@ -96,7 +99,7 @@ class PlacementPart:
         elif self._holds:
             follower.catch_up()
             self._service.take_over(self._process.monotonic_ms)
-            self._writer = Writer(follower.state)
+            self._tenure = Tenure(follower.state, self._service)
             self._take_over()
         else:
             follower.poll()
@@ -109,7 +112,7 @@ class PlacementPart:
 
     def _take_over(self) -> None:
         self._stage = Stage.TAKES_OVER
-        self._writer.begin()
+        self._tenure.begin()
         self._append(self._service.start(self._process.cell_ms, self._process.monotonic_ms))
 
     def _cycle(self) -> None:
@@ -130,15 +133,15 @@ class PlacementPart:
 
     def _decide(self) -> None:
         """One decision, if there is one."""
-        self._writer.begin()
+        self._tenure.begin()
         tried = self._service.decide(self._process.cell_ms, self._process.monotonic_ms)
         try:
             self._set_strays_aside()
         except LogUnavailable:
-            self._writer.abandon()
+            self._tenure.abandon()
             raise
         if tried is None:
-            self._writer.abandon()
+            self._tenure.abandon()
             self._plan()
         else:
             self._append(tried)
@@ -150,7 +153,7 @@ class PlacementPart:
         self._waker.within(1 if self._service.has_pending else wait_ms)
 
     def _append(self, tried: Tried) -> None:
-        draft = self._writer.draft(tried.effects, tried.inputs, tried.at_ms)
+        draft = self._tenure.draft(tried)
         decision, as_bytes = draft.decision, draft.value
         message = Message("decisions", self._ordinal, self._cell, decision.type, decision, as_bytes, draft.chain)
         self._waits = True
@@ -169,21 +172,16 @@ class PlacementPart:
 
     def _is_in_force(self, answer: Appended | AppendUnknown, draft: Draft, tried: Tried) -> bool:
         self._wrote_ms = self._process.monotonic_ms
-        if isinstance(answer, Appended):
-            if self._writer.appended(answer.offset):
-                self._service.accepted(tried)
-                self._service.note(draft.decision.effects, self._process.monotonic_ms)
-                self._world.believed(self._process, self._cell, answer.offset, draft.decision.version)
-                return True
-        else:
-            self._writer.unknown()
-        self._service.refused(tried)
-        return False
+        if self._tenure.answered(draft, tried, answer, self._wrote_ms) is not Verdict.IN_FORCE:
+            return False
+        assert isinstance(answer, Appended), "only what has an offset can be in force"
+        self._world.believed(self._process, self._cell, answer.offset, draft.decision.version)
+        return True
 
     def _goes_on(self, *, has_more: bool) -> None:
         assert self._follower is not None, "begun before anything is appended"
         if self._stage is Stage.TAKES_OVER:
-            self._stage, self._epoch = Stage.WRITES, self._follower.state.epoch
+            self._stage = Stage.WRITES
             inputs = self._follower.state.inputs
             positions = {(name, self._ordinal): inputs.get(f"{name}-{self._ordinal}", 0) for name in INPUTS}
             self._inbox = Inbox(self._process, self._waker, positions)

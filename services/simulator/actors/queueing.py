@@ -53,6 +53,7 @@ class QueueingPart:
             world.file.cell(self._cell),
             writer=f"{self._process.name}-{self._process.incarnation}",
             jobs_source=f"jobs-{self._ordinal}",
+            few=world.few,
         )
         self._jobs = Inbox(self._process, self._waker, {tp: self._service.jobs_offset})
 
