@@ -26,6 +26,8 @@ who read what comes of them.
 """
 
 IDLE_WAIT_MS = 50
+SHARE_OF_OTHERS = 4
+"""A full batch is made larger by this part of it for each topic that found no room."""
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +46,41 @@ class SharingConsumer(SteadyConsumer):
     async def getmany(
         self, *partitions: KafkaTopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> Batches:
-        """As SteadyConsumer's, but an empty one takes its time."""
+        """As SteadyConsumer's, but an empty one takes its time, and a full one has something of every topic."""
         wait_ms = max(timeout_ms, POLL_WAIT_MS)
         found = await super().getmany(*partitions, timeout_ms=wait_ms, max_records=max_records)
+        if max_records is not None and sum(map(len, found.values())) >= max_records:
+            self._go_behind(found)
+            await self._take_from_others(found, max_records)
         if self._is_paced:
             self._pace(sum(map(len, found.values())))
         return found
+
+    def _go_behind(self, found: Batches) -> None:
+        """Let the next poll begin with partitions that this one had no room for: aiokafka takes from the one that was
+        fetched first until it is empty, and a flood fills it with thousands.
+        """
+        fetched = self._fetcher._records  # noqa: SLF001 - see SteadyConsumer
+        for tp in found:
+            if tp in fetched:
+                fetched.move_to_end(tp)
+
+    async def _take_from_others(self, found: Batches, max_records: int) -> None:
+        """Add some of each topic that the batch has nothing of: a tenant's own topic keeps no other one waiting."""
+        topics = {tp.topic for tp in found}
+        others: dict[str, list[KafkaTopicPartition]] = {}
+        for tp in list(self._fetcher._records):  # noqa: SLF001 - see above
+            if tp.topic not in topics:
+                others.setdefault(tp.topic, []).append(tp)
+        for waiting in others.values():
+            try:
+                more = await super().getmany(*waiting, timeout_ms=0, max_records=max(1, max_records // SHARE_OF_OTHERS))
+            except KafkaError as error:
+                # What was found stands. The others are where they were, and the next poll begins with them.
+                logger.warning("some topics are left for the next poll: %r", error)
+                return
+            for tp, records in more.items():
+                found.setdefault(tp, []).extend(records)
 
     def _pace(self, records: int) -> None:
         """Say how the next fetch waits; it goes out behind this poll. Reaches into the fetcher of aiokafka 0.14."""

@@ -1,0 +1,53 @@
+"""A topic in which thousands of records wait keeps no record of another topic waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from shared.log.faststream_recipe import make_broker, subscribe_batches
+from shared.log.port import Outgoing, Record
+from tests.contract.eventually import eventually
+from tests.kafka.subscription import Subscription, subscription_on
+
+pytestmark = pytest.mark.real_kafka
+
+FLOOD = 20_000
+
+
+@pytest_asyncio.fixture
+async def subscription(kafka: str) -> AsyncIterator[Subscription]:
+    subscription = await subscription_on(kafka)
+    yield subscription
+    await subscription.world.close()
+
+
+async def test_a_flood_of_one_topic_is_passed_by_a_record_of_another(subscription: Subscription) -> None:
+    quiet = await subscription.world.topic(2)
+    await subscription.publish(*(Outgoing(subscription.topic, b"%d" % n, partition=n % 2) for n in range(FLOOD)))
+    counts: dict[str, int] = {subscription.topic: 0, quiet: 0}
+    ahead: list[int] = []
+    seen: dict[tuple[str, int], list[int]] = {}
+
+    async def slowly(records: list[Record]) -> None:
+        if not ahead and any(record.topic == quiet for record in records):
+            ahead.append(counts[subscription.topic])
+        for record in records:
+            counts[record.topic] += 1
+            seen.setdefault((record.topic, record.partition), []).append(record.offset)
+        await asyncio.sleep(0.05)
+
+    broker = make_broker(subscription.bootstrap, "test")
+    subscribe_batches(broker, [subscription.topic, quiet], subscription.group, slowly, max_records=500)
+    async with broker:
+        await broker.start()
+        await eventually(lambda: asyncio.sleep(0, counts[subscription.topic] >= 2_000))
+        begun = counts[subscription.topic]
+        await subscription.publish(Outgoing(quiet, b"here", partition=1))
+        await eventually(lambda: asyncio.sleep(0, counts[subscription.topic] >= FLOOD))
+    assert counts == {subscription.topic: FLOOD, quiet: 1}
+    assert {name: offsets == list(range(len(offsets))) for name, offsets in seen.items()} == dict.fromkeys(seen, True)
+    assert ahead[0] - begun < FLOOD // 4
