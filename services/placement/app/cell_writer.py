@@ -19,8 +19,9 @@ from shared.log.follower import Follower
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.machine.consumer import Dead
-from shared.log.machine.writer import Draft, Writer
-from shared.log.port import Appended, LogTruncated, LogUnavailable, Outgoing, Record
+from shared.log.machine.tenure import Tenure, Verdict
+from shared.log.machine.writer import Draft
+from shared.log.port import AppendUnknown, LogTruncated, LogUnavailable, Outgoing, Record
 from shared.log.reading import event_of
 from shared.runtime.backoff import BackOff
 from shared.runtime.cell_file import reloaded
@@ -109,8 +110,8 @@ class CellWriter:
         """Take the cell over and decide until it is somebody else's."""
         await self._follower.catch_up()
         self._service.take_over(monotonic_ms())
-        writer = Writer(self._follower.state)
-        if not await self._take_over(writer):
+        tenure = Tenure(self._follower.state, self._service)
+        if not await self._take_over(tenure):
             return
         epoch = self._follower.state.epoch
         self._context.logger.info("writing", cell=self.cell, epoch=epoch, version=self._follower.state.version)
@@ -119,20 +120,20 @@ class CellWriter:
         await self._follower.rest()
         inflow = await self._open_inputs()
         try:
-            while self._owns and self._follower.state.epoch == epoch:
-                await self._cycle(writer, inflow)
+            while self._owns and tenure.writes:
+                await self._cycle(tenure, inflow)
         finally:
             self._metrics.writes.set(0)
             self._context.health.let_go(self._ordinal, *(self._layout.topic(name) for name in INPUTS))
             self._context.logger.info("no longer writing", cell=self.cell, epoch=epoch)
             await inflow.stop()
 
-    async def _take_over(self, writer: Writer) -> bool:
+    async def _take_over(self, tenure: Tenure[Tried]) -> bool:
         """Append WriterStarted, on the newest state. Whether this process is the writer now."""
         while self._owns:
-            writer.begin()
+            tenure.begin()
             tried = self._service.start(self._now_ms(), monotonic_ms())
-            if await self._append(writer, tried):
+            if await self._append(tenure, tried):
                 return True
             await self._follower.catch_up()
             self._service.take_over(monotonic_ms())
@@ -159,7 +160,7 @@ class CellWriter:
     def _truncated(self, error: LogTruncated) -> None:
         self._context.logger.warning("inputs were deleted unread", reason=str(error))
 
-    async def _cycle(self, writer: Writer, inflow: Inflow) -> None:
+    async def _cycle(self, tenure: Tenure[Tried], inflow: Inflow) -> None:
         """Take in what has come, and write one record at the most: what comes meanwhile may be in the next."""
         ahead = self._service.new_jobs_pending >= NEW_JOBS_AHEAD_MOST
         await inflow.wait(0 if self._goes_on else self._wait_ms(), without=NEW_JOBS if ahead else frozenset())
@@ -169,55 +170,48 @@ class CellWriter:
         records = await inflow.take()
         if records:
             self._service.take([await self._input(record) for record in records])
-        self._goes_on = await self._decide(writer)
+        self._goes_on = await self._decide(tenure)
         self._show()
 
-    async def _decide(self, writer: Writer) -> bool:
+    async def _decide(self, tenure: Tenure[Tried]) -> bool:
         """One decision, if there is one. Whether more is to be decided at once."""
         begin_s = perf_counter()
-        writer.begin()
+        tenure.begin()
         tried = self._service.decide(self._now_ms(), monotonic_ms())
         self._metrics.cycle.observe(perf_counter() - begin_s)
         try:
             await self._set_strays_aside()
         except LogUnavailable:
-            writer.abandon()  # the cell is taken over anew, from the cursors of the state
+            tenure.abandon()  # the cell is taken over anew, from the cursors of the state
             raise
         if tried is None:
-            writer.abandon()
+            tenure.abandon()
             return False
-        if await self._append(writer, tried):
+        if await self._append(tenure, tried):
             return tried.has_more
         await self._follower.catch_up()
         await self._follower.rest()
         self._service.caught_up(monotonic_ms())
         return True
 
-    async def _append(self, writer: Writer, tried: Tried) -> bool:
+    async def _append(self, tenure: Tenure[Tried], tried: Tried) -> bool:
         """Whether the decision is in force."""
-        draft = writer.draft(tried.effects, tried.inputs, tried.at_ms)
+        draft = tenure.draft(tried)
         begin_s = perf_counter()
         answer = await self._log.append(self._outgoing(draft))
         self._metrics.append.observe(perf_counter() - begin_s)
         self._wrote_ms = monotonic_ms()
-        if isinstance(answer, Appended):
-            if writer.appended(answer.offset):
-                self._in_force(draft, tried)
-                return True
-            why = "overtaken"
-        else:
-            writer.unknown()
-            why = "unknown"
+        verdict = tenure.answered(draft, tried, answer, self._wrote_ms)
+        if verdict is Verdict.IN_FORCE:
+            self._metrics.in_force(draft.decision.effects)
+            return True
+        if isinstance(answer, AppendUnknown):
             self._context.logger.warning("append without an answer", cell=self.cell, reason=answer.reason)
-        self._metrics.stale(why)
-        self._context.logger.info("decision not in force", cell=self.cell, version=draft.decision.version, why=why)
-        self._service.refused(tried)
+        self._metrics.stale(verdict.value)
+        self._context.logger.info(
+            "decision not in force", cell=self.cell, version=draft.decision.version, why=verdict.value
+        )
         return False
-
-    def _in_force(self, draft: Draft, tried: Tried) -> None:
-        self._service.accepted(tried)
-        self._service.note(draft.decision.effects, monotonic_ms())
-        self._metrics.in_force(draft.decision.effects)
 
     def _outgoing(self, draft: Draft) -> Outgoing:
         decision = draft.decision

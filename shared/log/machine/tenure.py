@@ -1,0 +1,100 @@
+"""One process's time as the writer of a cell, as a state machine without I/O: what an answer to an append means for the
+state, and for whoever decides.
+
+The shell folds to the end of the log first. Then the decider makes a trial under `begin`; it is drafted and appended,
+and `answered` tells what became of it. Whatever is not in force is undone, and the shell folds forward and looks before
+anything else is tried: the record may be there, and if it is not, another writer's is.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
+
+from shared.cluster.state import CellState
+from shared.events.effects import AnyEffect
+from shared.log.machine.writer import Draft, Writer
+from shared.log.port import Appended, AppendUnknown
+
+
+class Trial(Protocol):
+    """What a decider would write."""
+
+    @property
+    def effects(self) -> list[AnyEffect]:
+        """Made on the state already, under the checkpoint."""
+
+    @property
+    def inputs(self) -> dict[str, int]:
+        """How far the inputs are read with it."""
+
+    @property
+    def at_ms(self) -> int:
+        """Its cell time."""
+
+
+T = TypeVar("T", bound=Trial)
+T_contra = TypeVar("T_contra", bound=Trial, contravariant=True)
+
+
+class Decider(Protocol[T_contra]):
+    """Whoever makes trials, and has to know what became of them."""
+
+    def accepted(self, tried: T_contra, /) -> None:
+        """It is in force."""
+
+    def refused(self, tried: T_contra, /) -> None:
+        """It is not, and the state is as before."""
+
+    def note(self, effects: tuple[AnyEffect, ...], wall_ms: int, /) -> None:
+        """These effects are in force."""
+
+
+class Verdict(StrEnum):
+    """What became of a trial. Behind all but the first the shell folds forward and looks."""
+
+    IN_FORCE = "in_force"
+    OVERTAKEN = "overtaken"
+    UNKNOWN = "unknown"
+
+
+class Tenure(Generic[T]):
+    """From the moment when the state is folded to the end until the cell is somebody else's."""
+
+    def __init__(self, state: CellState, decider: Decider[T]) -> None:
+        self._state, self._decider = state, decider
+        self._writer = Writer(state)
+        self._epoch: int | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether the log has taken this process's WriterStarted, and no later one."""
+        return self._state.epoch == self._epoch
+
+    def begin(self) -> None:
+        """A trial begins; it ends with `draft` or `abandon`."""
+        self._writer.begin()
+
+    def abandon(self) -> None:
+        """Nothing comes of it."""
+        self._writer.abandon()
+
+    def draft(self, tried: T) -> Draft:
+        """The record of what was tried, to be appended once."""
+        return self._writer.draft(tried.effects, tried.inputs, tried.at_ms)
+
+    def answered(self, draft: Draft, tried: T, answer: Appended | AppendUnknown, wall_ms: int) -> Verdict:
+        """The log has answered, or not: the decider learns what became of its trial."""
+        if isinstance(answer, Appended):
+            if self._writer.appended(answer.offset):
+                self._decider.accepted(tried)
+                self._decider.note(draft.decision.effects, wall_ms)
+                if self._epoch is None:
+                    self._epoch = self._state.epoch
+                return Verdict.IN_FORCE
+            verdict = Verdict.OVERTAKEN
+        else:
+            self._writer.unknown()
+            verdict = Verdict.UNKNOWN
+        self._decider.refused(tried)
+        return verdict
