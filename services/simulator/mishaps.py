@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from services.simulator.broker import Message, message_of
 from services.simulator.faults import INTERVALS_MS, Fault
 from services.simulator.hostile import hostile_message
+from services.simulator.history.record import Logged
 from services.simulator.lies import lie_of
 from services.simulator.workload import another_file
 from shared.cluster.config import CellFile
+from shared.events.decisions import Decision
 from shared.events.decisions import Decision
 from shared.events.nodes import DeviceFailed, NodeEvent, NodeLost
 from shared.events.operations import ReloadCell
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 LAST_WORDS_LOOKED_AT = 60
 FORGED_CHAIN = "f" * 32
 AGAIN_MS = 400
+WRITERS_LOOKED_AT = 6
 
 
 class Mishaps:
@@ -173,6 +177,9 @@ class Mishaps:
             world.engine.after(AGAIN_MS, self._lose_tail)
             return
         logged = world.broker.log.get(oracle.tp, [])
+        if not _of_one_writer(logged):
+            world.engine.after(AGAIN_MS, self._lose_tail)
+            return
         count = min(len(logged) - 1, world.engine.between(1, 4))
         if world.faults.is_active and count > 0 and self._injects(Fault.LOST_TAIL, f"{count} of {oracle.cell}"):
             world.broker.lose_tail(oracle.tp, count)
@@ -190,3 +197,11 @@ class Mishaps:
         world.broker.harmed(oracle.tp)
         world.broker.land(replace(message_of(decision, oracle.tp[1]), chain=FORGED_CHAIN))
         world.faults.is_active = False
+
+
+def _of_one_writer(logged: Sequence[Logged]) -> bool:
+    """Whether the newest records are one writer's: another's would fill the very gap that the first one looks for."""
+    decisions = [event for record in logged[-WRITERS_LOOKED_AT:] if isinstance(event := record.event(), Decision)]
+    return len(decisions) == WRITERS_LOOKED_AT and all(
+        later.version == earlier.version + 1 and later.epoch == earlier.epoch for earlier, later in pairwise(decisions)
+    )
