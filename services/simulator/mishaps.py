@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from services.simulator.broker import Message, message_of
 from services.simulator.faults import INTERVALS_MS, Fault
-from services.simulator.hostile import hostile_message
 from services.simulator.history.record import Logged
+from services.simulator.hostile import hostile_message
 from services.simulator.lies import lie_of
 from services.simulator.workload import another_file
 from shared.cluster.config import CellFile
-from shared.events.decisions import Decision
 from shared.events.decisions import Decision
 from shared.events.nodes import DeviceFailed, NodeEvent, NodeLost
 from shared.events.operations import ReloadCell
