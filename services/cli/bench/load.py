@@ -107,7 +107,9 @@ async def nodes_joined(stage: Stage, nodes: int) -> None:
     await asyncio.sleep(SETTLE_S)
 
 
-async def put_load(stage: Stage, *, first: int, rate: float, seconds: float, run_ms: int) -> Load:
+async def put_load(
+    stage: Stage, *, first: int, rate: float, seconds: float, run_ms: int, warm_part: float = WARM_PART
+) -> Load:
     """Send jobs from number `first` on, wait until all have started or nothing comes any more, and read back."""
     topic = stage.layout.topic("submissions")
     count = int(rate * seconds)
@@ -119,7 +121,7 @@ async def put_load(stage: Stage, *, first: int, rate: float, seconds: float, run
         await arrivals.start()
         await asyncio.sleep(LOOK_AGAIN_S)
         sending = asyncio.create_task(sender.send(ready, rate), name="sender")
-        await asyncio.wait({sending}, timeout=seconds * WARM_PART)
+        await asyncio.wait({sending}, timeout=seconds * warm_part)
         begin_s, watch, rss_begin = monotonic(), ProcessorTime(pids_of(stage)), stage.services.rss_mb()
         await sending
         end_s, used, rss_end = monotonic(), watch.used(), stage.services.rss_mb()

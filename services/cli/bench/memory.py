@@ -18,6 +18,9 @@ from services.cli.stage import Servers, Stage
 from shared.runtime.stack.services import Services
 
 SETTLE_S = 15.0
+FILL_PART = 0.5
+"""The first half of a load fills what is bounded; growth is measured over the second."""
+
 READY_WAIT_S = 120.0
 
 
@@ -40,7 +43,7 @@ def memory(console: Console, *, nodes: int, jobs: int, rate: float, seconds: flo
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
     async def work(stage: Stage) -> Growth:
-        found = await piped(stage, console, rate=rate, seconds=seconds, nodes=nodes)
+        found = await piped(stage, console, rate=rate, seconds=seconds, nodes=nodes, warm_part=FILL_PART)
         return Growth(found.load, found.empty_mb)
 
     async def live(_: Growth, servers: Servers, folder: Path) -> dict[str, float]:

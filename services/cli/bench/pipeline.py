@@ -10,7 +10,7 @@ from rich.console import Console
 from services.cli.bench.baseline import chain
 from services.cli.bench.figure import Figure
 from services.cli.bench.job_mix import run_ms_for
-from services.cli.bench.load import Load, nodes_joined, percentile, put_load
+from services.cli.bench.load import WARM_PART, Load, nodes_joined, percentile, put_load
 from services.cli.bench.stages import on_stage
 from services.cli.bench.traffic import Flow, ends_of, flows
 from services.cli.stage import Servers, Stage
@@ -45,13 +45,15 @@ def pipeline(console: Console, *, rate: float, seconds: float, nodes: int) -> Fi
     return figure_of(found, plain, nodes)
 
 
-async def piped(stage: Stage, console: Console, *, rate: float, seconds: float, nodes: int) -> Piped:
+async def piped(
+    stage: Stage, console: Console, *, rate: float, seconds: float, nodes: int, warm_part: float = WARM_PART
+) -> Piped:
     """One load on a stage whose nodes are still to come."""
     console.print(f"waiting for {nodes} nodes", highlight=False)
     await nodes_joined(stage, nodes)
     run_ms, before, empty_mb = run_ms_for(rate, nodes), await ends_of(stage), stage.services.rss_mb()
     console.print(f"{rate:g} jobs/s for {seconds:g} s, a run takes {run_ms} ms in the mean", highlight=False)
-    load = await put_load(stage, first=0, rate=rate, seconds=seconds, run_ms=run_ms)
+    load = await put_load(stage, first=0, rate=rate, seconds=seconds, run_ms=run_ms, warm_part=warm_part)
     return Piped(load, await flows(stage, before, max(1, load.told.started)), run_ms, empty_mb)
 
 
