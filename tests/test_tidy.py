@@ -14,7 +14,9 @@ CODE = sorted(path for top in ("services", "shared") for path in (ROOT / top).rg
 ALL_PYTHON = [*CODE, *sorted((ROOT / "tests").rglob("*.py"))]
 LINES_PER_FUNCTION_MAX = 70
 
-PURE = re.compile(r"services/[^/]+/(policy/.*|policy\.py|service\.py)|shared/(cluster|events|log/machine)/.*")
+PURE = re.compile(
+    r"services/[^/]+/(policy/.*|policy\.py|service\.py)|services/simulator/.*|shared/(cluster|events|log/machine)/.*"
+)
 IMPURE_MODULES = frozenset(
     {
         *("aiokafka", "confluent_kafka", "faststream", "httpx", "redis", "structlog"),
