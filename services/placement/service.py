@@ -132,6 +132,11 @@ class PlacementService:
         """How many of these are what admission passed on."""
         return len(self._inbox.new_jobs)
 
+    @property
+    def others_pending(self) -> int:
+        """How many are anything else."""
+        return len(self._inbox.others)
+
     def next_cell_ms(self) -> int | None:
         """The next cell time at which something is due without any input."""
         due = (self._deadlines.next_cell_ms(), self._short_lines.next_cell_ms)

@@ -40,6 +40,8 @@ PATIENT_MS = {"nodes": 10}
 
 NEW_JOBS = frozenset({"jobs"})
 NEW_JOBS_AHEAD_MOST = 2_000
+OTHERS_AHEAD_MOST = 20_000
+"""While so many other records wait for the next decision, the rest of them waits in the log."""
 """With so many new jobs read and not yet decided upon, no more are read."""
 
 
@@ -167,7 +169,8 @@ class CellWriter:
         if not self._goes_on:
             await self._rest()
         self._begun_ms = monotonic_ms()
-        records = await inflow.take()
+        is_full = self._goes_on and self._service.others_pending >= OTHERS_AHEAD_MOST
+        records = [] if is_full else await inflow.take()
         if records:
             self._service.take([await self._input(record) for record in records])
         self._goes_on = await self._decide(tenure)
