@@ -40,9 +40,10 @@ PATIENT_MS = {"nodes": 10}
 
 NEW_JOBS = frozenset({"jobs"})
 NEW_JOBS_AHEAD_MOST = 2_000
+"""With so many new jobs read and not yet decided upon, no more are read."""
+
 OTHERS_AHEAD_MOST = 20_000
 """While so many other records wait for the next decision, the rest of them waits in the log."""
-"""With so many new jobs read and not yet decided upon, no more are read."""
 
 
 class CellWriter:
