@@ -88,6 +88,8 @@ class Event(Value, metaclass=EventMeta):
     type: ClassVar[str]
     topic: ClassVar[str]
     is_command: ClassVar[bool] = False
+    names_only_known: ClassVar[bool] = False
+    """Whether every name in it is only looked up among those that the state knows already."""
 
     def key(self) -> str:
         """The Kafka key: what this record is about. Records of one key keep their order."""

@@ -6,7 +6,7 @@ newest seen, is ignored. A *run* is the workers of one attempt of one job on one
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -39,6 +39,7 @@ class NodeJoined(NodeEvent, type="fallow.node.joined.v1", topic="nodes"):
 class NodeReport(NodeEvent, type="fallow.node.report.v1", topic="nodes"):
     """The node lives; it renews its lease and tells every run that it has, and its failed devices."""
 
+    names_only_known: ClassVar[bool] = True
     observed: tuple[ObservedRun, ...] = ()
     failed_devices: tuple[Count, ...] = ()
     desired_version: Count = 0
@@ -66,6 +67,7 @@ class DeviceFailed(NodeEvent, type="fallow.device.failed.v1", topic="nodes"):
 class RunEvent(NodeEvent):
     """A record of one run."""
 
+    names_only_known: ClassVar[bool] = True
     job: JobId
     attempt: Attempt
 
@@ -120,4 +122,5 @@ class RunsReported(CellEvent, type="fallow.runs.reported.v1", topic="nodes"):
     It means the same as a record for each word. One record for many costs everybody who reads it far less.
     """
 
+    names_only_known: ClassVar[bool] = True
     words: Annotated[tuple[RunWord, ...], Meta(min_length=1, max_length=RUN_WORDS_MOST)]
