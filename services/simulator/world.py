@@ -9,6 +9,7 @@ from typing import TypeVar
 from services.simulator.actors.admission import AdmissionPart
 from services.simulator.actors.agent import AgentPart
 from services.simulator.actors.executor import SLOTS, ExecutorPart
+from services.simulator.actors.metrics import MetricsPart
 from services.simulator.actors.placement import PlacementPart
 from services.simulator.actors.projector import ProjectorPart
 from services.simulator.actors.queueing import QueueingPart
@@ -40,6 +41,9 @@ T = TypeVar("T")
 FAULTS_BEGIN_MS, FAULTS_END_MS = 600, 12_000
 NOTICE_MS = 8_000
 """So long after the broker has lost a tail nobody may go on in ignorance of it."""
+
+ALONE = ("snapshots", "metrics")
+"""Services of which one process is enough: the others have two, so that one can take over."""
 
 CANNOT_KNOW = (DamagedLog, LogTruncated)
 """What ends a process that can no longer know the truth: as it should."""
@@ -79,7 +83,7 @@ class World:
         self.oracles = [Oracle(self, cell) for cell in self._ordinals]
         cells = len(self._ordinals)
         sizes = {"admission": SUBMISSION_PARTITIONS, "executor": SLOTS, "queueing": cells, "placement": cells}
-        sizes["projector"] = sizes["snapshots"] = cells
+        sizes["projector"] = sizes["snapshots"] = sizes["metrics"] = cells
         sizes["agent"] = 0
         self.groups = Groups(self, sizes)
         self.clients = Clients(self, self.items)
@@ -98,12 +102,13 @@ class World:
             "placement": lambda process: [PlacementPart(process, cell) for cell in cells],
             "projector": lambda process: [ProjectorPart(process, cell) for cell in cells],
             "snapshots": lambda process: [SnapshotsPart(process, cell) for cell in cells],
+            "metrics": lambda process: [MetricsPart(process, cell) for cell in cells],
             "executor": lambda process: [ExecutorPart(process, cell) for cell in cells],
         }
         return [
             Process(self, f"{name}-{number}", name, make)
             for name, make in makers.items()
-            for number in range(1 if name == "snapshots" else 2)
+            for number in range(1 if name in ALONE else 2)
         ]
 
     def _make_agents(self, specs: dict[str, tuple[NodeSpec, ...]]) -> dict[str, Process]:
