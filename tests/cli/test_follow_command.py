@@ -1,0 +1,61 @@
+"""`fallow verify --follow` on a real Kafka, until Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from msgspec.structs import replace
+
+from shared.log.kafka import KafkaLog
+from shared.runtime.stack.child import environment_with
+from tests.cli.cells import publish
+from tests.cli.logs import an_honest_log
+from tests.cli.test_commands import call
+
+pytestmark = pytest.mark.real_kafka
+TOP = Path(__file__).parents[2]
+
+
+@pytest_asyncio.fixture
+async def log(kafka: str, namespace: str) -> AsyncIterator[KafkaLog]:
+    where = {"FALLOW_KAFKA": kafka, "FALLOW_NAMESPACE": namespace}
+    assert call("topics", "create", **where).returncode == 0
+    found = KafkaLog(kafka, "test")
+    await found.start()
+    yield found
+    await found.stop()
+
+
+def followed(kafka: str, namespace: str, lines: int) -> tuple[int, list[str]]:
+    """The exit code and the lines of a check that is stopped by Ctrl-C behind so many lines."""
+    environment = {**environment_with(TOP), "FALLOW_KAFKA": kafka, "FALLOW_NAMESPACE": namespace}
+    environment = {name: value for name, value in {**os.environ, **environment}.items() if name != "FALLOW_REDIS"}
+    command = [sys.executable, "-m", "services.cli", "verify", "--follow", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=TOP)
+    assert process.stdout is not None
+    found = [process.stdout.readline() for _ in range(lines)]
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=30)
+    return process.returncode, [*found, *rest.splitlines()]
+
+
+async def test_an_offence_is_a_line_at_once_and_the_exit_code_in_the_end(
+    kafka: str, namespace: str, log: KafkaLog
+) -> None:
+    written = an_honest_log()
+    records, changed = list(written.records), (written.records[7].value or b"").replace(b"second", b"sec0nd")
+    records[7] = replace(records[7], value=changed)
+    await publish(log, records, namespace)
+    code, lines = followed(kafka, namespace, 1)
+    assert code == 1
+    assert [json.loads(line).get("invariant") for line in lines] == ["chain", None]
+    assert json.loads(lines[0])["text"].endswith("nothing behind it can be checked")
+    assert (json.loads(lines[-1])["ok"], json.loads(lines[-1])["first_violation"]["offset"]) == (False, 7)
