@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant
 from shared.events.base import Command
+from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline
 from shared.events.submissions import SubmitJob
 from shared.events.values import NodeRole, NodeSpec, Position
@@ -70,12 +71,15 @@ def leaf_position(index: int) -> Position:
     return Position(leaf=f"leaf-{index // NODES_PER_LEAF + 1:04d}", spine="spine-1")
 
 
-def cell_file_for(nodes: Sequence[NodeSpec], tenants: Sequence[str], discipline: QueueDiscipline) -> CellFile:
+def cell_file_for(
+    nodes: Sequence[NodeSpec], tenants: Sequence[str], discipline: QueueDiscipline, policy: CellPolicy | None = None
+) -> CellFile:
     """A cell file for one cell of exactly these nodes, with one queue and without quotas.
 
     A submit time may be as far from the cell's time as the trace has it: it is the trace that is replayed.
     """
-    cell = CellPart(name=CELL, ordinal=0, pools=pools_of(nodes), queues=(Queue(name=QUEUE, discipline=discipline),))
+    queues = (Queue(name=QUEUE, discipline=discipline),)
+    cell = CellPart(name=CELL, ordinal=0, pools=pools_of(nodes), queues=queues, policy=policy or CellPolicy())
     named = tuple(Tenant(name=tenant) for tenant in tenants)
     return CellFile(cells=(cell,), tenants=named, limits=Limits(submit_skew_ms=None))
 

@@ -76,12 +76,15 @@ def memory(
     seconds: Annotated[
         float, typer.Option(min=2, max=36_000, help="For so long: 500 s at 4,000/s are two million jobs.")
     ] = 30,
+    remembered: Annotated[int, typer.Option(min=1, help="Ended jobs that the cell remembers.")] = 1_000_000,
     as_json: AsJson = False,
 ) -> None:
     """How much memory each process holds with many live jobs, and how much it grows with finished ones."""
     from services.cli.bench.memory import memory as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), nodes=nodes, jobs=jobs, rate=rate, seconds=seconds).show(as_json=as_json)
+    run(_console(as_json=as_json), nodes=nodes, jobs=jobs, rate=rate, seconds=seconds, remembered=remembered).show(
+        as_json=as_json
+    )
 
 
 @app.command()

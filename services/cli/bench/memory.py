@@ -15,6 +15,7 @@ from services.cli.bench.load import Load
 from services.cli.bench.pipeline import by_size, piped
 from services.cli.bench.stages import on_stage
 from services.cli.stage import Servers, Stage
+from shared.events.operations import CellPolicy
 from shared.runtime.stack.services import Services
 
 SETTLE_S = 15.0
@@ -39,7 +40,7 @@ class Growth:
         return {name: round(mb / jobs * 1e6) for name, mb in grown.items()}
 
 
-def memory(console: Console, *, nodes: int, jobs: int, rate: float, seconds: float) -> Figure:
+def memory(console: Console, *, nodes: int, jobs: int, rate: float, seconds: float, remembered: int) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
     async def work(stage: Stage) -> Growth:
@@ -51,17 +52,19 @@ def memory(console: Console, *, nodes: int, jobs: int, rate: float, seconds: flo
         async with big_cell(servers, folder / "big", nodes=nodes, jobs=jobs) as cell:
             return await _held(cell)
 
-    growth, held = on_stage(console, nodes, work, live)
+    growth, held = on_stage(console, nodes, work, live, CellPolicy(remember_jobs=remembered))
     per_million, many = growth.mb_per_million(), growth.load.starts_by(growth.load.end_s, growth.load.begin_s)
     lines = [
         f"memory in MB with {nodes} nodes and {jobs} live jobs: " + by_size(held),
         "baseline, the same processes with the nodes and no job: " + by_size(dict(growth.empty_mb)),
-        f"growth in MB for a million jobs, extrapolated from {many}: " + by_size(per_million),
+        f"growth in MB for a million jobs, from {many} behind as many others, {remembered} ended ones remembered: "
+        + by_size(per_million),
     ]
     body: dict[str, object] = {
         "rss_mb": held,
         "growth_mb_per_million_jobs": per_million,
         "growth_measured_jobs": many,
+        "remembered_jobs": remembered,
         "baseline": dict(growth.empty_mb),
         "nodes": nodes,
         "jobs": jobs,

@@ -16,6 +16,7 @@ from services.cli.run_of import folder_for
 from services.cli.service_set import Clock
 from services.cli.stage import Servers, Stage, running, stage_for
 from services.cli.workload import Workload, cell_file_for, uniform_nodes
+from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline
 from shared.runtime.clocks import wall_ms
 from shared.runtime.process import loop_factory
@@ -27,10 +28,10 @@ Baseline = TypeVar("Baseline")
 POOL = "bench"
 
 
-def cell_of(nodes: int) -> Workload:
+def cell_of(nodes: int, policy: CellPolicy | None = None) -> Workload:
     """So many nodes of 8 in one pool, with one queue, and no job yet."""
     specs = uniform_nodes(nodes, GPUS_PER_NODE, pool=POOL)
-    file = cell_file_for(specs, [TENANT], QueueDiscipline.BEST_EFFORT_FIFO)
+    file = cell_file_for(specs, [TENANT], QueueDiscipline.BEST_EFFORT_FIFO, policy)
     return Workload(commands=(), nodes=tuple(specs), cell_file=file)
 
 
@@ -51,6 +52,7 @@ def on_stage(
     nodes: int,
     work: Callable[[Stage], Awaitable[Answer]],
     baseline: Callable[[Answer, Servers, Path], Awaitable[Baseline]],
+    policy: CellPolicy | None = None,
 ) -> tuple[Answer, Baseline]:
     """Do the work on a running cell of so many nodes, then, on the same servers without any service, the baseline.
 
@@ -60,7 +62,7 @@ def on_stage(
 
         async def staged() -> tuple[Answer, Baseline]:
             clock = Clock(ClockKind.WALL, wall_ms(), 1.0)
-            async with stage_for(cell_of(nodes), servers, path, fresh_namespace(), clock) as stage:
+            async with stage_for(cell_of(nodes, policy), servers, path, fresh_namespace(), clock) as stage:
                 answer = await stage.unless_one_ends(work(stage))
             return answer, await baseline(answer, servers, path)
 
