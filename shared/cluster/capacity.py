@@ -13,15 +13,28 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from shared.cluster.node import NOTHING, Node, NodeShare, share_of
+
+
+class View(Protocol):
+    """A further index over the nodes of a pool."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it must be made anew before it is asked again."""
+
+    def note(self, node: Node) -> None:
+        """The node may have changed."""
 
 
 @dataclass(slots=True)
 class PoolCapacity:
     """One pool. `by_free[k]` are the schedulable nodes with exactly k wholly free devices; `by_share[m]` those with a
     shared device on which exactly m milli-GPUs are free. `schedulable_milli` and `allocated_milli` count healthy
-    devices of nodes that are not lost, and what is in use on all nodes.
+    devices of nodes that are not lost, and what is in use on all nodes. `views` are the indices over its nodes that
+    somebody has asked for, by name; they are told of each change, and given up when a node comes or goes.
     """
 
     ids: list[str] = field(default_factory=list)
@@ -33,6 +46,7 @@ class PoolCapacity:
     gpus_milli: int = 0
     allocated_milli: int = 0
     last_found: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
+    views: dict[str, View] = field(default_factory=dict, compare=False, repr=False)
 
     def number(self, node_id: str) -> int:
         """The node's place among the pool's ids; where it would be, if it is not there."""
@@ -96,9 +110,13 @@ class Capacity:
 
     def _count(self, node_id: str, node: Node) -> None:
         before, now = self._counted.get(node_id, NOTHING), share_of(node)
+        pool = self._pools[node.pool]
         if now is not before and now != before:
-            move(self._pools[node.pool], node_id, before, now)
+            move(pool, node_id, before, now)
             self._counted[node_id] = now
+        if pool.views:
+            for view in pool.views.values():
+                view.note(node)
 
     def _count_all(self) -> None:
         self._pools = recount(self._nodes)
@@ -111,6 +129,7 @@ def insert_node(pool: PoolCapacity, node_id: str) -> None:
     """Make room for a new node's number: the numbers behind it move up by one, in every mask."""
     at = pool.number(node_id)
     below = (1 << at) - 1
+    pool.views.clear()
     pool.ids.insert(at, node_id)
     for table in (pool.by_free, pool.by_share):
         for key, mask in table.items():
@@ -121,6 +140,7 @@ def remove_node(pool: PoolCapacity, node_id: str) -> None:
     """Close the gap of a node that is in no mask any more."""
     at = pool.number(node_id)
     below = (1 << at) - 1
+    pool.views.clear()
     del pool.ids[at]
     pool.last_found.pop(node_id, None)
     for table in (pool.by_free, pool.by_share):

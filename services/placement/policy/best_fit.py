@@ -22,7 +22,7 @@ _NOBODY: Mapping[str, int] = MappingProxyType({})
 def place_worker(room: Room, spec: JobSpec, rank: int) -> WorkerPlace | None:
     """A place for one more worker of this gang, or None."""
     if spec.resources.gpu_milli < GPU:
-        return _place_share(room, spec, rank)
+        return place_share(room, spec, rank)
     node = room.fullest(spec, spec.resources.gpu_milli // GPU)
     return None if node is None else room.take_whole(rank, node, spec.resources)
 
@@ -50,17 +50,18 @@ def place_alone(state: CellState, pool: PoolCapacity, spec: JobSpec) -> WorkerPl
     )
 
 
-def _place_share(room: Room, spec: JobSpec, rank: int) -> WorkerPlace | None:
+def place_share(room: Room, spec: JobSpec, rank: int, *, may_break: bool = True) -> WorkerPlace | None:
+    """A place for one more worker that needs a share of a device; on one that is wholly free only if it `may_break`."""
     wants = spec.resources
     for share in sorted(room.by_share):
         if share >= wants.gpu_milli:
             node = room.first_suitable(room.by_share[share], spec)
             if node is not None:
                 return room.take_share(rank, node, _device_with(room, node, share), wants)
-    node = room.fullest(spec, 1)
+    node = room.fullest(spec, 1) if may_break else None
     if node is None:
         return None
-    (device,) = lowest(room.free.get(node.id, node.free), 1)
+    (device,) = lowest(room.free_on(node), 1)
     return room.take_share(rank, node, device, wants)
 
 

@@ -42,6 +42,12 @@ class Room:
         """All that is free in the pool now."""
         return cls(state, pool, dict(pool.by_free), dict(pool.by_share))
 
+    @classmethod
+    def within(cls, state: CellState, pool: PoolCapacity, among: int) -> Room:
+        """What is free on these nodes of the pool (by their numbers) now."""
+        by_free = {free: mask & among for free, mask in pool.by_free.items()}
+        return cls(state, pool, by_free, {share: mask & among for share, mask in pool.by_share.items()})
+
     def fullest(self, spec: JobSpec, gpus: int) -> Node | None:
         """The node with the fewest whole free devices, but at least `gpus`, that suits; the lowest among equals.
 
@@ -59,12 +65,42 @@ class Room:
                     return node
         return None
 
+    def lowest(self, spec: JobSpec, gpus: int) -> Node | None:
+        """The lowest node with `gpus` whole free devices that suits."""
+        self._settle()
+        mask = 0
+        for free, nodes in self.by_free.items():
+            if free >= gpus:
+                mask |= nodes
+        return self.first_suitable(mask, spec)
+
+    def emptiest(self, spec: JobSpec, gpus: int, among: int) -> Node | None:
+        """The node of `among` with the most whole free devices, but at least `gpus`, that suits; the lowest among
+        equals.
+        """
+        self._settle()
+        for free in sorted(self.by_free, reverse=True):
+            if free < gpus:
+                return None
+            node = self.first_suitable(self.by_free[free] & among, spec)
+            if node is not None:
+                return node
+        return None
+
+    def _settle(self) -> None:
+        if self.last is not None:
+            self._leave(self.last)
+
     def _leave(self, last: Node) -> None:
         bit = 1 << self.pool.number(last.id)
         now = self.free[last.id].bit_count()
         self.by_free[self.last_was_free] ^= bit
         self.by_free[now] = self.by_free.get(now, 0) | bit
         self.last = None
+
+    def free_on(self, node: Node) -> int:
+        """The mask of the node's devices that are wholly free and not taken by this gang."""
+        return self.free.get(node.id, node.free)
 
     def suits(self, node: Node, spec: JobSpec) -> bool:
         """Whether the node has the right GPU type, and CPU and memory for one more worker."""

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from services.placement.policy import best_fit
+from services.placement.policy.best_fit import place_worker
 from services.placement.policy.fit import Room
+from services.placement.policy.policies import POLICIES, Places
+from services.placement.policy.wishes import place_wish
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.quota import over_limit
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
-from shared.events.values import GPU, JobSpec, WorkerPlace
+from shared.events.values import GPU, JobSpec, Wish, WorkerPlace
 
-
-class PlacementPolicy(NamedTuple):
-    """How a policy places one worker of a gang after the other; and a job's only worker, which comes to the same."""
-
-    worker: Callable[[Room, JobSpec, int], WorkerPlace | None]
-    alone: Callable[[CellState, PoolCapacity, JobSpec], WorkerPlace | None]
-
-
-POLICIES: dict[str, PlacementPolicy] = {"best-fit": PlacementPolicy(best_fit.place_worker, best_fit.place_alone)}
-"""The placement policies by the names that a cell file may use."""
-
-Places = tuple[WorkerPlace, ...]
+__all__ = ["POLICIES", "Places", "place_gang"]
 
 
 def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
     """Places for all workers, in the first pool of the job's that holds them within its tenant's limits; or why there
     are none.
 
-    Of the reasons in several pools the nearest to a start is told: a limit before fragments, fragments before no free
-    GPUs.
+    Of the reasons in several pools the nearest to a start is told: a limit before a place in the network, that before
+    fragments, and these before no free GPUs.
     """
     reasons: dict[DeferCode, None] = {}
     pools = state.pools
@@ -42,7 +32,7 @@ def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
         if not isinstance(found, DeferCode):
             return found
         reasons[found] = None
-    for reason in (DeferCode.QUOTA_REACHED, DeferCode.FRAGMENTED, DeferCode.NO_FREE_GPUS):
+    for reason in (DeferCode.QUOTA_REACHED, DeferCode.TOPOLOGY, DeferCode.FRAGMENTED, DeferCode.NO_FREE_GPUS):
         if reason in reasons:
             return reason
     return DeferCode.NO_SUCH_NODES
@@ -53,23 +43,28 @@ def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | De
     if spec.resources.gpu_milli >= GPU and pool.free_whole * GPU < wanted_milli:
         return DeferCode.NO_FREE_GPUS if wanted_milli <= pool.gpus_milli else DeferCode.NO_SUCH_NODES
     policy = POLICIES[state.policy.placement]
-    if spec.workers == 1 and spec.resources.gpu_milli >= GPU:
+    places: Places | None
+    if spec.workers == 1 and spec.resources.gpu_milli >= GPU and spec.topology is None:
         alone = policy.alone(state, pool, spec)
-        if alone is None:
-            return DeferCode.FRAGMENTED
-        return DeferCode.QUOTA_REACHED if _over_limit(state, spec, (alone,)) else (alone,)
-    if _count_whole(pool, spec) < spec.workers:
+        places = None if alone is None else (alone,)
+    elif _count_whole(pool, spec) < spec.workers:
         return DeferCode.FRAGMENTED
-    place, room = policy.worker, Room.of(state, pool)
-    places: list[WorkerPlace] = []
-    for rank in range(spec.workers):
-        found = place(room, spec, rank)
-        if found is None:
-            return DeferCode.FRAGMENTED if places or spec.resources.gpu_milli >= GPU else DeferCode.NO_FREE_GPUS
-        places.append(found)
-    if _over_limit(state, spec, places):
-        return DeferCode.QUOTA_REACHED
-    return tuple(places)
+    elif spec.topology is None:
+        places = policy.gang(state, pool, spec)
+    else:
+        places = place_wish(state, pool, policy.nodes_for(state, pool, spec), spec, spec.topology)
+    if places is None:
+        return _why_not(state, pool, spec)
+    return DeferCode.QUOTA_REACHED if _over_limit(state, spec, places) else places
+
+
+def _why_not(state: CellState, pool: PoolCapacity, spec: JobSpec) -> DeferCode:
+    """Why a gang for which there are enough free devices has found no places."""
+    if spec.topology is not None and spec.topology.wish is Wish.REQUIRED:
+        return DeferCode.TOPOLOGY
+    if spec.resources.gpu_milli >= GPU or place_worker(Room.of(state, pool), spec, 0) is not None:
+        return DeferCode.FRAGMENTED
+    return DeferCode.NO_FREE_GPUS
 
 
 def _count_whole(pool: PoolCapacity, spec: JobSpec) -> int:

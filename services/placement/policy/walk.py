@@ -25,7 +25,18 @@ Shape = tuple[object, ...]
 def shape_of(spec: JobSpec) -> Shape:
     """What decides whether a job fits: two jobs of one shape fit or do not fit alike, in the same state."""
     wants = spec.resources
-    return (spec.tenant, spec.pools, spec.gpu_type, spec.workers, wants.gpu_milli, wants.cpu_milli, wants.memory_mib)
+    return (
+        spec.tenant,
+        spec.kind,
+        spec.pools,
+        spec.gpu_type,
+        spec.workers,
+        wants.gpu_milli,
+        wants.cpu_milli,
+        wants.memory_mib,
+        spec.topology,
+        spec.spread,
+    )
 
 
 @dataclass(slots=True)

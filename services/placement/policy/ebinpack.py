@@ -1,0 +1,55 @@
+"""E-Binpack: packing at two levels, nodes and groups of nodes.
+
+A job whose workers one node holds goes to the node with the fewest free devices that does; of equals to one in the
+fullest leaf group: so small jobs gather on nodes that are in use, in groups that are in use, and whole nodes and whole
+groups stay free for large jobs.
+
+A larger one goes to the smallest unit of the network that holds all of it, a high-bandwidth domain before a leaf group,
+a leaf group before a spine: within it to as few leaf groups and nodes as possible, the fullest use of each first.
+"""
+
+from __future__ import annotations
+
+from services.placement.policy.best_fit import place_worker
+from services.placement.policy.fewest import Part
+from services.placement.policy.fit import Room
+from services.placement.policy.one_by_one import place_workers
+from services.placement.policy.packing import Gang, fill, places_on
+from shared.cluster.capacity import PoolCapacity
+from shared.cluster.state import CellState
+from shared.cluster.topology import OUTWARD, topology_of
+from shared.events.values import GPU, JobSpec, Level, WorkerPlace
+
+
+def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[WorkerPlace, ...] | None:
+    """Places for all workers of a gang, or None. Shares of devices go to the shared device with the least room that
+    fits, as with best fit.
+    """
+    if spec.resources.gpu_milli < GPU:
+        places = place_workers(Room.of(state, pool), spec, spec.workers, place_worker)
+        return tuple(places) if len(places) == spec.workers else None
+    gang = Gang(topology_of(state, pool), spec)
+    parts = pack(gang, spec.workers)
+    return places_on(gang, parts) if parts else None
+
+
+def place_alone(state: CellState, pool: PoolCapacity, spec: JobSpec) -> WorkerPlace | None:
+    """A place for the only worker of a job of whole GPUs: that of `place_gang`."""
+    gang = Gang(topology_of(state, pool), spec)
+    slot = gang.tightest_node(1)
+    return None if slot is None else places_on(gang, [(slot, 1)])[0]
+
+
+def pack(gang: Gang, workers: int) -> list[Part]:
+    """On which nodes (slots) so many of its workers go; empty where they do not fit."""
+    slot = gang.tightest_node(workers)
+    if slot is not None:
+        return [(slot, workers)]
+    if workers == 1:
+        return []
+    for level in OUTWARD[1:]:
+        unit = gang.smallest(level, workers)
+        if unit is not None:
+            units = gang.topology.levels[level]
+            return fill(gang, units.slots(unit), min(level, Level.LEAF, key=OUTWARD.index), workers)
+    return fill(gang, range(len(gang.topology.nodes)), Level.LEAF, workers)

@@ -1,0 +1,73 @@
+"""E-Spread: inference has a zone of its own. In the zone its workers are spread; what the zone does not hold goes to
+the general pool by E-Binpack, as all training does: so spreading costs no whole nodes where large jobs need them.
+
+Training never uses the zone. An inference node that is lent to another pool works there like any other.
+"""
+
+from __future__ import annotations
+
+from services.placement.policy.best_fit import place_worker
+from services.placement.policy.ebinpack import pack
+from services.placement.policy.fit import Room
+from services.placement.policy.one_by_one import place_workers
+from services.placement.policy.packing import Gang, places_on
+from services.placement.policy.spread import spread
+from shared.cluster.capacity import PoolCapacity
+from shared.cluster.node import Node
+from shared.cluster.state import CellState
+from shared.cluster.topology import Topology, numbers_of, topology_of
+from shared.events.value import replace
+from shared.events.values import GPU, JobKind, JobSpec, NodeRole, WorkerPlace
+
+ZONE_LABEL, ZONE_NAME = "zone", "inference"
+"""A node with this label belongs to the zone whatever its role."""
+
+
+def is_in_zone(node: Node) -> bool:
+    """Whether the node is kept for inference."""
+    if node.lent_to is not None:
+        return False
+    return node.spec.role is NodeRole.INFERENCE or node.spec.labels.get(ZONE_LABEL) == ZONE_NAME
+
+
+def is_general(node: Node) -> bool:
+    """Whether the node is for everything else."""
+    return not is_in_zone(node)
+
+
+def nodes_for(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Topology:
+    """The nodes of the pool on which a job with a wish for its place may run."""
+    if spec.kind is JobKind.INFERENCE:
+        return topology_of(state, pool)
+    return topology_of(state, pool, "general", is_general)
+
+
+def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[WorkerPlace, ...] | None:
+    """Places for all workers of a gang, or None."""
+    places: list[WorkerPlace] = []
+    if spec.kind is JobKind.INFERENCE:
+        zone = topology_of(state, pool, "zone", is_in_zone)
+        places = spread(_room(state, pool, zone), zone, spec, spec.workers)
+    if len(places) == spec.workers:
+        return tuple(places)
+    general = topology_of(state, pool, "general", is_general)
+    more = _packed(state, pool, general, replace(spec, workers=spec.workers - len(places), workers_min=None))
+    if not more:
+        return None
+    return (*places, *(replace(place, rank=place.rank + len(places)) for place in more))
+
+
+def _packed(
+    state: CellState, pool: PoolCapacity, general: Topology, spec: JobSpec
+) -> tuple[WorkerPlace, ...] | list[WorkerPlace]:
+    """All of these workers in the general pool, or nothing."""
+    if spec.resources.gpu_milli >= GPU:
+        gang = Gang(general, spec)
+        parts = pack(gang, spec.workers)
+        return places_on(gang, parts)
+    found = place_workers(_room(state, pool, general), spec, spec.workers, place_worker)
+    return found if len(found) == spec.workers else []
+
+
+def _room(state: CellState, pool: PoolCapacity, part: Topology) -> Room:
+    return Room.within(state, pool, numbers_of(pool, part, range(len(part.nodes))))

@@ -1,0 +1,64 @@
+"""The placement policies by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from services.placement.policy import best_fit, ebinpack, espread, first_fit, spread
+from services.placement.policy.fit import Room
+from services.placement.policy.one_by_one import PlaceWorker, place_workers
+from shared.cluster.capacity import PoolCapacity
+from shared.cluster.state import CellState
+from shared.cluster.topology import Topology, topology_of
+from shared.events.values import JobSpec, WorkerPlace
+
+Places = tuple[WorkerPlace, ...]
+
+
+PlaceGang = Callable[[CellState, PoolCapacity, JobSpec], Places | None]
+PlaceAlone = Callable[[CellState, PoolCapacity, JobSpec], WorkerPlace | None]
+
+
+class PlacementPolicy(NamedTuple):
+    """How a policy places a gang in a pool, or a job's only worker of whole GPUs, which comes to the same; and on which
+    nodes of the pool a job may run that wishes for a place in the network. Wishes are granted alike under all policies.
+    """
+
+    gang: PlaceGang
+    alone: PlaceAlone
+    nodes_for: Callable[[CellState, PoolCapacity, JobSpec], Topology]
+
+
+def _by_worker(place: PlaceWorker) -> PlaceGang:
+    def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
+        places = place_workers(Room.of(state, pool), spec, spec.workers, place)
+        return tuple(places) if len(places) == spec.workers else None
+
+    return place_gang
+
+
+def _first(place: PlaceGang) -> PlaceAlone:
+    def place_alone(state: CellState, pool: PoolCapacity, spec: JobSpec) -> WorkerPlace | None:
+        places = place(state, pool, spec)
+        return None if places is None else places[0]
+
+    return place_alone
+
+
+def _everywhere(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Topology:
+    return topology_of(state, pool)
+
+
+_BEST_FIT = PlacementPolicy(_by_worker(best_fit.place_worker), best_fit.place_alone, _everywhere)
+_FIRST_FIT = _by_worker(first_fit.place_worker)
+
+POLICIES: dict[str, PlacementPolicy] = {
+    "best-fit": _BEST_FIT,
+    "binpack": _BEST_FIT,
+    "first-fit": PlacementPolicy(_FIRST_FIT, _first(_FIRST_FIT), _everywhere),
+    "spread": PlacementPolicy(spread.place_gang, _first(spread.place_gang), _everywhere),
+    "e-binpack": PlacementPolicy(ebinpack.place_gang, ebinpack.place_alone, _everywhere),
+    "e-spread": PlacementPolicy(espread.place_gang, _first(espread.place_gang), espread.nodes_for),
+}
+"""The placement policies by the names that a cell file may use. Plain binpack looks at nodes only: it is best fit."""

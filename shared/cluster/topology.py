@@ -1,0 +1,304 @@
+"""Where room is in the network: the units of every level, and how many workers each can hold, kept by delta.
+
+The nodes stand in the order of the network: superspine, spine, leaf, domain, id. So a unit of any level is a range of
+this order (`slots`), and a unit within another one a range within its range. A level is asked "which units hold so many
+workers of so many GPUs" again and again, so that ranking is kept and follows the changes one by one: what it costs
+does not grow with the number of nodes.
+
+Nobody pays who does not ask: an index is made when a policy first wants it, and made anew when nodes come or go.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from shared.cluster.capacity import PoolCapacity
+from shared.cluster.node import Node
+from shared.cluster.state import CellState
+from shared.events.values import Level, NodeSpec
+
+OUTWARD: tuple[Level, ...] = (Level.NODE, Level.DOMAIN, Level.LEAF, Level.SPINE, Level.SUPERSPINE)
+"""The levels from near to far."""
+
+Path = tuple[str, ...]
+"""The names of a unit: its own last, those of the levels around it first; "" where a name is not known."""
+
+_CHANGES_A_NODE_MOST = 4
+"""So many changes for each node are kept for rankings that nobody asks; then these are brought up to date anyway."""
+
+
+def path_of(spec: NodeSpec) -> Path:
+    """The names of the units around a node, from far to near."""
+    at = spec.position
+    return (at.superspine or "", at.spine or "", at.leaf or "", at.domain or "")
+
+
+@dataclass(slots=True)
+class Units:
+    """The units of one level. Unit u holds the slots from `begins[u]` up to `begins[u + 1]`. Nodes that do not know
+    their unit stand together in a nameless one for each unit around them; `named` is the mask of the others.
+    """
+
+    level: Level
+    paths: list[Path]
+    begins: list[int]
+    of_slot: list[int]
+    named: int
+
+    def slots(self, unit: int) -> range:
+        """The slots of a unit."""
+        return range(self.begins[unit], self.begins[unit + 1])
+
+    def within(self, slots: range) -> range:
+        """The units within these slots, which are those of a unit of this level or of one farther out."""
+        return range(self.of_slot[slots.start], self.of_slot[slots.stop - 1] + 1) if slots else range(0)
+
+
+class Ranking:
+    """The units of one level by how many workers of `gpus` whole devices they hold."""
+
+    __slots__ = ("_by_room", "_present", "at", "gpus", "room", "units")
+
+    def __init__(self, units: Units, gpus: int, free: list[int]) -> None:
+        self.units, self.gpus, self.at = units, gpus, 0
+        self.room = [sum(free[slot] // gpus for slot in range(*ends)) for ends in pairwise(units.begins)]
+        """How many workers each unit holds."""
+        self._by_room: dict[int, int] = {}
+        self._present = 0
+        for unit, room in enumerate(self.room):
+            self._by_room[room] = self._by_room.get(room, 0) | 1 << unit
+            self._present |= 1 << room
+
+    def follow(self, changes: list[tuple[int, int, int]]) -> None:
+        """Take in the changes since the last time."""
+        gpus, of_slot, by_room = self.gpus, self.units.of_slot, self._by_room
+        for slot, before, now in changes[self.at :]:
+            more = now // gpus - before // gpus
+            if more:
+                unit = of_slot[slot]
+                room, bit = self.room[unit], 1 << unit
+                left = by_room[room] ^ bit
+                if left:
+                    by_room[room] = left
+                else:
+                    del by_room[room]
+                    self._present ^= 1 << room
+                room += more
+                self.room[unit] = room
+                if room in by_room:
+                    by_room[room] |= bit
+                else:
+                    by_room[room] = bit
+                    self._present |= 1 << room
+        self.at = len(changes)
+
+    def tightest(self, workers: int, among: int = -1) -> Iterator[int]:
+        """The units of `among` that hold at least so many workers: the one with the least room first, of equals the
+        lowest.
+        """
+        rooms = self._present >> workers << workers
+        while rooms:
+            least = rooms & -rooms
+            units = self._by_room[least.bit_length() - 1] & among
+            while units:
+                lowest = units & -units
+                yield lowest.bit_length() - 1
+                units ^= lowest
+            rooms ^= least
+
+
+@dataclass(slots=True)
+class Topology:
+    """The nodes of a pool, or a part of them, in the order of the network.
+
+    `free[slot]` is the number of whole devices free on a node (0: takes nothing new). `by_free[g][k]` are the nodes of
+    group g with exactly k free, as a mask over the group's slots; a group is a unit of the nearest level. `holding[k]`
+    are the leaves with such a node. `gpu_type` is that of all nodes, None where they differ.
+    """
+
+    nodes: list[Node]
+    specs: list[NodeSpec]
+    slots: dict[str, int]
+    levels: dict[Level, Units]
+    gpu_type: str | None
+    free: list[int] = field(default_factory=list)
+    by_free: list[dict[int, int]] = field(default_factory=list)
+    holding: dict[int, int] = field(default_factory=dict)
+    is_stale: bool = False
+    masks: dict[range, int] = field(default_factory=dict)
+    _changes: list[tuple[int, int, int]] = field(default_factory=list)
+    _rankings: dict[tuple[Level, int], Ranking] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, nodes: list[Node]) -> Topology:
+        """The index over these nodes, counted from nothing. Their order does not matter."""
+        ordered = sorted(nodes, key=lambda node: (path_of(node.spec), node.spec.id))
+        specs = [node.spec for node in ordered]
+        types = list(dict.fromkeys(spec.gpu_type for spec in specs))
+        slots = {spec.id: slot for slot, spec in enumerate(specs)}
+        found = cls(ordered, specs, slots, _levels(specs), types[0] if len(types) == 1 else None)
+        found.free = [free_on(node) for node in ordered]
+        groups = found.levels[Level.DOMAIN]
+        found.by_free = [{} for _ in groups.paths]
+        for slot, free in enumerate(found.free):
+            table, bit = found.by_free[groups.of_slot[slot]], 1 << slot - groups.begins[groups.of_slot[slot]]
+            table[free] = table.get(free, 0) | bit
+        leaves = found.levels[Level.LEAF]
+        for slot, free in enumerate(found.free):
+            found.holding[free] = found.holding.get(free, 0) | 1 << leaves.of_slot[slot]
+        return found
+
+    def note(self, node: Node) -> None:
+        """The node may have changed. One that is not of this part makes no difference."""
+        slot = self.slots.get(node.spec.id)
+        if slot is None:
+            return
+        if node.spec is not self.specs[slot]:
+            self._see_spec(slot, node.spec)
+        before, now = self.free[slot], free_on(node)
+        if now == before:
+            return
+        self.free[slot] = now
+        self._move(slot, before, now)
+        self._changes.append((slot, before, now))
+        if len(self._changes) > _CHANGES_A_NODE_MOST * len(self.nodes):
+            self._settle()
+
+    def _see_spec(self, slot: int, spec: NodeSpec) -> None:
+        before = self.specs[slot]
+        if (spec.position, spec.gpu_type, spec.role, spec.labels) != (
+            before.position,
+            before.gpu_type,
+            before.role,
+            before.labels,
+        ):
+            self.is_stale = True
+        self.specs[slot] = spec
+
+    def _move(self, slot: int, before: int, now: int) -> None:
+        groups = self.levels[Level.DOMAIN]
+        group = groups.of_slot[slot]
+        table, bit = self.by_free[group], 1 << slot - groups.begins[group]
+        left = table[before] ^ bit
+        if left:
+            table[before] = left
+        else:
+            del table[before]
+            self._let_go(slot, before)
+        if now in table:
+            table[now] |= bit
+        else:
+            table[now] = bit
+            self.holding[now] = self.holding.get(now, 0) | 1 << self.levels[Level.LEAF].of_slot[slot]
+
+    def _let_go(self, slot: int, free: int) -> None:
+        """A group has no node with so many free any more; its leaf may have one in another group."""
+        leaves = self.levels[Level.LEAF]
+        leaf = leaves.of_slot[slot]
+        groups = self.levels[Level.DOMAIN].within(leaves.slots(leaf))
+        if len(groups) > 1 and any(free in self.by_free[group] for group in groups):
+            return
+        rest = self.holding[free] ^ 1 << leaf
+        if rest:
+            self.holding[free] = rest
+        else:
+            del self.holding[free]
+
+    def _settle(self) -> None:
+        for ranking in self._rankings.values():
+            ranking.follow(self._changes)
+            ranking.at = 0
+        self._changes.clear()
+
+    def ranking(self, level: Level, gpus: int) -> Ranking:
+        """The units of a level by how many workers of so many whole devices they hold now."""
+        found = self._rankings.get((level, gpus))
+        if found is None:
+            found = self._rankings[level, gpus] = Ranking(self.levels[level], gpus, self.free)
+            found.at = len(self._changes)
+        elif found.at < len(self._changes):
+            found.follow(self._changes)
+        return found
+
+
+def free_on(node: Node) -> int:
+    """How many whole devices of the node new work may have."""
+    if not node.is_schedulable:
+        return 0
+    if node.shares or node.failed:
+        return node.gpus_free
+    return node.spec.gpus - node.held.bit_count()
+
+
+def _levels(specs: list[NodeSpec]) -> dict[Level, Units]:
+    paths = [path_of(spec) for spec in specs]
+    nodes = Units(
+        Level.NODE,
+        [(*path, spec.id) for path, spec in zip(paths, specs, strict=True)],
+        list(range(len(specs) + 1)),
+        list(range(len(specs))),
+        (1 << len(specs)) - 1,
+    )
+    found = {Level.NODE: nodes}
+    for depth, level in enumerate(reversed(OUTWARD[1:]), start=1):
+        found[level] = _units(level, [path[:depth] for path in paths])
+    return found
+
+
+def _units(level: Level, of_each: list[Path]) -> Units:
+    """The units of a level, from the path of each node, in their order."""
+    begins = [slot for slot, path in enumerate(of_each) if not slot or path != of_each[slot - 1]]
+    paths = [of_each[slot] for slot in begins]
+    of_slot = [bisect_right(begins, slot) - 1 for slot in range(len(of_each))]
+    named = sum(1 << unit for unit, path in enumerate(paths) if path[-1])
+    return Units(level, paths, [*begins, len(of_each)], of_slot, named)
+
+
+ALL = "all"
+"""The view of a pool that leaves no node out."""
+
+
+def topology_of(
+    state: CellState, pool: PoolCapacity, part: str = ALL, has: Callable[[Node], bool] | None = None
+) -> Topology:
+    """The index over the pool as it is now. `part` names those of its nodes for which `has` is true.
+
+    What decides that may be a node's role, its labels and its loan only: when these change the index is made anew.
+    """
+    found = pool.views.get(part)
+    if not isinstance(found, Topology) or found.is_stale:
+        nodes = [state.nodes[node_id] for node_id in pool.ids]
+        found = Topology.of(nodes if has is None else [node for node in nodes if has(node)])
+        pool.views[part] = found
+    return found
+
+
+def numbers_of(pool: PoolCapacity, topology: Topology, slots: range) -> int:
+    """These slots as a mask over the pool's own numbers, which stay while the index does."""
+    if len(slots) == 1:
+        return 1 << pool.number(topology.specs[slots.start].id)
+    mask = topology.masks.get(slots)
+    if mask is None:
+        bits = bytearray(len(pool.ids) // 8 + 1)
+        for slot in slots:
+            number = pool.number(topology.specs[slot].id)
+            bits[number >> 3] |= 1 << (number & 7)
+        mask = topology.masks[slots] = int.from_bytes(bits, "little")
+    return mask
+
+
+def differs_from_recount(topology: Topology) -> str | None:
+    """Where an index kept by delta is not what counting its nodes from nothing gives, or None."""
+    fresh = Topology.of(topology.nodes)
+    for name in ("free", "by_free", "holding", "levels"):
+        if getattr(topology, name) != getattr(fresh, name):
+            return name
+    for level, gpus in list(topology._rankings):  # noqa: SLF001 - its own
+        ranking, anew = topology.ranking(level, gpus), fresh.ranking(level, gpus)
+        in_order = [list(found.tightest(0)) for found in (ranking, anew)]
+        if ranking.room != anew.room or in_order[0] != in_order[1]:
+            return f"ranking of {level} by {gpus}"
+    return None
