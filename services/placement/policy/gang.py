@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from services.placement.policy.best_fit import place_worker
 from services.placement.policy.fit import Room
-from services.placement.policy.policies import POLICIES, Places
+from services.placement.policy.policies import POLICIES, PlacementPolicy, Places
 from services.placement.policy.wishes import place_wish
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.quota import over_limit
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
+from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, Wish, WorkerPlace
 
 __all__ = ["POLICIES", "Places", "place_gang"]
@@ -54,14 +55,16 @@ def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | De
     else:
         places = place_wish(state, pool, policy.nodes_for(state, pool, spec), spec, spec.topology)
     if places is None:
-        return _why_not(state, pool, spec)
+        return _why_not(state, pool, policy, spec)
     return DeferCode.QUOTA_REACHED if _over_limit(state, spec, places) else places
 
 
-def _why_not(state: CellState, pool: PoolCapacity, spec: JobSpec) -> DeferCode:
+def _why_not(state: CellState, pool: PoolCapacity, policy: PlacementPolicy, spec: JobSpec) -> DeferCode:
     """Why a gang for which there are enough free devices has found no places."""
     if spec.topology is not None and spec.topology.wish is Wish.REQUIRED:
-        return DeferCode.TOPOLOGY
+        lenient = replace(spec.topology, wish=Wish.PREFERRED)
+        if place_wish(state, pool, policy.nodes_for(state, pool, spec), spec, lenient) is not None:
+            return DeferCode.TOPOLOGY
     if spec.resources.gpu_milli >= GPU or place_worker(Room.of(state, pool), spec, 0) is not None:
         return DeferCode.FRAGMENTED
     return DeferCode.NO_FREE_GPUS

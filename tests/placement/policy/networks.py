@@ -1,0 +1,115 @@
+"""Small cells with a network, and what a search through all possibilities says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from shared.cluster.apply import apply
+from shared.cluster.state import CellState
+from shared.cluster.topology import OUTWARD, path_of
+from shared.events import effects as e
+from shared.events.operations import CellPolicy
+from shared.events.values import GPU, JobSpec, Level, NodeSpec, NodeStatus, Position, Resources, WorkerPlace
+
+POOL = "train"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A node as a test draws it: where it is, what it has, and how many of its devices are in use."""
+
+    leaf: str | None
+    spine: str | None = None
+    gpus: int = 4
+    used: int = 0
+    cpu: int = 0
+    domain: str | None = None
+
+
+def node_spec(number: int, machine: Machine, **more: Any) -> NodeSpec:
+    position = Position(domain=machine.domain, leaf=machine.leaf, spine=machine.spine)
+    return NodeSpec(id=f"n{number:03}", pool=POOL, gpus=machine.gpus, cpu_milli=machine.cpu, position=position, **more)
+
+
+def network(machines: Sequence[Machine], policy: str = "e-binpack", order: Sequence[int] | None = None) -> CellState:
+    """A cell with these nodes, which joined in this order; what is in use is held by jobs of their own."""
+    state = CellState("cell-a")
+    apply(state, e.PolicySet(policy=CellPolicy(placement=policy)), 0)
+    for number in range(len(machines)) if order is None else order:
+        spec = node_spec(number, machines[number])
+        apply(state, e.NodeChanged(spec=spec, boot="boot-1", status=NodeStatus.READY), 0)
+    for number, machine in enumerate(machines):
+        if machine.used:
+            start(state, gang(f"used-{number}", machine.used), (place(number, machine.used),))
+    return state
+
+
+def gang(job: str, gpus: int = 1, workers: int = 1, *, cpu: int = 0, milli: int | None = None, **more: Any) -> JobSpec:
+    wants = Resources(gpu_milli=gpus * GPU if milli is None else milli, cpu_milli=cpu)
+    return JobSpec(id=job, tenant="ada", workers=workers, resources=wants, **more)
+
+
+def place(number: int, gpus: int) -> WorkerPlace:
+    return WorkerPlace(rank=0, node=f"n{number:03}", devices=tuple(range(gpus)), gpu_milli=gpus * GPU)
+
+
+def start(state: CellState, spec: JobSpec, places: tuple[WorkerPlace, ...]) -> None:
+    apply(state, e.JobEnqueued(spec=spec, submit_ms=0, digest="0" * 32), 0)
+    apply(state, e.JobStarted(job=spec.id, attempt=1, workers=places), 0)
+
+
+def room_on(state: CellState, spec: JobSpec, node_id: str) -> int:
+    """How many workers of whole GPUs a node holds, by its own numbers."""
+    node, wants = state.nodes[node_id], spec.resources
+    if not node.is_schedulable or spec.gpu_type not in (None, node.spec.gpu_type):
+        return 0
+    room = node.gpus_free * GPU // wants.gpu_milli
+    return min(room, (node.spec.cpu_milli - node.cpu_used) // wants.cpu_milli) if wants.cpu_milli else room
+
+
+def units_of(state: CellState, level: Level) -> dict[tuple[str, ...], list[str]]:
+    """The nodes of each named unit of a level."""
+    depth = len(OUTWARD) - OUTWARD.index(level)
+    found: dict[tuple[str, ...], list[str]] = {}
+    for node_id in sorted(state.nodes):
+        path = (*path_of(state.nodes[node_id].spec), node_id)[:depth]
+        if path[-1]:
+            found.setdefault(path, []).append(node_id)
+    return found
+
+
+def holds(state: CellState, spec: JobSpec, nodes: Sequence[str]) -> int:
+    """How many workers these nodes hold together."""
+    return sum(room_on(state, spec, node_id) for node_id in nodes)
+
+
+def unit_of(state: CellState, level: Level, node_id: str) -> tuple[str, ...]:
+    """The unit of a level around a node; its last name is "" where it is not known."""
+    depth = len(OUTWARD) - OUTWARD.index(level)
+    return (*path_of(state.nodes[node_id].spec), node_id)[:depth]
+
+
+def nodes_of(places: object) -> list[str]:
+    """The nodes of a gang by rank."""
+    assert isinstance(places, tuple), places
+    return [place.node for place in places]
+
+
+NAMES = st.sampled_from(("a", "b", "c", None))
+MACHINES = st.lists(
+    st.builds(
+        Machine,
+        leaf=NAMES,
+        spine=st.sampled_from(("s", "t", None)),
+        gpus=st.sampled_from((2, 4, 8)),
+        used=st.integers(0, 2),
+        cpu=st.integers(0, 6),
+        domain=st.sampled_from(("x", "y", None)),
+    ),
+    min_size=1,
+    max_size=8,
+)

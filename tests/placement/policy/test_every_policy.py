@@ -1,0 +1,200 @@
+"""What holds under every placement policy: what it gives fits, a wish is granted or not just as a search through all
+possibilities says, and the order in which nodes came makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.placement.policy.gang import POLICIES, place_gang
+from shared.cluster.capacity import recount
+from shared.cluster.invariants import check_state
+from shared.cluster.state import CellState
+from shared.cluster.topology import Topology, differs_from_recount
+from shared.events.reasons import DeferCode
+from shared.events.value import replace
+from shared.events.values import JobKind, JobSpec, Level, TopologyWish, Wish
+from tests.placement.policy.networks import (
+    MACHINES,
+    Machine,
+    gang,
+    holds,
+    network,
+    nodes_of,
+    room_on,
+    start,
+    unit_of,
+    units_of,
+)
+
+NAMES = st.sampled_from(sorted(POLICIES))
+LEVELS = st.sampled_from(tuple(Level))
+WISHES = st.builds(TopologyWish, level=LEVELS, wish=st.sampled_from(tuple(Wish)), slice_workers=st.integers(1, 4))
+GANGS = st.builds(
+    gang,
+    st.just("gang"),
+    st.integers(1, 4),
+    st.integers(1, 7),
+    cpu=st.integers(0, 2),
+    topology=st.none() | WISHES,
+    spread=st.none() | LEVELS,
+    kind=st.sampled_from(tuple(JobKind)),
+)
+SHARES = st.builds(
+    gang,
+    st.just("gang"),
+    workers=st.integers(1, 7),
+    milli=st.sampled_from((250, 400, 500)),
+    topology=st.none() | WISHES,
+)
+
+
+def places_or_none(state: CellState, spec: JobSpec) -> list[str] | None:
+    found = place_gang(state, spec)
+    return None if isinstance(found, DeferCode) else nodes_of(found)
+
+
+@given(machines=MACHINES, specs=st.lists(GANGS | SHARES, min_size=1, max_size=5), policy=NAMES)
+def test_what_a_policy_gives_can_be_taken_whole(machines: list[Machine], specs: list[JobSpec], policy: str) -> None:
+    state = network(machines, policy)
+    for number, spec in enumerate(specs):
+        found = place_gang(state, spec)
+        if not isinstance(found, DeferCode):
+            assert [place.rank for place in found] == list(range(spec.workers))
+            start(state, replace(spec, id=f"gang-{number}"), found)
+    assert check_state(state) == []
+
+
+@given(machines=MACHINES, spec=GANGS, policy=NAMES)
+def test_without_a_wish_a_gang_starts_exactly_if_the_nodes_have_room(
+    machines: list[Machine], spec: JobSpec, policy: str
+) -> None:
+    spec, state = replace(spec, topology=None), network(machines, policy)
+    has_room = holds(state, spec, sorted(state.nodes)) >= spec.workers
+    assert (places_or_none(state, spec) is not None) == has_room
+
+
+@given(machines=MACHINES, spec=GANGS, level=LEVELS, policy=NAMES)
+def test_a_required_unit_is_found_exactly_if_there_is_one(
+    machines: list[Machine], spec: JobSpec, level: Level, policy: str
+) -> None:
+    spec = replace(spec, topology=TopologyWish(level=level, wish=Wish.REQUIRED))
+    state = network(machines, policy)
+    found = places_or_none(state, spec)
+    there_is = any(holds(state, spec, nodes) >= spec.workers for nodes in units_of(state, level).values())
+    assert (found is not None) == there_is
+    assert len({unit_of(state, level, node) for node in found or ()}) <= 1
+    assert all(unit_of(state, level, node)[-1] for node in found or ())
+
+
+@given(machines=MACHINES, spec=SHARES, level=LEVELS)
+def test_a_required_unit_binds_shares_of_devices_too(machines: list[Machine], spec: JobSpec, level: Level) -> None:
+    spec = replace(spec, topology=TopologyWish(level=level, wish=Wish.REQUIRED))
+    state = network(machines)
+    found = places_or_none(state, spec)
+    on_a_device = 1000 // spec.resources.gpu_milli
+    there_is = any(
+        sum(state.nodes[node].gpus_free for node in nodes) * on_a_device >= spec.workers
+        for nodes in units_of(state, level).values()
+    )
+    assert (found is not None) == there_is
+    assert len({unit_of(state, level, node) for node in found or ()}) <= 1
+
+
+def some_division(rooms: Sequence[int], slices: Sequence[int]) -> bool:
+    """Whether the slices fit into these rooms in any way at all."""
+    if not slices:
+        return True
+    return any(
+        room >= slices[0] and some_division([*rooms[:at], room - slices[0], *rooms[at + 1 :]], slices[1:])
+        for at, room in enumerate(rooms)
+    )
+
+
+@given(machines=MACHINES, spec=GANGS, level=LEVELS, slice_=st.integers(1, 4))
+def test_required_slices_are_found_exactly_if_any_division_fits(
+    machines: list[Machine], spec: JobSpec, level: Level, slice_: int
+) -> None:
+    spec = replace(spec, topology=TopologyWish(level=level, wish=Wish.REQUIRED, slice_workers=slice_))
+    state = network(machines)
+    found = places_or_none(state, spec)
+    rooms = [holds(state, spec, nodes) for nodes in units_of(state, level).values()]
+    slices = [slice_] * (spec.workers // slice_) + [spec.workers % slice_] * (spec.workers % slice_ > 0)
+    assert (found is not None) == some_division(rooms, slices)
+    in_order = [(found or [])[at : at + slice_] for at in range(0, spec.workers, slice_)]
+    assert all(len({unit_of(state, level, node) for node in nodes}) <= 1 for nodes in in_order)
+
+
+@given(machines=MACHINES, spec=GANGS, policy=NAMES)
+def test_a_preferred_wish_never_keeps_a_gang_waiting(machines: list[Machine], spec: JobSpec, policy: str) -> None:
+    state = network(machines, policy)
+    wish = replace(spec.topology or TopologyWish(level=Level.LEAF), wish=Wish.PREFERRED)
+    has_room = holds(state, spec, sorted(state.nodes)) >= spec.workers
+    assert (places_or_none(state, replace(spec, topology=wish)) is not None) == has_room
+
+
+@given(machines=MACHINES, spec=GANGS, level=LEVELS)
+def test_a_preferred_unit_is_used_wherever_one_holds_the_gang(
+    machines: list[Machine], spec: JobSpec, level: Level
+) -> None:
+    state = network(machines)
+    found = places_or_none(state, replace(spec, topology=TopologyWish(level=level)))
+    if any(holds(state, spec, nodes) >= spec.workers for nodes in units_of(state, level).values()):
+        assert len({unit_of(state, level, node) for node in found or ()}) == 1
+
+
+@given(machines=MACHINES, spec=GANGS)
+def test_e_binpack_uses_one_leaf_group_where_one_holds_the_gang(machines: list[Machine], spec: JobSpec) -> None:
+    spec, state = replace(spec, topology=None), network(machines)
+    found = places_or_none(state, spec)
+    if any(holds(state, spec, nodes) >= spec.workers for nodes in units_of(state, Level.LEAF).values()):
+        assert len({unit_of(state, Level.LEAF, node) for node in found or ()}) == 1
+
+
+@given(machines=MACHINES, spec=GANGS)
+def test_e_binpack_uses_one_node_where_one_holds_the_gang(machines: list[Machine], spec: JobSpec) -> None:
+    spec, state = replace(spec, topology=None), network(machines)
+    if any(room_on(state, spec, node) >= spec.workers for node in state.nodes):
+        assert len(set(places_or_none(state, spec) or ())) == 1
+
+
+@given(machines=MACHINES, spec=GANGS | SHARES, policy=NAMES, data=st.data())
+def test_the_order_in_which_nodes_came_makes_no_difference(
+    machines: list[Machine], spec: JobSpec, policy: str, data: st.DataObject
+) -> None:
+    order = data.draw(st.permutations(range(len(machines))))
+    assert place_gang(network(machines, policy), spec) == place_gang(network(machines, policy, order), spec)
+
+
+@given(machines=MACHINES, specs=st.lists(GANGS | SHARES, min_size=2, max_size=6), data=st.data())
+def test_the_indices_equal_a_recount_after_starts_and_rollbacks(
+    machines: list[Machine], specs: list[JobSpec], data: st.DataObject
+) -> None:
+    state = network(machines, data.draw(NAMES))
+    for number, spec in enumerate(specs):
+        found, mark = place_gang(state, spec), state.checkpoint()
+        if not isinstance(found, DeferCode):
+            start(state, replace(spec, id=f"gang-{number}"), found)
+            place_gang(state, spec)
+        state.rollback(mark) if data.draw(st.booleans()) else state.commit(mark)
+    assert state.pools == recount(state.nodes)
+    views = [view for pool in state.pools.values() for view in pool.views.values()]
+    assert [differs_from_recount(view) for view in views if isinstance(view, Topology)] == [None] * len(views)
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_a_job_that_cannot_be_told_apart_gets_the_same_places_from_every_order(policy: str) -> None:
+    machines = [Machine(leaf) for leaf in "aabb"]
+    spec = gang("gang", 4, 2)
+    found = {
+        places and tuple(places)
+        for order in permutations(range(4))
+        for places in [places_or_none(network(machines, policy, order), spec)]
+    }
+    assert len(found) == 1
