@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,25 +15,45 @@ from shared.cluster.audit import ledger_of
 from shared.cluster.job import JobStatus
 from shared.cluster.rows import digest_of
 from shared.log.follower import Follower
+from shared.runtime.stack.choose import choose_kafka, choose_redis
 from tests.cli.test_commands import call
 from tests.e2e.running_cell import CELL, CELL_FILE, RunningCell, a_job, running_cell
 
 pytestmark = pytest.mark.real_kafka
 
-Cell = Callable[..., "subprocess.CompletedProcess[str]"]
 RUNNING, WAITING, LATE, UNREAD = "running", "waiting", "late", "unread"
 
 
+@dataclass(frozen=True)
+class Place:
+    """A Kafka and a Redis, and the command line there."""
+
+    kafka: str
+    redis: str
+    namespace: str
+    folder: Path
+
+    def fallow(self, *words: str) -> subprocess.CompletedProcess[str]:
+        where = {"FALLOW_KAFKA": self.kafka, "FALLOW_REDIS": self.redis, "FALLOW_NAMESPACE": self.namespace}
+        return call(*words, FALLOW_CELL_FILE=str(self.folder / "cell.yaml"), **where)
+
+
 @pytest.fixture
-def fallow(kafka: str, redis_url: str, tmp_path: Path) -> Callable[[str], Cell]:
-    """The command line at one of the two places."""
+def here(kafka: str, redis_url: str, namespace: str, tmp_path: Path) -> Place:
     (tmp_path / "cell.yaml").write_text(CELL_FILE)
+    return Place(kafka, redis_url, namespace, tmp_path)
 
-    def at(namespace: str) -> Cell:
-        where = {"FALLOW_KAFKA": kafka, "FALLOW_REDIS": redis_url, "FALLOW_NAMESPACE": namespace}
-        return lambda *words: call(*words, FALLOW_CELL_FILE=str(tmp_path / "cell.yaml"), **where)
 
-    return at
+@pytest.fixture
+def there(here: Place, folder: Callable[[str], Path]) -> Iterator[Place]:
+    """Another Kafka and another Redis, both empty. Where they are given from outside, another namespace there."""
+    kafka, redis = choose_kafka(folder("kafka")).server, choose_redis(folder("redis")).server
+    kafka.start()
+    redis.start()
+    namespace = f"{here.namespace}-2" if kafka.address == here.kafka else here.namespace
+    yield Place(kafka.address, redis.address, namespace, here.folder)
+    redis.stop()
+    kafka.stop()
 
 
 async def a_life(cell: RunningCell) -> None:
@@ -46,14 +67,12 @@ async def a_life(cell: RunningCell) -> None:
     )
 
 
-async def live_and_export(
-    kafka: str, redis_url: str, namespace: str, folder: Path, here: Cell, file: Path
-) -> subprocess.CompletedProcess[str]:
-    async with running_cell(kafka, redis_url, namespace, folder, nodes=2) as cell:
+async def live_and_export(here: Place, file: Path) -> subprocess.CompletedProcess[str]:
+    async with running_cell(here.kafka, here.redis, here.namespace, here.folder, nodes=2) as cell:
         await a_life(cell)
         await cell.services.stop()
         await cell.submit(a_job(UNREAD, ms=100))
-        return here("snapshot", "export", str(file), "--json")
+        return here.fallow("snapshot", "export", str(file), "--json")
 
 
 async def go_on(cell: RunningCell) -> None:
@@ -64,19 +83,17 @@ async def go_on(cell: RunningCell) -> None:
     cell.ledger = ledger_of(cell.state)
 
 
-async def test_a_moved_cell_goes_on_where_it_was(
-    kafka: str, redis_url: str, namespace: str, tmp_path: Path, fallow: Callable[[str], Cell]
-) -> None:
-    file, there = tmp_path / "cell.gz", fallow(f"{namespace}-2")
-    exported = await live_and_export(kafka, redis_url, namespace, tmp_path, fallow(namespace), file)
+async def test_a_moved_cell_goes_on_where_it_was(here: Place, there: Place, tmp_path: Path) -> None:
+    file = tmp_path / "cell.gz"
+    exported = await live_and_export(here, file)
     assert exported.returncode == 0, exported.stderr
     said = json.loads(exported.stdout)
     assert (said["jobs"], said["over"], said["nodes"], said["unread"]) == (2, 1, 2, {"submissions": 1})
-    assert there("topics", "create").returncode == 0
-    imported = there("snapshot", "import", str(file))
+    assert there.fallow("topics", "create").returncode == 0
+    imported = there.fallow("snapshot", "import", str(file))
     assert (imported.returncode, imported.stderr) == (0, "")
     before = read_archive(file).state
-    async with running_cell(kafka, redis_url, f"{namespace}-2", tmp_path, nodes=2) as cell:
+    async with running_cell(there.kafka, there.redis, there.namespace, tmp_path, nodes=2) as cell:
         await go_on(cell)
         assert cell.state.version >= before.version
         await cell.submit(a_job(LATE, ms=100))
@@ -91,25 +108,23 @@ async def test_a_moved_cell_goes_on_where_it_was(
             LATE: 1,
         }
         assert cell.offences == []
-        verified = there("verify", "--json")
+        verified = there.fallow("verify", "--json")
         assert verified.returncode == 0, verified.stdout
         assert json.loads(verified.stdout.splitlines()[-1])["from_version"] == before.version
-        shown = there("log", "show", str(before.version + 1))
+        shown = there.fallow("log", "show", str(before.version + 1))
         assert (shown.returncode, shown.stderr) == (0, "")
-        assert there("log", "at", str(before.version), "--json").returncode == 0
+        assert there.fallow("log", "at", str(before.version), "--json").returncode == 0
 
 
-async def test_nothing_is_put_down_where_something_is(
-    kafka: str, redis_url: str, namespace: str, tmp_path: Path, fallow: Callable[[str], Cell]
-) -> None:
-    file, here = tmp_path / "cell", fallow(namespace)
-    exported = await live_and_export(kafka, redis_url, namespace, tmp_path, here, file)
+async def test_nothing_is_put_down_where_something_is(here: Place, tmp_path: Path) -> None:
+    file = tmp_path / "cell"
+    exported = await live_and_export(here, file)
     assert exported.returncode == 0, exported.stderr
     digest = json.loads(exported.stdout)["digest"]
-    done = here("snapshot", "import", str(file))
+    done = here.fallow("snapshot", "import", str(file))
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
     assert done.stderr.startswith("fallow: cell main is not empty here: ")
-    again = here("snapshot", "export", str(file), "--json")
+    again = here.fallow("snapshot", "export", str(file), "--json")
     assert (json.loads(again.stdout)["digest"], digest_of(read_archive(file).state)) == (digest, digest)
 
 
@@ -121,14 +136,12 @@ async def test_nothing_is_put_down_where_something_is(
         ("", "is empty"),
     ],
 )
-async def test_a_file_that_is_none_changes_nothing(
-    namespace: str, tmp_path: Path, fallow: Callable[[str], Cell], content: str, said: str
-) -> None:
-    file, here = tmp_path / "cell", fallow(namespace)
+async def test_a_file_that_is_none_changes_nothing(here: Place, tmp_path: Path, content: str, said: str) -> None:
+    file = tmp_path / "cell"
     file.write_text(content)
-    assert here("topics", "create").returncode == 0
-    done = here("snapshot", "import", str(file))
+    assert here.fallow("topics", "create").returncode == 0
+    done = here.fallow("snapshot", "import", str(file))
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"fallow: {file}: {said}\n")
-    assert here("snapshot", "export", str(tmp_path / "more")).stderr == (
+    assert here.fallow("snapshot", "export", str(tmp_path / "more")).stderr == (
         "fallow: cell main has not begun: its log holds no decision\n"
     )
