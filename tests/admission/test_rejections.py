@@ -95,7 +95,11 @@ def test_a_submit_is_turned_away_with_field_value_rule_and_numbers(
 
 def test_every_code_has_a_row_here() -> None:
     rows = {mark.args[1][row][1] for mark in _marks() for row in range(len(mark.args[1]))}
-    assert {code.value for code in RejectCode} - rows == {"tenant_not_of_topic", "too_many_submissions", "unknown_version"}
+    assert {code.value for code in RejectCode} - rows == {
+        "tenant_not_of_topic",
+        "too_many_submissions",
+        "unknown_version",
+    }
 
 
 def _marks() -> list[Any]:
