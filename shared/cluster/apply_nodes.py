@@ -30,7 +30,12 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
     node = state.nodes.get(effect.spec.id)
     if node is None:
         node = Node(
-            effect.spec, effect.boot, effect.status, drain_deadline_ms=effect.drain_deadline_ms, reason=effect.reason
+            effect.spec,
+            effect.boot,
+            effect.status,
+            drain_deadline_ms=effect.drain_deadline_ms,
+            reason=effect.reason,
+            seq=effect.seq,
         )
         if effect.status is not NodeStatus.LOST:
             node.wanted = effect.status
@@ -53,6 +58,7 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
         reason=effect.reason,
         failed=node.failed if effect.boot == node.boot else 0,
         wanted=node.wanted if effect.status is NodeStatus.LOST else effect.status,
+        seq=effect.seq,
     )
     if moves:
         enter_pool(state, node)

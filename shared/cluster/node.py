@@ -59,7 +59,7 @@ NOTHING = NodeShare(None, (), 0, 0, 0, 0)
 @dataclass(slots=True)
 class Node:
     """A node. `held` are devices held whole; `shares` the milli-GPUs free on each shared device; `failed` the unusable
-    ones. `wanted` is the status that a lost node returns to.
+    ones. `wanted` is the status that a lost node returns to; what it said with numbers up to `seq` is past.
     """
 
     spec: NodeSpec
@@ -78,6 +78,7 @@ class Node:
     drain_deadline_ms: int | None = None
     reason: str = ""
     wanted: NodeStatus = NodeStatus.READY
+    seq: int = 0
 
     @property
     def id(self) -> str:

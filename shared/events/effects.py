@@ -195,13 +195,17 @@ class NodeEffect(Effect):
 
 
 class NodeChanged(Effect):
-    """The node is this, in this boot and this state. A node not seen before is added."""
+    """The node is this, in this boot and this state. A node not seen before is added.
+
+    `seq` numbers the word with which it came: what it said up to that is past, also for a writer that did not read it.
+    """
 
     spec: NodeSpec
     boot: NodeId
     status: NodeStatus
     drain_deadline_ms: Millis | None = None
     reason: Text = ""
+    seq: Count = 0
 
 
 class DeviceChanged(NodeEffect):

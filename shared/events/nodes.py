@@ -1,7 +1,8 @@
 """Topic `nodes`: what nodes say of themselves and of the runs on them. Written by executors, read by placement.
 
-Each record names the node's boot and a sequence number: a record of an earlier boot, or one that is older than the
-newest seen, is ignored. A *run* is the workers of one attempt of one job on one node.
+Each record names the node's boot and a sequence number, which grows over boots too (begin it at the wall clock's
+milliseconds): a record of an earlier boot, or one that is older than the newest seen, is ignored. A *run* is the
+workers of one attempt of one job on one node.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import pytest
 from services.placement.policy.sequence import FORMER_BOOTS_MOST, Past
 from shared.cluster.job import JobStatus
 from shared.events import nodes as n
+from shared.events.operations import Cordon
 from shared.events.reasons import DeadLetterReason
 from shared.events.value import replace
 from shared.events.values import NodeStatus, RunStatus
@@ -140,3 +141,27 @@ def test_a_report_of_devices_that_the_node_does_not_have_is_set_aside_and_the_re
     world.tell(n.DeviceFailed(cell=CELL, node="n1", boot="boot-1", seq=12, device=8))
     assert reasons(world) == [DeadLetterReason.UNKNOWN_DEVICE]
     assert world.state.over["job"].status is JobStatus.FINISHED
+
+
+def test_a_late_join_of_a_former_boot_is_past_for_a_writer_that_never_read_of_it() -> None:
+    world = running()
+    world.tell(at(20, joined("n1", boot="boot-2")))
+    world.restart()
+    assert world.tell(at(5, joined("n1", boot="boot-1"))) == []
+    assert world.service.take_past() == {Past.OLD_BOOT: 1}
+    assert (world.state.nodes["n1"].boot, is_ready(world, "n1")) == ("boot-2", True)
+
+
+def test_what_a_node_said_before_its_boot_began_is_past_for_a_new_writer() -> None:
+    world = running()
+    world.tell(at(20, joined("n1", boot="boot-2")))
+    world.restart()
+    assert world.tell(at(20, report("n1", boot="boot-2", failed=(0,)))) == []
+    assert kinds(world.tell(at(21, report("n1", boot="boot-2", failed=(0,))))) == ["DeviceChanged"]
+
+
+def test_an_operators_wish_leaves_the_number_of_the_boot() -> None:
+    world = running()
+    world.tell(at(20, joined("n1", boot="boot-2")))
+    world.tell(Cordon(cell=CELL, node="n1"))
+    assert world.state.nodes["n1"].seq == 20

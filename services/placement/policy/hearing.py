@@ -68,8 +68,10 @@ class Hearing:
         return stray
 
     def _is_news(self, word: Word, node: Node | None, wall_ms: int) -> bool:
-        boot, is_lost = (node.boot, node.status is NodeStatus.LOST) if node is not None else (None, False)
-        past = self.sequences.past(word, boot, is_lost=is_lost)
+        if node is None:
+            past = self.sequences.past(word, None)
+        else:
+            past = self.sequences.past(word, node.boot, seq=node.seq, is_lost=node.status is NodeStatus.LOST)
         if past is not None:
             self._past[past] += 1
             return False

@@ -9,7 +9,7 @@ from services.placement.policy.turn import Turn
 from shared.cluster.job import HOLDING, JobStatus
 from shared.cluster.node import Node
 from shared.events import effects as e
-from shared.events.nodes import DeviceFailed, NodeJoined, NodeLost, NodeReport, NodeReturned
+from shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeLost, NodeReport, NodeReturned
 from shared.events.operations import Cordon, Drain, Uncordon
 from shared.events.reasons import ProposalCode, StopReason
 from shared.events.values import RUN_IS_OVER, NodeSpec, NodeStatus, ObservedRun
@@ -24,20 +24,20 @@ def join(turn: Turn, event: NodeJoined) -> None:
         refuse(turn, event.node, ProposalCode.NOT_ALLOWED, f"node {event.node} cannot offer {event.spec.id}")
         return
     if node is None:
-        turn.do(_changed(event.spec, event.boot, NodeStatus.READY), 300)
+        turn.do(_changed(event.spec, event.boot, NodeStatus.READY, event.seq), 300)
         return
     if node.boot == event.boot and node.status is not NodeStatus.LOST:
         return
     lose(turn, node)
     settle(turn)
     spec = event.spec if not node.jobs else node.spec
-    _is_back(turn, node, spec, event.boot)
+    _is_back(turn, node, spec, event)
 
 
 def _changed(
-    spec: NodeSpec, boot: str, status: NodeStatus, deadline_ms: int | None = None, reason: str = ""
+    spec: NodeSpec, boot: str, status: NodeStatus, seq: int, deadline_ms: int | None = None, reason: str = ""
 ) -> e.NodeChanged:
-    return e.NodeChanged(spec=spec, boot=boot, status=status, drain_deadline_ms=deadline_ms, reason=reason)
+    return e.NodeChanged(spec=spec, boot=boot, status=status, drain_deadline_ms=deadline_ms, reason=reason, seq=seq)
 
 
 def report(turn: Turn, event: NodeReport | NodeReturned) -> None:
@@ -51,12 +51,12 @@ def report(turn: Turn, event: NodeReport | NodeReturned) -> None:
         for device in event.failed_devices:
             _device_failed(turn, node, device)
     if node.status is NodeStatus.LOST and not any(_is_stray(turn, node, run) for run in event.observed):
-        _is_back(turn, node, node.spec, node.boot)
+        _is_back(turn, node, node.spec, event)
 
 
-def _is_back(turn: Turn, node: Node, spec: NodeSpec, boot: str) -> None:
+def _is_back(turn: Turn, node: Node, spec: NodeSpec, event: NodeEvent) -> None:
     """The node is what its operator wanted of it before it was lost."""
-    turn.do(_changed(spec, boot, node.wanted, node.drain_deadline_ms, node.reason), 300)
+    turn.do(_changed(spec, event.boot, node.wanted, event.seq, node.drain_deadline_ms, node.reason), 300)
 
 
 def _is_stray(turn: Turn, node: Node, run: ObservedRun) -> bool:
@@ -104,12 +104,12 @@ def operate(turn: Turn, event: Cordon | Uncordon | Drain) -> str | None:
         return "the node is lost"
     match event:
         case Cordon():
-            turn.do(_changed(node.spec, node.boot, NodeStatus.CORDONED, None, event.reason), 300)
+            turn.do(_changed(node.spec, node.boot, NodeStatus.CORDONED, node.seq, None, event.reason), 300)
         case Uncordon():
-            turn.do(_changed(node.spec, node.boot, NodeStatus.READY), 300)
+            turn.do(_changed(node.spec, node.boot, NodeStatus.READY, node.seq), 300)
         case Drain():
             deadline_ms = turn.now_ms if event.deadline_ms is None else event.deadline_ms
-            turn.do(_changed(node.spec, node.boot, NodeStatus.DRAINING, deadline_ms, event.reason), 300)
+            turn.do(_changed(node.spec, node.boot, NodeStatus.DRAINING, node.seq, deadline_ms, event.reason), 300)
             if deadline_ms <= turn.now_ms:
                 empty(turn, node)
     return None

@@ -60,12 +60,15 @@ class Sequences:
         self._newest: dict[str, Heard] = {}
         self._before: list[tuple[str, Heard | None, int]] = []
 
-    def past(self, event: Word, boot: str | None, *, is_lost: bool = False) -> Past | None:
+    def past(self, event: Word, boot: str | None, *, seq: int = 0, is_lost: bool = False) -> Past | None:
         """Whether the event is past for a node whose boot the log knows as `boot`; None: it is news, and noted.
 
         A lost node may join in any other boot: if two boots were told in the wrong order, the one that lives was taken
-        for a former one, and would be locked out for ever.
+        for a former one, and would be locked out for ever. `seq` is the number with which the log knows it to have come
+        into its boot: numbers grow over boots, so that a late word is known as such by a new writer, too.
         """
+        if 0 < event.seq <= seq and (event.boot == boot or not is_lost):
+            return Past.OLD_SEQUENCE if event.boot == boot else Past.OLD_BOOT
         newest = self._newest.get(event.node)
         if newest is not None and newest.boot == event.boot == boot:
             if event.seq <= newest.seq:

@@ -1,0 +1,77 @@
+"""Jobs that are alike are placed together as if each was placed and started before the next."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.placement.policy.gang import place_alike, place_gang
+from services.placement.policy.walk import walk_heads
+from shared.cluster.apply import apply
+from shared.cluster.job import Job
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.operations import Quota
+from shared.events.queue import QueueDiscipline, QueueHead
+from shared.events.reasons import DeferCode
+from shared.events.value import replace
+from shared.events.values import JobSpec, WorkerPlace
+from tests.placement.policy.networks import MACHINES, Machine, gang, network, start
+
+POLICIES = st.sampled_from(("best-fit", "e-binpack"))
+
+
+def one_after_the_other(state: CellState, spec: JobSpec, most: int) -> list[WorkerPlace]:
+    """The places of as many jobs as start."""
+    found: list[WorkerPlace] = []
+    for number in range(most):
+        places = place_gang(state, spec)
+        if isinstance(places, DeferCode):
+            break
+        start(state, replace(spec, id=f"job-{number}"), places)
+        found += places
+    return found
+
+
+@given(machines=MACHINES, policy=POLICIES, gpus=st.integers(1, 5), cpu=st.integers(0, 2), most=st.integers(1, 30))
+def test_together_they_get_the_places_that_they_would_get_one_by_one(
+    machines: list[Machine], policy: str, gpus: int, cpu: int, most: int
+) -> None:
+    spec = gang("job", gpus, cpu=cpu)
+    found = place_alike(network(machines, policy), spec, most)
+    assert found == one_after_the_other(network(machines, policy), spec, most)
+
+
+def walked(state: CellState, specs: list[JobSpec]) -> list[tuple[str, WorkerPlace]]:
+    """Who starts where, in the order of the starts."""
+    for spec in specs:
+        apply(state, e.JobEnqueued(spec=spec, submit_ms=0, digest="0" * 32), 0)
+    started: list[tuple[str, WorkerPlace]] = []
+
+    def begin(job: Job, places: tuple[WorkerPlace, ...]) -> bool:
+        apply(state, e.JobStarted(job=job.id, attempt=1, workers=places), 0)
+        started.extend((job.id, place) for place in places)
+        return True
+
+    names = tuple(spec.id for spec in specs)
+    head = QueueHead(queue="default", discipline=QueueDiscipline.BEST_EFFORT_FIFO, jobs=names)
+    walk_heads(state, [head], {}, 0, begin)
+    return started
+
+
+@given(
+    machines=MACHINES,
+    policy=POLICIES,
+    wants=st.lists(st.tuples(st.sampled_from((1, 1, 1, 2, 4)), st.sampled_from((1, 1, 1, 2))), max_size=12),
+    limit=st.none() | st.integers(0, 20),
+)
+def test_a_walk_over_a_line_comes_to_the_same_starts_as_walks_over_its_jobs(
+    machines: list[Machine], policy: str, wants: list[tuple[int, int]], limit: int | None
+) -> None:
+    specs = [gang(f"job-{number:02}", gpus, workers) for number, (gpus, workers) in enumerate(wants)]
+    states = [network(machines, policy), network(machines, policy)]
+    for state in states:
+        if limit is not None:
+            apply(state, e.QuotaSet(quota=Quota(tenant="ada", gpu_type="gpu", limit_milli=limit * 1000)), 0)
+    assert walked(states[0], specs) == [start for spec in specs for start in walked(states[1], [spec])]
