@@ -15,7 +15,7 @@ from zlib import crc32
 from services.executor.policy.agent import NodeAgent
 from services.executor.policy.boot import boot_number, next_boot
 from services.executor.policy.desired import DesiredStates, desired_of, touched
-from services.executor.policy.lease import lease_allowed_ms, report_every_ms
+from services.executor.policy.lease import lease_allowed_ms, report_every_ms, settle_ms
 from services.executor.policy.past import closed, ended_runs, open_runs
 from services.executor.policy.records import Said
 from services.executor.policy.turn import Now, Start, Turn
@@ -134,6 +134,9 @@ class ExecutorService:
     def decided(self, state: CellState, decisions: Sequence[Decision], now: Now) -> Turn:
         """Follow these decisions; their effects are in the state."""
         turn = Turn(now)
+        if self._says_by_itself:
+            # Who stood still for long has no lease any more: it must not begin what was ordered long ago.
+            self._keep_leases(turn, state)
         changed, moved = touched(decisions)
         self._follow_nodes(turn, state, changed)
         agents, nodes, version = self.agents, state.nodes, state.version
@@ -242,9 +245,9 @@ class ExecutorService:
         if turn.now.monotonic_ms - self._leases_seen_ms < LEASE_CHECK_MS:
             return
         self._leases_seen_ms = turn.now.monotonic_ms
-        allowed_ms = lease_allowed_ms(state.policy)
+        allowed_ms, again_ms = lease_allowed_ms(state.policy), settle_ms(state.policy)
         for agent in self.agents.values():
-            agent.keep_lease(turn, allowed_ms)
+            agent.keep_lease(turn, allowed_ms, again_ms)
 
     # The driver.
 

@@ -172,3 +172,23 @@ def test_a_restarted_agent_does_not_live_longer_by_its_restart() -> None:
     turn = own.begin(writer.state, [line("started")], now(0, 30_000))
     assert isinstance(turn.actions[0], Start)
     assert did(own.tick(writer.state, now(0, 30_001))) == ["Stop job-1/1"]
+
+
+def test_an_agent_that_was_dead_for_longer_than_its_lease_begins_nothing_before_it_is_heard() -> None:
+    writer = Writer()
+    joined(writer, in_boot("boot-a"))
+    writer.start("job-1", "node-1", run=RUN)
+    own = in_boot("boot-a", renewed_ms=1_000)
+    begun = own.begin(writer.state, (), now(0, 30_000))
+    assert (said(begun), did(begun)) == (["node-1 NodeReturned boot-a"], [])
+    assert did(own.tick(writer.state, now(0, 30_001))) == []
+    own.confirmed(begun.events, 30_000)
+    assert did(own.tick(writer.state, now(0, 30_002))) == []
+    assert did(own.tick(writer.state, now(0, 32_002))) == ["Start job-1/1"]
+
+
+def test_an_agent_that_stood_still_for_longer_than_its_lease_begins_nothing_of_what_was_ordered_before() -> None:
+    writer = Writer()
+    own = joined(writer, in_boot("boot-a"))
+    turn = own.decided(writer.state, [writer.start("job-1", "node-1", run=RUN)], now(0, 60_000))
+    assert (did(turn), written(turn)) == ([], [])

@@ -53,6 +53,7 @@ class NodeAgent:
 
     __slots__ = (
         "_in_use",
+        "back_ms",
         "boot",
         "cell",
         "failed_devices",
@@ -77,6 +78,7 @@ class NodeAgent:
         self.is_heard = True
         self.has_lapsed = False
         self.renewed_ms = now_ms
+        self.back_ms: int | None = None
         self.failed_devices: tuple[int, ...] = ()
         self.runs: dict[str, AgentRun] = {}
         self.leaving: dict[tuple[str, int], AgentRun] = {}
@@ -221,14 +223,22 @@ class NodeAgent:
         """What was sent at `sent_ms` (monotonic) has arrived."""
         self.renewed_ms, self.is_heard = max(self.renewed_ms, sent_ms), True
 
-    def keep_lease(self, turn: Turn, allowed_ms: int) -> None:
-        """Stop all work when the lease was not renewed for `allowed_ms`; begin what waits when it is renewed again."""
-        is_late = turn.now.monotonic_ms - self.renewed_ms > allowed_ms
-        if is_late and not self.has_lapsed:
-            self.give_up(turn)
-        elif not is_late:
-            self.has_lapsed = False
-            self._begin_waiting(turn)
+    def keep_lease(self, turn: Turn, allowed_ms: int, settle_ms: int = 0) -> None:
+        """Stop all work when the lease was not renewed for `allowed_ms`; begin what waits when it has been renewed for
+        `settle_ms` again: the log may give a node up whose word has arrived and is not read yet.
+        """
+        now_ms = turn.now.monotonic_ms
+        if now_ms - self.renewed_ms > allowed_ms:
+            self.back_ms = None
+            if not self.has_lapsed:
+                self.give_up(turn)
+            return
+        if self.has_lapsed:
+            self.back_ms = now_ms if self.back_ms is None else self.back_ms
+            if now_ms - self.back_ms < settle_ms:
+                return
+            self.has_lapsed, self.back_ms = False, None
+        self._begin_waiting(turn)
 
     def give_up(self, turn: Turn) -> None:
         """Stop everything that is there, at once, and begin nothing until the lease is renewed."""

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from services.executor.policy.agent import NodeAgent
 from services.executor.policy.desired import Action, DesiredRun, DesiredStates, desired_of, touched
-from services.executor.policy.lease import lease_allowed_ms, report_every_ms
+from services.executor.policy.lease import lease_allowed_ms, report_every_ms, settle_ms
 from services.executor.policy.past import closed, ended_runs, open_runs
 from services.executor.policy.records import Said
 from services.executor.policy.turn import Now, Observation, Turn
@@ -48,6 +48,8 @@ class OwnNode:
     def begin(self, state: CellState, diary: Sequence[DiaryLine], now: Now) -> Turn:
         """Join in a new boot, in which nothing runs; or come back with what the diary tells of."""
         turn, agent = Turn(now), self.agent
+        # An agent that was dead for long has no lease: it must not begin what was ordered long ago.
+        agent.is_heard = now.monotonic_ms <= self.lease_until_ms(state)
         node, wanted = state.nodes.get(agent.id), self._wanted.own(state, agent.id)
         if node is not None and node.boot == agent.boot:
             self._come_back(turn, state, node, diary)
@@ -88,6 +90,7 @@ class OwnNode:
     def decided(self, state: CellState, decisions: Sequence[Decision], now: Now) -> Turn:
         """Follow these decisions; their effects are in the state."""
         turn, agent = Turn(now), self.agent
+        self._keep_lease(turn, state)
         changed, moved = touched(decisions)
         if agent.id in changed:
             self._follow(turn, state, state.nodes[agent.id])
@@ -136,8 +139,11 @@ class OwnNode:
             else:
                 self.agent.join(turn)
             self._plan_report(state, now)
-        self.agent.keep_lease(turn, lease_allowed_ms(state.policy))
+        self._keep_lease(turn, state)
         return turn
+
+    def _keep_lease(self, turn: Turn, state: CellState) -> None:
+        self.agent.keep_lease(turn, lease_allowed_ms(state.policy), settle_ms(state.policy))
 
     def _plan_report(self, state: CellState, now: Now) -> None:
         every_ms = report_every_ms(state.policy, self._report_every_ms)
