@@ -176,7 +176,8 @@ def fold_target() -> Target:
         try:
             extend(state, decision, "x")
             word = "extends"
-            offences = check_state(state)
+            # That no record leaves a job in the middle of its way is for who recounts: a fold tests each effect alone.
+            offences = [offence for offence in check_state(state) if "rests in" not in offence.text]
         except DamagedLog as error:
             word, offences = str(error).split(":")[-1][:30], []
         state.rollback(mark)
