@@ -50,6 +50,16 @@ def place_alone(state: CellState, pool: PoolCapacity, spec: JobSpec) -> WorkerPl
     )
 
 
+def place_alike(state: CellState, pool: PoolCapacity, spec: JobSpec, most: int) -> list[WorkerPlace]:
+    """Places for so many jobs of this one worker of whole GPUs, or for as many as fit: those of `place_alone`, if each
+    was started before the next.
+    """
+    room, places = Room.of(state, pool), list[WorkerPlace]()
+    while len(places) < most and (place := place_worker(room, spec, 0)) is not None:
+        places.append(place)
+    return places
+
+
 def place_share(room: Room, spec: JobSpec, rank: int, *, may_break: bool = True) -> WorkerPlace | None:
     """A place for one more worker that needs a share of a device; on one that is wholly free only if it `may_break`."""
     wants = spec.resources

@@ -14,7 +14,7 @@ from services.placement.policy.best_fit import place_worker
 from services.placement.policy.fewest import Part
 from services.placement.policy.fit import Room
 from services.placement.policy.one_by_one import place_workers
-from services.placement.policy.packing import Gang, fill, places_on
+from services.placement.policy.packing import Gang, fill, places_of_each, places_on
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.state import CellState
 from shared.cluster.topology import OUTWARD, topology_of
@@ -38,6 +38,26 @@ def place_alone(state: CellState, pool: PoolCapacity, spec: JobSpec) -> WorkerPl
     gang = Gang(topology_of(state, pool), spec)
     slot = gang.tightest_node(1)
     return None if slot is None else places_on(gang, [(slot, 1)])[0]
+
+
+def place_alike(state: CellState, pool: PoolCapacity, spec: JobSpec, most: int) -> list[WorkerPlace]:
+    """Places for so many jobs of this one worker of whole GPUs, or for the first of them: those of `place_alone`, if
+    each was started before the next.
+
+    By what the first ones take, the tightest node only becomes tighter, and the fullest leaf fuller. Which leaf is the
+    fullest for nodes that are emptier depends on what they took: for these, ask again.
+    """
+    gang, parts = Gang(topology_of(state, pool), spec), list[Part]()
+    free = gang.topology.free
+    for slot in gang.tightest_nodes(1):
+        if parts and free[slot] != free[parts[0][0]]:
+            break
+        here = min(gang.room_on(slot), most)
+        parts.append((slot, here))
+        most -= here
+        if not most:
+            break
+    return places_of_each(gang, parts)
 
 
 def pack(gang: Gang, workers: int) -> list[Part]:

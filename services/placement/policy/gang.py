@@ -15,7 +15,7 @@ from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, Wish, WorkerPlace
 
-__all__ = ["POLICIES", "Places", "place_gang"]
+__all__ = ["POLICIES", "Places", "place_alike", "place_gang"]
 
 
 def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
@@ -37,6 +37,21 @@ def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
         if reason in reasons:
             return reason
     return DeferCode.NO_SUCH_NODES
+
+
+def place_alike(state: CellState, spec: JobSpec, most: int) -> list[WorkerPlace]:
+    """The places that `place_gang` would give to so many jobs like this one, if each was started before the next; or to
+    the first of them, where it cannot be told of more. The job has one worker of whole GPUs and no wish.
+    """
+    place, pools = POLICIES[state.policy.placement].alike, state.pools
+    if place is None:
+        return []
+    for name in spec.pools or sorted(pools):
+        pool = pools.get(name)
+        places = [] if pool is None else place(state, pool, spec, most)
+        if places:
+            return [] if _over_limit(state, spec, places) else places
+    return []
 
 
 def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | DeferCode:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from services.placement.policy.fewest import Part, fewest
 from services.placement.policy.fit import suits
-from services.placement.policy.islands import devices_for
+from services.placement.policy.islands import Devices, devices_for
 from shared.cluster.topology import OUTWARD, Ranking, Topology
 from shared.events.values import GPU, JobSpec, Level, WorkerPlace
 
@@ -97,8 +97,12 @@ class Gang:
         return places_on(self, found)
 
     def tightest_node(self, workers: int) -> int | None:
-        """The node with the fewest free devices that holds so many workers; of equals one in the fullest leaf, and
-        there the lowest.
+        """The first of `tightest_nodes`, if there is any."""
+        return next(self.tightest_nodes(workers), None)
+
+    def tightest_nodes(self, workers: int) -> Iterator[int]:
+        """The nodes that hold so many workers: the one with the fewest free devices first, of equals the one in the
+        fullest leaf, and there the lowest.
         """
         topology, gpus = self.topology, workers * self.gpus
         groups = topology.levels[Level.DOMAIN]
@@ -108,8 +112,7 @@ class Gang:
                     for at in each_bit(topology.by_free[group].get(free, 0)):
                         slot = groups.begins[group] + at
                         if self.is_plain or self.room_on(slot) >= workers:
-                            return slot
-        return None
+                            yield slot
 
 
 def _fullest(topology: Topology, free: int) -> Iterator[int]:
@@ -203,20 +206,29 @@ def each_bit(mask: int) -> Iterator[int]:
 
 def places_on(gang: Gang, parts: list[Part]) -> tuple[WorkerPlace, ...]:
     """The places of a gang whose workers go to these nodes, by rank."""
-    wants, nodes = gang.spec.resources, gang.topology.nodes
+    wants = gang.spec.resources
     milli, cpu, memory = wants.gpu_milli, wants.cpu_milli, wants.memory_mib
-    found: list[WorkerPlace] = []
+    return tuple(
+        [
+            WorkerPlace(rank=rank, node=node, devices=devices, gpu_milli=milli, cpu_milli=cpu, memory_mib=memory)
+            for rank, (node, devices) in enumerate(_devices_on(gang, parts))
+        ]
+    )
+
+
+def places_of_each(gang: Gang, parts: list[Part]) -> list[WorkerPlace]:
+    """The places of jobs of one worker each that go to these nodes."""
+    wants = gang.spec.resources
+    milli, cpu, memory = wants.gpu_milli, wants.cpu_milli, wants.memory_mib
+    return [
+        WorkerPlace(rank=0, node=node, devices=devices, gpu_milli=milli, cpu_milli=cpu, memory_mib=memory)
+        for node, devices in _devices_on(gang, parts)
+    ]
+
+
+def _devices_on(gang: Gang, parts: list[Part]) -> Iterator[tuple[str, Devices]]:
+    nodes, gpus = gang.topology.nodes, gang.gpus
     for slot, workers in parts:
         node = nodes[slot]
-        for devices in devices_for(node.free, node.spec.islands, gang.gpus, workers):
-            found.append(
-                WorkerPlace(
-                    rank=len(found),
-                    node=node.spec.id,
-                    devices=devices,
-                    gpu_milli=milli,
-                    cpu_milli=cpu,
-                    memory_mib=memory,
-                )
-            )
-    return tuple(found)
+        for devices in devices_for(node.free, node.spec.islands, gpus, workers):
+            yield node.spec.id, devices

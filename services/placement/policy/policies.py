@@ -17,17 +17,22 @@ Places = tuple[WorkerPlace, ...]
 
 
 PlaceGang = Callable[[CellState, PoolCapacity, JobSpec], Places | None]
+PlaceAlike = Callable[[CellState, PoolCapacity, JobSpec, int], list[WorkerPlace]]
 PlaceAlone = Callable[[CellState, PoolCapacity, JobSpec], WorkerPlace | None]
 
 
 class PlacementPolicy(NamedTuple):
     """How a policy places a gang in a pool, or a job's only worker of whole GPUs, which comes to the same; and on which
     nodes of the pool a job may run that wishes for a place in the network. Wishes are granted alike under all policies.
+
+    `alike`, where a policy has it, gives places for several such jobs that are alike, or for the first of them: the
+    same as if each was placed and started before the next.
     """
 
     gang: PlaceGang
     alone: PlaceAlone
     nodes_for: Callable[[CellState, PoolCapacity, JobSpec], Topology]
+    alike: PlaceAlike | None = None
 
 
 def _by_worker(place: PlaceWorker) -> PlaceGang:
@@ -50,7 +55,7 @@ def _everywhere(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Topology
     return topology_of(state, pool)
 
 
-_BEST_FIT = PlacementPolicy(_by_worker(best_fit.place_worker), best_fit.place_alone, _everywhere)
+_BEST_FIT = PlacementPolicy(_by_worker(best_fit.place_worker), best_fit.place_alone, _everywhere, best_fit.place_alike)
 _FIRST_FIT = _by_worker(first_fit.place_worker)
 
 POLICIES: dict[str, PlacementPolicy] = {
@@ -58,7 +63,7 @@ POLICIES: dict[str, PlacementPolicy] = {
     "binpack": _BEST_FIT,
     "first-fit": PlacementPolicy(_FIRST_FIT, _first(_FIRST_FIT), _everywhere),
     "spread": PlacementPolicy(spread.place_gang, _first(spread.place_gang), _everywhere),
-    "e-binpack": PlacementPolicy(ebinpack.place_gang, ebinpack.place_alone, _everywhere),
+    "e-binpack": PlacementPolicy(ebinpack.place_gang, ebinpack.place_alone, _everywhere, ebinpack.place_alike),
     "e-spread": PlacementPolicy(espread.place_gang, _first(espread.place_gang), espread.nodes_for),
 }
 """The placement policies by the names that a cell file may use. Plain binpack looks at nodes only: it is best fit."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from services.placement.policy.ahead import Ahead
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.turn import RECORD_BYTES_MOST, gang_bytes
 from shared.cluster.job import Job, JobStatus
@@ -78,14 +79,16 @@ def _walk_head(
     walk: Walk,
 ) -> bool:
     """Whether the walk may go on with the next queue."""
-    cuts = frozenset(head.cuts)
+    cuts, ahead = frozenset(head.cuts), Ahead()
     for number, job_id in enumerate(head.jobs):
         job = state.jobs.get(job_id)
         if job is None or job.status is not JobStatus.QUEUED or job.not_before_ms > now_ms:
             if number in cuts:
                 return False
             continue
-        found = _try(state, job, blocked)
+        found: Places | DeferCode | None = blocked.get(shape_of(job.spec)) if blocked else None
+        if found is None:
+            found = ahead.take(state, head.jobs, number, job, now_ms) or _try(state, job, blocked)
         if isinstance(found, DeferCode):
             walk.deferred[job_id] = found
             if head.discipline is QueueDiscipline.STRICT_FIFO:
@@ -99,10 +102,6 @@ def _walk_head(
 
 def _try(state: CellState, job: Job, blocked: dict[Shape, DeferCode]) -> Places | DeferCode:
     spec = job.spec
-    if blocked:
-        known = blocked.get(shape_of(spec))
-        if known is not None:
-            return known
     found = place_gang(state, spec)
     if spec.workers > 1 and not isinstance(found, DeferCode) and gang_bytes(found) > RECORD_BYTES_MOST:
         # A gang starts in one record or not at all, and no record could tell of this one.

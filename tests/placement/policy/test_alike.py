@@ -34,12 +34,24 @@ def one_after_the_other(state: CellState, spec: JobSpec, most: int) -> list[Work
     return found
 
 
+def group_after_group(state: CellState, spec: JobSpec, most: int) -> list[WorkerPlace]:
+    """The same, placed together as far as one question tells."""
+    found: list[WorkerPlace] = []
+    while some := place_alike(state, spec, most - len(found)):
+        for place in some:
+            start(state, replace(spec, id=f"job-{len(found)}"), (place,))
+            found.append(place)
+        if len(found) == most:
+            break
+    return found
+
+
 @given(machines=MACHINES, policy=POLICIES, gpus=st.integers(1, 5), cpu=st.integers(0, 2), most=st.integers(1, 30))
 def test_together_they_get_the_places_that_they_would_get_one_by_one(
     machines: list[Machine], policy: str, gpus: int, cpu: int, most: int
 ) -> None:
     spec = gang("job", gpus, cpu=cpu)
-    found = place_alike(network(machines, policy), spec, most)
+    found = group_after_group(network(machines, policy), spec, most)
     assert found == one_after_the_other(network(machines, policy), spec, most)
 
 
