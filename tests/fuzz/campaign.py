@@ -67,6 +67,7 @@ class Tally:
 
 def attempt(run: Callable[[bytes], str], value: bytes) -> tuple[str, str | None]:
     """The word that the target gave, and the error if there was one."""
+    signal.signal(signal.SIGPROF, _hang)
     signal.setitimer(signal.ITIMER_PROF, HANG_S)
     try:
         return run(value), None
@@ -96,7 +97,6 @@ def shrink(run: Callable[[bytes], str], value: bytes, error: str) -> bytes:
 
 def campaign(targets: Sequence[Target], inputs: int, seed: int) -> Tally:
     """The kept corpus first, then so many inputs made from it, drawn from the seed."""
-    signal.signal(signal.SIGPROF, _hang)
     tally, random = Tally(), Random(seed)
     mutators = {target.name: Mutator(target.seeds, lines=target.lines) for target in targets}
     known: dict[str, dict[str, None]] = {target.name: {} for target in targets}

@@ -79,3 +79,13 @@ def test_a_finding_is_shrunk_and_told() -> None:
 
     tally = campaign([Target("fails", fails, (b"abcdef{ghi",), 1)], 10, 1)
     assert [(found.target, found.input) for found in tally.findings] == [("fails", "b'{'")]
+
+
+def test_an_input_that_never_ends_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.fuzz.campaign.HANG_S", 0.2)
+
+    def never_ends(_: bytes) -> str:
+        while True:
+            sum(range(100))
+
+    assert attempt(never_ends, b"")[1] == "Hangs: an input took more than 0.2 s"
