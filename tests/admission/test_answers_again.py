@@ -1,0 +1,61 @@
+"""A batch whose answers did not get into the log comes again, and is answered alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from services.admission.app import Admission
+from services.admission.settings import AdmissionSettings
+from shared.events.encoding import ce_headers, encode
+from shared.events.jobs import JobAdmitted
+from shared.events.submissions import SubmitJob
+from shared.events.values import JobSpec
+from shared.log.layout import Layout
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.port import LogUnavailable, Outgoing, Record
+from shared.log.reading import event_of
+from shared.runtime.cell_file import parse_cell_file
+from shared.runtime.process import make_context
+
+LAYOUT = Layout("t", {"main": 0})
+TEXT = """
+cells: [{name: main, ordinal: 0, pools: [{name: training, gpus: 8}]}]
+tenants: [{name: vision, submissions: {per_s: 3}}]
+"""
+
+
+class AwayAtFirst(MemoryLog):
+    """Takes the first publish only after it has failed once."""
+
+    is_away = True
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        if self.is_away:
+            self.is_away = False
+            raise LogUnavailable("away")
+        await super().publish(messages)
+
+
+def submission(number: int) -> Record:
+    event = SubmitJob(job=JobSpec(id=f"job-{number}", tenant="vision"))
+    headers = ce_headers(event, id="1", source="test", wall_ms=0)
+    return Record("t.submissions", 0, number, b"k", encode(event), headers, 1_000)
+
+
+async def test_a_failed_batch_has_taken_no_tokens() -> None:
+    broker = MemoryBroker()
+    for topic in ("jobs", "dead-letters"):
+        broker.create_topic(f"t.{topic}", 1)
+    log, context = AwayAtFirst(broker), make_context("admission", AdmissionSettings(namespace="t"))
+    admission = Admission(context, log, LAYOUT, parse_cell_file(TEXT, "cell"))  # type: ignore[arg-type]  # any log will do
+    batch = [submission(number) for number in range(5)]
+    with pytest.raises(LogUnavailable):
+        await admission.handle(batch)
+    await admission.handle(batch)
+    reader = log.reader({("t.jobs", 0): 0})
+    await reader.start()
+    answers = [event_of(record) for record in await reader.poll()]
+    await reader.stop()
+    assert [isinstance(answer, JobAdmitted) for answer in answers] == [True, True, True, False, False]
