@@ -134,9 +134,11 @@ class ExecutorService:
     def decided(self, state: CellState, decisions: Sequence[Decision], now: Now) -> Turn:
         """Follow these decisions; their effects are in the state."""
         turn = Turn(now)
-        if self._says_by_itself:
+        if self._says_by_itself and now.monotonic_ms - self._leases_seen_ms >= LEASE_CHECK_MS:
             # Who stood still for long has no lease any more: it must not begin what was ordered long ago.
-            self._keep_leases(turn, state)
+            allowed_ms = lease_allowed_ms(state.policy)
+            for late in self.agents.values():
+                late.lapse_when_late(turn, allowed_ms)
         changed, moved = touched(decisions)
         self._follow_nodes(turn, state, changed)
         agents, nodes, version = self.agents, state.nodes, state.version

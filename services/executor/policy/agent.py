@@ -223,17 +223,23 @@ class NodeAgent:
         """What was sent at `sent_ms` (monotonic) has arrived."""
         self.renewed_ms, self.is_heard = max(self.renewed_ms, sent_ms), True
 
+    def lapse_when_late(self, turn: Turn, allowed_ms: int) -> bool:
+        """Stop all work when the lease was not renewed for `allowed_ms`. Whether it was not."""
+        if turn.now.monotonic_ms - self.renewed_ms <= allowed_ms:
+            return False
+        self.back_ms = None
+        if not self.has_lapsed:
+            self.give_up(turn)
+        return True
+
     def keep_lease(self, turn: Turn, allowed_ms: int, settle_ms: int = 0) -> None:
-        """Stop all work when the lease was not renewed for `allowed_ms`; begin what waits when it has been renewed for
-        `settle_ms` again: the log may give a node up whose word has arrived and is not read yet.
+        """The same; and begin what waits when the lease has been renewed for `settle_ms` again: the log may give a node
+        up whose word has arrived and is not read yet.
         """
-        now_ms = turn.now.monotonic_ms
-        if now_ms - self.renewed_ms > allowed_ms:
-            self.back_ms = None
-            if not self.has_lapsed:
-                self.give_up(turn)
+        if self.lapse_when_late(turn, allowed_ms):
             return
         if self.has_lapsed:
+            now_ms = turn.now.monotonic_ms
             self.back_ms = now_ms if self.back_ms is None else self.back_ms
             if now_ms - self.back_ms < settle_ms:
                 return

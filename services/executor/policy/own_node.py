@@ -90,7 +90,7 @@ class OwnNode:
     def decided(self, state: CellState, decisions: Sequence[Decision], now: Now) -> Turn:
         """Follow these decisions; their effects are in the state."""
         turn, agent = Turn(now), self.agent
-        self._keep_lease(turn, state)
+        agent.lapse_when_late(turn, lease_allowed_ms(state.policy))
         changed, moved = touched(decisions)
         if agent.id in changed:
             self._follow(turn, state, state.nodes[agent.id])
@@ -139,11 +139,8 @@ class OwnNode:
             else:
                 self.agent.join(turn)
             self._plan_report(state, now)
-        self._keep_lease(turn, state)
-        return turn
-
-    def _keep_lease(self, turn: Turn, state: CellState) -> None:
         self.agent.keep_lease(turn, lease_allowed_ms(state.policy), settle_ms(state.policy))
+        return turn
 
     def _plan_report(self, state: CellState, now: Now) -> None:
         every_ms = report_every_ms(state.policy, self._report_every_ms)
