@@ -99,5 +99,13 @@ def recover(
     run(_console(as_json=as_json), nodes=nodes, jobs=jobs).show(as_json=as_json)
 
 
+@app.command()
+def place(as_json: AsJson = False) -> None:
+    """How fast placement decides by itself, without Kafka and Redis: workers a second, large gangs, a plain "no"."""
+    from services.cli.bench.place import place as run  # noqa: PLC0415 - the same
+
+    run().show(as_json=as_json)
+
+
 def _console(*, as_json: bool) -> Console:
     return Console(stderr=as_json)

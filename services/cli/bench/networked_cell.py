@@ -1,0 +1,72 @@
+"""Cells with a network, in memory and without any service, on which placement alone is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.cli.bench.job_mix import TENANT
+from services.cli.workload import CELL, QUEUE
+from shared.cluster.apply import apply
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.operations import CellPolicy, Quota
+from shared.events.queue import QueueDiscipline, QueueHead
+from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Position, Resources, TopologyWish, WorkerPlace
+
+POOL, LAB = "bench", "lab"
+DIGEST = "0" * 32
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Nodes of so many GPUs, so many to a leaf, leaves to a spine and spines to a superspine."""
+
+    nodes: int
+    gpus: int = 8
+    leaf: int = 32
+    spine: int = 32
+    superspine: int = 1_000_000
+
+    def node(self, number: int) -> NodeSpec:
+        """One of them. Names of leaves tell of themselves alone: "leaf-3" of another spine is another leaf."""
+        leaf = number // self.leaf
+        position = Position(
+            leaf=f"leaf-{leaf % self.spine:04}",
+            spine=f"spine-{leaf // self.spine:04}",
+            superspine=f"superspine-{leaf // self.spine // self.superspine:02}",
+        )
+        return NodeSpec(id=f"node-{number:06}", pool=POOL, gpus=self.gpus, position=position)
+
+    def cell(self, policy: str = "e-binpack") -> CellState:
+        """A cell of these nodes, all idle, and a tenant with a limit below that of its lab, none of which is near."""
+        state, limit = CellState(CELL), self.nodes * self.gpus * GPU
+        apply(state, e.PolicySet(policy=CellPolicy(placement=policy)), 0)
+        for quota in (
+            Quota(tenant=LAB, gpu_type="gpu", limit_milli=limit),
+            Quota(tenant=TENANT, gpu_type="gpu", limit_milli=limit, parent=LAB),
+        ):
+            apply(state, e.QuotaSet(quota=quota), 0)
+        for number in range(self.nodes):
+            apply(state, e.NodeChanged(spec=self.node(number), boot="boot-1", status=NodeStatus.READY), 0)
+        return state
+
+
+def gang(job: str, gpus: int, workers: int = 1, wish: TopologyWish | None = None) -> JobSpec:
+    """A job of so many workers of so many GPUs."""
+    resources = Resources(gpu_milli=gpus * GPU)
+    return JobSpec(id=job, tenant=TENANT, pools=(POOL,), workers=workers, resources=resources, topology=wish)
+
+
+def enqueue(state: CellState, specs: list[JobSpec]) -> QueueHead:
+    """Let these jobs wait; the line in which they stand."""
+    for spec in specs:
+        apply(state, e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST), 0)
+    return QueueHead(queue=QUEUE, discipline=QueueDiscipline.BEST_EFFORT_FIFO, jobs=tuple(spec.id for spec in specs))
+
+
+def occupy(state: CellState, number: int, gpus: int) -> None:
+    """Let a job of its own use so many GPUs of a node."""
+    spec, node = gang(f"occupant-{number}", gpus), f"node-{number:06}"
+    place = WorkerPlace(rank=0, node=node, devices=tuple(range(gpus)), gpu_milli=gpus * GPU)
+    apply(state, e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST), 0)
+    apply(state, e.JobStarted(job=spec.id, attempt=1, workers=(place,)), 0)

@@ -1,0 +1,190 @@
+"""`fallow bench place`: how fast placement decides, alone in one process, by its processor time.
+
+A start is decided and applied to the state; an answer "no" comes with its reason and the numbers behind it. Each figure
+is the median of several runs on one state, which is put back in between; the indices are there before the first.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from statistics import median
+from time import process_time
+
+from services.cli.bench.figure import Figure
+from services.cli.bench.networked_cell import Network, enqueue, gang, occupy
+from services.cli.bench.processor_time import ProcessorTime
+from services.placement.policy.gang import Places, place_gang
+from services.placement.policy.shortfall import shortfall
+from services.placement.policy.walk import walk_heads
+from shared.cluster.apply import apply
+from shared.cluster.job import Job
+from shared.cluster.state import CellState
+from shared.events.effects import JobStarted
+from shared.events.queue import QueueHead
+from shared.events.reasons import DeferCode
+from shared.events.values import GPU, JobSpec, Level, TopologyWish, Wish, WorkerPlace
+from shared.runtime.collector import tune_collector
+
+RUNS = 7
+ROUNDS = 22
+"""They use four fifths of 1,000 nodes."""
+
+LEAF, IN_LEAF = TopologyWish(level=Level.LEAF), TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+BLOCK_OF_RACKS = Network(2_500, gpus=9, leaf=16, spine=16)
+RACKS_OF_TWO = Network(512, leaf=2, spine=8, superspine=8)
+
+
+def place() -> Figure:
+    """Run it: half a minute on one core."""
+    watch = ProcessorTime({"place": os.getpid()})
+    with _collector_as_in_services():
+        body: dict[str, object] = {f"workers_per_s_{n}": round(_workers_per_s(n)) for n in (1_000, 10_000, 100_000)}
+        body |= {
+            "tas_2304_ms": _ms(BLOCK_OF_RACKS.cell(), gang("gang", 1, 2_304, LEAF), _is_one_block),
+            "tas_144_ms": _ms(BLOCK_OF_RACKS.cell(), gang("gang", 1, 144, IN_LEAF), _is_one_rack),
+            "gang_512_ms": _ms(RACKS_OF_TWO.cell(), gang("gang", 2, 512, LEAF), _is_one_zone),
+            "no_500_ms": _no_ms(500),
+            "no_5000_ms": _no_ms(5_000),
+            "fill_4000_s": round(_fill_s(500, walk_heads_and_start), 4),
+            "baseline": round(_fill_s(500, first_fit_by_a_loop), 4),
+        }
+    return Figure("place", _lines(body), body, watch.used())
+
+
+def _lines(body: dict[str, object]) -> list[str]:
+    return [
+        "workers placed and started a second, with quotas, wishes and reasons: "
+        + ", ".join(f"{body[f'workers_per_s_{n}']:,} on {n:,} nodes" for n in (1_000, 10_000, 100_000)),
+        f"2,304 workers, rack preferred: one block in {body['tas_2304_ms']} ms; 144, required: {body['tas_144_ms']} ms",
+        f"512 workers on 512 nodes, rack preferred: {body['gang_512_ms']} ms",
+        f'"no", with its numbers: {body["no_500_ms"]} ms on 500 nodes, {body["no_5000_ms"]} ms on 5,000',
+        f"4,000 jobs of one GPU on 500 nodes: {body['fill_4000_s']} s; first fit by a naive loop: {body['baseline']} s",
+    ]
+
+
+@contextmanager
+def _collector_as_in_services() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.collect()
+    tune_collector()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
+
+
+def _seconds(state: CellState, work: Callable[[], object], runs: int = RUNS) -> float:
+    """The median of several runs, each of which is undone; one before them makes the indices."""
+    spent: list[float] = []
+    for _ in range(runs + 1):
+        mark = state.checkpoint()
+        begin_s = process_time()
+        work()
+        spent.append(process_time() - begin_s)
+        state.rollback(mark)
+    return median(spent[1:])
+
+
+def walk_heads_and_start(state: CellState, head: QueueHead) -> int:
+    """Start what the line holds, as the writer does. How many workers that were."""
+    workers = 0
+
+    def start(job: Job, places: Places) -> bool:
+        nonlocal workers
+        apply(state, JobStarted(job=job.id, attempt=1, workers=places), 0)
+        workers += len(places)
+        return True
+
+    walk_heads(state, [head], {}, 0, start)
+    return workers
+
+
+def first_fit_by_a_loop(state: CellState, head: QueueHead) -> int:
+    """The baseline: each job goes to the first node that has a free GPU, found by looking at one after the other."""
+    for job_id in head.jobs:
+        node = next(node for node in state.nodes.values() if node.is_schedulable and node.free)
+        device = (node.free & -node.free).bit_length() - 1
+        places = (WorkerPlace(rank=0, node=node.id, devices=(device,), gpu_milli=GPU),)
+        apply(state, JobStarted(job=job_id, attempt=1, workers=places), 0)
+    return len(head.jobs)
+
+
+def _fill_s(nodes: int, work: Callable[[CellState, QueueHead], int]) -> float:
+    """4,000 jobs of one GPU, on as many GPUs."""
+    state = Network(nodes).cell()
+    head = enqueue(state, [gang(f"job-{number:05}", 1) for number in range(nodes * 8)])
+
+    def fill() -> None:
+        assert work(state, head) == len(head.jobs), "all of them start"
+
+    return _seconds(state, fill)
+
+
+def _workers_per_s(nodes: int) -> float:
+    """The jobs of several tenants' kinds, in one line."""
+    state = Network(nodes).cell()
+    head = enqueue(state, [spec for number in range(ROUNDS) for spec in round_of_jobs(number)])
+    workers = sum(state.jobs[job].spec.workers for job in head.jobs if "too-large" not in job)
+
+    def start_all() -> None:
+        assert walk_heads_and_start(state, head) == workers, "all start but those that no leaf can hold"
+
+    return workers / _seconds(state, start_all)
+
+
+def round_of_jobs(number: int) -> list[JobSpec]:
+    """184 workers: arrays of small jobs, gangs that wish for a leaf, and one that no leaf can ever hold."""
+    return [
+        *(gang(f"one-{number}-{at}", 1) for at in range(64)),
+        gang(f"gang-{number}-64x1", 1, 64, LEAF),
+        gang(f"gang-{number}-8x8", 8, 8, LEAF),
+        *(gang(f"two-{number}-{at}", 2) for at in range(16)),
+        gang(f"gang-{number}-32x2", 2, 32, IN_LEAF),
+        gang(f"too-large-{number}", 8, 33, IN_LEAF),
+    ]
+
+
+def _ms(state: CellState, spec: JobSpec, is_right: Callable[[CellState, Places], bool]) -> float:
+    """How long it takes to find the places of one gang."""
+    found = place_gang(state, spec)
+    assert not isinstance(found, DeferCode), found
+    assert is_right(state, found), "it sits as it wished"
+    return round(_seconds(state, lambda: place_gang(state, spec), 3 * RUNS) * 1_000, 3)
+
+
+def _names(state: CellState, places: Places, level: str) -> int:
+    """How many units of a level a gang uses."""
+    of_nodes = [state.nodes[place.node].spec.position for place in places]
+    return len({(at.superspine, at.spine, getattr(at, level)) for at in of_nodes})
+
+
+def _is_one_block(state: CellState, places: Places) -> bool:
+    return _names(state, places, "spine") == 1 and len({place.node for place in places}) == BLOCK_OF_RACKS.leaf**2
+
+
+def _is_one_rack(state: CellState, places: Places) -> bool:
+    return _names(state, places, "leaf") == 1
+
+
+def _is_one_zone(state: CellState, places: Places) -> bool:
+    return len({state.nodes[place.node].spec.position.superspine for place in places}) == 1
+
+
+def _no_ms(nodes: int) -> float:
+    """The slowest of three: one node short of GPUs, one short of whole nodes, one more than any leaf has."""
+    found: list[float] = []
+    for spec, used in (
+        (gang("gang", 8, nodes), 1),
+        (gang("gang", 8, nodes - 1), 2),
+        (gang("gang", 8, 33, IN_LEAF), 2),
+    ):
+        state = Network(nodes).cell()
+        for number in range(used):
+            occupy(state, number, 8 // used)
+        assert isinstance(place_gang(state, spec), DeferCode), "it does not fit"
+        found.append(_seconds(state, lambda s=state, j=spec: (place_gang(s, j), shortfall(s, j)), 3 * RUNS))  # type: ignore[misc]
+    return round(max(found) * 1_000, 3)
