@@ -94,7 +94,7 @@ def test_a_refused_submission_is_answered_with_the_numbers(file: CellFile) -> No
     assert isinstance(refused, JobRejected)
     assert (refused.code, refused.job, refused.tenant) == (RejectCode.TOO_MANY_SUBMISSIONS, "a", "speech")
     assert (refused.field, refused.value, refused.wanted, refused.allowed) == ("tenant", "speech", 2, 1)
-    assert refused.rule == "a tenant may submit 1 jobs a second and 1 at once; try again in 750 ms"
+    assert refused.rule == "a tenant may submit 1 a second and 1 at once; try again in 750 ms"
 
 
 @pytest.mark.parametrize("setting", ["{per_s: 0}", "{per_s: 1, burst: 0}", "{burst: 5}", "{per_s: 1, per_min: 5}"])

@@ -61,7 +61,7 @@ class SubmissionRates:
             return None
         self._levels[tenant] = (level, now_ms)
         wait_ms = -(-(TOKEN - level) // self._gain(limit))
-        rule = f"a tenant may submit {limit.per_s} jobs a second and {limit.at_once} at once; try again in {wait_ms} ms"
+        rule = f"a tenant may submit {limit.per_s} a second and {limit.at_once} at once; try again in {wait_ms} ms"
         return Rejection(RejectCode.TOO_MANY_SUBMISSIONS, "tenant", tenant, rule, limit.at_once + 1, limit.at_once)
 
     def _level(self, tenant: str, limit: SubmissionRate, at_ms: int) -> Level:
