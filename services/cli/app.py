@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "nodes": ("nodes", "List nodes with their free GPUs."),
     "node": ("node", "Close a node for new work, empty it, open it again."),
     "tenants": ("tenants", "List tenants with their use and quota."),
+    "metrics": ("metrics_command", "How well a cell does: GAR, SOR, GFR, waits, estimated stretch of training."),
     "topics": ("topics", "Create and check Kafka's topics."),
     "view": ("view", "Put the view's functions into Redis."),
     "log": ("log", "Read the decision log: tail, show, at, diff, why, export."),
@@ -39,6 +40,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "agent": ("agent", "Offer this machine to a cell, and run its jobs as processes."),
     "cell": ("cell", "Check a cell file."),
     "faults": ("faults", "Run the services in simulated worlds full of faults, and judge them."),
+    "case": ("case", "Run conformance cases on the services, in virtual time."),
+    "simulate": ("simulate", "Run a trace under several policies in virtual time, side by side."),
     "bench": ("bench.command", "Measure the whole system on this machine."),
 }
 """Each command, in the order of the help: the module of this package that holds it as `app`, and its line of help."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from services.cli.access import Access
 from services.cli.failures import Exit, end_with
@@ -54,6 +55,16 @@ def then(text: str) -> Then:
     return Then(at_ms=at_ms)
 
 
+class Companion(Protocol):
+    """Somebody who goes along with a fold."""
+
+    def before(self, state: CellState, at_ms: int) -> None:
+        """The state up to the next decision, of `at_ms`."""
+
+    def take(self, state: CellState, decision: Decision) -> object:
+        """The decision, and the state behind it."""
+
+
 class Past:
     """Reads one cell's log forward, from moment to moment."""
 
@@ -62,9 +73,9 @@ class Past:
         self._records = records
         self._held: Record | None = None
 
-    async def go_to(self, then: Then) -> CellState:
-        """The state then; the same object each time. Ends the command where the log does not reach there. Raises
-        DamagedLog, LogUnavailable, LogTruncated.
+    async def go_to(self, then: Then, companion: Companion | None = None) -> CellState:
+        """The state then; the same object each time. `companion` is told of each decision on the way. Ends the command
+        where the log does not reach there. Raises DamagedLog, LogUnavailable, LogTruncated.
         """
         while (record := await self._next()) is not None:
             entry = log_record(record)
@@ -73,7 +84,12 @@ class Past:
             if is_next and isinstance(decision, Decision) and not then.includes(decision.version, decision.at_ms):
                 self._held = record
                 break
+            version = self.state.version
+            if companion is not None and is_next and isinstance(decision, Decision):
+                companion.before(self.state, decision.at_ms)
             fold(self.state, entry)
+            if companion is not None and isinstance(decision, Decision) and self.state.version != version:
+                companion.take(self.state, decision)
         if then.version is not None and self.state.version != then.version:
             side = "ends" if self.state.version < then.version else "begins"
             end_with(Exit.NO, f"fallow: the log {side} at version {self.state.version}, not at {then.version}")

@@ -6,10 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
 from prometheus_client.registry import Collector
 
+from services.metrics.policy.communication import UNSTRETCHED
+from services.metrics.policy.figures import Figures
 from services.metrics.policy.tenant_labels import TenantLabels
+from services.metrics.policy.tenant_sums import TenantSums, tenant_sums
 from services.metrics.policy.time_weighted import PoolRatios, TimeWeightedRatio
 from services.metrics.policy.waiting import BUCKETS_MS, SECOND_MS, Waits, percentile
 from services.metrics.policy.watch import INVARIANTS
@@ -39,10 +48,13 @@ class CellCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """All figures now."""
         cells = self._cells()
-        yield from self._ratios(cells, "gar", "Allocated of schedulable GPUs", lambda service: service.gar)
-        yield from self._ratios(cells, "gfr", "Fragmented of usable nodes", lambda service: service.gfr)
+        yield from self._ratios(cells, "gar", "Allocated of schedulable GPUs", lambda figures: figures.gar)
+        yield from self._ratios(cells, "gfr", "Fragmented of usable nodes", lambda figures: figures.gfr)
         yield _occupancy(cells)
-        yield from _waits(cells)
+        for field in ("size_class", "pool"):
+            yield from _waits(cells, field)
+            yield from _stretches(cells, field)
+        yield from self._tenants(cells)
         yield from self._queue(cells)
         yield from _counts(cells)
         yield _violations(cells, self._named)
@@ -52,12 +64,12 @@ class CellCollector(Collector):
         cells: Mapping[str, Watched],
         name: str,
         text: str,
-        ratios_of: Callable[[MetricsService], PoolRatios],
+        ratios_of: Callable[[Figures], PoolRatios],
     ) -> Iterator[Metric]:
         now = GaugeMetricFamily(f"fallow_{name}_ratio", f"{text}, now", labels=[CELL, "pool"])
         mean = GaugeMetricFamily(f"fallow_{name}_mean_ratio", f"{text}, mean over time", labels=[CELL, "pool"])
         for cell, (service, until_ms) in cells.items():
-            ratios = ratios_of(service)
+            ratios = ratios_of(service.figures)
             for pool, ratio in {**ratios.pools, WHOLE_CELL: ratios.cell}.items():
                 _add_ratio(now, mean, [cell, pool], ratio, until_ms)
         yield now
@@ -68,14 +80,38 @@ class CellCollector(Collector):
         age = GaugeMetricFamily("fallow_waiting_oldest_seconds", "Wait of the oldest, in cell time", labels=[CELL])
         for cell, (service, until_ms) in cells.items():
             by_label: dict[str, int] = {}
-            for tenant, count in service.queue.by_tenant.items():
+            for tenant, count in service.figures.queue.by_tenant.items():
                 label = self._labels.label(tenant)
                 by_label[label] = by_label.get(label, 0) + count
             for label, count in by_label.items():
                 depth.add_metric([cell, label], count)
-            age.add_metric([cell], service.queue.oldest_ms(until_ms) / SECOND_MS)
+            age.add_metric([cell], service.figures.queue.oldest_ms(until_ms) / SECOND_MS)
         yield depth
         yield age
+
+    def _tenants(self, cells: Mapping[str, Watched]) -> Iterator[Metric]:
+        """Sums alone, so that those who share a label can be put together."""
+        labels = [CELL, "tenant"]
+        gar = GaugeMetricFamily("fallow_tenant_gar_ratio", "A tenant's of the schedulable GPUs, now", labels=labels)
+        sor = GaugeMetricFamily("fallow_tenant_sor_ratio", "A tenant's of the available GPU time", labels=labels)
+        wait = SummaryMetricFamily("fallow_tenant_wait_seconds", "Submission to first start", labels=labels)
+        jtted = SummaryMetricFamily("fallow_tenant_jtted_ratio", "Estimated stretch of training", labels=labels)
+        for cell, (service, until_ms) in cells.items():
+            figures = service.figures
+            for label, found in _summed(self._labels, tenant_sums(figures, until_ms)).items():
+                gar.add_metric([cell, label], float(found.gar))
+                sor.add_metric([cell, label], float(found.sor))
+                wait.add_metric([cell, label], found.waits, found.wait_ms / SECOND_MS)
+                jtted.add_metric([cell, label], found.starts, found.stretch_milli / UNSTRETCHED)
+        yield from (gar, sor, wait, jtted)
+
+
+def _summed(labels: TenantLabels, sums: Mapping[str, TenantSums]) -> dict[str, TenantSums]:
+    by_label: dict[str, TenantSums] = {}
+    for tenant, found in sums.items():
+        label = labels.label(tenant)
+        by_label[label] = by_label[label].plus(found) if label in by_label else found
+    return by_label
 
 
 def _add_ratio(
@@ -91,26 +127,47 @@ def _add(family: GaugeMetricFamily, labels: list[str], value: Fraction | int | N
 
 
 def _occupancy(cells: Mapping[str, Watched]) -> Metric:
-    family = GaugeMetricFamily("fallow_sor_ratio", "Held of available GPU time (SOR)", labels=[CELL])
+    family = GaugeMetricFamily("fallow_sor_ratio", "Held of available GPU time (SOR)", labels=[CELL, "pool"])
     for cell, (service, until_ms) in cells.items():
-        _add(family, [cell], service.sor.value(until_ms))
+        sor = service.figures.sor
+        for pool in sorted(service.figures.gar.pools):
+            _add(family, [cell, pool], sor.value(until_ms, pool=pool))
+        _add(family, [cell, WHOLE_CELL], sor.value(until_ms))
     return family
 
 
-def _waits(cells: Mapping[str, Watched]) -> Iterator[Metric]:
-    labels = [CELL, "size_class"]
-    waits = HistogramMetricFamily("fallow_wait_seconds", "Submission to first start, in cell time", labels=labels)
+def _waits(cells: Mapping[str, Watched], field: str) -> Iterator[Metric]:
+    """By `size_class`; by `pool` or `tenant` under names of their own, since a job is in all three."""
+    prefix, labels = "fallow" if field == "size_class" else f"fallow_{field}", [CELL, field]
+    waits = HistogramMetricFamily(f"{prefix}_wait_seconds", "Submission to first start, in cell time", labels=labels)
     high = GaugeMetricFamily(
-        "fallow_wait_percentile_seconds", "The same, of the newest jobs", labels=[*labels, "percentile"]
+        f"{prefix}_wait_percentile_seconds", "The same, of the newest jobs", labels=[*labels, "percentile"]
     )
     for cell, (service, _) in cells.items():
-        for name, found in service.waiting.classes.items():
+        waiting = service.figures.waiting
+        for name, found in (waiting.classes if field == "size_class" else waiting.merged(field)).items():
             waits.add_metric([cell, name], buckets=_buckets(found), sum_value=found.sum_ms / SECOND_MS)
             ordered = found.ordered()
             for percent in (50, 99):
                 wait_ms = percentile(ordered, percent)
                 _add(high, [cell, name, str(percent)], None if wait_ms is None else Fraction(wait_ms, SECOND_MS))
     yield waits
+    yield high
+
+
+def _stretches(cells: Mapping[str, Watched], field: str) -> Iterator[Metric]:
+    prefix, labels = "fallow_jtted" if field == "size_class" else f"fallow_{field}_jtted", [CELL, field, "model"]
+    text = "Estimated duration of training, in parts of that in the best place (JTTED)"
+    mean = GaugeMetricFamily(f"{prefix}_mean_ratio", f"{text}: mean of all starts", labels=labels)
+    high = GaugeMetricFamily(f"{prefix}_percentile_ratio", text, labels=[*labels, "percentile"])
+    for cell, (service, _) in cells.items():
+        jtted = service.figures.jtted
+        for name, found in sorted(jtted.merged(field).items()):
+            _add(mean, [cell, name, jtted.model.name], Fraction(found.sum_milli, found.count * UNSTRETCHED))
+            for percent in (50, 99):
+                stretch = found.percentile(percent)
+                _add(high, [cell, name, jtted.model.name, str(percent)], Fraction(stretch or 0, UNSTRETCHED))
+    yield mean
     yield high
 
 

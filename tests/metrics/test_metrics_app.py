@@ -45,7 +45,13 @@ async def test_prometheus_reads_the_figures_of_an_owned_cell(tmp_path: Path) -> 
     await asyncio.wait_for(running, 5)
     assert 'fallow_gar_ratio{cell="cell-a",pool="_all"} 0.009' in text
     assert 'fallow_gar_mean_ratio{cell="cell-a",pool="pool-a"} 0.0085' in text
-    assert 'fallow_sor_ratio{cell="cell-a"} 0.0085' in text
+    assert 'fallow_sor_ratio{cell="cell-a",pool="_all"} 0.0085' in text
+    assert 'fallow_sor_ratio{cell="cell-a",pool="pool-a"} 0.0085' in text
+    assert 'fallow_tenant_gar_ratio{cell="cell-a",tenant="acme"} 0.009' in text
+    assert 'fallow_tenant_sor_ratio{cell="cell-a",tenant="acme"} 0.0085' in text
+    assert 'fallow_tenant_wait_seconds_sum{cell="cell-a",tenant="acme"} 2.0' in text
+    assert 'fallow_pool_wait_seconds_count{cell="cell-a",pool="pool-a"} 2.0' in text
+    assert 'fallow_jtted_mean_ratio{cell="cell-a",model="ring",size_class="5-8"} 1.0' in text
     assert 'fallow_gfr_ratio{cell="cell-a",pool="pool-a"} 1.0' in text
     assert 'fallow_wait_seconds_bucket{cell="cell-a",le="1.0",size_class="1"} 0.0' in text
     assert 'fallow_wait_seconds_bucket{cell="cell-a",le="5.0",size_class="1"} 1.0' in text

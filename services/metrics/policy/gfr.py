@@ -12,9 +12,9 @@ from shared.events.decisions import Decision
 class Gfr(PoolRatios):
     """GFR of the whole cell and of each of its pools. Usable is a node that is not lost and has a healthy GPU."""
 
-    def begin(self, state: CellState) -> None:
-        """Take in a state as it is, at the beginning or later."""
-        self._measure(state, state.at_ms)
+    def begin(self, state: CellState, at_ms: int | None = None) -> None:
+        """Take in a state as it is at `at_ms` (None: its own time), at the beginning or later."""
+        self._measure(state, state.at_ms if at_ms is None else at_ms)
 
     def take(self, state: CellState, decision: Decision) -> None:
         """The state behind the next decision."""

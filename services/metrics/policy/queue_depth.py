@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any
 
+from services.metrics.policy.acting import Acts, act_on
 from shared.cluster.job import WAITING
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -22,7 +21,7 @@ class QueueDepth:
         self.by_tenant: Counter[str] = Counter()
         self._waiting: dict[str, str] = {}
         self._by_age: list[tuple[int, str]] = []
-        self._acts: dict[type[e.Effect], Callable[[CellState, Any], None]] = {
+        self.acts: Acts = {
             e.JobEnqueued: self._enqueued,
             e.JobRequeued: self._requeued,
             e.JobStarted: self._go,
@@ -37,10 +36,7 @@ class QueueDepth:
 
     def take(self, state: CellState, decision: Decision) -> None:
         """The state behind the next decision."""
-        for effect in decision.effects:
-            act = self._acts.get(type(effect))
-            if act is not None:
-                act(state, effect)
+        act_on(self.acts, state, decision.effects, decision.at_ms)
 
     @property
     def count(self) -> int:
@@ -52,10 +48,10 @@ class QueueDepth:
         self._drop_gone()
         return max(0, now_ms - self._by_age[0][0]) if self._by_age else 0
 
-    def _enqueued(self, _: CellState, effect: e.JobEnqueued) -> None:
+    def _enqueued(self, _: CellState, effect: e.JobEnqueued, __: int) -> None:
         self._wait(effect.spec.id, effect.spec.tenant, effect.submit_ms)
 
-    def _requeued(self, state: CellState, effect: e.JobRequeued) -> None:
+    def _requeued(self, state: CellState, effect: e.JobRequeued, _: int) -> None:
         job = state.jobs.get(effect.job)
         if job is not None:
             self._wait(job.id, job.spec.tenant, job.submit_ms)
@@ -66,7 +62,7 @@ class QueueDepth:
             self.by_tenant[tenant] += 1
             heappush(self._by_age, (submit_ms, job))
 
-    def _go(self, _: CellState, effect: e.JobStarted | e.JobCancelled) -> None:
+    def _go(self, _: CellState, effect: e.JobStarted | e.JobCancelled, __: int) -> None:
         tenant = self._waiting.pop(effect.job, None)
         if tenant is not None:
             self.by_tenant[tenant] -= 1

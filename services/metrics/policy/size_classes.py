@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import lru_cache
 
 from shared.events.values import GPU
 
@@ -11,6 +12,7 @@ SIZE_CLASSES = ("1", "2-4", "5-8", "9-16", "17-32", "33-64", "65-128", "129-256"
 """Their names, from small to large."""
 
 
+@lru_cache(maxsize=4096)
 def size_class(gpus_milli: int) -> str:
     """The class of a job that wants so many milli-GPUs in all its workers."""
     return SIZE_CLASSES[bisect_left(_LARGEST, -(-gpus_milli // GPU))]

@@ -33,6 +33,12 @@ class TimeWeightedRatio:
             self._part_ms[self.whole] = self._part_ms.get(self.whole, 0) + self.part * passed_ms
         self.part, self.whole, self._since_ms = part, whole, at_ms
 
+    def twin(self) -> TimeWeightedRatio:
+        """Nothing of the same wholes, over the same time."""
+        other = TimeWeightedRatio()
+        other.whole, other._since_ms, other._time_ms = self.whole, self._since_ms, self._time_ms
+        return other
+
     def now(self) -> Fraction | None:
         """The ratio as it is; None without a whole."""
         return Fraction(self.part, self.whole) if self.whole else None
