@@ -66,7 +66,6 @@ EARLY = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS +
         (OLD, "submit_time_too_far", "submit_ms", "999939999", "within 60000 ms", (60_001, 60_000)),
         (EARLY, "submit_time_too_far", "submit_ms", "1000060001", "within 60000 ms", (60_001, 60_000)),
         (submit(workers=2, workers_min=1), "unsupported", "workers_min", "", "not supported", NONE),
-        (submit(topology={"level": "leaf"}), "unsupported", "topology", "", "not supported", NONE),
         (submit(spread="leaf"), "unsupported", "spread", "", "not supported", NONE),
         (submit(workers=2, gang=False), "unsupported", "gang", "", "not supported", NONE),
         (

@@ -55,6 +55,7 @@ def test_a_strict_queue_shows_a_plain_prefix_of_its_line() -> None:
     "other",
     [
         {"tenant": "bob"},
+        {"kind": JobKind.INFERENCE},
         {"priority": 1},
         {"pools": ("train",)},
         {"gpu_type": "h100"},
@@ -72,9 +73,7 @@ def test_jobs_that_may_fit_otherwise_are_of_another_class(other: dict[str, objec
     assert len(cell.order()) == 2
 
 
-@pytest.mark.parametrize(
-    "same", [{"max_run_ms": 5}, {"kind": JobKind.INFERENCE}, {"preemptible": False}, {"min_run_ms": 1}]
-)
+@pytest.mark.parametrize("same", [{"max_run_ms": 5}, {"preemptible": False}, {"min_run_ms": 1}])
 def test_what_no_fit_depends_on_makes_no_class(same: dict[str, object]) -> None:
     cell = Cell(most=1)
     cell.enqueue(spec("a"), replace(spec("b"), **same))

@@ -14,7 +14,6 @@ def unsupported(spec: JobSpec) -> Rejection | None:
     """What the language can say and this version does not do. Better refused than silently ignored."""
     asked = {
         "workers_min": spec.workers_min not in (None, spec.workers),
-        "topology": spec.topology is not None,
         "spread": spec.spread is not None,
         "gang": not spec.gang and spec.workers > 1,
     }

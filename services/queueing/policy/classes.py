@@ -12,6 +12,7 @@ def class_of(spec: JobSpec) -> ClassKey:
     wants = spec.resources
     return (
         spec.tenant,
+        spec.kind,
         spec.priority,
         spec.pools,
         spec.gpu_type,
