@@ -25,8 +25,8 @@ class View(Protocol):
     def is_stale(self) -> bool:
         """Whether it must be made anew before it is asked again."""
 
-    def note(self, node: Node) -> None:
-        """The node may have changed."""
+    def note(self, node: Node, free: int) -> None:
+        """The node may have changed; new work may have so many whole devices of it now."""
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class Capacity:
             self._counted[node_id] = now
         if pool.views:
             for view in pool.views.values():
-                view.note(node)
+                view.note(node, now.free or 0)
 
     def _count_all(self) -> None:
         self._pools = recount(self._nodes)

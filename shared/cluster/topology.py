@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.node import Node
+from shared.cluster.node import Node, share_of
 from shared.cluster.state import CellState
 from shared.events.values import Level, NodeSpec
 
@@ -116,7 +116,8 @@ class Topology:
 
     `free[slot]` is the number of whole devices free on a node (0: takes nothing new). `by_free[g][k]` are the nodes of
     group g with exactly k free, as a mask over the group's slots; a group is a unit of the nearest level. `holding[k]`
-    are the leaves with such a node. `gpu_type` is that of all nodes, None where they differ.
+    are the leaves with such a node, `groups_of_leaf` the groups of each leaf. `gpu_type` is that of all nodes, None
+    where they differ. `masks` are slots as masks over the pool's numbers, see `numbers_of`.
     """
 
     nodes: list[Node]
@@ -126,6 +127,7 @@ class Topology:
     gpu_type: str | None
     free: list[int] = field(default_factory=list)
     by_free: list[dict[int, int]] = field(default_factory=list)
+    groups_of_leaf: list[range] = field(default_factory=list)
     holding: dict[int, int] = field(default_factory=dict)
     is_stale: bool = False
     masks: dict[range, int] = field(default_factory=dict)
@@ -140,30 +142,31 @@ class Topology:
         types = list(dict.fromkeys(spec.gpu_type for spec in specs))
         slots = {spec.id: slot for slot, spec in enumerate(specs)}
         found = cls(ordered, specs, slots, _levels(specs), types[0] if len(types) == 1 else None)
-        found.free = [free_on(node) for node in ordered]
+        found.free = [share_of(node).free or 0 for node in ordered]
         groups = found.levels[Level.DOMAIN]
         found.by_free = [{} for _ in groups.paths]
         for slot, free in enumerate(found.free):
             table, bit = found.by_free[groups.of_slot[slot]], 1 << slot - groups.begins[groups.of_slot[slot]]
             table[free] = table.get(free, 0) | bit
         leaves = found.levels[Level.LEAF]
+        found.groups_of_leaf = [groups.within(leaves.slots(leaf)) for leaf in range(len(leaves.paths))]
         for slot, free in enumerate(found.free):
             found.holding[free] = found.holding.get(free, 0) | 1 << leaves.of_slot[slot]
         return found
 
-    def note(self, node: Node) -> None:
-        """The node may have changed. One that is not of this part makes no difference."""
+    def note(self, node: Node, free: int) -> None:
+        """The node may have changed, and has so many devices free. One that is not of this part makes no difference."""
         slot = self.slots.get(node.spec.id)
         if slot is None:
             return
         if node.spec is not self.specs[slot]:
             self._see_spec(slot, node.spec)
-        before, now = self.free[slot], free_on(node)
-        if now == before:
+        before = self.free[slot]
+        if free == before:
             return
-        self.free[slot] = now
-        self._move(slot, before, now)
-        self._changes.append((slot, before, now))
+        self.free[slot] = free
+        self._move(slot, before, free)
+        self._changes.append((slot, before, free))
         if len(self._changes) > _CHANGES_A_NODE_MOST * len(self.nodes):
             self._settle()
 
@@ -196,9 +199,8 @@ class Topology:
 
     def _let_go(self, slot: int, free: int) -> None:
         """A group has no node with so many free any more; its leaf may have one in another group."""
-        leaves = self.levels[Level.LEAF]
-        leaf = leaves.of_slot[slot]
-        groups = self.levels[Level.DOMAIN].within(leaves.slots(leaf))
+        leaf = self.levels[Level.LEAF].of_slot[slot]
+        groups = self.groups_of_leaf[leaf]
         if len(groups) > 1 and any(free in self.by_free[group] for group in groups):
             return
         rest = self.holding[free] ^ 1 << leaf
@@ -222,15 +224,6 @@ class Topology:
         elif found.at < len(self._changes):
             found.follow(self._changes)
         return found
-
-
-def free_on(node: Node) -> int:
-    """How many whole devices of the node new work may have."""
-    if not node.is_schedulable:
-        return 0
-    if node.shares or node.failed:
-        return node.gpus_free
-    return node.spec.gpus - node.held.bit_count()
 
 
 def _levels(specs: list[NodeSpec]) -> dict[Level, Units]:

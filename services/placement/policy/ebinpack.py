@@ -37,7 +37,7 @@ def place_alone(state: CellState, pool: PoolCapacity, spec: JobSpec) -> WorkerPl
     """A place for the only worker of a job of whole GPUs: that of `place_gang`."""
     gang = Gang(topology_of(state, pool), spec)
     slot = gang.tightest_node(1)
-    return None if slot is None else places_on(gang, [(slot, 1)])[0]
+    return None if slot is None else places_of_each(gang, [(slot, 1)])[0]
 
 
 def place_alike(state: CellState, pool: PoolCapacity, spec: JobSpec, most: int) -> list[WorkerPlace]:

@@ -105,12 +105,12 @@ class Gang:
         fullest leaf, and there the lowest.
         """
         topology, gpus = self.topology, workers * self.gpus
-        groups = topology.levels[Level.DOMAIN]
+        begins = topology.levels[Level.DOMAIN].begins
         for free in sorted([free for free in topology.holding if free >= gpus]):
             for leaf in _fullest(topology, free):
-                for group in groups.within(topology.levels[Level.LEAF].slots(leaf)):
+                for group in topology.groups_of_leaf[leaf]:
                     for at in each_bit(topology.by_free[group].get(free, 0)):
-                        slot = groups.begins[group] + at
+                        slot = begins[group] + at
                         if self.is_plain or self.room_on(slot) >= workers:
                             yield slot
 

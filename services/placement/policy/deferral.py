@@ -1,0 +1,32 @@
+"""The kinds of reasons for which a job waits, and which of several is told first."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from shared.events.reasons import DeferCode
+
+
+class ReasonKind(StrEnum):
+    """From what only a person can change to what passes by itself."""
+
+    STRUCTURAL = "structural"
+    QUOTA = "quota"
+    CAPACITY = "capacity"
+    TOPOLOGY = "topology"
+    POLICY = "policy"
+
+
+PRECEDENCE: Final[dict[DeferCode, ReasonKind]] = {
+    DeferCode.NO_SUCH_NODES: ReasonKind.STRUCTURAL,
+    DeferCode.QUOTA_REACHED: ReasonKind.QUOTA,
+    DeferCode.NO_FREE_GPUS: ReasonKind.CAPACITY,
+    DeferCode.FRAGMENTED: ReasonKind.CAPACITY,
+    DeferCode.TOPOLOGY: ReasonKind.TOPOLOGY,
+    DeferCode.RESERVED_FOR_OTHER: ReasonKind.POLICY,
+    DeferCode.BEHIND_HEAD: ReasonKind.POLICY,
+    DeferCode.BACKOFF: ReasonKind.POLICY,
+    DeferCode.HELD: ReasonKind.POLICY,
+}
+"""Every code with its kind, the first to be told first."""

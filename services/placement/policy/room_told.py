@@ -1,0 +1,114 @@
+"""How much room one job finds in a pool, and in each unit of the network there: numbers for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.cluster.node import Node
+from shared.cluster.state import CellState
+from shared.events.values import GPU, JobSpec, Level, NodeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRoom:
+    """One unit of the network: `leaf-7 has 5 of 8 whole nodes`. Workers are those of the job, `now` those that fit."""
+
+    unit: str
+    nodes: int
+    nodes_whole: int
+    gpus_free_milli: int
+    workers_now: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRoom:
+    """One pool. `gpus_milli` are healthy and not lost; `gpus_free_milli` those that new work of this job's kind could
+    have; `workers_ever` fit on the nodes that are not lost if they were empty. `units` are those of `level`, the
+    roomiest first; none where no node names one.
+    """
+
+    pool: str
+    nodes: int
+    nodes_whole: int
+    gpus_milli: int
+    gpus_free_milli: int
+    workers_now: int
+    workers_ever: int
+    gpu_types: tuple[str, ...]
+    level: Level
+    units: tuple[UnitRoom, ...]
+
+
+def pool_room(state: CellState, name: str, spec: JobSpec) -> PoolRoom:
+    """What the pool has for this job now. A pool without nodes has nothing."""
+    pool = state.pools.get(name)
+    nodes = [] if pool is None else [state.nodes[node_id] for node_id in pool.ids]
+    fitting = [node for node in nodes if spec.gpu_type in (None, node.spec.gpu_type)]
+    level = _level(spec)
+    by_unit: dict[str, list[Node]] = {}
+    for node in fitting:
+        by_unit.setdefault(_unit(node.spec, level), []).append(node)
+    units = [_unit_room(unit, members, spec) for unit, members in by_unit.items() if unit]
+    whole = _unit_room(name, fitting, spec)
+    return PoolRoom(
+        pool=name,
+        nodes=whole.nodes,
+        nodes_whole=whole.nodes_whole,
+        gpus_milli=0 if pool is None else pool.gpus_milli,
+        gpus_free_milli=whole.gpus_free_milli,
+        workers_now=whole.workers_now,
+        workers_ever=sum(_ever(node, spec) for node in fitting),
+        gpu_types=tuple(dict.fromkeys(node.spec.gpu_type for node in fitting)),
+        level=level,
+        units=tuple(sorted(units, key=lambda unit: (-unit.workers_now, -unit.gpus_free_milli, unit.unit))),
+    )
+
+
+def _level(spec: JobSpec) -> Level:
+    wish = spec.topology
+    return Level.LEAF if wish is None or wish.level is Level.NODE else wish.level
+
+
+def _unit(spec: NodeSpec, level: Level) -> str:
+    return getattr(spec.position, level) or ""
+
+
+def _unit_room(unit: str, nodes: list[Node], spec: JobSpec) -> UnitRoom:
+    open_nodes = [node for node in nodes if node.is_schedulable]
+    return UnitRoom(
+        unit=unit,
+        nodes=len(nodes),
+        nodes_whole=sum(node.gpus_free == node.spec.gpus for node in open_nodes),
+        gpus_free_milli=sum(_free_milli(node, spec) for node in open_nodes),
+        workers_now=sum(_now(node, spec) for node in open_nodes),
+    )
+
+
+def _free_milli(node: Node, spec: JobSpec) -> int:
+    """Whole devices, and for a share the shared ones too."""
+    shared = sum(_shares(node)) if spec.resources.gpu_milli < GPU else 0
+    return node.gpus_free * GPU + shared
+
+
+def _shares(node: Node) -> list[int]:
+    return [free for device, free in node.shares.items() if not node.failed >> device & 1]
+
+
+def _now(node: Node, spec: JobSpec) -> int:
+    """How many of the job's workers the node could take now."""
+    wants = spec.resources
+    each = wants.gpu_milli
+    if each < GPU:
+        workers = node.gpus_free * (GPU // each) + sum(free // each for free in _shares(node))
+    else:
+        workers = node.gpus_free // (each // GPU)
+    if wants.cpu_milli:
+        workers = min(workers, (node.spec.cpu_milli - node.cpu_used) // wants.cpu_milli)
+    if wants.memory_mib:
+        workers = min(workers, (node.spec.memory_mib - node.memory_used) // wants.memory_mib)
+    return workers
+
+
+def _ever(node: Node, spec: JobSpec) -> int:
+    """How many it could take empty, with the devices that are healthy."""
+    return _now(Node(spec=node.spec, boot=node.boot, status=node.status, failed=node.failed), spec)

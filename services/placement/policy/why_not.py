@@ -1,0 +1,124 @@
+"""Why a waiting job does not start: every reason that holds now, with its numbers, and who is ahead.
+
+Computed when somebody reads, from the state alone. What placement recorded is the code of its last look; this tells
+what the job would meet now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from services.placement.policy.deferral import PRECEDENCE
+from services.placement.policy.gang import place_gang
+from services.placement.policy.room_told import PoolRoom, pool_room
+from shared.cluster.job import Job, JobStatus
+from shared.cluster.quota import accounts
+from shared.cluster.state import CellState
+from shared.events.queue import QueueDiscipline
+from shared.events.reasons import DeferCode
+from shared.events.values import JobSpec
+
+NAMED_MOST = 5
+"""So many of the jobs ahead are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountUse:
+    """One account that a start would charge, in milli-GPUs. `limit` None: no limit of its own."""
+
+    tenant: str
+    gpu_type: str
+    used_milli: int
+    guaranteed_milli: int
+    limit_milli: int | None
+    wanted_milli: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the start would pass the limit."""
+        return self.limit_milli is not None and self.used_milli + self.wanted_milli > self.limit_milli
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The jobs before this one in its queue: how many, what they want in all, and the first of them in their order."""
+
+    queue: str
+    jobs: int
+    gpus_milli: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """`recorded` is what the log says, `codes` what holds now, in the order of precedence: none if it could start."""
+
+    job: str
+    recorded: DeferCode | None
+    codes: tuple[DeferCode, ...]
+    pools: tuple[PoolRoom, ...]
+    accounts: tuple[AccountUse, ...]
+    ahead: Ahead
+    not_before_ms: int | None
+
+
+def why_not(state: CellState, job: Job, disciplines: Mapping[str, QueueDiscipline], now_ms: int) -> WhyNot:
+    """Why this waiting job does not start at `now_ms` (cell time). `disciplines` are those of the cell's queues."""
+    spec = job.spec
+    pools = tuple(pool_room(state, name, spec) for name in spec.pools or sorted(state.pools))
+    used = _accounts(state, spec, pools)
+    ahead = _ahead(state, job)
+    found = dict.fromkeys(_capacity(state, spec, pools, used))
+    if job.status is JobStatus.HELD:
+        found[DeferCode.HELD] = None
+    if job.not_before_ms > now_ms:
+        found[DeferCode.BACKOFF] = None
+    if ahead.jobs and disciplines.get(spec.queue or "") is QueueDiscipline.STRICT_FIFO:
+        found[DeferCode.BEHIND_HEAD] = None
+    codes = tuple(sorted(found, key=list(PRECEDENCE).index))
+    return WhyNot(spec.id, job.deferred, codes, pools, used, ahead, job.not_before_ms or None)
+
+
+def _capacity(
+    state: CellState, spec: JobSpec, pools: tuple[PoolRoom, ...], used: tuple[AccountUse, ...]
+) -> list[DeferCode]:
+    """What keeps the gang from a place, in all of its pools: nothing where placement would find one."""
+    told = place_gang(state, spec)
+    if not isinstance(told, DeferCode):
+        return []
+    found = [told]
+    able = [room for room in pools if room.workers_ever >= spec.workers]
+    if not able:
+        return [DeferCode.NO_SUCH_NODES]
+    if any(use.is_over for use in used):
+        found.append(DeferCode.QUOTA_REACHED)
+    if all(room.gpus_free_milli < spec.gpus_milli for room in able):
+        found.append(DeferCode.NO_FREE_GPUS)
+    elif all(room.workers_now < spec.workers for room in able):
+        found.append(DeferCode.FRAGMENTED)
+    return found
+
+
+def _accounts(state: CellState, spec: JobSpec, pools: tuple[PoolRoom, ...]) -> tuple[AccountUse, ...]:
+    """The tenant's accounts of the GPU types that the job could get, and those above them."""
+    types = dict.fromkeys(gpu_type for room in pools for gpu_type in room.gpu_types)
+    found = []
+    for gpu_type in types:
+        for account in accounts(state.quotas, spec.tenant, gpu_type):
+            quota = state.quotas.get(account)
+            if quota is not None:
+                use = state.usage.get(account, 0)
+                found.append(AccountUse(*account, use, quota.guaranteed_milli, quota.limit_milli, spec.gpus_milli))
+    return tuple(found)
+
+
+def _ahead(state: CellState, job: Job) -> Ahead:
+    mine, queue = job.queue_order, job.spec.queue
+    before = sorted(
+        other.queue_order
+        for other in state.jobs.values()
+        if other.status is JobStatus.QUEUED and other.spec.queue == queue and other.queue_order < mine
+    )
+    first = tuple(order[2] for order in before[:NAMED_MOST])
+    return Ahead(queue or "", len(before), sum(state.jobs[order[2]].spec.gpus_milli for order in before), first)

@@ -1,0 +1,114 @@
+"""The index over the network follows every change of the cell: starts and ends, nodes that come, change and fail, and
+what is undone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.placement.policy.espread import is_in_zone
+from services.placement.policy.gang import place_gang
+from shared.cluster.apply import apply
+from shared.cluster.capacity import recount
+from shared.cluster.state import CellState
+from shared.cluster.topology import Topology, differs_from_recount, topology_of
+from shared.events import effects as e
+from shared.events.reasons import DeferCode
+from shared.events.value import replace
+from shared.events.values import JobSpec, Level, NodeRole, NodeSpec, NodeStatus, TopologyWish
+from tests.placement.policy.networks import NAMES, Machine, gang, network, node_spec, start
+
+Move = tuple[str, int, str | None]
+MOVES = st.lists(
+    st.tuples(
+        st.sampled_from(("start", "start", "end", "join", "move", "cordon", "ready", "fail", "zone", "lend")),
+        st.integers(0, 9),
+        NAMES,
+    ),
+    max_size=20,
+)
+
+
+@dataclass
+class Cell:
+    """A cell to which things happen."""
+
+    state: CellState
+
+    def do(self, move: Move) -> None:
+        """Let one thing happen, if it can."""
+        what, number, leaf = move
+        nodes = sorted(self.state.nodes)
+        node = self.state.nodes[nodes[number % len(nodes)]]
+        match what:
+            case "start":
+                self.start(gang("x", number % 3 + 1, number % 4 + 1, topology=TopologyWish(level=Level.LEAF)))
+            case "end" if self.state.jobs:
+                job = sorted(self.state.jobs)[number % len(self.state.jobs)]
+                apply(self.state, e.JobFinished(job=job, attempt=1), 0)
+            case "join":
+                self.change(node_spec(10 + number, Machine(leaf)), NodeStatus.READY)
+            case "move" if not node.lent_to:
+                self.change(replace(node.spec, position=node_spec(0, Machine(leaf)).position), node.status)
+            case "cordon" | "ready":
+                self.change(node.spec, NodeStatus.CORDONED if what == "cordon" else NodeStatus.READY)
+            case "fail":
+                apply(self.state, e.DeviceChanged(node=node.id, device=number % node.spec.gpus, healthy=bool(leaf)), 0)
+            case "zone":
+                self.change(replace(node.spec, role=NodeRole.INFERENCE), node.status)
+            case "lend" if node.spec.role is NodeRole.INFERENCE and not node.lent_to and not node.jobs:
+                apply(self.state, e.NodeLent(node=node.id, loan="loan-1", to_pool="other", deadline_ms=None), 0)
+
+    def change(self, spec: NodeSpec, status: NodeStatus) -> None:
+        """A node is as told from now on."""
+        apply(self.state, e.NodeChanged(spec=spec, boot="boot-1", status=status), 0)
+
+    def start(self, spec: JobSpec) -> None:
+        """Start a gang if it fits."""
+        name = next(f"job-{number}" for number in count() if f"job-{number}" not in {**self.state.jobs, **_over(self)})
+        found = place_gang(self.state, replace(spec, id=name))
+        if not isinstance(found, DeferCode):
+            start(self.state, replace(spec, id=name), found)
+
+    def ask(self) -> None:
+        """Have all indices made or brought up to date, and compare them with what counting from nothing gives."""
+        for pool in self.state.pools.values():
+            found = (topology_of(self.state, pool), topology_of(self.state, pool, "zone", is_in_zone))
+            for view in found:
+                view.ranking(Level.LEAF, 1)
+                view.ranking(Level.SPINE, 2)
+        assert self.state.pools == recount(self.state.nodes)
+        views = [view for pool in self.state.pools.values() for view in pool.views.values()]
+        fresh_ones = [view for view in views if isinstance(view, Topology) and not view.is_stale]
+        assert [differs_from_recount(view) for view in fresh_ones] == [None] * len(fresh_ones)
+        for pool in self.state.pools.values():
+            fresh = Topology.of([self.state.nodes[node_id] for node_id in pool.ids])
+            assert topology_of(self.state, pool).specs == fresh.specs
+
+
+def _over(cell: Cell) -> dict[str, object]:
+    return {name: None for name in (f"job-{number}" for number in range(40)) if cell.state.over.get(name) is not None}
+
+
+@given(before=MOVES, undone=MOVES, after=MOVES)
+def test_the_index_is_right_after_whatever_happens(before: list[Move], undone: list[Move], after: list[Move]) -> None:
+    cell = Cell(network([Machine(leaf, "s") for leaf in ("a", "a", "b", None)], "e-spread"))
+    cell.ask()
+    for move in before:
+        cell.do(move)
+        cell.ask()
+    mark = cell.state.checkpoint()
+    for move in undone:
+        cell.do(move)
+        for pool in cell.state.pools.values():
+            topology_of(cell.state, pool)
+    cell.state.rollback(mark)
+    cell.ask()
+    for move in after:
+        cell.do(move)
+    cell.ask()
