@@ -116,7 +116,7 @@ class Admission:
     async def handle(self, records: list[Record]) -> None:
         """Answer a batch; returns when every answer and every dead letter is in the log."""
         self._wall_ms, kept = wall_ms(), self._service.rates.keep()
-        self._service.rates.share(self._delivery.partitions, self._partitions)
+        self._service.rates.share(len(self._delivery.assigned), self._partitions)
         taken = take_batch(records, self._answer, self._limit, self._tally)
         answers = self._outgoing(taken.handled)
         letters = [dead_letter(dead, service="admission", namespace=self._layout.namespace) for dead in taken.dead]
@@ -193,11 +193,20 @@ class Admission:
                 continue
             for record in records:
                 self._operate(event_of(record))
+            self._let_go_of_lost()
             if not by_time:
                 await self._context.pause(OPERATIONS_PAUSE_S)
                 continue
             for (topic, partition), offset in reader.positions().items():
                 self._context.health.handled(topic, partition, offset)
+
+    def _let_go_of_lost(self) -> None:
+        """What another admission owns now is no lag of this one."""
+        assigned, topics = self._delivery.assigned, self._topics()
+        for name in list(self._context.health.progress.cursors):
+            topic, _, partition = name.rpartition("/")
+            if topic in topics and (topic, int(partition)) not in assigned:
+                self._context.health.let_go(int(partition), topic)
 
     def _operate(self, event: object) -> None:
         clock = self._context.clock

@@ -25,7 +25,7 @@ from shared.log.group_timers import QUICK, GroupTimers
 from shared.log.kafka_reader import PARTITION_FETCH_BYTES_MAX
 from shared.log.kafka_sharing import IDLE_WAIT_MS, CommitBeforeLeaving, SharingConsumer
 from shared.log.machine.consumer import next_offsets
-from shared.log.port import LogUnavailable, Record
+from shared.log.port import LogUnavailable, Record, TopicPartition
 
 GRACEFUL_STOP_S = 10.0
 MAX_POLL_INTERVAL_MS = 300_000
@@ -64,18 +64,22 @@ class DeliveryGaveUp(Exception):
 class Delivery:
     """What became of the batches of one subscription so far; the owner reads the counts for its metrics."""
 
-    def __init__(self) -> None:
+    def __init__(self, leaving: CommitBeforeLeaving | None = None) -> None:
+        self._leaving = leaving or CommitBeforeLeaving()
         self.batches = 0
         self.records = 0
         self.retries = 0
         self.batches_taken_away = 0
         """Handled here, and again by the partitions' next owner."""
-        self.partitions = 0
-        """So many were assigned to this process when the last batch came."""
         self.batches_left = 0
         """Failed here and left to the next owner: the partitions were taken away, or this process stops."""
         self._reason: DeliveryGaveUp | None = None
         self._stopped = asyncio.Event()
+
+    @property
+    def assigned(self) -> frozenset[TopicPartition]:
+        """The partitions that are this process's to handle, as of the last rebalance."""
+        return self._leaving.assigned
 
     async def given_up(self) -> DeliveryGaveUp:
         """Wait until a batch is given up (for ever, if all goes well). The process should then end with an error."""
@@ -138,7 +142,8 @@ def subscribe_batches(
     LogUnavailable is waited out for as long as it takes: nobody else could do better. `timers` are EMBEDDED on the
     embedded broker.
     """
-    delivery, leaving = Delivery(), CommitBeforeLeaving()
+    leaving = CommitBeforeLeaving()
+    delivery = Delivery(leaving)
     subscriber = broker.subscriber(
         *topics,
         group_id=group,
@@ -214,7 +219,6 @@ class _Delivering:
         """Handle the batch, to be committed; leave both to the next owner when it is no longer ours."""
         consumer, records = batch.consumer, batch.records
         self.leaving.consumer = consumer
-        self.delivery.partitions = len(consumer.assignment())
         if await self._handle_until_done(consumer, records):
             self.delivery.batches += 1
             self.delivery.records += len(records)

@@ -12,6 +12,7 @@ from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError
 
 from shared.log.kafka_consumer import Batches, SteadyConsumer
+from shared.log.port import TopicPartition
 
 COMMIT_EVERY_S = 1.0
 """What was handled since the last commit is handled again by the next owner when this process is killed."""
@@ -132,6 +133,7 @@ class CommitBeforeLeaving(ConsumerRebalanceListener):  # type: ignore[misc]  # a
 
     def __init__(self) -> None:
         self.consumer: SharingConsumer | None = None
+        self.assigned: frozenset[TopicPartition] = frozenset()
 
     async def on_partitions_revoked(self, revoked: Collection[KafkaTopicPartition]) -> None:  # noqa: ARG002
         """The consumer still holds them here."""
@@ -139,4 +141,5 @@ class CommitBeforeLeaving(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             await self.consumer.commit_handled()
 
     async def on_partitions_assigned(self, assigned: Collection[KafkaTopicPartition]) -> None:
-        """Nothing to do."""
+        """From here on these are ours, and no others."""
+        self.assigned = frozenset((tp.topic, tp.partition) for tp in assigned)

@@ -51,3 +51,19 @@ async def test_a_flood_of_one_topic_is_passed_by_a_record_of_another(subscriptio
     assert counts == {subscription.topic: FLOOD, quiet: 1}
     assert {name: offsets == list(range(len(offsets))) for name, offsets in seen.items()} == dict.fromkeys(seen, True)
     assert ahead[0] - begun < FLOOD // 4
+
+
+async def test_each_of_two_that_share_a_topic_knows_what_is_its_own(subscription: Subscription) -> None:
+    both = [make_broker(subscription.bootstrap, f"test-{number}") for number in range(2)]
+    first, second = (
+        subscribe_batches(broker, [subscription.topic], subscription.group, subscription.keep) for broker in both
+    )
+    whole = frozenset((subscription.topic, number) for number in range(2))
+    async with both[0]:
+        await both[0].start()
+        await eventually(lambda: asyncio.sleep(0, first.assigned == whole))
+        async with both[1]:
+            await both[1].start()
+            await eventually(lambda: asyncio.sleep(0, len(first.assigned) == len(second.assigned) == 1))
+            assert first.assigned | second.assigned == whole
+        await eventually(lambda: asyncio.sleep(0, first.assigned == whole))
