@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from services.simulator.broker import message_of
 from shared.cluster.job import JobStatus
 from shared.events.base import Event, replace
+from shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
 from shared.events.operations import ReleaseJob, SetQuota, Uncordon
 from shared.events.values import NodeStatus
 
@@ -90,9 +91,8 @@ class Drain:
         """Inputs of which nothing comes are not written down as read; others are."""
         ordinal = self._world.ordinal(oracle.cell)
         read = oracle.state.inputs.get(f"jobs-{ordinal}", 0)
-        known = {**oracle.state.jobs, **oracle.state.over}
         unread = self._world.broker.log[("jobs", ordinal)][read:]
-        return any(record.key not in known and "admitted" in record.type for record in unread)
+        return any(_has_an_answer(oracle, record.key, record.type) for record in unread)
 
     def _tidy(self, oracle: Oracle) -> None:
         state = oracle.state
@@ -117,3 +117,13 @@ class Drain:
 
     def _operate(self, event: Event) -> None:
         self._world.broker.land(message_of(event, self._world.ordinal(event.home() or "")))
+
+
+def _has_an_answer(oracle: Oracle, job: str, type_: str) -> bool:
+    """Whether the record of `jobs` about this job makes a decision, once it is read."""
+    over = oracle.state.over.get(job)
+    if type_ == JobAdmitted.type:
+        return job not in oracle.state.jobs and over is None
+    if type_ == JobCancelRequested.type:
+        return over is None or over.status is not JobStatus.CANCELLED
+    return type_ == JobUpdateRequested.type
