@@ -47,28 +47,34 @@ class VirtualCell:
         self, file: CellFile, nodes: Iterable[NodeSpec], follow: Sequence[Follow] = (), *, few: int = FEW_WAITING
     ) -> None:
         """`few`: up to how many waiting jobs placement walks them all, without queueing's windows."""
-        part = file.cells[0]
         self.file, self.now_ms, self.decisions = file, 0, 0
-        self.state = CellState(part.name)
-        self.admission = AdmissionService(file)
-        self.placement = PlacementService(self.state, file, writer="simulator", stepped=True, few=few)
-        self.queueing = QueueingService(
-            self.state, part, writer="simulator", jobs_source=_JOBS, stepped=True, few=few
-        )
-        self.executor = ExecutorService(part.name, nodes, 1, says_by_itself=False)
+        self._specs, self._few = tuple(nodes), few
         self._follow = tuple(follow)
         self._read: dict[str, int] = {}
+        self.begin_services(CellState(file.cells[0].name))
+
+    def begin_services(self, state: CellState) -> None:
+        """New services that know nothing but this state."""
+        part, name = self.file.cells[0], "simulator"
+        self.state = state
+        self.admission = AdmissionService(self.file)
+        self.placement = PlacementService(state, self.file, writer=name, stepped=True, few=self._few)
+        self.queueing = QueueingService(state, part, writer=name, jobs_source=_JOBS, stepped=True, few=self._few)
+        self.executor = ExecutorService(part.name, self._specs, 1, says_by_itself=False)
 
     def begin(self, at_ms: int = 0) -> None:
         """Take over as writer, and let all nodes join."""
         self.now_ms = at_ms
-        self.tell(AdvanceTime(cell=self.state.cell, now_ms=at_ms))
-        self.placement.take_over(at_ms)
-        mark = self.state.checkpoint()
-        self._keep(mark, self.placement.start(at_ms, at_ms))
-        self.tell(AdvanceTime(cell=self.state.cell, now_ms=at_ms))
+        self.take_writer()
         self.say(self.executor.take_over(0, self.state, 0, lambda _: (), self._now()))
         self.settle()
+
+    def take_writer(self) -> None:
+        """Placement takes over as the cell's writer."""
+        self.placement.take_over(self.now_ms)
+        mark = self.state.checkpoint()
+        self._keep(mark, self.placement.start(self.now_ms, self.now_ms))
+        self.tell(AdvanceTime(cell=self.state.cell, now_ms=self.now_ms))
 
     # What comes from outside.
 
@@ -83,9 +89,13 @@ class VirtualCell:
         """Hand an event to those who read its topic."""
         source = f"{event.topic}-0"
         number = self._read[source] = self._read.get(source, 0) + 1
-        if isinstance(event, JobAdmitted):
-            self.queueing.take_job(event, number)
-        self.placement.take([Input(source, number, event)])
+        self.hand_over(Input(source, number, event))
+
+    def hand_over(self, item: Input) -> None:
+        """An event with its place in its topic, to those who read it."""
+        if isinstance(item.event, JobAdmitted):
+            self.queueing.take_job(item.event, item.next_offset)
+        self.placement.take([item])
 
     def say(self, turn: Turn) -> None:
         """Tell placement what the nodes said in this turn."""

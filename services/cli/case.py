@@ -1,0 +1,65 @@
+"""`fallow case`: conformance cases on the production services, in virtual time."""
+
+from pathlib import Path
+from random import Random
+from time import perf_counter
+from typing import Annotated
+
+import typer
+import yaml
+
+from services.cli.failures import Exit
+from services.cli.output import AsJson, print_json, print_line
+from services.cli.workload import WorkloadError
+from services.simulator.cases.run import CaseRun, Verdict
+from services.simulator.cases.schema import Case, CaseError, case_of
+
+app = typer.Typer()
+
+
+@app.command()
+def case(
+    files: Annotated[list[Path], typer.Argument(help="Cases, one in each file.", show_default=False)],
+    permute: Annotated[
+        int | None, typer.Option(help="Rename and shuffle everything, drawn from this seed. The verdict stays.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run conformance cases, and tell for each whether it passes, and else what is different.
+
+    A case brings a cluster, queues and jobs, lets things happen, and says what must come of it. An unknown key is an
+    error that names it.
+    """
+    cases = [read_case(path) for path in files]
+    chances = [None if permute is None else Random(permute) for _ in cases]  # noqa: S311 - seeded, for the same again
+    verdicts = [CaseRun(each, chance, perf_counter).run() for each, chance in zip(cases, chances, strict=True)]
+    failed = [verdict for verdict in verdicts if not verdict.passed]
+    if as_json:
+        names = [verdict.name for verdict in failed]
+        print_json({"passed": len(verdicts) - len(failed), "failed": len(failed), "failed_names": names})
+    else:
+        for verdict in verdicts:
+            show(verdict)
+        print_line(f"{len(verdicts) - len(failed)} passed, {len(failed)} failed")
+    raise typer.Exit(Exit.NO if failed else Exit.OK)
+
+
+def read_case(path: Path) -> Case:
+    """The case in a file. Raises WorkloadError with the file, the key and the rule."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return case_of(content, path.name)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise WorkloadError(f"{path}: cannot be read: {error}") from error
+    except CaseError as error:
+        raise WorkloadError(str(error)) from error
+
+
+def show(verdict: Verdict) -> None:
+    """For people."""
+    print_line(f"{'pass' if verdict.passed else 'FAIL'}  {verdict.name}")
+    for text in verdict.differences:
+        print_line(f"      {text}")
+    if not verdict.passed:
+        for remark in verdict.remarks:
+            print_line(f"      ({remark})")

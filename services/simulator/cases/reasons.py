@@ -1,0 +1,34 @@
+"""How the cases call the reasons for which a job waits, and how the product does: the one table between them.
+
+A job that admission turns away because it can never run counts as one that waits, with admission's reason: it holds
+nothing and never starts, and its submitter is told the numbers at once.
+"""
+
+from __future__ import annotations
+
+from shared.events.jobs import JobRejected
+
+CODES: dict[str, tuple[str, ...]] = {
+    "quota": ("quota_reached", "over_tenant_limit"),
+    "exceeds_max_quota": ("larger_than_pool", "over_tenant_limit", "over_job_limit"),
+    "fragmentation": ("fragmented",),
+    "would_delay_reserved": ("reserved_for_other",),
+    "preemption_delay": ("preemption_delay",),
+}
+"""The case's word, and the codes that mean it."""
+
+CAN_NEVER_RUN = ("larger_than_pool", "over_tenant_limit", "over_job_limit")
+"""With these codes a submission was refused for good, by what it asks for."""
+
+
+def in_words(refused: JobRejected) -> str:
+    """Why admission turned a job away, with its numbers."""
+    told = f"{refused.field} {refused.value}: {refused.rule}"
+    if refused.field == "workers" and refused.allowed is not None:
+        told += f"; can place {refused.allowed} of {refused.wanted}"
+    return told
+
+
+def means(word: str, code: str) -> bool:
+    """Whether the product's code is what the case calls so."""
+    return code in CODES.get(word, (word,))

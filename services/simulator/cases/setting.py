@@ -1,0 +1,188 @@
+"""A case's cluster, queues and jobs in the product's own words: a cell file, nodes, specifications of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from services.simulator.cases.names import Names, shuffled
+from services.simulator.cases.schema import Case, JobRow, NodeRow, PendingRow, QueueRow, RunningRow
+from services.simulator.engine import Chance
+from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
+from shared.events.operations import CellPolicy
+from shared.events.queue import QueueDiscipline
+from shared.events.values import (
+    GPU,
+    JobSpec,
+    Level,
+    NodeSpec,
+    Position,
+    Resources,
+    RetryPolicy,
+    TopologyWish,
+    VirtualRun,
+    Wish,
+)
+
+CELL = "cell-a"
+S_MS = 1_000
+POOL_LABEL, POOL, GPU_TYPE = "pool", "main", "gpu"
+
+DISCIPLINES = {"strict_fifo": "strict-fifo", "best_effort_fifo": "best-effort-fifo", "backfill": "backfill"}
+LEVELS: dict[str, Level] = {
+    "domain": Level.DOMAIN,
+    "rack": Level.LEAF,
+    "leaf": Level.LEAF,
+    "block": Level.SPINE,
+    "pod": Level.SPINE,
+    "spine": Level.SPINE,
+    "superspine": Level.SUPERSPINE,
+}
+"""How the cases call the levels of the network."""
+
+
+class NotBuiltIn(Exception):
+    """The case needs something at its beginning that the product does not have."""
+
+
+def ms(seconds: float) -> int:
+    """Seconds of a case in milliseconds."""
+    return round(seconds * S_MS)
+
+
+class Setting:
+    """The case before its first moment. `remarks` are what it sets and this version does not go by."""
+
+    def __init__(self, case: Case, names: Names, chance: Chance | None) -> None:
+        self.case, self.names = case, names
+        self.remarks = remarks_of(case)
+        # Named in the order of their rows, and handed over in any.
+        for kind, rows in (("node", case.cluster.nodes), ("queue", case.queues)):
+            for row in rows:
+                names.inside(kind, row.name)
+        self._rows = shuffled(case.cluster.nodes, chance)
+        self.nodes = tuple(self._node(row) for row in self._rows)
+        self.file = self._file(shuffled(case.queues, chance))
+
+    def _pool(self, row: NodeRow) -> str:
+        return self.names.inside("pool", f"{row.labels.get(POOL_LABEL, POOL)} {row.gpu_type or GPU_TYPE}")
+
+    def _node(self, row: NodeRow) -> NodeSpec:
+        unknown = [key for key in row.labels if key != POOL_LABEL and key not in LEVELS]
+        if unknown:
+            raise NotBuiltIn(f"{unknown[0]!r} is no level of the network")
+        at = {LEVELS[key].value: self.names.inside("place", f"{key} {name}") for key, name in row.labels.items()
+              if key != POOL_LABEL}  # fmt: skip
+        return NodeSpec(
+            id=self.names.inside("node", row.name),
+            pool=self._pool(row),
+            gpu_type=row.gpu_type or GPU_TYPE,
+            gpus=row.gpus,
+            position=Position(**at),
+        )
+
+    def _file(self, queues: list[QueueRow]) -> CellFile:
+        discipline = DISCIPLINES[self.case.policy.queue_policy or "best_effort_fifo"]
+        if discipline not in [known.value for known in QueueDiscipline]:
+            raise NotBuiltIn(f"the order of queues {self.case.policy.queue_policy!r} is not built in")
+        members: dict[str, list[NodeSpec]] = {}
+        for node in sorted(self.nodes, key=lambda node: node.id):
+            members.setdefault(node.pool, []).append(node)
+        pools = tuple(
+            Pool(
+                name=name,
+                gpu_type=nodes[0].gpu_type,
+                gpus=sum(node.gpus for node in nodes),
+                gpus_per_node=max(node.gpus for node in nodes),
+            )
+            for name, nodes in members.items()
+        )
+        lines = tuple(
+            Queue(name=self.names.inside("queue", row.name), discipline=QueueDiscipline(discipline)) for row in queues
+        )
+        known = {row.name for row in queues}
+        parents = [row.parent for row in queues if row.parent is not None]
+        above = dict.fromkeys(name for name in parents if name not in known)
+        types = list(dict.fromkeys(pool.gpu_type for pool in pools))
+        tenants = [Tenant(name=self.names.inside("queue", name)) for name in above]
+        tenants += [self._tenant(row, types) for row in queues]
+        cell = CellPart(name=CELL, ordinal=0, pools=pools, queues=lines, policy=CellPolicy())
+        return CellFile(cells=(cell,), tenants=tuple(tenants), limits=Limits(submit_skew_ms=None))
+
+    def _tenant(self, row: QueueRow, gpu_types: Iterable[str]) -> Tenant:
+        name = self.names.inside("queue", row.name)
+        has_quota = row.quota is not None or row.limit is not None or not row.borrow
+        quotas = tuple(self.quota(row, gpu_type) for gpu_type in gpu_types) if has_quota else ()
+        parent = None if row.parent is None else self.names.inside("queue", row.parent)
+        return Tenant(name=name, queue=name, parent=parent, quotas=quotas)
+
+    @staticmethod
+    def quota(row: QueueRow, gpu_type: str, quota: int | None = None) -> TenantQuota:
+        """The queue's quota of one GPU type, or another `quota` under the same rules."""
+        guaranteed = quota if quota is not None else row.quota or 0
+        limits = [row.limit, None if row.borrow_limit is None else guaranteed + row.borrow_limit]
+        limits.append(None if row.borrow else guaranteed)
+        limit = min((each for each in limits if each is not None), default=None)
+        return TenantQuota(
+            gpu_type=gpu_type,
+            guaranteed=guaranteed if limit is None else min(guaranteed, limit),
+            limit=limit,
+            weight=row.weight,
+            borrows=row.borrow,
+            lends=row.reclaim == "any",
+        )
+
+    def spec(self, row: JobRow, *, name: str | None = None, tasks: int | None = None) -> JobSpec:
+        """The job as its submitter would describe it."""
+        wanted = max(row.tasks, row.min_tasks or 1) if tasks is None else tasks
+        limit = None if row.time_limit_s is None else max(1, ms(row.time_limit_s))
+        left_s = row.runtime_left_s if isinstance(row, RunningRow) else None
+        pending = row if isinstance(row, PendingRow) else None
+        topology = None
+        if pending is not None and pending.topology is not None:
+            topology = _wish(pending.topology.required, pending.topology.preferred)
+        fewest = row.min_tasks if tasks is None and row.min_tasks not in (None, wanted) else None
+        return JobSpec(
+            id=self.names.inside("job", name or row.job),
+            tenant=self.names.inside("queue", row.queue),
+            priority=row.priority,
+            gpu_type=pending.gpu_type if pending is not None else None,
+            workers=wanted,
+            workers_min=fewest,
+            resources=Resources(gpu_milli=row.gpus_per_task * GPU),
+            topology=topology,
+            run=VirtualRun(duration_ms=None if left_s is None else ms(left_s)),
+            preemptible=row.preemptible,
+            max_run_ms=limit,
+            estimate_run_ms=limit,
+            retry=RetryPolicy(budget=(pending.max_retries or 0) if pending is not None else 0),
+        )
+
+
+def _wish(required: str | None, preferred: str | None) -> TopologyWish:
+    level = required or preferred or ""
+    if level not in LEVELS:
+        raise NotBuiltIn(f"{level!r} is no level of the network")
+    return TopologyWish(level=LEVELS[level], wish=Wish.REQUIRED if required is not None else Wish.PREFERRED)
+
+
+def is_many(row: RunningRow) -> bool:
+    """Whether the row stands for as many jobs of one task each."""
+    return "independent" in row.note
+
+
+def remarks_of(case: Case) -> tuple[str, ...]:
+    """What the case sets and this version does not go by."""
+    policy = [key for key, value in case.policy if value is not None and key != "queue_policy"]
+    queues: dict[str, None] = {}
+    for row in case.queues:
+        plain = QueueRow(name=row.name)
+        for key in ("guarantee", "owner_of", "reclaim", "reclaimable", "preempt", "min_runtime_s",
+                    "default_time_limit_s"):  # fmt: skip
+            if getattr(row, key) != getattr(plain, key):
+                queues[key] = None
+    jobs: dict[str, None] = {}
+    for job in (*case.running, *case.pending):
+        for key in ("task_priority", "preemption_delay_s"):
+            if getattr(job, key, None) is not None:
+                jobs[key] = None
+    return tuple(f"{key} is not gone by" for key in (*policy, *queues, *jobs))

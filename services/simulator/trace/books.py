@@ -1,0 +1,103 @@
+"""What became of each job and each attempt of a simulated trace: the rows from which every figure follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.base import Event
+from shared.events.decisions import Decision
+from shared.events.encoding import Undecodable
+from shared.events.jobs import JobAdmitted
+from shared.events.submissions import SubmitJob
+from shared.events.values import WorkerPlace
+
+JOB_COLUMNS = (
+    "job_id", "tenant", "carried", "gpus_milli", "submit_ms", "start_ms", "end_ms", "state", "attempts", "preemptions",
+)  # fmt: skip
+PLACEMENT_COLUMNS = ("job_id", "attempt", "start_ms", "end_ms", "rank", "node", "devices", "gpu_milli")
+
+_ENDS: dict[type[e.Effect], str] = {e.JobFinished: "finished", e.JobFailed: "failed", e.JobCancelled: "cancelled"}
+
+
+@dataclass(slots=True)
+class Attempt:
+    """From its start until its GPUs were free again (None: they are not)."""
+
+    number: int
+    start_ms: int
+    workers: tuple[WorkerPlace, ...]
+    end_ms: int | None = None
+
+
+@dataclass(slots=True)
+class JobStory:
+    """One submitted job. `state` is the last that is known."""
+
+    id: str
+    tenant: str
+    gpus_milli: int
+    submit_ms: int
+    is_carried: bool
+    state: str = "rejected"
+    end_ms: int | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    preemptions: int = 0
+
+
+class Books:
+    """Keeps a story for each job, in the order of submission."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, JobStory] = {}
+
+    def submitted(self, command: SubmitJob, answer: Event | Undecodable, *, is_carried: bool) -> None:
+        """A job came to admission, which gave this answer."""
+        spec = command.job
+        story = JobStory(spec.id, spec.tenant, spec.gpus_milli, command.submit_ms or 0, is_carried)
+        if isinstance(answer, JobAdmitted):
+            story.state = "waiting"
+        self.jobs.setdefault(spec.id, story)
+
+    def follow(self, _: CellState, decision: Decision) -> None:
+        """The next decision."""
+        at_ms, jobs = decision.at_ms, self.jobs
+        for effect in decision.effects:
+            kind = type(effect)
+            if kind is e.JobStarted:
+                story = jobs[effect.job]  # type: ignore[union-attr]  # said by the line above
+                story.attempts.append(Attempt(effect.attempt, at_ms, effect.workers))  # type: ignore[union-attr]
+                story.state = "running"
+            elif kind in _ENDS:
+                story = self._let_go(effect.job, at_ms)  # type: ignore[union-attr]
+                story.state, story.end_ms = _ENDS[kind], at_ms
+            elif kind is e.JobRequeued:
+                self._let_go(effect.job, at_ms).state = "waiting"  # type: ignore[union-attr]
+            elif kind is e.JobPreempted:
+                self._let_go(effect.job, at_ms).preemptions += 1  # type: ignore[union-attr]
+
+    def _let_go(self, job: str, at_ms: int) -> JobStory:
+        story = self.jobs[job]
+        if story.attempts and story.attempts[-1].end_ms is None:
+            story.attempts[-1].end_ms = at_ms
+        return story
+
+    def job_rows(self) -> Iterator[tuple[object, ...]]:
+        """jobs.csv: an empty field where there is nothing to say."""
+        for job in self.jobs.values():
+            start_ms = job.attempts[0].start_ms if job.attempts else ""
+            end_ms = "" if job.end_ms is None else job.end_ms
+            yield (job.id, job.tenant, int(job.is_carried), job.gpus_milli, job.submit_ms, start_ms, end_ms, job.state,
+                   len(job.attempts), job.preemptions)  # fmt: skip
+
+    def placement_rows(self) -> Iterator[tuple[object, ...]]:
+        """placements.csv: a row for each worker of each attempt; devices are parted by `+`."""
+        for job in self.jobs.values():
+            for attempt in job.attempts:
+                end_ms = "" if attempt.end_ms is None else attempt.end_ms
+                for place in attempt.workers:
+                    devices = "+".join(map(str, place.devices))
+                    yield (job.id, attempt.number, attempt.start_ms, end_ms, place.rank, place.node, devices,
+                           place.gpu_milli)  # fmt: skip
