@@ -10,10 +10,10 @@ Nobody pays who does not ask: an index is made when a policy first wants it, and
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import attrgetter, itemgetter
 
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.node import Node, share_of
@@ -28,6 +28,10 @@ Path = tuple[str, ...]
 
 _CHANGES_A_NODE_MOST = 4
 """So many changes for each node are kept for rankings that nobody asks; then these are brought up to date anyway."""
+
+
+_counts = attrgetter("position", "gpu_type", "islands", "role", "labels")
+"""What of a node the index goes by, its devices and status aside: when it changes the index is made anew."""
 
 
 def path_of(spec: NodeSpec) -> Path:
@@ -117,7 +121,8 @@ class Topology:
     `free[slot]` is the number of whole devices free on a node (0: takes nothing new). `by_free[g][k]` are the nodes of
     group g with exactly k free, as a mask over the group's slots; a group is a unit of the nearest level. `holding[k]`
     are the leaves with such a node, `groups_of_leaf` the groups of each leaf. `gpu_type` is that of all nodes, None
-    where they differ. `masks` are slots as masks over the pool's numbers, see `numbers_of`.
+    where they differ; `has_islands` whether the devices of any node are on several. `masks` are slots as masks over the
+    pool's numbers, see `numbers_of`.
     """
 
     nodes: list[Node]
@@ -125,6 +130,7 @@ class Topology:
     slots: dict[str, int]
     levels: dict[Level, Units]
     gpu_type: str | None
+    has_islands: bool
     free: list[int] = field(default_factory=list)
     by_free: list[dict[int, int]] = field(default_factory=list)
     groups_of_leaf: list[range] = field(default_factory=list)
@@ -137,21 +143,33 @@ class Topology:
     @classmethod
     def of(cls, nodes: list[Node]) -> Topology:
         """The index over these nodes, counted from nothing. Their order does not matter."""
-        ordered = sorted(nodes, key=lambda node: (path_of(node.spec), node.spec.id))
+        by_path = sorted([(path_of(node.spec), node.spec.id, node) for node in nodes], key=itemgetter(0, 1))
+        ordered = [node for _, _, node in by_path]
         specs = [node.spec for node in ordered]
         types = list(dict.fromkeys(spec.gpu_type for spec in specs))
+        has_islands = any(len(spec.islands) > 1 for spec in specs)
         slots = {spec.id: slot for slot, spec in enumerate(specs)}
-        found = cls(ordered, specs, slots, _levels(specs), types[0] if len(types) == 1 else None)
+        found = cls(
+            ordered,
+            specs,
+            slots,
+            _levels(specs, [path for path, _, _ in by_path]),
+            types[0] if len(types) == 1 else None,
+            has_islands,
+        )
         found.free = [share_of(node).free or 0 for node in ordered]
         groups = found.levels[Level.DOMAIN]
         found.by_free = [{} for _ in groups.paths]
         for slot, free in enumerate(found.free):
-            table, bit = found.by_free[groups.of_slot[slot]], 1 << slot - groups.begins[groups.of_slot[slot]]
-            table[free] = table.get(free, 0) | bit
+            group = groups.of_slot[slot]
+            table = found.by_free[group]
+            table[free] = table.get(free, 0) | 1 << slot - groups.begins[group]
         leaves = found.levels[Level.LEAF]
         found.groups_of_leaf = [groups.within(leaves.slots(leaf)) for leaf in range(len(leaves.paths))]
-        for slot, free in enumerate(found.free):
-            found.holding[free] = found.holding.get(free, 0) | 1 << leaves.of_slot[slot]
+        for leaf, within in enumerate(found.groups_of_leaf):
+            for group in within:
+                for free in found.by_free[group]:
+                    found.holding[free] = found.holding.get(free, 0) | 1 << leaf
         return found
 
     def note(self, node: Node, free: int) -> None:
@@ -172,12 +190,7 @@ class Topology:
 
     def _see_spec(self, slot: int, spec: NodeSpec) -> None:
         before = self.specs[slot]
-        if (spec.position, spec.gpu_type, spec.role, spec.labels) != (
-            before.position,
-            before.gpu_type,
-            before.role,
-            before.labels,
-        ):
+        if _counts(spec) != _counts(before):
             self.is_stale = True
         self.specs[slot] = spec
 
@@ -226,8 +239,7 @@ class Topology:
         return found
 
 
-def _levels(specs: list[NodeSpec]) -> dict[Level, Units]:
-    paths = [path_of(spec) for spec in specs]
+def _levels(specs: list[NodeSpec], paths: list[Path]) -> dict[Level, Units]:
     nodes = Units(
         Level.NODE,
         [(*path, spec.id) for path, spec in zip(paths, specs, strict=True)],
@@ -245,9 +257,10 @@ def _units(level: Level, of_each: list[Path]) -> Units:
     """The units of a level, from the path of each node, in their order."""
     begins = [slot for slot, path in enumerate(of_each) if not slot or path != of_each[slot - 1]]
     paths = [of_each[slot] for slot in begins]
-    of_slot = [bisect_right(begins, slot) - 1 for slot in range(len(of_each))]
+    ends = [*begins, len(of_each)]
+    of_slot = [unit for unit, (begin, end) in enumerate(pairwise(ends)) for _ in range(begin, end)]
     named = sum(1 << unit for unit, path in enumerate(paths) if path[-1])
-    return Units(level, paths, [*begins, len(of_each)], of_slot, named)
+    return Units(level, paths, ends, of_slot, named)
 
 
 ALL = "all"

@@ -48,6 +48,9 @@ def place_alike(state: CellState, pool: PoolCapacity, spec: JobSpec, most: int) 
     fullest for nodes that are emptier depends on what they took: for these, ask again.
     """
     gang, parts = Gang(topology_of(state, pool), spec), list[Part]()
+    if gang.looks_at_islands:
+        slot = gang.tightest_node(1)
+        return [] if slot is None else places_of_each(gang, [(slot, 1)])
     free = gang.topology.free
     for slot in gang.tightest_nodes(1):
         if parts and free[slot] != free[parts[0][0]]:

@@ -34,11 +34,24 @@ def _split(free: int, islands: tuple[int, ...], gpus: int, workers: int) -> tupl
     return tuple(found)
 
 
-def _of_islands(free: int, islands: tuple[int, ...], gpus: int) -> Devices:
-    """Of as few islands as can be: the least roomy one that holds all; else the roomiest first."""
+def one_holds(free: int, islands: tuple[int, ...], gpus: int) -> bool:
+    """Whether so many of these free devices are on one island, or could never be."""
+    if len(islands) < 2 or gpus > max(islands):  # noqa: PLR2004 - one island is no choice
+        return True
+    return any(mask.bit_count() >= gpus for mask in _masks(free, islands))
+
+
+def _masks(free: int, islands: tuple[int, ...]) -> list[int]:
+    """The free devices of each island."""
     masks, begin = [], 0
     for size in islands:
         masks.append(free & ((1 << size) - 1) << begin)
         begin += size
+    return masks
+
+
+def _of_islands(free: int, islands: tuple[int, ...], gpus: int) -> Devices:
+    """Of as few islands as can be: the least roomy one that holds all; else the roomiest first."""
+    masks = _masks(free, islands)
     chosen = fewest([mask.bit_count() for mask in masks], range(len(masks)), gpus)
     return tuple(sorted(device for island, count in chosen for device in lowest(masks[island], count)))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from services.placement.policy.fewest import Part, fewest
 from services.placement.policy.fit import suits
-from services.placement.policy.islands import Devices, devices_for
+from services.placement.policy.islands import Devices, devices_for, one_holds
 from shared.cluster.topology import OUTWARD, Ranking, Topology
 from shared.events.values import GPU, JobSpec, Level, WorkerPlace
 
@@ -97,8 +97,20 @@ class Gang:
         return places_on(self, found)
 
     def tightest_node(self, workers: int) -> int | None:
-        """The first of `tightest_nodes`, if there is any."""
+        """The first of `tightest_nodes`, if there is any. For one worker of several GPUs rather the first one that has so
+        many on one island.
+        """
+        if workers == 1 and self.looks_at_islands:
+            nodes = self.topology.nodes
+            for slot in self.tightest_nodes(1):
+                if one_holds(nodes[slot].free, nodes[slot].spec.islands, self.gpus):
+                    return slot
         return next(self.tightest_nodes(workers), None)
+
+    @property
+    def looks_at_islands(self) -> bool:
+        """Whether it makes a difference on which devices of a node a worker is."""
+        return self.topology.has_islands and self.gpus > 1
 
     def tightest_nodes(self, workers: int) -> Iterator[int]:
         """The nodes that hold so many workers: the one with the fewest free devices first, of equals the one in the

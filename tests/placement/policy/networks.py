@@ -28,11 +28,22 @@ class Machine:
     used: int = 0
     cpu: int = 0
     domain: str | None = None
+    has_islands: bool = False
 
 
 def node_spec(number: int, machine: Machine, **more: Any) -> NodeSpec:
+    half = machine.gpus // 2
+    islands = (half, machine.gpus - half) if machine.has_islands else ()
     position = Position(domain=machine.domain, leaf=machine.leaf, spine=machine.spine)
-    return NodeSpec(id=f"n{number:03}", pool=POOL, gpus=machine.gpus, cpu_milli=machine.cpu, position=position, **more)
+    return NodeSpec(
+        id=f"n{number:03}",
+        pool=POOL,
+        gpus=machine.gpus,
+        cpu_milli=machine.cpu,
+        position=position,
+        islands=islands,
+        **more,
+    )
 
 
 def network(machines: Sequence[Machine], policy: str = "e-binpack", order: Sequence[int] | None = None) -> CellState:
@@ -109,6 +120,7 @@ MACHINES = st.lists(
         used=st.integers(0, 2),
         cpu=st.integers(0, 6),
         domain=st.sampled_from(("x", "y", None)),
+        has_islands=st.booleans(),
     ),
     min_size=1,
     max_size=8,

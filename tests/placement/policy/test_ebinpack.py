@@ -9,7 +9,7 @@ from shared.cluster.apply import apply
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import DeferCode
-from shared.events.values import JobSpec, Level, NodeSpec, NodeStatus, Position, Resources
+from shared.events.values import JobSpec, Level, NodeSpec, NodeStatus, Position, Resources, WorkerPlace
 from tests.placement.policy.networks import Machine, gang, network, node_spec, nodes_of, start, unit_of
 
 
@@ -112,6 +112,19 @@ def test_the_gpus_of_one_worker_come_from_one_island() -> None:
         start(state, gang(job, gpus), found)
         devices.append(found[0].devices)
     assert devices == [(0,), (4, 5, 6, 7), (1, 2)]
+
+
+def test_a_node_with_room_on_one_island_is_taken_before_a_tighter_one() -> None:
+    state = network([])
+    for node in ("n1", "n2"):
+        spec = NodeSpec(id=node, pool="train", gpus=8, islands=(4, 4), position=Position(leaf="a"))
+        apply(state, e.NodeChanged(spec=spec, boot="boot-1", status=NodeStatus.READY), 0)
+    apart = tuple(
+        WorkerPlace(rank=rank, node="n1", devices=(device,), gpu_milli=1000) for rank, device in enumerate((0, 1, 4, 5))
+    )
+    start(state, gang("apart", 1, 4), apart)
+    assert run(state, gang("pair", 2)) == ["n1"]
+    assert run(state, gang("four", 4)) == ["n2"]
 
 
 def test_a_worker_larger_than_an_island_uses_as_few_as_possible() -> None:
