@@ -97,7 +97,7 @@ class Gang:
         return places_on(self, found)
 
     def tightest_node(self, workers: int) -> int | None:
-        """The first of `tightest_nodes`, if there is any. For one worker of several GPUs rather the first one that has so
+        """The first of `tightest_nodes`, if there is any. For one worker of several GPUs rather the first that has so
         many on one island.
         """
         if workers == 1 and self.looks_at_islands:
