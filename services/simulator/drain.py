@@ -92,7 +92,8 @@ class Drain:
         ordinal = self._world.ordinal(oracle.cell)
         read = oracle.state.inputs.get(f"jobs-{ordinal}", 0)
         unread = self._world.broker.log[("jobs", ordinal)][read:]
-        return any(_has_an_answer(oracle, record.key, record.type) for record in unread)
+        readable = [record for record in unread if isinstance(record.event(), Event)]
+        return any(_has_an_answer(oracle, record.key, record.type) for record in readable)
 
     def _tidy(self, oracle: Oracle) -> None:
         state = oracle.state
