@@ -12,6 +12,7 @@ from shared.events.operations import ReleaseJob, SetQuota, Uncordon
 from shared.events.values import NodeStatus
 
 if TYPE_CHECKING:
+    from services.simulator.history.record import Logged
     from services.simulator.oracle import Oracle
     from services.simulator.world import World
 
@@ -92,8 +93,7 @@ class Drain:
         ordinal = self._world.ordinal(oracle.cell)
         read = oracle.state.inputs.get(f"jobs-{ordinal}", 0)
         unread = self._world.broker.log[("jobs", ordinal)][read:]
-        readable = [record for record in unread if isinstance(record.event(), Event)]
-        return any(_has_an_answer(oracle, record.key, record.type) for record in readable)
+        return any(_has_an_answer(oracle, record) for record in unread)
 
     def _tidy(self, oracle: Oracle) -> None:
         state = oracle.state
@@ -120,11 +120,15 @@ class Drain:
         self._world.broker.land(message_of(event, self._world.ordinal(event.home() or "")))
 
 
-def _has_an_answer(oracle: Oracle, job: str, type_: str) -> bool:
-    """Whether the record of `jobs` about this job makes a decision, once it is read."""
-    over = oracle.state.over.get(job)
-    if type_ == JobAdmitted.type:
-        return job not in oracle.state.jobs and over is None
-    if type_ == JobCancelRequested.type:
-        return over is None or over.status is not JobStatus.CANCELLED
-    return type_ == JobUpdateRequested.type
+def _has_an_answer(oracle: Oracle, logged: Logged) -> bool:
+    """Whether this record of `jobs` makes a decision, once it is read. What cannot be read is set aside."""
+    event, state = logged.event(), oracle.state
+    match event:
+        case JobAdmitted():
+            return event.spec.id not in state.jobs and event.spec.id not in state.over
+        case JobCancelRequested():
+            over = state.over.get(event.job)
+            return over is None or over.status is not JobStatus.CANCELLED
+        case JobUpdateRequested():
+            return True
+    return False
