@@ -11,6 +11,7 @@ from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
 from shared.events.queue import QueueDiscipline, QueueHead
+from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Position, Resources, TopologyWish, WorkerPlace
 
 POOL, LAB = "bench", "lab"
@@ -37,15 +38,16 @@ class Network:
         )
         return NodeSpec(id=f"node-{number:06}", pool=POOL, gpus=self.gpus, position=position)
 
-    def cell(self, policy: str = "e-binpack") -> CellState:
-        """A cell of these nodes, all idle, and a tenant with a limit below that of its lab, none of which is near."""
+    def cell(self, *, has_limits: bool = False) -> CellState:
+        """A cell of these nodes, all idle, under E-Binpack. With limits, the tenant has one below that of its lab; both
+        are as large as the cell.
+        """
         state, limit = CellState(CELL), self.nodes * self.gpus * GPU
-        apply(state, e.PolicySet(policy=CellPolicy(placement=policy)), 0)
-        for quota in (
-            Quota(tenant=LAB, gpu_type="gpu", limit_milli=limit),
-            Quota(tenant=TENANT, gpu_type="gpu", limit_milli=limit, parent=LAB),
-        ):
-            apply(state, e.QuotaSet(quota=quota), 0)
+        apply(state, e.PolicySet(policy=CellPolicy(placement="e-binpack")), 0)
+        if has_limits:
+            lab = Quota(tenant=LAB, gpu_type="gpu", limit_milli=limit)
+            apply(state, e.QuotaSet(quota=lab), 0)
+            apply(state, e.QuotaSet(quota=replace(lab, tenant=TENANT, parent=LAB)), 0)
         for number in range(self.nodes):
             apply(state, e.NodeChanged(spec=self.node(number), boot="boot-1", status=NodeStatus.READY), 0)
         return state

@@ -19,7 +19,7 @@ from services.cli.bench.processor_time import ProcessorTime
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.shortfall import shortfall
 from services.placement.policy.walk import walk_heads
-from shared.cluster.apply import apply
+from shared.cluster.apply import APPLY
 from shared.cluster.job import Job
 from shared.cluster.state import CellState
 from shared.events.effects import JobStarted
@@ -91,11 +91,11 @@ def _seconds(state: CellState, work: Callable[[], object], runs: int = RUNS) -> 
 
 def walk_heads_and_start(state: CellState, head: QueueHead) -> int:
     """Start what the line holds, as the writer does. How many workers that were."""
-    workers = 0
+    workers, started = 0, APPLY[JobStarted]
 
     def start(job: Job, places: Places) -> bool:
         nonlocal workers
-        apply(state, JobStarted(job=job.id, attempt=1, workers=places), 0)
+        started(state, JobStarted(job=job.spec.id, attempt=1, workers=places), 0)
         workers += len(places)
         return True
 
@@ -109,7 +109,7 @@ def first_fit_by_a_loop(state: CellState, head: QueueHead) -> int:
         node = next(node for node in state.nodes.values() if node.is_schedulable and node.free)
         device = (node.free & -node.free).bit_length() - 1
         places = (WorkerPlace(rank=0, node=node.id, devices=(device,), gpu_milli=GPU),)
-        apply(state, JobStarted(job=job_id, attempt=1, workers=places), 0)
+        APPLY[JobStarted](state, JobStarted(job=job_id, attempt=1, workers=places), 0)
     return len(head.jobs)
 
 
@@ -126,7 +126,7 @@ def _fill_s(nodes: int, work: Callable[[CellState, QueueHead], int]) -> float:
 
 def _workers_per_s(nodes: int) -> float:
     """The jobs of several tenants' kinds, in one line."""
-    state = Network(nodes).cell()
+    state = Network(nodes).cell(has_limits=True)
     head = enqueue(state, [spec for number in range(ROUNDS) for spec in round_of_jobs(number)])
     workers = sum(state.jobs[job].spec.workers for job in head.jobs if "too-large" not in job)
 

@@ -17,44 +17,49 @@ TOGETHER_MOST = 64
 class Ahead:
     """Places found for the next jobs of one line. They hold while nothing but these jobs starts."""
 
-    __slots__ = ("_places", "_spec")
+    __slots__ = ("_jobs", "_places")
 
     def __init__(self) -> None:
-        self._spec: JobSpec | None = None
+        self._jobs: list[str] = []
         self._places: list[Places] = []
 
     def take(self, state: CellState, jobs: Sequence[str], number: int, job: Job, now_ms: int) -> Places | None:
         """A place for this job, number `number` of the line, if it comes with others of its kind; else None."""
-        spec = job.spec
-        if self._places and self._spec is not None and are_alike(spec, self._spec):
+        if self._jobs and self._jobs[-1] == job.spec.id:
+            self._jobs.pop()
             return self._places.pop()
-        self._places.clear()
-        many = _run_from(state, jobs, number, spec, now_ms)
-        if many > 1:
-            self._spec = spec
-            self._places = [(place,) for place in reversed(place_alike(state, spec, many))]
-        return self._places.pop() if self._places else None
+        run = _run_from(state, jobs, number, job.spec, now_ms)
+        if not run:
+            self._jobs, self._places = [], []
+            return None
+        found = place_alike(state, job.spec, len(run))
+        self._places = [(place,) for place in reversed(found)]
+        self._jobs = run[1 : len(found)][::-1]
+        return self._places.pop() if found else None
 
 
-def _run_from(state: CellState, jobs: Sequence[str], number: int, spec: JobSpec, now_ms: int) -> int:
-    """How many jobs from here on are alike and may start. None but of one worker of whole GPUs and no wish are."""
+def _run_from(state: CellState, jobs: Sequence[str], number: int, spec: JobSpec, now_ms: int) -> list[str]:
+    """The jobs from here on that are alike and may start; none where it is one alone. None but those of one worker of
+    whole GPUs and no wish are alike.
+    """
     if spec.workers != 1 or spec.resources.gpu_milli < GPU or spec.topology is not None:
-        return 0
-    many = 1
+        return []
+    run = [spec.id]
+    known = state.jobs
     for job_id in jobs[number + 1 : number + TOGETHER_MOST]:
-        job = state.jobs.get(job_id)
+        job = known.get(job_id)
         if job is None or job.status is not JobStatus.QUEUED or job.not_before_ms > now_ms:
             break
         if not are_alike(job.spec, spec):
             break
-        many += 1
-    return many
+        run.append(job_id)
+    return run if len(run) > 1 else []
 
 
 def are_alike(spec: JobSpec, other: JobSpec) -> bool:
     """Whether whatever places one of them decides the same for the other."""
     return (
-        spec.resources == other.resources
+        (spec.resources is other.resources or spec.resources == other.resources)
         and spec.workers == other.workers
         and spec.tenant == other.tenant
         and spec.pools == other.pools
