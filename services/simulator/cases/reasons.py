@@ -6,7 +6,9 @@ nothing and never starts, and its submitter is told the numbers at once.
 
 from __future__ import annotations
 
+from services.placement.policy.why_not import WhyNot
 from shared.events.jobs import JobRejected
+from shared.events.values import GPU, JobSpec
 
 CODES: dict[str, tuple[str, ...]] = {
     "quota": ("quota_reached", "over_tenant_limit"),
@@ -27,6 +29,16 @@ def in_words(refused: JobRejected) -> str:
     if refused.field == "workers" and refused.allowed is not None:
         told += f"; can place {refused.allowed} of {refused.wanted}"
     return told
+
+
+def waits_in_words(why: WhyNot, spec: JobSpec) -> str:
+    """Why a job waits, with the numbers of each of its pools."""
+    told = [code.value for code in why.codes or (why.recorded,) if code is not None]
+    for room in why.pools:
+        free, wanted = room.gpus_free_milli // GPU, spec.gpus_milli // GPU
+        short = f", {wanted - free} short" if free < wanted else ""
+        told.append(f"{free} of {wanted} GPUs are free{short}; can place {room.workers_now} of {spec.workers}")
+    return "; ".join(told)
 
 
 def means(word: str, code: str) -> bool:

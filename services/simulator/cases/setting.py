@@ -170,6 +170,11 @@ def is_many(row: RunningRow) -> bool:
     return "independent" in row.note
 
 
+def is_invalid(row: RunningRow) -> bool:
+    """Whether the job's first task may not stay on its node: as the case begins, its device there fails."""
+    return "no longer matches its node" in row.note
+
+
 def remarks_of(case: Case) -> tuple[str, ...]:
     """What the case sets and this version does not go by."""
     policy = [key for key, value in case.policy if value is not None and key != "queue_policy"]
@@ -182,7 +187,7 @@ def remarks_of(case: Case) -> tuple[str, ...]:
                 queues[key] = None
     jobs: dict[str, None] = {}
     for job in (*case.running, *case.pending):
-        for key in ("task_priority", "preemption_delay_s"):
-            if getattr(job, key, None) is not None:
+        for key in ("task_priority", "preemption_delay_s", "eviction_takes_s"):
+            if getattr(job, key, None):
                 jobs[key] = None
     return tuple(f"{key} is not gone by" for key in (*policy, *queues, *jobs))

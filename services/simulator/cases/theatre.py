@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from services.executor.policy.records import Said
 from services.executor.policy.turn import Observation, Turn
+from services.placement.policy.why_not import why_not
 from services.placement.service import Input, Tried
-from services.simulator.cases.reasons import CAN_NEVER_RUN, in_words
+from services.simulator.cases.reasons import CAN_NEVER_RUN, in_words, waits_in_words
 from services.simulator.cases.schema import PendingRow, RunningRow
-from services.simulator.cases.setting import GPU_TYPE, S_MS, NotBuiltIn, Setting, is_many, ms
+from services.simulator.cases.setting import GPU_TYPE, S_MS, NotBuiltIn, Setting, is_invalid, is_many, ms
 from services.simulator.cases.story import Story
 from services.simulator.trace.cell import VirtualCell
 from shared.cluster.apply import apply
@@ -63,6 +64,10 @@ class Theatre(VirtualCell):
             self._let_run(row, began[row.job])
         self.advance(max((*began.values(), ORIGIN_MS)))
         self.story.begin_step()
+        for row in rows:
+            if is_invalid(row):
+                self._break(self.names.inside("job", row.job))
+        self.settle()
 
     @property
     def now_s(self) -> float:
@@ -200,6 +205,16 @@ class Theatre(VirtualCell):
                 DeviceFailed(cell=self.state.cell, node=node, boot=boot, seq=seq, at_ms=self.now_ms, device=device)
             )
 
+    def _break(self, job: str) -> None:
+        """The device of the job's first task fails, and its node says that the run there is over by that."""
+        found = self.state.jobs[job]
+        place = found.workers[0]
+        self._fail(place.node, range(place.devices[0], place.devices[0] + 1))
+        turn = Turn(self._now())
+        seen = Observation(place.node, job, found.attempt, RunStatus.FAILED, None, infrastructure=True)
+        self.executor.agents[place.node].observe(turn, seen)
+        self.say(turn)
+
     def set_quota(self, queue: str, quota: int) -> None:
         """Another guarantee for a queue, under its other rules."""
         row = next((row for row in self.setting.case.queues if row.name == queue), None)
@@ -269,5 +284,9 @@ class Theatre(VirtualCell):
         if refused is not None:
             return refused.code.value, self.names.in_words(in_words(refused))
         found = self.state.jobs.get(job)
-        code = found.deferred.value if found is not None and found.deferred is not None else ""
-        return code, code
+        if found is None or found.status not in WAITING:
+            return "", ""
+        disciplines = {queue.name: queue.discipline for queue in self.file.cells[0].queues}
+        why = why_not(self.state, found, disciplines, self.now_ms)
+        code = why.codes[0] if why.codes else why.recorded
+        return "" if code is None else code.value, self.names.in_words(waits_in_words(why, found.spec))

@@ -1,0 +1,194 @@
+"""Conformance cases: read strictly, played on the real services, judged key by key."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from services.cli.app import app
+from services.cli.case import read_case
+from services.simulator.cases.expectations import AT_THE_END, JUDGES
+from services.simulator.cases.names import Names
+from services.simulator.cases.schema import CaseError, Expect, case_of
+from tests.simulator.cases.small_cases import LINE, line, verdict
+
+RUN = CliRunner()
+FOLDER = os.environ.get("FALLOW_CASES", "")
+CASES = sorted(Path(FOLDER).glob("*.yaml")) if FOLDER else []
+NEEDS_CASES = pytest.mark.skipif(not CASES, reason="FALLOW_CASES names no folder of conformance cases")
+
+
+def test_a_case_passes_when_everything_is_as_expected() -> None:
+    assert verdict(line()).differences == ()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_verdict_hangs_on_names_or_on_the_order_of_rows(seed: int) -> None:
+    assert verdict(line(), seed).differences == ()
+
+
+def test_a_difference_is_told_in_the_words_of_the_case() -> None:
+    told = verdict(line(expect={"running": {"big": ["n0", "n1"]}, "pending": ["r"]}, then=[]), seed=3)
+    assert told.differences == (
+        "running: expected big on n0, n1, found r on n0",
+        "pending: expected r, found big, small",
+    )
+
+
+def test_nodes_that_are_alike_may_stand_for_each_other() -> None:
+    nodes = {"nodes": [{"name": name, "gpus": 8} for name in ("n0", "n1", "n2")]}
+    job = {"job": "j", "queue": "q", "tasks": 1, "gpus_per_task": 8}
+    for node in ("n0", "n1", "n2"):
+        case = line(cluster=nodes, running=[], pending=[job], expect={"running": {"j": [node]}}, then=[])
+        assert verdict(case).passed
+
+
+def test_nodes_that_differ_may_not() -> None:
+    nodes = {"nodes": [{"name": "n0", "gpus": 8}, {"name": "n1", "gpus": 4}]}
+    job = {"job": "j", "queue": "q", "tasks": 1, "gpus_per_task": 8}
+    case = line(cluster=nodes, running=[], pending=[job], expect={"running": {"j": ["n1"]}}, then=[])
+    assert verdict(case).differences == ("running: expected j on n1, found j on n0",)
+
+
+def test_a_job_that_can_never_run_waits_with_admissions_reason() -> None:
+    job = {"job": "j", "queue": "q", "tasks": 3, "gpus_per_task": 8}
+    expect = {"pending": ["j"], "reason_code": "exceeds_max_quota", "reason_contains": "can place 2 of 3"}
+    assert verdict(line(running=[], pending=[job], expect=expect, then=[])).passed
+
+
+@pytest.mark.parametrize(
+    ("do", "expect"),
+    [
+        ([{"node": "n0", "state": "down"}], {"running": {"r": ["n1"]}, "evicted_tasks": 1}),
+        ([{"node": "n0", "state": "down"}, {"finish": "r"}], {"running": {}, "pending": ["big", "small"]}),
+        (
+            [{"node": "n0", "state": "down"}, {"finish": "r"}, {"node": "n0", "state": "up"}],
+            {"running": {"big": ["n0", "n1"]}, "retries": {"big": 0}},
+        ),
+        ([{"node": "n1", "state": "cordoned"}, {"finish": "r"}], {"running": {}, "pending": ["big", "small"]}),
+        ([{"set_queue": "q", "quota": 8}, {"round": True}], {"running_count": {"q": 1}}),
+        ([{"delete": "r", "release": "lost_then_twice"}], {"deleted": ["r"], "running": {"big": ["n0", "n1"]}}),
+        (
+            [{"restart_services": True, "redeliver_s": 60}],
+            {"running_tasks": {"r": 1}, "started": [], "duplicate_allocations": 0, "view_equals_running": True},
+        ),
+        (
+            [{"submit": {"prefix": "s", "count": 3, "queue": "q", "gpus_per_task": 1}}],
+            {"pending_count": {"q": 5}, "started": []},
+        ),
+        ([{"restart_case": True, "set_running": {"q": 0}}], {"running": {"big": ["n0", "n1"]}}),
+    ],
+)
+def test_things_happen_as_the_case_says(do: list[dict[str, Any]], expect: dict[str, Any]) -> None:
+    assert verdict(line(then=[{"event": "it happens", "do": do, "expect": expect}])).differences == ()
+
+
+def test_what_the_product_cannot_be_asked_fails_in_words() -> None:
+    expect = {"effective_min_runtime_s": {"a->b": 1}}
+    told = verdict(line(expect=expect, then=[]))
+    assert told.differences == ("effective_min_runtime_s: the product cannot be asked about it",)
+
+
+def test_a_setting_that_cannot_be_made_fails_in_words_and_never_crashes() -> None:
+    told = verdict(line(then=[{"event": "x", "do": [{"set_queue": "q", "reclaim": "never"}]}]))
+    assert told.differences == ("who may reclaim (q: never) cannot be set",)
+
+
+def test_a_judge_knows_only_keys_of_the_schema() -> None:
+    assert {*JUDGES, *AT_THE_END} <= set(Expect.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("where", "key"),
+    [
+        ((), "expects"),
+        (("cluster",), "node"),
+        (("cluster", "nodes", 0), "gpu"),
+        (("queues", 0), "quotas"),
+        (("running", 0), "node"),
+        (("pending", 0), "nodes"),
+        (("policy",), "queue"),
+        (("expect",), "runing"),
+        (("then", 0), "expected"),
+        (("then", 0, "do", 0), "advance"),
+        (("then", 0, "expect"), "pendings"),
+    ],
+)
+def test_an_unknown_key_anywhere_is_an_error_that_names_it(where: tuple[str | int, ...], key: str) -> None:
+    content = json.loads(json.dumps(LINE))
+    part = content
+    for step in where:
+        part = part[step]
+    part[key] = 1
+    with pytest.raises(CaseError, match=rf"line\.yaml: .*\b{key}: is no key of a case"):
+        case_of(content, "line.yaml")
+
+
+def test_a_queue_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(CaseError, match="queue 'other' is not in this case"):
+        line(pending=[{"job": "j", "queue": "other"}])
+
+
+def test_names_lead_both_ways() -> None:
+    names = Names(None)
+    assert names.outside(names.inside("job", "A")) == "A"
+    assert names.in_words(f"{names.inside('node', 'n7')} is full") == "n7 is full"
+
+
+def test_the_command_counts_and_ends_with_1_on_a_failure(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(yaml.safe_dump(LINE), encoding="utf-8")
+    bad.write_text(yaml.safe_dump({**LINE, "name": "wrong", "expect": {"pending": []}}), encoding="utf-8")
+    done = RUN.invoke(app, ["case", str(good), str(bad), "--json"])
+    assert done.exit_code == 1
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told == {"passed": 1, "failed": 1, "failed_names": ["wrong"]}
+    assert RUN.invoke(app, ["case", str(good), "--permute", "5"]).exit_code == 0
+
+
+PASSING = frozenset(
+    {
+        "gang-all-or-nothing",
+        "gang-over-two-nodes",
+        "gang-no-head-of-line-block",
+        "strict-fifo-head-blocks",
+        "preempt-none-when-not-enough",
+        "preempt-never-equal-or-higher",
+        "reclaim-none-within-deserved",
+        "reclaim-not-from-protected-queue",
+        "reclaim-stops-at-guarantee",
+        "fair-no-imbalance-switch",
+        "fair-no-preempt-that-does-not-help",
+        "consolidate-not-nonpreemptible",
+        "binpack-keeps-node-free",
+        "binpack-least-free-domain",
+        "topology-preferred-falls-back",
+        "topology-largest-domain-tiebreak",
+        "topology-preemption-respects-domain",
+        "backfill-off-is-strict",
+        "loan-borrower-never-evicts-owner",
+        "loan-guaranteed-stays-in-quota",
+        "bad-node-then-back",
+        "restart-two-gangs",
+        "no-ghost-allocation",
+        "gang-member-invalid-takes-all",
+        "reclaim-near-miss-fails-fast",
+    }
+)
+"""Cases that pass; others may."""
+
+
+@NEEDS_CASES
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_a_conformance_case_has_one_verdict_under_any_names_and_never_crashes(path: Path) -> None:
+    case = read_case(path)
+    told = verdict(case)
+    assert not [text for text in told.differences if "raised" in text]
+    assert told.passed or case.name not in PASSING
+    assert [verdict(case, seed).passed for seed in (1, 2, 3)] == [told.passed] * 3
