@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.executor.policy.lease import SETTLE_MS_MOST
 from services.executor.policy.records import Said
 from services.executor.policy.turn import Turn
 from services.executor.service import ExecutorService
@@ -35,7 +36,10 @@ class Site:
         self.seq += 1_000
         made = service.take_over(0, self.writer.state, self.seq, self.diary, now(cell_ms))
         service.confirmed(made.events, 0)
-        return service, self.keep(made)
+        self.keep(made)
+        for monotonic_ms in (0, SETTLE_MS_MOST):  # it had time to read what was decided before that
+            self.keep(service.tick(self.writer.state, now(cell_ms, monotonic_ms)))
+        return service, made
 
     def diary(self, name: str) -> list[DiaryLine]:
         return self.diaries.get(name, [])
@@ -146,7 +150,7 @@ def test_who_takes_over_says_again_what_ended_and_was_not_heard() -> None:
     assert written(made) == []
 
 
-def test_who_takes_over_begins_what_nobody_began_once_its_first_word_has_arrived() -> None:
+def test_who_takes_over_begins_what_nobody_began_some_time_after_its_first_word_has_arrived() -> None:
     site = Site(Writer(NODES))
     site.writer.start("a", "node-1")
     service = ExecutorService(CELL, NODES, 1)
@@ -154,7 +158,9 @@ def test_who_takes_over_begins_what_nobody_began_once_its_first_word_has_arrived
     assert written(made) == []
     assert written(service.tick(site.writer.state, now(0, 500))) == []
     service.confirmed(made.events, 500)
-    begun = service.tick(site.writer.state, now(0, 510))
+    assert written(service.tick(site.writer.state, now(0, 510))) == []
+    assert written(service.tick(site.writer.state, now(0, 510 + SETTLE_MS_MOST - 1))) == []
+    begun = service.tick(site.writer.state, now(0, 510 + SETTLE_MS_MOST + 1_000))
     assert (said(begun), written(begun)) == (["node-1 RunStarted a/1"], ["node-1 started a/1"])
 
 

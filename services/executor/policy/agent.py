@@ -236,7 +236,7 @@ class NodeAgent:
         """The same; and begin what waits when the lease has been renewed for `settle_ms` again: the log may give a node
         up whose word has arrived and is not read yet.
         """
-        if self.lapse_when_late(turn, allowed_ms):
+        if self.lapse_when_late(turn, allowed_ms) or not self.is_heard:
             return
         if self.has_lapsed:
             now_ms = turn.now.monotonic_ms
