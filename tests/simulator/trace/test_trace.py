@@ -1,0 +1,123 @@
+"""A trace in virtual time: the starts are those of an independent simulation, and each figure can be computed again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from services.cli.app import app
+from services.cli.simulate import arrivals_of, policy_of
+from services.cli.trace import Trace, counted_nodes, read_trace, workload_of
+from services.simulator.trace.run import TraceRun, run_trace
+from shared.events.queue import QueueDiscipline
+from shared.events.values import GPU
+from tests.e2e.reference_fifo import Wanted, simulate
+from tests.simulator.trace.made_up import write
+from tests.simulator.trace.recompute import figures
+
+RUN = CliRunner()
+FOLDER = os.environ.get("FALLOW_TRACES", "")
+NEEDS_TRACES = pytest.mark.skipif(not FOLDER, reason="FALLOW_TRACES names no folder of traces")
+
+
+def run_of(trace: Trace, nodes: int, discipline: QueueDiscipline = QueueDiscipline.STRICT_FIFO) -> TraceRun:
+    workload = workload_of(trace, counted_nodes(nodes, 8), discipline, typed=False)
+    return run_trace(workload.cell_file, workload.nodes, arrivals_of(workload), workload.carried)
+
+
+def starts_of(run: TraceRun) -> dict[str, int]:
+    return {job.id: job.attempts[0].start_ms for job in run.books.jobs.values()}
+
+
+def expected(trace: Trace, nodes: int) -> dict[str, int]:
+    carried, jobs = (
+        [Wanted(j.id, j.submit_ms, j.workers, j.gpu_milli // GPU, j.duration_ms or 0) for j in part]
+        for part in (trace.carried, trace.jobs)
+    )
+    return simulate(carried, jobs, nodes, 8)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_every_job_starts_when_an_independent_simulation_starts_it(tmp_path: Path, seed: int) -> None:
+    trace = read_trace(write(tmp_path / "jobs.csv", 300, seed))
+    run = run_of(trace, 5)
+    assert starts_of(run) == expected(trace, 5)
+    assert (run.figures.completed, run.figures.wait_ms_mean) != (300, 0.0)
+
+
+@NEEDS_TRACES
+@pytest.mark.parametrize(("jobs", "nodes"), [(5_000, 404), (5_000, 290)])
+def test_a_slice_of_a_real_trace_starts_as_an_independent_simulation_starts_it(jobs: int, nodes: int) -> None:
+    folder = Path(FOLDER)
+    carry = folder / "train_philly_fold14d_carryover.csv.gz"
+    trace = read_trace(folder / "train_philly_fold14d_50390.csv.gz", carry, jobs)
+    assert starts_of(run_of(trace, nodes)) == expected(trace, nodes)
+
+
+@pytest.mark.parametrize("policy", ["strict-fifo", "best-effort-fifo+first-fit"])
+def test_each_figure_can_be_computed_again_from_the_tables(tmp_path: Path, policy: str) -> None:
+    jobs = write(tmp_path / "jobs.csv", 200, seed=4)
+    asked = ["simulate", "--jobs", str(jobs), "--nodes", "5", "--policy", policy, "--out", str(tmp_path / "out")]
+    done = RUN.invoke(app, [*asked, "--json"])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout.splitlines()[-1])["policies"][policy]
+    assert told.pop("decisions") > 400
+    assert told == figures(tmp_path / "out" / policy)
+
+
+def test_policies_stand_side_by_side(tmp_path: Path) -> None:
+    jobs = write(tmp_path / "jobs.csv", 60, seed=5)
+    names = ("strict-fifo", "best-effort-fifo")
+    asked = [part for name in names for part in ("--policy", name)]
+    done = RUN.invoke(app, ["simulate", "--jobs", str(jobs), "--nodes", "5", *asked])
+    assert done.exit_code == 0
+    assert all(name in done.stdout for name in (*names, "makespan", "wait p95", "jct longest"))
+
+
+def test_a_job_that_can_never_run_is_counted_as_rejected(tmp_path: Path) -> None:
+    jobs = write(tmp_path / "jobs.csv", 60, seed=5)
+    run = run_of(read_trace(jobs), 2)
+    assert run.figures.rejected > 0
+    assert run.figures.submitted == run.figures.completed + run.figures.rejected == 60
+
+
+def test_quotas_of_a_cell_file_hold(tmp_path: Path) -> None:
+    jobs, cell = write(tmp_path / "jobs.csv", 60, seed=5), tmp_path / "cell.yaml"
+    tenants = "\n".join(f"  - {{name: team-{n}, quotas: [{{limit: {8 if n else 32}}}]}}" for n in range(3))
+    pool = "[{name: train, gpus: 40, gpus_per_node: 8}]"
+    cell.write_text(f"cells:\n  - {{name: cell-a, ordinal: 0, pools: {pool}}}\ntenants:\n{tenants}\n", "utf-8")
+    done = RUN.invoke(app, ["simulate", "--jobs", str(jobs), "--nodes", "5", "--cell", str(cell), "--json"])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout.splitlines()[-1])["policies"]["best-effort-fifo"]
+    assert (told["rejected"] > 0, told["unfinished"]) == (True, 0)
+
+
+def test_a_policy_that_nobody_knows_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    jobs = write(tmp_path / "jobs.csv", 2, seed=5)
+    done = RUN.invoke(app, ["simulate", "--jobs", str(jobs), "--nodes", "5", "--policy", "fifo+magic"])
+    assert done.exit_code == 2
+    assert "'fifo' is none of" in done.stderr
+
+
+def test_a_policy_names_an_order_a_way_to_place_or_both() -> None:
+    both = policy_of("best-fit+strict-fifo")
+    assert (both.discipline, both.placement) == (QueueDiscipline.STRICT_FIFO, "best-fit")
+    assert policy_of("first-fit").discipline is None
+
+
+def test_the_same_input_gives_the_same_bytes_under_any_hash_seed(tmp_path: Path) -> None:
+    jobs = write(tmp_path / "jobs.csv", 150, seed=6)
+    for seed in ("1", "2"):
+        asked = ["simulate", "--jobs", str(jobs), "--nodes", "5", "--out", str(tmp_path / seed), "--json"]
+        command = [sys.executable, "-m", "services.cli", *asked]
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed})
+    one, other = tmp_path / "1", tmp_path / "2"
+    names = sorted(path.relative_to(one) for path in one.rglob("*") if path.is_file())
+    assert len(names) == 4
+    assert [(one / name).read_bytes() for name in names] == [(other / name).read_bytes() for name in names]
