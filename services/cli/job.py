@@ -8,17 +8,35 @@ from typing import Annotated, Any
 
 import typer
 
+from services.cli import job_reason
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with
 from services.cli.moments import moment
 from services.cli.output import AsJson, CellName, print_json, print_line, print_table
 from services.cli.sentences import devices, sentence
+from services.placement.policy.why_not import WhyNot
 from shared.client.port import ClientUnavailable, News
-from shared.events.effects import Effect, JobStarted
+from shared.cluster.job import WAITING
+from shared.events.effects import (
+    Effect,
+    JobCancelled,
+    JobDeferred,
+    JobEnqueued,
+    JobFailed,
+    JobFinished,
+    JobHeld,
+    JobReleased,
+    JobRequeued,
+    JobStarted,
+)
 from shared.events.value import plain
+from shared.events.values import JobSpec
 from shared.view.rows import JobRow
 
 app = typer.Typer()
+
+WAITS = (JobEnqueued, JobRequeued, JobDeferred, JobHeld, JobReleased)
+GOES_ON = (JobStarted, JobFinished, JobFailed, JobCancelled)
 
 
 @dataclass(slots=True)
@@ -28,6 +46,7 @@ class Told:
     cell: str
     news: list[News] = field(default_factory=list)
     row: JobRow | None = None
+    reason: tuple[WhyNot, JobSpec] | None = None
 
 
 @app.command()
@@ -37,7 +56,7 @@ def job(
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell the story of one job from the decision log, and where each of its attempts ran."""
+    """Tell the story of one job from the decision log, where each of its attempts ran, and why it waits if it does."""
     told = run(_story(access_of(context), job_id, cell))
     if told is None:
         end_with(Exit.NO, f"fallow: no cell knows a job {job_id}, and the log does not tell of it")
@@ -60,8 +79,20 @@ async def _story(access: Access, job_id: str, cell: str | None) -> Told | None:
                 # The log tells the story without Redis; the row only adds the present.
                 told.row = None
             if told.news or told.row is not None:
-                return told
-    return None
+                break
+        else:
+            return None
+    if _waits(told):
+        told.reason = await job_reason.reason_of(access, told.cell, job_id)
+    return told
+
+
+def _waits(told: Told) -> bool:
+    """Whether it may be worth while to read the cell's state: the newest word says that it waits."""
+    says = [type(news.event) for news in told.news if isinstance(news.event, WAITS + GOES_ON)]
+    if says:
+        return says[-1] in WAITS
+    return told.row is not None and told.row.status in WAITING
 
 
 def _tell(job_id: str, told: Told) -> None:
@@ -70,6 +101,9 @@ def _tell(job_id: str, told: Told) -> None:
     for news in told.news:
         assert isinstance(news.event, Effect), "the log of decisions tells of effects alone"
         print_line(f"  {moment(news.at_ms or 0)}  v{news.version}  {sentence(news.event)}")
+    if told.reason is not None:
+        for line in job_reason.lines(*told.reason):
+            print_line(line)
     rows = [
         (start.attempt, place.rank, place.node, devices(place.devices))
         for start in _starts(told)
@@ -87,6 +121,7 @@ def _as_object(job_id: str, told: Told) -> dict[str, Any]:
     return {
         "job": job_id,
         "cell": told.cell,
+        "reason": None if told.reason is None else job_reason.as_object(told.reason[0]),
         "row": None if told.row is None else asdict(told.row),
         "story": [
             {

@@ -56,7 +56,9 @@ async def figures_between(past: Past, since: Then | None, until: Then) -> dict[s
     await past.go_to(until, companion)
     figures = companion.figures or Figures(state)
     figures.look(state)
-    until_ms = max(figures.since_ms, state.at_ms if until.at_ms is None else until.at_ms)
+    # A time behind the log's end is nobody's: what the cell did since its last decision is not known here.
+    asked_ms = until.at_ms if until.at_ms is not None and past.goes_on else state.at_ms
+    until_ms = max(figures.since_ms, asked_ms)
     return {"cell": state.cell, "version": state.version, **report_of(figures, until_ms)}
 
 

@@ -95,6 +95,11 @@ class Past:
             end_with(Exit.NO, f"fallow: the log {side} at version {self.state.version}, not at {then.version}")
         return self.state
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the log is known to tell of later moments too."""
+        return self._held is not None
+
     async def _next(self) -> Record | None:
         held, self._held = self._held, None
         return held or await anext(self._records, None)

@@ -1,0 +1,113 @@
+"""Why a waiting job waits, in words: the code, its numbers in each domain, and who is ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from services.cli.access import Access
+from services.cli.log_why import DEFERRED
+from services.cli.moments import moment
+from services.cli.past import Then, past_of
+from services.cli.sentences import gpus, of_job
+from services.placement.policy.deferral import PRECEDENCE
+from services.placement.policy.room_told import PoolRoom, UnitRoom
+from services.placement.policy.why_not import AccountUse, Ahead, WhyNot, why_not
+from shared.cluster.job import WAITING
+from shared.cluster.state import CellState
+from shared.events.queue import QueueDiscipline
+from shared.events.values import JobSpec
+
+UNITS_SHOWN_MOST = 5
+
+
+async def reason_of(access: Access, cell: str, job_id: str) -> tuple[WhyNot, JobSpec] | None:
+    """Why the job waits by the newest state of its log; None when it does not wait. Raises LogUnavailable."""
+    async with past_of(access, cell, Then()) as past:
+        state = await past.go_to(Then())
+    disciplines = {
+        queue.name: QueueDiscipline(queue.discipline)
+        for part in access.cells().cells
+        if part.name == cell
+        for queue in part.queues
+    }
+    return reason_in(state, job_id, disciplines)
+
+
+def reason_in(state: CellState, job_id: str, disciplines: dict[str, QueueDiscipline]) -> tuple[WhyNot, JobSpec] | None:
+    """The same in a state."""
+    job = state.jobs.get(job_id)
+    if job is None or job.status not in WAITING:
+        return None
+    return why_not(state, job, disciplines, state.at_ms), job.spec
+
+
+def lines(found: WhyNot, spec: JobSpec) -> Iterator[str]:
+    """The reason for people."""
+    code = found.codes[0] if found.codes else found.recorded
+    if not found.codes:
+        yield "why it waits: nothing keeps it now, it is about to start"
+    elif code is not None:
+        yield f"why it waits: {code} ({PRECEDENCE[code]}): {DEFERRED[code]}"
+    for more in found.codes[1:]:
+        yield f"  also {more} ({PRECEDENCE[more]}): {DEFERRED[more]}"
+    if found.recorded is not None and found.recorded not in found.codes:
+        yield f"  when placement last looked, it was {found.recorded}: {DEFERRED[found.recorded]}"
+    if found.not_before_ms is not None:
+        yield f"  not before {moment(found.not_before_ms)}"
+    yield f"  it wants {of_job(spec)}, {gpus(spec.gpus_milli)} in all"
+    for room in found.pools:
+        yield from _pool(room, spec)
+    for use in found.accounts:
+        yield f"  {_account(use)}"
+    yield f"  {_ahead(found.ahead)}"
+
+
+def as_object(found: WhyNot) -> dict[str, Any]:
+    """The reason for programs."""
+    return {
+        "code": found.codes[0] if found.codes else None,
+        "kind": PRECEDENCE[found.codes[0]] if found.codes else None,
+        "codes": list(found.codes),
+        "recorded": found.recorded,
+        "not_before_ms": found.not_before_ms,
+        "pools": [asdict(room) for room in found.pools],
+        "accounts": [{**asdict(use), "is_over": use.is_over} for use in found.accounts],
+        "ahead": asdict(found.ahead),
+    }
+
+
+def _pool(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
+    yield (
+        f"  pool {room.pool}: {gpus(room.gpus_free_milli)} free of {gpus(room.gpus_milli)}, {room.nodes_whole} of "
+        f"{room.nodes} nodes whole; {room.workers_now} of {spec.workers} workers would fit now, "
+        f"{room.workers_ever} if it were empty"
+    )
+    for unit in room.units[:UNITS_SHOWN_MOST]:
+        yield f"    {room.level} {_unit(unit)}"
+    more = len(room.units) - UNITS_SHOWN_MOST
+    if more > 0:
+        yield f"    and {more} more with no more room than these"
+
+
+def _unit(unit: UnitRoom) -> str:
+    return (
+        f"{unit.unit} has {unit.nodes_whole} of {unit.nodes} whole nodes, {gpus(unit.gpus_free_milli)} free, "
+        f"room for {unit.workers_now} of its workers"
+    )
+
+
+def _account(use: AccountUse) -> str:
+    limit = "no limit" if use.limit_milli is None else f"a limit of {gpus(use.limit_milli)}"
+    passed = f"; {gpus(use.wanted_milli)} more would pass it" if use.is_over else ""
+    return f"tenant {use.tenant}, {use.gpu_type}: {gpus(use.used_milli)} in use, {limit}{passed}"
+
+
+def _ahead(ahead: Ahead) -> str:
+    if not ahead.jobs:
+        return f"nobody is ahead of it in queue {ahead.queue}"
+    more = ahead.jobs - len(ahead.first)
+    rest = f" and {more} more" if more else ""
+    jobs = "1 job" if ahead.jobs == 1 else f"{ahead.jobs} jobs"
+    return f"ahead of it in queue {ahead.queue}: {jobs} for {gpus(ahead.gpus_milli)}: {', '.join(ahead.first)}{rest}"
