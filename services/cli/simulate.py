@@ -1,6 +1,7 @@
 """`fallow simulate`: a trace of jobs under one policy or several, in virtual time, side by side."""
 
 import csv
+import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -74,7 +75,10 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     """
     policies = [policy_of(name) for name in policy or [DEFAULT]]
     workload = workload_for(jobs, nodes, carry, gpus_per_node, QueueDiscipline.BEST_EFFORT_FIFO, limit)
-    file = workload.cell_file if cell is None else the_only_cell(load_cell_file(cell))
+    file = workload.cell_file
+    if cell is not None:
+        file = the_only_cell(load_cell_file(cell))
+        workload = in_pools(workload, file.cells[0], counted=nodes.isdigit())
     tune_collector()
     figures: dict[str, TraceFigures] = {}
     for each in policies:
@@ -111,6 +115,19 @@ def the_only_cell(file: CellFile) -> CellFile:
     if len(file.cells) != 1:
         raise WorkloadError(f"--cell: a simulation runs one cell, and the file has {len(file.cells)}")
     return file
+
+
+def in_pools(workload: Workload, part: CellPart, *, counted: bool) -> Workload:
+    """The workload on nodes of this cell: nodes that were only counted are of its first pool. Raises WorkloadError."""
+    first = part.pools[0]
+    nodes = workload.nodes
+    if counted:
+        nodes = tuple(replace(node, pool=first.name, gpu_type=first.gpu_type) for node in nodes)
+    known = {pool.name for pool in part.pools}
+    for node in nodes:
+        if node.pool not in known:
+            raise WorkloadError(f"--cell: node {node.id} is of pool {node.pool!r}, which is not in the file")
+    return dataclasses.replace(workload, nodes=nodes)
 
 
 def arrivals_of(workload: Workload) -> list[Arrival]:

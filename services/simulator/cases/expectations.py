@@ -206,10 +206,13 @@ def _start_window(theatre: Theatre, wanted: dict[str, tuple[float, float]]) -> l
 
 
 def _planned_start(theatre: Theatre, wanted: dict[str, float]) -> list[str]:
-    planned = theatre.state.reservations
-    return [f"{name}: no start is planned" for name in wanted if _job(theatre, name) not in planned] or [
-        f"{name}: the planned start cannot be asked" for name in wanted
-    ]
+    """Since the expectation before, such a start was planned and could be seen."""
+    wrong = []
+    for name, at_s in wanted.items():
+        plans = [(at_ms - ORIGIN_MS) // 1000 for at_ms in theatre.story.now.plans.get(_job(theatre, name), ())]
+        if at_s not in plans:
+            wrong.append(f"{name}: expected to be planned for {at_s:g} s, found {_told(plans)}")
+    return wrong
 
 
 def _reason_code(theatre: Theatre, wanted: str) -> list[str]:

@@ -24,7 +24,7 @@ class Began:
 
 @dataclass(slots=True)
 class Stretch:
-    """What happened since the expectation before: `evicted` counts tasks, by job."""
+    """What happened since the expectation before: `evicted` counts tasks, by job; `plans` are planned starts."""
 
     starts: list[Began] = field(default_factory=list)
     evicted: Counter[str] = field(default_factory=Counter)
@@ -32,6 +32,7 @@ class Stretch:
     shrunk: dict[str, None] = field(default_factory=dict)
     moved: dict[str, None] = field(default_factory=dict)
     over: dict[str, None] = field(default_factory=dict)
+    plans: dict[str, list[int]] = field(default_factory=dict)
 
 
 class Story:
@@ -62,6 +63,8 @@ class Story:
                     self._evict(effect.job, moves=effect.why is StopReason.MIGRATION)
                 case e.JobRequeued():
                     self._evict(effect.job, moves=False)
+                case e.ReservationSet():
+                    self.now.plans.setdefault(effect.job, []).append(effect.start_ms)
                 case e.JobResized():
                     self._resize(effect)
                 case e.JobFinished() | e.JobFailed() | e.JobCancelled():

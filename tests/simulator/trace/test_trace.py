@@ -90,12 +90,22 @@ def test_a_job_that_can_never_run_is_counted_as_rejected(tmp_path: Path) -> None
 def test_quotas_of_a_cell_file_hold(tmp_path: Path) -> None:
     jobs, cell = write(tmp_path / "jobs.csv", 60, seed=5), tmp_path / "cell.yaml"
     tenants = "\n".join(f"  - {{name: team-{n}, quotas: [{{limit: {8 if n else 32}}}]}}" for n in range(3))
-    pool = "[{name: train, gpus: 40, gpus_per_node: 8}]"
+    pool = "[{name: gold, gpus: 40, gpus_per_node: 8}]"
     cell.write_text(f"cells:\n  - {{name: cell-a, ordinal: 0, pools: {pool}}}\ntenants:\n{tenants}\n", "utf-8")
     done = RUN.invoke(app, ["simulate", "--jobs", str(jobs), "--nodes", "5", "--cell", str(cell), "--json"])
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout.splitlines()[-1])["policies"]["best-effort-fifo"]
     assert (told["rejected"] > 0, told["unfinished"]) == (True, 0)
+
+
+def test_nodes_of_a_pool_that_the_cell_file_does_not_have_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    jobs, cell, nodes = write(tmp_path / "jobs.csv", 2, seed=5), tmp_path / "cell.yaml", tmp_path / "nodes.csv"
+    cell.write_text("cells: [{name: cell-a, ordinal: 0, pools: [{name: gold, gpus: 8}]}]\ntenants: [{name: a}]\n")
+    nodes.write_text("node_id,gpu_type,gpus,cpus,memory_gib\nn1,a100,8,0,0\n", encoding="utf-8")
+    asked = ["simulate", "--jobs", str(jobs), "--nodes", str(nodes), "--cell", str(cell)]
+    done = subprocess.run([sys.executable, "-m", "services.cli", *asked], check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "which is not in the file" in done.stderr
 
 
 def test_a_policy_that_nobody_knows_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
