@@ -172,6 +172,7 @@ async def running_cell(
         await services.start()
         await services.wait_ready(wait_s=60)
         await cell.follower.start()
+        await cell.until(lambda c: len(c.state.nodes) >= nodes, what="the nodes to join")
         yield cell
     finally:
         await cell.follower.stop()
