@@ -1,0 +1,167 @@
+"""Every code for which a job may wait: a cell that gives it, and what is told of it when somebody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from services.placement.policy.deferral import PRECEDENCE, ReasonKind
+from services.placement.policy.why_not import WhyNot, why_not
+from shared.events.effects import JobDeferred
+from shared.events.operations import HoldJob
+from shared.events.queue import QueueDiscipline
+from shared.events.reasons import DeferCode
+from shared.events.value import replace
+from shared.events.values import Level, Position, Resources, TopologyWish, Wish
+from tests.placement.world import (
+    CELL,
+    World,
+    admitted,
+    cell_with,
+    failed,
+    joined,
+    quota,
+    set_quotas,
+    spec_of,
+    started,
+)
+
+NOT_GIVEN_YET = {DeferCode.BEHIND_HEAD, DeferCode.BACKOFF, DeferCode.HELD, DeferCode.RESERVED_FOR_OTHER}
+"""Codes that placement records nowhere today. The first three are told when somebody reads."""
+
+
+def two_leaves() -> World:
+    """Two leaf groups of two nodes with 8 GPUs each."""
+    spots = {"n1": "leaf-1", "n2": "leaf-1", "n3": "leaf-2", "n4": "leaf-2"}
+    return cell_with(*(joined(node, position=Position(leaf=leaf)) for node, leaf in spots.items()))
+
+
+def no_such_nodes() -> World:
+    world = cell_with(joined("n1"))
+    world.tell(admitted(spec_of("late", 8, workers=3)))
+    return world
+
+
+def no_free_gpus() -> World:
+    world = cell_with(joined("n1"))
+    world.run(spec_of("first", 8))
+    world.tell(admitted(spec_of("late", 8)))
+    return world
+
+
+def fragmented() -> World:
+    world = cell_with(joined("n1"), joined("n2"))
+    world.run(spec_of("first", 5))
+    world.run(spec_of("second", 5))
+    world.tell(admitted(spec_of("late", 6)))
+    return world
+
+
+def quota_reached() -> World:
+    world = cell_with(joined("n1"))
+    world.tell(set_quotas(quota("ada", 4)))
+    world.run(spec_of("first", 3))
+    world.tell(admitted(spec_of("late", 2)))
+    return world
+
+
+def too_far_apart() -> World:
+    world = two_leaves()
+    world.run(spec_of("first", 8))
+    wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+    world.tell(admitted(spec_of("late", 8, workers=3, topology=wish)))
+    return world
+
+
+@pytest.mark.parametrize(
+    ("cell", "code"),
+    [
+        (no_such_nodes, DeferCode.NO_SUCH_NODES),
+        (no_free_gpus, DeferCode.NO_FREE_GPUS),
+        (fragmented, DeferCode.FRAGMENTED),
+        (quota_reached, DeferCode.QUOTA_REACHED),
+        (too_far_apart, DeferCode.TOPOLOGY),
+    ],
+)
+def test_placement_records_each_reason_and_reading_tells_the_same(cell: Callable[[], World], code: DeferCode) -> None:
+    world = cell()
+    recorded = [effect.code for effect in world.start_all() if isinstance(effect, JobDeferred)]
+    assert recorded == [code]
+    assert told(world).recorded is code
+    assert told(world).codes == (code,)
+
+
+def told(world: World, discipline: QueueDiscipline = QueueDiscipline.BEST_EFFORT_FIFO) -> WhyNot:
+    return why_not(world.state, world.job("late"), {"": discipline}, world.state.at_ms)
+
+
+def test_each_code_that_placement_gives_has_a_row_here() -> None:
+    marks = test_placement_records_each_reason_and_reading_tells_the_same.pytestmark  # type: ignore[attr-defined]
+    rows = {code for _, code in marks[0].args[1]}
+    assert rows == set(DeferCode) - NOT_GIVEN_YET
+
+
+def test_every_code_has_a_kind_and_kinds_stand_in_their_order() -> None:
+    assert set(PRECEDENCE) == set(DeferCode)
+    assert list(dict.fromkeys(PRECEDENCE.values())) == list(ReasonKind)
+
+
+def test_a_held_job_is_told_to_be_held() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(admitted(spec_of("late", 8)))
+    world.tell(HoldJob(cell=CELL, job="late"))
+    assert told(world).codes == (DeferCode.HELD,)
+
+
+def test_a_job_that_waits_for_its_next_attempt_is_told_until_when() -> None:
+    world = cell_with(joined("n1"))
+    spec = spec_of("late", 8)
+    world.run(replace(spec, retry=replace(spec.retry, budget=1)))
+    world.tell(started("late"))
+    world.tell(failed("late"))
+    found = told(world)
+    assert found.codes == (DeferCode.BACKOFF,)
+    assert found.not_before_ms == world.job("late").not_before_ms
+
+
+def test_in_a_strict_queue_a_job_is_told_that_it_stands_behind_the_head() -> None:
+    world = cell_with(joined("n1"))
+    world.run(spec_of("first", 2))
+    world.tell(admitted(spec_of("ahead", 8)), admitted(spec_of("late", 1), submit_ms=1))
+    assert told(world, QueueDiscipline.STRICT_FIFO).codes == (DeferCode.BEHIND_HEAD,)
+    assert told(world).codes == ()
+
+
+def test_of_several_reasons_the_limit_comes_before_the_room() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(set_quotas(quota("ada", 8)))
+    world.run(spec_of("first", 8))
+    world.tell(admitted(spec_of("late", 2)))
+    assert told(world).codes == (DeferCode.QUOTA_REACHED, DeferCode.NO_FREE_GPUS)
+    use = told(world).accounts[0]
+    assert (use.used_milli, use.limit_milli, use.wanted_milli, use.is_over) == (8_000, 8_000, 2_000, True)
+
+
+def test_the_room_of_each_leaf_group_is_told_the_roomiest_first() -> None:
+    room = told(too_far_apart()).pools[0]
+    assert (room.nodes_whole, room.nodes, room.workers_now, room.workers_ever) == (3, 4, 3, 4)
+    leaves = [(unit.unit, unit.nodes_whole, unit.nodes, unit.workers_now) for unit in room.units]
+    assert leaves == [("leaf-2", 2, 2, 2), ("leaf-1", 1, 2, 1)]
+
+
+def test_who_is_ahead_is_told_in_the_order_of_the_queue() -> None:
+    world = cell_with(joined("n1"))
+    waiting = [admitted(spec_of(f"job-{n}", 8), submit_ms=n) for n in range(7)]
+    world.tell(*waiting, admitted(spec_of("late", 8), submit_ms=9), admitted(spec_of("later", 8), submit_ms=10))
+    ahead = told(world).ahead
+    assert (ahead.jobs, ahead.gpus_milli) == (7, 56_000)
+    assert ahead.first == ("job-0", "job-1", "job-2", "job-3", "job-4")
+
+
+def test_a_share_finds_room_on_devices_that_are_shared_already() -> None:
+    world = cell_with(joined("n1", 1))
+    world.run(spec_of("first", resources=Resources(gpu_milli=600)))
+    world.tell(admitted(spec_of("late", resources=Resources(gpu_milli=500))))
+    room = told(world).pools[0]
+    assert (room.gpus_free_milli, room.workers_now, room.workers_ever) == (400, 0, 2)
