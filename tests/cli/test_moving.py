@@ -93,7 +93,7 @@ async def test_a_moved_cell_goes_on_where_it_was(here: Place, there: Place, tmp_
     imported = there.fallow("snapshot", "import", str(file))
     assert (imported.returncode, imported.stderr) == (0, "")
     before = read_archive(file).state
-    async with running_cell(there.kafka, there.redis, there.namespace, tmp_path, nodes=2) as cell:
+    async with running_cell(there.kafka, there.redis, there.namespace, tmp_path, nodes=2, begins_at_0=False) as cell:
         await go_on(cell)
         assert cell.state.version >= before.version
         await cell.submit(a_job(LATE, ms=100))

@@ -146,6 +146,7 @@ async def running_cell(
     cell_file: str = CELL_FILE,
     more: Mapping[str, str] | None = None,
     beside: Sequence[ServiceSpec] = (),
+    begins_at_0: bool = True,
 ) -> AsyncIterator[RunningCell]:
     (folder / "cell.yaml").write_text(cell_file)
     file = load_cell_file(folder / "cell.yaml")
@@ -172,7 +173,8 @@ async def running_cell(
         await services.start()
         await services.wait_ready(wait_s=60)
         await cell.follower.start()
-        await cell.until(lambda c: len(c.state.nodes) >= nodes, what="the nodes to join")
+        if begins_at_0:
+            await cell.until(lambda c: len(c.state.nodes) >= nodes, what="the nodes to join")
         yield cell
     finally:
         await cell.follower.stop()
