@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 from pydantic import Field, StringConstraints
 
-from shared.events.value import Value, ValueMeta, fields_of, plain, replace
+from shared.events.value import Value, ValueMeta, plain, replace
 
 __all__ = [
     "LARGEST_INTEGER",
@@ -25,7 +25,6 @@ __all__ = [
     "NodeId",
     "Text",
     "Value",
-    "fields_of",
     "plain",
     "replace",
 ]

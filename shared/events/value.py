@@ -84,11 +84,6 @@ def build_valid(cls: type[V], **fields: Any) -> V:
     return cls(**fields)
 
 
-def fields_of(value: Value) -> dict[str, Any]:
-    """The fields by their names."""
-    return {name: getattr(value, name) for name in value.__struct_fields__}
-
-
 def plain(value: Value) -> dict[str, Any]:
     """The value as JSON would have it, in plain tables and lists."""
     found = msgspec.to_builtins(value, str_keys=True)

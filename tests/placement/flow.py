@@ -20,35 +20,19 @@ from time import process_time
 
 from services.placement.service import Input, PlacementService
 from services.queueing.service import QueueingService
-from shared.cluster.apply import apply
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
 from shared.cluster.fold import fold
-from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, Decision
 from shared.events.encoding import TYPE_HEADER, encode
 from shared.events.nodes import RunsReported, RunWord
-from shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, RunStatus
+from shared.events.values import JobSpec, Resources, RunStatus
 from shared.log.machine.writer import Writer
 from shared.log.port import Record
 from shared.log.reading import event_of, log_record
 from shared.runtime.collector import tune_collector
+from tests.placement.benchmark import FILE, cell_of
 from tests.placement.world import CELL, DIGEST, admitted
-
-FILE = CellFile(
-    cells=(CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=1_000_000),)),),
-    tenants=(Tenant(name="ada"),),
-)
-
-
-def filled(nodes: int) -> CellState:
-    """A cell with so many idle nodes of 8."""
-    state = CellState(CELL)
-    for number in range(nodes):
-        spec = NodeSpec(id=f"node-{number:05}", pool="train", gpus=8)
-        apply(state, e.NodeChanged(spec=spec, boot="boot-1", status=NodeStatus.READY), 0)
-    return state
 
 
 class Side:
@@ -88,9 +72,9 @@ class Flow:
     """A cell under a steady flow of jobs."""
 
     def __init__(self, nodes: int, step_ms: int, run_ms: int, profiles: dict[str, cProfile.Profile]) -> None:
-        self.service = PlacementService(filled(nodes), FILE, writer="placement-1")
+        self.service = PlacementService(cell_of(nodes), FILE, writer="placement-1")
         self.writer = Writer(self.service.state)
-        self.folded = filled(nodes)
+        self.folded = cell_of(nodes)
         self.queueing = QueueingService(self.folded, FILE.cells[0], writer="queueing-1", jobs_source="jobs-0")
         self.placement_side, self.queueing_side = (Side(profiles.get(name)) for name in ("placement", "queueing"))
         self.step_ms, self.run_ms = step_ms, run_ms
