@@ -53,10 +53,11 @@ async def test_a_snapshot_is_written_whenever_enough_has_changed(log: KafkaLog, 
         return state is not None and digest_of(state) == digest_of(history.state)
 
     await eventually(is_written, within_s=20)
-    await eventually(lambda: bool(context.health.progress.cursors))
+    handled = {f"{settings.namespace}.decisions/0": 50}
+    await eventually(lambda: context.health.progress.cursors == handled)
     context.stopping.set()
     await process
-    assert context.health.progress.cursors == {f"{settings.namespace}.decisions/0": 50}
+    assert context.health.progress.cursors == handled
 
 
 async def test_the_process_does_nothing_on_the_embedded_broker(settings: SnapshotSettings) -> None:
