@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError
 from faststream.kafka import KafkaBroker
 from prometheus_client import CollectorRegistry, Counter
 
+from services.admission.policy.records import Answered, as_records
 from services.admission.service import AdmissionService
 from services.admission.settings import AdmissionSettings
 from shared.cluster.config import CellFile
@@ -131,17 +132,10 @@ class Admission:
         self._note(taken)
 
     def _outgoing(self, answers: Sequence[Handled[Event]]) -> list[Outgoing]:
-        """Named by the place of the command, so that one that is answered twice has two answers of one name."""
+        """Named by the place of the first command that they answer."""
         source, now_ms, outgoing = self._context.instance, wall_ms(), self._layout.outgoing
-        return [
-            outgoing(
-                handled.item,
-                id=f"{handled.record.topic}/{handled.record.partition}/{handled.record.offset}",
-                source=source,
-                wall_ms=now_ms,
-            )
-            for handled in answers
-        ]
+        records = as_records([_answered(handled) for handled in answers])
+        return [outgoing(answer, id=place, source=source, wall_ms=now_ms) for answer, place in records]
 
     def _note(self, taken: Taken[Event]) -> None:
         """Tell the metrics, the health and the log what became of a batch."""
@@ -217,6 +211,11 @@ class Admission:
             if file is not None:
                 self._file = file
                 self._service.reload(file)
+
+
+def _answered(handled: Handled[Event]) -> Answered:
+    record = handled.record
+    return Answered(handled.item, len(record.value or b""), f"{record.topic}/{record.partition}/{record.offset}")
 
 
 def _name_of(handled: Handled[Event]) -> str:

@@ -31,7 +31,7 @@ from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events import operations as o
 from shared.events.base import Event
-from shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
+from shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
 from shared.events.nodes import NodeEvent, RunsReported
 from shared.events.proposals import Proposal
 from shared.events.queue import QueueOrdered
@@ -129,8 +129,8 @@ class PlacementService:
 
     @property
     def new_jobs_pending(self) -> int:
-        """How many of these are what admission passed on."""
-        return len(self._inbox.new_jobs)
+        """How many jobs, or other words of admission, are among these."""
+        return self._inbox.new_jobs_count
 
     @property
     def others_pending(self) -> int:
@@ -267,6 +267,11 @@ class PlacementService:
                 self._step_to(turn, event)
                 requests.enqueue(turn, event, item.size_bytes)
                 self._walk_is_due = True
+            case JobsAdmitted():
+                self._step_to(turn, event)
+                for job in event.jobs:
+                    requests.enqueue(turn, job, item.size_bytes // len(event.jobs))
+                self._walk_is_due = True
             case JobCancelRequested():
                 requests.cancel(turn, event)
             case JobUpdateRequested():
@@ -345,6 +350,8 @@ def _time_of(event: Event | None) -> int:
     match event:
         case JobAdmitted():
             return event.submit_ms
+        case JobsAdmitted():
+            return max(job.submit_ms for job in event.jobs)
         case NodeEvent():
             return event.at_ms
         case RunsReported():

@@ -21,7 +21,7 @@ from shared.cluster.job import JobStatus
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
-from shared.events.jobs import JobAdmitted
+from shared.events.jobs import AdmittedJob, JobAdmitted, JobsAdmitted
 from shared.events.queue import QueueDiscipline, QueueOrdered
 from shared.events.values import JobSpec
 
@@ -80,8 +80,15 @@ class QueueingService:
     def take_job(self, event: object, next_offset: int) -> None:
         """One record of `jobs`. Only an admitted job that the log does not know yet matters here."""
         self._jobs_offset = max(self._jobs_offset, next_offset)
-        if not isinstance(event, JobAdmitted) or next_offset <= self.state.inputs.get(self._jobs_source, 0):
+        if next_offset <= self.state.inputs.get(self._jobs_source, 0):
             return
+        if isinstance(event, JobAdmitted):
+            self._take_new(event, next_offset)
+        elif isinstance(event, JobsAdmitted):
+            for job in event.jobs:
+                self._take_new(job, next_offset)
+
+    def _take_new(self, event: JobAdmitted | AdmittedJob, next_offset: int) -> None:
         spec = event.spec
         if (
             spec.id not in self.state.jobs

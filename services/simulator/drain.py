@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from services.simulator.broker import message_of
 from shared.cluster.job import JobStatus
 from shared.events.base import Event, replace
-from shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
+from shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
 from shared.events.operations import ReleaseJob, SetQuota, Uncordon
 from shared.events.values import NodeStatus
 
@@ -126,6 +126,8 @@ def _has_an_answer(oracle: Oracle, logged: Logged) -> bool:
     match event:
         case JobAdmitted():
             return event.spec.id not in state.jobs and event.spec.id not in state.over
+        case JobsAdmitted():
+            return any(job.spec.id not in state.jobs and job.spec.id not in state.over for job in event.jobs)
         case JobCancelRequested():
             over = state.over.get(event.job)
             return over is None or over.status is not JobStatus.CANCELLED

@@ -5,7 +5,8 @@ say reads this package; whoever wants to know what happened to a job reads the d
 
 **The life of a job.** A tenant publishes `SubmitJob`. Admission tests what can be tested without knowing the cluster's
 state and answers `JobAdmitted` or `JobRejected`. Placement takes an admitted job into the log with `JobEnqueued`, or
-refuses it with `JobRefused` (its id was used for something else). From `JobEnqueued` on the job is never lost: it
+refuses it with `JobRefused` (its id was used for something else). Jobs that come thick are admitted together, in one
+`JobsAdmitted`. From `JobEnqueued` on the job is never lost: it
 waits, it runs, or it has ended in exactly one of `JobFinished`, `JobFailed` and `JobCancelled`. While it waits,
 `JobDeferred` says why whenever that reason changes; `JobHeld` and `JobReleased` keep it from starting and let it go.
 `JobStarted` gives it an attempt number and all its places at once: a gang starts whole or not at all. When every node

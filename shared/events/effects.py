@@ -79,6 +79,8 @@ class JobStarted(AttemptEffect):
 
     workers: Annotated[tuple[WorkerPlace, ...], Meta(min_length=1)]
     backfilled: bool = False
+    backfilled_over: Text = ""
+    """The head of its queue that it was started past, while that did not fit."""
 
 
 class RunObserved(AttemptEffect):
@@ -188,6 +190,16 @@ class ReservationCleared(JobEffect):
     reason: ClearReason
 
 
+class HeadBlocked(JobEffect):
+    """The job is the first of its queue that does not fit, of those that need what it needs. When it has been so for
+    long, nothing more that could use this is started past it.
+    """
+
+
+class HeadCleared(JobEffect):
+    """The job waits, but is no longer such a first one: another came before it."""
+
+
 class NodeEffect(Effect):
     """An effect on one node."""
 
@@ -286,6 +298,8 @@ AnyEffect = (
     | JobReleased
     | ReservationSet
     | ReservationCleared
+    | HeadBlocked
+    | HeadCleared
     | NodeChanged
     | DeviceChanged
     | LeaseExpired

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Meta
 from pydantic import StringConstraints
 
-from shared.events.base import Event, JobId, Millis, Name, Text
+from shared.events.base import CellEvent, Event, JobId, Millis, Name, Text, Value
 from shared.events.reasons import RejectCode
 from shared.events.submissions import JobChanges
 from shared.events.values import JobSpec
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 """16 bytes of BLAKE2b in hexadecimal."""
+
+
+JOBS_MOST = 100
+"""So many admitted jobs fit into one record."""
 
 
 class JobEvent(Event):
@@ -40,6 +45,23 @@ class JobAdmitted(Event, type="fallow.job.admitted.v1", topic="jobs"):
     def key(self) -> str:
         """The job."""
         return self.spec.id
+
+
+class AdmittedJob(Value):
+    """One job among several: the content of `JobAdmitted`."""
+
+    spec: JobSpec
+    submit_ms: Millis
+    digest: Digest
+
+
+class JobsAdmitted(CellEvent, type="fallow.jobs.admitted.v1", topic="jobs"):
+    """Jobs that were admitted at nearly the same time, in the order of their submissions.
+
+    It means the same as a record for each job. One record for many costs everybody who reads it far less.
+    """
+
+    jobs: Annotated[tuple[AdmittedJob, ...], Meta(min_length=1, max_length=JOBS_MOST)]
 
 
 class JobRejected(Event, type="fallow.job.rejected.v1", topic="jobs"):

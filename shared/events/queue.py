@@ -11,10 +11,11 @@ from shared.events.base import CellEvent, Count, JobId, Name, Value
 
 
 class QueueDiscipline(StrEnum):
-    """How a queue lets jobs past one that does not fit (Kant 3.2)."""
+    """How a queue lets jobs past one that does not fit (Kant 3.2): none, all, or all until that one has waited long."""
 
     STRICT_FIFO = "strict-fifo"
     BEST_EFFORT_FIFO = "best-effort-fifo"
+    BACKFILL = "backfill"
 
 
 class QueueHead(Value):

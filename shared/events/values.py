@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 from msgspec.structs import force_setattr
+from pydantic import StringConstraints
 
 from shared.events.base import LARGEST_INTEGER, Count, JobId, Label, Millis, Name, NodeId, Text, Value
 
@@ -19,6 +20,17 @@ DEVICES_MOST = 65_536
 
 Device = Annotated[int, Meta(ge=0, lt=DEVICES_MOST)]
 """A device's number on its node. Bounded, because it becomes a bit of a mask."""
+
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
+
+LabelRule = Annotated[
+    str,
+    Meta(max_length=500),
+    StringConstraints(pattern=rf"^(?:!{_LABEL}|{_LABEL}(?:!?={_LABEL}(?:\|{_LABEL})*)?)$", max_length=500),
+]
+"""What a node's labels must be: `zone=a`, `zone=a|b` (one of these), `zone!=a|b` (none of these, or no zone at all),
+`zone` (any), `!zone` (none).
+"""
 
 
 class JobKind(StrEnum):
@@ -61,9 +73,11 @@ class TopologyWish(Value):
 
 
 class Resources(Value):
-    """What one worker needs. Below 1000 milli-GPUs it shares one device, else it takes whole devices."""
+    """What one worker needs. Below 1000 milli-GPUs it shares one device, else it takes whole devices; with 0 it needs
+    CPUs and memory alone.
+    """
 
-    gpu_milli: Annotated[int, Meta(ge=1, le=DEVICES_MOST * GPU)] = GPU
+    gpu_milli: Annotated[int, Meta(ge=0, le=DEVICES_MOST * GPU)] = GPU
     cpu_milli: Count = 0
     memory_mib: Count = 0
 
@@ -127,7 +141,8 @@ class JobSpec(Value):
 
     `workers` is the wanted number; `workers_min` the fewest it can run with (None: exactly `workers`, a rigid job).
     `pools` are tried in their order; none means every pool that the tenant may use. `scaling` is the speed with 1, 2,
-    ... workers in thousandths of the speed with one.
+    ... workers in thousandths of the speed with one. A node must keep all of `node_labels`, and each of its taints must
+    be one of `tolerations`. The nodes of an `exclusive` job run nothing else while it holds them.
     """
 
     id: JobId
@@ -155,6 +170,9 @@ class JobSpec(Value):
     scaling: Annotated[tuple[Count, ...], Meta(max_length=4096)] = ()
     retry: RetryPolicy = NO_RETRY
     hold: bool = False
+    node_labels: Annotated[tuple[LabelRule, ...], Meta(max_length=32)] = ()
+    tolerations: Annotated[tuple[Label, ...], Meta(max_length=32)] = ()
+    exclusive: bool = False
 
     def __post_init__(self) -> None:
         # What equals a default becomes the default itself, which is left out when it is written.
@@ -203,7 +221,8 @@ _NOWHERE = Position()
 
 class NodeSpec(Value):
     """A node as it announces itself. Its devices are numbered from 0; `islands` are the sizes of consecutive NVLink
-    islands.
+    islands, `nics` those of consecutive groups that share a network card. A taint keeps away new work that does not
+    tolerate it, and leaves alone what runs there.
     """
 
     id: NodeId
@@ -217,6 +236,7 @@ class NodeSpec(Value):
     labels: dict[Label, Label] = {}
     taints: tuple[Label, ...] = ()
     role: NodeRole = NodeRole.TRAINING
+    nics: tuple[Annotated[int, Meta(ge=1, le=DEVICES_MOST)], ...] = ()
 
     def __post_init__(self) -> None:
         if self.position == _NOWHERE:
@@ -224,9 +244,11 @@ class NodeSpec(Value):
         self.check()
 
     def check(self) -> None:
-        """Every device is on one island, or islands are not told."""
+        """Every device is on one island and at one network card, or these are not told."""
         if self.islands and sum(self.islands) != self.gpus:
             raise ValueError(f"islands add up to {sum(self.islands)}, the node has {self.gpus} GPUs")
+        if self.nics and sum(self.nics) != self.gpus:
+            raise ValueError(f"nics add up to {sum(self.nics)}, the node has {self.gpus} GPUs")
 
 
 class NodeStatus(StrEnum):

@@ -16,6 +16,7 @@ def unsupported(spec: JobSpec) -> Rejection | None:
         "workers_min": spec.workers_min not in (None, spec.workers),
         "spread": spec.spread is not None,
         "gang": not spec.gang and spec.workers > 1,
+        "resources.gpu_milli": not spec.resources.gpu_milli,
     }
     for field, is_asked in asked.items():
         if is_asked:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shared.events.base import Event
+from shared.events.jobs import JobsAdmitted
 
 NEW_JOBS = "jobs-"
 """What the sources of new jobs begin with."""
@@ -39,6 +40,11 @@ class Inbox:
     def __len__(self) -> int:
         """How many inputs wait."""
         return len(self.others) + (0 if self.new_jobs is self.others else len(self.new_jobs))
+
+    @property
+    def new_jobs_count(self) -> int:
+        """How many jobs, or other words of admission, wait: a record may hold many."""
+        return sum(len(item.event.jobs) if isinstance(item.event, JobsAdmitted) else 1 for item in self.new_jobs)
 
     def add(self, inputs: Iterable[Input]) -> None:
         """Behind those that wait."""

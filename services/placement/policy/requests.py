@@ -5,12 +5,12 @@ from __future__ import annotations
 from services.placement.policy.turn import Turn
 from shared.cluster.job import WAITING, Job, JobStatus
 from shared.events import effects as e
-from shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
+from shared.events.jobs import AdmittedJob, JobAdmitted, JobCancelRequested, JobUpdateRequested
 from shared.events.reasons import RefuseCode, StopReason
 from shared.events.value import replace
 
 
-def enqueue(turn: Turn, event: JobAdmitted, size_bytes: int) -> None:
+def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int) -> None:
     """Accept the job, unless its id was used before: for the same content that is the earlier answer, for another a
     refusal.
     """

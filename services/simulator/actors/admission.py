@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from services.admission.policy.records import Answered, as_records
 from services.admission.service import AdmissionService
 from services.simulator.broker import Message
 from services.simulator.history.record import Logged
@@ -83,7 +84,8 @@ class AdmissionPart:
 
     def _answer_all(self, found: list[Logged]) -> None:
         taken = take_batch([raw_record(logged) for logged in found], self._answer, self._limit, self._tally)
-        messages = [self._world.message(handled.item, self._process) for handled in taken.handled]
+        answered = [Answered(handled.item, len(handled.record.value or b""), "") for handled in taken.handled]
+        messages = [self._world.message(answer, self._process) for answer, _ in as_records(answered)]
         messages += [letter_of(dead, SERVICE) for dead in taken.dead]
         self._is_sending, generation = True, self._generation
         process = self._process

@@ -23,6 +23,7 @@ from shared.cluster.diary import DiaryLine
 from shared.events.base import Event
 from shared.events.decisions import Decision
 from shared.events.encoding import Undecodable, decode
+from shared.events.jobs import JobAdmitted, JobsAdmitted
 from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 from shared.view.row_text import account_rows, job_row, node_row
 
@@ -138,7 +139,11 @@ def _diary(history: History, nodes: dict[str, None]) -> Iterable[DiaryLine]:
 def _answers(records: Iterable[Logged], ordinal: int) -> Iterable[Answer]:
     for logged in records:
         event = logged.event()
-        if isinstance(event, Event):
+        if isinstance(event, JobsAdmitted):
+            for job in event.jobs:
+                one = JobAdmitted(cell=event.cell, spec=job.spec, submit_ms=job.submit_ms, digest=job.digest)
+                yield Answer(one, f"jobs-{ordinal}", logged.offset)
+        elif isinstance(event, Event):
             yield Answer(event, f"jobs-{ordinal}", logged.offset)
 
 

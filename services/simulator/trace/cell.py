@@ -22,7 +22,7 @@ from shared.cluster.state import CellState
 from shared.events.base import Event
 from shared.events.decisions import Decision
 from shared.events.encoding import Undecodable, encode
-from shared.events.jobs import JobAdmitted
+from shared.events.jobs import JobAdmitted, JobsAdmitted
 from shared.events.operations import AdvanceTime
 from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 from shared.events.values import NodeSpec
@@ -93,7 +93,7 @@ class VirtualCell:
 
     def hand_over(self, item: Input) -> None:
         """An event with its place in its topic, to those who read it."""
-        if isinstance(item.event, JobAdmitted):
+        if isinstance(item.event, JobAdmitted | JobsAdmitted):
             self.queueing.take_job(item.event, item.next_offset)
         self.placement.take([item])
 

@@ -1,0 +1,49 @@
+"""Admission's answers, as records: jobs that were admitted one after the other go together into few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from shared.events.base import Event
+from shared.events.jobs import JOBS_MOST, AdmittedJob, JobAdmitted, JobsAdmitted
+
+JOBS_BYTES_MOST = 60_000
+"""So many bytes of submissions make one record: placement takes a record into a decision whole."""
+
+
+class Answered(NamedTuple):
+    """An answer, how many bytes the command had, and its place in the submissions."""
+
+    answer: Event
+    size_bytes: int
+    place: str
+
+
+def as_records(answered: Iterable[Answered]) -> Iterator[tuple[Event, str]]:
+    """The records that say all this in the same order, each with the place of its first command (`+n`: and of n more).
+
+    What is not an admission stands alone and stays where it is: it may be about a job before it.
+    """
+    jobs: list[JobAdmitted] = []
+    place, room = "", JOBS_BYTES_MOST
+    for each in answered:
+        answer = each.answer
+        fits = bool(jobs) and isinstance(answer, JobAdmitted) and answer.cell == jobs[0].cell
+        if not fits or len(jobs) == JOBS_MOST or each.size_bytes > room:
+            yield from _as_one(jobs, place)
+            jobs, place, room = [], each.place, JOBS_BYTES_MOST
+        if isinstance(answer, JobAdmitted):
+            jobs.append(answer)
+            room -= each.size_bytes
+        else:
+            yield answer, each.place
+    yield from _as_one(jobs, place)
+
+
+def _as_one(jobs: list[JobAdmitted], place: str) -> Iterator[tuple[Event, str]]:
+    if len(jobs) == 1:
+        yield jobs[0], place
+    elif jobs:
+        admitted = tuple([AdmittedJob(spec=job.spec, submit_ms=job.submit_ms, digest=job.digest) for job in jobs])
+        yield JobsAdmitted(cell=jobs[0].cell, jobs=admitted), f"{place}+{len(jobs) - 1}"
