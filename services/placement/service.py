@@ -32,7 +32,7 @@ from shared.events import effects as e
 from shared.events import operations as o
 from shared.events.base import Event
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
-from shared.events.nodes import NodeEvent, RunsReported
+from shared.events.nodes import NodeEvent, NodesReported, RunsReported
 from shared.events.proposals import Proposal
 from shared.events.queue import QueueOrdered
 from shared.events.reasons import DeferCode, ProposalCode
@@ -285,6 +285,10 @@ class PlacementService:
             case RunsReported():
                 self._step_to(turn, event)
                 self._set_aside(item, self._hearing.hear_runs(turn, event.words, wall_ms))
+            case NodesReported():
+                self._step_to(turn, event)
+                cell = self._file.cell(self.state.cell)
+                self._set_aside(item, self._hearing.hear_reports(turn, cell, event.reports, wall_ms))
             case o.Operation():
                 self._operate(turn, event)
             case Proposal():
@@ -331,12 +335,16 @@ class PlacementService:
             return False
         heads = self._short_lines.heads(self.state, turn.now_ms)
 
-        def start(job: Job, places: Places) -> bool:
-            return turn.start(job.id, job.attempt + 1, places) and not turn.is_full
+        def start(job: Job, places: Places, over: str) -> bool:
+            return turn.start(job.id, job.attempt + 1, places, over) and not turn.is_full
 
         walk = walk_heads(
             self.state, self._windows.heads if heads is None else heads, self._blocked, turn.now_ms, start
         )
+        for job_id in walk.heads:
+            turn.do(e.HeadBlocked(job=job_id))
+        for job_id in walk.cleared:
+            turn.do(e.HeadCleared(job=job_id))
         changed = [j for j, code in walk.deferred.items() if self.state.jobs[j].deferred is not code]
         for job_id in changed[:DEFERRED_MOST]:
             turn.do(e.JobDeferred(job=job_id, code=walk.deferred[job_id]))
@@ -356,6 +364,8 @@ def _time_of(event: Event | None) -> int:
             return event.at_ms
         case RunsReported():
             return max(word.at_ms for word in event.words)
+        case NodesReported():
+            return max(report.at_ms for report in event.reports)
         case o.AdvanceTime():
             return event.now_ms
     return 0

@@ -21,7 +21,7 @@ or `JobRefused`.
 (`JobStarted`) and says `RunStarted` when all of them live; `RunProgressed` as they get on; and one of `RunFinished`,
 `RunFailed` and `RunStopped` when nothing is left of them. Nodes say so again in every `NodeReport` until the log has
 taken it in, so that a lost message is only late. An executor that speaks for many nodes puts their words into one
-`RunsReported`. `RunObserved` keeps in the log what one node said while other nodes of
+`RunsReported`, and their reports into one `NodesReported`. `RunObserved` keeps in the log what one node said while other nodes of
 the gang had not spoken.
 
 **The life of a node.** `NodeJoined` announces it with its devices and its place in the network; `NodeChanged` takes it

@@ -2,7 +2,7 @@
 
 Each record names the node's boot and a sequence number, which grows over boots too (begin it at the wall clock's
 milliseconds): a record of an earlier boot, or one that is older than the newest seen, is ignored. A *run* is the
-workers of one attempt of one job on one node.
+workers of one attempt of one job on one node; of a job that is no gang it is one worker, named by `rank` and `turn`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from shared.events.values import NodeSpec, ObservedRun, RunStatus
 
 RUN_WORDS_MOST = 1_000
 """So many words of runs fit into one record."""
+
+REPORTS_MOST = 1_000
+"""So many nodes' reports fit into one record."""
 
 
 class NodeEvent(CellEvent):
@@ -71,6 +74,8 @@ class RunEvent(NodeEvent):
     names_only_known: ClassVar[bool] = True
     job: JobId
     attempt: Attempt
+    rank: Count | None = None
+    turn: Count = 0
 
 
 class RunStarted(RunEvent, type="fallow.run.started.v1", topic="nodes"):
@@ -115,6 +120,8 @@ class RunWord(Value):
     exit_code: int | None = None
     infrastructure: bool = False
     text: Text = ""
+    rank: Count | None = None
+    turn: Count = 0
 
 
 class RunsReported(CellEvent, type="fallow.runs.reported.v1", topic="nodes"):
@@ -125,3 +132,10 @@ class RunsReported(CellEvent, type="fallow.runs.reported.v1", topic="nodes"):
 
     names_only_known: ClassVar[bool] = True
     words: Annotated[tuple[RunWord, ...], Meta(min_length=1, max_length=RUN_WORDS_MOST)]
+
+
+class NodesReported(CellEvent, type="fallow.nodes.reported.v1", topic="nodes"):
+    """The reports of several nodes of one executor, each node's own but for the record."""
+
+    names_only_known: ClassVar[bool] = True
+    reports: Annotated[tuple[NodeReport, ...], Meta(min_length=1, max_length=REPORTS_MOST)]

@@ -14,7 +14,7 @@ from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.decisions import CHAIN_START, Decision, next_chain
 from shared.events.encoding import encode
-from shared.events.nodes import NodeEvent, NodeJoined, RunsReported, RunWord
+from shared.events.nodes import NodeEvent, NodeJoined, NodesReported, RunsReported, RunWord
 from shared.events.reasons import FailReason, StopReason
 from shared.events.values import (
     GPU,
@@ -134,6 +134,8 @@ def each_said(event: Event) -> list[Said]:
     """What the nodes say in one record."""
     if isinstance(event, RunsReported):
         return list(event.words)
+    if isinstance(event, NodesReported):
+        return list(event.reports)
     assert isinstance(event, NodeEvent), event
     return [event]
 

@@ -38,12 +38,22 @@ def test_the_words_of_many_runs_are_one_record() -> None:
 
 def test_a_word_goes_past_what_other_nodes_say_meanwhile() -> None:
     said: list[Said] = [word(1), report(2, "node-2"), word(3), report(4, "node-3")]
-    assert in_short(said) == ["RunsReported 1 3", "NodeReport 2", "NodeReport 4"]
+    assert in_short(said) == ["RunsReported 1 3", "NodesReported 2 4"]
 
 
 def test_a_word_never_goes_past_what_its_own_node_said() -> None:
     said: list[Said] = [report(1), word(2), word(3, "node-2"), report(4), word(5), word(6, "node-2")]
     assert in_short(said) == ["NodeReport 1", "RunsReported 2 3", "NodeReport 4", "RunsReported 5 6"]
+
+
+def test_the_reports_of_many_nodes_are_one_record() -> None:
+    said: list[Said] = [report(1), report(2, "node-2"), word(3, "node-2"), report(4, "node-3")]
+    assert in_short(said) == ["NodesReported 1 2 4", "RunsReported 3"]
+
+
+def test_a_report_never_goes_past_what_its_own_node_said() -> None:
+    said: list[Said] = [report(1), word(2, "node-2"), report(3, "node-2"), report(4, "node-3")]
+    assert in_short(said) == ["NodeReport 1", "RunsReported 2", "NodesReported 3 4"]
 
 
 def test_nothing_said_is_no_record() -> None:

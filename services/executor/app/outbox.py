@@ -10,7 +10,7 @@ from typing import Protocol
 from services.executor.policy.records import Said, as_records
 from services.executor.telemetry import ExecutorTelemetry
 from shared.events.base import CellEvent
-from shared.events.nodes import NodeEvent, NodeReport, RunsReported
+from shared.events.nodes import NodeEvent, NodeReport, NodesReported, RunsReported
 from shared.log.layout import Layout
 from shared.log.port import Log, LogUnavailable, Outgoing
 from shared.runtime.backoff import BackOff
@@ -130,12 +130,15 @@ class Outbox:
         await self._log.publish([self._outgoing(record, now_ms) for record in records])
         self._telemetry.publish.observe((monotonic_ms() - begun_ms) / 1000)
         self._published.inc(len(records))
-        self._reports.inc(sum(type(record) is NodeReport for record in records))
+        self._reports.inc(sum(type(each) is NodeReport for each in said))
 
     def _outgoing(self, record: CellEvent, now_ms: int) -> Outgoing:
         if isinstance(record, RunsReported):
             first = record.words[0]
             about = f"{first.node}/{first.boot}/{first.seq}+{len(record.words) - 1}"
+        elif isinstance(record, NodesReported):
+            one = record.reports[0]
+            about = f"{one.node}/{one.boot}/{one.seq}+{len(record.reports) - 1}"
         else:
             assert isinstance(record, NodeEvent), "everything else is said by one node"
             about = f"{record.node}/{record.boot}/{record.seq}"

@@ -1,45 +1,105 @@
-"""What nodes say, as records: words of runs go together into few, everything else is a record of its own."""
+"""What nodes say, as records: words of runs go together into few, reports too, and everything else is a record of its
+own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from shared.events.base import CellEvent
-from shared.events.nodes import RUN_WORDS_MOST, NodeEvent, RunsReported, RunWord
+from shared.events.nodes import (
+    REPORTS_MOST,
+    RUN_WORDS_MOST,
+    NodeEvent,
+    NodeReport,
+    NodesReported,
+    RunsReported,
+    RunWord,
+)
 
 Said = NodeEvent | RunWord
 """One thing that a node says, under a number of its own."""
 
 TEXT_BYTES_MOST = 100_000
-"""The texts of one record's words; without any, as many words as fit take some 150 kB, and four times that at most."""
+"""The texts and runs of one record's words or reports; without any, as many words as fit take some 150 kB, and four
+times that at most.
+"""
 
 ESCAPED_BYTES = 6
 """What a character of a text may take."""
+
+RUN_BYTES = 250
+"""What a run in a report may take without its text."""
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """Words or reports on their way into one record, at place `at` among the records. `behind` are the nodes that have
+    said something further back since: what they say now may not go past it.
+    """
+
+    at: int
+    count_most: int
+    said: list[Said] = field(default_factory=list)
+    behind: dict[str, None] = field(default_factory=dict)
+    room: int = TEXT_BYTES_MOST
+
+    def takes(self, node: str, size_bytes: int) -> bool:
+        """Whether there is room for so much, and nothing between it and what the node said before."""
+        return size_bytes <= self.room and len(self.said) < self.count_most and node not in self.behind
 
 
 def as_records(cell: str, said: Iterable[Said]) -> list[CellEvent]:
     """The records that say all this, in an order that keeps each node's own.
 
-    A word joins the words before it, past what other nodes have said since; never past what its own node said.
+    A word joins the words before it, and a report the reports, past what other nodes have said since; never past what
+    its own node said.
     """
-    records: list[CellEvent] = []
-    words: list[RunWord] = []
-    room, at = TEXT_BYTES_MOST, 0
-    behind: dict[str, None] = {}
+    records: list[_Gathering | NodeEvent] = []
+    words: _Gathering | None = None
+    reports: _Gathering | None = None
     for each in said:
-        if type(each) is not RunWord:
+        if type(each) is RunWord:
+            size = ESCAPED_BYTES * len(each.text) if each.text else 0
+            if words is None or not words.takes(each.node, size):
+                words = _begin(records, RUN_WORDS_MOST)
+            at = _join(words, each, size)
+        elif type(each) is NodeReport:
+            size = _report_bytes(each) if each.observed else 0
+            if reports is None or not reports.takes(each.node, size):
+                reports = _begin(records, REPORTS_MOST)
+            at = _join(reports, each, size)
+        else:
             assert isinstance(each, NodeEvent), "a node says words of runs and events"
-            behind[each.node] = None
+            at = len(records)
             records.append(each)
-            continue
-        if words and (len(words) == RUN_WORDS_MOST or each.node in behind or ESCAPED_BYTES * len(each.text) > room):
-            records.insert(at, RunsReported(cell=cell, words=tuple(words)))
-            words = []
-        if not words:
-            room, at, behind = TEXT_BYTES_MOST, len(records), {}
-        words.append(each)
-        if each.text:
-            room -= ESCAPED_BYTES * len(each.text)
-    if words:
-        records.insert(at, RunsReported(cell=cell, words=tuple(words)))
-    return records
+        for gathering in (words, reports):
+            if gathering is not None and gathering.at < at:
+                gathering.behind[each.node] = None
+    return [_record(cell, each) if isinstance(each, _Gathering) else each for each in records]
+
+
+def _begin(records: list[_Gathering | NodeEvent], count_most: int) -> _Gathering:
+    gathering = _Gathering(len(records), count_most)
+    records.append(gathering)
+    return gathering
+
+
+def _join(gathering: _Gathering, each: Said, size_bytes: int) -> int:
+    gathering.said.append(each)
+    gathering.room -= size_bytes
+    return gathering.at
+
+
+def _report_bytes(report: NodeReport) -> int:
+    return sum([RUN_BYTES + ESCAPED_BYTES * len(run.text) for run in report.observed])
+
+
+def _record(cell: str, gathering: _Gathering) -> CellEvent:
+    reports = tuple([each for each in gathering.said if type(each) is NodeReport])
+    if len(reports) == 1:
+        return reports[0]
+    if reports:
+        return NodesReported(cell=cell, reports=reports)
+    return RunsReported(cell=cell, words=tuple([each for each in gathering.said if type(each) is RunWord]))

@@ -54,6 +54,13 @@ class Hearing:
                 _handle(turn, event)
         return stray
 
+    def hear_reports(self, turn: Turn, cell: CellPart, reports: Iterable[NodeReport], wall_ms: int) -> Stray | None:
+        """The reports of one record, one after the other. Why the record is to be set aside, or None; the reports that
+        have nothing to do with that count.
+        """
+        strays_found = [self.hear(turn, cell, report, wall_ms) for report in reports]
+        return next((stray for stray in strays_found if stray is not None), None)
+
     def hear_runs(self, turn: Turn, words: Iterable[RunWord], wall_ms: int) -> Stray | None:
         """The words of one record, one after the other. Why the record is to be set aside, or None; the words that
         have nothing to do with that count.
