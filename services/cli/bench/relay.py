@@ -64,16 +64,18 @@ async def relay(hop: Hop) -> None:
             await _joined(producer, hop, sum(jobs), headers)
             continue
         owed += sum(jobs) * hop.records
-        count = int(owed)
-        owed -= count
-        await _apart(producer, hop, count, headers)
+        count = max(1, int(owed))
+        owed = max(0.0, owed - count)
+        await _apart(producer, hop, count, sum(jobs), headers)
 
 
-async def _apart(producer: AIOKafkaProducer, hop: Hop, count: int, headers: list[tuple[str, bytes]]) -> None:
-    """So many records, in as few batches as they need; until all are acknowledged."""
+async def _apart(producer: AIOKafkaProducer, hop: Hop, count: int, jobs: int, headers: list[tuple[str, bytes]]) -> None:
+    """So many records that stand for so many jobs, in as few batches as they need; until all are acknowledged."""
     waiting, batch, value = [], producer.create_batch(), bytes(hop.size_bytes)
-    for _ in range(count):
-        while batch.append(key=b"1", value=value, timestamp=None, headers=headers) is None:
+    each, more = divmod(jobs, count)
+    for number in range(count):
+        key = b"%d" % (each + (number < more))
+        while batch.append(key=key, value=value, timestamp=None, headers=headers) is None:
             waiting.append(await producer.send_batch(batch, hop.to, partition=0))
             batch = producer.create_batch()
     if batch.record_count():
