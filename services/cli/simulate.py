@@ -1,24 +1,22 @@
 """`fallow simulate`: a trace of jobs under one policy or several, in virtual time, side by side."""
 
-import csv
 import dataclasses
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from services.cli.failures import Exit, end_with
-from services.cli.moments import duration
-from services.cli.output import AsJson, print_json, print_table
+from services.cli.failures import say
+from services.cli.output import AsJson, print_json
 from services.cli.replay import workload_for
+from services.cli.simulation.plots import Curves, can_draw, curves_of, draw
+from services.cli.simulation.policies import Policy, policy_of
+from services.cli.simulation.seeds import JITTER_S, Told, drawn, means, spread
+from services.cli.simulation.tables import show, write_run, write_summary
 from services.cli.workload import Workload, WorkloadError
-from services.placement.policy.gang import POLICIES
-from services.simulator.trace.books import JOB_COLUMNS, PLACEMENT_COLUMNS
-from services.simulator.trace.run import Arrival, TraceFigures, TraceRun, run_trace
-from shared.cluster.config import CellFile, CellPart, Queue
+from services.simulator.trace.figures import TraceFigures
+from services.simulator.trace.run import Arrival, TraceRun, run_trace
+from shared.cluster.config import CellFile, CellPart
 from shared.events.queue import QueueDiscipline
 from shared.events.submissions import SubmitJob
 from shared.events.value import replace
@@ -28,30 +26,42 @@ from shared.runtime.collector import tune_collector
 app = typer.Typer()
 
 DEFAULT = QueueDiscipline.BEST_EFFORT_FIFO.value
-DISCIPLINES = tuple(each.value for each in QueueDiscipline)
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """An order of the queues and a way to place, as a user names them: `strict-fifo`, `best-fit`, or both with a `+`.
-    What is not named stays as the cell file has it.
-    """
+@dataclasses.dataclass(slots=True)
+class Simulation:
+    """What was run so far: by policy, a run for each seed. `seeds` is empty where the trace runs as it is."""
 
-    name: str
-    discipline: QueueDiscipline | None
-    placement: str | None
+    seeds: tuple[int, ...]
+    figures: dict[str, list[TraceFigures]] = dataclasses.field(default_factory=dict)
+    curves: list[Curves] = dataclasses.field(default_factory=list)
 
-    def on(self, file: CellFile) -> CellFile:
-        """The cell file under this policy."""
-        part = file.cells[0]
-        queues = tuple(_queue(queue, self.discipline) for queue in part.queues)
-        policy = part.policy if self.placement is None else replace(part.policy, placement=self.placement)
-        cell = CellPart(name=part.name, ordinal=part.ordinal, pools=part.pools, queues=queues, policy=policy)
-        return CellFile(cells=(cell,), tenants=file.tenants, limits=file.limits)
+    def add(self, policy: str, run: TraceRun) -> None:
+        """One more run. The curves are those of a policy's first seed."""
+        if policy not in self.figures:
+            self.curves.append(curves_of(policy, run))
+        self.figures.setdefault(policy, []).append(run.figures)
 
+    def means(self) -> dict[str, Told]:
+        """Each figure of each policy, its mean over the seeds if there are any."""
+        if self.seeds:
+            return {name: means(found) for name, found in self.figures.items()}
+        return {name: found[0].as_json() for name, found in self.figures.items()}
 
-def _queue(queue: Queue, discipline: QueueDiscipline | None) -> Queue:
-    return queue if discipline is None else Queue(name=queue.name, discipline=discipline)
+    def spread(self) -> dict[str, Told]:
+        """How far the seeds lie apart; empty without seeds."""
+        return {name: spread(found) for name, found in self.figures.items()} if self.seeds else {}
+
+    def as_json(self) -> dict[str, object]:
+        """What `--json` prints."""
+        told: dict[str, object] = {"policies": self.means()}
+        if self.seeds:
+            told["spread"] = self.spread()
+            told["seeds"] = {
+                name: {str(seed): one.as_json() for seed, one in zip(self.seeds, found, strict=True)}
+                for name, found in self.figures.items()
+            }
+        return told
 
 
 @app.command()
@@ -65,49 +75,55 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     ] = None,
     gpus_per_node: Annotated[int, typer.Option(help="GPUs of each node, where nodes are counted.")] = 8,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many of the earliest jobs.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for jobs.csv and placements.csv of each policy.")] = None,
+    first_seed: Annotated[int, typer.Option(min=0, help="The first of --seeds.")] = 1,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="So many draws of the load; the trace as it is if none.")
+    ] = None,
+    jitter_s: Annotated[int, typer.Option(min=0, help="With --seeds: how far (s) a submission moves.")] = JITTER_S,
+    out: Annotated[Path | None, typer.Option(help="Folder for tables of each policy, and plots.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Let a trace of jobs run under one policy or several, in virtual time, and compare how the jobs fared.
 
     The same services as everywhere decide, without Kafka and Redis. Columns of a trace: job_id, tenant, submit_s, gpus,
     workers, gpus_per_worker, gpu_type, duration_s, kind.
+
+    With --seeds figures are means over that many runs, each with its spread (standard deviation). A seed moves each
+    submission by up to --jitter-s seconds, and shuffles the jobs of --carry; all policies get the same draws.
     """
-    policies = [policy_of(name) for name in policy or [DEFAULT]]
+    policies = [policy_of(name) for name in dict.fromkeys(policy or [DEFAULT])]
     workload = workload_for(jobs, nodes, carry, gpus_per_node, QueueDiscipline.BEST_EFFORT_FIFO, limit)
     file = workload.cell_file
     if cell is not None:
         file = the_only_cell(load_cell_file(cell))
         workload = in_pools(workload, file.cells[0], counted=nodes.isdigit())
     tune_collector()
-    figures: dict[str, TraceFigures] = {}
+    found = Simulation(tuple(range(first_seed, first_seed + seeds)) if seeds else ())
     for each in policies:
-        run = run_trace(each.on(file), workload.nodes, arrivals_of(workload), workload.carried)
-        figures[each.name] = run.figures
-        if out is not None:
-            write_run(run, workload, out / each.name)
+        _run(found, each, dataclasses.replace(workload, cell_file=file), jitter_s, out)
     if out is not None:
-        told = json.dumps({name: found.as_json() for name, found in figures.items()}, indent=2)
-        (out / "summary.json").write_text(told + "\n", encoding="utf-8")
-    if as_json:
-        print_json({"policies": {name: found.as_json() for name, found in figures.items()}})
-    else:
-        show(figures)
-
-
-def policy_of(name: str) -> Policy:
-    """The policy that a user names. Ends the command where there is none of that name."""
-    discipline: QueueDiscipline | None = None
-    placement: str | None = None
-    for part in name.split("+"):
-        if part in DISCIPLINES and discipline is None:
-            discipline = QueueDiscipline(part)
-        elif part in POLICIES and placement is None:
-            placement = part
+        write_summary(found.as_json(), out)
+        if can_draw():
+            draw(found.curves, out)
         else:
-            known = ", ".join((*DISCIPLINES, *POLICIES))
-            end_with(Exit.USAGE, f"--policy {name!r}: {part!r} is none of {known}")
-    return Policy(name, discipline, placement)
+            say("no plots: matplotlib is not installed (pip install 'fallow[plots]')")
+    if as_json:
+        print_json(found.as_json())
+    else:
+        over = f", mean ± standard deviation of {len(found.seeds)} seeds" if found.seeds else ""
+        show(f"Simulated{over}", found.means(), found.spread())
+
+
+def _run(found: Simulation, policy: Policy, workload: Workload, jitter_s: int, out: Path | None) -> None:
+    """The workload under one policy: as it is, or once for each seed."""
+    file, arrivals, carried = policy.on(workload.cell_file), arrivals_of(workload), workload.carried
+    for seed in found.seeds or (None,):
+        coming = arrivals if seed is None else drawn(arrivals, carried, seed, jitter_s)
+        run = run_trace(file, workload.nodes, coming, carried)
+        found.add(policy.name, run)
+        if out is not None:
+            folder = out / policy.name
+            write_run(run, workload.nodes, folder if seed is None else folder / f"seed-{seed}")
 
 
 def the_only_cell(file: CellFile) -> CellFile:
@@ -133,37 +149,3 @@ def in_pools(workload: Workload, part: CellPart, *, counted: bool) -> Workload:
 def arrivals_of(workload: Workload) -> list[Arrival]:
     """The jobs of the workload, in its order."""
     return [Arrival(timed.at_ms, timed.command) for timed in workload.commands if isinstance(timed.command, SubmitJob)]
-
-
-def write_run(run: TraceRun, workload: Workload, folder: Path) -> None:
-    """jobs.csv, placements.csv and nodes.csv: from these each figure can be computed again."""
-    folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "jobs.csv", JOB_COLUMNS, run.books.job_rows())
-    _write(folder / "placements.csv", PLACEMENT_COLUMNS, run.books.placement_rows())
-    rows = ((node.id, node.pool, node.gpu_type, node.gpus) for node in workload.nodes)
-    _write(folder / "nodes.csv", ("node_id", "pool", "gpu_type", "gpus"), rows)
-
-
-def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(rows)
-
-
-def show(figures: dict[str, TraceFigures]) -> None:
-    """For people: a column for each policy."""
-    rows = [
-        (field.replace("_ms", "").replace("_", " "), *(_cell(field, found.as_json()[field]) for found in all_of))
-        for all_of in ([*figures.values()],)
-        for field in TraceFigures.__dataclass_fields__
-    ]
-    print_table("Simulated", ("", *(f">{name}" for name in figures)), rows)
-
-
-def _cell(field: str, value: object) -> str:
-    if value is None:
-        return "-"
-    if "_ms" in field:
-        return duration(round(float(str(value))))
-    return f"{value:.2%}" if isinstance(value, float) else f"{value:,}"

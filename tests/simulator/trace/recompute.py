@@ -33,6 +33,7 @@ def figures(folder: Path) -> dict[str, object]:
     ends = [int(row["end_ms"]) - int(row["submit_ms"]) for row in counted if row["state"] == "finished"]
     until_ms = max(int(row["end_ms"]) for row in placements)
     gar, gfr = ratios(placements, gpus, until_ms)
+    gar_loaded, gfr_loaded = ratios(placements, gpus, max(int(row["submit_ms"]) for row in jobs))
     return {
         "submitted": len(jobs),
         "completed": states["finished"],
@@ -42,6 +43,9 @@ def figures(folder: Path) -> dict[str, object]:
         "gar": gar,
         "sor": gar,
         "gfr": gfr,
+        "gar_loaded": gar_loaded,
+        "sor_loaded": gar_loaded,
+        "gfr_loaded": gfr_loaded,
         **times("wait", waits),
         **times("jct", ends),
         "preemptions": sum(int(row["preemptions"]) for row in jobs),
@@ -56,7 +60,7 @@ def ratios(placements: list[dict[str, str]], gpus: dict[str, int], until_ms: int
         changes += [(int(row["start_ms"]), row["node"], milli), (int(row["end_ms"]), row["node"], -milli)]
     used = dict.fromkeys(gpus, 0)
     before_ms = allocated = partly = gpu_ms = node_ms = 0
-    for at_ms, node, milli in sorted(changes):
+    for at_ms, node, milli in sorted((min(at_ms, until_ms), node, milli) for at_ms, node, milli in changes):
         gpu_ms, node_ms = gpu_ms + allocated * (at_ms - before_ms), node_ms + partly * (at_ms - before_ms)
         partly -= 0 < used[node] < gpus[node]
         used[node], allocated, before_ms = used[node] + milli, allocated + milli, at_ms

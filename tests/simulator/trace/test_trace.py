@@ -12,7 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from services.cli.app import app
-from services.cli.simulate import arrivals_of, policy_of
+from services.cli.simulate import arrivals_of
+from services.cli.simulation.policies import policy_of
 from services.cli.trace import Trace, counted_nodes, read_trace, workload_of
 from services.simulator.trace.run import TraceRun, run_trace
 from shared.events.queue import QueueDiscipline
@@ -32,7 +33,7 @@ def run_of(trace: Trace, nodes: int, discipline: QueueDiscipline = QueueDiscipli
 
 
 def starts_of(run: TraceRun) -> dict[str, int]:
-    return {job.id: job.attempts[0].start_ms for job in run.books.jobs.values()}
+    return {job.id: job.attempts[0].start_ms for job in run.measures.books.jobs.values()}
 
 
 def expected(trace: Trace, nodes: int) -> dict[str, int]:
@@ -129,5 +130,14 @@ def test_the_same_input_gives_the_same_bytes_under_any_hash_seed(tmp_path: Path)
         subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed})
     one, other = tmp_path / "1", tmp_path / "2"
     names = sorted(path.relative_to(one) for path in one.rglob("*") if path.is_file())
-    assert len(names) == 4
+    assert len(names) == 6
     assert [(one / name).read_bytes() for name in names] == [(other / name).read_bytes() for name in names]
+
+
+def test_without_matplotlib_there_are_the_tables_and_one_line_about_the_plots(tmp_path: Path) -> None:
+    jobs = write(tmp_path / "jobs.csv", 20, seed=6)
+    asked = ["simulate", "--jobs", str(jobs), "--nodes", "5", "--out", str(tmp_path / "out")]
+    code = f"import sys; sys.modules['matplotlib'] = None; from services.cli.app import app; app({asked})"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "no plots: matplotlib is not installed" in done.stderr
+    assert [path.name for path in sorted((tmp_path / "out").iterdir())] == ["best-effort-fifo", "summary.json"]

@@ -1,0 +1,1 @@
+"""What `fallow simulate` and its comparisons are made of: policies by name, seeds, tables and plots."""

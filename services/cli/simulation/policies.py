@@ -1,0 +1,50 @@
+"""A policy as a user names it: an order of the queues, a way to place, or both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.cli.failures import Exit, end_with
+from services.placement.policy.gang import POLICIES
+from shared.cluster.config import CellFile
+from shared.events.queue import QueueDiscipline
+from shared.events.value import replace
+
+DISCIPLINES = tuple(each.value for each in QueueDiscipline)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """An order of the queues and a way to place, as a user names them: `strict-fifo`, `best-fit`, or both with a `+`.
+    What is not named stays as the cell file has it.
+    """
+
+    name: str
+    discipline: QueueDiscipline | None
+    placement: str | None
+
+    def on(self, file: CellFile) -> CellFile:
+        """The cell file under this policy."""
+        part = file.cells[0]
+        queues, policy = part.queues, part.policy
+        if self.discipline is not None:
+            queues = tuple(queue.model_copy(update={"discipline": self.discipline}) for queue in queues)
+        if self.placement is not None:
+            policy = replace(policy, placement=self.placement)
+        cell = part.model_copy(update={"queues": queues, "policy": policy})
+        return file.model_copy(update={"cells": (cell,)})
+
+
+def policy_of(name: str) -> Policy:
+    """The policy that a user names. Ends the command where there is none of that name."""
+    discipline: QueueDiscipline | None = None
+    placement: str | None = None
+    for part in name.split("+"):
+        if part in DISCIPLINES and discipline is None:
+            discipline = QueueDiscipline(part)
+        elif part in POLICIES and placement is None:
+            placement = part
+        else:
+            known = ", ".join((*DISCIPLINES, *POLICIES))
+            end_with(Exit.USAGE, f"--policy {name!r}: {part!r} is none of {known}")
+    return Policy(name, discipline, placement)
