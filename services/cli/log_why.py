@@ -35,6 +35,7 @@ DEFERRED: dict[DeferCode, str] = {
     DeferCode.BEHIND_HEAD: "it stands behind the head of its queue, which goes first",
     DeferCode.BACKOFF: "it waits for the time of its next attempt",
     DeferCode.HELD: "it is held back",
+    DeferCode.UNACKNOWLEDGED: "the nodes with room have yet to confirm what was started there before",
     DeferCode.TOPOLOGY: "the GPUs that are free are too far apart",
     DeferCode.RESERVED_FOR_OTHER: "the free places are kept for another job",
 }

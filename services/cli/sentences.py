@@ -64,7 +64,8 @@ def _enqueued(effect: e.JobEnqueued) -> str:
 
 
 def _started(effect: e.JobStarted) -> str:
-    past = " past the head of its queue" if effect.backfilled else ""
+    head = f", {effect.backfilled_over}" if effect.backfilled_over else ""
+    past = f" past the head of its queue{head}" if effect.backfilled else ""
     return f"Job {effect.job} starts{past}, attempt {effect.attempt}: {places(effect.workers)}."
 
 
@@ -160,6 +161,8 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.JobReleased: lambda x: f"Job {x.job} may start again.",
     e.ReservationSet: _reserved,
     e.ReservationCleared: lambda x: f"Nothing is kept for job {x.job} any more: {x.reason}.",
+    e.HeadBlocked: lambda x: f"Job {x.job} is the first of its queue that does not fit, and is waited for from now on.",
+    e.HeadCleared: lambda x: f"Job {x.job} is no longer the first of its queue that does not fit.",
     e.NodeChanged: _node,
     e.DeviceChanged: _device,
     e.LeaseExpired: lambda x: f"Node {x.node} (boot {x.boot}) was silent for too long and is lost.",

@@ -32,6 +32,8 @@ APPLY: dict[type[e.Effect], Callable[[CellState, Any, int], None]] = {
     e.JobReleased: jobs.released,
     e.ReservationSet: jobs.reservation_set,
     e.ReservationCleared: jobs.reservation_cleared,
+    e.HeadBlocked: jobs.head_blocked,
+    e.HeadCleared: jobs.head_cleared,
     e.NodeChanged: nodes.node_changed,
     e.DeviceChanged: nodes.device_changed,
     e.LeaseExpired: nodes.lease_expired,

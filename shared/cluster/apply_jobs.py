@@ -81,7 +81,9 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     refusal = take(state, job.spec.tenant, effect.job, workers)
     if refusal is not None:
         raise IllegalEffect(f"job {job.id}: {refusal}")
-    before = (job.started_ms, job.running_ms, job.first_start_ms, job.deferred, job.backfilled)
+    before = (
+        job.started_ms, job.running_ms, job.first_start_ms, job.deferred, job.backfilled, job.backfilled_over,
+    )  # fmt: skip
     state.journal.entries.append((_unstart, job, (job.status, job.attempt, job.workers, job.runs), before))
     job.runs = _runs_on(workers)
     job.workers = workers
@@ -91,15 +93,20 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     job.running_ms = None
     job.deferred = None
     job.backfilled = effect.backfilled
+    job.backfilled_over = effect.backfilled_over
     if job.first_start_ms is None:
         job.first_start_ms = at_ms
     state.waiting -= 1
+    if state.heads:
+        _no_head(state, effect.job)
 
 
 def _unstart(job: Job, old: tuple[Any, ...], older: tuple[Any, ...]) -> None:
     """Put back what `started` changes."""
     job.status, job.attempt, job.workers, job.runs = old
-    job.started_ms, job.running_ms, job.first_start_ms, job.deferred, job.backfilled = older
+    (
+        job.started_ms, job.running_ms, job.first_start_ms, job.deferred, job.backfilled, job.backfilled_over,
+    ) = older  # fmt: skip
 
 
 def _runs_on(workers: tuple[WorkerPlace, ...]) -> dict[str, RunStatus]:
@@ -283,7 +290,7 @@ def _give_back(state: CellState, job: Job) -> None:
     job.runs = NO_RUNS
     job.started_ms = job.running_ms = job.stop_why = None
     job.stop_for, job.stop_grace_wall_ms = "", 0
-    job.backfilled = False
+    job.backfilled, job.backfilled_over = False, ""
 
 
 def finished(state: CellState, effect: e.JobFinished, at_ms: int) -> None:
@@ -318,6 +325,8 @@ def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
     del state.jobs[spec.id]
     if spec.id in state.reservations:
         state.journal.drop(state.reservations, spec.id)
+    if state.heads:
+        _no_head(state, spec.id)
     over.add(undo, spec.id, spec.tenant, job.digest, status, at_ms)
     _forget(state, at_ms)
 
@@ -353,6 +362,7 @@ def held(state: CellState, effect: e.JobHeld, at_ms: int) -> None:
     job = job_of(state, effect.job)
     in_status(job, JobStatus.QUEUED)
     state.journal.set(job, "status", JobStatus.HELD)
+    _no_head(state, job.id)
 
 
 def released(state: CellState, effect: e.JobReleased, at_ms: int) -> None:
@@ -375,6 +385,25 @@ def reservation_cleared(state: CellState, effect: e.ReservationCleared, at_ms: i
     """Nothing is kept for a job any more."""
     must(effect.job in state.reservations, f"job {effect.job} has no reservation")
     state.journal.drop(state.reservations, effect.job)
+
+
+def head_blocked(state: CellState, effect: e.HeadBlocked, at_ms: int) -> None:
+    """A waiting job is the first that does not fit, from now on."""
+    in_status(job_of(state, effect.job), JobStatus.QUEUED)
+    must(effect.job not in state.heads, f"job {effect.job} is a head already")
+    state.journal.put(state.heads, effect.job, at_ms)
+
+
+def head_cleared(state: CellState, effect: e.HeadCleared, at_ms: int) -> None:
+    """Another job came before it."""
+    must(effect.job in state.heads, f"job {effect.job} is no head")
+    state.journal.drop(state.heads, effect.job)
+
+
+def _no_head(state: CellState, job_id: str) -> None:
+    """Who starts, is held or is over is waited for no more."""
+    if job_id in state.heads:
+        state.journal.drop(state.heads, job_id)
 
 
 def nothing(state: CellState, effect: e.Effect, at_ms: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shared.cluster.capacity import recount
-from shared.cluster.job import HOLDING, WAITING, Job
+from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
 from shared.cluster.quota import Usage, accounts
 from shared.cluster.state import CellState
 from shared.events.values import GPU
@@ -84,7 +84,7 @@ class _Held:
 
 
 def no_job_twice(state: CellState) -> list[Offence]:
-    """I2: a job either waits, holds places, or is over; what is over keeps no reservation; and the number
+    """I2: a job either waits, holds places, or is over; what is over keeps no reservation; heads wait; and the number
     of waiting jobs is right.
     """
     found = [Offence("I2", f"job {job_id} is over and is not") for job_id in sorted(state.jobs) if job_id in state.over]
@@ -94,6 +94,10 @@ def no_job_twice(state: CellState) -> list[Offence]:
             found.append(Offence("I2", f"job {job_id} rests in {job.status}"))
     unclaimed = [job_id for job_id in sorted(state.reservations) if job_id not in state.jobs]
     found.extend(Offence("I2", f"job {job_id} has a reservation and does not live") for job_id in unclaimed)
+    for job_id in sorted(state.heads):
+        job_or_none = state.jobs.get(job_id)
+        if job_or_none is None or job_or_none.status is not JobStatus.QUEUED:
+            found.append(Offence("I2", f"job {job_id} is waited for as a head and does not wait"))
     waiting = sum(job.status in WAITING for job in state.jobs.values())
     if waiting != state.waiting:
         found.append(Offence("I2", f"{waiting} jobs wait, the state counts {state.waiting}"))

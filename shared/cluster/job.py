@@ -62,6 +62,7 @@ class Job:
     stop_for: str = ""
     stop_grace_wall_ms: int = 0
     backfilled: bool = False
+    backfilled_over: str = ""
 
     @property
     def id(self) -> str:
@@ -86,6 +87,7 @@ attempt_of: Final[Callable[[Job], tuple[Any, ...]]] = attrgetter(
     "first_start_ms",
     "deferred",
     "backfilled",
+    "backfilled_over",
     "stop_why",
     "stop_for",
     "stop_grace_wall_ms",
@@ -97,7 +99,8 @@ def resume(job: Job, _: None, attempt: tuple[Any, ...]) -> None:
     """Put back what `attempt_of` said."""
     (
         job.status, job.attempt, job.workers, job.joining, job.leaving, job.runs, job.started_ms, job.running_ms,
-        job.first_start_ms, job.deferred, job.backfilled, job.stop_why, job.stop_for, job.stop_grace_wall_ms,
+        job.first_start_ms, job.deferred, job.backfilled, job.backfilled_over, job.stop_why, job.stop_for,
+        job.stop_grace_wall_ms,
     ) = attempt  # fmt: skip
 
 

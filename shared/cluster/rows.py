@@ -31,6 +31,7 @@ _NODE = msgspec.json.Decoder(Node)
 _JOB = msgspec.json.Decoder(Job)
 _OVER = msgspec.json.Decoder(tuple[int, int])
 _GONE = msgspec.json.Decoder(OverJob)
+_HEAD = msgspec.json.Decoder(tuple[str, int])
 _RESERVATION = msgspec.json.Decoder(ReservationSet)
 _ENCODE = msgspec.json.Encoder().encode
 
@@ -83,6 +84,8 @@ def rows_of(state: CellState) -> Iterator[str]:
         yield _row("gone", over)
     for job_id in sorted(state.reservations):
         yield _row("reservation", state.reservations[job_id])
+    for job_id in sorted(state.heads):
+        yield _row("head", (job_id, state.heads[job_id]))
 
 
 def _row(section: str, content: Any) -> str:
@@ -164,6 +167,11 @@ def _reservation(state: CellState, text: str) -> None:
     state.reservations[reservation.job] = reservation
 
 
+def _head(state: CellState, text: str) -> None:
+    job_id, since_ms = _HEAD.decode(text)
+    state.heads[job_id] = since_ms
+
+
 _READ = {
     "cell": _cell,
     "inputs": _inputs,
@@ -174,6 +182,7 @@ _READ = {
     "over": _over,
     "gone": _gone,
     "reservation": _reservation,
+    "head": _head,
 }
 
 

@@ -22,7 +22,8 @@ class CellState:
 
     `version` counts the accepted records, `inputs` says how far the writer had read its inputs, `chain` is the hash
     over all accepted bytes. `jobs` are those that wait or run, `over` those that are remembered. `capacity` and `usage`
-    are indices: they can be counted from the rest at any time.
+    are indices: they can be counted from the rest at any time. `heads` are the first jobs of queues that do not fit, with
+    the cell time since when.
 
     A fold changes the state in place: a copy of 150,000 jobs for each record would serve nobody. `checkpoint` and
     `rollback` give back what it was.
@@ -42,6 +43,7 @@ class CellState:
     jobs: dict[str, Job] = field(default_factory=dict)
     over: Remembered = field(default_factory=Remembered)
     reservations: dict[str, ReservationSet] = field(default_factory=dict)
+    heads: dict[str, int] = field(default_factory=dict)
     waiting: int = 0
     usage: Usage = field(default_factory=dict)
     capacity: Capacity = field(init=False, repr=False)

@@ -75,7 +75,10 @@ class AttemptEffect(JobEffect):
 
 
 class JobStarted(AttemptEffect):
-    """The gang holds these places and its nodes shall start it. All workers at once, or none."""
+    """The gang holds these places and its nodes shall start it. All workers at once, or none.
+
+    `backfilled_over` is the head of its queue that it was started past, because that did not fit.
+    """
 
     workers: Annotated[tuple[WorkerPlace, ...], Meta(min_length=1)]
     backfilled: bool = False

@@ -66,7 +66,9 @@ class SetQuota(Operation, type="fallow.quota.set.v1", topic="operations"):
 class CellPolicy(Value, omit_defaults=False):
     """The numbers by which a cell decides. They stand in the log, so that every reader folds alike.
 
-    Times with `wall` in their name run by the wall clock, all others by the cell's.
+    Times with `wall` in their name run by the wall clock, all others by the cell's. `backfill_wait_ms` is how long a
+    queue's head may be passed by jobs that could use what it needs, in queues that backfill. A node on which
+    `unacknowledged_most` workers were started and not yet confirmed gets nothing new (0: however many there are).
     """
 
     start_wall_ms: Annotated[int, Meta(ge=1)] = 120_000
@@ -77,6 +79,8 @@ class CellPolicy(Value, omit_defaults=False):
     remember_ms: Annotated[int, Meta(ge=1)] = 7 * 86_400_000
     waiting_jobs_most: Annotated[int, Meta(ge=1)] = 1_000_000
     placement: Name = "best-fit"
+    backfill_wait_ms: Millis = 1_800_000
+    unacknowledged_most: Count = 0
 
 
 class SetPolicy(Operation, type="fallow.policy.set.v1", topic="operations"):

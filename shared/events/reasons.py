@@ -53,6 +53,7 @@ class DeferCode(StrEnum):
     HELD = "held"
     TOPOLOGY = "topology"
     RESERVED_FOR_OTHER = "reserved_for_other"
+    UNACKNOWLEDGED = "unacknowledged"
 
 
 class StopReason(StrEnum):

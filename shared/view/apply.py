@@ -128,6 +128,8 @@ TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = 
     e.JobReleased: _job,
     e.ReservationSet: None,
     e.ReservationCleared: None,
+    e.HeadBlocked: None,
+    e.HeadCleared: None,
     e.NodeChanged: _node_spec,
     e.DeviceChanged: _node,
     e.LeaseExpired: _node,

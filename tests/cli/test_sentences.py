@@ -94,6 +94,11 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (e.ReservationCleared(job="a", reason=ClearReason.STARTED), "Nothing is kept for job a any more: started."),
     (
+        e.HeadBlocked(job="a"),
+        "Job a is the first of its queue that does not fit, and is waited for from now on.",
+    ),
+    (e.HeadCleared(job="a"), "Job a is no longer the first of its queue that does not fit."),
+    (
         e.NodeChanged(spec=NODE, boot="b1", status=NodeStatus.DRAINING, drain_deadline_ms=1_000, reason="a fan"),
         "Node node-1 of pool training (8 GPUs) is draining until day 0 00:00:01.000 (a fan).",
     ),

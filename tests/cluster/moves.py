@@ -138,7 +138,10 @@ def job_starts(world: Historian, at_ms: int) -> Effects:
     places = find_places(world.state, job.spec, list(range(count)), world.random)
     if places is None:
         return [e.JobDeferred(job=job.id, code=another_code(world, job))]
-    started = e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=places, backfilled=world.random.random() < 0.3)
+    over = world.random.choice(("", "", *world.state.heads))
+    started = e.JobStarted(
+        job=job.id, attempt=job.attempt + 1, workers=places, backfilled=bool(over), backfilled_over=over
+    )
     kept = job.id in world.state.reservations
     return [started, e.ReservationCleared(job=job.id, reason=ClearReason.STARTED)] if kept else [started]
 
@@ -270,6 +273,14 @@ def reservation_comes_or_goes(world: Historian, at_ms: int) -> Effects:
     return [] if places is None else [e.ReservationSet(job=job.id, workers=places, start_ms=at_ms + 60_000)]
 
 
+def head_comes_or_goes(world: Historian, at_ms: int) -> Effects:
+    head = world.one_of(world.state.heads)
+    if head is not None and world.random.random() < 0.5:
+        return [e.HeadCleared(job=head)]
+    job = world.job_in(JobStatus.QUEUED)
+    return [] if job is None or job.id in world.state.heads else [e.HeadBlocked(job=job.id)]
+
+
 def loan_moves(world: Historian, at_ms: int) -> Effects:
     node = world.one_of(node for node in world.state.nodes.values() if node.spec.role is NodeRole.INFERENCE)
     return [] if node is None else loan_step(world, node, at_ms)
@@ -326,6 +337,7 @@ MOVES: dict[Callable[[Historian, int], Effects], int] = {
     job_is_updated: 3,
     request_is_refused: 1,
     reservation_comes_or_goes: 4,
+    head_comes_or_goes: 4,
     loan_moves: 8,
     quota_is_set: 4,
     policy_is_set: 1,

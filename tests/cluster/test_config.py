@@ -85,7 +85,7 @@ MISTAKES: dict[str, tuple[str, Any, str]] = {
     "a pool without GPUs": ("cells.0.pools.0.gpus", 0, "greater than or equal to 1"),
     "half a GPU": ("cells.0.pools.0.gpus", 1.5, "valid integer"),
     "a role that is none": ("cells.0.pools.0.role", "batch", "'training' or 'inference'"),
-    "a discipline that is none": ("cells.0.queues.0.discipline", "lifo", "'strict-fifo' or 'best-effort-fifo'"),
+    "a discipline that is none": ("cells.0.queues.0.discipline", "lifo", "'best-effort-fifo' or 'backfill'"),
     "two tenants of one name": ("tenants.3.name", "ada", "tenant 'ada' stands twice"),
     "a pool that no cell has": ("tenants.0.pools", ["near"], r"tenants.ada.pools: 'near' is not defined"),
     "a queue that no cell has": ("tenants.0.queue", "vip", r"tenants.ada.queue: 'vip' is not defined"),

@@ -93,7 +93,7 @@ def walk_heads_and_start(state: CellState, head: QueueHead) -> int:
     """Start what the line holds, as the writer does. How many workers that were."""
     workers, started = 0, APPLY[JobStarted]
 
-    def start(job: Job, places: Places) -> bool:
+    def start(job: Job, places: Places, _: str) -> bool:
         nonlocal workers
         started(state, JobStarted(job=job.spec.id, attempt=1, workers=places), 0)
         workers += len(places)

@@ -23,6 +23,7 @@ PRECEDENCE: Final[dict[DeferCode, ReasonKind]] = {
     DeferCode.QUOTA_REACHED: ReasonKind.QUOTA,
     DeferCode.NO_FREE_GPUS: ReasonKind.CAPACITY,
     DeferCode.FRAGMENTED: ReasonKind.CAPACITY,
+    DeferCode.UNACKNOWLEDGED: ReasonKind.CAPACITY,
     DeferCode.TOPOLOGY: ReasonKind.TOPOLOGY,
     DeferCode.RESERVED_FOR_OTHER: ReasonKind.POLICY,
     DeferCode.BEHIND_HEAD: ReasonKind.POLICY,

@@ -96,12 +96,17 @@ class Turn:
         self.do(effect, size_bytes)
         self.new_bytes += size_bytes
 
-    def start(self, job_id: str, attempt: int, workers: tuple[WorkerPlace, ...]) -> bool:
-        """Start a gang, unless the record has no room for it: then it is cut here and the next one goes on."""
+    def start(self, job_id: str, attempt: int, workers: tuple[WorkerPlace, ...], over: str = "") -> bool:
+        """Start a gang, past the head `over` of its queue if that is named, unless the record has no room for it: then
+        it is cut here and the next one goes on.
+        """
         size_bytes = gang_bytes(workers)
         self.is_cut = self.bytes + size_bytes > RECORD_BYTES_MOST and not self.is_empty
         if not self.is_cut:
-            self.do(e.JobStarted(job=job_id, attempt=attempt, workers=workers), size_bytes)
+            started = e.JobStarted(
+                job=job_id, attempt=attempt, workers=workers, backfilled=bool(over), backfilled_over=over
+            )
+            self.do(started, size_bytes + len(over))
         return not self.is_cut
 
     def hear(self, job_id: str, attempt: int, node_id: str, status: RunStatus) -> None:

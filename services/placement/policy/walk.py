@@ -2,8 +2,8 @@
 
 Within a walk room only shrinks, so a shape that did not fit once is not tried again. A walk over windows comes to the
 same starts as a walk over the whole queues: a window leaves out only jobs behind others of their own class, and ends
-the walk where one of these might start (`cuts`): behind a cut only a job that does not fit proves that the ones left
-out do not fit either.
+the walk where one of these might start (`cuts`): behind a cut only a job that does not fit, or may not pass a head,
+proves that the same is true of the ones left out.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from services.placement.policy.ahead import Ahead
+from services.placement.policy.backfill import Heads
+from services.placement.policy.behind import behind
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.turn import RECORD_BYTES_MOST, gang_bytes
 from shared.cluster.job import Job, JobStatus
@@ -42,11 +44,22 @@ def shape_of(spec: JobSpec) -> Shape:
 
 @dataclass(slots=True)
 class Walk:
-    """What came of a walk. `is_whole` is False where it ended early, so that there may be more to start."""
+    """What came of a walk. `is_whole` is False where it ended early, so that there may be more to start. `heads` are
+    the jobs that are heads now and were none, `cleared` those that are none any more.
+    """
 
     starts: int = 0
     deferred: dict[str, DeferCode] = field(default_factory=dict)
     is_whole: bool = True
+    heads: list[str] = field(default_factory=list)
+    cleared: list[str] = field(default_factory=list)
+    lines: dict[str, Heads] = field(default_factory=dict)
+
+    def line(self, state: CellState, head: QueueHead, now_ms: int) -> Heads | None:
+        """The heads of a queue that backfills, whose line may come in several pieces; None for all others."""
+        if head.discipline is not QueueDiscipline.BACKFILL:
+            return None
+        return self.lines.setdefault(head.queue, Heads(state, now_ms))
 
 
 def walk_heads(
@@ -54,10 +67,10 @@ def walk_heads(
     heads: Iterable[QueueHead],
     blocked: dict[Shape, DeferCode],
     now_ms: int,
-    start: Callable[[Job, Places], bool],
+    start: Callable[[Job, Places, str], bool],
 ) -> Walk:
-    """Walk the queues in their order. `start` takes a job that fits, changes the state, and says whether there is room
-    for more.
+    """Walk the queues in their order. `start` takes a job that fits, with its places and the head that it passes by
+    that (or ""), changes the state, and says whether there is room for more.
 
     `blocked` holds the shapes that are known not to fit; the walk adds to it. The caller empties it when something
     becomes free.
@@ -75,16 +88,19 @@ def _walk_head(
     head: QueueHead,
     blocked: dict[Shape, DeferCode],
     now_ms: int,
-    start: Callable[[Job, Places], bool],
+    start: Callable[[Job, Places, str], bool],
     walk: Walk,
 ) -> bool:
     """Whether the walk may go on with the next queue."""
-    cuts, ahead = frozenset(head.cuts), Ahead()
+    cuts, ahead, heads, over = frozenset(head.cuts), Ahead(), walk.line(state, head, now_ms), None
     for number, job_id in enumerate(head.jobs):
         job = state.jobs.get(job_id)
         if job is None or job.status is not JobStatus.QUEUED or job.not_before_ms > now_ms:
             if number in cuts:
                 return False
+            continue
+        if heads is not None and (over := heads.over(job.spec)) is not None and over.is_due:
+            _pass_over(state, job, walk)
             continue
         found: Places | DeferCode | None = blocked.get(shape_of(job.spec)) if blocked else None
         if found is None:
@@ -92,12 +108,32 @@ def _walk_head(
         if isinstance(found, DeferCode):
             walk.deferred[job_id] = found
             if head.discipline is QueueDiscipline.STRICT_FIFO:
+                walk.deferred.update(behind(state, head.jobs, number, now_ms))
                 return True
+            if heads is not None:
+                _block(state, job, found, over is None and heads.add(job, found), walk)
             continue
         walk.starts += 1
-        if not start(job, found) or number in cuts:
+        if not start(job, found, "" if over is None else over.spec.id) or number in cuts:
             return False
     return True
+
+
+def _pass_over(state: CellState, job: Job, walk: Walk) -> None:
+    """It may not pass a head. Whatever it waited for before, it is told that only where nothing was told before."""
+    if job.deferred is None:
+        walk.deferred[job.spec.id] = DeferCode.BEHIND_HEAD
+    if job.spec.id in state.heads:
+        walk.cleared.append(job.spec.id)
+
+
+def _block(state: CellState, job: Job, code: DeferCode, is_head: bool, walk: Walk) -> None:
+    """It does not fit: note whether it became a head, or has one before it and is none any more."""
+    was_head = job.spec.id in state.heads
+    if is_head and not was_head:
+        walk.heads.append(job.spec.id)
+    elif was_head and not is_head and code is not DeferCode.NO_SUCH_NODES:
+        walk.cleared.append(job.spec.id)
 
 
 def _try(state: CellState, job: Job, blocked: dict[Shape, DeferCode]) -> Places | DeferCode:

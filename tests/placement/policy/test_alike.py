@@ -61,7 +61,7 @@ def walked(state: CellState, specs: list[JobSpec]) -> list[tuple[str, WorkerPlac
         apply(state, e.JobEnqueued(spec=spec, submit_ms=0, digest="0" * 32), 0)
     started: list[tuple[str, WorkerPlace]] = []
 
-    def begin(job: Job, places: tuple[WorkerPlace, ...]) -> bool:
+    def begin(job: Job, places: tuple[WorkerPlace, ...], _: str) -> bool:
         apply(state, e.JobStarted(job=job.id, attempt=1, workers=places), 0)
         started.extend((job.id, place) for place in places)
         return True

@@ -27,7 +27,13 @@ from tests.placement.world import (
     started,
 )
 
-NOT_GIVEN_YET = {DeferCode.BEHIND_HEAD, DeferCode.BACKOFF, DeferCode.HELD, DeferCode.RESERVED_FOR_OTHER}
+NOT_GIVEN_YET = {
+    DeferCode.BEHIND_HEAD,
+    DeferCode.BACKOFF,
+    DeferCode.HELD,
+    DeferCode.RESERVED_FOR_OTHER,
+    DeferCode.UNACKNOWLEDGED,
+}
 """Codes that placement records nowhere today. The first three are told when somebody reads."""
 
 
