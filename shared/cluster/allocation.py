@@ -34,7 +34,8 @@ def take(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, 
         noted[place.node] = node
         node.jobs[job_id] = workers + 1
         if place.gpu_milli < GPU:
-            _share(undo, node, place.devices[0], -place.gpu_milli)
+            if place.gpu_milli:
+                _share(undo, node, place.devices[0], -place.gpu_milli)
         else:
             node.held |= mask_of(place.devices)
         if place.cpu_milli:
@@ -77,7 +78,8 @@ def release(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlac
         else:
             del node.jobs[job_id]
         if place.gpu_milli < GPU:
-            _share(undo, node, place.devices[0], place.gpu_milli)
+            if place.gpu_milli:
+                _share(undo, node, place.devices[0], place.gpu_milli)
         else:
             node.held &= ~mask_of(place.devices)
         if place.cpu_milli:

@@ -137,7 +137,9 @@ class Node:
         return f"device {bits(taken)[0]} is not free" if taken else None
 
     def _share_refusal(self, place: WorkerPlace) -> str | None:
-        if len(place.devices) != 1:
+        if not place.gpu_milli and not place.devices:
+            return None
+        if len(place.devices) != 1 or not place.gpu_milli:
             return f"a share of {place.gpu_milli} milli-GPUs sits on one device, not on {len(place.devices)}"
         device = place.devices[0]
         if device in self.shares:

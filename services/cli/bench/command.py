@@ -1,5 +1,6 @@
 """`fallow bench`: the figures of the whole system on this machine."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -105,6 +106,27 @@ def place(as_json: AsJson = False) -> None:
     from services.cli.bench.place import place as run  # noqa: PLC0415 - the same
 
     run().show(as_json=as_json)
+
+
+@app.command()
+def openb(  # noqa: PLR0913, PLR0917 - the options of a command
+    pods: Annotated[Path, typer.Option(help="Pods of the openb trace, as CSV or CSV.gz.", show_default=False)],
+    nodes: Annotated[Path, typer.Option(help="Its nodes, likewise.", show_default=False)],
+    seeds: Annotated[int, typer.Option(min=1, max=1_000, help="So many runs, each with its own draw of pods.")] = 10,
+    first_seed: Annotated[int, typer.Option(help="The seed of the first run.")] = 42,
+    policy: Annotated[
+        str, typer.Option(help="fallow, or a rule to compare it with: random, best-fit, fgd.")
+    ] = "fallow",
+    draw: Annotated[
+        str, typer.Option(help="replacement: draw all pods; simulator: the trace once and draw the rest.")
+    ] = "replacement",
+    out: Annotated[Path | None, typer.Option(help="Folder for placements.csv and nodes.csv.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How much of a cluster can be handed out while pods with shares of GPUs come, and nothing leaves (FGD, ATC'23)."""
+    from services.cli.bench.openb.command import openb_or_end as run  # noqa: PLC0415 - the same
+
+    run(pods, nodes, range(first_seed, first_seed + seeds), policy, draw, out).show(as_json=as_json)
 
 
 def _console(*, as_json: bool) -> Console:

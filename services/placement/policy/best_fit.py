@@ -21,7 +21,7 @@ _NOBODY: Mapping[str, int] = MappingProxyType({})
 
 def place_worker(room: Room, spec: JobSpec, rank: int) -> WorkerPlace | None:
     """A place for one more worker of this gang, or None."""
-    if spec.resources.gpu_milli < GPU:
+    if 0 < spec.resources.gpu_milli < GPU:
         return place_share(room, spec, rank)
     node = room.fullest(spec, spec.resources.gpu_milli // GPU)
     return None if node is None else room.take_whole(rank, node, spec.resources)
