@@ -7,8 +7,11 @@ from functools import lru_cache
 
 from shared.events.values import GPU
 
-_LARGEST = (1, 4, 8, 16, 32, 64, 128, 256)
-SIZE_CLASSES = ("1", "2-4", "5-8", "9-16", "17-32", "33-64", "65-128", "129-256", "257+")
+_LARGEST = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048)
+SIZE_CLASSES = (
+    *("1", "2-4", "5-8", "9-16", "17-32", "33-64", "65-128", "129-256"),
+    *("257-512", "513-1024", "1025-2048", "2049+"),
+)
 """Their names, from small to large."""
 
 
