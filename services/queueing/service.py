@@ -15,14 +15,14 @@ from typing import Any, ClassVar, NamedTuple
 from services.queueing.policy.line import Line, Place
 from services.queueing.policy.parts import in_parts
 from services.queueing.policy.row import Shown
-from shared.cluster.config import CellPart
+from shared.cluster.config import CellPart, Queue
 from shared.cluster.few import FEW_WAITING
 from shared.cluster.job import JobStatus
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.jobs import AdmittedJob, JobAdmitted, JobsAdmitted
-from shared.events.queue import QueueDiscipline, QueueOrdered
+from shared.events.queue import QueueOrder, QueueOrdered
 from shared.events.values import JobSpec
 
 SHOWN = Shown(64, 4_000)
@@ -32,6 +32,9 @@ SHOWN_STEPPED = Shown(256, 256)
 """With a stepped clock it does not matter how long a window is under way, and every run is to be the same."""
 
 RESEND_WALL_MS = 1_000
+
+LineName = tuple[str, str]
+"""(queue, tenant); no tenant where the queue has one line for all."""
 
 
 class Waiting(NamedTuple):
@@ -60,7 +63,10 @@ class QueueingService:
         """`few`: up to how many waiting jobs placement needs no window."""
         self.state, self._writer, self._jobs_source, self._stepped = state, writer, jobs_source, stepped
         self._shown, self._few = shown or (SHOWN_STEPPED if stepped else SHOWN), few
-        self._lines = {queue.name: Line(queue.name, queue.discipline, self._shown) for queue in cell.queues}
+        self._queues = {queue.name: queue for queue in cell.queues}
+        self._numbers = {queue.name: number for number, queue in enumerate(cell.queues)}
+        self._lines: dict[LineName, Line] = {}
+        self._in_order: list[Line] | None = None
         self._waiting: dict[str, Waiting] = {}
         self._early: deque[tuple[int, str]] = deque()
         self._asleep: list[tuple[int, str]] = []
@@ -168,10 +174,24 @@ class QueueingService:
 
     def _line(self, spec: JobSpec) -> Line:
         name = spec.queue or self._first_queue
-        if name not in self._lines:
+        queue = self._queues.get(name)
+        if queue is None:
             # A queue that the file no longer has: its jobs still wait, behind those of all others.
-            self._lines[name] = Line(name, QueueDiscipline.BEST_EFFORT_FIFO, self._shown)
-        return self._lines[name]
+            queue = self._queues[name] = Queue(name=name)
+        line_of = (name, spec.tenant if queue.order is QueueOrder.FAIR_SHARE else "")
+        line = self._lines.get(line_of)
+        if line is None:
+            line = self._lines[line_of] = Line(queue, self._shown, line_of[1] or None)
+            self._in_order = None
+        return line
+
+    def _lines_in_order(self) -> list[Line]:
+        """As the cell file has the queues, then those that it no longer has; of one queue by tenant."""
+        if self._in_order is None:
+            last = len(self._numbers)
+            names = sorted(self._lines, key=lambda line: (self._numbers.get(line[0], last), line))
+            self._in_order = [self._lines[name] for name in names]
+        return self._in_order
 
     def _drop_refused(self) -> None:
         """Placement has passed these records of `jobs`: a job that is not in the log now was refused."""
@@ -203,7 +223,10 @@ class QueueingService:
 
     def waiting_by_queue(self) -> dict[str, int]:
         """How many jobs stand in each line."""
-        return {name: line.waiting for name, line in self._lines.items()}
+        found = dict.fromkeys(self._queues, 0)
+        for (queue, _), line in self._lines.items():
+            found[queue] += line.waiting
+        return found
 
     @property
     def are_few(self) -> bool:
@@ -226,7 +249,7 @@ class QueueingService:
         self._window += 1
         self._changed = False
         self._sent_ms = wall_ms
-        parts = in_parts([line.head() for line in self._lines.values() if line.waiting])
+        parts = in_parts([line.head() for line in self._lines_in_order() if line.waiting])
         return [
             QueueOrdered(
                 cell=self.state.cell,

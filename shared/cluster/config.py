@@ -8,8 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from shared.events.base import Count, Label, Name
 from shared.events.operations import CellPolicy, Quota
-from shared.events.queue import QueueDiscipline
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.values import DEVICES_MOST, GPU, WORKERS_MOST, NodeRole
+
+AGING_MOST_MS = 10 * 365 * 86_400_000
 
 
 class Part(BaseModel):
@@ -32,10 +34,25 @@ class Pool(Part):
 
 
 class Queue(Part):
-    """A line in which jobs wait, and how it lets jobs past one that does not fit."""
+    """A line in which jobs wait, and how it lets jobs past one that does not fit.
+
+    `order` says whose job is next: the oldest, or one of the tenant with the smallest share. With `aging_ms` a step of
+    priority is worth so much waiting, and all of a priority at most `aging_most_ms`; without, priority is everything.
+    """
 
     name: Name
     discipline: QueueDiscipline = QueueDiscipline.BEST_EFFORT_FIFO
+    order: QueueOrder = QueueOrder.FIFO
+    aging_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MOST_MS)] = 0
+    aging_most_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MOST_MS)] = 0
+
+    @model_validator(mode="after")
+    def _a_step_counts_in_full(self) -> Queue:
+        if self.aging_most_ms < self.aging_ms:
+            raise ValueError(f"aging_most_ms {self.aging_most_ms} is below aging_ms {self.aging_ms}")
+        if self.aging_most_ms and not self.aging_ms:
+            raise ValueError(f"aging_most_ms {self.aging_most_ms} without aging_ms")
+        return self
 
 
 class CellPart(Part):

@@ -18,12 +18,22 @@ class QueueDiscipline(StrEnum):
     BACKFILL = "backfill"
 
 
+class QueueOrder(StrEnum):
+    """Whose job of a queue is next: the oldest of the highest priority, or one of the tenant with the least share."""
+
+    FIFO = "fifo"
+    FAIR_SHARE = "fair-share"
+
+
 class QueueHead(Value):
     """The head of one queue, in order: of each equivalence class at most the first few jobs.
 
     `cuts` are positions in `jobs` behind which a job of the same class was left out. If the job at a cut starts, the
     next of its class might start too and comes before what follows, so a walk must end there until a newer window
     comes. `waiting` counts all waiting jobs of the queue.
+
+    A queue in fair-share order has one head for each of its tenants, side by side, which names the `tenant`: the walk
+    goes from one to the other by their shares, and ends only where it would go on behind a cut.
     """
 
     queue: Name
@@ -31,6 +41,7 @@ class QueueHead(Value):
     jobs: tuple[JobId, ...]
     cuts: tuple[Count, ...] = ()
     waiting: Count = 0
+    tenant: Name | None = None
 
 
 class QueueOrdered(CellEvent, type="fallow.queue.ordered.v1", topic="queue"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from services.placement.policy.gang import place_gang
 from services.queueing.policy.row import Shown
 from services.queueing.service import QueueingService
-from shared.cluster.config import CellFile, CellPart
+from shared.cluster.config import CellFile, CellPart, Queue
 from shared.cluster.fold import fold
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.state import CellState
@@ -76,7 +76,7 @@ class NaiveWorld(World):
         """Hand these over, then walk all queues whole."""
         self.tell(*events)
         self.writer.begin()
-        starts = [start for queue in self._part.queues for start in self._walk(queue.name, queue.discipline)]
+        starts = [start for queue in self._part.queues for start in self._walk(queue)]
         if not starts:
             self.writer.abandon()
             return
@@ -93,7 +93,7 @@ class NaiveWorld(World):
         assert self.writer.appended(len(self.log) - 1)
         self.service.note(draft.decision.effects, self.wall_ms)
 
-    def _walk(self, queue: str, discipline: QueueDiscipline) -> list[e.JobStarted]:
+    def _walk(self, queue: Queue) -> list[e.JobStarted]:
         starts = []
         for job in self._line(queue):
             found = place_gang(self.state, job.spec)
@@ -101,14 +101,23 @@ class NaiveWorld(World):
                 start = e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found)
                 self.do(start)
                 starts.append(start)
-            elif discipline is QueueDiscipline.STRICT_FIFO:
+            elif queue.discipline is QueueDiscipline.STRICT_FIFO:
                 break
         return starts
 
-    def _line(self, queue: str) -> list[Job]:
+    def _line(self, queue: Queue) -> list[Job]:
         waiting = [
             job
             for job in self.state.jobs.values()
-            if job.spec.queue == queue and job.status is JobStatus.QUEUED and job.not_before_ms <= self.now_ms
+            if job.spec.queue == queue.name and job.status is JobStatus.QUEUED and job.not_before_ms <= self.now_ms
         ]
-        return sorted(waiting, key=lambda job: job.queue_order)
+        return sorted(waiting, key=lambda job: _place(queue, job))
+
+
+def _place(queue: Queue, job: Job) -> tuple[int, int, int, str]:
+    """By priority and time; or by time, where a step of priority is worth some of it."""
+    priority, submit_ms = job.spec.priority, job.submit_ms
+    if not queue.aging_ms:
+        return (0, -priority, submit_ms, job.id)
+    worth_ms = min(abs(priority) * queue.aging_ms, queue.aging_most_ms)
+    return (submit_ms - (worth_ms if priority > 0 else -worth_ms), -priority, submit_ms, job.id)

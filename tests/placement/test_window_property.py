@@ -28,6 +28,7 @@ FILE = CellFile(
                 Queue(name="first", discipline=QueueDiscipline.STRICT_FIFO),
                 Queue(name="default"),
                 Queue(name="last"),
+                Queue(name="aged", aging_ms=30, aging_most_ms=50),
             ),
         ),
     ),
@@ -51,6 +52,7 @@ class Twins:
         self.queued, self.naive = QueuedWorld(FILE, shown, few=few), NaiveWorld(FILE)
         self.worlds: tuple[QueuedWorld | NaiveWorld, ...] = (self.queued, self.naive)
         self.submitted = 0
+        self.queues = random.choice((("first", "default", "default", "last"), ("aged",), ("default", "aged")))
 
     def live(self, *, holding: bool) -> list[Job]:
         statuses = HOLDING if holding else WAITING
@@ -67,15 +69,18 @@ class Twins:
         self.random.choice(often * 2 + seldom)()
 
     def submit(self) -> None:
-        self.settle(*(admitted(self.spec(), self.naive.now_ms) for _ in range(self.random.randint(1, 12))))
+        self.settle(*(admitted(self.spec(), self.submit_ms()) for _ in range(self.random.randint(1, 12))))
+
+    def submit_ms(self) -> int:
+        return self.naive.now_ms + 100 - self.random.choice((0, 0, 20, 50, 100))
 
     def spec(self) -> JobSpec:
         self.submitted += 1
         return JobSpec(
             id=f"job-{self.random.randint(0, 9)}{self.submitted:04}",
             tenant=self.random.choice(("ada", "bob", "eve", "eve")),
-            priority=self.random.randint(0, 1),
-            queue=self.random.choice(("first", "default", "default", "last")),
+            priority=self.random.choice((0, 0, 1, 2, -3)),
+            queue=self.random.choice(self.queues),
             pools=self.random.choice(((), ("train",), ("extra", "train"))),
             workers=self.random.choice((1, 1, 1, 2, 3)),
             resources=Resources(gpu_milli=self.random.choice((500, GPU, GPU, 2 * GPU, 4 * GPU)), cpu_milli=100),

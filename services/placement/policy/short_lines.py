@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shared.cluster.config import CellPart
+from shared.cluster.config import CellPart, Queue
 from shared.cluster.job import Job, JobStatus
+from shared.cluster.queue_order import Order, order_in
 from shared.cluster.state import CellState
 from shared.events import effects as e
-from shared.events.queue import QueueDiscipline, QueueHead
+from shared.events.queue import QueueHead, QueueOrder
 
 
 class ShortLines:
@@ -25,7 +26,7 @@ class ShortLines:
         """With more than twice `few` jobs, held ones counted, they are given up until no more than `few` are left."""
         self._few = few
         self._first = part.queues[0].name
-        self._disciplines = {queue.name: queue.discipline for queue in part.queues}
+        self._queues = {queue.name: queue for queue in part.queues}
         self._numbers = {queue.name: number for number, queue in enumerate(part.queues)}
         self._jobs: dict[str, None] | None = None
         self.next_cell_ms: int | None = None
@@ -66,10 +67,19 @@ class ShortLines:
         """All jobs that may start now, in their order; None if too many wait."""
         if self._jobs is None:
             return None
-        lines: dict[str, list[tuple[int, int, str]]] = {}
+        lines: dict[tuple[str, str], list[Order]] = {}
         for job in self._look(state, now_ms):
-            lines.setdefault(job.spec.queue or self._first, []).append(job.queue_order)
+            spec = job.spec
+            queue = self._queue(spec.queue or self._first)
+            tenant = spec.tenant if queue.order is QueueOrder.FAIR_SHARE else ""
+            lines.setdefault((queue.name, tenant), []).append(order_in(queue, spec, job.submit_ms))
         return [self._head(name, lines[name]) for name in sorted(lines, key=self._place)]
+
+    def _queue(self, name: str) -> Queue:
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = Queue(name=name)
+        return queue
 
     def _look(self, state: CellState, now_ms: int) -> list[Job]:
         assert self._jobs is not None
@@ -87,11 +97,16 @@ class ShortLines:
         self.next_cell_ms = min(pauses, default=None)
         return found
 
-    def _place(self, queue: str) -> tuple[int, str]:
+    def _place(self, line: tuple[str, str]) -> tuple[int, tuple[str, str]]:
         """A queue that the cell file does not have comes behind all others."""
-        return (self._numbers.get(queue, len(self._numbers)), queue)
+        return (self._numbers.get(line[0], len(self._numbers)), line)
 
-    def _head(self, queue: str, line: list[tuple[int, int, str]]) -> QueueHead:
+    def _head(self, name: tuple[str, str], line: list[Order]) -> QueueHead:
         line.sort()
-        discipline = self._disciplines.get(queue, QueueDiscipline.BEST_EFFORT_FIFO)
-        return QueueHead(queue=queue, discipline=discipline, jobs=tuple(order[2] for order in line))
+        queue, tenant = name
+        return QueueHead(
+            queue=queue,
+            discipline=self._queue(queue).discipline,
+            jobs=tuple(order[2] for order in line),
+            tenant=tenant or None,
+        )

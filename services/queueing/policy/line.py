@@ -1,4 +1,4 @@
-"""One queue's waiting jobs in their order, by class; and the head of it that placement needs to see."""
+"""The waiting jobs of a queue, or of one of its tenants, in their order, by class; and the head that placement sees."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from services.queueing.policy.classes import ClassKey, class_of
-from services.queueing.policy.row import Order, Row, Shown
+from services.queueing.policy.row import Row, Shown
+from shared.cluster.config import Queue
+from shared.cluster.queue_order import Order, order_in
 from shared.events.queue import QueueDiscipline, QueueHead
 from shared.events.values import JobSpec
 
@@ -16,18 +18,22 @@ Place = tuple[ClassKey, Order]
 
 @dataclass(slots=True)
 class Line:
-    """The jobs of one queue that may start. A strict queue is one class: nobody overtakes, so its head is a prefix."""
+    """The jobs of one queue that may start. A strict queue is one class: nobody overtakes, so its head is a prefix.
 
-    name: str
-    discipline: QueueDiscipline
+    A queue in fair-share order has a line for each `tenant`. Which of them is next is placement's to say: it knows the
+    shares as of now, and they change with each start.
+    """
+
+    queue: Queue
     shown: Shown
+    tenant: str | None = None
     rows: dict[ClassKey, Row] = field(default_factory=dict)
     waiting: int = 0
 
     def place(self, spec: JobSpec, submit_ms: int) -> Place:
         """Where this job belongs."""
-        key = () if self.discipline is QueueDiscipline.STRICT_FIFO else class_of(spec)
-        return key, (-spec.priority, submit_ms, spec.id)
+        key = () if self.queue.discipline is QueueDiscipline.STRICT_FIFO else class_of(spec)
+        return key, order_in(self.queue, spec, submit_ms)
 
     def add(self, place: Place) -> bool:
         """Put a job in its place. Whether the last window would show it, or would be cut by it."""
@@ -60,9 +66,10 @@ class Line:
         if len(self.rows) > 1:
             ordered.sort()
         return QueueHead(
-            queue=self.name,
-            discipline=self.discipline,
+            queue=self.queue.name,
+            discipline=self.queue.discipline,
             jobs=tuple([order[2] for order in ordered]),
             cuts=tuple(sorted(bisect_left(ordered, last) for last in lasts)),
             waiting=self.waiting,
+            tenant=self.tenant,
         )

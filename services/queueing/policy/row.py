@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import NamedTuple
 
-Order = tuple[int, int, str]
-"""Higher priority first, then the earlier submit time, then the id."""
+from shared.cluster.queue_order import Order
 
 GAP_MOST = 1_000
 """So many places at the front stay empty before the row moves up."""

@@ -1,0 +1,25 @@
+"""In which order the jobs of one queue are served: a key that never changes while a job waits, so no order does."""
+
+from __future__ import annotations
+
+from shared.cluster.config import Queue
+from shared.events.values import JobSpec
+
+Order = tuple[int, int, str]
+"""Where a job stands in its queue: the lowest is served first. Equal for no two jobs."""
+
+
+def order_in(queue: Queue, spec: JobSpec, submit_ms: int) -> Order:
+    """The place of a job in its queue.
+
+    Without aging: higher priority, then earlier submit, then id. With it a job of priority p stands where one of
+    priority 0 would that was submitted p * `aging_ms` earlier, but never more than `aging_most_ms` earlier or later;
+    ties go by priority, submit and id. So nobody is overtaken by a job submitted more than twice `aging_most_ms` after
+    it, whatever its priority: nothing starves.
+    """
+    if not queue.aging_ms:
+        return (-spec.priority, submit_ms, spec.id)
+    most_ms = queue.aging_most_ms
+    earlier_ms = max(-most_ms, min(most_ms, spec.priority * queue.aging_ms))
+    # Of two of one priority that stand at the same time, the submit times are the same too.
+    return (submit_ms - earlier_ms, -spec.priority, spec.id)

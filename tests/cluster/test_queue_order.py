@@ -1,0 +1,90 @@
+"""A step of priority is worth so much waiting and no more, and nothing starves."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from shared.cluster.config import Queue
+from shared.cluster.queue_order import order_in
+from shared.events.values import JobSpec
+
+PRIORITIES = st.integers(-1_000_000, 1_000_000) | st.integers(-5, 5)
+SUBMITS = st.integers(0, 10**7)
+AGES = st.tuples(st.integers(1, 10**5), st.integers(0, 10**6)).map(lambda ages: (ages[0], ages[0] + ages[1]))
+
+
+def place(queue: Queue, priority: int, submit_ms: int, job: str = "job") -> tuple[int, int, str]:
+    return order_in(queue, JobSpec(id=job, tenant="ada", priority=priority), submit_ms)
+
+
+def aged(step_ms: int, most_ms: int) -> Queue:
+    return Queue(name="aged", aging_ms=step_ms, aging_most_ms=most_ms)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((1, 900), (0, 100)),
+        ((0, 100), (0, 200)),
+        ((0, 100), (-1, 0)),
+    ],
+)
+def test_without_aging_priority_is_everything_and_then_time(first: tuple[int, int], second: tuple[int, int]) -> None:
+    queue = Queue(name="plain")
+    assert place(queue, *first) < place(queue, *second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((1, 1_099), (0, 100)),
+        ((0, 100), (1, 1_101)),
+        ((3, 3_099), (0, 100)),
+        ((0, 100), (4, 3_101)),
+        ((-1, 100), (0, 1_101)),
+        ((0, 1_099), (-1, 100)),
+        ((-9, 100), (9, 6_101)),
+        ((1, 1_100), (0, 100)),
+    ],
+)
+def test_a_step_of_priority_is_worth_a_second_of_waiting_and_at_most_three(
+    first: tuple[int, int], second: tuple[int, int]
+) -> None:
+    assert place(aged(1_000, 3_000), *first) < place(aged(1_000, 3_000), *second)
+
+
+def test_jobs_of_one_priority_and_time_go_by_their_names() -> None:
+    assert place(aged(10, 20), 1, 5, "a") < place(aged(10, 20), 1, 5, "b")
+
+
+@given(AGES, PRIORITIES, PRIORITIES, SUBMITS, st.integers(1, 10**7))
+def test_nobody_is_overtaken_by_a_job_submitted_more_than_twice_the_cap_after_it(
+    ages: tuple[int, int], mine: int, other: int, submit_ms: int, later_ms: int
+) -> None:
+    queue = aged(*ages)
+    assert place(queue, mine, submit_ms) < place(queue, other, submit_ms + 2 * queue.aging_most_ms + later_ms)
+
+
+@given(AGES, PRIORITIES, st.integers(0, 10**6), SUBMITS, SUBMITS)
+def test_a_higher_priority_never_stands_behind_an_equally_old_or_younger_lower_one(
+    ages: tuple[int, int], priority: int, more: int, submit_ms: int, later_ms: int
+) -> None:
+    first = place(aged(*ages), priority + more, submit_ms, "a")
+    assert first < place(aged(*ages), priority, submit_ms + later_ms, "b")
+
+
+@pytest.mark.parametrize(
+    ("ages", "rule"),
+    [
+        ({"aging_ms": 5, "aging_most_ms": 4}, "aging_most_ms 4 is below aging_ms 5"),
+        ({"aging_most_ms": 4}, "aging_most_ms 4 without aging_ms"),
+        ({"aging_ms": -1}, "greater than or equal to 0"),
+    ],
+)
+def test_a_cap_below_a_step_is_refused(ages: dict[str, int], rule: str) -> None:
+    with pytest.raises(ValidationError, match=rule):
+        Queue.model_validate({"name": "aged", **ages})
