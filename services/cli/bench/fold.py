@@ -13,7 +13,7 @@ from rich.console import Console
 from services.cli.bench.figure import Figure
 from services.cli.bench.pipeline import piped
 from services.cli.bench.processor_time import ProcessorTime, Used
-from services.cli.bench.stages import on_stage
+from services.cli.bench.stages import cell_of, on_stage
 from services.cli.read_back import records_of
 from services.cli.stage import Servers, Stage
 from services.cli.workload import CELL
@@ -47,7 +47,7 @@ def fold(console: Console, *, nodes: int) -> Figure:
     async def baseline(records: list[Record], _: Servers, __: Path) -> Folded:
         return timed(records)
 
-    records, found = on_stage(console, nodes, work, baseline)
+    records, found = on_stage(console, cell_of(nodes), work, baseline)
     lines = [
         f"{found.folded:,.0f} effects/s folded, decoding included ({found.effects} effects in {len(records)} records)",
         f"only decoded {found.decoded:,.0f}/s; baseline, only parsed by the standard json: {found.parsed:,.0f}/s",

@@ -11,7 +11,7 @@ from rich.console import Console
 from services.cli.bench.baseline import Chain, chain
 from services.cli.bench.figure import Figure
 from services.cli.bench.load import Load, nodes_joined, percentile, put_load
-from services.cli.bench.stages import on_stage
+from services.cli.bench.stages import cell_of, on_stage
 from services.cli.bench.traffic import Flow, ends_of, flows
 from services.cli.stage import Servers, Stage
 
@@ -40,7 +40,7 @@ def latency(console: Console, *, seconds: float, nodes: int) -> Figure:
         async with chain(servers, folder, found.traffic) as running:
             return {key: value for rate in RATES for key, value in (await _plain(running, rate)).items()}
 
-    found, plain = on_stage(console, nodes, work, baseline)
+    found, plain = on_stage(console, cell_of(nodes), work, baseline)
     answers = {key: value for rate, load in found.loads.items() for key, value in _keys(rate, load.waits_ms()).items()}
     worst = max(found.loads.values(), key=lambda load: load.used.others_cores)
     lines = [

@@ -13,7 +13,7 @@ from services.cli.bench.big_cell import BigCell, big_cell
 from services.cli.bench.figure import Figure
 from services.cli.bench.load import Load
 from services.cli.bench.pipeline import by_size, piped
-from services.cli.bench.stages import on_stage
+from services.cli.bench.stages import cell_of, on_stage
 from services.cli.stage import Servers, Stage
 from shared.events.operations import CellPolicy
 from shared.runtime.stack.services import Services
@@ -52,7 +52,7 @@ def memory(console: Console, *, nodes: int, jobs: int, rate: float, seconds: flo
         async with big_cell(servers, folder / "big", nodes=nodes, jobs=jobs) as cell:
             return await _held(cell)
 
-    growth, held = on_stage(console, nodes, work, live, CellPolicy(remember_jobs=remembered))
+    growth, held = on_stage(console, cell_of(nodes, CellPolicy(remember_jobs=remembered)), work, live)
     per_million, many = growth.mb_per_million(), growth.load.starts_by(growth.load.end_s, growth.load.begin_s)
     lines = [
         f"memory in MB with {nodes} nodes and {jobs} live jobs: " + by_size(held),

@@ -11,7 +11,7 @@ from services.cli.bench.baseline import chain
 from services.cli.bench.figure import Figure
 from services.cli.bench.job_mix import run_ms_for
 from services.cli.bench.load import WARM_PART, Load, nodes_joined, percentile, put_load
-from services.cli.bench.stages import on_stage
+from services.cli.bench.stages import cell_of, on_stage
 from services.cli.bench.traffic import Flow, ends_of, flows
 from services.cli.stage import Servers, Stage
 
@@ -41,7 +41,7 @@ def pipeline(console: Console, *, rate: float, seconds: float, nodes: int) -> Fi
         async with chain(servers, folder, found.traffic) as running:
             return (await running.send(min(BASELINE_JOBS_MOST, len(found.load.sent_s)), None))[1]
 
-    found, plain = on_stage(console, nodes, work, baseline)
+    found, plain = on_stage(console, cell_of(nodes), work, baseline)
     return figure_of(found, plain, nodes)
 
 

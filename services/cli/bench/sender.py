@@ -63,6 +63,20 @@ class Sender:
         self._acknowledged.clear()
         return took_s
 
+    async def send_when_due(self, jobs: Sequence[tuple[float, Ready]]) -> None:
+        """All of them, each so many seconds after the beginning, in their order. Raises KafkaError."""
+        begin_s, done = monotonic(), 0
+        while done < len(jobs):
+            now_s, due = monotonic() - begin_s, done
+            while due < len(jobs) and jobs[due][0] <= now_s:
+                due += 1
+            if due > done:
+                await self._hand_over([ready for _, ready in jobs[done:due]])
+                done = due
+            await asyncio.sleep(TICK_S)
+        await asyncio.gather(*self._acknowledged)
+        self._acknowledged.clear()
+
     async def _hand_over(self, jobs: Sequence[Ready]) -> None:
         batches: dict[int, Any] = {}
         now_s = monotonic()

@@ -49,12 +49,11 @@ def servers_for(console: Console) -> Iterator[tuple[Servers, Path]]:
 
 def on_stage(
     console: Console,
-    nodes: int,
+    workload: Workload,
     work: Callable[[Stage], Awaitable[Answer]],
     baseline: Callable[[Answer, Servers, Path], Awaitable[Baseline]],
-    policy: CellPolicy | None = None,
 ) -> tuple[Answer, Baseline]:
-    """Do the work on a running cell of so many nodes, then, on the same servers without any service, the baseline.
+    """Do the work on this cell, running, then, on the same servers without any service, the baseline.
 
     Raises StackError as soon as a service ends by itself.
     """
@@ -62,7 +61,7 @@ def on_stage(
 
         async def staged() -> tuple[Answer, Baseline]:
             clock = Clock(ClockKind.WALL, wall_ms(), 1.0)
-            async with stage_for(cell_of(nodes, policy), servers, path, fresh_namespace(), clock) as stage:
+            async with stage_for(workload, servers, path, fresh_namespace(), clock) as stage:
                 answer = await stage.unless_one_ends(work(stage))
             return answer, await baseline(answer, servers, path)
 
