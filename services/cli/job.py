@@ -25,6 +25,7 @@ from shared.events.effects import (
     JobFailed,
     JobFinished,
     JobHeld,
+    JobReady,
     JobReleased,
     JobRequeued,
     JobStarted,
@@ -35,7 +36,7 @@ from shared.view.rows import JobRow
 
 app = typer.Typer()
 
-WAITS = (JobEnqueued, JobRequeued, JobDeferred, JobHeld, JobReleased)
+WAITS = (JobEnqueued, JobRequeued, JobDeferred, JobHeld, JobReleased, JobReady)
 GOES_ON = (JobStarted, JobFinished, JobFailed, JobCancelled)
 
 

@@ -56,6 +56,8 @@ def lines(found: WhyNot, spec: JobSpec) -> Iterator[str]:
         yield f"  when placement last looked, it was {found.recorded}: {DEFERRED[found.recorded]}"
     if found.not_before_ms is not None:
         yield f"  not before {moment(found.not_before_ms)}"
+    if found.waits_for:
+        yield f"  it waits for the end of {', '.join(found.waits_for)}"
     yield f"  it wants {of_job(spec)}, {gpus(spec.gpus_milli)} in all"
     for room in found.pools:
         yield from _pool(room, spec)
@@ -72,6 +74,7 @@ def as_object(found: WhyNot) -> dict[str, Any]:
         "codes": list(found.codes),
         "recorded": found.recorded,
         "not_before_ms": found.not_before_ms,
+        "waits_for": list(found.waits_for),
         "pools": [asdict(room) for room in found.pools],
         "accounts": [{**asdict(use), "is_over": use.is_over} for use in found.accounts],
         "ahead": asdict(found.ahead),

@@ -9,6 +9,7 @@ from services.cli.moments import duration, moment
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.jobs import JobRejected
+from shared.events.reasons import CancelReason
 from shared.events.values import GPU, JobSpec, WorkerPlace
 
 NODES_NAMED_MOST = 4
@@ -61,6 +62,17 @@ def _enqueued(effect: e.JobEnqueued) -> str:
     spec = effect.spec
     queue = f" in queue {spec.queue}" if spec.queue else ""
     return f"Job {spec.id} of {spec.tenant} is accepted and waits{queue}: {of_job(spec)}, priority {spec.priority}."
+
+
+def _cancelled(effect: e.JobCancelled) -> str:
+    return f"Job {effect.job} is cancelled{_BECAUSE[effect.reason].format(effect.because_of)}."
+
+
+_BECAUSE = {
+    CancelReason.ASKED: "",
+    CancelReason.DEPENDENCY_FAILED: ": job {}, for which it waited, did not end well",
+    CancelReason.DEPENDENCY_UNKNOWN: ": it waited for job {}, which nobody knows or its tenant does not own",
+}
 
 
 def _started(effect: e.JobStarted) -> str:
@@ -153,12 +165,13 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.JobRequeued: _requeued,
     e.JobFinished: lambda x: f"Job {x.job} has finished, attempt {x.attempt}.",
     e.JobFailed: lambda x: f"Job {x.job} has failed for good: {x.reason}{_text(x.text)}.",
-    e.JobCancelled: lambda x: f"Job {x.job} is cancelled.",
+    e.JobCancelled: _cancelled,
     e.JobRefused: _refused,
     e.AttemptTimedOut: _timed_out,
     e.JobDeferred: lambda x: f"Job {x.job} goes on waiting: {x.code}.",
     e.JobHeld: lambda x: f"Job {x.job} is held back.",
     e.JobReleased: lambda x: f"Job {x.job} may start again.",
+    e.JobReady: lambda x: f"Job {x.job} waits for no other job any more.",
     e.ReservationSet: _reserved,
     e.ReservationCleared: lambda x: f"Nothing is kept for job {x.job} any more: {x.reason}.",
     e.HeadBlocked: lambda x: f"Job {x.job} is the first of its queue that does not fit, and is waited for from now on.",

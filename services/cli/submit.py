@@ -34,6 +34,7 @@ class Until(StrEnum):
 STAGES = {
     JobStatus.QUEUED: Stage.WAITING,
     JobStatus.HELD: Stage.WAITING,
+    JobStatus.AWAITING: Stage.WAITING,
     JobStatus.STARTING: Stage.STARTED,
     JobStatus.RUNNING: Stage.RUNNING,
     JobStatus.RESIZING: Stage.RUNNING,

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from services.placement.policy import nodes, requests, runs, settings
+from services.placement.policy import dependencies, nodes, requests, runs, settings
 from services.placement.policy.deadlines import Deadlines
 from services.placement.policy.gang import POLICIES, Places
 from services.placement.policy.hearing import Hearing
@@ -169,6 +169,8 @@ class PlacementService:
             # A replayed trace knows which of its jobs fail, and they tell nothing of nodes.
             self._quarantine.judge(turn)
         self._deadlines.act(turn, wall_ms)
+        if self.state.ripe:
+            dependencies.settle(turn)
         goes_on = self._walk(turn) or turn.is_full or bool(self._inbox)
         inputs = self._advance(taken)
         idle = self._idle_inputs + len(taken)

@@ -46,6 +46,11 @@ class Waiting(NamedTuple):
     submit_ms: int
 
 
+def _waits_for_more_than_room(spec: JobSpec) -> bool:
+    """Whether a new job stands in no line until the log says that it may."""
+    return spec.not_before_ms is not None or bool(spec.after) or spec.array is not None
+
+
 class QueueingService:
     """The lines of one cell. `state` is the folded one; after each fold the shell hands over the decisions."""
 
@@ -101,6 +106,7 @@ class QueueingService:
             and spec.id not in self.state.over
             and spec.id not in self._waiting
             and not spec.hold
+            and not _waits_for_more_than_room(spec)
         ):
             self._enter(spec, event.submit_ms, event.digest)
             self._early.append((next_offset, spec.id))
@@ -140,6 +146,7 @@ class QueueingService:
         e.JobRequeued: _changes,
         e.JobHeld: _changes,
         e.JobReleased: _changes,
+        e.JobReady: _changes,
         e.JobCancelled: _changes,
     }
     """The effects that let a job into a line or out of it. All others happen to jobs that do not wait, or change

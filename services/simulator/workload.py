@@ -11,7 +11,7 @@ from shared.events.base import Event, replace
 from shared.events.operations import CellPolicy, Cordon, Drain, HoldJob, SetQuota, Uncordon
 from shared.events.queue import QueueDiscipline
 from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
-from shared.events.values import JobSpec, NodeSpec, Position, Resources, RetryPolicy, VirtualRun
+from shared.events.values import AfterWhen, Dependency, JobSpec, NodeSpec, Position, Resources, RetryPolicy, VirtualRun
 
 ARRIVALS_MS = 9_000
 TENANTS = ("ada", "bob", "cyd")
@@ -88,7 +88,13 @@ def _cell(engine: Engine, number: int) -> tuple[CellPart, tuple[NodeSpec, ...]]:
         pool = Pool(name=f"pool-{number}{letter}", gpu_type=kind, gpus=gpus * count, gpus_per_node=gpus)
         pools.append(pool)
         nodes += [_node(pool, at) for at in range(count)]
-    policy = CellPolicy(start_wall_ms=4_000, stop_grace_wall_ms=800, lease_wall_ms=5_000, lease_margin_wall_ms=1_500)
+    policy = CellPolicy(
+        start_wall_ms=4_000,
+        stop_grace_wall_ms=800,
+        lease_wall_ms=5_000,
+        lease_margin_wall_ms=1_500,
+        unknown_dependency_ms=4_000,
+    )
     cell = CellPart(name=f"cell-{number}", ordinal=number, pools=tuple(pools), queues=queues, policy=policy)
     return cell, tuple(nodes)
 
@@ -127,6 +133,8 @@ def _items(engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]
         job = _job(engine, file, number)
         submitted.append(SubmitJob(job=job, submit_ms=EPOCH_MS + at_ms if engine.between(0, 3) == 0 else None))
         found.append((at_ms, job.tenant, submitted[-1]))
+    if engine.between(0, 1):
+        found, submitted = _with_waits(engine, found)
     for submit in submitted:
         found += _afterthoughts(engine, submit)
     for _ in range(engine.between(0, 4)):
@@ -160,6 +168,35 @@ def _job(engine: Engine, file: CellFile, number: int) -> JobSpec:
         retry=RetryPolicy(budget=engine.between(0, 3), backoff_ms=300, backoff_most_ms=1_500),
         hold=engine.between(0, 15) == 0,
     )
+
+
+def _with_waits(
+    engine: Engine, found: list[tuple[int, str, Event]]
+) -> tuple[list[tuple[int, str, Event]], list[SubmitJob]]:
+    """In some worlds jobs wait for a time of their own and for each other, mostly for an earlier one of their tenant,
+    and now and then for one that comes later, is another tenant's, or never comes.
+    """
+    waiting = list[tuple[int, str, Event]]()
+    submitted = [event for _, _, event in found if isinstance(event, SubmitJob)]
+    for at_ms, client, event in found:
+        assert isinstance(event, SubmitJob)
+        job = event.job
+        others = [submit.job for submit in submitted if submit.job.id != job.id]
+        own = [
+            other.job.id
+            for its_ms, _, other in found
+            if isinstance(other, SubmitJob) and its_ms < at_ms and other.job.tenant == job.tenant
+        ] or ["job-none"]
+        if engine.between(0, 2) == 0:
+            job = replace(job, not_before_ms=EPOCH_MS + at_ms + engine.between(-500, 5_000))
+        if engine.between(0, 2) == 0:
+            named = own if engine.between(0, 7) else [other.id for other in others] + ["job-none"]
+            chosen = dict.fromkeys(engine.chance.choice(named) for _ in range(engine.between(1, 3)))
+            whens = (AfterWhen.OK, AfterWhen.OK, AfterWhen.ANY)
+            after = tuple(Dependency(job=each, when=engine.chance.choice(whens)) for each in chosen)
+            job = replace(job, after=after)
+        waiting.append((at_ms, client, replace(event, job=job)))
+    return waiting, [event for _, _, event in waiting if isinstance(event, SubmitJob)]
 
 
 def _afterthoughts(engine: Engine, submit: SubmitJob) -> list[tuple[int, str, Event]]:

@@ -30,6 +30,7 @@ APPLY: dict[type[e.Effect], Callable[[CellState, Any, int], None]] = {
     e.JobDeferred: jobs.deferred,
     e.JobHeld: jobs.held,
     e.JobReleased: jobs.released,
+    e.JobReady: jobs.ready,
     e.ReservationSet: jobs.reservation_set,
     e.ReservationCleared: jobs.reservation_cleared,
     e.HeadBlocked: jobs.head_blocked,

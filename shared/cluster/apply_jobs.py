@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Never
 
+from shared.cluster import arrays, dependencies
 from shared.cluster.allocation import release, take
 from shared.cluster.illegal import IllegalEffect, must
 from shared.cluster.job import HOLDING, NO_RUNS, WAITING, Job, JobStatus, attempt_of, resume
@@ -48,14 +49,21 @@ def in_status(job: Job, *allowed: JobStatus) -> None:
 def enqueued(state: CellState, effect: e.JobEnqueued, at_ms: int) -> None:
     """A new job waits."""
     job_id, jobs = effect.spec.id, state.jobs
-    if job_id in jobs or job_id in state.over:
+    if job_id in jobs or job_id in state.over or job_id in state.arrays:
         raise IllegalEffect(f"job {job_id} exists already")
     if not is_digest(effect.digest):
         raise IllegalEffect(f"job {job_id}: {effect.digest!r} is no digest")
     share(state.kinds, effect.spec)
     state.journal.entries.append((dict.pop, jobs, job_id, None))
-    jobs[job_id] = Job(effect.spec, effect.submit_ms, effect.digest)
+    job = jobs[job_id] = Job(effect.spec, effect.submit_ms, effect.digest)
     state.waiting += 1
+    spec = effect.spec
+    if spec.not_before_ms is not None:
+        job.not_before_ms = spec.not_before_ms
+    if spec.array_of is not None:
+        arrays.enter(state, job)
+    if spec.after:
+        dependencies.enter(state, job)
 
 
 def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:
@@ -77,6 +85,8 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
         _refuse_start(state, effect)
     workers = effect.workers
     _is_whole(job, workers)
+    if job.spec.array_of is not None:
+        _count_started(state, job)
     _is_allowed_there(state, job, workers)
     refusal = take(state, job.spec.tenant, effect.job, workers)
     if refusal is not None:
@@ -99,6 +109,13 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     state.waiting -= 1
     if state.heads:
         _no_head(state, effect.job)
+
+
+def _count_started(state: CellState, job: Job) -> None:
+    array = state.arrays[job.spec.array_of or ""]
+    if array.is_full:
+        raise IllegalEffect(f"job {job.id}: {array.holding} elements of array {array.id} run, and no more may")
+    arrays.hold(state, array.id, 1)
 
 
 def _unstart(job: Job, old: tuple[Any, ...], older: tuple[Any, ...]) -> None:
@@ -284,6 +301,8 @@ def requeued(state: CellState, effect: e.JobRequeued, at_ms: int) -> None:
 
 def _give_back(state: CellState, job: Job) -> None:
     if job.workers or job.joining:
+        if job.spec.array_of is not None:
+            arrays.hold(state, job.spec.array_of, -1)
         release(state, job.spec.tenant, job.id, job.workers + job.joining)
     state.journal.entries.append((resume, job, None, attempt_of(job)))
     job.workers = job.joining = job.leaving = ()
@@ -321,6 +340,10 @@ def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
         state.waiting -= 1
     if job.workers:
         release(state, spec.tenant, spec.id, job.workers + job.joining if job.joining else job.workers)
+        if spec.array_of is not None:
+            arrays.hold(state, spec.array_of, -1)
+    if spec.after and (job.waits_for or spec.id in state.ripe):
+        dependencies.leave(state, job)
     undo.append((dict.__setitem__, state.jobs, spec.id, job))
     del state.jobs[spec.id]
     if spec.id in state.reservations:
@@ -328,7 +351,19 @@ def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
     if state.heads:
         _no_head(state, spec.id)
     over.add(undo, spec.id, spec.tenant, job.digest, status, at_ms)
+    if state.dependents:
+        dependencies.end(state, spec.id, status)
+    if spec.array_of is not None:
+        _leave_array(state, spec.array_of, status, at_ms)
     _forget(state, at_ms)
+
+
+def _leave_array(state: CellState, array_id: str, status: JobStatus, at_ms: int) -> None:
+    """An element is over. With the last one the array is, which is remembered as a job would be."""
+    array = arrays.leave(state, array_id, status)
+    if array is not None:
+        state.over.add(state.journal.entries, array.id, array.tenant, array.digest, array.outcome, at_ms)
+        dependencies.end(state, array.id, array.outcome)
 
 
 def _forget(state: CellState, at_ms: int) -> None:
@@ -360,15 +395,26 @@ def deferred(state: CellState, effect: e.JobDeferred, at_ms: int) -> None:
 def held(state: CellState, effect: e.JobHeld, at_ms: int) -> None:
     """A waiting job may not start."""
     job = job_of(state, effect.job)
-    in_status(job, JobStatus.QUEUED)
+    in_status(job, JobStatus.QUEUED, JobStatus.AWAITING)
     state.journal.set(job, "status", JobStatus.HELD)
     _no_head(state, job.id)
+    if not job.broken_by:
+        dependencies.forget_ripe(state, job)
 
 
 def released(state: CellState, effect: e.JobReleased, at_ms: int) -> None:
-    """A held job may start again."""
+    """A held job may start again, when what it waits for is over."""
     job = job_of(state, effect.job)
     in_status(job, JobStatus.HELD)
+    state.journal.set(job, "status", dependencies.status_when_released(job))
+
+
+def ready(state: CellState, effect: e.JobReady, at_ms: int) -> None:
+    """A job has nobody to wait for any more."""
+    job = job_of(state, effect.job)
+    in_status(job, JobStatus.AWAITING)
+    must(not job.waits_for and not job.broken_by, f"job {job.id} still waits for {', '.join(job.waits_for)}")
+    dependencies.leave(state, job)
     state.journal.set(job, "status", JobStatus.QUEUED)
 
 

@@ -141,13 +141,14 @@ class Tenant(Part):
 
 class Limits(Part):
     """What no single job may pass, in every cell. `submit_skew_ms` bounds how far a submit time may be from the cell's
-    time.
+    time, `not_before_ahead_ms` how far ahead of it a job's own earliest start.
     """
 
     workers_per_job: Annotated[int, Field(strict=True, ge=1, le=WORKERS_MOST)] = 10_000
     gpus_per_job: Annotated[int, Field(strict=True, ge=1)] = 100_000
     retry_budget: Annotated[int, Field(strict=True, ge=0)] = 100
     submit_skew_ms: Annotated[int, Field(strict=True, ge=0)] | None = 86_400_000
+    not_before_ahead_ms: Annotated[int, Field(strict=True, ge=0)] = 30 * 86_400_000
 
 
 class CellFile(Part):

@@ -28,6 +28,7 @@ def check_state(state: CellState) -> list[Offence]:
         *gangs_are_whole(state),
         *usage_adds_up(state),
         *indices_equal_a_recount(state),
+        *waits_equal_a_recount(state),
     ]
 
 
@@ -131,6 +132,30 @@ def usage_adds_up(state: CellState) -> list[Offence]:
                 usage[account] = usage.get(account, 0) + place.gpu_milli
     differ = sorted(a for a in {**usage, **state.usage} if usage.get(a, 0) != state.usage.get(a, 0))
     return [Offence("I4", f"{a} uses {usage.get(a, 0)}, the state counts {state.usage.get(a, 0)}") for a in differ]
+
+
+def waits_equal_a_recount(state: CellState) -> list[Offence]:
+    """Who waits for whom, whose wait has ended, and how far each array is, are what the jobs say."""
+    dependents: dict[str, dict[str, None]] = {}
+    elements: dict[str, tuple[int, int]] = {}
+    for job in state.jobs.values():
+        for waited in job.waits_for:
+            dependents.setdefault(waited, {})[job.id] = None
+        if job.spec.array_of is not None:
+            left, holding = elements.get(job.spec.array_of, (0, 0))
+            elements[job.spec.array_of] = (left + 1, holding + bool(job.workers))
+    ripe = {
+        job.id: None
+        for job in state.jobs.values()
+        if job.broken_by or (job.status is JobStatus.AWAITING and not job.waits_for)
+    }
+    counted = {array.id: (array.left, array.holding) for array in state.arrays.values()}
+    pairs = (
+        ("who waits for whom", dependents, state.dependents),
+        ("whose wait has ended", ripe, state.ripe),
+        ("arrays", elements, counted),
+    )
+    return [Offence("index", f"{what}: {kept} is not {fresh}") for what, fresh, kept in pairs if fresh != kept]
 
 
 def indices_equal_a_recount(state: CellState) -> list[Offence]:

@@ -13,10 +13,11 @@ from shared.events.values import JobSpec, RunStatus, WorkerPlace
 
 
 class JobStatus(StrEnum):
-    """Where a job is in its life. The last three are final."""
+    """Where a job is in its life: awaiting other jobs' ends, queued, ... The last three are final."""
 
     QUEUED = "queued"
     HELD = "held"
+    AWAITING = "awaiting"
     STARTING = "starting"
     RUNNING = "running"
     RESIZING = "resizing"
@@ -28,7 +29,7 @@ class JobStatus(StrEnum):
 
 
 # Tuples: to look into one costs no hash of an enum, and texts that list them are the same under any hash seed.
-WAITING = (JobStatus.QUEUED, JobStatus.HELD)
+WAITING = (JobStatus.QUEUED, JobStatus.HELD, JobStatus.AWAITING)
 HOLDING = (JobStatus.STARTING, JobStatus.RUNNING, JobStatus.RESIZING, JobStatus.STOPPING)
 FINAL = (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED)
 
@@ -39,7 +40,7 @@ NO_RUNS: Final[dict[str, RunStatus]] = {}
 @dataclass(slots=True)
 class Job:
     """A job that waits or runs. `workers` are the places that it holds; `runs` says what each node said of this
-    attempt.
+    attempt. `waits_for` are those of its `after` that are not over yet, `broken_by` the one that came to a wrong end.
     """
 
     spec: JobSpec
@@ -61,6 +62,8 @@ class Job:
     stop_why: StopReason | None = None
     stop_for: str = ""
     stop_grace_wall_ms: int = 0
+    waits_for: tuple[str, ...] = ()
+    broken_by: str = ""
     backfilled: bool = False
     backfilled_over: str = ""
 

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from shared.cluster.arrays import ArrayJob
+from shared.cluster.dependencies import index
 from shared.cluster.job import WAITING, Job, OverJob
 from shared.cluster.node import Node
 from shared.cluster.quota import charge, contradiction
@@ -29,6 +31,7 @@ _POLICY = msgspec.json.Decoder(CellPolicy)
 _QUOTA = msgspec.json.Decoder(Quota)
 _NODE = msgspec.json.Decoder(Node)
 _JOB = msgspec.json.Decoder(Job)
+_ARRAY = msgspec.json.Decoder(ArrayJob)
 _OVER = msgspec.json.Decoder(tuple[int, int])
 _GONE = msgspec.json.Decoder(OverJob)
 _HEAD = msgspec.json.Decoder(tuple[str, int])
@@ -65,7 +68,7 @@ def _in_order(table: dict[K, V]) -> dict[K, V]:
     return {key: table[key] for key in sorted(table)}
 
 
-_told_of_node, _told_of_job = _told_of(Node), _told_of(Job)
+_told_of_node, _told_of_job, _told_of_array = _told_of(Node), _told_of(Job), _told_of(ArrayJob)
 
 
 def rows_of(state: CellState) -> Iterator[str]:
@@ -79,6 +82,8 @@ def rows_of(state: CellState) -> Iterator[str]:
         yield _row("node", _told_of_node(state.nodes[node_id]))
     for job_id in sorted(state.jobs):
         yield _row("job", _told_of_job(state.jobs[job_id]))
+    for array_id in sorted(state.arrays):
+        yield _row("array", _told_of_array(state.arrays[array_id]))
     yield _row("over", (state.over_first, state.over_next))
     for over in state.over.in_order():
         yield _row("gone", over)
@@ -150,6 +155,13 @@ def _job(state: CellState, text: str) -> None:
     state.jobs[job.id] = job
 
 
+def _array(state: CellState, text: str) -> None:
+    array = _ARRAY.decode(text)
+    if not is_digest(array.digest):
+        raise ValueError(f"{array.digest!r} is no digest")
+    state.arrays[array.id] = array
+
+
 def _over(state: CellState, text: str) -> None:
     state.over.start_at(_OVER.decode(text)[0])
 
@@ -179,6 +191,7 @@ _READ = {
     "quota": _quota,
     "node": _node,
     "job": _job,
+    "array": _array,
     "over": _over,
     "gone": _gone,
     "reservation": _reservation,
@@ -197,6 +210,10 @@ def count_rest(state: CellState) -> None:
             raise DamagedRow(f"quota of {shorten(quota.tenant)}: {shorten(wrong)}")
     for job in state.jobs.values():
         state.waiting += job.status in WAITING
+        if job.spec.after:
+            index(state, job)
+        if job.spec.array_of is not None and job.spec.array_of not in state.arrays:
+            raise DamagedRow(f"job {shorten(job.id)} is of array {shorten(job.spec.array_of)}, which is not there")
         for place in job.workers + job.joining:
             node = state.nodes.get(place.node)
             if node is None:

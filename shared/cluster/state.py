@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from shared.cluster.arrays import ArrayJob
 from shared.cluster.capacity import Capacity, PoolCapacity
 from shared.cluster.job import Job
 from shared.cluster.journal import Journal
@@ -25,6 +26,9 @@ class CellState:
     are indices: they can be counted from the rest at any time. `heads` are the first jobs of queues that do not fit, with
     the cell time since when.
 
+    `dependents`, who waits for the end of each job, and `ripe`, the jobs whose wait for others has ended, well or not,
+    and of which that is still to be said, are indices too.
+
     A fold changes the state in place: a copy of 150,000 jobs for each record would serve nobody. `checkpoint` and
     `rollback` give back what it was.
     """
@@ -44,7 +48,10 @@ class CellState:
     over: Remembered = field(default_factory=Remembered)
     reservations: dict[str, ReservationSet] = field(default_factory=dict)
     heads: dict[str, int] = field(default_factory=dict)
+    arrays: dict[str, ArrayJob] = field(default_factory=dict)
     waiting: int = 0
+    dependents: dict[str, dict[str, None]] = field(default_factory=dict)
+    ripe: dict[str, None] = field(default_factory=dict)
     usage: Usage = field(default_factory=dict)
     capacity: Capacity = field(init=False, repr=False)
     kinds: Kinds = field(default_factory=dict, compare=False, repr=False)

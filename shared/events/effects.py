@@ -13,6 +13,7 @@ from shared.events.base import Attempt, Count, JobId, Millis, Name, NodeId, Text
 from shared.events.jobs import Digest
 from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import (
+    CancelReason,
     ClearReason,
     DeferCode,
     FailReason,
@@ -148,7 +149,12 @@ class JobFailed(JobEffect):
 
 
 class JobCancelled(JobEffect):
-    """The job ended because its tenant wished so. Its places are free."""
+    """The job ended because its tenant wished so, or because of `because_of`, another job, for which it waited. Its
+    places are free.
+    """
+
+    reason: CancelReason = CancelReason.ASKED
+    because_of: JobId | None = None
 
 
 class JobRefused(JobEffect):
@@ -178,6 +184,10 @@ class JobHeld(JobEffect):
 
 class JobReleased(JobEffect):
     """The job may start again."""
+
+
+class JobReady(JobEffect):
+    """What the job waited for is over as it should be: from here on it waits for its turn."""
 
 
 class ReservationSet(JobEffect):
@@ -299,6 +309,7 @@ AnyEffect = (
     | JobDeferred
     | JobHeld
     | JobReleased
+    | JobReady
     | ReservationSet
     | ReservationCleared
     | HeadBlocked

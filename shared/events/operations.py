@@ -81,6 +81,7 @@ class CellPolicy(Value, omit_defaults=False):
     placement: Name = "best-fit"
     backfill_wait_ms: Millis = 1_800_000
     unacknowledged_most: Count = 0
+    unknown_dependency_ms: Millis = 60_000
 
 
 class SetPolicy(Operation, type="fallow.policy.set.v1", topic="operations"):

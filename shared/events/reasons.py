@@ -22,6 +22,7 @@ class RejectCode(StrEnum):
     OVER_TENANT_LIMIT = "over_tenant_limit"
     OVER_JOB_LIMIT = "over_job_limit"
     SUBMIT_TIME_TOO_FAR = "submit_time_too_far"
+    NOT_BEFORE_TOO_FAR = "not_before_too_far"
     TOO_LARGE = "too_large"
     TOO_MANY_SUBMISSIONS = "too_many_submissions"
     UNKNOWN_VERSION = "unknown_version"
@@ -39,6 +40,7 @@ class RefuseCode(StrEnum):
     UNSUPPORTED = "unsupported"
     WRONG_STATE = "wrong_state"
     UNKNOWN_NODE = "unknown_node"
+    AFTER_ITSELF = "after_itself"
 
 
 class DeferCode(StrEnum):
@@ -54,6 +56,9 @@ class DeferCode(StrEnum):
     TOPOLOGY = "topology"
     RESERVED_FOR_OTHER = "reserved_for_other"
     UNACKNOWLEDGED = "unacknowledged"
+    AFTER = "after"
+    NOT_BEFORE = "not_before"
+    ARRAY_LIMIT = "array_limit"
 
 
 class StopReason(StrEnum):
@@ -78,6 +83,14 @@ class FailReason(StrEnum):
 
     RETRIES_EXHAUSTED = "retries_exhausted"
     RUN_TIME_LIMIT = "run_time_limit"
+
+
+class CancelReason(StrEnum):
+    """Why a job was cancelled: its tenant wished so, or what it waited for did not come to the end that it needs."""
+
+    ASKED = "asked"
+    DEPENDENCY_FAILED = "dependency_failed"
+    DEPENDENCY_UNKNOWN = "dependency_unknown"
 
 
 class RequeueReason(StrEnum):

@@ -15,6 +15,7 @@ GPU = 1000
 """One whole GPU in milli-GPUs."""
 
 WORKERS_MOST = 100_000
+AFTER_MOST, ARRAY_MOST = 100, 1_000
 BACKOFF_MS, BACKOFF_MOST_MS = 10_000, 600_000
 DEVICES_MOST = 65_536
 
@@ -118,6 +119,20 @@ class ProcessRun(Value, tag_field="driver", tag="process"):
 Run = VirtualRun | ProcessRun
 
 
+class AfterWhen(StrEnum):
+    """Which end of a job lets those that wait for it go on: a good one, or whichever it comes to."""
+
+    OK = "ok"
+    ANY = "any"
+
+
+class Dependency(Value):
+    """A job waits until this one is over. Of an array that means all of its elements."""
+
+    job: JobId
+    when: AfterWhen = AfterWhen.OK
+
+
 class RetryPolicy(Value):
     """How often a failed job is tried again. A loss by infrastructure does not count against the budget."""
 
@@ -143,6 +158,10 @@ class JobSpec(Value):
     `pools` are tried in their order; none means every pool that the tenant may use. `scaling` is the speed with 1, 2,
     ... workers in thousandths of the speed with one. A node must keep all of `node_labels`, and each of its taints must
     be one of `tolerations`. The nodes of an `exclusive` job run nothing else while it holds them.
+
+    It starts at `not_before_ms` of cell time at the earliest, and when all of `after` are over as each of them says.
+    With `array` it is submitted so many times, as elements `ID.0`, `ID.1`, ..., of which `array_most_running` at most
+    run at once. `array_of` and `array_index` tell which element it is: the cell sets them.
     """
 
     id: JobId
@@ -170,6 +189,12 @@ class JobSpec(Value):
     scaling: Annotated[tuple[Count, ...], Meta(max_length=4096)] = ()
     retry: RetryPolicy = NO_RETRY
     hold: bool = False
+    not_before_ms: Millis | None = None
+    after: Annotated[tuple[Dependency, ...], Meta(max_length=AFTER_MOST)] = ()
+    array: Annotated[int, Meta(ge=1, le=ARRAY_MOST)] | None = None
+    array_most_running: Annotated[int, Meta(ge=1, le=ARRAY_MOST)] | None = None
+    array_of: JobId | None = None
+    array_index: Annotated[int, Meta(ge=0, lt=ARRAY_MOST)] | None = None
     node_labels: Annotated[tuple[LabelRule, ...], Meta(max_length=32)] = ()
     tolerations: Annotated[tuple[Label, ...], Meta(max_length=32)] = ()
     exclusive: bool = False

@@ -126,6 +126,7 @@ TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = 
     e.JobDeferred: _job,
     e.JobHeld: _job,
     e.JobReleased: _job,
+    e.JobReady: _job,
     e.ReservationSet: None,
     e.ReservationCleared: None,
     e.HeadBlocked: None,

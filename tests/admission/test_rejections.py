@@ -14,6 +14,7 @@ NONE: Numbers = (None, None)
 SEVERAL = "pools_in_several_cells"
 TEN = {"gpu_milli": 10_000}
 OLD = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS - 60_001})
+FAR = submit(not_before_ms=3_600_000_000)
 EARLY = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS + 60_001})
 
 
@@ -65,6 +66,9 @@ EARLY = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS +
         (submit(retry={"budget": 6}), "over_job_limit", "retry.budget", "6", "may have 5", (6, 5)),
         (OLD, "submit_time_too_far", "submit_ms", "999939999", "within 60000 ms", (60_001, 60_000)),
         (EARLY, "submit_time_too_far", "submit_ms", "1000060001", "within 60000 ms", (60_001, 60_000)),
+        (FAR, "not_before_too_far", "not_before_ms", "3600000000", "ms ahead", (2_600_000_000, 2_592_000_000)),
+        (submit(after=[{"job": "job-1"}]), "invalid_field", "after", "job-1", "the job itself", NONE),
+        (submit(after=[{"job": "a"}, {"job": "a", "when": "any"}]), "invalid_field", "after", "a", "twice", NONE),
         (submit(workers=2, workers_min=1), "unsupported", "workers_min", "", "not supported", NONE),
         (submit(spread="leaf"), "unsupported", "spread", "", "not supported", NONE),
         (submit(workers=2, gang=False), "unsupported", "gang", "", "not supported", NONE),

@@ -11,6 +11,7 @@ from shared.events.decisions import Decision
 from shared.events.jobs import JobRejected
 from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import (
+    CancelReason,
     ClearReason,
     DeferCode,
     FailReason,
@@ -88,6 +89,11 @@ TABLE: list[tuple[e.Effect, str]] = [
     (e.JobDeferred(job="a", code=DeferCode.NO_FREE_GPUS), "Job a goes on waiting: no_free_gpus."),
     (e.JobHeld(job="a"), "Job a is held back."),
     (e.JobReleased(job="a"), "Job a may start again."),
+    (e.JobReady(job="a"), "Job a waits for no other job any more."),
+    (
+        e.JobCancelled(job="a", reason=CancelReason.DEPENDENCY_FAILED, because_of="b"),
+        "Job a is cancelled: job b, for which it waited, did not end well.",
+    ),
     (
         e.ReservationSet(job="a", workers=PLACES[:1], start_ms=0),
         "For job a, 8 GPUs on node-0 (0-7) are kept from day 0 00:00:00.000 on.",

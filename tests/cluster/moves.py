@@ -11,6 +11,7 @@ from shared.cluster.quota import contradiction
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import (
+    CancelReason,
     ClearReason,
     DeferCode,
     FailReason,
@@ -21,6 +22,8 @@ from shared.events.reasons import (
 )
 from shared.events.value import replace
 from shared.events.values import (
+    AfterWhen,
+    Dependency,
     JobSpec,
     LoanStatus,
     NodeRole,
@@ -119,6 +122,8 @@ def job_arrives(world: Historian, at_ms: int) -> Effects:
         gpu_type=world.random.choice((None, None, "a100")),
         workers=workers,
         workers_min=world.random.randint(1, workers) if is_elastic else None,
+        not_before_ms=at_ms + world.random.randrange(9_000) if world.random.random() < 0.1 else None,
+        after=some_to_wait_for(world) if world.random.random() < 0.2 else (),
         resources=Resources(
             gpu_milli=world.random.choice(GPU_MILLIS),
             cpu_milli=world.random.choice((0, 1_000, 6_000)),
@@ -127,6 +132,24 @@ def job_arrives(world: Historian, at_ms: int) -> Effects:
     )
     arrived: Effects = [e.JobEnqueued(spec=spec, submit_ms=at_ms, digest=DIGEST)]
     return [*arrived, e.JobHeld(job=spec.id)] if world.random.random() < 0.1 else arrived
+
+
+def some_to_wait_for(world: Historian) -> tuple[Dependency, ...]:
+    """Live ones, one that is over, one that nobody knows."""
+    known = [*world.state.jobs, *list(world.state.over)[-2:], "nobody"]
+    chosen = world.random.sample(known, min(len(known), world.random.choice((1, 1, 3))))
+    return tuple(Dependency(job=each, when=world.random.choice(list(AfterWhen))) for each in chosen)
+
+
+def waits_end(world: Historian, at_ms: int) -> Effects:
+    """Whoever waits for nobody any more is ready; for whom it ended badly, is cancelled."""
+    job_id = world.one_of(sorted(world.state.ripe))
+    if job_id is None:
+        return []
+    because_of = world.state.jobs[job_id].broken_by
+    if not because_of:
+        return [e.JobReady(job=job_id)]
+    return [e.JobCancelled(job=job_id, reason=CancelReason.DEPENDENCY_FAILED, because_of=because_of)]
 
 
 def job_starts(world: Historian, at_ms: int) -> Effects:
@@ -322,6 +345,7 @@ MOVES: dict[Callable[[Historian, int], Effects], int] = {
     device_changes: 4,
     lease_expires: 2,
     job_arrives: 25,
+    waits_end: 12,
     job_starts: 30,
     run_gets_on: 6,
     job_runs: 15,

@@ -43,7 +43,7 @@ class QueuedWorld(World):
     def settle(self, *events: Event, afresh: bool = False) -> None:
         """Hand these over, and let queueing and placement go on until both are at rest.
 
-        `afresh`: placement forgets its window first. What makes room and queues a job again in one record is walked
+        `afresh`: placement forgets its window first. What makes room and queues a job (again) in one record is walked
         with the window of before, which cannot know that job's old place.
         """
         if afresh:

@@ -14,7 +14,7 @@ from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
 from shared.events.base import Event
 from shared.events.operations import HoldJob, ReleaseJob
 from shared.events.queue import QueueDiscipline
-from shared.events.values import GPU, JobSpec, Resources, RetryPolicy
+from shared.events.values import GPU, AfterWhen, Dependency, JobSpec, Resources, RetryPolicy
 from tests.placement.queues import NaiveWorld, QueuedWorld
 from tests.placement.world import CELL, World, admitted, cancel, failed, finished, joined, lost, report, stopped, update
 
@@ -85,7 +85,14 @@ class Twins:
             workers=self.random.choice((1, 1, 1, 2, 3)),
             resources=Resources(gpu_milli=self.random.choice((500, GPU, GPU, 2 * GPU, 4 * GPU)), cpu_milli=100),
             retry=RetryPolicy(budget=1, backoff_ms=self.random.choice((0, 50))),
+            not_before_ms=self.naive.now_ms + self.random.choice((0, 20, 60)) if self.random.random() < 0.1 else None,
+            after=self.some_to_wait_for() if self.random.random() < 0.2 else (),
         )
+
+    def some_to_wait_for(self) -> tuple[Dependency, ...]:
+        known = [*self.live(holding=True), *self.live(holding=False)]
+        chosen = self.random.sample(known, min(len(known), self.random.randint(1, 3)))
+        return tuple(Dependency(job=job.id, when=self.random.choice(list(AfterWhen))) for job in chosen)
 
     def finish(self) -> None:
         """Some attempts end well; some waiting jobs are cancelled."""
@@ -94,7 +101,7 @@ class Twins:
             if job.status is not JobStatus.STOPPING and self.random.random() < 0.5:
                 events += [finished(job.id, node, job.attempt) for node in job.runs]
         events += [cancel(job.id, job.spec.tenant) for job in self.live(holding=False) if self.random.random() < 0.2]
-        self.settle(*events)
+        self.settle(*events, afresh=bool(self.naive.state.dependents))
 
     def fail(self) -> None:
         """Some attempts end badly, and some that were told to stop have stopped."""

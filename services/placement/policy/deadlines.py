@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import deque
 from heapq import heappop, heappush
 
+from services.placement.policy import dependencies
 from services.placement.policy.nodes import empty
 from services.placement.policy.requests import stopping
 from services.placement.policy.turn import Turn
 from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.cluster.state import CellState
 from shared.events import effects as e
-from shared.events.reasons import StopReason
+from shared.events.reasons import DeferCode, StopReason
 from shared.events.values import NodeStatus
 
 
@@ -40,6 +41,8 @@ class Deadlines:
             if job.status in HOLDING:
                 self._limit(job)
                 self._await(state, job, wall_ms)
+            elif job.waits_for:
+                self._look_for_unknown(state, job)
         for node_id in sorted(state.nodes):
             self._drain(node_id, state.nodes[node_id].drain_deadline_ms)
 
@@ -59,6 +62,10 @@ class Deadlines:
                     self._limit(job)
             elif kind is e.NodeChanged:
                 self._drain(effect.spec.id, effect.drain_deadline_ms)  # type: ignore[union-attr]
+            elif kind is e.JobDeferred and effect.code is DeferCode.AFTER:  # type: ignore[union-attr]
+                job = state.jobs.get(effect.job)  # type: ignore[union-attr]
+                if job is not None:
+                    self._look_for_unknown(state, job)
         self._forget_started(state)
 
     def _forget_started(self, state: CellState) -> None:
@@ -84,6 +91,11 @@ class Deadlines:
         elif job.status is JobStatus.STOPPING:
             margin_ms = state.policy.lease_margin_wall_ms
             heappush(self._by_wall, (wall_ms + job.stop_grace_wall_ms + margin_ms, "stop", job.id, job.attempt))
+
+    def _look_for_unknown(self, state: CellState, job: Job) -> None:
+        """A job that names others which nobody knows waits for them to come, but not for ever."""
+        if dependencies.waits_for_unknown(state, job):
+            heappush(self._by_cell, (state.at_ms + state.policy.unknown_dependency_ms, "unknown", job.id, job.attempt))
 
     def _drain(self, node_id: str, deadline_ms: int | None) -> None:
         if deadline_ms is not None:
@@ -111,6 +123,10 @@ class Deadlines:
                 empty(turn, node)
             return
         job = turn.state.jobs.get(subject)
+        if what == "unknown":
+            if job is not None:
+                dependencies.give_up(turn, job)
+            return
         if job is None or job.attempt != attempt or job.status not in HOLDING or job.status is JobStatus.STOPPING:
             return
         if (

@@ -28,6 +28,9 @@ PRECEDENCE: Final[dict[DeferCode, ReasonKind]] = {
     DeferCode.RESERVED_FOR_OTHER: ReasonKind.POLICY,
     DeferCode.BEHIND_HEAD: ReasonKind.POLICY,
     DeferCode.BACKOFF: ReasonKind.POLICY,
+    DeferCode.NOT_BEFORE: ReasonKind.POLICY,
+    DeferCode.AFTER: ReasonKind.POLICY,
+    DeferCode.ARRAY_LIMIT: ReasonKind.POLICY,
     DeferCode.HELD: ReasonKind.POLICY,
 }
 """Every code with its kind, the first to be told first."""

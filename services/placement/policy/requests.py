@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from services.placement.policy import dependencies
 from services.placement.policy.turn import Turn
 from shared.cluster.job import WAITING, Job, JobStatus
 from shared.events import effects as e
@@ -24,7 +25,15 @@ def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int) -> No
         text = f"{state.waiting} jobs wait, the cell takes {state.policy.waiting_jobs_most}"
         turn.do(_refused(spec.id, "submit", RefuseCode.TOO_MANY_WAITING, spec.tenant, text))
         return
+    refusal = dependencies.refusal(state, spec, (spec.id,)) if spec.after else None
+    if refusal is not None:
+        turn.do(_refused(spec.id, "submit", refusal[0], spec.tenant, refusal[1]))
+        return
     turn.enqueue(e.JobEnqueued(spec=spec, submit_ms=event.submit_ms, digest=event.digest), size_bytes)
+    if spec.after or spec.not_before_ms is not None:
+        dependencies.begin(turn, state.jobs[spec.id])
+    if spec.id in state.dependents:
+        dependencies.drop_strangers(turn, spec.id, spec.tenant)
     if spec.hold:
         turn.do(e.JobHeld(job=spec.id))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from services.placement.policy.turn import Turn
 from shared.cluster.config import CellFile
-from shared.cluster.job import JobStatus
+from shared.cluster.job import WAITING, JobStatus
 from shared.cluster.quota import contradiction
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, HoldJob, Quota, ReleaseJob, SetPolicy, SetQuota
@@ -66,11 +66,11 @@ def refuse(turn: Turn, what: str, code: ProposalCode, text: str) -> None:
 def hold_or_release(turn: Turn, event: HoldJob | ReleaseJob) -> None:
     """Keep a waiting job from starting, or let it go. To be in the wanted state already is no error."""
     job, request = turn.state.jobs.get(event.job), "hold" if isinstance(event, HoldJob) else "release"
-    wanted_from = JobStatus.QUEUED if request == "hold" else JobStatus.HELD
+    wanted_from = (JobStatus.QUEUED, JobStatus.AWAITING) if request == "hold" else (JobStatus.HELD,)
     if job is None:
         turn.do(e.JobRefused(job=event.job, request=request, code=RefuseCode.UNKNOWN_JOB))
-    elif job.status is wanted_from:
+    elif job.status in wanted_from:
         turn.do(e.JobHeld(job=job.id) if request == "hold" else e.JobReleased(job=job.id))
-    elif job.status not in (JobStatus.QUEUED, JobStatus.HELD):
+    elif job.status not in WAITING:
         text = f"it is {job.status}"
         turn.do(e.JobRefused(job=job.id, request=request, code=RefuseCode.WRONG_STATE, text=text))

@@ -50,7 +50,7 @@ class ShortLines:
             if kind is e.JobEnqueued or kind is e.JobUpdated:
                 jobs[effect.spec.id] = None  # type: ignore[union-attr]  # said by the line above
                 is_due = True
-            elif kind is e.JobRequeued or kind is e.JobReleased:
+            elif kind is e.JobRequeued or kind is e.JobReleased or kind is e.JobReady:
                 jobs[effect.job] = None  # type: ignore[union-attr]
                 is_due = True
         return is_due

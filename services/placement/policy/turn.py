@@ -25,7 +25,9 @@ _EFFECT_BYTES = 160
 _SMALL_EFFECT_BYTES = 100
 _WORKER_BYTES = 96
 
-_SMALL: frozenset[type[e.Effect]] = frozenset({e.JobEnqueued, e.JobStarted, e.JobRunning, e.JobFinished, e.JobDeferred})
+_SMALL: frozenset[type[e.Effect]] = frozenset(
+    {e.JobEnqueued, e.JobStarted, e.JobRunning, e.JobFinished, e.JobDeferred, e.JobReady}
+)
 """They name one job and little else. What else they hold is counted where they are made."""
 
 _RELEASES: frozenset[type[e.Effect]] = frozenset(

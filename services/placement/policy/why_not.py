@@ -61,6 +61,7 @@ class WhyNot:
     accounts: tuple[AccountUse, ...]
     ahead: Ahead
     not_before_ms: int | None
+    waits_for: tuple[str, ...] = ()
 
 
 def why_not(state: CellState, job: Job, disciplines: Mapping[str, QueueDiscipline], now_ms: int) -> WhyNot:
@@ -72,12 +73,14 @@ def why_not(state: CellState, job: Job, disciplines: Mapping[str, QueueDisciplin
     found = dict.fromkeys(_capacity(state, spec, pools, used))
     if job.status is JobStatus.HELD:
         found[DeferCode.HELD] = None
+    if job.status is JobStatus.AWAITING or job.waits_for:
+        found[DeferCode.AFTER] = None
     if job.not_before_ms > now_ms:
-        found[DeferCode.BACKOFF] = None
+        found[DeferCode.NOT_BEFORE if job.not_before_ms == spec.not_before_ms else DeferCode.BACKOFF] = None
     if ahead.jobs and disciplines.get(spec.queue or "") is QueueDiscipline.STRICT_FIFO:
         found[DeferCode.BEHIND_HEAD] = None
     codes = tuple(sorted(found, key=list(PRECEDENCE).index))
-    return WhyNot(spec.id, job.deferred, codes, pools, used, ahead, job.not_before_ms or None)
+    return WhyNot(spec.id, job.deferred, codes, pools, used, ahead, job.not_before_ms or None, job.waits_for)
 
 
 def _capacity(

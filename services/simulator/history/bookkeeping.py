@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from services.simulator.history import books as b
+from services.simulator.history import waits
 from services.simulator.history.books import Books, JobPage, NodePage, OverPage
 from services.simulator.history.evidence import Violation
 from services.simulator.history.log_form import InForce
@@ -38,6 +39,7 @@ class Bookkeeper:
             e.JobDeferred: self._deferred,
             e.JobHeld: self._held,
             e.JobReleased: self._released,
+            e.JobReady: self._ready,
             e.NodeChanged: self._node_changed,
             e.DeviceChanged: self._device_changed,
             e.LeaseExpired: self._lease_expired,
@@ -72,7 +74,9 @@ class Bookkeeper:
         elif over is not None and books.is_remembered(over):
             self._say("I2", f"job {job_id} is accepted again after it was {over.status}")
         books.over.pop(job_id, None)
-        books.jobs[job_id] = JobPage(effect.spec, effect.submit_ms, effect.digest)
+        page = books.jobs[job_id] = JobPage(effect.spec, effect.submit_ms, effect.digest)
+        page.not_before_ms = effect.spec.not_before_ms or 0
+        page.status = waits.status_without_hold(books, page)
 
     def _page(self, job_id: str, what: str, *statuses: str) -> JobPage | None:
         """The page of a job that is in one of these statuses; without one any that is not over."""
@@ -107,10 +111,19 @@ class Bookkeeper:
             page.deferred = effect.code
 
     def _held(self, effect: e.JobHeld) -> None:
-        self._becomes(effect.job, "is held", b.HELD, b.QUEUED)
+        self._becomes(effect.job, "is held", b.HELD, b.QUEUED, b.AWAITING)
 
     def _released(self, effect: e.JobReleased) -> None:
-        self._becomes(effect.job, "is released", b.QUEUED, b.HELD)
+        page = self._page(effect.job, "is released", b.HELD)
+        if page is not None:
+            page.status = waits.status_without_hold(self.books, page)
+
+    def _ready(self, effect: e.JobReady) -> None:
+        page = self._page(effect.job, "is ready", b.AWAITING)
+        if page is not None:
+            page.status = waits.status_without_hold(self.books, page)
+            if page.status == b.AWAITING:
+                self._say("I2", f"job {effect.job} is ready while it waits for others")
 
     def _becomes(self, job_id: str, what: str, status: str, *before: str) -> None:
         page = self._page(job_id, what, *before)
@@ -130,6 +143,9 @@ class Bookkeeper:
             self._say("I6", f"attempt {effect.attempt} of job {effect.job} follows attempt {page.attempt}")
         if books.at_ms < page.not_before_ms:
             self._say("I2", f"job {effect.job} starts at {books.at_ms}, not to start before {page.not_before_ms}")
+        early = waits.too_early(books, page)
+        if early is not None:
+            self._say("I2", f"job {effect.job} {early}")
         self._is_whole(page, effect)
         self._takes(effect.job, page, effect.workers, effect.workers)
         page.status, page.attempt, page.deferred = b.STARTING, effect.attempt, None
@@ -260,7 +276,10 @@ class Bookkeeper:
         self._ends(effect.job, b.FAILED)
 
     def _cancelled(self, effect: e.JobCancelled) -> None:
-        self._page(effect.job, "is cancelled", *b.WAITS, b.STOPPING)
+        page = self._page(effect.job, "is cancelled", *b.WAITS, b.STOPPING)
+        wrong = None if page is None else waits.cancelled_without_cause(self.books, page, effect)
+        if wrong is not None:
+            self._say("I2", f"job {effect.job} {wrong}")
         self._ends(effect.job, b.CANCELLED)
 
     def _ends(self, job_id: str, status: str) -> None:

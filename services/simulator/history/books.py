@@ -12,9 +12,10 @@ from shared.events.reasons import DeferCode, StopReason
 from shared.events.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
 
 QUEUED, HELD, STARTING, RUNNING = "queued", "held", "starting", "running"
+AWAITING = "awaiting"
 RESIZING, STOPPING, PREEMPTED = "resizing", "stopping", "preempted"
 FINISHED, FAILED, CANCELLED = "finished", "failed", "cancelled"
-WAITS = (QUEUED, HELD)
+WAITS = (QUEUED, HELD, AWAITING)
 HOLDS = (STARTING, RUNNING, RESIZING, STOPPING)
 
 

@@ -13,7 +13,7 @@ from shared.events.operations import HoldJob
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
-from shared.events.values import Level, Position, Resources, TopologyWish, Wish
+from shared.events.values import Dependency, Level, Position, Resources, TopologyWish, Wish
 from tests.placement.world import (
     CELL,
     World,
@@ -32,9 +32,14 @@ NOT_GIVEN_YET = {
     DeferCode.BACKOFF,
     DeferCode.HELD,
     DeferCode.RESERVED_FOR_OTHER,
+    DeferCode.NOT_BEFORE,
+    DeferCode.AFTER,
+    DeferCode.ARRAY_LIMIT,
     DeferCode.UNACKNOWLEDGED,
 }
-"""Codes that placement records nowhere today. The first three are told when somebody reads."""
+"""Codes that no walk over the heads finds. The first three are told when somebody reads, others have a test of their
+own.
+"""
 
 
 def two_leaves() -> World:
@@ -96,6 +101,16 @@ def test_placement_records_each_reason_and_reading_tells_the_same(cell: Callable
     assert recorded == [code]
     assert told(world).recorded is code
     assert told(world).codes == (code,)
+
+
+def test_a_job_that_waits_for_a_time_of_its_own_or_for_others_is_told_so() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(admitted(replace(spec_of("late", 8), not_before_ms=500)))
+    assert (told(world).codes, told(world).recorded) == ((DeferCode.NOT_BEFORE,), DeferCode.NOT_BEFORE)
+    world = cell_with(joined("n1"))
+    world.tell(admitted(replace(spec_of("late", 8), after=(Dependency(job="first"),))))
+    assert (told(world).codes, told(world).recorded) == ((DeferCode.AFTER,), DeferCode.AFTER)
+    assert told(world).waits_for == ("first",)
 
 
 def told(world: World, discipline: QueueDiscipline = QueueDiscipline.BEST_EFFORT_FIFO) -> WhyNot:

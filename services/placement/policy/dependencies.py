@@ -1,0 +1,111 @@
+"""Jobs that wait for others: which of them may wait for their turn now, and which never will."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from services.placement.policy.turn import Turn
+from shared.cluster.arrays import elements_of
+from shared.cluster.dependencies import is_live
+from shared.cluster.job import Job, JobStatus
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.reasons import CancelReason, DeferCode, RefuseCode
+from shared.events.values import JobSpec
+
+
+def refusal(state: CellState, spec: JobSpec, ids: tuple[str, ...]) -> tuple[RefuseCode, str] | None:
+    """Why a job, whose ids these are, cannot wait for what it names; None if it can.
+
+    It may name what nobody knows yet: of two jobs that are sent together either may come first. So two could wait for
+    each other, and then the later one is refused.
+    """
+    for dependency in spec.after:
+        owner = _owner(state, dependency.job)
+        if owner is not None and owner != spec.tenant:
+            return RefuseCode.NOT_THE_TENANTS_JOB, f"it would wait for {dependency.job}"
+    if any(job_id in state.dependents for job_id in ids):
+        for waited in _reached(state, [dependency.job for dependency in spec.after]):
+            if waited in ids:
+                return RefuseCode.AFTER_ITSELF, f"{waited} waits for it already"
+    return None
+
+
+def _owner(state: CellState, job_id: str) -> str | None:
+    job = state.jobs.get(job_id)
+    if job is not None:
+        return job.spec.tenant
+    known = state.arrays.get(job_id) or state.over.get(job_id)
+    return None if known is None else known.tenant
+
+
+def _reached(state: CellState, first: list[str]) -> Iterator[str]:
+    """Whoever is waited for, directly or by one that is; the elements of an array, and the array of an element."""
+    seen, rest = dict.fromkeys(first), first
+    while rest:
+        job_id = rest.pop()
+        yield job_id
+        for waited in _waited_for(state, job_id):
+            if waited not in seen:
+                seen[waited] = None
+                rest.append(waited)
+
+
+def _waited_for(state: CellState, job_id: str) -> tuple[str, ...]:
+    array = state.arrays.get(job_id)
+    if array is not None:
+        return tuple(waited for element in elements_of(state, array) for waited in element.waits_for)
+    job = state.jobs.get(job_id)
+    return () if job is None else job.waits_for
+
+
+def begin(turn: Turn, job: Job) -> None:
+    """Say why a new job waits, if that is not for room."""
+    if job.status is JobStatus.AWAITING:
+        turn.do(e.JobDeferred(job=job.id, code=DeferCode.AFTER))
+    elif job.not_before_ms > turn.now_ms:
+        turn.do(e.JobDeferred(job=job.id, code=DeferCode.NOT_BEFORE))
+
+
+def drop_strangers(turn: Turn, job_id: str, tenant: str) -> None:
+    """End the jobs of other tenants that have waited for this one before anybody knew whose it is."""
+    state = turn.state
+    for follower in sorted(state.dependents.get(job_id, ())):
+        if state.jobs[follower].spec.tenant != tenant:
+            turn.do(_cancelled(follower, CancelReason.DEPENDENCY_UNKNOWN, job_id))
+
+
+def settle(turn: Turn) -> None:
+    """Let go on whose wait is over, and end those for which it can never be. Their ends may end others' waits."""
+    state = turn.state
+    while state.ripe:
+        for job_id in sorted(state.ripe):
+            if turn.is_full:
+                return
+            _settle(turn, state.jobs[job_id])
+
+
+def _settle(turn: Turn, job: Job) -> None:
+    if job.broken_by:
+        turn.do(_cancelled(job.id, CancelReason.DEPENDENCY_FAILED, job.broken_by))
+        return
+    turn.do(e.JobReady(job=job.id))
+    if job.not_before_ms > turn.now_ms:
+        turn.do(e.JobDeferred(job=job.id, code=DeferCode.NOT_BEFORE))
+
+
+def give_up(turn: Turn, job: Job) -> None:
+    """The job has waited long enough for one that nobody knows."""
+    for waited in job.waits_for:
+        if not is_live(turn.state, waited):
+            turn.do(_cancelled(job.id, CancelReason.DEPENDENCY_UNKNOWN, waited))
+            return
+
+
+def waits_for_unknown(state: CellState, job: Job) -> bool:
+    """Whether one of those that it waits for has not come yet."""
+    return any(not is_live(state, waited) for waited in job.waits_for)
+
+
+def _cancelled(job_id: str, reason: CancelReason, because_of: str) -> e.JobCancelled:
+    return e.JobCancelled(job=job_id, reason=reason, because_of=because_of)

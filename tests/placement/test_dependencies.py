@@ -1,0 +1,256 @@
+"""Jobs that wait for a time of their own, or for the ends of other jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from services.placement.policy.why_not import why_not
+from shared.cluster.job import JobStatus
+from shared.events import effects as e
+from shared.events.operations import HoldJob, ReleaseJob
+from shared.events.reasons import CancelReason, DeferCode, RefuseCode
+from shared.events.values import AfterWhen, Dependency, JobSpec
+from tests.placement.queues import QueuedWorld
+from tests.placement.world import (
+    CELL,
+    FILE,
+    World,
+    admitted,
+    cancel,
+    cell_with,
+    codes,
+    failed,
+    finished,
+    joined,
+    kinds,
+    set_policy,
+    spec_of,
+    started,
+)
+
+ALL_AT_ONCE = 1_000
+"""So many jobs are few: placement walks them all."""
+
+
+def small_cell() -> World:
+    """One node of 8 GPUs, and a placement that needs no windows."""
+    world = World(FILE, few=ALL_AT_ONCE)
+    world.tell(joined("n1"))
+    return world
+
+
+def after(*jobs: str, when: AfterWhen = AfterWhen.OK) -> tuple[Dependency, ...]:
+    return tuple(Dependency(job=job, when=when) for job in jobs)
+
+
+def spec(name: str, *waits: str, when: AfterWhen = AfterWhen.OK, **fields: Any) -> JobSpec:
+    return spec_of(name, 1, after=after(*waits, when=when), **fields)
+
+
+def submit(world: World, *specs: JobSpec) -> list[e.AnyEffect]:
+    return world.tell(*(admitted(each) for each in specs))
+
+
+def end(world: World, job: str, *, well: bool = True) -> list[e.AnyEffect]:
+    """The job's only attempt ends."""
+    world.tell(started(job))
+    return world.tell(finished(job) if well else failed(job))
+
+
+def reasons(effects: list[e.AnyEffect]) -> dict[str, tuple[CancelReason, str | None]]:
+    return {x.job: (x.reason, x.because_of) for x in effects if isinstance(x, e.JobCancelled)}
+
+
+def test_a_job_does_not_start_before_its_own_time_and_does_at_it() -> None:
+    world = small_cell()
+    effects = submit(world, spec_of("late", 1, not_before_ms=500))
+    assert kinds(effects) == ["JobEnqueued", "JobDeferred"]
+    assert world.job("late").deferred is DeferCode.NOT_BEFORE
+    assert world.service.next_cell_ms() == 500
+    assert world.pass_time(499) == []
+    assert kinds(world.pass_time(1)) == ["JobStarted"]
+
+
+def test_a_time_that_has_passed_changes_nothing() -> None:
+    world = small_cell()
+    world.pass_time(100)
+    assert kinds(submit(world, spec_of("job", 1, not_before_ms=100))) == ["JobEnqueued", "JobStarted"]
+
+
+def test_where_many_jobs_wait_queueing_wakes_a_job_at_its_time() -> None:
+    world = QueuedWorld(FILE)
+    world.settle(joined("n1"), admitted(spec_of("late", 1, not_before_ms=500)))
+    assert (world.job("late").status, world.queueing.next_cell_ms()) == (JobStatus.QUEUED, 500)
+    world.now_ms = 500
+    world.settle()
+    assert world.job("late").status is JobStatus.STARTING
+
+
+def test_a_job_waits_until_another_has_ended_well() -> None:
+    world = small_cell()
+    assert kinds(submit(world, spec("a"), spec("b", "a"))) == ["JobEnqueued"] * 2 + ["JobDeferred", "JobStarted"]
+    assert (world.job("b").status, world.job("b").deferred) == (JobStatus.AWAITING, DeferCode.AFTER)
+    assert kinds(end(world, "a")) == ["JobFinished", "JobReady", "JobStarted"]
+
+
+def test_it_waits_for_all_that_it_names() -> None:
+    world = small_cell()
+    submit(world, spec("a"), spec("b"), spec("c", "a", "b"))
+    assert kinds(end(world, "b")) == ["JobFinished"]
+    assert world.job("c").waits_for == ("a",)
+    assert kinds(end(world, "a")) == ["JobFinished", "JobReady", "JobStarted"]
+
+
+def test_what_ended_before_does_not_keep_a_job() -> None:
+    world = small_cell()
+    submit(world, spec("a"))
+    end(world, "a")
+    assert kinds(submit(world, spec("b", "a"))) == ["JobEnqueued", "JobStarted"]
+
+
+@pytest.mark.parametrize("when", AfterWhen)
+def test_the_word_any_lets_a_job_start_whatever_the_end(when: AfterWhen) -> None:
+    world = small_cell()
+    submit(world, spec("a"), spec("b", "a", when=when))
+    end(world, "a", well=False)
+    assert ("b" in world.state.jobs) is (when is AfterWhen.ANY)
+
+
+def test_a_failure_ends_all_that_wait_for_a_good_end_and_those_behind_them() -> None:
+    world = small_cell()
+    submit(world, spec("a"), spec("b", "a"), spec("c", "b"), spec("d", "c", when=AfterWhen.ANY))
+    effects = end(world, "a", well=False)
+    assert reasons(effects) == {
+        "b": (CancelReason.DEPENDENCY_FAILED, "a"),
+        "c": (CancelReason.DEPENDENCY_FAILED, "b"),
+    }
+    assert world.state.over["c"].status is JobStatus.CANCELLED
+    assert world.job("d").status is JobStatus.STARTING
+
+
+def test_a_cancel_is_no_good_end() -> None:
+    world = small_cell()
+    submit(world, spec("a", hold=True), spec("b", "a"))
+    assert reasons(world.tell(cancel("a"))) == {
+        "a": (CancelReason.ASKED, None),
+        "b": (CancelReason.DEPENDENCY_FAILED, "a"),
+    }
+
+
+def test_a_job_that_names_one_which_has_failed_is_accepted_and_ended_at_once() -> None:
+    world = small_cell()
+    submit(world, spec("a"))
+    end(world, "a", well=False)
+    assert kinds(submit(world, spec("b", "a"))) == ["JobEnqueued", "JobDeferred", "JobCancelled"]
+
+
+def test_of_two_jobs_sent_together_either_may_come_first() -> None:
+    world = small_cell()
+    world.tell(set_policy(unknown_dependency_ms=5_000))
+    submit(world, spec("b", "a"))
+    assert world.pass_time(4_000) == []
+    assert kinds(submit(world, spec("a"))) == ["JobEnqueued", "JobStarted"]
+    assert world.pass_time(10_000) == []
+    assert kinds(end(world, "a")) == ["JobFinished", "JobReady", "JobStarted"]
+
+
+def test_a_job_does_not_wait_for_ever_for_one_that_never_comes() -> None:
+    world = small_cell()
+    world.tell(set_policy(unknown_dependency_ms=5_000))
+    submit(world, spec("b", "a"))
+    assert world.pass_time(4_999) == []
+    assert reasons(world.pass_time(1)) == {"b": (CancelReason.DEPENDENCY_UNKNOWN, "a")}
+
+
+def test_the_next_writer_knows_that_it_waits_for_one_that_has_not_come() -> None:
+    world = small_cell()
+    world.tell(set_policy(unknown_dependency_ms=5_000))
+    submit(world, spec("b", "a"))
+    world.pass_time(4_000)
+    world.restart()
+    assert reasons(world.pass_time(5_000)) == {"b": (CancelReason.DEPENDENCY_UNKNOWN, "a")}
+
+
+def test_jobs_cannot_wait_for_each_other() -> None:
+    world = small_cell()
+    submit(world, spec("a", "c"), spec("b", "a"))
+    assert codes(submit(world, spec("c", "b"))) == [RefuseCode.AFTER_ITSELF]
+
+
+def test_nobody_waits_for_the_jobs_of_another_tenant() -> None:
+    world = small_cell()
+    submit(world, spec("a", tenant="bob"))
+    assert codes(submit(world, spec("b", "a"))) == [RefuseCode.NOT_THE_TENANTS_JOB]
+
+
+def test_nor_for_one_that_turns_out_to_be_another_tenants() -> None:
+    world = small_cell()
+    submit(world, spec("b", "a"), spec("c", "a", tenant="bob"))
+    effects = submit(world, spec("a", tenant="bob"))
+    assert reasons(effects) == {"b": (CancelReason.DEPENDENCY_UNKNOWN, "a")}
+    assert world.job("c").status is JobStatus.AWAITING
+
+
+def test_a_held_job_goes_on_waiting_for_others_when_it_is_released() -> None:
+    world = small_cell()
+    submit(world, spec("a"), spec("b", "a"))
+    assert kinds(world.tell(HoldJob(cell=CELL, job="b"))) == ["JobHeld"]
+    assert kinds(world.tell(ReleaseJob(cell=CELL, job="b"))) == ["JobReleased"]
+    assert world.job("b").status is JobStatus.AWAITING
+
+
+def test_a_held_job_stays_held_when_what_it_waits_for_is_over() -> None:
+    world = small_cell()
+    submit(world, spec("a"), spec("b", "a", hold=True))
+    assert kinds(end(world, "a")) == ["JobFinished"]
+    assert kinds(world.tell(ReleaseJob(cell=CELL, job="b"))) == ["JobReleased", "JobStarted"]
+
+
+def test_a_held_job_ends_too_when_what_it_waits_for_fails() -> None:
+    world = small_cell()
+    submit(world, spec("a"), spec("b", "a", hold=True))
+    assert reasons(end(world, "a", well=False)) == {"b": (CancelReason.DEPENDENCY_FAILED, "a")}
+
+
+def test_a_job_waits_for_its_time_behind_the_ends_of_others() -> None:
+    world = small_cell()
+    submit(world, spec("a"), spec("b", "a", not_before_ms=9_000))
+    assert kinds(end(world, "a")) == ["JobFinished", "JobReady", "JobDeferred"]
+    assert world.job("b").deferred is DeferCode.NOT_BEFORE
+    assert kinds(world.pass_time(9_000)) == ["JobStarted"]
+
+
+def test_a_waiting_job_may_be_cancelled_and_nobody_looks_for_it_any_more() -> None:
+    world = small_cell()
+    submit(world, spec("a"), spec("b", "a"))
+    world.tell(cancel("b"))
+    assert (world.state.dependents, world.state.ripe) == ({}, {})
+    assert kinds(end(world, "a")) == ["JobFinished"]
+
+
+def test_a_strict_queue_goes_on_past_jobs_that_wait_for_others() -> None:
+    world = cell_with(joined("n1"))
+    submit(world, spec("a", hold=True), spec("b", "a", queue="strict"), spec("c", queue="strict"))
+    world.tell(HoldJob(cell=CELL, job="a"))
+    assert [x.job for x in world.start_all() if isinstance(x, e.JobStarted)] == ["c"]
+
+
+def test_a_reader_is_told_whom_a_job_waits_for_and_until_when() -> None:
+    world = small_cell()
+    submit(world, spec("a"), spec("b", "a", not_before_ms=9_000))
+    found = why_not(world.state, world.job("b"), {}, world.state.at_ms)
+    assert (found.codes, found.waits_for, found.not_before_ms) == (
+        (DeferCode.NOT_BEFORE, DeferCode.AFTER),
+        ("a",),
+        9_000,
+    )
+
+
+def test_when_all_are_over_nothing_is_left_of_the_wait() -> None:
+    world = small_cell()
+    submit(world, spec("a"), spec("b", "a"))
+    end(world, "a")
+    end(world, "b")
+    assert (world.state.dependents, world.state.ripe, world.state.waiting) == ({}, {}, 0)
