@@ -9,7 +9,7 @@ from decisions in force, so a decision that did not make it into the log leaves 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from services.placement.policy import dependencies, nodes, requests, runs, settings
@@ -17,6 +17,7 @@ from services.placement.policy.deadlines import Deadlines
 from services.placement.policy.gang import POLICIES, Places
 from services.placement.policy.hearing import Hearing
 from services.placement.policy.inbox import Inbox, Input
+from services.placement.policy.owners import has_keepers, owners_waiting
 from services.placement.policy.quarantine import Quarantine
 from services.placement.policy.sequence import Past
 from services.placement.policy.short_lines import ShortLines
@@ -34,7 +35,7 @@ from shared.events.base import Event
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
 from shared.events.nodes import NodeEvent, NodesReported, RunsReported
 from shared.events.proposals import Proposal
-from shared.events.queue import QueueOrdered
+from shared.events.queue import QueueHead, QueueOrdered
 from shared.events.reasons import DeferCode, ProposalCode
 
 __all__ = ["DEFERRED_MOST", "IDLE_INPUTS_MOST", "Input", "PlacementService", "Tried"]
@@ -320,7 +321,7 @@ class PlacementService:
                 if why is not None:
                     settings.refuse(turn, event.node, ProposalCode.NODE_CHANGED, why)
             case o.SetQuota():
-                settings.set_quota(turn, event)
+                settings.set_quota(turn, event, self._file)
             case o.SetPolicy():
                 settings.set_policy(turn, event, tuple(POLICIES))
             case o.HoldJob() | o.ReleaseJob():
@@ -333,16 +334,14 @@ class PlacementService:
         self._walk_is_due |= self._short_lines.take(self.state, turn.effects, turn.now_ms)
         if turn.has_released:
             self._blocked = {}
+        self._walk_is_due |= self._note_owners(turn)
         if not (self._walk_is_due or turn.has_released):
             return False
-        heads = self._short_lines.heads(self.state, turn.now_ms)
 
         def start(job: Job, places: Places, over: str) -> bool:
             return turn.start(job.id, job.attempt + 1, places, over) and not turn.is_full
 
-        walk = walk_heads(
-            self.state, self._windows.heads if heads is None else heads, self._blocked, turn.now_ms, start
-        )
+        walk = walk_heads(self.state, self._heads(turn), self._blocked, turn.now_ms, start)
         for job_id in walk.heads:
             turn.do(e.HeadBlocked(job=job_id))
         for job_id in walk.cleared:
@@ -351,8 +350,24 @@ class PlacementService:
         for job_id in changed[:DEFERRED_MOST]:
             turn.do(e.JobDeferred(job=job_id, code=walk.deferred[job_id]))
         goes_on = turn.is_full or turn.is_cut or len(changed) > DEFERRED_MOST or self._short_lines.are_back(self.state)
-        self._walk_is_due = goes_on
-        return goes_on
+        self._walk_is_due = self._note_owners(turn) or goes_on
+        return self._walk_is_due
+
+    def _heads(self, turn: Turn) -> Sequence[QueueHead]:
+        """All jobs that wait, or where these are many, those that queueing shows."""
+        heads = self._short_lines.heads(self.state, turn.now_ms)
+        return self._windows.heads if heads is None else heads
+
+    def _note_owners(self, turn: Turn) -> bool:
+        """Whether others wait than before for what is guaranteed to them: then other jobs may borrow, and are tried."""
+        tree = self.state.tree
+        if not (tree.waiting or has_keepers(self.state)):
+            return False
+        waiting = owners_waiting(self.state, self._heads(turn), turn.now_ms) if has_keepers(self.state) else {}
+        if waiting == tree.waiting:
+            return False
+        tree.waiting, self._blocked = waiting, {}
+        return True
 
 
 def _time_of(event: Event | None) -> int:

@@ -58,7 +58,7 @@ def another_file(engine: Engine, first: CellFile) -> CellFile:
         tenant.model_copy(
             update={
                 "quotas": tuple(
-                    TenantQuota(gpu_type=quota.gpu_type, guaranteed=1, limit=engine.between(2, most))
+                    TenantQuota(gpu_type=quota.gpu_type, guaranteed=quota.guaranteed, limit=engine.between(2, most))
                     for quota in tenant.quotas
                 )
             }
@@ -113,14 +113,17 @@ def _node(pool: Pool, number: int) -> NodeSpec:
 
 def _tenants(engine: Engine, nodes: dict[str, tuple[NodeSpec, ...]]) -> tuple[Tenant, ...]:
     most = sum(node.gpus for specs in nodes.values() for node in specs)
+    types = [node.gpu_type for specs in nodes.values() for node in specs]
     tenants = []
     for number, name in enumerate(TENANTS):
         limited = engine.chance.random() < 0.5  # noqa: PLR2004 - one of two
         quotas = tuple(
-            TenantQuota(gpu_type=kind, guaranteed=1, limit=engine.between(max(2, most // 3), most))
-            for kind in ("h100", "a100")
+            TenantQuota(gpu_type=kind, limit=engine.between(max(2, most // 3), most)) for kind in ("h100", "a100")
         )
         parent = "ada" if number and engine.chance.random() < 0.3 else None  # noqa: PLR2004 - a share
+        if parent is None:
+            # What is guaranteed to a parent is shared by its children, and no more than there is of each type.
+            quotas = tuple(quota.model_copy(update={"guaranteed": int(quota.gpu_type in types)}) for quota in quotas)
         tenants.append(Tenant(name=name, quotas=quotas if limited else (), parent=parent))
     return tuple(tenants)
 

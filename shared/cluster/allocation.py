@@ -46,16 +46,16 @@ def take(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, 
         return None
     if state.quotas:
         return _charge(state, tenant, gpu_type, milli)
-    charge(undo, state.quotas, state.usage, (tenant, gpu_type), milli)
+    charge(undo, state.tree, (tenant, gpu_type), milli)
     return None
 
 
 def _charge(state: CellState, tenant: str, gpu_type: str, milli: int) -> str | None:
     """Charge the tenant; the reason if that would pass a limit."""
-    account = over_limit(state.quotas, state.usage, tenant, gpu_type, milli)
+    account = over_limit(state.tree, tenant, gpu_type, milli)
     if account is not None:
         return f"{milli} milli-GPUs more would pass the limit of {account}"
-    charge(state.journal.entries, state.quotas, state.usage, (tenant, gpu_type), milli)
+    charge(state.journal.entries, state.tree, (tenant, gpu_type), milli)
     return None
 
 
@@ -67,7 +67,7 @@ def release(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlac
         node = nodes[place.node]
         if gpu_type != node.spec.gpu_type:
             if milli:
-                charge(undo, state.quotas, state.usage, (tenant, gpu_type), milli)
+                charge(undo, state.tree, (tenant, gpu_type), milli)
             gpu_type, milli = node.spec.gpu_type, 0
         milli -= place.gpu_milli
         workers = node.jobs[job_id]
@@ -87,7 +87,7 @@ def release(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlac
         if place.memory_mib:
             node.memory_used -= place.memory_mib
     if milli:
-        charge(undo, state.quotas, state.usage, (tenant, gpu_type), milli)
+        charge(undo, state.tree, (tenant, gpu_type), milli)
 
 
 def _share(undo: list[Entry], node: Node, device: int, more_milli: int) -> None:

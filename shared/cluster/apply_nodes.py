@@ -5,7 +5,8 @@ from __future__ import annotations
 from shared.cluster.allocation import change_node, enter_pool, leave_pool
 from shared.cluster.illegal import IllegalEffect, must
 from shared.cluster.node import Node
-from shared.cluster.quota import contradiction, set_quota
+from shared.cluster.quota import set_quota
+from shared.cluster.quota_rules import contradiction
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.values import LoanStatus, NodeRole, NodeStatus
@@ -120,7 +121,7 @@ def quota_set(state: CellState, effect: e.QuotaSet, at_ms: int) -> None:
     """A tenant has another quota. Nobody is evicted."""
     why = contradiction(state.quotas, effect.quota)
     must(why is None, f"quota of {effect.quota.tenant}: {why}")
-    set_quota(state.journal, state.quotas, state.usage, effect.quota)
+    set_quota(state.journal, state.tree, effect.quota)
 
 
 def policy_set(state: CellState, effect: e.PolicySet, at_ms: int) -> None:

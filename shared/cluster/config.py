@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from shared.events.base import Count, Label, Name
-from shared.events.operations import CellPolicy, Quota
+from shared.cluster.quota_rules import fault_among, fault_in_pools
+from shared.events.base import Count, Label, Millis, Name
+from shared.events.operations import CellPolicy, Quota, ReclaimFrom
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.values import DEVICES_MOST, GPU, WORKERS_MOST, NodeRole
 
@@ -81,7 +82,9 @@ class CellPart(Part):
 
 
 class TenantQuota(Part):
-    """A tenant's share of one GPU type, in whole GPUs."""
+    """A tenant's share of one GPU type, in whole GPUs; what each field means says `Quota`. A parent that names no
+    guarantee has what is guaranteed to its children.
+    """
 
     gpu_type: Label = "gpu"
     guaranteed: Annotated[Count, Field(strict=True)] = 0
@@ -89,6 +92,10 @@ class TenantQuota(Part):
     weight: Annotated[int, Field(strict=True, ge=0, le=1_000_000)] = 1
     lends: bool = True
     borrows: bool = True
+    borrow_limit: Annotated[Count, Field(strict=True)] | None = None
+    lend_limit: Annotated[Count, Field(strict=True)] | None = None
+    reclaim: ReclaimFrom = ReclaimFrom.ANY
+    min_run_ms: Annotated[Millis, Field(strict=True)] | None = None
 
     @model_validator(mode="after")
     def _limit_covers_the_guarantee(self) -> TenantQuota:
@@ -107,6 +114,10 @@ class TenantQuota(Part):
             lends=self.lends,
             borrows=self.borrows,
             parent=parent,
+            borrow_limit_milli=None if self.borrow_limit is None else self.borrow_limit * GPU,
+            lend_limit_milli=None if self.lend_limit is None else self.lend_limit * GPU,
+            reclaim=self.reclaim,
+            min_run_ms=self.min_run_ms,
         )
 
 
@@ -172,8 +183,30 @@ class CellFile(Part):
             _known(f"tenants.{tenant.name}.queue", (tenant.queue,) if tenant.queue else (), queues)
             _known(f"tenants.{tenant.name}.parent", (tenant.parent,) if tenant.parent else (), names)
             _once(f"GPU type of tenants.{tenant.name}.quotas", [quota.gpu_type for quota in tenant.quotas])
-        self.quotas()
+        self._quotas_fit()
         return self
+
+    def _quotas_fit(self) -> None:
+        """The rules between quotas, and between what is guaranteed and the pools of each cell that has the GPU type."""
+        listed = self.quotas()
+        quotas = {(quota.tenant, quota.gpu_type): quota for quota in listed}
+        fault = fault_among(quotas, listed, {tenant.name: None for tenant in self.tenants})
+        if fault is not None:
+            at = f"tenants.{fault.tenant}.quotas"
+            raise ValueError(f"{at}: {fault.field} {fault.value} of {fault.gpu_type!r}: {fault.rule}")
+        for cell in self.cells:
+            gpus = self.gpus_of(cell.name)
+            fault = fault_in_pools(quotas, gpus, gpus)
+            if fault is not None:
+                rule = f"guaranteed {fault.value} of {fault.gpu_type!r}: {fault.rule}"
+                raise ValueError(f"cells.{cell.name}.pools: {rule}")
+
+    def gpus_of(self, cell: str) -> dict[str, int]:
+        """How many GPUs of each type the cell's pools will ever have."""
+        found: dict[str, int] = {}
+        for pool in self.cell(cell).pools:
+            found[pool.gpu_type] = found.get(pool.gpu_type, 0) + pool.gpus
+        return found
 
     def cell(self, name: str) -> CellPart:
         """The cell of this name; KeyError if there is none."""
@@ -190,10 +223,13 @@ class CellFile(Part):
         """
         by_name = {tenant.name: tenant for tenant in self.tenants}
         found: dict[tuple[str, str], Quota] = {}
+        types: dict[str, list[str]] = {}
         for tenant in sorted(self.tenants, key=lambda tenant: _depth(by_name, tenant)):
-            inherited = [TenantQuota(gpu_type=type_) for name, type_ in list(found) if name == tenant.parent]
-            for quota in (*tenant.quotas, *inherited):
+            inherited = [TenantQuota(gpu_type=type_) for type_ in types.get(tenant.parent or "", ())]
+            quotas = (*tenant.quotas, *inherited)
+            for quota in quotas:
                 found.setdefault((tenant.name, quota.gpu_type), quota.in_milli(tenant.name, tenant.parent))
+            types[tenant.name] = list(dict.fromkeys(quota.gpu_type for quota in quotas))
         return tuple(found.values())
 
 

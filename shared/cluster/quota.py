@@ -6,13 +6,10 @@ Use is counted at the tenant and at each of its ancestors, so one look at each t
 from __future__ import annotations
 
 from shared.cluster.journal import Entry, Journal
+from shared.cluster.quota_tree import Account, Branch, Quotas, QuotaTree, Usage, line_again
 from shared.events.operations import Quota
 
-Account = tuple[str, str]
-"""(tenant, GPU type)."""
-
-Quotas = dict[Account, Quota]
-Usage = dict[Account, int]
+__all__ = ["Account", "QuotaTree", "Quotas", "Usage", "accounts", "charge", "over_limit", "set_quota"]
 
 
 def accounts(quotas: Quotas, tenant: str, gpu_type: str) -> list[Account]:
@@ -25,31 +22,53 @@ def accounts(quotas: Quotas, tenant: str, gpu_type: str) -> list[Account]:
     return line
 
 
-def over_limit(quotas: Quotas, usage: Usage, tenant: str, gpu_type: str, more_milli: int) -> Account | None:
-    """The first account whose limit would be passed by `more_milli`, or None."""
-    account: Account = (tenant, gpu_type)
-    quota = quotas.get(account)
-    while quota is not None:
-        if quota.limit_milli is not None and usage.get(account, 0) + more_milli > quota.limit_milli:
-            return account
-        if quota.parent is None:
-            return None
-        account = (quota.parent, gpu_type)
-        quota = quotas.get(account)
+def over_limit(tree: QuotaTree, tenant: str, gpu_type: str, more_milli: int) -> Account | None:
+    """The first account whose limit, or whose right to borrow, would be passed by `more_milli`; or None."""
+    if not tree.quotas:
+        return None
+    branch, drawn_milli = tree.branches.get((tenant, gpu_type)), more_milli
+    while branch is not None:
+        limit, most = branch.quota.limit_milli, branch.drawn_most_milli
+        if limit is not None and branch.used_milli + more_milli > limit:
+            return branch.account
+        if drawn_milli and most is not None and branch.drawn_milli + drawn_milli > most:
+            return branch.account
+        drawn_milli, branch = branch.passed_on(drawn_milli), branch.parent
     return None
 
 
-def charge(undo: list[Entry], quotas: Quotas, usage: Usage, account: Account, more_milli: int) -> None:
+def charge(undo: list[Entry], tree: QuotaTree, account: Account, more_milli: int) -> None:
     """Add `more_milli` (negative: give back) to the account and those above it. An account at 0 is not kept."""
+    branch = tree.branches.get(account) if tree.quotas else None
+    if branch is not None:
+        _charge_line(undo, tree.usage, branch, more_milli)
+        return
+    usage = tree.usage
     before = usage.get(account, 0)
     undo.append((_use_again, usage, account, before))
-    if before + more_milli:
-        usage[account] = before + more_milli
-    else:
-        usage.pop(account, None)
-    quota = quotas.get(account) if quotas else None
-    if quota is not None and quota.parent is not None:
-        charge(undo, quotas, usage, (quota.parent, account[1]), more_milli)
+    _use_again(usage, account, before + more_milli)
+
+
+def _charge_line(undo: list[Entry], usage: Usage, leaf: Branch, more_milli: int) -> None:
+    """The branch and all above it: all of the use counts at each, what is drawn only as far as it does not stay at
+    home.
+    """
+    cohort = leaf.cohort
+    old = [cohort.home_idle_milli, cohort.guaranteed_idle_milli]
+    branch: Branch | None = leaf
+    drawn_milli, less_idle = more_milli, 0
+    while branch is not None:
+        used, idle, home_idle = branch.used_milli, branch.idle_milli, branch.home_idle_milli
+        old += (used, branch.drawn_milli, branch.idle_below_milli)
+        undo.append((_use_again, usage, branch.account, used))
+        _use_again(usage, branch.account, used + more_milli)
+        passed_on = branch.passed_on(drawn_milli)
+        branch.used_milli, branch.drawn_milli = used + more_milli, branch.drawn_milli + drawn_milli
+        branch.idle_below_milli -= less_idle
+        cohort.home_idle_milli += branch.home_idle_milli - home_idle
+        drawn_milli, less_idle, branch = passed_on, idle - branch.idle_milli, branch.parent
+    cohort.guaranteed_idle_milli -= less_idle
+    undo.append((line_again, leaf, tuple(old), None))
 
 
 def _use_again(usage: Usage, account: Account, milli: int) -> None:
@@ -59,29 +78,24 @@ def _use_again(usage: Usage, account: Account, milli: int) -> None:
         usage.pop(account, None)
 
 
-def contradiction(quotas: Quotas, quota: Quota) -> str | None:
-    """Why this quota may not be set beside the others, or None."""
-    if quota.limit_milli is not None and quota.limit_milli < quota.guaranteed_milli:
-        return f"limit {quota.limit_milli} is below the guarantee {quota.guaranteed_milli}"
-    seen, parent = [quota.tenant], quota.parent
-    while parent is not None:
-        if parent in seen:
-            return "cycle: " + " -> ".join([*seen, parent])
-        seen.append(parent)
-        above = quotas.get((parent, quota.gpu_type))
-        parent = above.parent if above is not None else None
-    return None
-
-
-def set_quota(journal: Journal, quotas: Quotas, usage: Usage, quota: Quota) -> None:
+def set_quota(journal: Journal, tree: QuotaTree, quota: Quota) -> None:
     """Put a quota in force. If it moves its tenant to another parent, its use moves along."""
+    quotas, usage = tree.quotas, tree.usage
     account = (quota.tenant, quota.gpu_type)
     used = usage.get(account, 0)
     old_line = accounts(quotas, *account)[1:]
     journal.put(quotas, account, quota)
+    journal.entries.append((_void, tree, None, None))
+    tree.void()
     new_line = accounts(quotas, *account)[1:]
     if not used or old_line == new_line:
         return
     for line, change in ((old_line, -used), (new_line, used)):
         for above in line:
-            charge(journal.entries, {}, usage, above, change)
+            before = usage.get(above, 0)
+            journal.entries.append((_use_again, usage, above, before))
+            _use_again(usage, above, before + change)
+
+
+def _void(tree: QuotaTree, _: None, __: None) -> None:
+    tree.void()

@@ -14,7 +14,8 @@ from shared.cluster.arrays import ArrayJob
 from shared.cluster.dependencies import index
 from shared.cluster.job import WAITING, Job, OverJob
 from shared.cluster.node import Node
-from shared.cluster.quota import charge, contradiction
+from shared.cluster.quota import charge
+from shared.cluster.quota_rules import contradiction
 from shared.cluster.remembered import is_digest
 from shared.cluster.sharing import share
 from shared.cluster.state import CellState
@@ -204,6 +205,7 @@ def count_rest(state: CellState) -> None:
     jobs are on nodes that are not there, or tenants are above themselves.
     """
     state.capacity.void()
+    state.tree.void()
     for quota in state.quotas.values():
         wrong = contradiction(state.quotas, quota)
         if wrong is not None:
@@ -219,7 +221,7 @@ def count_rest(state: CellState) -> None:
             if node is None:
                 raise DamagedRow(f"job {shorten(job.id)} is on node {shorten(place.node)}, which is not there")
             account = (job.spec.tenant, node.spec.gpu_type)
-            charge(state.journal.entries, state.quotas, state.usage, account, place.gpu_milli)
+            charge(state.journal.entries, state.tree, account, place.gpu_milli)
         state.journal.trim()
 
 

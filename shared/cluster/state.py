@@ -9,7 +9,7 @@ from shared.cluster.capacity import Capacity, PoolCapacity
 from shared.cluster.job import Job
 from shared.cluster.journal import Journal
 from shared.cluster.node import Node
-from shared.cluster.quota import Quotas, Usage
+from shared.cluster.quota_tree import Quotas, QuotaTree, Usage
 from shared.cluster.remembered import Remembered
 from shared.cluster.sharing import Kinds
 from shared.events.decisions import CHAIN_START
@@ -53,12 +53,14 @@ class CellState:
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     ripe: dict[str, None] = field(default_factory=dict)
     usage: Usage = field(default_factory=dict)
+    tree: QuotaTree = field(init=False, compare=False, repr=False)
     capacity: Capacity = field(init=False, repr=False)
     kinds: Kinds = field(default_factory=dict, compare=False, repr=False)
     journal: Journal = field(default_factory=Journal, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """The indices are over the table of nodes, which is the same for good."""
+        """The indices are over tables that are the same for good."""
+        self.tree = QuotaTree(self.quotas, self.usage)
         self.capacity = Capacity(self.nodes)
 
     @property

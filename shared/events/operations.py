@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta
@@ -42,9 +43,22 @@ class Drain(Operation, type="fallow.node.drain.v1", topic="operations"):
     reason: Text = ""
 
 
+class ReclaimFrom(StrEnum):
+    """From which jobs that use what it lent a tenant may take back what is guaranteed to it."""
+
+    ANY = "any"
+    LOWER_PRIORITY = "lower_priority"
+    NEVER = "never"
+
+
 class Quota(Value):
     """A tenant's share of one GPU type, in milli-GPUs. `limit_milli` None: no limit but the cell. `parent` makes a
-    tree.
+    tree: the use of a tenant counts at all above it, and what is guaranteed to a parent is shared by those below it.
+
+    More than the guarantee is borrowed from what others leave idle: not at all without `borrows`, else at most
+    `borrow_limit_milli` (None: as much as there is). Of an idle guarantee others may have at most `lend_limit_milli`
+    (None: all of it), or nothing without `lends`. A job is not reclaimed from before it has run for `min_run_ms` (None:
+    what holds for the parent).
     """
 
     tenant: Name
@@ -55,6 +69,10 @@ class Quota(Value):
     lends: bool = True
     borrows: bool = True
     parent: Name | None = None
+    borrow_limit_milli: Count | None = None
+    lend_limit_milli: Count | None = None
+    reclaim: ReclaimFrom = ReclaimFrom.ANY
+    min_run_ms: Millis | None = None
 
 
 class SetQuota(Operation, type="fallow.quota.set.v1", topic="operations"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
 from shared.cluster.node import Node
-from shared.cluster.quota import contradiction
+from shared.cluster.quota_rules import contradiction
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import (

@@ -37,7 +37,7 @@ def within_limits(state: CellState, spec: JobSpec, places: list[WorkerPlace]) ->
     for place in places:
         gpu_type = state.nodes[place.node].spec.gpu_type
         wanted[gpu_type] = wanted.get(gpu_type, 0) + place.gpu_milli
-    refusals = [over_limit(state.quotas, state.usage, spec.tenant, type_, milli) for type_, milli in wanted.items()]
+    refusals = [over_limit(state.tree, spec.tenant, type_, milli) for type_, milli in wanted.items()]
     return all(refusal is None for refusal in refusals)
 
 

@@ -65,6 +65,7 @@ def test_a_strict_queue_shows_a_plain_prefix_of_its_line() -> None:
         {"resources": Resources(memory_mib=1)},
         {"topology": TopologyWish(level=Level.LEAF)},
         {"spread": Level.LEAF},
+        {"preemptible": False},
     ],
 )
 def test_jobs_that_may_fit_otherwise_are_of_another_class(other: dict[str, object]) -> None:
@@ -73,7 +74,7 @@ def test_jobs_that_may_fit_otherwise_are_of_another_class(other: dict[str, objec
     assert len(cell.order()) == 2
 
 
-@pytest.mark.parametrize("same", [{"max_run_ms": 5}, {"preemptible": False}, {"min_run_ms": 1}])
+@pytest.mark.parametrize("same", [{"max_run_ms": 5}, {"min_run_ms": 1}])
 def test_what_no_fit_depends_on_makes_no_class(same: dict[str, object]) -> None:
     cell = Cell(most=1)
     cell.enqueue(spec("a"), replace(spec("b"), **same))

@@ -67,4 +67,5 @@ def are_alike(spec: JobSpec, other: JobSpec) -> bool:
         and spec.topology == other.topology
         and spec.kind is other.kind
         and spec.spread is other.spread
+        and spec.preemptible is other.preemptible
     )

@@ -97,7 +97,7 @@ def head_before(state: CellState, job: Job, now_ms: int) -> Head | None:
 def _limited_at(state: CellState, spec: JobSpec) -> str:
     """The tenant whose limit the job would pass: its own, or one above it."""
     for gpu_type in _gpu_types(state, spec):
-        account = over_limit(state.quotas, state.usage, spec.tenant, gpu_type, spec.gpus_milli)
+        account = over_limit(state.tree, spec.tenant, gpu_type, spec.gpus_milli)
         if account is not None:
             return account[0]
     return spec.tenant

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from services.placement.policy.best_fit import place_worker
 from services.placement.policy.fit import Room
 from services.placement.policy.policies import POLICIES, PlacementPolicy, Places
+from services.placement.policy.quota_check import refusal_in_pool, refusal_of_places, refusal_where_mixed
 from services.placement.policy.wishes import place_wish
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.quota import over_limit
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, Wish, WorkerPlace
 
 __all__ = ["POLICIES", "Places", "place_alike", "place_gang"]
+
+NEAREST_FIRST = (
+    DeferCode.QUOTA_REACHED,
+    DeferCode.RESERVED_FOR_OTHER,
+    DeferCode.TOPOLOGY,
+    DeferCode.FRAGMENTED,
+    DeferCode.NO_FREE_GPUS,
+)
 
 
 def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
@@ -33,7 +39,7 @@ def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
         if not isinstance(found, DeferCode):
             return found
         reasons[found] = None
-    for reason in (DeferCode.QUOTA_REACHED, DeferCode.TOPOLOGY, DeferCode.FRAGMENTED, DeferCode.NO_FREE_GPUS):
+    for reason in NEAREST_FIRST:
         if reason in reasons:
             return reason
     return DeferCode.NO_SUCH_NODES
@@ -44,23 +50,30 @@ def place_alike(state: CellState, spec: JobSpec, most: int) -> list[WorkerPlace]
     the first of them, where it cannot be told of more. The job has one worker of whole GPUs and no wish.
     """
     place, pools = POLICIES[state.policy.placement].alike, state.pools
-    if place is None:
+    if place is None or state.tree.waiting:
         return []
     for name in spec.pools or sorted(pools):
         pool = pools.get(name)
         places = [] if pool is None else place(state, pool, spec, most)
         if places:
-            return [] if _over_limit(state, spec, places) else places
+            over = state.quotas and refusal_of_places(state, spec, places)
+            return [] if over else places
     return []
 
 
 def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | DeferCode:
     wanted_milli = spec.gpus_milli
-    if spec.resources.gpu_milli >= GPU and pool.free_whole * GPU < wanted_milli:
-        return DeferCode.NO_FREE_GPUS if wanted_milli <= pool.gpus_milli else DeferCode.NO_SUCH_NODES
+    takes_whole = spec.resources.gpu_milli >= GPU
+    if takes_whole and wanted_milli > pool.gpus_milli and pool.free_whole * GPU < wanted_milli:
+        return DeferCode.NO_SUCH_NODES
+    refusal = refusal_in_pool(state, pool, spec) if state.quotas else None
+    if refusal is not None:
+        return refusal
+    if takes_whole and pool.free_whole * GPU < wanted_milli:
+        return DeferCode.NO_FREE_GPUS
     policy = POLICIES[state.policy.placement]
     places: Places | None
-    if spec.workers == 1 and spec.resources.gpu_milli >= GPU and spec.topology is None:
+    if spec.workers == 1 and takes_whole and spec.topology is None:
         alone = policy.alone(state, pool, spec)
         places = None if alone is None else (alone,)
     elif _count_whole(pool, spec) < spec.workers:
@@ -71,7 +84,7 @@ def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | De
         places = place_wish(state, pool, policy.nodes_for(state, pool, spec), spec, spec.topology)
     if places is None:
         return _why_not(state, pool, policy, spec)
-    return DeferCode.QUOTA_REACHED if _over_limit(state, spec, places) else places
+    return (refusal_where_mixed(state, pool, spec, places) if state.quotas else None) or places
 
 
 def _why_not(state: CellState, pool: PoolCapacity, policy: PlacementPolicy, spec: JobSpec) -> DeferCode:
@@ -93,13 +106,3 @@ def _count_whole(pool: PoolCapacity, spec: JobSpec) -> int:
     if not gpus or spec.workers == 1:
         return spec.workers
     return sum(free // gpus * mask.bit_count() for free, mask in pool.by_free.items())
-
-
-def _over_limit(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> bool:
-    if not state.quotas:
-        return False
-    by_type: dict[str, int] = {}
-    for place in places:
-        gpu_type = state.nodes[place.node].spec.gpu_type
-        by_type[gpu_type] = by_type.get(gpu_type, 0) + place.gpu_milli
-    return any(over_limit(state.quotas, state.usage, spec.tenant, t, milli) is not None for t, milli in by_type.items())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from services.placement.policy.turn import Turn
 from shared.cluster.config import CellFile
 from shared.cluster.job import WAITING, JobStatus
-from shared.cluster.quota import contradiction
+from shared.cluster.quota_rules import Fault, fault_among, fault_in_pools, top_down
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, HoldJob, Quota, ReleaseJob, SetPolicy, SetQuota
 from shared.events.reasons import ProposalCode, RefuseCode
@@ -15,34 +17,47 @@ def configure(turn: Turn, file: CellFile, known: tuple[str, ...], *, anew: bool)
     """Bring the state to the cell file. What was changed at run time stays, unless the file is put in force `anew`."""
     if anew or turn.state.version == 0:
         _put_policy(turn, file.cell(turn.state.cell).policy, known, "cell-file")
+    changed = []
     for quota in file.quotas():
         before = turn.state.quotas.get((quota.tenant, quota.gpu_type))
         if before is None or (anew and before != quota):
-            why = contradiction(turn.state.quotas, quota)
-            if why is None:
-                turn.do(e.QuotaSet(quota=quota))
-            else:
-                # It contradicts what was set at run time: the rest of the file still counts.
-                refuse(turn, "cell-file", ProposalCode.NOT_ALLOWED, f"{_name(quota)}: {why}")
+            changed.append(quota)
+    tenants = _tenants(file)
+    if _put_quotas(turn, changed, tenants) is None:
+        return
+    # Some contradict what was set at run time: the rest of the file still counts.
+    for quota in changed:
+        fault = _put_quotas(turn, [quota], tenants)
+        if fault is not None:
+            refuse(turn, "cell-file", ProposalCode.NOT_ALLOWED, str(fault))
 
 
-def set_quota(turn: Turn, event: SetQuota) -> None:
+def set_quota(turn: Turn, event: SetQuota, file: CellFile) -> None:
     """Set all of these quotas, or none if one contradicts the others."""
-    mark = turn.state.checkpoint()
-    kept = len(turn.effects)
-    for quota in event.quotas:
-        why = contradiction(turn.state.quotas, quota)
-        if why is not None:
-            turn.state.rollback(mark)
-            del turn.effects[kept:]
-            refuse(turn, "set-quota", ProposalCode.NOT_ALLOWED, f"{_name(quota)}: {why}")
-            return
-        turn.do(e.QuotaSet(quota=quota))
-    turn.state.commit(mark)
+    fault = _put_quotas(turn, event.quotas, _tenants(file), file.gpus_of(turn.state.cell))
+    if fault is not None:
+        refuse(turn, "set-quota", ProposalCode.NOT_ALLOWED, str(fault))
 
 
-def _name(quota: Quota) -> str:
-    return f"{quota.tenant}/{quota.gpu_type}"
+def _tenants(file: CellFile) -> frozenset[str]:
+    return frozenset(tenant.name for tenant in file.tenants)
+
+
+def _put_quotas(
+    turn: Turn, quotas: Sequence[Quota], tenants: frozenset[str], gpus: Mapping[str, int] | None = None
+) -> Fault | None:
+    """Put all of these quotas in force; or none, with the rule that they break. Pools of which the cell file speaks are
+    held against `gpus`, if there are any.
+    """
+    changed = {(quota.tenant, quota.gpu_type): quota for quota in quotas}
+    merged = {**turn.state.quotas, **changed}
+    fault = fault_among(merged, tuple(changed.values()), tenants)
+    if fault is None and gpus is not None:
+        fault = fault_in_pools(merged, (quota.gpu_type for quota in changed.values()), gpus)
+    if fault is None:
+        for quota in top_down(merged, changed.values()):
+            turn.do(e.QuotaSet(quota=quota))
+    return fault
 
 
 def set_policy(turn: Turn, event: SetPolicy, known: tuple[str, ...]) -> None:

@@ -39,6 +39,7 @@ def shape_of(spec: JobSpec) -> Shape:
         wants.memory_mib,
         spec.topology,
         spec.spread,
+        spec.preemptible,
     )
 
 
@@ -142,6 +143,7 @@ def _try(state: CellState, job: Job, blocked: dict[Shape, DeferCode]) -> Places 
     if spec.workers > 1 and not isinstance(found, DeferCode) and gang_bytes(found) > RECORD_BYTES_MOST:
         # A gang starts in one record or not at all, and no record could tell of this one.
         found = DeferCode.NO_SUCH_NODES
-    if isinstance(found, DeferCode):
+    if isinstance(found, DeferCode) and found is not DeferCode.RESERVED_FOR_OTHER:
+        # From whom others keep room goes by priority too, which is no part of a shape.
         blocked[shape_of(spec)] = found
     return found

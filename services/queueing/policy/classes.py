@@ -23,4 +23,5 @@ def class_of(spec: JobSpec) -> ClassKey:
         wants.memory_mib,
         spec.topology,
         spec.spread,
+        spec.preemptible,
     )

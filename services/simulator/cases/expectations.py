@@ -8,8 +8,10 @@ from typing import Any
 
 from services.simulator.cases.reasons import means
 from services.simulator.cases.schema import NodeRow
+from services.simulator.cases.setting import GPU_TYPE, S_MS
 from services.simulator.cases.theatre import ORIGIN_MS, Theatre
 from shared.cluster.fold import extend
+from shared.cluster.min_run import min_run_ms
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
 from shared.events.encoding import decode, encode
@@ -292,6 +294,15 @@ def _view_equals_running(theatre: Theatre, wanted: bool) -> list[str]:
     return _same("the view equals what runs", wanted, seen == {j.id: j.workers for j in theatre.running().values()})
 
 
+def _min_runtime(theatre: Theatre, wanted: dict[str, float]) -> list[str]:
+    """How long each pair's victim is safe from its preemptor."""
+    found = {}
+    for pair in wanted:
+        preemptor, victim = (theatre.names.inside("queue", name) for name in pair.split("->"))
+        found[pair] = min_run_ms(theatre.state.quotas, preemptor, victim, GPU_TYPE) / S_MS
+    return _same("minimum run time", wanted, found)
+
+
 JUDGES: dict[str, Judge] = {
     "running": _running,
     "running_tasks": _running_tasks,
@@ -329,6 +340,7 @@ JUDGES: dict[str, Judge] = {
     "verdict_within_s": _verdict_within,
     "duplicate_allocations": _duplicates,
     "view_equals_running": _view_equals_running,
+    "effective_min_runtime_s": _min_runtime,
 }
 """Those keys of an expectation that the product can be asked about."""
 

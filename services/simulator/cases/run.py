@@ -115,9 +115,9 @@ class CaseRun:
     def _set(self, theatre: Theatre, step: Step) -> None:
         """Changes of the rules, and beginning again."""
         if step.set_queue is not None and step.quota is not None:
-            theatre.set_quota(step.set_queue, step.quota)
+            theatre.set_quota(step.set_queue, quota=step.quota)
         if step.set_queue is not None and step.reclaim is not None:
-            raise NotBuiltIn(f"who may reclaim ({step.set_queue}: {step.reclaim}) cannot be set")
+            theatre.set_quota(step.set_queue, reclaim=step.reclaim)
         if step.set_policy is not None:
             asked = [key for key, value in step.set_policy if value is not None]
             raise NotBuiltIn(f"{', '.join(asked)} cannot be set while the cell runs")

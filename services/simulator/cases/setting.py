@@ -8,7 +8,7 @@ from services.simulator.cases.names import Names, shuffled
 from services.simulator.cases.schema import Case, JobRow, NodeRow, PendingRow, QueueRow, RunningRow
 from services.simulator.engine import Chance
 from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
-from shared.events.operations import CellPolicy
+from shared.events.operations import CellPolicy, ReclaimFrom
 from shared.events.queue import QueueDiscipline
 from shared.events.values import (
     GPU,
@@ -87,11 +87,12 @@ class Setting:
         members: dict[str, list[NodeSpec]] = {}
         for node in sorted(self.nodes, key=lambda node: node.id):
             members.setdefault(node.pool, []).append(node)
+        guaranteed = self._guaranteed()
         pools = tuple(
             Pool(
                 name=name,
                 gpu_type=nodes[0].gpu_type,
-                gpus=sum(node.gpus for node in nodes),
+                gpus=max(guaranteed, sum(node.gpus for node in nodes)),
                 gpus_per_node=max(node.gpus for node in nodes),
             )
             for name, nodes in members.items()
@@ -108,27 +109,37 @@ class Setting:
         cell = CellPart(name=CELL, ordinal=0, pools=pools, queues=lines, policy=CellPolicy())
         return CellFile(cells=(cell,), tenants=tuple(tenants), limits=Limits(submit_skew_ms=None))
 
+    def _guaranteed(self) -> int:
+        """The most that is guaranteed to all queues together at any time. Peers' cases promise more than their nodes
+        have; here no more may be promised than a pool will ever have, so it will have more nodes than there are yet.
+        """
+        most = {row.name: row.quota or 0 for row in self.case.queues}
+        for step in (step for then in self.case.then for step in then.do):
+            if step.set_queue is not None:
+                most[step.set_queue] = max(most.get(step.set_queue, 0), step.quota or 0)
+        return sum(most.values())
+
     def _tenant(self, row: QueueRow, gpu_types: Iterable[str]) -> Tenant:
-        name = self.names.inside("queue", row.name)
-        has_quota = row.quota is not None or row.limit is not None or not row.borrow
+        name, plain = self.names.inside("queue", row.name), QueueRow(name=row.name)
+        rules = ("quota", "limit", "borrow", "borrow_limit", "reclaim", "min_runtime_s")
+        has_quota = any(getattr(row, rule) != getattr(plain, rule) for rule in rules)
         quotas = tuple(self.quota(row, gpu_type) for gpu_type in gpu_types) if has_quota else ()
         parent = None if row.parent is None else self.names.inside("queue", row.parent)
         return Tenant(name=name, queue=name, parent=parent, quotas=quotas)
 
     @staticmethod
-    def quota(row: QueueRow, gpu_type: str, quota: int | None = None) -> TenantQuota:
-        """The queue's quota of one GPU type, or another `quota` under the same rules."""
-        guaranteed = quota if quota is not None else row.quota or 0
-        limits = [row.limit, None if row.borrow_limit is None else guaranteed + row.borrow_limit]
-        limits.append(None if row.borrow else guaranteed)
-        limit = min((each for each in limits if each is not None), default=None)
+    def quota(row: QueueRow, gpu_type: str) -> TenantQuota:
+        """The queue's quota of one GPU type."""
+        guaranteed = row.quota or 0
         return TenantQuota(
             gpu_type=gpu_type,
-            guaranteed=guaranteed if limit is None else min(guaranteed, limit),
-            limit=limit,
+            guaranteed=guaranteed if row.limit is None else min(guaranteed, row.limit),
+            limit=row.limit,
             weight=row.weight,
             borrows=row.borrow,
-            lends=row.reclaim == "any",
+            borrow_limit=row.borrow_limit,
+            reclaim=ReclaimFrom(row.reclaim),
+            min_run_ms=None if row.min_runtime_s is None else ms(row.min_runtime_s),
         )
 
     def spec(self, row: JobRow, *, name: str | None = None, tasks: int | None = None) -> JobSpec:
@@ -181,7 +192,7 @@ def remarks_of(case: Case) -> tuple[str, ...]:
     queues: dict[str, None] = {}
     for row in case.queues:
         plain = QueueRow(name=row.name)
-        for key in ("guarantee", "owner_of", "reclaim", "reclaimable", "preempt", "min_runtime_s",
+        for key in ("guarantee", "owner_of", "reclaimable", "preempt", "min_runtime_s",
                     "default_time_limit_s"):  # fmt: skip
             if getattr(row, key) != getattr(plain, key):
                 queues[key] = None

@@ -215,15 +215,16 @@ class Theatre(VirtualCell):
         self.executor.agents[place.node].observe(turn, seen)
         self.say(turn)
 
-    def set_quota(self, queue: str, quota: int) -> None:
-        """Another guarantee for a queue, under its other rules."""
+    def set_quota(self, queue: str, **changes: object) -> None:
+        """Another guarantee for a queue, or another rule for what it takes back, under its other rules."""
         row = next((row for row in self.setting.case.queues if row.name == queue), None)
         if row is None:
             raise NotBuiltIn(f"queue {queue!r} is made while the cell runs")
         name = self.names.inside("queue", queue)
         parent = None if row.parent is None else self.names.inside("queue", row.parent)
         types = dict.fromkeys(node.gpu_type for node in self.setting.nodes) or {GPU_TYPE: None}
-        quotas = tuple(self.setting.quota(row, gpu_type, quota).in_milli(name, parent) for gpu_type in types)
+        changed = row.model_copy(update=changes)
+        quotas = tuple(self.setting.quota(changed, gpu_type).in_milli(name, parent) for gpu_type in types)
         self.tell(SetQuota(cell=self.state.cell, quotas=quotas))
 
     def report(self) -> None:

@@ -90,14 +90,14 @@ def test_things_happen_as_the_case_says(do: list[dict[str, Any]], expect: dict[s
 
 
 def test_what_the_product_cannot_be_asked_fails_in_words() -> None:
-    expect = {"effective_min_runtime_s": {"a->b": 1}}
+    expect = {"reason_domains": ["n0"]}
     told = verdict(line(expect=expect, then=[]))
-    assert told.differences == ("effective_min_runtime_s: the product cannot be asked about it",)
+    assert told.differences == ("reason_domains: the product cannot be asked about it",)
 
 
 def test_a_setting_that_cannot_be_made_fails_in_words_and_never_crashes() -> None:
-    told = verdict(line(then=[{"event": "x", "do": [{"set_queue": "q", "reclaim": "never"}]}]))
-    assert told.differences == ("who may reclaim (q: never) cannot be set",)
+    told = verdict(line(then=[{"event": "x", "do": [{"set_policy": {"consolidation": True}}]}]))
+    assert told.differences == ("consolidation cannot be set while the cell runs",)
 
 
 def test_a_judge_knows_only_keys_of_the_schema() -> None:

@@ -1,0 +1,74 @@
+"""Whether a start is within what its tenant may use: its limits, its right to borrow, and what others lend.
+
+This comes before any look at nodes. What is free counts here only where others keep a part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shared.cluster.capacity import PoolCapacity
+from shared.cluster.gpu_types import free_whole_milli, gpu_types_of
+from shared.cluster.quota import over_limit
+from shared.cluster.quota_room import drawn_from_cell, firm_room, kept_for_waiting
+from shared.cluster.state import CellState
+from shared.events.reasons import DeferCode
+from shared.events.values import JobSpec, WorkerPlace
+
+
+def refusal_in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> DeferCode | None:
+    """Why the whole job may not start in this pool, whichever of its GPU types it gets; None if it may."""
+    found = None
+    for gpu_type in (spec.gpu_type,) if spec.gpu_type is not None else gpu_types_of(state, pool):
+        found = refusal(state, spec, gpu_type, spec.gpus_milli)
+        if found is None:
+            return None
+    return found
+
+
+def refusal_where_mixed(
+    state: CellState, pool: PoolCapacity, spec: JobSpec, places: Sequence[WorkerPlace]
+) -> DeferCode | None:
+    """Why a job for which `refusal_in_pool` found a type may not have these places: they may be of another type, in a
+    pool that has several.
+    """
+    is_mixed = spec.gpu_type is None and len(gpu_types_of(state, pool)) > 1
+    return refusal_of_places(state, spec, places) if is_mixed else None
+
+
+def refusal_of_places(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> DeferCode | None:
+    """Why a job may not have these places, or None."""
+    by_type: dict[str, int] = {}
+    for place in places:
+        gpu_type = state.nodes[place.node].spec.gpu_type
+        by_type[gpu_type] = by_type.get(gpu_type, 0) + place.gpu_milli
+    for gpu_type, milli in by_type.items():
+        found = refusal(state, spec, gpu_type, milli)
+        if found is not None:
+            return found
+    return None
+
+
+def refusal(state: CellState, spec: JobSpec, gpu_type: str, milli: int) -> DeferCode | None:
+    """Why so much of a GPU type may not be used more by the job's tenant."""
+    if not milli:
+        return None
+    if over_limit(state.tree, spec.tenant, gpu_type, milli) is not None:
+        return DeferCode.QUOTA_REACHED
+    tree, account = state.tree, (spec.tenant, gpu_type)
+    cohort = tree.cohorts.get(gpu_type)
+    if cohort is None:
+        return None
+    if not spec.preemptible and milli > firm_room(tree, account, free_whole_milli(state, gpu_type)):
+        return DeferCode.QUOTA_REACHED
+    if not cohort.home_idle_milli and not tree.waiting:
+        return None
+    free_milli = free_whole_milli(state, gpu_type)
+    drawn_milli = drawn_from_cell(tree.branches.get(account), milli)
+    left_milli = free_milli - cohort.home_idle_milli - drawn_milli
+    if not drawn_milli or milli > free_milli:
+        return None  # of what is not free no quota speaks
+    if left_milli < 0:
+        return DeferCode.QUOTA_REACHED
+    kept_milli = kept_for_waiting(tree, account, spec.priority, milli)
+    return DeferCode.RESERVED_FOR_OTHER if left_milli < kept_milli else None

@@ -1,0 +1,74 @@
+"""How much of a GPU type a tenant may still start: within its guarantee, and beyond it what others leave idle and
+lend. All of it in milli-GPUs.
+"""
+
+from __future__ import annotations
+
+from shared.cluster.quota_tree import Account, Branch, QuotaTree
+from shared.events.operations import ReclaimFrom
+
+
+def firm_room(tree: QuotaTree, account: Account, free_milli: int) -> int:
+    """How much may start that can never be taken back: only what is guaranteed to the tenant, or else to the next one
+    above it, and there to nobody else; or else what is guaranteed to nobody in the cell, of which `free_milli` is free.
+    """
+    branch = tree.branches.get(account)
+    cohort = tree.cohorts.get(account[1])
+    while branch is not None:
+        if branch.guaranteed_milli:
+            return max(0, branch.guaranteed_milli - branch.used_milli - branch.idle_below_milli)
+        branch = branch.parent
+    return max(0, free_milli - (0 if cohort is None else cohort.guaranteed_idle_milli))
+
+
+def drawn_from_cell(branch: Branch | None, more_milli: int) -> int:
+    """How much of `more_milli` comes from what all tenants of the cell share, because it is at home nowhere below."""
+    while branch is not None and more_milli:
+        more_milli, branch = branch.passed_on(more_milli), branch.parent
+    return more_milli
+
+
+def kept_for_waiting(tree: QuotaTree, account: Account, priority: int, more_milli: int) -> int:
+    """How much must stay idle when a job of this priority borrows, because its owners wait for it and might not get it
+    back. Who stays within the guarantee borrows nothing, and owners above the tenant lend to their own.
+    """
+    waiting, cohort = tree.waiting, tree.cohorts.get(account[1])
+    if not waiting or cohort is None:
+        return 0
+    branch = tree.branches.get(account)
+    if branch is not None and branch.used_milli + more_milli <= branch.guaranteed_milli:
+        return 0
+    line, kept_milli = lineage(branch), 0
+    for keeper in cohort.keepers:
+        if keeper not in line:
+            is_safe_from_all = keeper.quota.reclaim is ReclaimFrom.NEVER
+            needs = [m for p, m in waiting.get(keeper.account, ()) if is_safe_from_all or p <= priority]
+            kept_milli += min(max(needs, default=0), max(0, keeper.idle_milli - keeper.home_idle_milli))
+    return kept_milli
+
+
+def lineage(branch: Branch | None) -> list[Branch]:
+    """A branch and all above it."""
+    line: list[Branch] = []
+    while branch is not None:
+        line.append(branch)
+        branch = branch.parent
+    return line
+
+
+def available(tree: QuotaTree, account: Account, free_milli: int) -> int:
+    """How much more a tenant's preemptible jobs may use, of which `free_milli` are free: the most that passes no limit
+    and no right to borrow on the way up, and leaves others what they do not lend.
+    """
+    cohort = tree.cohorts.get(account[1])
+    if cohort is None:
+        return max(0, free_milli)
+    most, at_home = free_milli, 0
+    for branch in lineage(tree.branches.get(account)):
+        limit, drawn_most = branch.quota.limit_milli, branch.drawn_most_milli
+        if limit is not None:
+            most = min(most, limit - branch.used_milli)
+        if drawn_most is not None:
+            most = min(most, at_home + max(0, drawn_most - branch.drawn_milli))
+        at_home += branch.home_idle_milli
+    return max(0, min(most, at_home + max(0, free_milli - cohort.home_idle_milli)))

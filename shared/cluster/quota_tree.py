@@ -1,0 +1,181 @@
+"""The tree of tenants of each GPU type, as quotas are lent and borrowed in it.
+
+The arithmetic is that of Kueue's cohorts (`resource_node.go`): what a tenant does not lend stays at home and is used
+first, only what exceeds it is drawn from what the tenants of one parent have together, and so on up. Tenants without a
+parent share the cell.
+
+A tree follows from quotas and use. It is made when somebody asks first after a quota has changed, and kept by delta
+from then on, so that a start costs as much as its tenant stands deep, and a cell without quotas pays nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shared.events.operations import Quota, ReclaimFrom
+
+Account = tuple[str, str]
+"""(tenant, GPU type)."""
+
+Quotas = dict[Account, Quota]
+Usage = dict[Account, int]
+
+
+@dataclass(slots=True, eq=False)
+class Cohort:
+    """All tenants of one GPU type. `home_idle_milli` is what they leave idle of what they lend to nobody,
+    `guaranteed_idle_milli` of what is guaranteed to them, `keepers` are those who may not take back from everybody what
+    they lent.
+    """
+
+    home_idle_milli: int = 0
+    guaranteed_idle_milli: int = 0
+    keepers: list[Branch] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Branch:
+    """A tenant in the tree of one GPU type, with all below it; milli-GPUs.
+
+    `guaranteed_milli` is never less than what is guaranteed below. `home_milli` of it is lent to nobody above, and
+    `own_milli` is what the branch can use before it borrows, without what stays at home further below.
+    `used_milli` is all use; `drawn_milli` without what is served at home further below. `idle_below_milli` is what its
+    children leave idle of their guarantees.
+    """
+
+    account: Account
+    quota: Quota
+    cohort: Cohort
+    parent: Branch | None = None
+    guaranteed_milli: int = 0
+    home_milli: int = 0
+    own_milli: int = 0
+    used_milli: int = 0
+    drawn_milli: int = 0
+    idle_below_milli: int = 0
+    home_below_milli: int = 0
+    served_below_milli: int = 0
+
+    @property
+    def drawn_most_milli(self) -> int | None:
+        """How much it may draw with all that it may borrow; None: as much as those above it have."""
+        if not self.quota.borrows:
+            return self.own_milli
+        most = self.quota.borrow_limit_milli
+        return None if most is None else self.own_milli + most
+
+    @property
+    def idle_milli(self) -> int:
+        """What it leaves idle of its guarantee."""
+        return max(0, self.guaranteed_milli - self.used_milli)
+
+    @property
+    def home_idle_milli(self) -> int:
+        """What it leaves idle of what it lends to nobody."""
+        return max(0, self.home_milli - self.drawn_milli)
+
+    def passed_on(self, more_milli: int) -> int:
+        """How much of `more_milli` at this branch is drawn from above it, because it does not stay at home."""
+        before = self.drawn_milli - self.home_milli
+        return max(0, before + more_milli) - max(0, before)
+
+
+class QuotaTree:
+    """The trees of all GPU types over the quotas and the use of a state, which are the same tables for good."""
+
+    __slots__ = ("_branches", "_cohorts", "_is_void", "quotas", "usage", "waiting")
+
+    def __init__(self, quotas: Quotas, usage: Usage) -> None:
+        self.quotas, self.usage = quotas, usage
+        self.waiting: dict[Account, tuple[tuple[int, int], ...]] = {}
+        """What waiting jobs of keepers need, as (priority, milli-GPUs): told by who places jobs, for as long as it
+        walks, and no part of the state."""
+        self._branches: dict[Account, Branch] = {}
+        self._cohorts: dict[str, Cohort] = {}
+        self._is_void = True
+
+    def void(self) -> None:
+        """A quota has changed: make everything anew when somebody asks next."""
+        self._is_void = True
+
+    @property
+    def branches(self) -> dict[Account, Branch]:
+        """Every account that has a quota, or that one with a quota names as its parent."""
+        if self._is_void:
+            self._grow()
+        return self._branches
+
+    @property
+    def cohorts(self) -> dict[str, Cohort]:
+        """The GPU types of which anybody has a quota."""
+        if self._is_void:
+            self._grow()
+        return self._cohorts
+
+    def _grow(self) -> None:
+        self._branches, self._cohorts = {}, {}
+        for account, quota in self.quotas.items():
+            self._branches[account] = Branch(account, quota, self._cohort(account))
+        for branch in list(self._branches.values()):
+            if branch.quota.parent is not None:
+                branch.parent = self._above((branch.quota.parent, branch.account[1]))
+        for branch in leaves_first(self._branches):
+            self._count(branch)
+        self._is_void = False
+
+    def _cohort(self, account: Account) -> Cohort:
+        return self._cohorts.setdefault(account[1], Cohort())
+
+    def _above(self, account: Account) -> Branch:
+        """The branch of a parent, which needs no quota of its own."""
+        branch = self._branches.get(account)
+        if branch is None:
+            quota = Quota(tenant=account[0], gpu_type=account[1])
+            branch = self._branches[account] = Branch(account, quota, self._cohort(account))
+        return branch
+
+    def _count(self, branch: Branch) -> None:
+        """Everything of a branch whose children are counted, and its part in what is above it."""
+        quota, parent, cohort = branch.quota, branch.parent, branch.cohort
+        branch.guaranteed_milli = max(quota.guaranteed_milli, branch.guaranteed_milli)
+        branch.own_milli = branch.guaranteed_milli - branch.home_below_milli
+        lent_most = quota.lend_limit_milli if quota.lends else 0
+        branch.home_milli = 0 if lent_most is None else max(0, branch.own_milli - lent_most)
+        branch.used_milli = self.usage.get(branch.account, 0)
+        branch.drawn_milli = branch.used_milli - branch.served_below_milli
+        cohort.home_idle_milli += branch.home_idle_milli
+        if quota.reclaim is not ReclaimFrom.ANY and branch.guaranteed_milli:
+            cohort.keepers.append(branch)
+        if parent is None:
+            cohort.guaranteed_idle_milli += branch.idle_milli
+            return
+        parent.guaranteed_milli += branch.guaranteed_milli
+        parent.idle_below_milli += branch.idle_milli
+        parent.home_below_milli += branch.home_below_milli + branch.home_milli
+        parent.served_below_milli += branch.served_below_milli + min(branch.home_milli, branch.drawn_milli)
+
+
+def leaves_first(branches: dict[Account, Branch]) -> list[Branch]:
+    """All branches, each before its parent."""
+    children = dict.fromkeys(branches, 0)
+    for branch in branches.values():
+        if branch.parent is not None:
+            children[branch.parent.account] += 1
+    found = [branch for account, branch in branches.items() if not children[account]]
+    for branch in found:
+        parent = branch.parent
+        if parent is not None:
+            children[parent.account] -= 1
+            if not children[parent.account]:
+                found.append(parent)
+    return found
+
+
+def line_again(leaf: Branch, old: tuple[int, ...], _: None) -> None:
+    """Put back what a branch, all above it and their cohort were: `old` has two numbers, and three for each branch."""
+    cohort, at = leaf.cohort, 2
+    cohort.home_idle_milli, cohort.guaranteed_idle_milli = old[:2]
+    branch: Branch | None = leaf
+    while branch is not None:
+        branch.used_milli, branch.drawn_milli, branch.idle_below_milli = old[at : at + 3]
+        branch, at = branch.parent, at + 3
