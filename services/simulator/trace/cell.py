@@ -14,7 +14,8 @@ from services.executor.policy.records import Said, as_records
 from services.executor.policy.turn import Now, Turn
 from services.executor.service import ExecutorService
 from services.placement.service import Input, PlacementService, Tried
-from services.queueing.service import QueueingService
+from services.queueing.policy.row import Shown
+from services.queueing.service import SHOWN_STEPPED, QueueingService
 from shared.cluster.config import CellFile
 from shared.cluster.few import FEW_WAITING
 from shared.cluster.fold import seal
@@ -44,11 +45,19 @@ class VirtualCell:
     """One cell. `now_ms` is the cell time; `decisions` counts those in force."""
 
     def __init__(
-        self, file: CellFile, nodes: Iterable[NodeSpec], follow: Sequence[Follow] = (), *, few: int = FEW_WAITING
+        self,
+        file: CellFile,
+        nodes: Iterable[NodeSpec],
+        follow: Sequence[Follow] = (),
+        *,
+        few: int = FEW_WAITING,
+        shown: Shown = SHOWN_STEPPED,
     ) -> None:
-        """`few`: up to how many waiting jobs placement walks them all, without queueing's windows."""
+        """`few`: up to how many waiting jobs placement walks them all, without queueing's windows. `shown`: how many
+        jobs of a class these show.
+        """
         self.file, self.now_ms, self.decisions = file, 0, 0
-        self._specs, self._few = tuple(nodes), few
+        self._specs, self._few, self._shown = tuple(nodes), few, shown
         self._follow = tuple(follow)
         self._read: dict[str, int] = {}
         self.begin_services(CellState(file.cells[0].name))
@@ -59,7 +68,9 @@ class VirtualCell:
         self.state = state
         self.admission = AdmissionService(self.file)
         self.placement = PlacementService(state, self.file, writer=name, stepped=True, few=self._few)
-        self.queueing = QueueingService(state, part, writer=name, jobs_source=_JOBS, stepped=True, few=self._few)
+        self.queueing = QueueingService(
+            state, part, writer=name, jobs_source=_JOBS, stepped=True, shown=self._shown, few=self._few
+        )
         self.executor = ExecutorService(part.name, self._specs, 1, says_by_itself=False)
 
     def begin(self, at_ms: int = 0) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from services.queueing.policy.row import Shown
 from services.simulator.trace.cell import VirtualCell
 from services.simulator.trace.figures import TraceFigures, figures_of
 from services.simulator.trace.measures import Measures
@@ -18,6 +19,10 @@ from shared.events.values import NodeSpec
 
 FEW = 16
 """Above so many waiting jobs placement goes by queueing's windows: a walk of all at every step costs more."""
+
+
+SHOWN = Shown(2, 64)
+"""Of a class that does not fit two jobs are as good as all of them, and most steps start one job or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ def run_trace(
 ) -> TraceRun:
     """Let all arrivals come, in their order, and everything end that ends. `carried` are jobs that ran before."""
     measures = Measures(carried)
-    cell = VirtualCell(file, nodes, (measures.follow,), few=FEW)
+    cell = VirtualCell(file, nodes, (measures.follow,), few=FEW, shown=SHOWN)
     cell.begin()
     for arrival in arrivals:
         cell.advance(arrival.at_ms)
