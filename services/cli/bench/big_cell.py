@@ -17,7 +17,7 @@ from shared.cluster.apply import apply
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import CHAIN_HEADER
-from shared.events.values import GPU, JobSpec, NodeStatus, VirtualRun, WorkerPlace
+from shared.events.values import GPU, JobSpec, NodeStatus, WorkerPlace
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import Catalogue
@@ -38,19 +38,43 @@ DIGEST = "0" * 32
 
 @dataclass(frozen=True, slots=True)
 class BigCell:
-    """Everything that services need to begin, and the log to look at."""
+    """Everything that services need to begin, the log to look at, and the version at which it ends."""
 
     log: KafkaLog
     layout: Layout
     services: ServiceSet
     folder: Path
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """So many jobs live: of one worker each, and behind them gangs of so many workers; a worker takes one GPU."""
+
+    singles: int
+    gangs: int = 0
+    gang_workers: int = 1
+
+    @property
+    def jobs(self) -> int:
+        """Jobs of both sorts."""
+        return self.singles + self.gangs
+
+    @property
+    def workers(self) -> int:
+        """The workers of all of them."""
+        return self.singles + self.gangs * self.gang_workers
+
+    def workers_of(self, number: int) -> int:
+        """The workers of one job."""
+        return 1 if number < self.singles else self.gang_workers
 
 
 @asynccontextmanager
 async def big_cell(
-    servers: Servers, folder: Path, *, nodes: int, jobs: int, without: tuple[str, ...] = ()
+    servers: Servers, folder: Path, *, nodes: int, live: Live, without: tuple[str, ...] = ()
 ) -> AsyncIterator[BigCell]:
-    """So many jobs: as many as there is room for run, the others wait. `without` names services that do not run.
+    """So many live jobs: as many as there is room for run, the others wait. `without` names services that do not run.
 
     Raises LogUnavailable, StackError.
     """
@@ -61,7 +85,7 @@ async def big_cell(
     log, layout = log_for(kafka, CLIENT_ID, embedded=False), layout_of(workload.cell_file, namespace)
     await log.start()
     try:
-        await _fill(log, layout, workload, jobs)
+        version = await _fill(log, layout, workload, live)
         services = service_set(
             kafka=kafka,
             redis=servers.redis.server.address,
@@ -72,15 +96,15 @@ async def big_cell(
             clock=Clock(ClockKind.WALL, origin_ms, 1.0),
             replicas=dict.fromkeys(without, 0),
         )
-        yield BigCell(log, layout, services, folder)
+        yield BigCell(log, layout, services, folder, version)
     finally:
         await log.stop()
 
 
-async def _fill(log: KafkaLog, layout: Layout, workload: Workload, jobs: int) -> None:
-    """Write the log as a writer does, then a snapshot of where it ends."""
+async def _fill(log: KafkaLog, layout: Layout, workload: Workload, live: Live) -> int:
+    """Write the log as a writer does, then a snapshot of where it ends. The version there."""
     state = CellState(CELL)
-    writer, effects = Writer(state), _effects(workload, jobs)
+    writer, effects = Writer(state), _effects(workload, live)
     while some := list(islice(effects, EFFECTS_PER_RECORD)):
         writer.begin()
         for effect in some:
@@ -98,17 +122,32 @@ async def _fill(log: KafkaLog, layout: Layout, workload: Workload, jobs: int) ->
         if not isinstance(answer, Appended) or not writer.appended(answer.offset):
             raise LogUnavailable(f"the log of the big cell cannot be written: {answer}")
     await write_snapshot(log, layout, state, Catalogue(), writer=CLIENT_ID, wall_ms=wall_ms())
+    return state.version
 
 
-def _effects(workload: Workload, jobs: int) -> Iterator[e.AnyEffect]:
+def _effects(workload: Workload, live: Live) -> Iterator[e.AnyEffect]:
     yield e.WriterStarted(epoch=1, writer=CLIENT_ID)
     for node in workload.nodes:
         yield e.NodeChanged(spec=node, boot="boot-1", status=NodeStatus.READY)
-    for number in range(jobs):
-        spec = JobSpec(id=job_id(number), tenant=TENANT, queue=QUEUE, cell=CELL, pools=(POOL,), run=VirtualRun())
-        yield e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST)
-    for number in range(min(jobs, workload.gpus - FREE_GPUS)):
-        home = workload.nodes[number // GPUS_PER_NODE].id
-        place = WorkerPlace(rank=0, node=home, devices=(number % GPUS_PER_NODE,), gpu_milli=GPU)
-        yield e.JobStarted(job=job_id(number), attempt=1, workers=(place,))
+    for number in range(live.jobs):
+        workers = live.workers_of(number)
+        yield e.JobEnqueued(
+            spec=JobSpec(id=job_id(number), tenant=TENANT, queue=QUEUE, cell=CELL, pools=(POOL,), workers=workers),
+            submit_ms=0,
+            digest=DIGEST,
+        )
+    used, room = 0, workload.gpus - FREE_GPUS
+    for number in range(live.jobs):
+        workers = live.workers_of(number)
+        if used + workers > room:
+            return
+        yield e.JobStarted(job=job_id(number), attempt=1, workers=tuple(_places(workload, used, workers)))
         yield e.JobRunning(job=job_id(number), attempt=1)
+        used += workers
+
+
+def _places(workload: Workload, first: int, workers: int) -> Iterator[WorkerPlace]:
+    """The GPUs from the `first` of the cell on, one for each worker."""
+    for rank in range(workers):
+        node, device = divmod(first + rank, GPUS_PER_NODE)
+        yield WorkerPlace(rank=rank, node=workload.nodes[node].id, devices=(device,), gpu_milli=GPU)

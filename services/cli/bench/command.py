@@ -64,9 +64,10 @@ def start(
     as_json: AsJson = False,
 ) -> None:
     """How long a cold start takes, from the start of the processes to the first job that they start."""
+    from services.cli.bench.big_cell import Live  # noqa: PLC0415 - the same
     from services.cli.bench.start import start as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), nodes=nodes, jobs=jobs).show(as_json=as_json)
+    run(_console(as_json=as_json), nodes=nodes, live=Live(jobs)).show(as_json=as_json)
 
 
 @app.command()
@@ -127,6 +128,40 @@ def openb(  # noqa: PLR0913, PLR0917 - the options of a command
     from services.cli.bench.openb.command import openb_or_end as run  # noqa: PLC0415 - the same
 
     run(pods, nodes, range(first_seed, first_seed + seeds), policy, draw, out).show(as_json=as_json)
+
+
+@app.command()
+def k1(as_json: AsJson = False) -> None:
+    """How long 15,000 jobs of 30 borrowing queues take, end to end: the baseline workload of Kueue's own tests."""
+    from services.cli.bench.contended import contended as run  # noqa: PLC0415 - the same
+    from services.cli.bench.contention import K1  # noqa: PLC0415 - the same
+
+    run(_console(as_json=as_json), K1).show(as_json=as_json)
+
+
+@app.command()
+def k2(as_json: AsJson = False) -> None:
+    """How long 50,000 jobs of 1,000 borrowing queues take, end to end: the large workload of Kueue's own tests."""
+    from services.cli.bench.contended import contended as run  # noqa: PLC0415 - the same
+    from services.cli.bench.contention import K2  # noqa: PLC0415 - the same
+
+    run(_console(as_json=as_json), K2).show(as_json=as_json)
+
+
+@app.command()
+def z1(as_json: AsJson = False) -> None:
+    """How long a cold start takes with 4,888 nodes, 87,031 jobs and 149,711 workers, as Volcano was reported with."""
+    from services.cli.bench.start import volcano_start as run  # noqa: PLC0415 - the same
+
+    run(_console(as_json=as_json)).show(as_json=as_json)
+
+
+@app.command()
+def l1(as_json: AsJson = False) -> None:
+    """How long a job that fits waits behind 536 that do not, on 1,300 nodes: the shape that was reported of Kueue."""
+    from services.cli.bench.deep_queue import deep_queue as run  # noqa: PLC0415 - the same
+
+    run(_console(as_json=as_json)).show(as_json=as_json)
 
 
 def _console(*, as_json: bool) -> Console:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from services.cli.bench.big_cell import BigCell, big_cell
+from services.cli.bench.big_cell import BigCell, Live, big_cell
 from services.cli.bench.figure import Figure
 from services.cli.bench.load import Load
 from services.cli.bench.pipeline import by_size, piped
@@ -49,7 +49,7 @@ def memory(console: Console, *, nodes: int, jobs: int, rate: float, seconds: flo
 
     async def live(_: Growth, servers: Servers, folder: Path) -> dict[str, float]:
         console.print(f"{nodes} nodes and {jobs} live jobs", highlight=False)
-        async with big_cell(servers, folder / "big", nodes=nodes, jobs=jobs) as cell:
+        async with big_cell(servers, folder / "big", nodes=nodes, live=Live(jobs)) as cell:
             return await _held(cell)
 
     growth, held = on_stage(console, cell_of(nodes, CellPolicy(remember_jobs=remembered)), work, live)

@@ -10,7 +10,7 @@ from time import monotonic
 from redis.asyncio import Redis
 from rich.console import Console
 
-from services.cli.bench.big_cell import BigCell, big_cell
+from services.cli.bench.big_cell import BigCell, Live, big_cell
 from services.cli.bench.figure import Figure
 from services.cli.bench.processor_time import ProcessorTime, Used
 from services.cli.bench.stages import servers_for
@@ -54,7 +54,7 @@ def recover(console: Console, *, nodes: int, jobs: int) -> Figure:
 
         async def work() -> Recovered:
             console.print(f"writing {nodes} nodes and {jobs} jobs", highlight=False)
-            async with big_cell(servers, folder, nodes=nodes, jobs=jobs, without=WITHOUT) as cell:
+            async with big_cell(servers, folder, nodes=nodes, live=Live(jobs), without=WITHOUT) as cell:
                 return await _recovered(cell, servers, jobs, console)
 
         with asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -1,0 +1,51 @@
+"""The workloads of others, as they describe them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from services.cli.bench.big_cell import Live
+from services.cli.bench.contention import K1, K2, Contention, cell_of, jobs
+from services.cli.bench.deep_queue import DEEP, NODES, specs
+from services.cli.bench.start import VOLCANO_JOBS
+from shared.events.encoding import decode
+from shared.events.submissions import SubmitJob
+
+
+@pytest.mark.parametrize(("workload", "count", "queues", "gpus"), [(K1, 15_000, 30, 600), (K2, 50_000, 1_000, 20_000)])
+def test_kueues_workloads_have_their_size(workload: Contention, count: int, queues: int, gpus: int) -> None:
+    cell = cell_of(workload)
+    assert len(jobs(workload, 12, 0)) == count
+    assert len(cell.cell_file.tenants) == queues + workload.cohorts
+    assert cell.gpus == workload.gpus == gpus
+
+
+def test_the_least_time_is_that_of_the_work_or_of_the_last_arrival() -> None:
+    assert K1.floor_s == pytest.approx(66.0)
+    assert K2.floor_s == pytest.approx(4.025)
+
+
+def test_each_job_comes_when_its_class_has_it_and_in_order() -> None:
+    sent = jobs(K1, 12, 0)
+    assert [job.at_ms for job in sent] == sorted(job.at_ms for job in sent)
+    assert Counter(job.sort for job in sent) == {"small": 10_500, "medium": 3_000, "large": 1_500}
+    assert max(job.at_ms for job in sent if job.sort == "large") == 60_000
+
+
+def test_the_submissions_are_ones_that_admission_reads() -> None:
+    event = decode(SubmitJob.type, jobs(K1, 12, 0)[-1].ready.value)
+    assert isinstance(event, SubmitJob)
+    assert (event.job.priority, event.job.resources.gpu_milli) == (200, 20_000)
+
+
+def test_a_deep_queue_is_as_deep_as_it_was_reported() -> None:
+    fill, stuck, fitting = specs()
+    assert (len(fill), len(stuck)) == (NODES, DEEP)
+    assert len({job.id for job in (*fill, *stuck, *fitting)}) == len(fill) + len(stuck) + len(fitting)
+
+
+def test_the_cold_start_has_as_many_jobs_and_workers_as_were_reported() -> None:
+    assert (VOLCANO_JOBS.jobs, VOLCANO_JOBS.workers) == (87_031, 149_711)
+    assert [Live(2, 1, 9).workers_of(number) for number in range(3)] == [1, 1, 9]
