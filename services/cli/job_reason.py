@@ -58,6 +58,10 @@ def lines(found: WhyNot, spec: JobSpec) -> Iterator[str]:
         yield f"  not before {moment(found.not_before_ms)}"
     if found.waits_for:
         yield f"  it waits for the end of {', '.join(found.waits_for)}"
+    if found.behind is not None:
+        yield f"  it may not pass {found.behind.job}{_since(found.behind.since_ms)}"
+    if found.head_since_ms is not None:
+        yield f"  it is the first of its queue that does not fit{_since(found.head_since_ms)}"
     yield f"  it wants {of_job(spec)}, {gpus(spec.gpus_milli)} in all"
     for room in found.pools:
         yield from _pool(room, spec)
@@ -75,10 +79,16 @@ def as_object(found: WhyNot) -> dict[str, Any]:
         "recorded": found.recorded,
         "not_before_ms": found.not_before_ms,
         "waits_for": list(found.waits_for),
+        "behind": None if found.behind is None else asdict(found.behind),
+        "head_since_ms": found.head_since_ms,
         "pools": [asdict(room) for room in found.pools],
         "accounts": [{**asdict(use), "is_over": use.is_over} for use in found.accounts],
         "ahead": asdict(found.ahead),
     }
+
+
+def _since(at_ms: int | None) -> str:
+    return "" if at_ms is None else f", since {moment(at_ms)}"
 
 
 def _pool(room: PoolRoom, spec: JobSpec) -> Iterator[str]:

@@ -332,6 +332,9 @@ class PlacementService:
     def _walk(self, turn: Turn) -> bool:
         """Whether the walk had to end before its time and goes on in the next record."""
         self._walk_is_due |= self._short_lines.take(self.state, turn.effects, turn.now_ms)
+        waited_for = self.state.unacknowledged
+        if waited_for is not None and waited_for.take_opened():
+            turn.has_released = True
         if turn.has_released:
             self._blocked = {}
         self._walk_is_due |= self._note_owners(turn)

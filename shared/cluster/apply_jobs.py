@@ -109,6 +109,8 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     state.waiting -= 1
     if state.heads:
         _no_head(state, effect.job)
+    if state.unacknowledged is not None:
+        state.unacknowledged.enter(state, job)
 
 
 def _count_started(state: CellState, job: Job) -> None:
@@ -191,6 +193,8 @@ def run_observed(state: CellState, effect: e.RunObserved, at_ms: int) -> None:
         raise IllegalEffect(f"job {job.id} has no run on node {effect.node}")
     if _ORDER.get(effect.status, 2) <= _ORDER.get(before, 2):
         raise IllegalEffect(f"a run that is {before} does not become {effect.status}")
+    if state.unacknowledged is not None:
+        state.unacknowledged.confirm(state, job, effect.node)
     state.journal.put(job.runs, effect.node, effect.status)
 
 
@@ -199,6 +203,8 @@ def running(state: CellState, effect: e.JobRunning, at_ms: int) -> None:
     job, undo = current(state, effect), state.journal.entries
     if job.status is not _STARTING:
         in_status(job, _STARTING)
+    if state.unacknowledged is not None:
+        state.unacknowledged.leave(state, job)
     undo.append((setattr, job, "running_ms", job.running_ms))
     undo.append((setattr, job, "status", _STARTING))
     runs = job.runs
@@ -220,12 +226,16 @@ def resizing(state: CellState, effect: e.JobResizing, at_ms: int) -> None:
     refusal = take(state, job.spec.tenant, job.id, effect.add)
     if refusal is not None:
         raise IllegalEffect(f"job {job.id}: {refusal}")
+    if state.unacknowledged is not None:
+        state.unacknowledged.leave(state, job)
     for place in effect.add:
         if job.runs.get(place.node) is None:
             journal.put(job.runs, place.node, RunStatus.STARTING)
     journal.set(job, "joining", effect.add)
     journal.set(job, "leaving", effect.remove)
     journal.set(job, "status", JobStatus.RESIZING)
+    if state.unacknowledged is not None:
+        state.unacknowledged.enter(state, job)
 
 
 def _keeps_a_gang(job: Job, effect: e.JobResizing) -> None:
@@ -253,6 +263,8 @@ def resized(state: CellState, effect: e.JobResized, at_ms: int) -> None:
     )
     fewest = job.spec.workers_min or job.spec.workers
     must(fewest <= len(kept), f"job {job.id} needs {fewest} workers, {len(kept)} would be left")
+    if state.unacknowledged is not None:
+        state.unacknowledged.leave(state, job)
     release(state, job.spec.tenant, job.id, tuple(place for place in held if place.rank not in kept))
     journal.set(job, "runs", {place.node: _ran_on(job.runs[place.node]) for place in effect.workers})
     journal.set(job, "workers", effect.workers)
@@ -301,6 +313,8 @@ def requeued(state: CellState, effect: e.JobRequeued, at_ms: int) -> None:
 
 def _give_back(state: CellState, job: Job) -> None:
     if job.workers or job.joining:
+        if state.unacknowledged is not None:
+            state.unacknowledged.leave(state, job)
         if job.spec.array_of is not None:
             arrays.hold(state, job.spec.array_of, -1)
         release(state, job.spec.tenant, job.id, job.workers + job.joining)
@@ -339,6 +353,8 @@ def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
     if job.status in WAITING:
         state.waiting -= 1
     if job.workers:
+        if state.unacknowledged is not None:
+            state.unacknowledged.leave(state, job)
         release(state, spec.tenant, spec.id, job.workers + job.joining if job.joining else job.workers)
         if spec.array_of is not None:
             arrays.hold(state, spec.array_of, -1)

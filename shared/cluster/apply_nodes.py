@@ -8,6 +8,7 @@ from shared.cluster.node import Node
 from shared.cluster.quota import set_quota
 from shared.cluster.quota_rules import contradiction
 from shared.cluster.state import CellState
+from shared.cluster.unacknowledged import go_by
 from shared.events import effects as e
 from shared.events.values import LoanStatus, NodeRole, NodeStatus
 
@@ -127,3 +128,4 @@ def quota_set(state: CellState, effect: e.QuotaSet, at_ms: int) -> None:
 def policy_set(state: CellState, effect: e.PolicySet, at_ms: int) -> None:
     """The cell decides by other numbers."""
     state.journal.set(state, "policy", effect.policy)
+    go_by(state, effect.policy.unacknowledged_most)

@@ -8,6 +8,7 @@ from shared.cluster.capacity import recount
 from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
 from shared.cluster.quota import Usage, accounts
 from shared.cluster.state import CellState
+from shared.cluster.unacknowledged import count_unacknowledged
 from shared.events.values import GPU
 
 
@@ -29,6 +30,7 @@ def check_state(state: CellState) -> list[Offence]:
         *usage_adds_up(state),
         *indices_equal_a_recount(state),
         *waits_equal_a_recount(state),
+        *unacknowledged_adds_up(state),
     ]
 
 
@@ -166,3 +168,12 @@ def indices_equal_a_recount(state: CellState) -> list[Offence]:
         for pool in sorted({**fresh, **state.pools})
         if fresh.get(pool) != state.pools.get(pool)
     ]
+
+
+def unacknowledged_adds_up(state: CellState) -> list[Offence]:
+    """What nodes have yet to confirm is what their jobs say, and those with too much of it take nothing new."""
+    fresh, index = count_unacknowledged(state, state.policy.unacknowledged_most), state.unacknowledged
+    found = [] if fresh == index else [Offence("index", f"unacknowledged: {index} is not {fresh}")]
+    full = {} if fresh is None else fresh.full
+    wrong = [node.id for node in state.nodes.values() if node.is_full is not (node.id in full)]
+    return found + [Offence("index", f"node {node_id} counts as full, or as not full, and is not") for node_id in wrong]

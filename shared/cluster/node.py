@@ -60,6 +60,7 @@ NOTHING = NodeShare(None, (), 0, 0, 0, 0)
 class Node:
     """A node. `held` are devices held whole; `shares` the milli-GPUs free on each shared device; `failed` the unusable
     ones. `wanted` is the status that a lost node returns to; what it said with numbers up to `seq` is past.
+    `is_full` says that too much was started here that is not confirmed yet: it follows from the jobs.
     """
 
     spec: NodeSpec
@@ -79,6 +80,7 @@ class Node:
     reason: str = ""
     wanted: NodeStatus = NodeStatus.READY
     seq: int = 0
+    is_full: bool = field(default=False, compare=False)
 
     @property
     def id(self) -> str:
@@ -109,9 +111,14 @@ class Node:
         return self.free.bit_count()
 
     @property
-    def is_schedulable(self) -> bool:
-        """Whether new work may be placed here."""
+    def is_in_service(self) -> bool:
+        """Whether new work is wanted here: it is ready, and not on its way home."""
         return self.status is NodeStatus.READY and self.loan_status is not LoanStatus.DRAINING
+
+    @property
+    def is_schedulable(self) -> bool:
+        """Whether new work may be placed here now."""
+        return not self.is_full and self.status is NodeStatus.READY and self.loan_status is not LoanStatus.DRAINING
 
     @property
     def allocated_milli(self) -> int:

@@ -19,6 +19,7 @@ from shared.cluster.quota_rules import contradiction
 from shared.cluster.remembered import is_digest
 from shared.cluster.sharing import share
 from shared.cluster.state import CellState
+from shared.cluster.unacknowledged import go_by
 from shared.events.effects import ReservationSet
 from shared.events.encoding import shorten
 from shared.events.operations import CellPolicy, Quota
@@ -42,17 +43,18 @@ _ENCODE = msgspec.json.Encoder().encode
 
 def _told_of(cls: type) -> Callable[[Any], Any]:
     """What makes of a `cls` something to write, from which the fields with their default are left out: most jobs of a
-    large cell have waited since they came.
+    large cell have waited since they came. So are those that make no two of them differ, for they follow from others.
     """
+    told_fields = [each for each in fields(cls) if each.compare]
     columns: list[Any] = [
         (each.name, Any, msgspec.field(default_factory=dict) if each.default is MISSING else each.default)
         if each.default is not MISSING or each.default_factory is not MISSING
         else (each.name, Any)
-        for each in fields(cls)
+        for each in told_fields
     ]
     row: Callable[..., Any] = msgspec.defstruct(cls.__name__, columns, omit_defaults=True)
-    values = attrgetter(*(each.name for each in fields(cls)))
-    tables = [number for number, each in enumerate(fields(cls)) if each.default_factory is not MISSING]
+    values = attrgetter(*(each.name for each in told_fields))
+    tables = [number for number, each in enumerate(told_fields) if each.default_factory is not MISSING]
 
     def told(value: Any) -> Any:
         found = values(value)
@@ -223,6 +225,8 @@ def count_rest(state: CellState) -> None:
             account = (job.spec.tenant, node.spec.gpu_type)
             charge(state.journal.entries, state.tree, account, place.gpu_milli)
         state.journal.trim()
+    go_by(state, state.policy.unacknowledged_most)
+    state.journal.trim()
 
 
 def digest_of(state: CellState) -> str:

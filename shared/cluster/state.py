@@ -12,6 +12,7 @@ from shared.cluster.node import Node
 from shared.cluster.quota_tree import Quotas, QuotaTree, Usage
 from shared.cluster.remembered import Remembered
 from shared.cluster.sharing import Kinds
+from shared.cluster.unacknowledged import Unacknowledged
 from shared.events.decisions import CHAIN_START
 from shared.events.effects import ReservationSet
 from shared.events.operations import CellPolicy
@@ -23,8 +24,8 @@ class CellState:
 
     `version` counts the accepted records, `inputs` says how far the writer had read its inputs, `chain` is the hash
     over all accepted bytes. `jobs` are those that wait or run, `over` those that are remembered. `capacity` and `usage`
-    are indices: they can be counted from the rest at any time. `heads` are the first jobs of queues that do not fit, with
-    the cell time since when.
+    are indices: they can be counted from the rest at any time; so is `unacknowledged`, where the policy asks for it.
+    `heads` are the first jobs of queues that do not fit, with the cell time since when.
 
     `dependents`, who waits for the end of each job, and `ripe`, the jobs whose wait for others has ended, well or not,
     and of which that is still to be said, are indices too.
@@ -54,6 +55,7 @@ class CellState:
     ripe: dict[str, None] = field(default_factory=dict)
     usage: Usage = field(default_factory=dict)
     tree: QuotaTree = field(init=False, compare=False, repr=False)
+    unacknowledged: Unacknowledged | None = None
     capacity: Capacity = field(init=False, repr=False)
     kinds: Kinds = field(default_factory=dict, compare=False, repr=False)
     journal: Journal = field(default_factory=Journal, compare=False, repr=False)

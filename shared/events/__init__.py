@@ -41,9 +41,9 @@ deadline makes loaning publish `ReclaimProposed`; then it is `NodeLoanDraining`,
 Others may run there only if they end before it. `ReservationCleared` ends it: the job has started, is over, got a
 better one, or its nodes are gone.
 
-**The life of a head.** In a queue that backfills, `HeadBlocked` says which job is the first that does not fit, and since
-when it is waited for; jobs started past it name it. That ends when it starts, is held or is over, or with `HeadCleared`
-when another job comes before it.
+**The life of a head.** In a queue that backfills, `HeadBlocked` says which job is the first that does not fit, and from
+when on it is waited for; jobs started past it name it. That ends when it starts, is held or is over, or with
+`HeadCleared` when another job comes before it.
 
 **Who is next, and who makes room.** Queueing publishes the heads of all queues as `QueueOrdered`. Where a start needs
 room, loaning proposes the least costly change: `PreemptionProposed` stops attempts for another job, `ResizeProposed`

@@ -332,7 +332,9 @@ def quota_is_set(world: Historian, at_ms: int) -> Effects:
 
 def policy_is_set(world: Historian, at_ms: int) -> Effects:
     remember_jobs, remember_ms = world.random.choice((2, 20, 1000)), world.random.choice((5_000, 1_000_000))
-    return [e.PolicySet(policy=CellPolicy(remember_jobs=remember_jobs, remember_ms=remember_ms))]
+    most = world.random.choice((0, 1, 4))
+    policy = CellPolicy(remember_jobs=remember_jobs, remember_ms=remember_ms, unacknowledged_most=most)
+    return [e.PolicySet(policy=policy)]
 
 
 def writer_takes_over(world: Historian, at_ms: int) -> Effects:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from services.placement.policy.gang import place_gang
+from services.placement.policy.gang import Places, place_gang
 from services.queueing.policy.row import Shown
 from services.queueing.service import QueueingService
 from shared.cluster.config import CellFile, CellPart, Queue
 from shared.cluster.fold import fold
 from shared.cluster.job import Job, JobStatus
+from shared.cluster.quota import accounts, over_limit
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.base import Event
@@ -20,6 +21,7 @@ from tests.placement.world import CELL, World
 
 WINDOWS_IN_A_ROW_MOST = 500
 FEW_SHOWN = Shown(1, 4)
+NOT_WAITED_FOR = (DeferCode.NO_SUCH_NODES, DeferCode.RESERVED_FOR_OTHER, DeferCode.ARRAY_LIMIT)
 
 
 class QueuedWorld(World):
@@ -76,7 +78,7 @@ class NaiveWorld(World):
         """Hand these over, then walk all queues whole."""
         self.tell(*events)
         self.writer.begin()
-        starts = [start for queue in self._part.queues for start in self._walk(queue)]
+        starts = [effect for queue in self._part.queues for effect in self._walk(queue)]
         if not starts:
             self.writer.abandon()
             return
@@ -93,17 +95,55 @@ class NaiveWorld(World):
         assert self.writer.appended(len(self.log) - 1)
         self.service.note(draft.decision.effects, self.wall_ms)
 
-    def _walk(self, queue: Queue) -> list[e.JobStarted]:
-        starts = []
+    def _walk(self, queue: Queue) -> list[e.AnyEffect]:
+        if queue.discipline is QueueDiscipline.BACKFILL:
+            return self._backfill(queue)
+        starts: list[e.AnyEffect] = []
         for job in self._line(queue):
             found = place_gang(self.state, job.spec)
             if not isinstance(found, DeferCode):
-                start = e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found)
-                self.do(start)
-                starts.append(start)
+                starts.append(self._done(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found)))
             elif queue.discipline is QueueDiscipline.STRICT_FIFO:
                 break
         return starts
+
+    def _backfill(self, queue: Queue) -> list[e.AnyEffect]:
+        """Heads that keep jobs back, those that need the same; others that do not fit are nobody's head."""
+        made: list[e.AnyEffect] = []
+        heads: list[tuple[Job, DeferCode]] = []
+        for job in self._line(queue):
+            over = [head for head, why in heads if self._is_kept_by(job, head, why)]
+            if any(self._waited_ms(head) >= self.state.policy.backfill_wait_ms for head in over):
+                found: Places | DeferCode = DeferCode.BEHIND_HEAD
+            else:
+                found = place_gang(self.state, job.spec)
+            if not isinstance(found, DeferCode):
+                made.append(self._done(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found)))
+            elif over and job.id in self.state.heads:
+                made.append(self._done(e.HeadCleared(job=job.id)))
+            elif not over and found not in NOT_WAITED_FOR:
+                heads.append((job, found))
+                if job.id not in self.state.heads:
+                    made.append(self._done(e.HeadBlocked(job=job.id)))
+        return made
+
+    def _is_kept_by(self, job: Job, head: Job, why: DeferCode) -> bool:
+        if job.spec.pools and head.spec.pools and not {*job.spec.pools} & {*head.spec.pools}:
+            return False
+        return why is not DeferCode.QUOTA_REACHED or self._is_below(job, head)
+
+    def _is_below(self, job: Job, head: Job) -> bool:
+        """Whether the tenant whose limit the head would pass is above the job, or is its own."""
+        milli = head.spec.gpus_milli
+        full = over_limit(self.state.tree, head.spec.tenant, "gpu", milli)
+        return (full or (head.spec.tenant, "gpu")) in accounts(self.state.quotas, job.spec.tenant, "gpu")
+
+    def _waited_ms(self, head: Job) -> int:
+        return self.now_ms - self.state.heads.get(head.id, self.now_ms)
+
+    def _done(self, effect: e.AnyEffect) -> e.AnyEffect:
+        self.do(effect)
+        return effect
 
     def _line(self, queue: Queue) -> list[Job]:
         waiting = [

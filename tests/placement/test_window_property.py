@@ -12,11 +12,25 @@ from services.queueing.policy.row import Shown
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
 from shared.events.base import Event
-from shared.events.operations import HoldJob, ReleaseJob
+from shared.events.operations import CellPolicy, HoldJob, ReleaseJob
 from shared.events.queue import QueueDiscipline
 from shared.events.values import GPU, AfterWhen, Dependency, JobSpec, Resources, RetryPolicy
 from tests.placement.queues import NaiveWorld, QueuedWorld
-from tests.placement.world import CELL, World, admitted, cancel, failed, finished, joined, lost, report, stopped, update
+from tests.placement.world import (
+    CELL,
+    World,
+    admitted,
+    cancel,
+    failed,
+    finished,
+    joined,
+    lost,
+    report,
+    set_policy,
+    started,
+    stopped,
+    update,
+)
 
 FILE = CellFile(
     cells=(
@@ -27,9 +41,10 @@ FILE = CellFile(
             queues=(
                 Queue(name="first", discipline=QueueDiscipline.STRICT_FIFO),
                 Queue(name="default"),
-                Queue(name="last"),
+                Queue(name="last", discipline=QueueDiscipline.BACKFILL),
                 Queue(name="aged", aging_ms=30, aging_most_ms=50),
             ),
+            policy=CellPolicy(backfill_wait_ms=60),
         ),
     ),
     tenants=(
@@ -65,7 +80,7 @@ class Twins:
 
     def one_round(self) -> None:
         """Something that reorders, or something that makes room: one after the other, not both at once."""
-        often, seldom = (self.submit, self.finish), (self.fail, self.change, self.nodes, self.wait)
+        often, seldom = (self.submit, self.finish), (self.fail, self.change, self.nodes, self.wait, self.confirm)
         self.random.choice(often * 2 + seldom)()
 
     def submit(self) -> None:
@@ -129,6 +144,12 @@ class Twins:
         arrives = joined(node, self.random.choice((2, 4)), pool=pool, cpu_milli=self.random.choice((350, 9_000)))
         self.settle(self.random.choice((arrives, arrives, lost(node), report(node))), afresh=True)
 
+    def confirm(self) -> None:
+        """Nodes say that runs have started."""
+        starting = [job for job in self.live(holding=True) if job.status is JobStatus.STARTING]
+        said = [job for job in starting if self.random.random() < 0.5]
+        self.settle(*(started(job.id, node, job.attempt) for job in said for node in job.runs))
+
     def wait(self) -> None:
         """Pauses of failed jobs end."""
         for world in self.worlds:
@@ -161,6 +182,13 @@ def test_so_do_windows_that_grow_with_what_starts(seed: int, least: int, more: i
 @given(st.integers(0, 10**9), st.integers(0, 12))
 def test_so_does_a_placement_that_needs_no_window_while_few_jobs_wait(seed: int, few: int) -> None:
     live_alike(Twins(Random(seed), Shown(1, 4), few))
+
+
+@given(st.integers(0, 10**9), st.integers(1, 4), st.integers(-1, 12))
+def test_so_do_all_of_them_where_nodes_take_only_so_much_unconfirmed(seed: int, most: int, few: int) -> None:
+    twins = Twins(Random(seed), Shown(1, 4), few)
+    twins.settle(set_policy(backfill_wait_ms=60, unacknowledged_most=most))
+    live_alike(twins)
 
 
 def test_the_property_is_about_something() -> None:

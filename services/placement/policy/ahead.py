@@ -15,17 +15,21 @@ TOGETHER_MOST = 64
 
 
 class Ahead:
-    """Places found for the next jobs of one line. They hold while nothing but these jobs starts."""
+    """Places found for the next jobs of one line. They hold while nothing but these jobs starts, and no node is full of
+    starts by that.
+    """
 
-    __slots__ = ("_jobs", "_places")
+    __slots__ = ("_changes", "_jobs", "_places")
 
     def __init__(self) -> None:
         self._jobs: list[str] = []
         self._places: list[Places] = []
+        self._changes = 0
 
     def take(self, state: CellState, jobs: Sequence[str], number: int, job: Job, now_ms: int) -> Places | None:
         """A place for this job, number `number` of the line, if it comes with others of its kind; else None."""
-        if self._jobs and self._jobs[-1] == job.spec.id:
+        changes = 0 if state.unacknowledged is None else state.unacknowledged.changes
+        if self._jobs and self._jobs[-1] == job.spec.id and self._changes == changes:
             self._jobs.pop()
             return self._places.pop()
         run = _run_from(state, jobs, number, job.spec, now_ms)
@@ -34,7 +38,7 @@ class Ahead:
             return None
         found = place_alike(state, job.spec, len(run))
         self._places = [(place,) for place in reversed(found)]
-        self._jobs = run[1 : len(found)][::-1]
+        self._jobs, self._changes = run[1 : len(found)][::-1], changes
         return self._places.pop() if found else None
 
 

@@ -4,7 +4,8 @@ In a queue that backfills, the first job that does not fit is a head: jobs behin
 it has been a head for `backfill_wait_ms`, nothing more is started past it that could use what it needs. A head keeps
 only those back that accept one of its pools and its GPU type; so there may be several heads in a queue, each the first
 of its kind. Where a limit of its tenant keeps it, it is room below that limit that it needs: then it keeps back only
-jobs under the same limit. A job that no node could ever hold is no head, for no waiting would help it.
+jobs under the same limit. Nobody waits for a job that no node could ever hold, that its own array keeps back, or whose
+room is kept for another.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ from shared.events.values import JobSpec
 Kind = tuple[tuple[str, ...], str | None, str]
 """Pools, GPU type and tenant: what decides which heads could use what a job takes."""
 
-NEVER_FITS: Final = DeferCode.NO_SUCH_NODES
+WAITED_FOR: Final = (
+    DeferCode.QUOTA_REACHED,
+    DeferCode.NO_FREE_GPUS,
+    DeferCode.FRAGMENTED,
+    DeferCode.TOPOLOGY,
+    DeferCode.UNACKNOWLEDGED,
+)
+"""What passes when others end, so that it helps to keep what becomes free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,7 @@ class Heads:
 
     def add(self, job: Job, code: DeferCode) -> bool:
         """This job does not fit. Whether it is a head by that; it is none of those that `over` names for others."""
-        if code is NEVER_FITS:
+        if code not in WAITED_FOR:
             return False
         since_ms = self._state.heads.get(job.spec.id, self._now_ms)
         is_due = self._now_ms - since_ms >= self._state.policy.backfill_wait_ms
@@ -82,9 +90,11 @@ def competes(state: CellState, spec: JobSpec, head: Head) -> bool:
 
 def head_before(state: CellState, job: Job, now_ms: int) -> Head | None:
     """The head, due by now, that keeps this waiting job of a queue that backfills, as the log knows heads."""
+    if job.spec.id in state.heads:
+        return None
     for head_id, since_ms in state.heads.items():
         head = state.jobs[head_id]
-        if head.deferred is NEVER_FITS or head.spec.queue != job.spec.queue or head.queue_order >= job.queue_order:
+        if head.deferred not in WAITED_FOR or head.spec.queue != job.spec.queue:
             continue
         under = _limited_at(state, head.spec) if head.deferred is DeferCode.QUOTA_REACHED else None
         is_due = now_ms - since_ms >= state.policy.backfill_wait_ms

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from services.placement.policy.ahead import Ahead
 from services.placement.policy.backfill import Heads
 from services.placement.policy.behind import behind
+from services.placement.policy.confirmations import with_confirmations
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.turn import RECORD_BYTES_MOST, gang_bytes
 from shared.cluster.job import Job, JobStatus
@@ -112,7 +113,7 @@ def _walk_head(
                 walk.deferred.update(behind(state, head.jobs, number, now_ms))
                 return True
             if heads is not None:
-                _block(state, job, found, over is None and heads.add(job, found), walk)
+                _block(state, job, over is None, over is None and heads.add(job, found), walk)
             continue
         walk.starts += 1
         if not start(job, found, "" if over is None else over.spec.id) or number in cuts:
@@ -128,12 +129,12 @@ def _pass_over(state: CellState, job: Job, walk: Walk) -> None:
         walk.cleared.append(job.spec.id)
 
 
-def _block(state: CellState, job: Job, code: DeferCode, is_head: bool, walk: Walk) -> None:
+def _block(state: CellState, job: Job, is_first: bool, is_head: bool, walk: Walk) -> None:
     """It does not fit: note whether it became a head, or has one before it and is none any more."""
     was_head = job.spec.id in state.heads
     if is_head and not was_head:
         walk.heads.append(job.spec.id)
-    elif was_head and not is_head and code is not DeferCode.NO_SUCH_NODES:
+    elif was_head and not is_first:
         walk.cleared.append(job.spec.id)
 
 
@@ -143,7 +144,9 @@ def _try(state: CellState, job: Job, blocked: dict[Shape, DeferCode]) -> Places 
     if spec.workers > 1 and not isinstance(found, DeferCode) and gang_bytes(found) > RECORD_BYTES_MOST:
         # A gang starts in one record or not at all, and no record could tell of this one.
         found = DeferCode.NO_SUCH_NODES
-    if isinstance(found, DeferCode) and found is not DeferCode.RESERVED_FOR_OTHER:
-        # From whom others keep room goes by priority too, which is no part of a shape.
-        blocked[shape_of(spec)] = found
+    if isinstance(found, DeferCode):
+        found = with_confirmations(state, spec, found)
+        if found is not DeferCode.RESERVED_FOR_OTHER:
+            # From whom others keep room goes by priority too, which is no part of a shape.
+            blocked[shape_of(spec)] = found
     return found

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from services.placement.policy.backfill import head_before
+from services.placement.policy.confirmations import with_confirmations
 from services.placement.policy.deferral import PRECEDENCE
 from services.placement.policy.gang import place_gang
 from services.placement.policy.room_told import PoolRoom, pool_room
@@ -51,8 +53,18 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
+class Behind:
+    """The head of the queue that this job may not pass, and since when it is one, where the log says."""
+
+    job: str
+    since_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class WhyNot:
-    """`recorded` is what the log says, `codes` what holds now, in the order of precedence: none if it could start."""
+    """`recorded` is what the log says, `codes` what holds now, in the order of precedence: none if it could start.
+    `head_since_ms` tells that this job is itself a head that others are to wait for.
+    """
 
     job: str
     recorded: DeferCode | None
@@ -62,6 +74,8 @@ class WhyNot:
     ahead: Ahead
     not_before_ms: int | None
     waits_for: tuple[str, ...] = ()
+    behind: Behind | None = None
+    head_since_ms: int | None = None
 
 
 def why_not(state: CellState, job: Job, disciplines: Mapping[str, QueueDiscipline], now_ms: int) -> WhyNot:
@@ -77,10 +91,30 @@ def why_not(state: CellState, job: Job, disciplines: Mapping[str, QueueDisciplin
         found[DeferCode.AFTER] = None
     if job.not_before_ms > now_ms:
         found[DeferCode.NOT_BEFORE if job.not_before_ms == spec.not_before_ms else DeferCode.BACKOFF] = None
-    if ahead.jobs and disciplines.get(spec.queue or "") is QueueDiscipline.STRICT_FIFO:
+    behind = _behind(state, job, ahead, disciplines.get(spec.queue or ""), now_ms)
+    if behind is not None:
         found[DeferCode.BEHIND_HEAD] = None
     codes = tuple(sorted(found, key=list(PRECEDENCE).index))
-    return WhyNot(spec.id, job.deferred, codes, pools, used, ahead, job.not_before_ms or None, job.waits_for)
+    return WhyNot(
+        job=spec.id,
+        recorded=job.deferred,
+        codes=codes,
+        pools=pools,
+        accounts=used,
+        ahead=ahead,
+        not_before_ms=job.not_before_ms or None,
+        waits_for=job.waits_for,
+        behind=behind,
+        head_since_ms=state.heads.get(spec.id),
+    )
+
+
+def _behind(state: CellState, job: Job, ahead: Ahead, discipline: QueueDiscipline | None, now_ms: int) -> Behind | None:
+    """The head that the job may not pass: in a strict queue whoever is first, in one that backfills one that is due."""
+    if discipline is QueueDiscipline.STRICT_FIFO and ahead.jobs:
+        return Behind(ahead.first[0], None)
+    head = head_before(state, job, now_ms) if discipline is QueueDiscipline.BACKFILL else None
+    return None if head is None else Behind(head.spec.id, head.since_ms)
 
 
 def _capacity(
@@ -90,12 +124,14 @@ def _capacity(
     told = place_gang(state, spec)
     if not isinstance(told, DeferCode):
         return []
-    found = [told]
+    found = [with_confirmations(state, spec, told)]
     able = [room for room in pools if room.workers_ever >= spec.workers]
     if not able:
         return [DeferCode.NO_SUCH_NODES]
     if any(use.is_over for use in used):
         found.append(DeferCode.QUOTA_REACHED)
+    if DeferCode.UNACKNOWLEDGED in found:
+        return found
     if all(room.gpus_free_milli < spec.gpus_milli for room in able):
         found.append(DeferCode.NO_FREE_GPUS)
     elif all(room.workers_now < spec.workers for room in able):

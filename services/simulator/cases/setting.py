@@ -106,7 +106,7 @@ class Setting:
         types = list(dict.fromkeys(pool.gpu_type for pool in pools))
         tenants = [Tenant(name=self.names.inside("queue", name)) for name in above]
         tenants += [self._tenant(row, types) for row in queues]
-        cell = CellPart(name=CELL, ordinal=0, pools=pools, queues=lines, policy=CellPolicy())
+        cell = CellPart(name=CELL, ordinal=0, pools=pools, queues=lines, policy=self._policy())
         return CellFile(cells=(cell,), tenants=tuple(tenants), limits=Limits(submit_skew_ms=None))
 
     def _guaranteed(self) -> int:
@@ -118,6 +118,11 @@ class Setting:
             if step.set_queue is not None:
                 most[step.set_queue] = max(most.get(step.set_queue, 0), step.quota or 0)
         return sum(most.values())
+
+    def _policy(self) -> CellPolicy:
+        """A node is passed when it has more unconfirmed tasks than the case allows: with one more, it is full."""
+        most = self.case.policy.max_unacknowledged
+        return CellPolicy(unacknowledged_most=0 if most is None else most + 1)
 
     def _tenant(self, row: QueueRow, gpu_types: Iterable[str]) -> Tenant:
         name, plain = self.names.inside("queue", row.name), QueueRow(name=row.name)
@@ -188,7 +193,8 @@ def is_invalid(row: RunningRow) -> bool:
 
 def remarks_of(case: Case) -> tuple[str, ...]:
     """What the case sets and this version does not go by."""
-    policy = [key for key, value in case.policy if value is not None and key != "queue_policy"]
+    gone_by = ("queue_policy", "max_unacknowledged")
+    policy = [key for key, value in case.policy if value is not None and key not in gone_by]
     queues: dict[str, None] = {}
     for row in case.queues:
         plain = QueueRow(name=row.name)

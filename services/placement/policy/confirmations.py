@@ -1,0 +1,48 @@
+"""Whether a job waits for nodes to confirm what was started on them: those with room take nothing until then."""
+
+from __future__ import annotations
+
+from shared.cluster.capacity import PoolCapacity
+from shared.cluster.node import Node
+from shared.cluster.state import CellState
+from shared.events.reasons import DeferCode
+from shared.events.values import GPU, JobSpec
+
+OF_ROOM = (DeferCode.NO_FREE_GPUS, DeferCode.FRAGMENTED)
+
+
+def with_confirmations(state: CellState, spec: JobSpec, code: DeferCode) -> DeferCode:
+    """The code, or that confirmations are missing: the free devices of nodes that are full of starts would make up for
+    what the others do not have, in one of its pools. CPUs and memory are not looked at.
+    """
+    index = state.unacknowledged
+    if index is None or not index.full or code not in OF_ROOM:
+        return code
+    pools = state.pools
+    for name in spec.pools or sorted(pools):
+        if name in pools and _would_do(pools[name], [n for n in index.full.values() if n.pool == name], spec):
+            return DeferCode.UNACKNOWLEDGED
+    return code
+
+
+def _would_do(pool: PoolCapacity, full: list[Node], spec: JobSpec) -> bool:
+    missing = spec.workers - _room(pool.by_free, pool.by_share, spec)
+    for node in full:
+        if not node.is_in_service or spec.gpu_type not in (None, node.spec.gpu_type):
+            continue
+        shares = {free: 1 for device, free in node.shares.items() if not node.failed >> device & 1}
+        missing -= _room({node.gpus_free: 1}, shares, spec)
+        if missing <= 0:
+            return True
+    return False
+
+
+def _room(by_free: dict[int, int], by_share: dict[int, int], spec: JobSpec) -> int:
+    """How many workers these masks of nodes hold, by the devices that are free on each."""
+    each = spec.resources.gpu_milli
+    if each >= GPU:
+        return sum(free // (each // GPU) * mask.bit_count() for free, mask in by_free.items())
+    if not each:
+        return sum(mask.bit_count() for mask in by_free.values())
+    whole = sum(free * (GPU // each) * mask.bit_count() for free, mask in by_free.items())
+    return whole + sum(share // each * mask.bit_count() for share, mask in by_share.items())

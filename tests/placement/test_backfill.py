@@ -1,0 +1,176 @@
+"""A queue that backfills: jobs pass a head that does not fit, are marked, and pass it no more once it has waited."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.placement.policy.why_not import why_not
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.rows import rows_of, state_from
+from shared.events import effects as e
+from shared.events.operations import CellPolicy, HoldJob
+from shared.events.queue import QueueDiscipline
+from shared.events.reasons import DeferCode
+from tests.placement.world import (
+    CELL,
+    Fate,
+    World,
+    admitted,
+    cancel,
+    finished,
+    joined,
+    quota,
+    set_policy,
+    set_quotas,
+    spec_of,
+)
+
+WAIT_MS = 10_000
+FILE = CellFile(
+    cells=(
+        CellPart(
+            name=CELL,
+            ordinal=0,
+            pools=(Pool(name="train", gpus=100), Pool(name="extra", gpus=100)),
+            queues=(Queue(name="line", discipline=QueueDiscipline.BACKFILL),),
+            policy=CellPolicy(backfill_wait_ms=WAIT_MS, lease_wall_ms=1_000_000),
+        ),
+    ),
+    tenants=(Tenant(name="ada"), Tenant(name="bob")),
+)
+
+
+def blocked_cell(**options: Any) -> World:
+    """Two nodes of 4 GPUs, one of them in use; `big` needs both and is the head since 0."""
+    world = World(FILE, few=100, **options)
+    world.tell(joined("n1", 4), joined("n2", 4))
+    world.tell(admitted(spec_of("first", 4, pools=("train",))))
+    world.tell(admitted(spec_of("big", 4, workers=2, pools=("train",)), 1))
+    return world
+
+
+def submit(world: World, job: str, gpus: int = 1, **spec: Any) -> list[e.AnyEffect]:
+    return world.tell(admitted(spec_of(job, gpus, **{"pools": ("train",), **spec}), world.now_ms + 2))
+
+
+def starts(effects: list[e.AnyEffect]) -> dict[str, str]:
+    """Who starts, and which head each of them passes."""
+    return {effect.job: effect.backfilled_over for effect in effects if isinstance(effect, e.JobStarted)}
+
+
+def test_the_first_job_that_does_not_fit_is_the_head_from_then_on() -> None:
+    world = blocked_cell()
+    assert world.state.heads == {"big": 0}
+    world.pass_time(500)
+    submit(world, "other", 8)
+    assert world.state.heads == {"big": 0}
+
+
+def test_a_job_started_past_the_head_is_marked_and_names_it() -> None:
+    world = blocked_cell()
+    assert starts(submit(world, "small")) == {"small": "big"}
+    assert (world.job("small").backfilled, world.job("small").backfilled_over) == (True, "big")
+    assert not world.job("first").backfilled
+
+
+def test_when_the_head_has_waited_for_long_nothing_passes_it_any_more() -> None:
+    world = blocked_cell()
+    world.pass_time(WAIT_MS - 1)
+    assert starts(submit(world, "early")) == {"early": "big"}
+    world.pass_time(1)
+    assert starts(submit(world, "late")) == {}
+    assert world.job("late").deferred is DeferCode.BEHIND_HEAD
+
+
+def test_what_could_not_use_what_the_head_needs_passes_it_at_any_time_and_is_not_marked() -> None:
+    world = blocked_cell()
+    world.tell(joined("n3", 4, pool="extra", gpu_type="a100"))
+    world.pass_time(WAIT_MS)
+    assert starts(submit(world, "elsewhere", pools=("extra",))) == {"elsewhere": ""}
+    assert starts(submit(world, "either", pools=("extra", "train"))) == {}
+
+
+def test_each_pool_has_a_head_of_its_own() -> None:
+    world = blocked_cell()
+    world.tell(joined("n3", 4, pool="extra", gpu_type="a100"))
+    submit(world, "tall", 4, pools=("extra",))
+    submit(world, "wide", 3, pools=("extra",))
+    assert list(world.state.heads) == ["big", "wide"]
+
+
+def test_when_the_head_starts_what_waited_behind_it_goes_on() -> None:
+    world = blocked_cell()
+    world.pass_time(WAIT_MS)
+    submit(world, "late")
+    assert starts(world.tell(finished("first"))) == {"big": ""}
+    assert world.state.heads == {"late": WAIT_MS}
+
+
+def test_a_head_that_is_cancelled_or_held_is_waited_for_no_more() -> None:
+    world = blocked_cell()
+    world.pass_time(WAIT_MS)
+    submit(world, "late", 4, workers=2)
+    submit(world, "later")
+    world.tell(cancel("big"))
+    assert world.state.heads == {"late": WAIT_MS}
+    assert starts(world.tell(HoldJob(cell=CELL, job="late"))) == {}
+    assert world.state.heads == {}
+    assert world.job("later").workers
+
+
+def test_a_head_before_which_another_comes_is_none_any_more_and_begins_anew_later() -> None:
+    world = blocked_cell()
+    world.pass_time(500)
+    submit(world, "urgent", 4, workers=2, priority=9)
+    assert world.state.heads == {"urgent": 500}
+    world.pass_time(500)
+    world.tell(cancel("urgent"))
+    assert world.state.heads == {"big": 1_000}
+
+
+def test_a_job_that_no_node_could_hold_is_no_head() -> None:
+    world = blocked_cell()
+    world.tell(cancel("big"))
+    submit(world, "giant", 1, workers=9)
+    assert world.state.heads == {}
+    assert starts(submit(world, "small")) == {"small": ""}
+
+
+def test_a_head_at_the_limit_of_its_tenant_keeps_back_only_jobs_below_that_limit() -> None:
+    world = blocked_cell()
+    world.tell(cancel("big"), set_quotas(quota("ada", 6)))
+    world.tell(set_policy(backfill_wait_ms=0))
+    submit(world, "a-lot", 3)
+    assert starts(submit(world, "little")) == {}
+    assert starts(submit(world, "foreign", tenant="bob")) == {"foreign": ""}
+
+
+def test_the_wait_can_be_changed_while_the_cell_runs() -> None:
+    world = blocked_cell()
+    world.pass_time(500)
+    world.tell(set_policy(backfill_wait_ms=500))
+    assert starts(submit(world, "late")) == {}
+    assert starts(world.tell(set_policy(backfill_wait_ms=501))) == {"late": "big"}
+
+
+def test_since_when_a_head_waits_outlives_its_writer_and_stands_in_snapshots() -> None:
+    fates = [Fate.KEPT] * 3 + [Fate.BEATEN]
+    world = blocked_cell(on_append=lambda: fates.pop(0) if fates else Fate.KEPT)
+    world.pass_time(WAIT_MS - 1)
+    assert world.state.heads == world.twin.heads
+    assert state_from(rows_of(world.state)).heads == world.state.heads
+    assert list(world.state.heads) == ["big"]
+
+
+def test_who_waits_behind_a_head_that_waited_for_long_is_told_which_and_since_when() -> None:
+    world = blocked_cell()
+    world.pass_time(WAIT_MS)
+    submit(world, "late")
+    disciplines = {"line": QueueDiscipline.BACKFILL, "": QueueDiscipline.BACKFILL}
+    told = why_not(world.state, world.job("late"), disciplines, world.now_ms)
+    assert told.codes == (DeferCode.BEHIND_HEAD,)
+    assert told.behind is not None
+    assert (told.behind.job, told.behind.since_ms) == ("big", 0)
+    head = why_not(world.state, world.job("big"), disciplines, world.now_ms)
+    assert (head.codes, head.behind) == ((DeferCode.NO_FREE_GPUS,), None)
+    assert head.head_since_ms == 0
