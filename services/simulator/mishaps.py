@@ -16,7 +16,7 @@ from services.simulator.lies import lie_of
 from services.simulator.workload import another_file
 from shared.cluster.config import CellFile
 from shared.events.decisions import Decision
-from shared.events.nodes import DeviceFailed, NodeEvent, NodeLost
+from shared.events.nodes import DeviceFailed, NodeEvent, NodeLost, NodesReported, RunsReported, RunWord
 from shared.events.operations import ReloadCell
 
 if TYPE_CHECKING:
@@ -137,9 +137,9 @@ class Mishaps:
         newest = 0
         logged = self._world.broker.log.get(("nodes", self._world.ordinal(cell)), [])
         for record in logged[-LAST_WORDS_LOOKED_AT:]:
-            event = record.event()
-            if isinstance(event, NodeEvent) and event.node == node and event.boot == boot:
-                newest = max(newest, event.seq)
+            for word in _words_of(record.event()):
+                if word.node == node and word.boot == boot:
+                    newest = max(newest, word.seq)
         return newest + 1
 
     def _lie(self) -> None:
@@ -204,3 +204,15 @@ def _of_one_writer(logged: Sequence[Logged]) -> bool:
     return len(decisions) == WRITERS_LOOKED_AT and all(
         later.version == earlier.version + 1 and later.epoch == earlier.epoch for earlier, later in pairwise(decisions)
     )
+
+
+def _words_of(event: object) -> Sequence[NodeEvent | RunWord]:
+    """What nodes said in a record: one word of one node, or many of many."""
+    match event:
+        case NodeEvent():
+            return (event,)
+        case NodesReported():
+            return event.reports
+        case RunsReported():
+            return event.words
+    return ()

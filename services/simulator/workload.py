@@ -17,6 +17,13 @@ ARRIVALS_MS = 9_000
 TENANTS = ("ada", "bob", "cyd")
 
 
+DISCIPLINES = {
+    "best": QueueDiscipline.BEST_EFFORT_FIFO,
+    "strict": QueueDiscipline.STRICT_FIFO,
+    "fill": QueueDiscipline.BACKFILL,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """One thing that somebody outside does. `number` names it for those who look for a shorter story."""
@@ -74,13 +81,9 @@ def another_file(engine: Engine, first: CellFile) -> CellFile:
 
 
 def _cell(engine: Engine, number: int) -> tuple[CellPart, tuple[NodeSpec, ...]]:
-    kinds = ("best", "strict")
+    kinds = engine.chance.choice((("best", "strict"), ("fill", "strict"), ("fill", "best")))
     queues = tuple(
-        Queue(
-            name=f"{kind}-{number}",
-            discipline=QueueDiscipline.STRICT_FIFO if kind == "strict" else QueueDiscipline.BEST_EFFORT_FIFO,
-        )
-        for kind in kinds[: engine.between(1, 2)]
+        Queue(name=f"{kind}-{number}", discipline=DISCIPLINES[kind]) for kind in kinds[: engine.between(1, 2)]
     )
     pools, nodes, gpus = [], list[NodeSpec](), engine.chance.choice((2, 4, 8))
     for letter in "ab"[: engine.between(1, 2)]:
@@ -94,6 +97,8 @@ def _cell(engine: Engine, number: int) -> tuple[CellPart, tuple[NodeSpec, ...]]:
         lease_wall_ms=5_000,
         lease_margin_wall_ms=1_500,
         unknown_dependency_ms=4_000,
+        backfill_wait_ms=engine.chance.choice((0, 1_000, 600_000)),
+        unacknowledged_most=engine.chance.choice((0, 0, 1, 3)),
     )
     cell = CellPart(name=f"cell-{number}", ordinal=number, pools=tuple(pools), queues=queues, policy=policy)
     return cell, tuple(nodes)
