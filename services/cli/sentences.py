@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from services.cli.moments import duration, moment
+from services.cli.quota_words import quota_rules
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.jobs import JobRejected
@@ -140,7 +141,9 @@ def _quota(effect: e.QuotaSet) -> str:
     quota = effect.quota
     limit = "no limit" if quota.limit_milli is None else f"at most {gpus(quota.limit_milli)}"
     below = f", below {quota.parent}" if quota.parent else ""
-    return f"Tenant {quota.tenant} has {gpus(quota.guaranteed_milli)} of {quota.gpu_type} for sure, {limit}{below}."
+    rules = "".join(f", {rule}" for rule in quota_rules(quota))
+    sure = f"{gpus(quota.guaranteed_milli)} of {quota.gpu_type} for sure"
+    return f"Tenant {quota.tenant} has {sure}, {limit}{below}{rules}."
 
 
 def _policy(effect: e.PolicySet) -> str:

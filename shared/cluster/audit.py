@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from shared.cluster.audit_quota import QuotaBooks
 from shared.cluster.invariants import Offence
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -165,23 +166,13 @@ class Ledger:
         return None
 
     def _limits_hold(self, raised: Raised) -> Offence | None:
-        """I4: what was raised is within its limits, at each level of the tree."""
-        seen: Raised = {}
-        for tenant, gpu_type in raised:
-            above: str | None = tenant
-            while above is not None and (above, gpu_type) not in seen:
-                seen[above, gpu_type] = None
-                quota = self.quotas.get((above, gpu_type))
-                limit = quota.limit_milli if quota is not None else None
-                used = self._subtree_use(above, gpu_type) if limit is not None else 0
-                if limit is not None and used > limit:
-                    return Offence("I4", f"{above} uses {used} milli-GPUs of {gpu_type}, its limit is {limit}")
-                above = quota.parent if quota is not None else None
+        """I4: what was raised is within its limits and its right to borrow, at each level of the tree."""
+        books = QuotaBooks(self.quotas, self.children, self.use)
+        for account in raised if self.quotas else ():
+            wrong = books.over(account)
+            if wrong is not None:
+                return Offence("I4", wrong)
         return None
-
-    def _subtree_use(self, tenant: str, gpu_type: str) -> int:
-        below = self.children.get((tenant, gpu_type), {})
-        return self.use.get((tenant, gpu_type), 0) + sum(self._subtree_use(child, gpu_type) for child in below)
 
     _TAKE: ClassVar[dict[type[e.Effect], Callable[[Ledger, Any, Raised], Offence | None]]] = {
         e.NodeChanged: _take_node,

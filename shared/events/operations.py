@@ -76,9 +76,12 @@ class Quota(Value):
 
 
 class SetQuota(Operation, type="fallow.quota.set.v1", topic="operations"):
-    """Change a tenant's quota at run time. Nobody is evicted by it; the excess counts as borrowed."""
+    """Change tenants' quotas at run time: all of these, or none if they contradict each other or others. Nobody is
+    evicted by it; the excess counts as borrowed. Where `fields` are named, these alone are changed.
+    """
 
     quotas: Annotated[tuple[Quota, ...], Meta(min_length=1, max_length=10_000)]
+    fields: tuple[Label, ...] = ()
 
 
 class CellPolicy(Value, omit_defaults=False):
@@ -103,9 +106,10 @@ class CellPolicy(Value, omit_defaults=False):
 
 
 class SetPolicy(Operation, type="fallow.policy.set.v1", topic="operations"):
-    """Change the cell's policy at run time, as a whole."""
+    """Change the cell's policy at run time: as a whole, or, where `fields` are named, these alone."""
 
     policy: CellPolicy
+    fields: tuple[Label, ...] = ()
 
 
 class ReloadCell(Operation, type="fallow.cell.reload.v1", topic="operations"):

@@ -8,9 +8,14 @@ from services.placement.policy.turn import Turn
 from shared.cluster.config import CellFile
 from shared.cluster.job import WAITING, JobStatus
 from shared.cluster.quota_rules import Fault, fault_among, fault_in_pools, top_down
+from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, HoldJob, Quota, ReleaseJob, SetPolicy, SetQuota
 from shared.events.reasons import ProposalCode, RefuseCode
+from shared.events.value import replace
+
+SET_QUOTA, SET_POLICY = "set-quota", "set-policy"
+"""How refusals name what they are about."""
 
 
 def configure(turn: Turn, file: CellFile, known: tuple[str, ...], *, anew: bool) -> None:
@@ -34,9 +39,25 @@ def configure(turn: Turn, file: CellFile, known: tuple[str, ...], *, anew: bool)
 
 def set_quota(turn: Turn, event: SetQuota, file: CellFile) -> None:
     """Set all of these quotas, or none if one contradicts the others."""
-    fault = _put_quotas(turn, event.quotas, _tenants(file), file.gpus_of(turn.state.cell))
+    unknown = [name for name in event.fields if name not in Quota.__struct_fields__]
+    if unknown:
+        refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, f"{unknown[0]!r} is nothing of a quota")
+        return
+    quotas = event.quotas
+    if event.fields:
+        parents = {tenant.name: tenant.parent for tenant in file.tenants}
+        quotas = tuple(_changed(turn.state, quota, event.fields, parents) for quota in quotas)
+    fault = _put_quotas(turn, quotas, _tenants(file), file.gpus_of(turn.state.cell))
     if fault is not None:
-        refuse(turn, "set-quota", ProposalCode.NOT_ALLOWED, str(fault))
+        refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, str(fault))
+
+
+def _changed(state: CellState, quota: Quota, fields: Sequence[str], parents: Mapping[str, str | None]) -> Quota:
+    """The quota in force with these fields of the other; a new one stands where the cell file puts its tenant."""
+    before = state.quotas.get((quota.tenant, quota.gpu_type))
+    if before is None:
+        before = Quota(tenant=quota.tenant, gpu_type=quota.gpu_type, parent=parents.get(quota.tenant))
+    return replace(before, **{name: getattr(quota, name) for name in fields})
 
 
 def _tenants(file: CellFile) -> frozenset[str]:
@@ -61,8 +82,15 @@ def _put_quotas(
 
 
 def set_policy(turn: Turn, event: SetPolicy, known: tuple[str, ...]) -> None:
-    """Set the cell's numbers, if the placement policy that they name is known."""
-    _put_policy(turn, event.policy, known, "set-policy")
+    """Set the cell's numbers, if all of them are known, and the placement policy that they name."""
+    policy = event.policy
+    if event.fields:
+        unknown = [name for name in event.fields if name not in CellPolicy.__struct_fields__]
+        if unknown:
+            refuse(turn, SET_POLICY, ProposalCode.NOT_ALLOWED, f"{unknown[0]!r} is no setting of a policy")
+            return
+        policy = replace(turn.state.policy, **{name: getattr(policy, name) for name in event.fields})
+    _put_policy(turn, policy, known, SET_POLICY)
 
 
 def _put_policy(turn: Turn, policy: CellPolicy, known: tuple[str, ...], whose: str) -> None:

@@ -1,0 +1,113 @@
+"""`fallow quota`: who may use how much, as the cell knows it, and other numbers for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.access import Access, access_of, run
+from services.cli.failures import Exit, end_with
+from services.cli.newest import newest_state
+from services.cli.operate import give, operation, tell_answer
+from services.cli.output import AsJson, CellName, print_json, print_table
+from services.cli.quota_rows import COLUMNS, as_object, table
+from services.cli.quota_wish import changed_fields, read_quotas
+from shared.client.port import News
+from shared.events.effects import ProposalRefused, QuotaSet
+from shared.events.operations import ReclaimFrom, SetQuota
+
+app = typer.Typer(no_args_is_help=True, help="Show and change who may use how much of which GPU type.")
+
+SET_QUOTA = "set-quota"
+"""How a refusal names what it is about."""
+
+TenantName = Annotated[str | None, typer.Argument(metavar="[TENANT]", help="The tenant.", show_default=False)]
+GpuType = Annotated[str, typer.Option("--gpu-type", help="The GPU type.")]
+FileOption = Annotated[Path | None, typer.Option("--file", help="Set all quotas of this file at once, each whole.")]
+Guaranteed = Annotated[str | None, typer.Option(metavar="GPUS", help="What is always there for the tenant.")]
+Limit = Annotated[str | None, typer.Option(metavar="GPUS|none", help="The most that it may use.")]
+BorrowLimit = Annotated[str | None, typer.Option(metavar="GPUS|none", help="The most beyond its guarantee.")]
+LendLimit = Annotated[str | None, typer.Option(metavar="GPUS|none", help="The most of its idle guarantee for others.")]
+Weight = Annotated[int | None, typer.Option(min=0, help="Its share beside others.", show_default=False)]
+Lends = Annotated[bool | None, typer.Option("--lends/--no-lends", help="Whether others may have what is idle.")]
+Borrows = Annotated[bool | None, typer.Option("--borrows/--no-borrows", help="Whether it may use what others lend.")]
+Reclaim = Annotated[ReclaimFrom | None, typer.Option(help="From whom it may take back what it lent.")]
+MinRun = Annotated[str | None, typer.Option(metavar="TIME|none", help="How long its jobs run before that: 10min.")]
+Parent = Annotated[str | None, typer.Option(metavar="TENANT|none", help="The tenant above it.")]
+Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for the answer.")]
+
+
+@app.command()
+def show(context: typer.Context, cell: CellName = None, as_json: AsJson = False) -> None:
+    """The tree of tenants of each GPU type, in GPUs: guaranteed, limit, in use, borrowed, lent, and still available."""
+    access = access_of(context)
+    state = run(newest_state(access, access.cell(cell)))
+    if as_json:
+        print_json(as_object(state))
+    else:
+        print_table(f"Quotas of cell {state.cell} at version {state.version}", COLUMNS, table(state))
+
+
+@app.command("set")
+def set_(  # noqa: PLR0913, PLR0917 - each is an option of the command
+    context: typer.Context,
+    tenant: TenantName = None,
+    gpu_type: GpuType = "gpu",
+    file: FileOption = None,
+    guaranteed: Guaranteed = None,
+    limit: Limit = None,
+    borrow_limit: BorrowLimit = None,
+    lend_limit: LendLimit = None,
+    weight: Weight = None,
+    lends: Lends = None,
+    borrows: Borrows = None,
+    reclaim: Reclaim = None,
+    min_run: MinRun = None,
+    parent: Parent = None,
+    timeout_s: Timeout = 30,
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change a tenant's quota of one GPU type, while the cell runs; what no option names stays as it is. Nobody is
+    stopped by it: what is in use above the guarantee counts as borrowed.
+    """
+    access = access_of(context)
+    options = {
+        "guaranteed": guaranteed,
+        "limit": limit,
+        "borrow_limit": borrow_limit,
+        "lend_limit": lend_limit,
+        "weight": weight,
+        "lends": lends,
+        "borrows": borrows,
+        "reclaim": reclaim,
+        "min_run": min_run,
+        "parent": parent,
+    }
+    changes = changed_fields(options)
+    if (tenant is None) == (file is None) or bool(changes) == (file is not None):
+        end_with(Exit.USAGE, "fallow: quota set: name a tenant and what is to change, or a --file alone")
+    if file is not None:
+        quotas, fields = read_quotas(file, access.cells()), []
+    else:
+        quotas, fields = [{"tenant": tenant, "gpu_type": gpu_type, **changes}], sorted(changes)
+    _give(access, access.cell(cell), quotas, fields, timeout_s, as_json=as_json)
+
+
+def _give(
+    access: Access, cell: str, quotas: list[dict[str, Any]], fields: list[str], timeout_s: int, *, as_json: bool
+) -> None:
+    wish = operation(SetQuota, cell=cell, quotas=quotas, fields=fields)
+    accounts = [(quota["tenant"], quota["gpu_type"]) for quota in quotas]
+
+    def is_answer(news: News) -> bool:
+        event = news.event
+        if isinstance(event, ProposalRefused):
+            return event.proposal == SET_QUOTA
+        return isinstance(event, QuotaSet) and (event.quota.tenant, event.quota.gpu_type) in accounts
+
+    answer = run(give(access, wish, is_answer, timeout_s * 1000))
+    subject = quotas[0]["tenant"] if len(quotas) == 1 else f"{len(quotas)} quotas"
+    tell_answer({"quota": subject}, answer, as_json=as_json)

@@ -1,0 +1,95 @@
+"""The tree of quotas, kept by delta, is what the definition says; and nobody gets more than he may."""
+
+from __future__ import annotations
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from shared.cluster.quota import set_quota
+from shared.cluster.quota_room import available
+from shared.events.operations import Quota
+from tests.cluster.quota_worlds import CHANGES, MOST, NAMES, TYPE, Use, available_by_trying, home_idle, quotas, tree_of
+
+
+@given(listed=quotas(), changes=CHANGES)
+def test_a_tree_kept_by_delta_is_what_the_definition_says(listed: list[Quota], changes: list[tuple[str, int]]) -> None:
+    use = Use(tree_of(listed))
+    assert use.counted() is not None
+    for tenant, milli in changes:
+        use.force(tenant, milli)
+    books, branches = use.books(), use.tree.branches
+    assert {at: b.used_milli for at, b in branches.items()} == {at: books.use(at) for at in branches}
+    assert {at: b.drawn_milli for at, b in branches.items()} == {at: books.drawn(at) for at in branches}
+    assert {at: b.home_milli for at, b in branches.items()} == {at: books.at_home(at) for at in branches}
+    assert {at: b.guaranteed_milli for at, b in branches.items()} == {at: books.guaranteed(at) for at in branches}
+    assert {at: b.drawn_most_milli for at, b in branches.items()} == {at: books.drawn_most(at) for at in branches}
+    assert sum(cohort.home_idle_milli for cohort in use.tree.cohorts.values()) == home_idle(use)
+
+
+@given(listed=quotas(), changes=CHANGES)
+def test_a_tree_made_anew_counts_as_one_kept_by_delta(listed: list[Quota], changes: list[tuple[str, int]]) -> None:
+    use = Use(tree_of(listed))
+    for tenant, milli in changes:
+        use.force(tenant, milli)
+    by_delta = (use.counted(), {t: (c.home_idle_milli, c.guaranteed_idle_milli) for t, c in use.tree.cohorts.items()})
+    use.tree.void()
+    anew = (use.counted(), {t: (c.home_idle_milli, c.guaranteed_idle_milli) for t, c in use.tree.cohorts.items()})
+    assert by_delta == anew
+
+
+@given(listed=quotas(), changes=CHANGES, undone=CHANGES)
+def test_what_is_undone_leaves_no_trace(
+    listed: list[Quota], changes: list[tuple[str, int]], undone: list[tuple[str, int]]
+) -> None:
+    use = Use(tree_of(listed))
+    for tenant, milli in changes:
+        use.force(tenant, milli)
+    before, usage, mark = use.counted(), dict(use.tree.usage), use.journal.checkpoint()
+    for tenant, milli in undone:
+        use.force(tenant, milli)
+    use.journal.rollback(mark)
+    assert (use.counted(), use.tree.usage) == (before, usage)
+
+
+@given(listed=quotas(), changes=CHANGES, tenant=st.sampled_from(NAMES), free=st.integers(0, 2 * MOST))
+def test_what_is_available_is_what_can_be_tried(
+    listed: list[Quota], changes: list[tuple[str, int]], tenant: str, free: int
+) -> None:
+    use = Use(tree_of(listed))
+    for name, milli in changes:
+        use.force(name, milli)
+    assert available(use.tree, (tenant, TYPE), free) == available_by_trying(use, tenant, free)
+
+
+@given(listed=quotas(), changes=CHANGES)
+def test_no_start_leaves_use_above_what_may_be_used(listed: list[Quota], changes: list[tuple[str, int]]) -> None:
+    use = Use(tree_of(listed))
+    started = [tenant for tenant, milli in changes if use.start(tenant, milli)]
+    assert [wrong for tenant in started if (wrong := use.books().over((tenant, TYPE))) is not None] == []
+
+
+@given(listed=quotas(), changes=CHANGES, cell=st.integers(0, 6 * MOST))
+def test_who_starts_only_what_is_available_never_uses_more_than_the_cell_has_or_what_others_keep(
+    listed: list[Quota], changes: list[tuple[str, int]], cell: int
+) -> None:
+    use = Use(tree_of(listed))
+    assume(home_idle(use) <= cell)
+    for tenant, milli in changes:
+        free = cell - sum(use.own.values())
+        use.force(tenant, min(milli, available(use.tree, (tenant, TYPE), free)))
+    assert sum(use.own.values()) + home_idle(use) <= cell
+
+
+@given(first=quotas(), second=quotas(), changes=CHANGES)
+def test_the_order_in_which_quotas_are_set_makes_no_difference(
+    first: list[Quota], second: list[Quota], changes: list[tuple[str, int]]
+) -> None:
+    last = {(quota.tenant, quota.gpu_type): quota for quota in (*first, *second)}
+    at_once, one_by_one = Use(tree_of(last.values())), Use(tree_of(first))
+    for tenant, milli in changes:
+        at_once.force(tenant, milli)
+        one_by_one.force(tenant, milli)
+    for quota in second:
+        set_quota(one_by_one.journal, one_by_one.tree, quota)
+    assert (one_by_one.counted(), one_by_one.tree.usage) == (at_once.counted(), at_once.tree.usage)
