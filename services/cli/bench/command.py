@@ -164,5 +164,22 @@ def l1(as_json: AsJson = False) -> None:
     run(_console(as_json=as_json)).show(as_json=as_json)
 
 
+@app.command()
+def kant(
+    traces: Annotated[
+        str | None, typer.Option(envvar="FALLOW_TRACES", help="Folder of the Philly fold and Kalos' jobs.")
+    ] = None,
+    trace: Annotated[list[str] | None, typer.Option(help="philly, kalos or generated; all if none.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the generated week.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Folder for tables of each run, and plots.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """E-Binpack against other ways to place, and the orders of queues against each other, in Kant's figures."""
+    from services.cli.bench.kant import kant as run  # noqa: PLC0415 - the same
+    from services.cli.bench.kant_traces import names_of  # noqa: PLC0415 - the same
+
+    run(traces, names_of(trace), seed=seed, out=out, as_json=as_json).show(as_json=as_json)
+
+
 def _console(*, as_json: bool) -> Console:
     return Console(stderr=as_json)

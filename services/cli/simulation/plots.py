@@ -81,6 +81,11 @@ def can_draw() -> bool:
 def draw(curves: Sequence[Curves], folder: Path, title: str = "") -> list[Path]:
     """course.svg and waits.svg in this folder."""
     folder.mkdir(parents=True, exist_ok=True)
+    return [draw_course(curves, folder / "course.svg", title), draw_waits(curves, folder / "waits.svg", title)]
+
+
+def draw_course(curves: Sequence[Curves], path: Path, title: str = "") -> Path:
+    """Allocation and fragmentation over time."""
     with figure(2, (7.2, 4.6)) as (drawn, axes):
         for panel, field, label in (
             (axes[0], "allocated", "GPUs allocated, %"),
@@ -91,9 +96,8 @@ def draw(curves: Sequence[Curves], folder: Path, title: str = "") -> list[Path]:
             panel.set_ylabel(label)
             panel.set_ylim(bottom=0)
         axes[1].set_xlabel("days")
-        _legend(axes[0], title)
-        course = save(drawn, folder / "course.svg")
-    return [course, draw_waits(curves, folder / "waits.svg", title)]
+        legend(axes[0], title)
+        return save(drawn, path)
 
 
 def draw_waits(curves: Sequence[Curves], path: Path, title: str = "") -> Path:
@@ -113,7 +117,7 @@ def draw_waits(curves: Sequence[Curves], path: Path, title: str = "") -> Path:
         axis.set_ylim(0, 101)
         axis.set_xlabel("wait from submission to start")
         axis.set_ylabel("jobs that waited at most so long, %")
-        _legend(axis, title)
+        legend(axis, title)
         return save(drawn, path)
 
 
@@ -135,7 +139,8 @@ def save(drawn: Figure, path: Path) -> Path:
     return path
 
 
-def _legend(axis: Axes, title: str) -> None:
+def legend(axis: Axes, title: str) -> None:
+    """Above the axes, where it hides nothing."""
     axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8, title=title or None, alignment="left")
 
 
