@@ -41,11 +41,10 @@ def _workers_in_order(fields: Fields) -> Fields:
     return fields if fewest is None else {**fields, "workers": max(fewest, fields.get("workers", 1))}
 
 
-def _islands_cover_the_node(fields: Fields) -> Fields:
-    if not fields.get("islands"):
-        return fields
-    islands = tuple(1 + size % 8 for size in fields["islands"])
-    return {**fields, "islands": islands, "gpus": sum(islands)}
+def _groups_cover_the_node(fields: Fields) -> Fields:
+    islands = tuple(1 + size % 8 for size in fields.get("islands", ()))
+    gpus = sum(islands) if islands else fields["gpus"]
+    return {**fields, "islands": islands, "gpus": gpus, "nics": (gpus,) if fields.get("nics") and gpus else ()}
 
 
 def _something_changes(fields: Fields) -> Fields:
@@ -59,7 +58,7 @@ def unchanged(fields: Fields) -> Fields:
 MENDED: dict[type[Value], Callable[[Fields], Fields]] = {
     Resources: _whole_devices,
     JobSpec: _workers_in_order,
-    NodeSpec: _islands_cover_the_node,
+    NodeSpec: _groups_cover_the_node,
     JobChanges: _something_changes,
 }
 

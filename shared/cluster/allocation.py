@@ -42,6 +42,8 @@ def take(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, 
             node.cpu_used += place.cpu_milli
         if place.memory_mib:
             node.memory_used += place.memory_mib
+    if state.jobs[job_id].spec.exclusive:
+        _hold_alone(state, job_id, places)
     if not milli:
         return None
     if state.quotas:
@@ -77,6 +79,9 @@ def release(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlac
             node.jobs[job_id] = workers - 1
         else:
             del node.jobs[job_id]
+            if node.alone is not None:
+                undo.append((setattr, node, "alone", node.alone))
+                node.alone = None
         if place.gpu_milli < GPU:
             if place.gpu_milli:
                 _share(undo, node, place.devices[0], place.gpu_milli)
@@ -88,6 +93,14 @@ def release(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlac
             node.memory_used -= place.memory_mib
     if milli:
         charge(undo, state.tree, (tenant, gpu_type), milli)
+
+
+def _hold_alone(state: CellState, job_id: str, places: tuple[WorkerPlace, ...]) -> None:
+    """Keep all other jobs off the nodes of these places, which are taken, until the job has left them."""
+    for place in places:
+        node = state.nodes[place.node]
+        if node.alone is None:
+            state.journal.set(node, "alone", job_id)
 
 
 def _share(undo: list[Entry], node: Node, device: int, more_milli: int) -> None:

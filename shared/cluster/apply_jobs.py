@@ -6,6 +6,7 @@ from typing import Any, Never
 
 from shared.cluster import arrays, dependencies
 from shared.cluster.allocation import release, take
+from shared.cluster.constraints import misfit
 from shared.cluster.illegal import IllegalEffect, must
 from shared.cluster.job import HOLDING, NO_RUNS, WAITING, Job, JobStatus, attempt_of, resume
 from shared.cluster.remembered import is_digest
@@ -72,6 +73,7 @@ def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:
     must(effect.spec.tenant == job.spec.tenant, f"job {job.id} belongs to {job.spec.tenant}")
     if job.status in HOLDING:
         must(effect.spec.resources == job.spec.resources, f"job {job.id} runs: its workers keep their resources")
+        must(effect.spec.exclusive is job.spec.exclusive, f"job {job.id} runs: who is on its nodes stays as it is")
         fewest = effect.spec.workers_min or effect.spec.workers
         must(fewest <= len(job.workers), f"job {job.id} runs with {len(job.workers)} workers, fewer than {fewest}")
     share(state.kinds, effect.spec)
@@ -169,6 +171,7 @@ def _get_what_they_asked_for(job: Job, workers: tuple[WorkerPlace, ...]) -> None
 
 def _is_allowed_there(state: CellState, job: Job, workers: tuple[WorkerPlace, ...]) -> None:
     nodes, pools, gpu_type = state.nodes, job.spec.pools, job.spec.gpu_type
+    is_picky = job.spec.node_labels or job.spec.exclusive
     for place in workers:
         node = nodes.get(place.node)
         if node is None:
@@ -179,6 +182,10 @@ def _is_allowed_there(state: CellState, job: Job, workers: tuple[WorkerPlace, ..
             raise IllegalEffect(f"job {job.id} does not accept pool {node.pool}")
         if gpu_type is not None and gpu_type != node.spec.gpu_type:
             raise IllegalEffect(f"job {job.id} needs {gpu_type}, node {node.id} has {node.spec.gpu_type}")
+        if is_picky or node.alone is not None or node.spec.taints:
+            why = misfit(node, job.spec)
+            if why is not None:
+                raise IllegalEffect(f"job {job.id} may not run on node {node.id}: {why}")
 
 
 _ORDER = {RunStatus.STARTING: 0, RunStatus.RUNNING: 1, RunStatus.STOPPING: 1}

@@ -50,6 +50,7 @@ class NodeShare(NamedTuple):
     usable: int
     gpus_milli: int
     allocated_milli: int
+    tainted: int = 0
 
 
 NOTHING = NodeShare(None, (), 0, 0, 0, 0)
@@ -59,8 +60,9 @@ NOTHING = NodeShare(None, (), 0, 0, 0, 0)
 @dataclass(slots=True)
 class Node:
     """A node. `held` are devices held whole; `shares` the milli-GPUs free on each shared device; `failed` the unusable
-    ones. `wanted` is the status that a lost node returns to; what it said with numbers up to `seq` is past.
-    `is_full` says that too much was started here that is not confirmed yet: it follows from the jobs.
+    ones. `wanted` is the status that a lost node returns to; what it said with numbers up to `seq` is past. `alone` is
+    the exclusive job that keeps all others off. `is_full` says that too much was started here that is not confirmed
+    yet: it follows from the jobs.
     """
 
     spec: NodeSpec
@@ -81,6 +83,7 @@ class Node:
     wanted: NodeStatus = NodeStatus.READY
     seq: int = 0
     is_full: bool = field(default=False, compare=False)
+    alone: str | None = None
 
     @property
     def id(self) -> str:
@@ -158,19 +161,21 @@ class Node:
 
 def share_of(node: Node) -> NodeShare:
     """What the node adds now. A node is fragmented while some but not all of its healthy devices are in use (Kant's
-    GFR).
+    GFR). One that a job holds alone has nothing free, as if it was full.
     """
-    if not node.shares and not node.failed and node.is_schedulable:
-        return _share_of_whole(node.spec.gpus, node.held.bit_count())
-    allocated = node.allocated_milli
+    spec = node.spec
+    if not node.shares and not node.failed and node.alone is None and not spec.taints and node.is_schedulable:
+        return _share_of_whole(spec.gpus, node.held.bit_count())
+    allocated, tainted = node.allocated_milli, int(bool(spec.taints))
     if node.status is NodeStatus.LOST:
-        return NodeShare(None, (), 0, 0, 0, allocated)
+        return NodeShare(None, (), 0, 0, 0, allocated, tainted)
     healthy = node.all_devices & ~node.failed
     gpus_milli = healthy.bit_count() * GPU
     fragmented, usable = int(0 < allocated < gpus_milli), int(gpus_milli > 0)
     if not node.is_schedulable:
-        return NodeShare(None, (), fragmented, usable, gpus_milli, allocated)
-    return NodeShare(node.gpus_free, _free_shares(node), fragmented, usable, gpus_milli, allocated)
+        return NodeShare(None, (), fragmented, usable, gpus_milli, allocated, tainted)
+    free, shares = (node.gpus_free, _free_shares(node)) if node.alone is None else (0, ())
+    return NodeShare(free, shares, fragmented, usable, gpus_milli, allocated, tainted)
 
 
 @lru_cache(maxsize=4096)

@@ -10,15 +10,18 @@ Nobody pays who does not ask: an index is made when a policy first wants it, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter, itemgetter
 
 from shared.cluster.capacity import PoolCapacity
+from shared.cluster.constraints import Needs
+from shared.cluster.marks import Test, marks_of, needs_of
+from shared.cluster.masks import each_bit, mask_from
 from shared.cluster.node import Node, share_of
 from shared.cluster.state import CellState
-from shared.events.values import Level, NodeSpec
+from shared.events.values import JobSpec, Level, NodeSpec
 
 OUTWARD: tuple[Level, ...] = (Level.NODE, Level.DOMAIN, Level.LEAF, Level.SPINE, Level.SUPERSPINE)
 """The levels from near to far."""
@@ -30,7 +33,15 @@ _CHANGES_A_NODE_MOST = 4
 """So many changes for each node are kept for rankings that nobody asks; then these are brought up to date anyway."""
 
 
-_counts = attrgetter("position", "gpu_type", "islands", "role", "labels")
+_IDLE_NOTES = 1_000
+"""An index of which nothing is asked while each of its nodes, and so many more, have changed is given up: to follow
+them for nothing costs more than to make it anew.
+"""
+
+PARTS_MOST = 32
+"""So many parts of a pool have an index at a time; what nobody has asked for longest is given up first."""
+
+_counts = attrgetter("position", "gpu_type", "islands")
 """What of a node the index goes by, its devices and status aside: when it changes the index is made anew."""
 
 
@@ -122,7 +133,8 @@ class Topology:
     group g with exactly k free, as a mask over the group's slots; a group is a unit of the nearest level. `holding[k]`
     are the leaves with such a node, `groups_of_leaf` the groups of each leaf. `gpu_type` is that of all nodes, None
     where they differ; `has_islands` whether the devices of any node are on several. `masks` are slots as masks over the
-    pool's numbers, see `numbers_of`.
+    pool's numbers, see `numbers_of`. In an `exclusive` one a node with any job on it takes nothing new. `members` are
+    the nodes as a mask over the pool's numbers, right as of `version` of the pool's marks.
     """
 
     nodes: list[Node]
@@ -136,12 +148,16 @@ class Topology:
     groups_of_leaf: list[range] = field(default_factory=list)
     holding: dict[int, int] = field(default_factory=dict)
     is_stale: bool = False
+    exclusive: bool = False
+    members: int = -1
+    version: int = -1
+    idle: int = 0
     masks: dict[range, int] = field(default_factory=dict)
     _changes: list[tuple[int, int, int]] = field(default_factory=list)
     _rankings: dict[tuple[Level, int], Ranking] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, nodes: list[Node]) -> Topology:
+    def of(cls, nodes: list[Node], *, exclusive: bool = False) -> Topology:
         """The index over these nodes, counted from nothing. Their order does not matter."""
         by_path = sorted([(path_of(node.spec), node.spec.id, node) for node in nodes], key=itemgetter(0, 1))
         ordered = [node for _, _, node in by_path]
@@ -156,8 +172,9 @@ class Topology:
             _levels(specs, [path for path, _, _ in by_path]),
             types[0] if len(types) == 1 else None,
             has_islands,
+            exclusive=exclusive,
         )
-        found.free = [share_of(node).free or 0 for node in ordered]
+        found.free = [0 if exclusive and node.jobs else share_of(node).free or 0 for node in ordered]
         groups = found.levels[Level.DOMAIN]
         found.by_free = [{} for _ in groups.paths]
         for slot, free in enumerate(found.free):
@@ -175,8 +192,14 @@ class Topology:
     def note(self, node: Node, free: int) -> None:
         """The node may have changed, and has so many devices free. One that is not of this part makes no difference."""
         slot = self.slots.get(node.spec.id)
-        if slot is None:
+        if slot is None or self.is_stale:
             return
+        self.idle += 1
+        if self.idle > len(self.nodes) + _IDLE_NOTES:
+            self.is_stale = True
+            return
+        if self.exclusive and node.jobs:
+            free = 0
         if node.spec is not self.specs[slot]:
             self._see_spec(slot, node.spec)
         before = self.free[slot]
@@ -268,37 +291,67 @@ ALL = "all"
 
 
 def topology_of(
-    state: CellState, pool: PoolCapacity, part: str = ALL, has: Callable[[Node], bool] | None = None
+    state: CellState, pool: PoolCapacity, part: str = ALL, has: Test | None = None, needs: Needs | None = None
 ) -> Topology:
-    """The index over the pool as it is now. `part` names those of its nodes for which `has` is true.
-
-    What decides that may be a node's role, its labels and its loan only: when these change the index is made anew.
+    """The index over the pool as it is now, or over those of its nodes that suit some needs. `part` names those for
+    which `has` is true; what decides that may be a node's role, its labels and its loan only.
     """
+    if needs is not None or has is not None:
+        return _part_of(state, pool, part, has, needs)
     found = pool.views.get(part)
     if not isinstance(found, Topology) or found.is_stale:
-        nodes = [state.nodes[node_id] for node_id in pool.ids]
-        found = Topology.of(nodes if has is None else [node for node in nodes if has(node)])
-        pool.views[part] = found
+        found = pool.views[part] = Topology.of([state.nodes[node_id] for node_id in pool.ids])
+    found.idle = 0
     return found
+
+
+def topology_for(
+    state: CellState, pool: PoolCapacity, spec: JobSpec, part: str = ALL, has: Test | None = None
+) -> Topology:
+    """The index over those nodes of the pool, or of a part of it, on which this job may run."""
+    return topology_of(state, pool, part, has, needs_of(pool, spec))
+
+
+def _part_of(state: CellState, pool: PoolCapacity, part: str, has: Test | None, needs: Needs | None) -> Topology:
+    """An index over some nodes. It stays while these are the same ones."""
+    name = (part, needs)
+    marks, found = marks_of(state, pool), pool.views.pop(name, None)
+    if not isinstance(found, Topology) or found.is_stale or found.version != marks.version:
+        members = marks.members(state, needs, part, has)
+        if not isinstance(found, Topology) or found.is_stale or found.members != members:
+            _drop_parts(pool)
+            nodes = [state.nodes[pool.ids[number]] for number in each_bit(members)]
+            found = Topology.of(nodes, exclusive=needs is not None and needs.exclusive)
+            found.members = members
+        found.version = marks.version
+    pool.views[name], found.idle = found, 0
+    return found
+
+
+def _drop_parts(pool: PoolCapacity) -> None:
+    """Give up the parts that nobody has asked for long, and more if there is no room for another."""
+    parts = [(name, view) for name, view in pool.views.items() if isinstance(name, tuple)]
+    idle = [name for name, view in parts if view.is_stale]
+    for name in idle or [name for name, _ in parts[: max(len(parts) - PARTS_MOST + 1, 0)]]:
+        del pool.views[name]
 
 
 def numbers_of(pool: PoolCapacity, topology: Topology, slots: range) -> int:
     """These slots as a mask over the pool's own numbers, which stay while the index does."""
+    if len(slots) == len(topology.nodes) and topology.members >= 0:
+        return topology.members
     if len(slots) == 1:
         return 1 << pool.number(topology.specs[slots.start].id)
     mask = topology.masks.get(slots)
     if mask is None:
-        bits = bytearray(len(pool.ids) // 8 + 1)
-        for slot in slots:
-            number = pool.number(topology.specs[slot].id)
-            bits[number >> 3] |= 1 << (number & 7)
-        mask = topology.masks[slots] = int.from_bytes(bits, "little")
+        numbers = (pool.number(topology.specs[slot].id) for slot in slots)
+        mask = topology.masks[slots] = mask_from(numbers, len(pool.ids))
     return mask
 
 
 def differs_from_recount(topology: Topology) -> str | None:
     """Where an index kept by delta is not what counting its nodes from nothing gives, or None."""
-    fresh = Topology.of(topology.nodes)
+    fresh = Topology.of(topology.nodes, exclusive=topology.exclusive)
     for name in ("free", "by_free", "holding", "levels"):
         if getattr(topology, name) != getattr(fresh, name):
             return name

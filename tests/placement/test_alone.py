@@ -50,6 +50,6 @@ def test_the_only_worker_goes_where_the_first_of_a_gang_would_go(seed: int) -> N
     for number in range(12):
         job = spec(random, f"job-{number}")
         alone = place_alone(state, state.pools["train"], job)
-        assert alone == place_worker(Room.of(state, state.pools["train"]), job, 0)
+        assert alone == place_worker(Room.of(state, state.pools["train"], job), job, 0)
         if alone is not None:
             put(state, job, alone)

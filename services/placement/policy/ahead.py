@@ -44,9 +44,9 @@ class Ahead:
 
 def _run_from(state: CellState, jobs: Sequence[str], number: int, spec: JobSpec, now_ms: int) -> list[str]:
     """The jobs from here on that are alike and may start; none where it is one alone. None but those of one worker of
-    whole GPUs and no wish are alike.
+    whole GPUs, with no wish for a place and none to be alone there, are alike.
     """
-    if spec.workers != 1 or spec.resources.gpu_milli < GPU or spec.topology is not None:
+    if spec.workers != 1 or spec.resources.gpu_milli < GPU or spec.topology is not None or spec.exclusive:
         return []
     run = [spec.id]
     known = state.jobs
@@ -72,4 +72,7 @@ def are_alike(spec: JobSpec, other: JobSpec) -> bool:
         and spec.kind is other.kind
         and spec.spread is other.spread
         and spec.preemptible is other.preemptible
+        and spec.node_labels == other.node_labels
+        and spec.tolerations == other.tolerations
+        and not other.exclusive
     )

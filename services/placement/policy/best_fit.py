@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from services.placement.policy.fit import Room, first_suitable, lowest_devices
+from services.placement.policy.fit import Room, first_suitable
+from services.placement.policy.islands import devices_of_one
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.node import Node, lowest
+from shared.cluster.marks import allowed
+from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.values import GPU, JobSpec, WorkerPlace
 
@@ -29,13 +31,15 @@ def place_worker(room: Room, spec: JobSpec, rank: int) -> WorkerPlace | None:
 
 def place_alone(state: CellState, pool: PoolCapacity, spec: JobSpec) -> WorkerPlace | None:
     """A place for the only worker of a job of whole GPUs: that of `place_worker`, without room kept for a second."""
-    wants = spec.resources
-    gpus = wants.gpu_milli // GPU
-    node = first_suitable(state, pool, pool.by_free.get(gpus, 0), spec, _NOBODY)
+    wants, by_free = spec.resources, pool.by_free
+    gpus, usable = wants.gpu_milli // GPU, allowed(state, pool, spec)
+    if usable is not None:
+        by_free = {free: mask & usable for free, mask in by_free.items()}
+    node = first_suitable(state, pool, by_free.get(gpus, 0), spec, _NOBODY)
     if node is None:
-        for free in sorted(pool.by_free):
+        for free in sorted(by_free):
             if free > gpus:
-                node = first_suitable(state, pool, pool.by_free[free], spec, _NOBODY)
+                node = first_suitable(state, pool, by_free[free], spec, _NOBODY)
                 if node is not None:
                     break
         else:
@@ -43,7 +47,7 @@ def place_alone(state: CellState, pool: PoolCapacity, spec: JobSpec) -> WorkerPl
     return WorkerPlace(
         rank=0,
         node=node.spec.id,
-        devices=lowest_devices(node.free, gpus),
+        devices=devices_of_one(node.free, node.spec, gpus),
         gpu_milli=wants.gpu_milli,
         cpu_milli=wants.cpu_milli,
         memory_mib=wants.memory_mib,
@@ -54,7 +58,7 @@ def place_alike(state: CellState, pool: PoolCapacity, spec: JobSpec, most: int) 
     """Places for so many jobs of this one worker of whole GPUs, or for as many as fit: those of `place_alone`, if each
     was started before the next.
     """
-    room, places = Room.of(state, pool), list[WorkerPlace]()
+    room, places = Room.of(state, pool, spec), list[WorkerPlace]()
     while len(places) < most and (place := place_worker(room, spec, 0)) is not None:
         places.append(place)
     return places
@@ -71,8 +75,7 @@ def place_share(room: Room, spec: JobSpec, rank: int, *, may_break: bool = True)
     node = room.fullest(spec, 1) if may_break else None
     if node is None:
         return None
-    (device,) = lowest(room.free_on(node), 1)
-    return room.take_share(rank, node, device, wants)
+    return room.take_share(rank, node, room.unbroken_device(node), wants)
 
 
 def _device_with(room: Room, node: Node, share: int) -> int:

@@ -17,7 +17,7 @@ from services.placement.policy.one_by_one import place_workers
 from services.placement.policy.packing import Gang, fill, places_of_each, places_on
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.state import CellState
-from shared.cluster.topology import OUTWARD, topology_of
+from shared.cluster.topology import OUTWARD, topology_for
 from shared.events.values import GPU, JobSpec, Level, WorkerPlace
 
 
@@ -26,16 +26,16 @@ def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[Wor
     fits, as with best fit.
     """
     if spec.resources.gpu_milli < GPU:
-        places = place_workers(Room.of(state, pool), spec, spec.workers, place_worker)
+        places = place_workers(Room.of(state, pool, spec), spec, spec.workers, place_worker)
         return tuple(places) if len(places) == spec.workers else None
-    gang = Gang(topology_of(state, pool), spec)
+    gang = Gang(topology_for(state, pool, spec), spec)
     parts = pack(gang, spec.workers)
     return places_on(gang, parts) if parts else None
 
 
 def place_alone(state: CellState, pool: PoolCapacity, spec: JobSpec) -> WorkerPlace | None:
     """A place for the only worker of a job of whole GPUs: that of `place_gang`."""
-    gang = Gang(topology_of(state, pool), spec)
+    gang = Gang(topology_for(state, pool, spec), spec)
     slot = gang.tightest_node(1)
     return None if slot is None else places_of_each(gang, [(slot, 1)])[0]
 
@@ -47,7 +47,7 @@ def place_alike(state: CellState, pool: PoolCapacity, spec: JobSpec, most: int) 
     By what the first ones take, the tightest node only becomes tighter, and the fullest leaf fuller. Which leaf is the
     fullest for nodes that are emptier depends on what they took: for these, ask again.
     """
-    gang, parts = Gang(topology_of(state, pool), spec), list[Part]()
+    gang, parts = Gang(topology_for(state, pool, spec), spec), list[Part]()
     if gang.looks_at_islands:
         slot = gang.tightest_node(1)
         return [] if slot is None else places_of_each(gang, [(slot, 1)])

@@ -15,7 +15,7 @@ from services.placement.policy.spread import spread
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
-from shared.cluster.topology import Topology, numbers_of, topology_of
+from shared.cluster.topology import Topology, numbers_of, topology_for
 from shared.events.value import replace
 from shared.events.values import GPU, JobKind, JobSpec, NodeRole, WorkerPlace
 
@@ -38,19 +38,19 @@ def is_general(node: Node) -> bool:
 def nodes_for(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Topology:
     """The nodes of the pool on which a job with a wish for its place may run."""
     if spec.kind is JobKind.INFERENCE:
-        return topology_of(state, pool)
-    return topology_of(state, pool, "general", is_general)
+        return topology_for(state, pool, spec)
+    return topology_for(state, pool, spec, "general", is_general)
 
 
 def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[WorkerPlace, ...] | None:
     """Places for all workers of a gang, or None."""
     places: list[WorkerPlace] = []
     if spec.kind is JobKind.INFERENCE:
-        zone = topology_of(state, pool, "zone", is_in_zone)
-        places = spread(_room(state, pool, zone), zone, spec, spec.workers)
+        zone = topology_for(state, pool, spec, "zone", is_in_zone)
+        places = spread(_room(state, pool, spec, zone), zone, spec, spec.workers)
     if len(places) == spec.workers:
         return tuple(places)
-    general = topology_of(state, pool, "general", is_general)
+    general = topology_for(state, pool, spec, "general", is_general)
     more = _packed(state, pool, general, replace(spec, workers=spec.workers - len(places), workers_min=None))
     if not more:
         return None
@@ -65,9 +65,9 @@ def _packed(
         gang = Gang(general, spec)
         parts = pack(gang, spec.workers)
         return places_on(gang, parts)
-    found = place_workers(_room(state, pool, general), spec, spec.workers, place_worker)
+    found = place_workers(_room(state, pool, spec, general), spec, spec.workers, place_worker)
     return found if len(found) == spec.workers else []
 
 
-def _room(state: CellState, pool: PoolCapacity, part: Topology) -> Room:
-    return Room.within(state, pool, numbers_of(pool, part, range(len(part.nodes))))
+def _room(state: CellState, pool: PoolCapacity, spec: JobSpec, part: Topology) -> Room:
+    return Room.of(state, pool, spec, numbers_of(pool, part, range(len(part.nodes))))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from services.placement.policy.best_fit import place_share
 from services.placement.policy.fit import Room
-from shared.cluster.node import lowest
 from shared.events.values import GPU, JobSpec, WorkerPlace
 
 
@@ -18,6 +17,6 @@ def place_worker(room: Room, spec: JobSpec, rank: int) -> WorkerPlace | None:
         if shared is not None:
             return shared
         node = room.lowest(spec, 1)
-        return None if node is None else room.take_share(rank, node, lowest(room.free_on(node), 1)[0], wants)
+        return None if node is None else room.take_share(rank, node, room.unbroken_device(node), wants)
     node = room.lowest(spec, wants.gpu_milli // GPU)
     return None if node is None else room.take_whole(rank, node, wants)

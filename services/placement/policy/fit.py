@@ -6,17 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
+from services.placement.policy.islands import devices_of_one
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.node import Node, lowest, mask_of
+from shared.cluster.marks import allowed
+from shared.cluster.node import Node, mask_of
 from shared.cluster.state import CellState
 from shared.events.values import GPU, JobSpec, Resources, WorkerPlace
 
 _NEAR = (1 << 512) - 1
-
-MASK_BITS_USUAL = 16
-"""What is asked of nodes of so many devices is remembered."""
 
 
 @dataclass(slots=True)
@@ -38,13 +36,13 @@ class Room:
     last_was_free: int = 0
 
     @classmethod
-    def of(cls, state: CellState, pool: PoolCapacity) -> Room:
-        """All that is free in the pool now."""
-        return cls(state, pool, dict(pool.by_free), dict(pool.by_share))
-
-    @classmethod
-    def within(cls, state: CellState, pool: PoolCapacity, among: int) -> Room:
-        """What is free on these nodes of the pool (by their numbers) now."""
+    def of(cls, state: CellState, pool: PoolCapacity, spec: JobSpec, among: int | None = None) -> Room:
+        """What is free now on those nodes of the pool, or of `among` (by their numbers), that the job may use."""
+        usable = allowed(state, pool, spec)
+        if usable is not None:
+            among = usable if among is None else among & usable
+        if among is None:
+            return cls(state, pool, dict(pool.by_free), dict(pool.by_share))
         by_free = {free: mask & among for free, mask in pool.by_free.items()}
         return cls(state, pool, by_free, {share: mask & among for share, mask in pool.by_share.items()})
 
@@ -111,11 +109,15 @@ class Room:
         return first_suitable(self.state, self.pool, mask, spec, self.workers_on)
 
     def take_whole(self, rank: int, node: Node, wants: Resources) -> WorkerPlace:
-        """The lowest free devices of the node for one worker."""
+        """Free devices of the node for one worker."""
         free = self._enter(node)
-        chosen = lowest_devices(free, wants.gpu_milli // GPU)
+        chosen = devices_of_one(free, node.spec, wants.gpu_milli // GPU)
         self.free[node.id] = free ^ mask_of(chosen)
         return self._place(rank, node, chosen, wants)
+
+    def unbroken_device(self, node: Node) -> int:
+        """The wholly free device of the node that a worker who needs a share of one breaks. There is one."""
+        return devices_of_one(self.free_on(node), node.spec, 1)[0]
 
     def take_share(self, rank: int, node: Node, device: int, wants: Resources) -> WorkerPlace:
         """A share of one device of the node for one worker."""
@@ -180,16 +182,6 @@ def first_suitable(
             return node
         mask ^= 1 << number
     return None
-
-
-def lowest_devices(free: int, count: int) -> tuple[int, ...]:
-    """The lowest `count` devices of a mask. Nodes of one kind have the same few masks again and again."""
-    return lowest(free, count) if free >> MASK_BITS_USUAL else _lowest_of_usual(free, count)
-
-
-@lru_cache(maxsize=4096)
-def _lowest_of_usual(free: int, count: int) -> tuple[int, ...]:
-    return lowest(free, count)
 
 
 def _lowest_number(mask: int) -> int:

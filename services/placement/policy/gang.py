@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from services.placement.policy.best_fit import place_worker
 from services.placement.policy.fit import Room
+from services.placement.policy.narrowed import narrowed
 from services.placement.policy.policies import POLICIES, PlacementPolicy, Places
 from services.placement.policy.quota_check import refusal_in_pool, refusal_of_places, refusal_where_mixed
 from services.placement.policy.wishes import place_wish
@@ -38,7 +39,7 @@ def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
         found = DeferCode.NO_SUCH_NODES if pool is None else _in_pool(state, pool, spec)
         if not isinstance(found, DeferCode):
             return found
-        reasons[found] = None
+        reasons[found if pool is None else narrowed(state, pool, spec, found)] = None
     for reason in NEAREST_FIRST:
         if reason in reasons:
             return reason
@@ -93,7 +94,7 @@ def _why_not(state: CellState, pool: PoolCapacity, policy: PlacementPolicy, spec
         lenient = replace(spec.topology, wish=Wish.PREFERRED)
         if place_wish(state, pool, policy.nodes_for(state, pool, spec), spec, lenient) is not None:
             return DeferCode.TOPOLOGY
-    if spec.resources.gpu_milli >= GPU or place_worker(Room.of(state, pool), spec, 0) is not None:
+    if spec.resources.gpu_milli >= GPU or place_worker(Room.of(state, pool, spec), spec, 0) is not None:
         return DeferCode.FRAGMENTED
     return DeferCode.NO_FREE_GPUS
 

@@ -11,14 +11,12 @@ from collections.abc import Iterator, Sequence
 from services.placement.policy.fewest import Part, fewest
 from services.placement.policy.fit import suits
 from services.placement.policy.islands import Devices, devices_for, one_holds
+from shared.cluster.masks import each_bit
 from shared.cluster.topology import OUTWARD, Ranking, Topology
 from shared.events.values import GPU, JobSpec, Level, WorkerPlace
 
 Portion = tuple[range, Level, int]
 """So many workers within these slots, on as few units of this level as possible."""
-
-_CHUNK_BITS = 1024
-_CHUNK = (1 << _CHUNK_BITS) - 1
 
 
 class Gang:
@@ -201,21 +199,6 @@ def _tightest_of(gang: Gang, group: int, workers: int, taken: dict[int, int]) ->
     return None
 
 
-def each_bit(mask: int) -> Iterator[int]:
-    """The numbers of a mask's bits, lowest first. A large mask is taken piece by piece: to touch all of it for each
-    bit would be slow.
-    """
-    begin = 0
-    while mask:
-        piece = mask & _CHUNK
-        while piece:
-            low = piece & -piece
-            yield begin + low.bit_length() - 1
-            piece ^= low
-        mask >>= _CHUNK_BITS
-        begin += _CHUNK_BITS
-
-
 def places_on(gang: Gang, parts: list[Part]) -> tuple[WorkerPlace, ...]:
     """The places of a gang whose workers go to these nodes, by rank."""
     wants = gang.spec.resources
@@ -242,5 +225,5 @@ def _devices_on(gang: Gang, parts: list[Part]) -> Iterator[tuple[str, Devices]]:
     nodes, gpus = gang.topology.nodes, gang.gpus
     for slot, workers in parts:
         node = nodes[slot]
-        for devices in devices_for(node.free, node.spec.islands, gpus, workers):
+        for devices in devices_for(node.free, node.spec, gpus, workers):
             yield node.spec.id, devices

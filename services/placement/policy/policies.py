@@ -10,7 +10,7 @@ from services.placement.policy.fit import Room
 from services.placement.policy.one_by_one import PlaceWorker, place_workers
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.state import CellState
-from shared.cluster.topology import Topology, topology_of
+from shared.cluster.topology import Topology, topology_for
 from shared.events.values import JobSpec, WorkerPlace
 
 Places = tuple[WorkerPlace, ...]
@@ -37,7 +37,7 @@ class PlacementPolicy(NamedTuple):
 
 def _by_worker(place: PlaceWorker) -> PlaceGang:
     def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
-        places = place_workers(Room.of(state, pool), spec, spec.workers, place)
+        places = place_workers(Room.of(state, pool, spec), spec, spec.workers, place)
         return tuple(places) if len(places) == spec.workers else None
 
     return place_gang
@@ -52,7 +52,7 @@ def _first(place: PlaceGang) -> PlaceAlone:
 
 
 def _everywhere(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Topology:
-    return topology_of(state, pool)
+    return topology_for(state, pool, spec)
 
 
 _BEST_FIT = PlacementPolicy(_by_worker(best_fit.place_worker), best_fit.place_alone, _everywhere, best_fit.place_alike)

@@ -61,5 +61,5 @@ class ShareGang:
         return tuple(found)
 
     def _placed(self, slots: range, workers: int) -> list[WorkerPlace]:
-        room = Room.within(self._state, self._pool, numbers_of(self._pool, self.topology, slots))
+        room = Room.of(self._state, self._pool, self.spec, numbers_of(self._pool, self.topology, slots))
         return place_workers(room, self.spec, workers, place_worker)

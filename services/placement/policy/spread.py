@@ -9,15 +9,15 @@ from __future__ import annotations
 from services.placement.policy.best_fit import place_share
 from services.placement.policy.fit import Room
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.node import Node, lowest
+from shared.cluster.node import Node
 from shared.cluster.state import CellState
-from shared.cluster.topology import Topology, Units, numbers_of, topology_of
+from shared.cluster.topology import Topology, Units, numbers_of, topology_for
 from shared.events.values import GPU, JobSpec, Level, WorkerPlace
 
 
 def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[WorkerPlace, ...] | None:
     """Places for all workers of a gang anywhere in the pool, or None."""
-    places = spread(Room.of(state, pool), topology_of(state, pool), spec, spec.workers)
+    places = spread(Room.of(state, pool, spec), topology_for(state, pool, spec), spec, spec.workers)
     return tuple(places) if len(places) == spec.workers else None
 
 
@@ -54,8 +54,7 @@ def _next(room: Room, spec: JobSpec, visited: int, used: int) -> Node | None:
 
 def _take(room: Room, spec: JobSpec, rank: int, node: Node) -> WorkerPlace:
     if spec.resources.gpu_milli < GPU:
-        (device,) = lowest(room.free_on(node), 1)
-        return room.take_share(rank, node, device, spec.resources)
+        return room.take_share(rank, node, room.unbroken_device(node), spec.resources)
     return room.take_whole(rank, node, spec.resources)
 
 

@@ -41,6 +41,9 @@ def shape_of(spec: JobSpec) -> Shape:
         spec.topology,
         spec.spread,
         spec.preemptible,
+        spec.node_labels,
+        spec.tolerations,
+        spec.exclusive,
     )
 
 

@@ -24,4 +24,7 @@ def class_of(spec: JobSpec) -> ClassKey:
         spec.topology,
         spec.spread,
         spec.preemptible,
+        spec.node_labels,
+        spec.tolerations,
+        spec.exclusive,
     )

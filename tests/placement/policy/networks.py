@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,20 +29,29 @@ class Machine:
     cpu: int = 0
     domain: str | None = None
     has_islands: bool = False
+    memory: int = 0
+    gpu_type: str = "gpu"
+    zone: str | None = None
+    taints: tuple[str, ...] = ()
+    is_held_alone: bool = False
 
 
 def node_spec(number: int, machine: Machine, **more: Any) -> NodeSpec:
     half = machine.gpus // 2
     islands = (half, machine.gpus - half) if machine.has_islands else ()
     position = Position(domain=machine.domain, leaf=machine.leaf, spine=machine.spine)
+    labels = {} if machine.zone is None else {"zone": machine.zone}
     return NodeSpec(
         id=f"n{number:03}",
         pool=POOL,
         gpus=machine.gpus,
         cpu_milli=machine.cpu,
+        memory_mib=machine.memory,
+        gpu_type=machine.gpu_type,
         position=position,
         islands=islands,
-        **more,
+        taints=machine.taints,
+        **{"labels": labels, **more},
     )
 
 
@@ -55,12 +64,22 @@ def network(machines: Sequence[Machine], policy: str = "e-binpack", order: Seque
         apply(state, e.NodeChanged(spec=spec, boot="boot-1", status=NodeStatus.READY), 0)
     for number, machine in enumerate(machines):
         if machine.used:
-            start(state, gang(f"used-{number}", machine.used), (place(number, machine.used),))
+            user = gang(f"used-{number}", machine.used, tolerations=TAINTS, exclusive=machine.is_held_alone)
+            start(state, user, (place(number, machine.used),))
     return state
 
 
-def gang(job: str, gpus: int = 1, workers: int = 1, *, cpu: int = 0, milli: int | None = None, **more: Any) -> JobSpec:
-    wants = Resources(gpu_milli=gpus * GPU if milli is None else milli, cpu_milli=cpu)
+def gang(
+    job: str,
+    gpus: int = 1,
+    workers: int = 1,
+    *,
+    cpu: int = 0,
+    memory: int = 0,
+    milli: int | None = None,
+    **more: Any,
+) -> JobSpec:
+    wants = Resources(gpu_milli=gpus * GPU if milli is None else milli, cpu_milli=cpu, memory_mib=memory)
     return JobSpec(id=job, tenant="ada", workers=workers, resources=wants, **more)
 
 
@@ -74,12 +93,40 @@ def start(state: CellState, spec: JobSpec, places: tuple[WorkerPlace, ...]) -> N
 
 
 def room_on(state: CellState, spec: JobSpec, node_id: str) -> int:
-    """How many workers of whole GPUs a node holds, by its own numbers."""
+    """How many workers a node holds, by its own numbers and those of the jobs on it. Shares are on free devices."""
     node, wants = state.nodes[node_id], spec.resources
-    if not node.is_schedulable or spec.gpu_type not in (None, node.spec.gpu_type):
+    if not node.is_schedulable or spec.gpu_type not in (None, node.spec.gpu_type) or not may_use(state, spec, node_id):
         return 0
-    room = node.gpus_free * GPU // wants.gpu_milli
-    return min(room, (node.spec.cpu_milli - node.cpu_used) // wants.cpu_milli) if wants.cpu_milli else room
+    each = GPU // wants.gpu_milli if wants.gpu_milli < GPU else 0
+    rooms = [node.gpus_free * each if each else node.gpus_free * GPU // wants.gpu_milli]
+    rooms += [(node.spec.cpu_milli - node.cpu_used) // wants.cpu_milli] if wants.cpu_milli else []
+    rooms += [(node.spec.memory_mib - node.memory_used) // wants.memory_mib] if wants.memory_mib else []
+    return min(rooms)
+
+
+def may_use(state: CellState, spec: JobSpec, node_id: str) -> bool:
+    """Whether labels, taints and the other jobs on it let a job onto a node, by an arithmetic of its own."""
+    node = state.nodes[node_id]
+    others = [state.jobs[job].spec for job in node.jobs]
+    if any(other.exclusive for other in others) or (spec.exclusive and others):
+        return False
+    if set(node.spec.taints) - set(spec.tolerations):
+        return False
+    return all(ALLOWED[rule](node.spec.labels.get("zone")) for rule in spec.node_labels)
+
+
+ALLOWED: dict[str, Callable[[str | None], bool]] = {
+    "zone": lambda zone: zone is not None,
+    "!zone": lambda zone: zone is None,
+    "zone=z1": lambda zone: zone == "z1",
+    "zone=z1|z2": lambda zone: zone in ("z1", "z2"),
+    "zone!=z1": lambda zone: zone != "z1",
+    "zone!=z1|z2": lambda zone: zone not in ("z1", "z2"),
+    "rack=r1": lambda _: False,
+}
+"""What each rule that tests draw says of the one label that their nodes have."""
+
+TAINTS = ("hot", "slow")
 
 
 def units_of(state: CellState, level: Level) -> dict[tuple[str, ...], list[str]]:
@@ -121,7 +168,15 @@ MACHINES = st.lists(
         cpu=st.integers(0, 6),
         domain=st.sampled_from(("x", "y", None)),
         has_islands=st.booleans(),
+        memory=st.sampled_from((0, 0, 2, 5)),
+        gpu_type=st.sampled_from(("gpu", "gpu", "tpu")),
+        zone=st.sampled_from((None, "z1", "z2")),
+        taints=st.sampled_from(((), (), (), ("hot",), ("hot", "slow"))),
+        is_held_alone=st.booleans(),
     ),
     min_size=1,
     max_size=8,
 )
+RULES = st.just(()) | st.lists(st.sampled_from(sorted(ALLOWED)), max_size=2).map(tuple)
+TOLERATIONS = st.sampled_from(((), (), ("hot",), ("slow",), ("slow", "hot")))
+ALONE = st.sampled_from((False, False, True))

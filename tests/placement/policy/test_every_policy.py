@@ -21,7 +21,10 @@ from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import JobKind, JobSpec, Level, TopologyWish, Wish
 from tests.placement.policy.networks import (
+    ALONE,
     MACHINES,
+    RULES,
+    TOLERATIONS,
     Machine,
     gang,
     holds,
@@ -42,9 +45,14 @@ GANGS = st.builds(
     st.integers(1, 4),
     st.integers(1, 7),
     cpu=st.integers(0, 2),
+    memory=st.sampled_from((0, 0, 1)),
     topology=st.none() | WISHES,
     spread=st.none() | LEVELS,
     kind=st.sampled_from(tuple(JobKind)),
+    gpu_type=st.sampled_from((None, None, "gpu", "tpu")),
+    node_labels=RULES,
+    tolerations=TOLERATIONS,
+    exclusive=ALONE,
 )
 SHARES = st.builds(
     gang,
@@ -52,6 +60,9 @@ SHARES = st.builds(
     workers=st.integers(1, 7),
     milli=st.sampled_from((250, 400, 500)),
     topology=st.none() | WISHES,
+    node_labels=RULES,
+    tolerations=TOLERATIONS,
+    exclusive=ALONE,
 )
 
 
@@ -71,7 +82,7 @@ def test_what_a_policy_gives_can_be_taken_whole(machines: list[Machine], specs: 
     assert check_state(state) == []
 
 
-@given(machines=MACHINES, spec=GANGS, policy=NAMES)
+@given(machines=MACHINES, spec=GANGS | SHARES, policy=NAMES)
 def test_without_a_wish_a_gang_starts_exactly_if_the_nodes_have_room(
     machines: list[Machine], spec: JobSpec, policy: str
 ) -> None:
@@ -98,11 +109,7 @@ def test_a_required_unit_binds_shares_of_devices_too(machines: list[Machine], sp
     spec = replace(spec, topology=TopologyWish(level=level, wish=Wish.REQUIRED))
     state = network(machines)
     found = places_or_none(state, spec)
-    on_a_device = 1000 // spec.resources.gpu_milli
-    there_is = any(
-        sum(state.nodes[node].gpus_free for node in nodes) * on_a_device >= spec.workers
-        for nodes in units_of(state, level).values()
-    )
+    there_is = any(holds(state, spec, nodes) >= spec.workers for nodes in units_of(state, level).values())
     assert (found is not None) == there_is
     assert len({unit_of(state, level, node) for node in found or ()}) <= 1
 
@@ -184,8 +191,8 @@ def test_the_indices_equal_a_recount_after_starts_and_rollbacks(
             place_gang(state, spec)
         state.rollback(mark) if data.draw(st.booleans()) else state.commit(mark)
     assert state.pools == recount(state.nodes)
-    views = [view for pool in state.pools.values() for view in pool.views.values()]
-    assert [differs_from_recount(view) for view in views if isinstance(view, Topology)] == [None] * len(views)
+    views = [view for pool in state.pools.values() for view in pool.views.values() if isinstance(view, Topology)]
+    assert [differs_from_recount(view) for view in views] == [None] * len(views)
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))

@@ -63,9 +63,10 @@ def test_the_numbers_are_those_by_which_the_job_waits(
     spec = gang("g", gpus, workers, cpu=cpu, topology=REQUIRED_LEAF)
     state = network(machines)
     (told,) = shortfall(state, spec, units_most=100)
-    assert sorted(unit.workers for unit in told.units) == sorted(
-        holds(state, spec, nodes) for nodes in units_of(state, Level.LEAF).values()
+    rooms = {path: holds(state, spec, nodes) for path, nodes in units_of(state, Level.LEAF).items()}
+    assert sorted(unit.workers for unit in told.units if unit.workers) == sorted(
+        room for room in rooms.values() if room
     )
-    assert {unit.name for unit in told.units} == {path[-1] for path in units_of(state, Level.LEAF)}
+    assert {unit.name for unit in told.units} >= {path[-1] for path, room in rooms.items() if room}
     waits = isinstance(place_gang(state, spec), DeferCode)
     assert waits == all(unit.workers < unit.wanted for unit in told.units)

@@ -1,0 +1,63 @@
+"""What a job asks of its nodes beside room: labels that they must have, taints that it tolerates, to be alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from shared.cluster.node import Node
+from shared.events.values import JobSpec, NodeSpec
+
+
+class Needs(NamedTuple):
+    """The constraints of a job, in a form that is equal for jobs whose nodes are the same."""
+
+    rules: tuple[str, ...]
+    tolerations: tuple[str, ...]
+    exclusive: bool
+
+
+@lru_cache(maxsize=4096)
+def _parsed(rule: str) -> tuple[str, tuple[str, ...], bool]:
+    """A rule's key, its values (none: any), and whether it says what must not be."""
+    key, has_values, values = rule.partition("=")
+    wanted = tuple(values.split("|")) if has_values else ()
+    return key.strip("!"), wanted, "!" in key
+
+
+def keeps(labels: Mapping[str, str], rule: str) -> bool:
+    """Whether a node with these labels keeps the rule, see `LabelRule`."""
+    key, values, is_not = _parsed(rule)
+    value = labels.get(key)
+    return (value is not None and (not values or value in values)) is not is_not
+
+
+def tolerates(tolerations: tuple[str, ...], spec: NodeSpec) -> bool:
+    """Whether none of a node's taints keeps away work that tolerates these."""
+    return all(taint in tolerations for taint in spec.taints)
+
+
+def by_rule(rule: str) -> Callable[[Node], bool]:
+    """Which nodes keep a rule."""
+    return lambda node: keeps(node.spec.labels, rule)
+
+
+def by_taints(tolerations: tuple[str, ...]) -> Callable[[Node], bool]:
+    """Which nodes' taints are all tolerated."""
+    return lambda node: tolerates(tolerations, node.spec)
+
+
+def misfit(node: Node, spec: JobSpec) -> str | None:
+    """Why new workers of this job may not run on the node, whatever room it has; None if they may."""
+    if node.alone not in (None, spec.id):
+        return f"job {node.alone} holds it alone"
+    if spec.exclusive and any(job != spec.id for job in node.jobs):
+        return f"job {spec.id} would be alone, job {min(job for job in node.jobs if job != spec.id)} is there"
+    for taint in node.spec.taints:
+        if taint not in spec.tolerations:
+            return f"its taint {taint} is not tolerated"
+    for rule in spec.node_labels:
+        if not keeps(node.spec.labels, rule):
+            return f"its labels do not keep {rule}"
+    return None

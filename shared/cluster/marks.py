@@ -1,0 +1,170 @@
+"""Which nodes of a pool meet a job's constraints: bit masks over the pool's numbers, kept by delta.
+
+A test of what a node is (a label rule, a set of tolerated taints, a zone) has the mask of the nodes that pass it, made
+when somebody first asks and changed when a node becomes another. So what several constraints leave over is an AND of
+masks, whatever the size of the pool. Which nodes are empty, and how many healthy devices each has, is kept likewise.
+
+Nobody pays who does not ask: a pool in which no job has constraints and no node has taints has no such index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from shared.cluster.capacity import PoolCapacity
+from shared.cluster.constraints import Needs, by_rule, by_taints
+from shared.cluster.masks import mask_from
+from shared.cluster.node import Node
+from shared.cluster.state import CellState
+from shared.events.values import GPU, WORKERS_MOST, JobSpec, NodeSpec, NodeStatus
+
+TESTS_MOST = 256
+"""So many tests are remembered; what nobody has asked for longest is forgotten first."""
+
+MARKS = "marks"
+"""The name of this view of a pool."""
+
+Test = Callable[[Node], bool]
+"""Whether a node is of some kind, by its specification alone."""
+
+
+_tested = attrgetter("labels", "taints", "role")
+"""What of a node a test may look at."""
+
+
+@dataclass(slots=True)
+class _Kind:
+    test: Test
+    mask: int
+
+
+@dataclass(slots=True)
+class Marks:
+    """The index over one pool. `empty` are the nodes without any job; `by_devices[k]` those with k healthy devices that
+    are not lost. `version` grows whenever a node may have come to pass a test or not to.
+    """
+
+    pool: PoolCapacity
+    specs: list[NodeSpec]
+    empty: int
+    by_devices: dict[int, int]
+    version: int = 0
+    is_stale: bool = False
+    _is_empty: bytearray = field(default_factory=bytearray)
+    _devices: list[int] = field(default_factory=list)
+    _kinds: dict[object, _Kind] = field(default_factory=dict)
+    _members: dict[tuple[Needs | None, object], int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pool: PoolCapacity, nodes: list[Node]) -> Marks:
+        """The index over the pool's nodes, in their order, counted from nothing."""
+        devices = [_healthy(node) for node in nodes]
+        by_devices = {
+            many: mask_from((at for at, here in enumerate(devices) if here == many), len(nodes))
+            for many in dict.fromkeys(devices)
+        }
+        is_empty = bytearray(not node.jobs for node in nodes)
+        return cls(
+            pool,
+            [node.spec for node in nodes],
+            mask_from((at for at, empty in enumerate(is_empty) if empty), len(nodes)),
+            by_devices,
+            _is_empty=is_empty,
+            _devices=devices,
+        )
+
+    def note(self, node: Node, _free: int) -> None:
+        """The node may have changed."""
+        number = self.pool.number(node.spec.id)
+        if (not node.jobs) != self._is_empty[number]:
+            self._is_empty[number] ^= 1
+            self.empty ^= 1 << number
+        before, now = self._devices[number], _healthy(node)
+        if now != before:
+            self._devices[number] = now
+            self.by_devices[before] ^= 1 << number
+            self.by_devices[now] = self.by_devices.get(now, 0) | 1 << number
+        if node.spec is not self.specs[number]:
+            if _tested(node.spec) != _tested(self.specs[number]):
+                self._test_again(node, number)
+            self.specs[number] = node.spec
+
+    def _test_again(self, node: Node, number: int) -> None:
+        self._members.clear()
+        self.version += 1
+        for kind in self._kinds.values():
+            if kind.test(node) != (kind.mask >> number & 1):
+                kind.mask ^= 1 << number
+
+    def passing(self, state: CellState, name: object, test: Test) -> int:
+        """The nodes that pass a test. `name` tells it from all others."""
+        kind = self._kinds.pop(name, None)
+        if kind is None:
+            nodes = state.nodes
+            passing = (at for at, spec in enumerate(self.specs) if test(nodes[spec.id]))
+            kind = _Kind(test, mask_from(passing, len(self.specs)))
+            if len(self._kinds) >= TESTS_MOST:
+                self._members.clear()
+                del self._kinds[next(iter(self._kinds))]
+        self._kinds[name] = kind
+        return kind.mask
+
+    def members(self, state: CellState, needs: Needs | None, part: object = None, has: Test | None = None) -> int:
+        """The nodes of a part of the pool that suit these needs, in use or not. `part` names the test `has`."""
+        found = self._members.get((needs, part))
+        if found is None:
+            found = (1 << len(self.specs)) - 1
+            if has is not None:
+                found &= self.passing(state, ("part", part), has)
+            if needs is not None:
+                if self.pool.nodes_tainted:
+                    found &= self.passing(state, ("taints", needs.tolerations), by_taints(needs.tolerations))
+                for rule in needs.rules:
+                    found &= self.passing(state, ("rule", rule), by_rule(rule))
+            if len(self._members) >= TESTS_MOST:
+                self._members.clear()
+            self._members[needs, part] = found
+        return found
+
+    def workers_at_most(self, among: int, gpu_milli: int) -> int:
+        """How many workers of so many milli-GPUs these nodes could ever hold, by their healthy devices. Those that need
+        none are bounded by nothing that is known here.
+        """
+        if not gpu_milli:
+            return WORKERS_MOST if among else 0
+        on_one, each = (GPU // gpu_milli, 1) if gpu_milli < GPU else (1, gpu_milli // GPU)
+        return sum(many * on_one // each * (mask & among).bit_count() for many, mask in self.by_devices.items())
+
+
+def _healthy(node: Node) -> int:
+    if node.status is NodeStatus.LOST:
+        return 0
+    return node.spec.gpus - node.failed.bit_count() if node.failed else node.spec.gpus
+
+
+def needs_of(pool: PoolCapacity, spec: JobSpec) -> Needs | None:
+    """What the job asks of the nodes of this pool beside room; None where any node will do."""
+    if not (pool.nodes_tainted or spec.node_labels or spec.exclusive):
+        return None
+    tolerations = tuple(sorted(spec.tolerations)) if pool.nodes_tainted else ()
+    return Needs(tuple(sorted(spec.node_labels)), tolerations, spec.exclusive)
+
+
+def marks_of(state: CellState, pool: PoolCapacity) -> Marks:
+    """The index over the pool as it is now."""
+    found = pool.views.get(MARKS)
+    if not isinstance(found, Marks):
+        found = pool.views[MARKS] = Marks.of(pool, [state.nodes[node_id] for node_id in pool.ids])
+    return found
+
+
+def allowed(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int | None:
+    """The nodes that the job may take now, as a mask over the pool's numbers; None for all of them."""
+    needs = needs_of(pool, spec)
+    if needs is None:
+        return None
+    marks = marks_of(state, pool)
+    found = marks.members(state, needs)
+    return found & marks.empty if needs.exclusive else found
