@@ -6,6 +6,6 @@ twice as many do. So whenever placement needs a window, one is under way.
 
 from __future__ import annotations
 
-FEW_WAITING = 1_500
-"""So many jobs, held ones counted, are few: what 5,000 jobs a second leave under way in 300 ms. To sort and try them
-takes about two milliseconds."""
+FEW_WAITING = 3_000
+"""So many jobs, held ones counted, are few: what 5,000 jobs a second leave under way in 600 ms, so that a short stall
+costs no window. To sort and try them takes about four milliseconds."""
