@@ -208,7 +208,8 @@ class History:
         return [e.QuotaSet(quota=quota)]
 
     def policy(self) -> list[e.Effect]:
-        return [e.PolicySet(policy=CellPolicy(remember_jobs=self._random.choice((3, 50)), remember_ms=10**9))]
+        jobs, half_life_ms = self._random.choice(((3, 0), (50, 0), (3, 70), (50, 1_000)))
+        return [e.PolicySet(policy=CellPolicy(remember_jobs=jobs, remember_ms=10**9, fair_half_life_ms=half_life_ms))]
 
     def device(self) -> list[e.Effect]:
         if not self.state.nodes:

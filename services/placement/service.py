@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from services.placement.policy import dependencies, nodes, requests, runs, settings
 from services.placement.policy.deadlines import Deadlines
+from services.placement.policy.fair_clock import FairClock
 from services.placement.policy.gang import POLICIES, Places
 from services.placement.policy.hearing import Hearing
 from services.placement.policy.inbox import Inbox, Input
@@ -76,6 +77,7 @@ class PlacementService:
         self._strays = list[tuple[Input, Stray]]()
         self._quarantine, self._words = Quarantine(), dict[tuple[str, int], str]()
         self._short_lines = ShortLines(file.cell(state.cell), few)
+        self._fair_clock = FairClock(file.cell(state.cell))
         self._blocked: dict[Shape, DeferCode] = {}
         self._walk_is_due = True
         self._cell_ms = 0
@@ -140,7 +142,11 @@ class PlacementService:
 
     def next_cell_ms(self) -> int | None:
         """The next cell time at which something is due without any input."""
-        due = (self._deadlines.next_cell_ms(), self._short_lines.next_cell_ms)
+        due = (
+            self._deadlines.next_cell_ms(),
+            self._short_lines.next_cell_ms,
+            self._fair_clock.next_cell_ms(self.state),
+        )
         return min((at_ms for at_ms in due if at_ms is not None), default=None)
 
     @property
@@ -332,6 +338,7 @@ class PlacementService:
     def _walk(self, turn: Turn) -> bool:
         """Whether the walk had to end before its time and goes on in the next record."""
         self._walk_is_due |= self._short_lines.take(self.state, turn.effects, turn.now_ms)
+        self._walk_is_due |= self._fair_clock.is_due(self.state, turn.now_ms)
         waited_for = self.state.unacknowledged
         if waited_for is not None and waited_for.take_opened():
             turn.has_released = True
@@ -344,6 +351,7 @@ class PlacementService:
         def start(job: Job, places: Places, over: str) -> bool:
             return turn.start(job.id, job.attempt + 1, places, over) and not turn.is_full
 
+        self._fair_clock.walked(turn.now_ms)
         walk = walk_heads(self.state, self._heads(turn), self._blocked, turn.now_ms, start)
         for job_id in walk.heads:
             turn.do(e.HeadBlocked(job=job_id))

@@ -114,6 +114,9 @@ def seal(state: CellState, decision: Decision, chain: str) -> None:
     state.at_ms = decision.at_ms
     state.inputs.update(decision.inputs)
     state.journal.trim()
+    half_life_ms = state.policy.fair_half_life_ms
+    if half_life_ms or state.fair.half_life_ms:
+        state.fair.follow(half_life_ms, state.usage, decision.at_ms)
 
 
 def _goes_forward(state: CellState, decision: Decision) -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from shared.cluster.arrays import ArrayJob
 from shared.cluster.dependencies import index
+from shared.cluster.fair_use import Used
 from shared.cluster.job import WAITING, Job, OverJob
 from shared.cluster.node import Node
 from shared.cluster.quota import charge
@@ -38,6 +39,7 @@ _OVER = msgspec.json.Decoder(tuple[int, int])
 _GONE = msgspec.json.Decoder(OverJob)
 _HEAD = msgspec.json.Decoder(tuple[str, int])
 _RESERVATION = msgspec.json.Decoder(ReservationSet)
+_USED = msgspec.json.Decoder(tuple[str, str, int, int, int])
 _ENCODE = msgspec.json.Encoder().encode
 
 
@@ -92,6 +94,8 @@ def rows_of(state: CellState) -> Iterator[str]:
         yield _row("gone", over)
     for job_id in sorted(state.reservations):
         yield _row("reservation", state.reservations[job_id])
+    for tenant, gpu_type in sorted(state.fair.used):
+        yield _row("used", (tenant, gpu_type, *state.fair.used[tenant, gpu_type]))
     for job_id in sorted(state.heads):
         yield _row("head", (job_id, state.heads[job_id]))
 
@@ -187,6 +191,11 @@ def _head(state: CellState, text: str) -> None:
     state.heads[job_id] = since_ms
 
 
+def _used(state: CellState, text: str) -> None:
+    tenant, gpu_type, *used = _USED.decode(text)
+    state.fair.used[tenant, gpu_type] = Used(*used)
+
+
 _READ = {
     "cell": _cell,
     "inputs": _inputs,
@@ -198,6 +207,7 @@ _READ = {
     "over": _over,
     "gone": _gone,
     "reservation": _reservation,
+    "used": _used,
     "head": _head,
 }
 
@@ -227,6 +237,7 @@ def count_rest(state: CellState) -> None:
         state.journal.trim()
     go_by(state, state.policy.unacknowledged_most)
     state.journal.trim()
+    state.fair.begin(state.policy.fair_half_life_ms, state.usage)
 
 
 def digest_of(state: CellState) -> str:

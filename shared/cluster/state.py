@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from shared.cluster.arrays import ArrayJob
 from shared.cluster.capacity import Capacity, PoolCapacity
+from shared.cluster.fair_use import FairUse
 from shared.cluster.job import Job
 from shared.cluster.journal import Journal
 from shared.cluster.node import Node
@@ -56,6 +57,7 @@ class CellState:
     usage: Usage = field(default_factory=dict)
     tree: QuotaTree = field(init=False, compare=False, repr=False)
     unacknowledged: Unacknowledged | None = None
+    fair: FairUse = field(default_factory=FairUse)
     capacity: Capacity = field(init=False, repr=False)
     kinds: Kinds = field(default_factory=dict, compare=False, repr=False)
     journal: Journal = field(default_factory=Journal, compare=False, repr=False)

@@ -90,6 +90,7 @@ class CellPolicy(Value, omit_defaults=False):
     Times with `wall` in their name run by the wall clock, all others by the cell's. `backfill_wait_ms` is how long a
     queue's head may be passed by jobs that could use what it needs, in queues that backfill. A node on which
     `unacknowledged_most` workers were started and not yet confirmed gets nothing new (0: however many there are).
+    After `fair_half_life_ms` what a tenant used counts half for its fair share (0: only what it holds now counts).
     """
 
     start_wall_ms: Annotated[int, Meta(ge=1)] = 120_000
@@ -101,6 +102,7 @@ class CellPolicy(Value, omit_defaults=False):
     waiting_jobs_most: Annotated[int, Meta(ge=1)] = 1_000_000
     placement: Name = "best-fit"
     backfill_wait_ms: Millis = 1_800_000
+    fair_half_life_ms: Annotated[int, Meta(ge=0, le=90 * 86_400_000)] = 0
     unacknowledged_most: Count = 0
     unknown_dependency_ms: Millis = 60_000
 

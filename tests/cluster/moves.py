@@ -332,8 +332,13 @@ def quota_is_set(world: Historian, at_ms: int) -> Effects:
 
 def policy_is_set(world: Historian, at_ms: int) -> Effects:
     remember_jobs, remember_ms = world.random.choice((2, 20, 1000)), world.random.choice((5_000, 1_000_000))
-    most = world.random.choice((0, 1, 4))
-    policy = CellPolicy(remember_jobs=remember_jobs, remember_ms=remember_ms, unacknowledged_most=most)
+    most, half_life_ms = world.random.choice((0, 1, 4)), world.random.choice((0, 10, 500, 100_000))
+    policy = CellPolicy(
+        remember_jobs=remember_jobs,
+        remember_ms=remember_ms,
+        unacknowledged_most=most,
+        fair_half_life_ms=half_life_ms,
+    )
     return [e.PolicySet(policy=policy)]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from services.placement.policy.fair_share import Share, Shares
 from services.placement.policy.gang import Places, place_gang
 from services.queueing.policy.row import Shown
 from services.queueing.service import QueueingService
@@ -14,7 +17,7 @@ from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.decisions import Decision, next_chain
 from shared.events.encoding import encode
-from shared.events.queue import QueueDiscipline, QueueOrdered
+from shared.events.queue import QueueDiscipline, QueueOrder, QueueOrdered
 from shared.events.reasons import DeferCode
 from shared.log.machine.writer import Draft
 from tests.placement.world import CELL, World
@@ -99,19 +102,42 @@ class NaiveWorld(World):
         if queue.discipline is QueueDiscipline.BACKFILL:
             return self._backfill(queue)
         starts: list[e.AnyEffect] = []
-        for job in self._line(queue):
+        passed: list[str] = []
+        for job in self._turns(queue):
+            if job.spec.tenant in passed:
+                continue
             found = place_gang(self.state, job.spec)
             if not isinstance(found, DeferCode):
                 starts.append(self._done(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found)))
             elif queue.discipline is QueueDiscipline.STRICT_FIFO:
-                break
+                if queue.order is QueueOrder.FIFO or found is not DeferCode.QUOTA_REACHED:
+                    break
+                passed.append(job.spec.tenant)
         return starts
+
+    def _turns(self, queue: Queue) -> Iterator[Job]:
+        """The jobs of a queue, each when it is its turn."""
+        waiting = self._line(queue)
+        while waiting:
+            job = self._next(waiting) if queue.order is QueueOrder.FAIR_SHARE else waiting[0]
+            yield job
+            waiting.remove(job)
+
+    def _next(self, waiting: list[Job]) -> Job:
+        """The first job of the tenant with the smallest share, level by level."""
+        shares = Shares(self.state, max(self.now_ms, self.state.at_ms))
+
+        def levels(job: Job) -> list[Share]:
+            tenant = job.spec.tenant
+            return [*(shares.of(each) for each in shares.line(tenant)), shares.own(tenant)]
+
+        return min(waiting, key=levels)
 
     def _backfill(self, queue: Queue) -> list[e.AnyEffect]:
         """Heads that keep jobs back, those that need the same; others that do not fit are nobody's head."""
         made: list[e.AnyEffect] = []
         heads: list[tuple[Job, DeferCode]] = []
-        for job in self._line(queue):
+        for job in self._turns(queue):
             over = [head for head, why in heads if self._is_kept_by(job, head, why)]
             if any(self._waited_ms(head) >= self.state.policy.backfill_wait_ms for head in over):
                 found: Places | DeferCode = DeferCode.BEHIND_HEAD

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, Tenan
 from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
 from shared.events.base import Event
 from shared.events.operations import CellPolicy, HoldJob, ReleaseJob
-from shared.events.queue import QueueDiscipline
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.values import GPU, AfterWhen, Dependency, JobSpec, Resources, RetryPolicy
 from tests.placement.queues import NaiveWorld, QueuedWorld
 from tests.placement.world import (
@@ -32,6 +33,7 @@ from tests.placement.world import (
     update,
 )
 
+FAIR = QueueOrder.FAIR_SHARE
 FILE = CellFile(
     cells=(
         CellPart(
@@ -43,17 +45,35 @@ FILE = CellFile(
                 Queue(name="default"),
                 Queue(name="last", discipline=QueueDiscipline.BACKFILL),
                 Queue(name="aged", aging_ms=30, aging_most_ms=50),
+                Queue(name="fair", order=FAIR, aging_ms=10, aging_most_ms=30),
+                Queue(name="fair-strict", order=FAIR, discipline=QueueDiscipline.STRICT_FIFO),
+                Queue(name="fair-backfill", order=FAIR, discipline=QueueDiscipline.BACKFILL),
+                Queue(name="night"),
             ),
-            policy=CellPolicy(backfill_wait_ms=60),
+            policy=CellPolicy(backfill_wait_ms=60, fair_half_life_ms=160),
         ),
     ),
     tenants=(
         Tenant(name="ada", quotas=(TenantQuota(limit=9),)),
-        Tenant(name="bob", parent="ada"),
+        Tenant(name="bob", parent="ada", quotas=(TenantQuota(limit=6, weight=2),)),
+        Tenant(name="dan", parent="ada"),
         Tenant(name="eve"),
+        Tenant(name="fay", quotas=(TenantQuota(weight=3),)),
+        Tenant(name="gus", quotas=(TenantQuota(weight=0),)),
     ),
 )
 ROUNDS = 14
+QUEUES: tuple[tuple[str, ...], ...] = (
+    ("first", "default", "default", "last"),
+    ("aged",),
+    ("default", "aged"),
+    ("fair",),
+    ("fair", "night"),
+    ("fair-strict",),
+    ("fair-backfill",),
+    ("first", "fair", "fair-strict", "night"),
+)
+TENANTS = (("ada", "bob", "eve", "eve"), ("ada", "bob", "dan", "eve", "fay"), ("eve", "fay", "gus"))
 NODES = (joined("n1", 4, cpu_milli=9_000), joined("n2", 4, cpu_milli=9_000, pool="extra"))
 
 
@@ -67,7 +87,7 @@ class Twins:
         self.queued, self.naive = QueuedWorld(FILE, shown, few=few), NaiveWorld(FILE)
         self.worlds: tuple[QueuedWorld | NaiveWorld, ...] = (self.queued, self.naive)
         self.submitted = 0
-        self.queues = random.choice((("first", "default", "default", "last"), ("aged",), ("default", "aged")))
+        self.queues, self.tenants = random.choice(QUEUES), random.choice(TENANTS)
 
     def live(self, *, holding: bool) -> list[Job]:
         statuses = HOLDING if holding else WAITING
@@ -93,7 +113,7 @@ class Twins:
         self.submitted += 1
         return JobSpec(
             id=f"job-{self.random.randint(0, 9)}{self.submitted:04}",
-            tenant=self.random.choice(("ada", "bob", "eve", "eve")),
+            tenant=self.random.choice(self.tenants),
             priority=self.random.choice((0, 0, 1, 2, -3)),
             queue=self.random.choice(self.queues),
             pools=self.random.choice(((), ("train",), ("extra", "train"))),
@@ -128,7 +148,7 @@ class Twins:
         self.settle(*events, afresh=True)
 
     def change(self) -> None:
-        """Priorities, holds and releases."""
+        """Priorities, holds and releases: of a strict queue they may make room and reorder at once."""
         events: list[Event] = []
         for job in self.live(holding=False):
             kind = self.random.randint(0, 5)
@@ -136,7 +156,7 @@ class Twins:
                 events.append(update(job.id, job.spec.tenant, priority=self.random.randint(0, 2)))
             elif kind == 1:
                 events.append(self.random.choice((HoldJob, ReleaseJob))(cell=CELL, job=job.id))
-        self.settle(*events)
+        self.settle(*events, afresh=True)
 
     def nodes(self) -> None:
         """A node comes, goes or returns."""
@@ -151,9 +171,10 @@ class Twins:
         self.settle(*(started(job.id, node, job.attempt) for job in said for node in job.runs))
 
     def wait(self) -> None:
-        """Pauses of failed jobs end."""
+        """Pauses of failed jobs end, and what was used counts less."""
+        later_ms = self.random.choice((30, 30, 200))
         for world in self.worlds:
-            world.now_ms += 30
+            world.now_ms += later_ms
         self.settle()
 
 
@@ -187,14 +208,16 @@ def test_so_does_a_placement_that_needs_no_window_while_few_jobs_wait(seed: int,
 @given(st.integers(0, 10**9), st.integers(1, 4), st.integers(-1, 12))
 def test_so_do_all_of_them_where_nodes_take_only_so_much_unconfirmed(seed: int, most: int, few: int) -> None:
     twins = Twins(Random(seed), Shown(1, 4), few)
-    twins.settle(set_policy(backfill_wait_ms=60, unacknowledged_most=most))
+    twins.settle(set_policy(backfill_wait_ms=60, fair_half_life_ms=160, unacknowledged_most=most))
     live_alike(twins)
 
 
-def test_the_property_is_about_something() -> None:
+@pytest.mark.parametrize("queues", QUEUES)
+def test_the_property_is_about_something(queues: tuple[str, ...]) -> None:
     twins = Twins(Random(7), Shown(1, 1))
+    twins.queues = queues
     twins.settle(*NODES)
-    for _ in range(3 * ROUNDS):
+    for _ in range(8 * ROUNDS):
         twins.one_round()
     windows = [event for event in twins.queued.inputs["queue-0"] if event is not None]
     assert any(head.cuts for event in windows for head in event.heads)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""A policy as a user names it: an order of the queues, a way to place, or both."""
+"""A policy as a user names it: how queues let jobs pass, in which order, a way to place, or several of these."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ from dataclasses import dataclass
 from services.cli.failures import Exit, end_with
 from services.placement.policy.gang import POLICIES
 from shared.cluster.config import CellFile
-from shared.events.queue import QueueDiscipline
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.value import replace
 
 DISCIPLINES = tuple(each.value for each in QueueDiscipline)
+ORDERS = (QueueOrder.FAIR_SHARE.value,)
+
+HALF_LIFE_MS = 7 * 86_400_000
+"""For fair shares, where the cell file has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """An order of the queues and a way to place, as a user names them: `strict-fifo`, `best-fit`, or both with a `+`.
-    What is not named stays as the cell file has it.
+    """How queues let jobs past each other, in which order, and a way to place, as a user names them: `strict-fifo`,
+    `fair-share`, `best-fit`, or several with a `+`. What is not named stays as the cell file has it.
     """
 
     name: str
     discipline: QueueDiscipline | None
     placement: str | None
+    order: QueueOrder | None = None
 
     def on(self, file: CellFile) -> CellFile:
         """The cell file under this policy."""
@@ -29,6 +34,10 @@ class Policy:
         queues, policy = part.queues, part.policy
         if self.discipline is not None:
             queues = tuple(queue.model_copy(update={"discipline": self.discipline}) for queue in queues)
+        if self.order is not None:
+            queues = tuple(queue.model_copy(update={"order": self.order}) for queue in queues)
+        if self.order is QueueOrder.FAIR_SHARE and not policy.fair_half_life_ms:
+            policy = replace(policy, fair_half_life_ms=HALF_LIFE_MS)
         if self.placement is not None:
             policy = replace(policy, placement=self.placement)
         cell = part.model_copy(update={"queues": queues, "policy": policy})
@@ -39,12 +48,15 @@ def policy_of(name: str) -> Policy:
     """The policy that a user names. Ends the command where there is none of that name."""
     discipline: QueueDiscipline | None = None
     placement: str | None = None
+    order: QueueOrder | None = None
     for part in name.split("+"):
         if part in DISCIPLINES and discipline is None:
             discipline = QueueDiscipline(part)
+        elif part in ORDERS and order is None:
+            order = QueueOrder(part)
         elif part in POLICIES and placement is None:
             placement = part
         else:
-            known = ", ".join((*DISCIPLINES, *POLICIES))
+            known = ", ".join((*DISCIPLINES, *ORDERS, *POLICIES))
             end_with(Exit.USAGE, f"--policy {name!r}: {part!r} is none of {known}")
-    return Policy(name, discipline, placement)
+    return Policy(name, discipline, placement, order)

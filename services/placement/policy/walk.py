@@ -15,6 +15,7 @@ from services.placement.policy.ahead import Ahead
 from services.placement.policy.backfill import Heads
 from services.placement.policy.behind import behind
 from services.placement.policy.confirmations import with_confirmations
+from services.placement.policy.fair_line import FairLine, merged
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.turn import RECORD_BYTES_MOST, gang_bytes
 from shared.cluster.job import Job, JobStatus
@@ -60,7 +61,7 @@ class Walk:
     cleared: list[str] = field(default_factory=list)
     lines: dict[str, Heads] = field(default_factory=dict)
 
-    def line(self, state: CellState, head: QueueHead, now_ms: int) -> Heads | None:
+    def line(self, state: CellState, head: QueueHead | FairLine, now_ms: int) -> Heads | None:
         """The heads of a queue that backfills, whose line may come in several pieces; None for all others."""
         if head.discipline is not QueueDiscipline.BACKFILL:
             return None
@@ -81,7 +82,7 @@ def walk_heads(
     becomes free.
     """
     walk = Walk()
-    for head in heads:
+    for head in merged(state, heads, lambda job: _waits(job, now_ms), now_ms):
         if not _walk_head(state, head, blocked, now_ms, start, walk):
             walk.is_whole = False
             return walk
@@ -90,7 +91,7 @@ def walk_heads(
 
 def _walk_head(
     state: CellState,
-    head: QueueHead,
+    head: QueueHead | FairLine,
     blocked: dict[Shape, DeferCode],
     now_ms: int,
     start: Callable[[Job, Places, str], bool],
@@ -98,9 +99,10 @@ def _walk_head(
 ) -> bool:
     """Whether the walk may go on with the next queue."""
     cuts, ahead, heads, over = frozenset(head.cuts), Ahead(), walk.line(state, head, now_ms), None
+    listed, fair = (head.jobs, None) if isinstance(head, QueueHead) else ((), head)
     for number, job_id in enumerate(head.jobs):
         job = state.jobs.get(job_id)
-        if job is None or job.status is not JobStatus.QUEUED or job.not_before_ms > now_ms:
+        if job is None or not _waits(job, now_ms):
             if number in cuts:
                 return False
             continue
@@ -109,19 +111,27 @@ def _walk_head(
             continue
         found: Places | DeferCode | None = blocked.get(shape_of(job.spec)) if blocked else None
         if found is None:
-            found = ahead.take(state, head.jobs, number, job, now_ms) or _try(state, job, blocked)
+            found = ahead.take(state, listed, number, job, now_ms) or _try(state, job, blocked)
         if isinstance(found, DeferCode):
             walk.deferred[job_id] = found
             if head.discipline is QueueDiscipline.STRICT_FIFO:
-                walk.deferred.update(behind(state, head.jobs, number, now_ms))
-                return True
+                walk.deferred.update(behind(state, listed, number, now_ms))
+                if fair is None or fair.ends_at(found, walk.deferred):
+                    return True
             if heads is not None:
                 _block(state, job, over is None, over is None and heads.add(job, found), walk)
             continue
         walk.starts += 1
         if not start(job, found, "" if over is None else over.spec.id) or number in cuts:
             return False
-    return True
+        if fair is not None:
+            fair.served()
+    return fair is None or not fair.is_cut
+
+
+def _waits(job: Job, now_ms: int) -> bool:
+    """Whether it may be tried now."""
+    return job.status is JobStatus.QUEUED and job.not_before_ms <= now_ms
 
 
 def _pass_over(state: CellState, job: Job, walk: Walk) -> None:
