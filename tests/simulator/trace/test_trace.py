@@ -61,7 +61,7 @@ def test_a_slice_of_a_real_trace_starts_as_an_independent_simulation_starts_it(j
     assert starts_of(run_of(trace, nodes)) == expected(trace, nodes)
 
 
-@pytest.mark.parametrize("policy", ["strict-fifo", "best-effort-fifo+first-fit"])
+@pytest.mark.parametrize("policy", ["strict-fifo", "best-effort-fifo+first-fit", "backfill+e-binpack"])
 def test_each_figure_can_be_computed_again_from_the_tables(tmp_path: Path, policy: str) -> None:
     jobs = write(tmp_path / "jobs.csv", 200, seed=4)
     asked = ["simulate", "--jobs", str(jobs), "--nodes", "5", "--policy", policy, "--out", str(tmp_path / "out")]
@@ -126,11 +126,12 @@ def test_the_same_input_gives_the_same_bytes_under_any_hash_seed(tmp_path: Path)
     jobs = write(tmp_path / "jobs.csv", 150, seed=6)
     for seed in ("1", "2"):
         asked = ["simulate", "--jobs", str(jobs), "--nodes", "5", "--out", str(tmp_path / seed), "--json"]
+        asked += ["--policy", "best-effort-fifo", "--policy", "backfill+e-binpack"]
         command = [sys.executable, "-m", "services.cli", *asked]
         subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed})
     one, other = tmp_path / "1", tmp_path / "2"
     names = sorted(path.relative_to(one) for path in one.rglob("*") if path.is_file())
-    assert len(names) == 6
+    assert len(names) == 9
     assert [(one / name).read_bytes() for name in names] == [(other / name).read_bytes() for name in names]
 
 
