@@ -18,7 +18,7 @@ from services.placement.policy.fair_clock import FairClock
 from services.placement.policy.gang import POLICIES, Places
 from services.placement.policy.hearing import Hearing
 from services.placement.policy.inbox import Inbox, Input
-from services.placement.policy.owners import has_keepers, owners_waiting
+from services.placement.policy.owners import Owners, has_keepers
 from services.placement.policy.quarantine import Quarantine
 from services.placement.policy.sequence import Past
 from services.placement.policy.short_lines import ShortLines
@@ -79,6 +79,7 @@ class PlacementService:
         self._short_lines = ShortLines(file.cell(state.cell), few)
         self._fair_clock = FairClock(file.cell(state.cell))
         self._blocked: dict[Shape, DeferCode] = {}
+        self._owners = Owners()
         self._walk_is_due = True
         self._cell_ms = 0
         self._idle_inputs = 0
@@ -99,6 +100,7 @@ class PlacementService:
         """Decisions came from the log and not from here: nothing that was concluded from the old state holds."""
         self._deadlines.from_state(self.state, wall_ms)
         self._short_lines.forget()
+        self._owners.forget(self.state)
         self._blocked = {}
         self._walk_is_due = True
 
@@ -349,6 +351,7 @@ class PlacementService:
             return False
 
         def start(job: Job, places: Places, over: str) -> bool:
+            self._owners.started(self.state, job.id)
             return turn.start(job.id, job.attempt + 1, places, over) and not turn.is_full
 
         self._fair_clock.walked(turn.now_ms)
@@ -370,15 +373,15 @@ class PlacementService:
         return self._windows.heads if heads is None else heads
 
     def _note_owners(self, turn: Turn) -> bool:
-        """Whether others wait than before for what is guaranteed to them: then other jobs may borrow, and are tried."""
-        tree = self.state.tree
-        if not (tree.waiting or has_keepers(self.state)):
+        """Whether others wait than before for what is guaranteed to them, so that all are tried again."""
+        if not (self.state.tree.waiting or has_keepers(self.state)):
             return False
-        waiting = owners_waiting(self.state, self._heads(turn), turn.now_ms) if has_keepers(self.state) else {}
-        if waiting == tree.waiting:
-            return False
-        tree.waiting, self._blocked = waiting, {}
-        return True
+        all_waiting = self._short_lines.heads(self.state, turn.now_ms)
+        heads = self._windows.heads if all_waiting is None else all_waiting
+        is_other = self._owners.note(self.state, heads, turn.now_ms, is_all=all_waiting is not None)
+        if is_other:
+            self._blocked = {}
+        return is_other
 
 
 def _time_of(event: Event | None) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
-from shared.events.values import GPU
 
 _NAME = "gpu types"
 
@@ -31,6 +30,9 @@ def gpu_types_of(state: CellState, pool: PoolCapacity) -> dict[str, None]:
     return view.types
 
 
-def free_whole_milli(state: CellState, gpu_type: str) -> int:
-    """What is free on whole devices of this type that take new work."""
-    return GPU * sum(pool.free_whole for pool in state.pools.values() if gpu_type in gpu_types_of(state, pool))
+def idle_milli(state: CellState, gpu_type: str) -> int:
+    """What nobody uses of the healthy devices of this type, on all nodes that are not lost. Each start makes it less by
+    just what the start takes, so that within a walk what quotas leave only shrinks.
+    """
+    pools = [pool for pool in state.pools.values() if gpu_type in gpu_types_of(state, pool)]
+    return sum(pool.gpus_milli - pool.allocated_milli for pool in pools)

@@ -42,7 +42,7 @@ def kept_for_waiting(tree: QuotaTree, account: Account, priority: int, more_mill
     for keeper in cohort.keepers:
         if keeper not in line:
             is_safe_from_all = keeper.quota.reclaim is ReclaimFrom.NEVER
-            needs = [m for p, m in waiting.get(keeper.account, ()) if is_safe_from_all or p <= priority]
+            needs = [m for p, m in waiting.get(keeper.account, {}) if is_safe_from_all or p <= priority]
             kept_milli += min(max(needs, default=0), max(0, keeper.idle_milli - keeper.home_idle_milli))
     return kept_milli
 

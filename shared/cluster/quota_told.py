@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.cluster.gpu_types import free_whole_milli
+from shared.cluster.gpu_types import idle_milli
 from shared.cluster.quota_room import available
 from shared.cluster.quota_tree import Account, Branch
 from shared.cluster.state import CellState
@@ -39,9 +39,7 @@ def quota_rows(state: CellState) -> list[QuotaRow]:
         branch = branches.get(account)
         above = None if branch is None or branch.parent is None else branch.parent.account
         below.setdefault(above, []).append(account)
-    free = {
-        gpu_type: free_whole_milli(state, gpu_type) for gpu_type in sorted({at[1]: None for at in below.get(None, ())})
-    }
+    free = {gpu_type: idle_milli(state, gpu_type) for gpu_type in sorted({at[1]: None for at in below.get(None, ())})}
     rows = list[QuotaRow]()
     stack = [(account, 0) for account in sorted(below.get(None, ()), key=_by_type, reverse=True)]
     while stack:

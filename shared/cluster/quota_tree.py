@@ -17,6 +17,9 @@ from shared.events.operations import Quota, ReclaimFrom
 Account = tuple[str, str]
 """(tenant, GPU type)."""
 
+Need = tuple[int, int]
+"""(priority, milli-GPUs) of a job."""
+
 Quotas = dict[Account, Quota]
 Usage = dict[Account, int]
 
@@ -87,9 +90,8 @@ class QuotaTree:
 
     def __init__(self, quotas: Quotas, usage: Usage) -> None:
         self.quotas, self.usage = quotas, usage
-        self.waiting: dict[Account, tuple[tuple[int, int], ...]] = {}
-        """What waiting jobs of keepers need, as (priority, milli-GPUs): told by who places jobs, for as long as it
-        walks, and no part of the state."""
+        self.waiting: dict[Account, dict[Need, int]] = {}
+        """How many waiting jobs of keepers need what: told by who places jobs, and no part of the state."""
         self._branches: dict[Account, Branch] = {}
         self._cohorts: dict[str, Cohort] = {}
         self._is_void = True

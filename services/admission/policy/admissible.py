@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from services.admission.policy import limits
+from services.admission.policy.ceilings import Ceilings
 from services.admission.policy.resolve import Home, Rejection, home_of, tenant_of
 from shared.cluster.config import CellFile
 from shared.events.values import JobSpec
@@ -23,6 +24,7 @@ class Admissible:
 
     def __init__(self, file: CellFile) -> None:
         self.file = file
+        self._ceilings = Ceilings(file)
         self._remembered: dict[Wish, Home | Rejection] = {}
 
     def home(self, spec: JobSpec) -> Home | Rejection:
@@ -32,7 +34,7 @@ class Admissible:
         if found is None:
             if len(self._remembered) >= REMEMBERED_MOST:
                 self._remembered.clear()
-            found = self._remembered[wish] = _home(self.file, spec)
+            found = self._remembered[wish] = _home(self.file, self._ceilings, spec)
         return found
 
 
@@ -57,10 +59,11 @@ def wish_of(spec: JobSpec) -> Wish:
         spec.array_of,
         spec.array_index,
         spec.retry.budget,
+        spec.preemptible,
     )
 
 
-def _home(file: CellFile, spec: JobSpec) -> Home | Rejection:
+def _home(file: CellFile, ceilings: Ceilings, spec: JobSpec) -> Home | Rejection:
     tenant = tenant_of(file, spec.tenant)
     if isinstance(tenant, Rejection):
         return tenant
@@ -76,4 +79,4 @@ def _home(file: CellFile, spec: JobSpec) -> Home | Rejection:
     pools = limits.never_fits(spec, home)
     if isinstance(pools, Rejection):
         return pools
-    return limits.over_tenant_limit(file, tenant, spec, pools) or Home(home.cell, home.queue, pools)
+    return ceilings.rejection(spec, home, pools) or Home(home.cell, home.queue, pools)

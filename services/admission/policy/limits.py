@@ -5,7 +5,7 @@ built in.
 from __future__ import annotations
 
 from services.admission.policy.resolve import Home, Rejection
-from shared.cluster.config import CellFile, Pool, Tenant
+from shared.cluster.config import CellFile, Pool
 from shared.events.reasons import RejectCode
 from shared.events.values import GPU, JobSpec
 
@@ -75,28 +75,6 @@ def _workers(pool: Pool, spec: JobSpec) -> int:
     gpus = spec.resources.gpu_milli // GPU
     nodes, rest = divmod(pool.gpus, pool.gpus_per_node)
     return nodes * (pool.gpus_per_node // gpus) + rest // gpus
-
-
-def over_tenant_limit(file: CellFile, tenant: Tenant, spec: JobSpec, pools: tuple[Pool, ...]) -> Rejection | None:
-    """More than the tenant's own limit, or one above it in the tree, for every GPU type that the job could use."""
-    allowed = [_limit(file, tenant, pool.gpu_type) for pool in pools]
-    if any(limit is None or spec.gpus_milli <= limit * GPU for limit in allowed):
-        return None
-    most = max(limit for limit in allowed if limit is not None)
-    gpus = -(-spec.gpus_milli // GPU)
-    return Rejection(
-        RejectCode.OVER_TENANT_LIMIT, "workers", str(spec.workers), f"its tenant may use {most} GPUs", gpus, most
-    )
-
-
-def _limit(file: CellFile, tenant: Tenant, gpu_type: str) -> int | None:
-    limits = []
-    line: Tenant | None = tenant
-    while line is not None:
-        limits += [q.limit for q in line.quotas if q.gpu_type == gpu_type and q.limit is not None]
-        above = line.parent
-        line = next((known for known in file.tenants if known.name == above), None) if above is not None else None
-    return min(limits, default=None)
 
 
 def submit_time_too_far(file: CellFile, submit_ms: int, now_ms: int) -> Rejection | None:

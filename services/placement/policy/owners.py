@@ -4,20 +4,17 @@ it is kept. Whoever may always take back what he lent needs no such care.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from shared.cluster.gpu_types import gpu_types_of
-from shared.cluster.job import JobStatus
+from shared.cluster.job import Job, JobStatus
 from shared.cluster.quota import over_limit
 from shared.cluster.quota_room import lineage
-from shared.cluster.quota_tree import Account
+from shared.cluster.quota_tree import Account, Need
 from shared.cluster.state import CellState
 from shared.events.operations import ReclaimFrom
 from shared.events.queue import QueueHead
 from shared.events.values import JobSpec
-
-Waiting = dict[Account, tuple[tuple[int, int], ...]]
-"""What the waiting jobs of an account need, as (priority, milli-GPUs): the most of each priority."""
 
 
 def has_keepers(state: CellState) -> bool:
@@ -25,22 +22,59 @@ def has_keepers(state: CellState) -> bool:
     return bool(state.quotas) and any(cohort.keepers for cohort in state.tree.cohorts.values())
 
 
-def owners_waiting(state: CellState, heads: Iterable[QueueHead], now_ms: int) -> Waiting:
-    """The needs of keepers whose jobs could start now if there was room, as far as they stand in these heads.
+class Owners:
+    """The needs of keepers whose jobs could start now if there was room, as far as they stand in the heads of a walk.
 
-    Of jobs of one priority only the largest counts, so a window that leaves out jobs of a class tells the same.
+    They stand in the state's tree, where who looks for room finds them; they follow from the heads, not from the log.
     """
-    most: dict[Account, dict[int, int]] = {}
-    for head in heads:
+
+    def __init__(self) -> None:
+        self._heads: Sequence[QueueHead] | None = None
+        self._jobs: dict[str, list[tuple[Account, Need]]] = {}
+        self._has_started = False
+
+    def forget(self, state: CellState) -> None:
+        """The state is another one."""
+        self._heads, self._jobs, state.tree.waiting = None, {}, {}
+
+    def note(self, state: CellState, heads: Sequence[QueueHead], now_ms: int, *, is_all: bool) -> bool:
+        """Look who waits now. Whether others do than before: then other jobs may borrow, and are tried again.
+
+        Unless they are all, heads are looked at once: behind those of them that have started since there may be others
+        of their kind.
+        """
+        if heads is self._heads and not is_all:
+            return False
+        before, has_started = state.tree.waiting, self._has_started
+        self._heads, self._jobs, self._has_started = None if is_all else heads, {}, False
+        waiting: dict[Account, dict[Need, int]] = {}
+        for job in _ready(state, heads, now_ms):
+            need = (job.spec.priority, job.spec.gpus_milli)
+            for account in _keepers_above(state, job.spec):
+                of_account = waiting.setdefault(account, {})
+                of_account[need] = of_account.get(need, 0) + 1
+                self._jobs.setdefault(job.id, []).append((account, need))
+        state.tree.waiting = waiting
+        return has_started or waiting != before
+
+    def started(self, state: CellState, job: str) -> None:
+        """This one does not wait any more: if all are seen, nothing is kept for it from now on."""
+        if self._heads is not None or job not in self._jobs:
+            return
+        self._has_started = True
+        for account, need in self._jobs.pop(job):
+            of_account = state.tree.waiting[account]
+            of_account[need] -= 1
+            if not of_account[need]:
+                del of_account[need]
+
+
+def _ready(state: CellState, heads: Iterable[QueueHead], now_ms: int) -> Iterator[Job]:
+    for head in heads if has_keepers(state) else ():
         for job_id in head.jobs:
             job = state.jobs.get(job_id)
-            if job is None or job.status is not JobStatus.QUEUED or job.not_before_ms > now_ms:
-                continue
-            for account in _keepers_above(state, job.spec):
-                of_priority = most.setdefault(account, {})
-                need_milli = max(job.spec.gpus_milli, of_priority.get(job.spec.priority, 0))
-                of_priority[job.spec.priority] = need_milli
-    return {account: tuple(sorted(most[account].items())) for account in sorted(most)}
+            if job is not None and job.status is JobStatus.QUEUED and job.not_before_ms <= now_ms:
+                yield job
 
 
 def _keepers_above(state: CellState, spec: JobSpec) -> list[Account]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.gpu_types import free_whole_milli, gpu_types_of
+from shared.cluster.gpu_types import gpu_types_of, idle_milli
 from shared.cluster.quota import over_limit
 from shared.cluster.quota_room import drawn_from_cell, firm_room, kept_for_waiting
 from shared.cluster.state import CellState
@@ -59,11 +59,11 @@ def refusal(state: CellState, spec: JobSpec, gpu_type: str, milli: int) -> Defer
     cohort = tree.cohorts.get(gpu_type)
     if cohort is None:
         return None
-    if not spec.preemptible and milli > firm_room(tree, account, free_whole_milli(state, gpu_type)):
+    if not spec.preemptible and milli > firm_room(tree, account, idle_milli(state, gpu_type)):
         return DeferCode.QUOTA_REACHED
     if not cohort.home_idle_milli and not tree.waiting:
         return None
-    free_milli = free_whole_milli(state, gpu_type)
+    free_milli = idle_milli(state, gpu_type)
     drawn_milli = drawn_from_cell(tree.branches.get(account), milli)
     left_milli = free_milli - cohort.home_idle_milli - drawn_milli
     if not drawn_milli or milli > free_milli:

@@ -1,0 +1,55 @@
+"""The most that a tenant may ever use, by the quotas of the cell file alone: when nobody else uses anything.
+
+What of that is left at the moment is placement's to say, which knows what is in use.
+"""
+
+from __future__ import annotations
+
+from services.admission.policy.resolve import Home, Rejection
+from shared.cluster.config import CellFile, Pool
+from shared.cluster.quota_room import available, firm_room
+from shared.cluster.quota_tree import QuotaTree
+from shared.events.reasons import RejectCode
+from shared.events.values import GPU, JobKind, JobSpec
+
+
+class Ceilings:
+    """By one cell file. Each is worked out once."""
+
+    def __init__(self, file: CellFile) -> None:
+        self._tree = QuotaTree({(quota.tenant, quota.gpu_type): quota for quota in file.quotas()}, {})
+        self._gpus = {cell.name: file.gpus_of(cell.name) for cell in file.cells}
+        self._known: dict[tuple[str, str, str, bool], int] = {}
+
+    def rejection(self, spec: JobSpec, home: Home, pools: tuple[Pool, ...]) -> Rejection | None:
+        """More than the tenant may ever use of every GPU type that the job could have in these pools. A job that may
+        not be preempted must fit into what is guaranteed.
+        """
+        if not self._tree.quotas:
+            return None
+        allowed = [self._most(spec, home.cell.name, pool.gpu_type) for pool in pools]
+        workers = at_least(spec)
+        wanted_milli = workers * spec.resources.gpu_milli
+        most_milli = max(allowed, default=wanted_milli)
+        if wanted_milli <= most_milli:
+            return None
+        gpus, most = -(-wanted_milli // GPU), most_milli // GPU
+        rule = f"its tenant may use {most} GPUs" + ("" if spec.preemptible else " for jobs that cannot be preempted")
+        return Rejection(RejectCode.OVER_TENANT_LIMIT, "workers", str(workers), rule, gpus, most)
+
+    def _most(self, spec: JobSpec, cell: str, gpu_type: str) -> int:
+        key = (cell, spec.tenant, gpu_type, spec.preemptible)
+        most = self._known.get(key)
+        if most is None:
+            account, there_milli = (spec.tenant, gpu_type), self._gpus[cell].get(gpu_type, 0) * GPU
+            most = available(self._tree, account, there_milli)
+            if not spec.preemptible:
+                most = min(most, firm_room(self._tree, account, there_milli))
+            self._known[key] = most
+        return most
+
+
+def at_least(spec: JobSpec) -> int:
+    """How many workers must start together."""
+    is_whole = spec.gang and spec.kind is not JobKind.INFERENCE
+    return spec.workers_min or (spec.workers if is_whole else 1)
