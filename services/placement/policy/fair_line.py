@@ -40,13 +40,12 @@ class FairLine:
     `cuts` at which it has to end at once.
     """
 
-    def __init__(
-        self, state: CellState, heads: Sequence[QueueHead], waits: Callable[[Job], bool], now_ms: int
-    ) -> None:
+    def __init__(self, state: CellState, heads: Sequence[QueueHead], waits: Callable[[Job], bool], now_ms: int) -> None:
         """`heads` are those of one queue, in any order. `waits` says whether a job may be tried."""
         self.queue, self.discipline = heads[0].queue, heads[0].discipline
         self.cuts: tuple[int, ...] = ()
         self.is_cut = False
+        self._is_served = False
         self._state, self._waits, self._now_ms = state, waits, now_ms
         pieces: dict[str, list[QueueHead]] = {}
         for head in heads:
@@ -56,22 +55,31 @@ class FairLine:
 
     @property
     def jobs(self) -> Iterator[str]:
-        """Each job that may start, once; its turn ends when the next one is asked for."""
+        """Each job once, also such as wait no longer; its turn ends when the next one is asked for."""
         turns = self._turns
         while (tenant := turns.first()) is not None:
-            line = self._lines[tenant]
-            job_id = self._next(line)
-            if self.is_cut:
-                return
-            if job_id is None:
-                turns.leave()
-                continue
-            yield job_id
+            line, self._is_served = self._lines[tenant], False
+            while not self._is_served:
+                if line.is_over:
+                    self.is_cut = True
+                    return
+                if line.at == len(line.jobs):
+                    turns.leave()
+                    break
+                job_id = line.jobs[line.at]
+                line.is_over = line.at in line.cuts and not self._may_be_tried(job_id)
+                line.at += 1
+                yield job_id
+
+    def _may_be_tried(self, job_id: str) -> bool:
+        job = self._state.jobs.get(job_id)
+        return job is not None and self._waits(job)
 
     def served(self) -> None:
         """The job whose turn it is has got places."""
         line = self._lines[self._turns.first() or ""]
         line.is_over = line.at - 1 in line.cuts
+        self._is_served = True
         self._turns.served()
 
     def ends_at(self, code: DeferCode, deferred: dict[str, DeferCode]) -> bool:
@@ -87,18 +95,6 @@ class FairLine:
             deferred.update(behind(self._state, line.jobs, line.at - 1, self._now_ms))
             line.at, line.cuts = len(line.jobs), frozenset()
         return ends_all
-
-    def _next(self, line: TenantLine) -> str | None:
-        """The tenant's next job that waits; None when it has no more, or none that the window shows."""
-        jobs = self._state.jobs
-        while not line.is_over and line.at < len(line.jobs):
-            job = jobs.get(line.jobs[line.at])
-            line.at += 1
-            if job is not None and self._waits(job):
-                return job.spec.id
-            line.is_over = line.at - 1 in line.cuts
-        self.is_cut = line.is_over
-        return None
 
 
 def merged(
