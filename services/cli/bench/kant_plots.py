@@ -37,5 +37,6 @@ def _draw_stretches(trace: str, runs: Sequence[Told], path: Path, discipline: st
             axes[0].plot(list(stretches), list(stretches.values()), marker="o", ms=3, color=colour, label=label)
         axes[0].set_xlabel("GPUs of the job")
         axes[0].set_ylabel("estimated stretch, mean")
-        legend(axes[0], f"{trace}, {discipline}: training time in the place that it got, in that of the best place")
+        axes[0].tick_params(axis="x", labelsize=7)
+        legend(axes[0], f"{trace}, {discipline}: estimated training time, 1 in the best place")
         save(drawn, path)

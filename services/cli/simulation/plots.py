@@ -141,7 +141,7 @@ def save(drawn: Figure, path: Path) -> Path:
 
 def legend(axis: Axes, title: str) -> None:
     """Above the axes, where it hides nothing."""
-    axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8, title=title or None, alignment="left")
+    axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, fontsize=8, title=title or None, alignment="left")
 
 
 def _colours() -> Iterator[str]:
