@@ -6,7 +6,7 @@ Use is counted at the tenant and at each of its ancestors, so one look at each t
 from __future__ import annotations
 
 from shared.cluster.journal import Entry, Journal
-from shared.cluster.quota_tree import Account, Branch, Quotas, QuotaTree, Usage, line_again
+from shared.cluster.quota_tree import Account, Branch, Quotas, QuotaTree, Usage
 from shared.events.operations import Quota
 
 __all__ = ["Account", "QuotaTree", "Quotas", "Usage", "accounts", "charge", "over_limit", "set_quota"]
@@ -31,44 +31,50 @@ def over_limit(tree: QuotaTree, tenant: str, gpu_type: str, more_milli: int) -> 
         limit, most = branch.quota.limit_milli, branch.drawn_most_milli
         if limit is not None and branch.used_milli + more_milli > limit:
             return branch.account
-        if drawn_milli and most is not None and branch.drawn_milli + drawn_milli > most:
+        if most is not None and drawn_milli and branch.drawn_milli + drawn_milli > most:
             return branch.account
-        drawn_milli, branch = branch.passed_on(drawn_milli), branch.parent
+        if branch.home_milli:
+            drawn_milli = branch.passed_on(drawn_milli)
+        branch = branch.parent
     return None
 
 
 def charge(undo: list[Entry], tree: QuotaTree, account: Account, more_milli: int) -> None:
     """Add `more_milli` (negative: give back) to the account and those above it. An account at 0 is not kept."""
-    branch = tree.branches.get(account) if tree.quotas else None
+    branch, usage = tree.branches.get(account) if tree.quotas else None, tree.usage
     if branch is not None:
-        _charge_line(undo, tree.usage, branch, more_milli)
+        undo.append((_charge_line, usage, branch, -more_milli))
+        _charge_line(usage, branch, more_milli)
         return
-    usage = tree.usage
     before = usage.get(account, 0)
     undo.append((_use_again, usage, account, before))
     _use_again(usage, account, before + more_milli)
 
 
-def _charge_line(undo: list[Entry], usage: Usage, leaf: Branch, more_milli: int) -> None:
+def _charge_line(usage: Usage, leaf: Branch, more_milli: int) -> None:
     """The branch and all above it: all of the use counts at each, what is drawn only as far as it does not stay at
-    home.
+    home. To charge as much less puts everything back.
     """
-    cohort = leaf.cohort
-    old = [cohort.home_idle_milli, cohort.guaranteed_idle_milli]
-    branch: Branch | None = leaf
+    cohort, branch = leaf.cohort, leaf
     drawn_milli, less_idle = more_milli, 0
-    while branch is not None:
-        used, idle, home_idle = branch.used_milli, branch.idle_milli, branch.home_idle_milli
-        old += (used, branch.drawn_milli, branch.idle_below_milli)
-        undo.append((_use_again, usage, branch.account, used))
-        _use_again(usage, branch.account, used + more_milli)
-        passed_on = branch.passed_on(drawn_milli)
-        branch.used_milli, branch.drawn_milli = used + more_milli, branch.drawn_milli + drawn_milli
-        branch.idle_below_milli -= less_idle
-        cohort.home_idle_milli += branch.home_idle_milli - home_idle
-        drawn_milli, less_idle, branch = passed_on, idle - branch.idle_milli, branch.parent
+    while True:
+        used = branch.used_milli + more_milli
+        if used:
+            usage[branch.account] = used
+        else:
+            usage.pop(branch.account, None)
+        if branch.guaranteed_milli:
+            idle, home_idle, passed_on = branch.idle_milli, branch.home_idle_milli, branch.passed_on(drawn_milli)
+            branch.used_milli, branch.drawn_milli = used, branch.drawn_milli + drawn_milli
+            branch.idle_below_milli -= less_idle
+            cohort.home_idle_milli += branch.home_idle_milli - home_idle
+            drawn_milli, less_idle = passed_on, idle - branch.idle_milli
+        else:  # nothing of it is anybody's: nothing is idle, and nothing stays at home
+            branch.used_milli, branch.drawn_milli = used, branch.drawn_milli + drawn_milli
+        if branch.parent is None:
+            break
+        branch = branch.parent
     cohort.guaranteed_idle_milli -= less_idle
-    undo.append((line_again, leaf, tuple(old), None))
 
 
 def _use_again(usage: Usage, account: Account, milli: int) -> None:

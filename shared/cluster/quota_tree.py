@@ -42,7 +42,8 @@ class Branch:
 
     `guaranteed_milli` is never less than what is guaranteed below. `home_milli` of it is lent to nobody above, and
     `own_milli` is what the branch can use before it borrows, without what stays at home further below.
-    `used_milli` is all use; `drawn_milli` without what is served at home further below. `idle_below_milli` is what its
+    `used_milli` is all use; `drawn_milli` without what is served at home further below; `drawn_most_milli` is how much
+    that may be with all that it may borrow (None: as much as those above it have). `idle_below_milli` is what its
     children leave idle of their guarantees.
     """
 
@@ -58,14 +59,7 @@ class Branch:
     idle_below_milli: int = 0
     home_below_milli: int = 0
     served_below_milli: int = 0
-
-    @property
-    def drawn_most_milli(self) -> int | None:
-        """How much it may draw with all that it may borrow; None: as much as those above it have."""
-        if not self.quota.borrows:
-            return self.own_milli
-        most = self.quota.borrow_limit_milli
-        return None if most is None else self.own_milli + most
+    drawn_most_milli: int | None = None
 
     @property
     def idle_milli(self) -> int:
@@ -143,6 +137,8 @@ class QuotaTree:
         branch.own_milli = branch.guaranteed_milli - branch.home_below_milli
         lent_most = quota.lend_limit_milli if quota.lends else 0
         branch.home_milli = 0 if lent_most is None else max(0, branch.own_milli - lent_most)
+        borrowed_most = quota.borrow_limit_milli if quota.borrows else 0
+        branch.drawn_most_milli = None if borrowed_most is None else branch.own_milli + borrowed_most
         branch.used_milli = self.usage.get(branch.account, 0)
         branch.drawn_milli = branch.used_milli - branch.served_below_milli
         cohort.home_idle_milli += branch.home_idle_milli
@@ -171,13 +167,3 @@ def leaves_first(branches: dict[Account, Branch]) -> list[Branch]:
             if not children[parent.account]:
                 found.append(parent)
     return found
-
-
-def line_again(leaf: Branch, old: tuple[int, ...], _: None) -> None:
-    """Put back what a branch, all above it and their cohort were: `old` has two numbers, and three for each branch."""
-    cohort, at = leaf.cohort, 2
-    cohort.home_idle_milli, cohort.guaranteed_idle_milli = old[:2]
-    branch: Branch | None = leaf
-    while branch is not None:
-        branch.used_milli, branch.drawn_milli, branch.idle_below_milli = old[at : at + 3]
-        branch, at = branch.parent, at + 3
