@@ -33,8 +33,8 @@ def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
     fragments, and these before no free GPUs.
     """
     reasons: dict[DeferCode, None] = {}
-    pools = state.pools
-    for name in spec.pools or sorted(pools):
+    pools, order = state.pools, POLICIES[state.policy.placement].order
+    for name in order(state, spec) if order is not None else spec.pools or sorted(pools):
         pool = pools.get(name)
         found = DeferCode.NO_SUCH_NODES if pool is None else _in_pool(state, pool, spec)
         if not isinstance(found, DeferCode):

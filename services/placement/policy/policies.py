@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from services.placement.policy import best_fit, ebinpack, espread, first_fit, spread
+from services.placement.policy import best_fit, ebinpack, espread, first_fit, frag_aware, spread
 from services.placement.policy.fit import Room
 from services.placement.policy.one_by_one import PlaceWorker, place_workers
 from shared.cluster.capacity import PoolCapacity
@@ -26,13 +26,15 @@ class PlacementPolicy(NamedTuple):
     nodes of the pool a job may run that wishes for a place in the network. Wishes are granted alike under all policies.
 
     `alike`, where a policy has it, gives places for several such jobs that are alike, or for the first of them: the
-    same as if each was placed and started before the next.
+    same as if each was placed and started before the next. `order`, where a policy has it, is the order in which the
+    pools of a job are tried, if not the job's own.
     """
 
     gang: PlaceGang
     alone: PlaceAlone
     nodes_for: Callable[[CellState, PoolCapacity, JobSpec], Topology]
     alike: PlaceAlike | None = None
+    order: Callable[[CellState, JobSpec], Sequence[str]] | None = None
 
 
 def _by_worker(place: PlaceWorker) -> PlaceGang:
@@ -64,6 +66,9 @@ POLICIES: dict[str, PlacementPolicy] = {
     "first-fit": PlacementPolicy(_FIRST_FIT, _first(_FIRST_FIT), _everywhere),
     "spread": PlacementPolicy(spread.place_gang, _first(spread.place_gang), _everywhere),
     "e-binpack": PlacementPolicy(ebinpack.place_gang, ebinpack.place_alone, _everywhere, ebinpack.place_alike),
+    "frag-aware": PlacementPolicy(
+        frag_aware.place_gang, frag_aware.place_alone, _everywhere, order=frag_aware.best_first
+    ),
     "e-spread": PlacementPolicy(espread.place_gang, _first(espread.place_gang), espread.nodes_for),
 }
 """The placement policies by the names that a cell file may use. Plain binpack looks at nodes only: it is best fit."""

@@ -14,7 +14,7 @@ from shared.events.reasons import DeferCode
 from shared.events.values import JobSpec, WorkerPlace
 
 FALLOW = "fallow"
-PLACEMENT = "e-binpack"
+PLACEMENT = "frag-aware"
 """How a cell places under the rule that is named `fallow`."""
 
 
