@@ -9,7 +9,7 @@ from hashlib import blake2b
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from services.admission.policy import limits, waits
+from services.admission.policy import beside_room, limits
 from services.admission.policy.admissible import Admissible
 from services.admission.policy.duplicates import key_twice
 from services.admission.policy.rates import SubmissionRates
@@ -100,11 +100,11 @@ class AdmissionService:
         if isinstance(found, Rejection):
             return _rejected(event, spec.id, spec.tenant, found)
         late = limits.submit_time_too_far(self._file, submit_ms, now_ms)
-        if late is None and waits.asks_to_wait(spec):
-            late = waits.rejection(self._file, spec, now_ms)
+        resolved = replace(spec, cell=found.cell.name, queue=found.queue, pools=found.pool_names)
+        if late is None and beside_room.asks_for_more(spec):
+            late = beside_room.rejection(self._file, resolved, now_ms)
         if late is not None:
             return _rejected(event, spec.id, spec.tenant, late)
-        resolved = replace(spec, cell=found.cell.name, queue=found.queue, pools=found.pool_names)
         return JobAdmitted(cell=found.cell.name, spec=resolved, submit_ms=submit_ms, digest=digest_of(spec))
 
 

@@ -14,6 +14,7 @@ from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.patience import patiently
 from services.cli.submit import words
 from shared.client.port import CellClient, Mark, News
+from shared.cluster.arrays import element_id, is_element_of
 from shared.cluster.job import FINAL, JobStatus
 from shared.events import effects as e
 from shared.events.jobs import JobRejected
@@ -60,7 +61,7 @@ async def _cancel(
             cell, row = await _row(client, job_id, cell)
             if row is None and tenant is None:
                 end_with(Exit.NO, f"fallow: no cell knows a job {job_id}")
-            if row is not None and row.status in FINAL:
+            if row is not None and row.id == job_id and row.status in FINAL:
                 return row
             tenant = tenant or (row.tenant if row is not None else "")
         mark = await client.cancel(job_id, tenant, cell=cell, reason=reason)
@@ -68,11 +69,12 @@ async def _cancel(
 
 
 async def _row(client: CellClient, job_id: str, cell: str | None) -> tuple[str | None, JobRow | None]:
-    """The job as the view knows it, and its cell."""
+    """The job, or an element of the array, as the view knows it, and its cell."""
     for name in client.cells if cell is None else (cell,):
-        row = (await patiently(partial(client.job, name, job_id))).value
-        if row is not None:
-            return name, row
+        for its_id in (job_id, element_id(job_id, 0)):  # an array has no row of its own while it lives
+            row = (await patiently(partial(client.job, name, its_id))).value
+            if row is not None:
+                return name, row
     return cell, None
 
 
@@ -93,11 +95,15 @@ async def _answer(client: CellClient, mark: Mark, job_id: str, wait_ms: int) -> 
     async with aclosing(client.news(mark)) as found:
         async for some in found:
             for news in some:
-                if news.job == job_id and _is_answer(news):
+                if _is_about(news, job_id) and _is_answer(news):
                     return news
             if monotonic_ms() > deadline:
                 return None
     return None
+
+
+def _is_about(news: News, job_id: str) -> bool:
+    return news.job is not None and (news.job == job_id or is_element_of(news.job, job_id))
 
 
 def _is_answer(news: News) -> bool:

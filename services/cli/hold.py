@@ -12,6 +12,7 @@ from services.cli.operate import answer_of, operation, tell_answer
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.patience import patiently
 from shared.client.port import CellClient, News
+from shared.cluster.arrays import element_id, is_element_of
 from shared.cluster.job import JobStatus
 from shared.events.effects import JobHeld, JobRefused, JobReleased
 from shared.events.operations import HoldJob, Operation
@@ -21,7 +22,7 @@ app = typer.Typer()
 LOOK_AFTER_MS = 2_000
 """A job that is as wished already gets no answer: after so long the view is asked."""
 
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.", show_default=False)]
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or an array's.", show_default=False)]
 Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for the answer.")]
 
 
@@ -54,7 +55,8 @@ async def _answer(
     """The log's answer, or the status that the job had already, or None if there is neither in time."""
 
     def is_answer(news: News) -> bool:
-        return news.job == job and isinstance(news.event, JobHeld | JobReleased | JobRefused)
+        is_it = news.job is not None and (news.job == job or is_element_of(news.job, job))
+        return is_it and isinstance(news.event, JobHeld | JobReleased | JobRefused)
 
     async with access.client() as client:
         mark = await client.operate(wish)
@@ -65,5 +67,8 @@ async def _answer(
 
 
 async def _status(client: CellClient, cell: str, job: str) -> JobStatus | None:
-    row = (await patiently(partial(client.job, cell, job))).value
-    return None if row is None else row.status
+    for job_id in (job, element_id(job, 0)):  # an array has no row of its own while it lives
+        row = (await patiently(partial(client.job, cell, job_id))).value
+        if row is not None:
+            return row.status
+    return None

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli import job_reason
+from services.cli import job_array, job_reason
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with
 from services.cli.moments import moment
@@ -48,6 +48,7 @@ class Told:
     news: list[News] = field(default_factory=list)
     row: JobRow | None = None
     reason: tuple[WhyNot, JobSpec] | None = None
+    elements: tuple[JobRow, ...] = ()
 
 
 @app.command()
@@ -57,7 +58,9 @@ def job(
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell the story of one job from the decision log, where each of its attempts ran, and why it waits if it does."""
+    """Tell the story of one job from the decision log, where each of its attempts ran, and why it waits if it does;
+    of an array, how far its elements are.
+    """
     told = run(_story(access_of(context), job_id, cell))
     if told is None:
         end_with(Exit.NO, f"fallow: no cell knows a job {job_id}, and the log does not tell of it")
@@ -76,10 +79,11 @@ async def _story(access: Access, job_id: str, cell: str | None) -> Told | None:
                 told.news = [news async for news in found]
             try:
                 told.row = (await client.job(name, job_id)).value
+                told.elements = await job_array.elements(client, name, job_id)
             except ClientUnavailable:
                 # The log tells the story without Redis; the row only adds the present.
                 told.row = None
-            if told.news or told.row is not None:
+            if told.news or told.row is not None or told.elements:
                 break
         else:
             return None
@@ -98,6 +102,9 @@ def _waits(told: Told) -> bool:
 
 def _tell(job_id: str, told: Told) -> None:
     status = f": {told.row.status}" if told.row is not None else ""
+    if told.elements:
+        job_array.tell(job_id, told.cell, told.elements)
+        return
     print_line(f"job {job_id} of cell {told.cell}{status}")
     for news in told.news:
         assert isinstance(news.event, Effect), "the log of decisions tells of effects alone"
@@ -122,6 +129,7 @@ def _as_object(job_id: str, told: Told) -> dict[str, Any]:
     return {
         "job": job_id,
         "cell": told.cell,
+        "array": job_array.as_object(told.elements) if told.elements else None,
         "reason": None if told.reason is None else job_reason.as_object(told.reason[0]),
         "row": None if told.row is None else asdict(told.row),
         "story": [

@@ -43,7 +43,8 @@ class Outcome:
         """One record of a submissions topic; `key` is the job's id as its sender gave it."""
         if isinstance(event, SubmitJob):
             self._valid[event.job.id] = None
-            self._describe(event.job, event.submit_ms)
+            if event.job.array is None:
+                self._describe(event.job, event.submit_ms)
         elif type_ == SUBMIT:
             self.rows.setdefault(key, JobRow(key, is_carried=key in self.carried))
 
@@ -64,6 +65,8 @@ class Outcome:
             match effect:
                 case e.JobEnqueued():
                     self.enqueued[effect.spec.id] = None
+                    if effect.spec.array_of is not None:
+                        self.answered[effect.spec.array_of] = None
                     self._describe(effect.spec, effect.submit_ms)
                 case e.JobRefused(request="submit"):
                     self.answered[effect.job] = None

@@ -17,7 +17,8 @@ from shared.client.answers import BAD, Progress, Stage
 from shared.client.port import CellClient, ClientUnavailable, Mark, News
 from shared.cluster.job import JobStatus
 from shared.events.jobs import JobRejected
-from shared.events.values import JobSpec
+from shared.events.value import replace
+from shared.events.values import ARRAY_MOST, AfterWhen, Dependency, JobSpec
 from shared.runtime.clocks import monotonic_ms
 
 app = typer.Typer()
@@ -50,11 +51,17 @@ GOALS = {Until.ACCEPTED: Stage.WAITING, Until.STARTED: Stage.STARTED, Until.ENDE
 
 
 @app.command()
-def submit(
+def submit(  # noqa: PLR0913, PLR0917 - the options of a command
     context: typer.Context,
     file: Annotated[str, typer.Argument(help="YAML or JSON, one job or many; - is standard input.")],
     tenant: Annotated[str | None, typer.Option(help="The tenant of jobs that name none.")] = None,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait, and tell what becomes of each job.")] = False,
+    array: Annotated[
+        int | None, typer.Option(min=1, max=ARRAY_MOST, help="Submit each job so many times, as ID.0, ID.1, ...")
+    ] = None,
+    after: Annotated[
+        list[str] | None, typer.Option(help="Start only when this job has ended well; ID:any when it has ended at all.")
+    ] = None,
     until: Annotated[Until | None, typer.Option(help="How far to wait; --wait alone waits for the start.")] = None,
     timeout_s: Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait at most.")] = 60,
     as_json: AsJson = False,
@@ -65,7 +72,7 @@ def submit(
     answer.
     """
     text, name = read_text(file)
-    jobs = read_jobs(text, name, tenant)
+    jobs = [_with_options(job, array, after or []) for job in read_jobs(text, name, tenant)]
     goal = until or (Until.STARTED if wait else None)
     progress = run(_submit(access_of(context), jobs, goal, timeout_s * 1000, quiet=as_json))
     if as_json:
@@ -77,8 +84,18 @@ def submit(
         _end(progress, goal)
 
 
+def _with_options(job: JobSpec, array: int | None, after: list[str]) -> JobSpec:
+    """The job of the file with what the command line says beside it."""
+    waits = [each.partition(":") for each in after]
+    wrong = [when for _, _, when in waits if when not in ("", *AfterWhen)]
+    if wrong:
+        end_with(Exit.USAGE, f"fallow: --after: {wrong[0]} is not one of {', '.join(AfterWhen)}")
+    more = tuple(Dependency(job=name, when=AfterWhen(when or AfterWhen.OK)) for name, _, when in waits)
+    return replace(job, array=array or job.array, after=(*job.after, *more))
+
+
 async def _submit(access: Access, jobs: list[JobSpec], goal: Until | None, wait_ms: int, *, quiet: bool) -> Progress:
-    progress = Progress.of(job.id for job in jobs)
+    progress = Progress.of_specs(jobs)
     async with access.client() as client:
         mark = await client.submit(jobs)
         if goal is not None:

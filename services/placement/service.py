@@ -17,7 +17,7 @@ from services.placement.policy.deadlines import Deadlines
 from services.placement.policy.fair_clock import FairClock
 from services.placement.policy.gang import POLICIES, Places
 from services.placement.policy.hearing import Hearing
-from services.placement.policy.inbox import Inbox, Input
+from services.placement.policy.inbox import Inbox, Input, weighed
 from services.placement.policy.owners import Owners, has_keepers
 from services.placement.policy.quarantine import Quarantine
 from services.placement.policy.sequence import Past
@@ -111,7 +111,7 @@ class PlacementService:
     def take(self, inputs: list[Input]) -> None:
         """Inputs in the order in which they were read. What the state has taken in already is dropped."""
         known = self.state.inputs
-        self._inbox.add(item for item in inputs if item.next_offset > known.get(item.source, 0))
+        self._inbox.add(weighed(item) for item in inputs if item.next_offset > known.get(item.source, 0))
 
     @property
     def read(self) -> dict[str, int]:

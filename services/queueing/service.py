@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import Any, ClassVar, NamedTuple
 
+from services.queueing.policy.limited import Limited
 from services.queueing.policy.line import Line, Place
 from services.queueing.policy.parts import in_parts
 from services.queueing.policy.row import Shown
@@ -75,6 +76,7 @@ class QueueingService:
         self._waiting: dict[str, Waiting] = {}
         self._early: deque[tuple[int, str]] = deque()
         self._asleep: list[tuple[int, str]] = []
+        self._limited = Limited()
         self._jobs_offset = state.inputs.get(jobs_source, 0)
         self._window = 0
         self._changed = True
@@ -82,6 +84,8 @@ class QueueingService:
         self._first_queue = cell.queues[0].name
         for job_id in sorted(state.jobs):
             self._look_at(job_id, state.at_ms)
+            self._limited.know(state.jobs[job_id].spec)
+        self._settle_arrays()
 
     @property
     def jobs_offset(self) -> int:
@@ -118,7 +122,22 @@ class QueueingService:
                 follow = self._FOLLOW.get(type(effect))
                 if follow is not None:
                     follow(self, effect, now_ms)
+            if self._limited:
+                self._limited.follow(decision, self.state.jobs)
+        self._settle_arrays()
         self._drop_refused()
+
+    def _settle_arrays(self) -> None:
+        """Let as many elements of each array stand in line as may start now."""
+        for array_id in self._limited.take_touched():
+            array = self.state.arrays.get(array_id)
+            most = 0 if array is None or array.most_running is None else max(0, array.most_running - array.holding)
+            leave, enter = self._limited.settle(array_id, most)
+            for job_id in leave:
+                self._drop(job_id)
+            for job_id in enter:
+                job = self.state.jobs[job_id]
+                self._stand(job.spec, job.submit_ms, job.digest)
 
     def _begins(self, _: e.WriterStarted, _now_ms: int) -> None:
         """A new writer knows no window."""
@@ -128,6 +147,8 @@ class QueueingService:
         self._leave(effect.job)
 
     def _enters(self, effect: e.JobEnqueued, now_ms: int) -> None:
+        if effect.spec.array_of is not None:
+            self._limited.know(effect.spec)
         self._look_at(effect.spec.id, now_ms)
 
     def _is_updated(self, effect: e.JobUpdated, now_ms: int) -> None:
@@ -168,6 +189,13 @@ class QueueingService:
             self._enter(job.spec, job.submit_ms, job.digest)
 
     def _enter(self, spec: JobSpec, submit_ms: int, digest: str) -> None:
+        if spec.array_of is not None and spec.array_most_running is not None:
+            self._limited.add(spec.array_of, self._line(spec).place(spec, submit_ms)[1])
+        else:
+            self._stand(spec, submit_ms, digest)
+
+    def _stand(self, spec: JobSpec, submit_ms: int, digest: str) -> None:
+        """Put a job into its line."""
         if spec.id not in self._waiting:
             line = self._line(spec)
             place = line.place(spec, submit_ms)
@@ -175,6 +203,12 @@ class QueueingService:
             self._waiting[spec.id] = Waiting(line, place, digest, submit_ms)
 
     def _leave(self, job_id: str) -> None:
+        """Take a job out of its line."""
+        if self._limited and job_id in self._limited.array_of:
+            self._limited.remove(job_id)
+        self._drop(job_id)
+
+    def _drop(self, job_id: str) -> None:
         known = self._waiting.pop(job_id, None)
         if known is not None:
             self._changed |= known.line.remove(known.place)
@@ -218,6 +252,7 @@ class QueueingService:
         while self._asleep and self._asleep[0][0] <= now_ms:
             _, job_id = heappop(self._asleep)
             self._look_at(job_id, now_ms)
+        self._settle_arrays()
 
     def next_cell_ms(self) -> int | None:
         """When the next pause ends."""

@@ -125,7 +125,7 @@ def _has_an_answer(oracle: Oracle, logged: Logged) -> bool:
     event, state = logged.event(), oracle.state
     match event:
         case JobAdmitted():
-            return event.spec.id not in state.jobs and event.spec.id not in state.over
+            return not any(event.spec.id in known for known in (state.jobs, state.arrays, state.over))
         case JobsAdmitted():
             return any(job.spec.id not in state.jobs and job.spec.id not in state.over for job in event.jobs)
         case JobCancelRequested():

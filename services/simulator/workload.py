@@ -203,6 +203,9 @@ def _with_waits(
             whens = (AfterWhen.OK, AfterWhen.OK, AfterWhen.ANY)
             after = tuple(Dependency(job=each, when=engine.chance.choice(whens)) for each in chosen)
             job = replace(job, after=after)
+        if engine.between(0, 5) == 0:
+            most = engine.chance.choice((None, 1, 2))
+            job = replace(job, array=engine.between(1, 5), array_most_running=most)
         waiting.append((at_ms, client, replace(event, job=job)))
     return waiting, [event for _, _, event in waiting if isinstance(event, SubmitJob)]
 

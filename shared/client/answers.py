@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from shared.client.port import News
+from shared.cluster.arrays import element_id
 from shared.events import effects as e
 from shared.events.jobs import JobRejected
+from shared.events.values import JobSpec
 
 
 class Stage(StrEnum):
@@ -51,11 +53,23 @@ class Progress:
     """The stages of the jobs that are followed, in their order."""
 
     stages: dict[str, Stage] = field(default_factory=dict)
+    arrays: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, jobs: Iterable[str]) -> Progress:
         """Nobody has answered for these jobs yet."""
         return cls(dict.fromkeys(jobs, Stage.UNANSWERED))
+
+    @classmethod
+    def of_specs(cls, specs: Iterable[JobSpec]) -> Progress:
+        """The same for these submissions: an array is followed in its elements."""
+        found = cls()
+        for spec in specs:
+            elements = tuple(element_id(spec.id, index) for index in range(spec.array or 0))
+            found.stages.update(dict.fromkeys(elements or (spec.id,), Stage.UNANSWERED))
+            if elements:
+                found.arrays[spec.id] = elements
+        return found
 
     def take(self, news: News) -> bool:
         """Take in one piece of news; whether it moved one of the jobs to another stage.
@@ -63,6 +77,8 @@ class Progress:
         A refusal is the answer only to a job that has none: an accepted job is not touched by a refused request.
         """
         job = news.job
+        if job in self.arrays and isinstance(news.event, e.JobRefused | JobRejected):
+            return self._turned_away(news, self.arrays[job])
         if job is None or job not in self.stages:
             return False
         stage = _STAGES.get(type(news.event))
@@ -71,6 +87,14 @@ class Progress:
         if stage is None or stage is self.stages[job]:
             return False
         self.stages[job] = stage
+        return True
+
+    def _turned_away(self, news: News, elements: tuple[str, ...]) -> bool:
+        """The answer to a whole array is a no."""
+        if self.stages[elements[0]] is not Stage.UNANSWERED:
+            return False
+        stage = Stage.REJECTED if isinstance(news.event, JobRejected) else Stage.REFUSED
+        self.stages.update(dict.fromkeys(elements, stage))
         return True
 
     def have(self, goal: Stage) -> bool:

@@ -85,3 +85,9 @@ def leave(state: CellState, array_id: str, status: JobStatus) -> ArrayJob | None
         return None
     journal.drop(state.arrays, array_id)
     return array
+
+
+def is_element_of(job_id: str, array: str) -> bool:
+    """Whether an element of this array would have this id."""
+    name, _, index = job_id.rpartition(".")
+    return name == array and index.isdecimal()

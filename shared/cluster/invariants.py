@@ -145,7 +145,7 @@ def waits_equal_a_recount(state: CellState) -> list[Offence]:
             dependents.setdefault(waited, {})[job.id] = None
         if job.spec.array_of is not None:
             left, holding = elements.get(job.spec.array_of, (0, 0))
-            elements[job.spec.array_of] = (left + 1, holding + bool(job.workers))
+            elements[job.spec.array_of] = (left + 1, holding + (job.status in HOLDING))
     ripe = {
         job.id: None
         for job in state.jobs.values()

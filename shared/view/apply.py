@@ -14,7 +14,7 @@ from shared.cluster.quota import accounts
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
-from shared.events.values import WorkerPlace
+from shared.events.values import JobSpec, WorkerPlace
 from shared.view.row_text import accounts_by_tenant, job_text, node_text, over_text, pools_text, tenant_text
 
 FORGOTTEN_PER_END_MOST = 2
@@ -62,6 +62,7 @@ def _job(touched: Touched, _: CellState, effect: e.JobEffect) -> None:
 def _spec(touched: Touched, _: CellState, effect: e.JobEnqueued | e.JobUpdated) -> None:
     touched.jobs[effect.spec.id] = None
     touched.tenants[effect.spec.tenant] = None
+    _array(touched, effect.spec)
 
 
 def _start(touched: Touched, state: CellState, effect: e.JobStarted) -> None:
@@ -86,6 +87,15 @@ def _move(touched: Touched, state: CellState, effect: e.JobEffect) -> None:
 
 def _end(touched: Touched, state: CellState, effect: e.JobEffect) -> None:
     _move(touched, state, effect)
+    job = state.jobs.get(effect.job)
+    if job is not None:
+        _array(touched, job.spec)
+
+
+def _array(touched: Touched, spec: JobSpec) -> None:
+    """An array has a row when it is over: it may be, with this element."""
+    if spec.array_of is not None:
+        touched.jobs[spec.array_of] = None
 
 
 def _places(touched: Touched, places: tuple[WorkerPlace, ...]) -> None:

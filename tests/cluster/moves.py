@@ -130,13 +130,23 @@ def job_arrives(world: Historian, at_ms: int) -> Effects:
             memory_mib=world.random.choice((0, 500, 3_000)),
         ),
     )
+    if world.random.random() < 0.1:
+        return array_arrives(replace(spec, array=world.random.randint(1, 4)), at_ms, world.random.choice((None, 1)))
     arrived: Effects = [e.JobEnqueued(spec=spec, submit_ms=at_ms, digest=DIGEST)]
     return [*arrived, e.JobHeld(job=spec.id)] if world.random.random() < 0.1 else arrived
 
 
+def array_arrives(spec: JobSpec, at_ms: int, most: int | None) -> Effects:
+    elements = (
+        replace(spec, id=f"{spec.id}.{index}", array_of=spec.id, array_index=index, array_most_running=most)
+        for index in range(spec.array or 1)
+    )
+    return [e.JobEnqueued(spec=element, submit_ms=at_ms, digest=DIGEST) for element in elements]
+
+
 def some_to_wait_for(world: Historian) -> tuple[Dependency, ...]:
     """Live ones, one that is over, one that nobody knows."""
-    known = [*world.state.jobs, *list(world.state.over)[-2:], "nobody"]
+    known = [*world.state.jobs, *world.state.arrays, *list(world.state.over)[-2:], "nobody"]
     chosen = world.random.sample(known, min(len(known), world.random.choice((1, 1, 3))))
     return tuple(Dependency(job=each, when=world.random.choice(list(AfterWhen))) for each in chosen)
 
@@ -154,7 +164,9 @@ def waits_end(world: Historian, at_ms: int) -> Effects:
 
 def job_starts(world: Historian, at_ms: int) -> Effects:
     waiting = [job for job in world.state.jobs.values() if job.status is JobStatus.QUEUED]
-    job = world.one_of(job for job in waiting if job.not_before_ms <= at_ms)
+    arrays = world.state.arrays
+    full = [array.id for array in arrays.values() if array.is_full]
+    job = world.one_of(job for job in waiting if job.not_before_ms <= at_ms and job.spec.array_of not in full)
     if job is None:
         return []
     count = world.random.randint(job.spec.workers_min or job.spec.workers, job.spec.workers)

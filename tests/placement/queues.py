@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.fair_share import Share, Shares
 from services.placement.policy.gang import Places, place_gang
 from services.queueing.policy.row import Shown
@@ -104,7 +105,7 @@ class NaiveWorld(World):
         starts: list[e.AnyEffect] = []
         passed: list[str] = []
         for job in self._turns(queue):
-            if job.spec.tenant in passed:
+            if job.spec.tenant in passed or not may_start_one_more(self.state, job.spec):
                 continue
             found = place_gang(self.state, job.spec)
             if not isinstance(found, DeferCode):
@@ -138,6 +139,8 @@ class NaiveWorld(World):
         made: list[e.AnyEffect] = []
         heads: list[tuple[Job, DeferCode]] = []
         for job in self._turns(queue):
+            if not may_start_one_more(self.state, job.spec):
+                continue
             over = [head for head, why in heads if self._is_kept_by(job, head, why)]
             if any(self._waited_ms(head) >= self.state.policy.backfill_wait_ms for head in over):
                 found: Places | DeferCode = DeferCode.BEHIND_HEAD

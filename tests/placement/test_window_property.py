@@ -122,6 +122,8 @@ class Twins:
             retry=RetryPolicy(budget=1, backoff_ms=self.random.choice((0, 50))),
             not_before_ms=self.naive.now_ms + self.random.choice((0, 20, 60)) if self.random.random() < 0.1 else None,
             after=self.some_to_wait_for() if self.random.random() < 0.2 else (),
+            array=4 if (is_array := self.random.random() < 0.25) else None,
+            array_most_running=self.random.choice((None, 1, 2)) if is_array else None,
         )
 
     def some_to_wait_for(self) -> tuple[Dependency, ...]:
@@ -136,7 +138,7 @@ class Twins:
             if job.status is not JobStatus.STOPPING and self.random.random() < 0.5:
                 events += [finished(job.id, node, job.attempt) for node in job.runs]
         events += [cancel(job.id, job.spec.tenant) for job in self.live(holding=False) if self.random.random() < 0.2]
-        self.settle(*events, afresh=bool(self.naive.state.dependents))
+        self.settle(*events, afresh=bool(self.naive.state.dependents or self.naive.state.arrays))
 
     def fail(self) -> None:
         """Some attempts end badly, and some that were told to stop have stopped."""

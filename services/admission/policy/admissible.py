@@ -54,10 +54,6 @@ def wish_of(spec: JobSpec) -> Wish:
         spec.topology,
         spec.spread,
         spec.run.driver,
-        spec.array,
-        spec.array_most_running,
-        spec.array_of,
-        spec.array_index,
         spec.retry.budget,
         spec.preemptible,
     )

@@ -15,7 +15,6 @@ def unsupported(spec: JobSpec) -> Rejection | None:
     asked = {
         "workers_min": spec.workers_min not in (None, spec.workers),
         "spread": spec.spread is not None,
-        "array": (spec.array, spec.array_most_running, spec.array_of, spec.array_index) != (None, None, None, None),
         "gang": not spec.gang and spec.workers > 1,
         "resources.gpu_milli": not spec.resources.gpu_milli,
     }

@@ -29,16 +29,21 @@ def as_records(answered: Iterable[Answered]) -> Iterator[tuple[Event, str]]:
     place, room = "", JOBS_BYTES_MOST
     for each in answered:
         answer = each.answer
-        fits = bool(jobs) and isinstance(answer, JobAdmitted) and answer.cell == jobs[0].cell
+        fits = bool(jobs) and isinstance(answer, JobAdmitted) and answer.cell == jobs[0].cell and not _is_array(answer)
         if not fits or len(jobs) == JOBS_MOST or each.size_bytes > room:
             yield from _as_one(jobs, place)
             jobs, place, room = [], each.place, JOBS_BYTES_MOST
         if isinstance(answer, JobAdmitted):
             jobs.append(answer)
-            room -= each.size_bytes
+            room = 0 if _is_array(answer) else room - each.size_bytes
         else:
             yield answer, each.place
     yield from _as_one(jobs, place)
+
+
+def _is_array(answer: JobAdmitted) -> bool:
+    """Whether it stands for many jobs: that is a record of its own, for placement makes a large one of it."""
+    return answer.spec.array is not None
 
 
 def _as_one(jobs: list[JobAdmitted], place: str) -> Iterator[tuple[Event, str]]:

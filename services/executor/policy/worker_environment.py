@@ -19,12 +19,15 @@ ADDRESS_LABEL = "address"
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """An attempt as all of its nodes see it: its nodes in the order of their first ranks, and where rank 0 is."""
+    """An attempt as all of its nodes see it: its nodes in the order of their first ranks, and where rank 0 is. `array`
+    is that of which the job is an element, and its index.
+    """
 
     workers: int
     nodes: tuple[str, ...]
     master_address: str
     master_port: int
+    array: tuple[str, int] | None = None
 
 
 def gang_of(state: CellState, job_id: str, attempt: int) -> Gang | None:
@@ -36,7 +39,9 @@ def gang_of(state: CellState, job_id: str, attempt: int) -> Gang | None:
     nodes = tuple(dict.fromkeys(place.node for place in by_rank))
     first = state.nodes[nodes[0]]
     address = first.spec.labels.get(ADDRESS_LABEL, first.id)
-    return Gang(len(by_rank), nodes, address, master_port(job_id, attempt))
+    spec = job.spec
+    array = None if spec.array_of is None else (spec.array_of, spec.array_index or 0)
+    return Gang(len(by_rank), nodes, address, master_port(job_id, attempt), array)
 
 
 def master_port(job_id: str, attempt: int) -> int:
@@ -74,6 +79,7 @@ def worker_environment(
         "FALLOW_GPU_MILLI": str(place.gpu_milli),
         "CUDA_VISIBLE_DEVICES": devices,
         **({} if run.checkpoint_dir is None else {"FALLOW_CHECKPOINT_DIR": run.checkpoint_dir}),
+        **({} if gang.array is None else {"FALLOW_ARRAY_ID": gang.array[0], "FALLOW_ARRAY_INDEX": str(gang.array[1])}),
     }
 
 

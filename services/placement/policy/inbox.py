@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shared.events.base import Event
-from shared.events.jobs import JobsAdmitted
+from shared.events.jobs import JobAdmitted, JobsAdmitted
 
 NEW_JOBS = "jobs-"
 """What the sources of new jobs begin with."""
@@ -28,6 +28,14 @@ class Input:
     event: Event | None
     size_bytes: int = 0
     origin: object = None
+
+
+def weighed(item: Input) -> Input:
+    """The input with the bytes that it needs in a decision: an array is told there element by element."""
+    event = item.event
+    if type(event) is JobAdmitted and event.spec.array is not None:
+        item.size_bytes *= event.spec.array
+    return item
 
 
 class Inbox:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from services.placement.policy import dependencies
+from services.placement.policy import arrays, dependencies
 from services.placement.policy.turn import Turn
+from shared.cluster.arrays import elements_of
 from shared.cluster.job import WAITING, Job, JobStatus
+from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.jobs import AdmittedJob, JobAdmitted, JobCancelRequested, JobUpdateRequested
 from shared.events.reasons import RefuseCode, StopReason
 from shared.events.value import replace
+from shared.events.values import JobSpec
 
 
 def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int) -> None:
@@ -16,38 +19,50 @@ def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int) -> No
     refusal.
     """
     state, spec = turn.state, event.spec
-    known = state.jobs.get(spec.id) or state.over.get(spec.id)
+    known = state.jobs.get(spec.id) or state.over.get(spec.id) or state.arrays.get(spec.id)
     if known is not None:
         if known.digest != event.digest:
             turn.do(_refused(spec.id, "submit", RefuseCode.ID_USED_BEFORE, spec.tenant, "with other content"))
         return
-    if state.waiting >= state.policy.waiting_jobs_most:
-        text = f"{state.waiting} jobs wait, the cell takes {state.policy.waiting_jobs_most}"
-        turn.do(_refused(spec.id, "submit", RefuseCode.TOO_MANY_WAITING, spec.tenant, text))
-        return
-    refusal = dependencies.refusal(state, spec, (spec.id,)) if spec.after else None
+    refusal = _refusal(state, spec)
     if refusal is not None:
         turn.do(_refused(spec.id, "submit", refusal[0], spec.tenant, refusal[1]))
         return
-    turn.enqueue(e.JobEnqueued(spec=spec, submit_ms=event.submit_ms, digest=event.digest), size_bytes)
-    if spec.after or spec.not_before_ms is not None:
-        dependencies.begin(turn, state.jobs[spec.id])
+    if spec.array is None:
+        _enter(turn, event, spec, size_bytes)
+    else:
+        for element in arrays.elements(spec):
+            _enter(turn, event, element, size_bytes // spec.array)
     if spec.id in state.dependents:
         dependencies.drop_strangers(turn, spec.id, spec.tenant)
+
+
+def _refusal(state: CellState, spec: JobSpec) -> tuple[RefuseCode, str] | None:
+    """Why a new job, or a whole array, cannot be accepted."""
+    if state.waiting + (spec.array or 1) > state.policy.waiting_jobs_most:
+        text = f"{state.waiting} jobs wait, the cell takes {state.policy.waiting_jobs_most}"
+        return RefuseCode.TOO_MANY_WAITING, text
+    used = None if spec.array is None else arrays.id_in_use(state, spec)
+    if used is not None:
+        return RefuseCode.ID_USED_BEFORE, f"by job {used}"
+    return dependencies.refusal(state, spec, arrays.ids(spec)) if spec.after else None
+
+
+def _enter(turn: Turn, event: JobAdmitted | AdmittedJob, spec: JobSpec, size_bytes: int) -> None:
+    turn.enqueue(e.JobEnqueued(spec=spec, submit_ms=event.submit_ms, digest=event.digest), size_bytes)
+    if spec.after or spec.not_before_ms is not None:
+        dependencies.begin(turn, turn.state.jobs[spec.id])
     if spec.hold:
         turn.do(e.JobHeld(job=spec.id))
 
 
 def cancel(turn: Turn, event: JobCancelRequested) -> None:
     """End a waiting job at once, let a running one stop; a job that is cancelled already needs nothing more."""
-    state = turn.state
-    job = _own_job(turn, event.job, event.tenant, "cancel")
-    if job is None:
-        return
-    if job.status in WAITING:
-        turn.do(e.JobCancelled(job=job.id))
-    elif job.status is not JobStatus.STOPPING or job.stop_why is not StopReason.CANCELLED:
-        turn.do(stopping(job, StopReason.CANCELLED, state.policy.stop_grace_wall_ms, event.tenant))
+    for job in _own_jobs(turn, event.job, event.tenant, "cancel"):
+        if job.status in WAITING:
+            turn.do(e.JobCancelled(job=job.id))
+        elif job.status is not JobStatus.STOPPING or job.stop_why is not StopReason.CANCELLED:
+            turn.do(stopping(job, StopReason.CANCELLED, turn.state.policy.stop_grace_wall_ms, event.tenant))
 
 
 def stopping(job: Job, why: StopReason, grace_wall_ms: int, for_whom: str = "") -> e.JobStopping:
@@ -57,9 +72,11 @@ def stopping(job: Job, why: StopReason, grace_wall_ms: int, for_whom: str = "") 
 
 def update(turn: Turn, event: JobUpdateRequested) -> None:
     """Change priority and run-time limit; the number of workers is not changed here."""
-    job = _own_job(turn, event.job, event.tenant, "update")
-    if job is None:
-        return
+    for job in _own_jobs(turn, event.job, event.tenant, "update"):
+        _update(turn, event, job)
+
+
+def _update(turn: Turn, event: JobUpdateRequested, job: Job) -> None:
     changes = event.changes
     if changes.workers is not None or changes.workers_min is not None:
         text = "the number of workers of a rigid job stays"
@@ -69,8 +86,21 @@ def update(turn: Turn, event: JobUpdateRequested) -> None:
     turn.do(e.JobUpdated(spec=replace(job.spec, **wanted)))
 
 
+def _own_jobs(turn: Turn, job_id: str, tenant: str, request: str) -> list[Job]:
+    """The tenant's live job, or the live elements of its array; none after a refusal, or where the request is fulfilled
+    already.
+    """
+    array = turn.state.arrays.get(job_id)
+    if array is None:
+        job = _own_job(turn, job_id, tenant, request)
+        return [] if job is None else [job]
+    if array.tenant != tenant:
+        turn.do(_refused(job_id, request, RefuseCode.NOT_THE_TENANTS_JOB, tenant, ""))
+        return []
+    return list(elements_of(turn.state, array))
+
+
 def _own_job(turn: Turn, job_id: str, tenant: str, request: str) -> Job | None:
-    """The tenant's live job; None after a refusal, or where the request is fulfilled already."""
     job, over = turn.state.jobs.get(job_id), turn.state.over.get(job_id)
     owner = job.spec.tenant if job is not None else over.tenant if over is not None else None
     if owner is None:

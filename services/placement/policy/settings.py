@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from services.placement.policy.turn import Turn
+from shared.cluster.arrays import elements_of
 from shared.cluster.config import CellFile
 from shared.cluster.job import WAITING, JobStatus
 from shared.cluster.quota_rules import Fault, fault_among, fault_in_pools, top_down
@@ -107,13 +108,18 @@ def refuse(turn: Turn, what: str, code: ProposalCode, text: str) -> None:
 
 
 def hold_or_release(turn: Turn, event: HoldJob | ReleaseJob) -> None:
-    """Keep a waiting job from starting, or let it go. To be in the wanted state already is no error."""
-    job, request = turn.state.jobs.get(event.job), "hold" if isinstance(event, HoldJob) else "release"
-    wanted_from = (JobStatus.QUEUED, JobStatus.AWAITING) if request == "hold" else (JobStatus.HELD,)
-    if job is None:
+    """Keep a waiting job, or all waiting elements of an array, from starting, or let them go. To be in the wanted state
+    already is no error.
+    """
+    request = "hold" if isinstance(event, HoldJob) else "release"
+    array, job = turn.state.arrays.get(event.job), turn.state.jobs.get(event.job)
+    jobs = list(elements_of(turn.state, array)) if array is not None else [] if job is None else [job]
+    if not jobs:
         turn.do(e.JobRefused(job=event.job, request=request, code=RefuseCode.UNKNOWN_JOB))
-    elif job.status in wanted_from:
-        turn.do(e.JobHeld(job=job.id) if request == "hold" else e.JobReleased(job=job.id))
-    elif job.status not in WAITING:
-        text = f"it is {job.status}"
-        turn.do(e.JobRefused(job=job.id, request=request, code=RefuseCode.WRONG_STATE, text=text))
+    elif not any(job.status in WAITING for job in jobs):
+        text = f"it is {jobs[0].status}" if array is None else "none of its elements waits"
+        turn.do(e.JobRefused(job=event.job, request=request, code=RefuseCode.WRONG_STATE, text=text))
+    wanted_from = (JobStatus.QUEUED, JobStatus.AWAITING) if request == "hold" else (JobStatus.HELD,)
+    for each in jobs:
+        if each.status in wanted_from:
+            turn.do(e.JobHeld(job=each.id) if request == "hold" else e.JobReleased(job=each.id))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from services.placement.policy.ahead import Ahead
+from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.backfill import Heads
 from services.placement.policy.behind import behind
 from services.placement.policy.confirmations import with_confirmations
@@ -103,6 +104,11 @@ def _walk_head(
     for number, job_id in enumerate(head.jobs):
         job = state.jobs.get(job_id)
         if job is None or not _waits(job, now_ms):
+            if number in cuts:
+                return False
+            continue
+        if job.spec.array_most_running is not None and not may_start_one_more(state, job.spec):
+            walk.deferred[job_id] = DeferCode.ARRAY_LIMIT
             if number in cuts:
                 return False
             continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.backfill import head_before
 from services.placement.policy.confirmations import with_confirmations
 from services.placement.policy.deferral import PRECEDENCE
@@ -91,6 +92,8 @@ def why_not(state: CellState, job: Job, disciplines: Mapping[str, QueueDisciplin
         found[DeferCode.AFTER] = None
     if job.not_before_ms > now_ms:
         found[DeferCode.NOT_BEFORE if job.not_before_ms == spec.not_before_ms else DeferCode.BACKOFF] = None
+    if not may_start_one_more(state, spec):
+        found[DeferCode.ARRAY_LIMIT] = None
     behind = _behind(state, job, ahead, disciplines.get(spec.queue or ""), now_ms)
     if behind is not None:
         found[DeferCode.BEHIND_HEAD] = None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from services.simulator.history.books import CANCELLED, STOPPING, Books
 from services.simulator.history.evidence import Answer, Evidence, Violation
 from shared.events import effects as e
-from shared.events.base import Event
+from shared.events.base import Event, replace
 from shared.events.decisions import Decision
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.reasons import StopReason
@@ -30,11 +30,13 @@ class Settlements:
         """Take in a decision that is in the books already; what it has read and not settled."""
         for effect in decision.effects:
             if isinstance(effect, e.JobEnqueued):
-                self._enqueued[effect.spec.id, effect.digest] = None
+                self._enqueued[effect.spec.array_of or effect.spec.id, effect.digest] = None
             elif isinstance(effect, e.JobRefused):
                 self._said[effect.job, effect.request] += 1
             elif isinstance(effect, e.JobUpdated):
                 self._said[effect.spec.id, "update"] += 1
+                if effect.spec.array_of is not None:
+                    self._said[effect.spec.array_of, "update"] += 1
         where = f"{self._cell}, version {decision.version}"
         return [
             Violation("I2", text, where)
@@ -65,7 +67,10 @@ class Settlements:
         return None if is_settled else f"job {event.spec.id} was admitted and read, and neither accepted nor refused"
 
     def _unsettled_cancel(self, event: JobCancelRequested, books: Books) -> str | None:
-        page, over = books.jobs.get(event.job), books.over.get(event.job)
+        page, over, array = books.jobs.get(event.job), books.over.get(event.job), books.arrays.get(event.job)
+        if array is not None and not self._said[event.job, "cancel"]:
+            found = (self._unsettled_cancel(replace(event, job=job), books) for job in array.left)
+            return next((text for text in found if text is not None), None)
         is_stopping = page is not None and page.status == STOPPING and page.stop_why is StopReason.CANCELLED
         is_cancelled = over is not None and over.status == CANCELLED
         if is_stopping or is_cancelled or self._said[event.job, "cancel"]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from services.simulator.history import arrays, waits
 from services.simulator.history import books as b
-from services.simulator.history import waits
 from services.simulator.history.books import Books, JobPage, NodePage, OverPage
 from services.simulator.history.evidence import Violation
 from services.simulator.history.log_form import InForce
@@ -59,7 +59,13 @@ class Bookkeeper:
             note = self._table.get(type(effect))
             if note is not None:
                 note(effect)
+        for wrong in arrays.not_whole(self.books):
+            self._say("I2", wrong)
         self._loans_are_back()
+
+    def _found_here(self, wrong: str | None) -> None:
+        if wrong is not None:
+            self._say("I2", wrong)
 
     def _say(self, invariant: str, text: str) -> None:
         self.found.append(Violation(invariant, text, self._where))
@@ -77,6 +83,7 @@ class Bookkeeper:
         page = books.jobs[job_id] = JobPage(effect.spec, effect.submit_ms, effect.digest)
         page.not_before_ms = effect.spec.not_before_ms or 0
         page.status = waits.status_without_hold(books, page)
+        self._found_here(arrays.enqueued(books, page))
 
     def _page(self, job_id: str, what: str, *statuses: str) -> JobPage | None:
         """The page of a job that is in one of these statuses; without one any that is not over."""
@@ -143,9 +150,7 @@ class Bookkeeper:
             self._say("I6", f"attempt {effect.attempt} of job {effect.job} follows attempt {page.attempt}")
         if books.at_ms < page.not_before_ms:
             self._say("I2", f"job {effect.job} starts at {books.at_ms}, not to start before {page.not_before_ms}")
-        early = waits.too_early(books, page)
-        if early is not None:
-            self._say("I2", f"job {effect.job} {early}")
+        self._found_here(waits.too_early(books, page) or arrays.too_many(books, page))
         self._is_whole(page, effect)
         self._takes(effect.job, page, effect.workers, effect.workers)
         page.status, page.attempt, page.deferred = b.STARTING, effect.attempt, None
@@ -277,9 +282,7 @@ class Bookkeeper:
 
     def _cancelled(self, effect: e.JobCancelled) -> None:
         page = self._page(effect.job, "is cancelled", *b.WAITS, b.STOPPING)
-        wrong = None if page is None else waits.cancelled_without_cause(self.books, page, effect)
-        if wrong is not None:
-            self._say("I2", f"job {effect.job} {wrong}")
+        self._found_here(None if page is None else waits.cancelled_without_cause(self.books, page, effect))
         self._ends(effect.job, b.CANCELLED)
 
     def _ends(self, job_id: str, status: str) -> None:
@@ -290,6 +293,7 @@ class Bookkeeper:
         books.hold(job_id, page, ())
         books.endings += 1
         books.over[job_id] = OverPage(page.spec.tenant, page.digest, status, books.at_ms, books.endings)
+        arrays.ended(books, page, status)
 
     # Nodes.
 

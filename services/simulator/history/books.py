@@ -73,6 +73,20 @@ class NodePage:
 
 
 @dataclass(slots=True)
+class ArrayPage:
+    """An array of which some elements are not over: the first of them, the live ones, how many are over and to what
+    ends they came. `is_seen`: the decision that brought it is over.
+    """
+
+    spec: JobSpec
+    digest: str
+    left: dict[str, None] = field(default_factory=dict)
+    ends: dict[str, None] = field(default_factory=dict)
+    over: int = 0
+    is_seen: bool = False
+
+
+@dataclass(slots=True)
 class Books:
     """Everything about one cell as of one version."""
 
@@ -81,6 +95,7 @@ class Books:
     at_ms: int = 0
     policy: CellPolicy = field(default_factory=CellPolicy)
     jobs: dict[str, JobPage] = field(default_factory=dict)
+    arrays: dict[str, ArrayPage] = field(default_factory=dict)
     over: dict[str, OverPage] = field(default_factory=dict)
     endings: int = 0
     nodes: dict[str, NodePage] = field(default_factory=dict)

@@ -1,0 +1,76 @@
+"""What a job may ask for beside room: a time of its own, the ends of other jobs, and to be an array."""
+
+from __future__ import annotations
+
+from services.admission.policy.resolve import Rejection
+from shared.cluster.config import CellFile
+from shared.events.encoding import encode
+from shared.events.reasons import RejectCode
+from shared.events.values import JobSpec
+
+ARRAY_BYTES_MOST = 800_000
+"""All elements of an array become jobs in one record of the log."""
+
+ELEMENT_BYTES = 400
+"""What is said of an element in that record, beside what it asks for and its ids."""
+
+JOB_ID_CHARS_MOST = 128
+
+
+def asks_for_more(spec: JobSpec) -> bool:
+    """Whether any test here concerns the job: few do."""
+    return (
+        spec.not_before_ms is not None
+        or bool(spec.after)
+        or spec.array is not None
+        or spec.array_most_running is not None
+        or spec.array_of is not None
+        or spec.array_index is not None
+    )
+
+
+def rejection(file: CellFile, spec: JobSpec, now_ms: int) -> Rejection | None:
+    """Why a job that has its cell and pools cannot have what it asks for, at cell time `now_ms`; None if it can."""
+    return _too_far(file, spec, now_ms) or _names_itself(spec) or _no_array(spec)
+
+
+def _too_far(file: CellFile, spec: JobSpec, now_ms: int) -> Rejection | None:
+    """A mistake in the unit of a time would let a job wait for thousands of years."""
+    allowed, not_before_ms = file.limits.not_before_ahead_ms, spec.not_before_ms
+    if not_before_ms is None or not_before_ms - now_ms <= allowed:
+        return None
+    rule = f"must be at most {allowed} ms ahead of the cell's time, {now_ms}"
+    ahead_ms = not_before_ms - now_ms
+    return Rejection(RejectCode.NOT_BEFORE_TOO_FAR, "not_before_ms", str(not_before_ms), rule, ahead_ms, allowed)
+
+
+def _names_itself(spec: JobSpec) -> Rejection | None:
+    named: dict[str, None] = {}
+    for dependency in spec.after:
+        if dependency.job == spec.id:
+            return Rejection(RejectCode.INVALID_FIELD, "after", dependency.job, "names the job itself")
+        if dependency.job in named:
+            return Rejection(RejectCode.INVALID_FIELD, "after", dependency.job, "stands twice")
+        named[dependency.job] = None
+    return None
+
+
+def _no_array(spec: JobSpec) -> Rejection | None:
+    for field in ("array_of", "array_index"):
+        value = getattr(spec, field)
+        if value is not None:
+            return Rejection(RejectCode.INVALID_FIELD, field, str(value), "is set by the cell")
+    if spec.array is None:
+        value = spec.array_most_running
+        rule = "is for arrays"
+        return None if value is None else Rejection(RejectCode.INVALID_FIELD, "array_most_running", str(value), rule)
+    longest = JOB_ID_CHARS_MOST - 1 - len(str(spec.array - 1))
+    if len(spec.id) > longest:
+        rule = f"the id of such an array has at most {longest} characters"
+        return Rejection(RejectCode.INVALID_FIELD, "id", spec.id, rule, len(spec.id), longest)
+    element = len(encode(spec)) + 3 * len(spec.id) + ELEMENT_BYTES
+    most = ARRAY_BYTES_MOST // spec.array
+    if element > most:
+        rule = f"each of {spec.array} elements may need {most} bytes in the log"
+        return Rejection(RejectCode.TOO_LARGE, "array", str(spec.array), rule, element, most)
+    return None
