@@ -37,7 +37,8 @@ class Fault(NamedTuple):
 
     def __str__(self) -> str:
         """For people."""
-        return f"{self.tenant}/{self.gpu_type}: {self.field} {self.value}: {self.rule}"
+        at = f"{self.field} {self.value}".rstrip()
+        return f"{self.tenant}/{self.gpu_type}: {at}: {self.rule}"
 
 
 def fault_among(quotas: Quotas, changed: Sequence[Quota], tenants: Collection[str]) -> Fault | None:

@@ -15,6 +15,7 @@ from shared.cluster.job import JobStatus
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
+from shared.events.operations import Quota
 from shared.events.reasons import FailReason
 from shared.events.value import build_valid
 from shared.events.values import JobSpec, Resources, RunStatus, WorkerPlace
@@ -122,6 +123,22 @@ FORGED: dict[str, tuple[str, list[Any]]] = {
         "I4",
         [
             quota("bob", limit=None, parent="lab"),
+            enqueued("big", tenant="bob", resources=TWO_GPUS),
+            started("big", place(0, "n2", 4, 5)),
+        ],
+    ),
+    "a start above what may be borrowed": (
+        "I4",
+        [
+            e.QuotaSet(quota=Quota(tenant="bob", gpu_type="gpu", guaranteed_milli=1000, borrow_limit_milli=500)),
+            enqueued("big", tenant="bob", resources=TWO_GPUS),
+            started("big", place(0, "n2", 4, 5)),
+        ],
+    ),
+    "a start of who may not borrow": (
+        "I4",
+        [
+            e.QuotaSet(quota=Quota(tenant="bob", gpu_type="gpu", guaranteed_milli=1000, borrows=False)),
             enqueued("big", tenant="bob", resources=TWO_GPUS),
             started("big", place(0, "n2", 4, 5)),
         ],

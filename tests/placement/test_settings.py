@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
+from shared.events import effects as e
 from shared.events.base import Event
-from shared.events.operations import CellPolicy, OfferLoan, RecallLoan
+from shared.events.operations import CellPolicy, OfferLoan, Quota, RecallLoan
 from shared.events.proposals import PreemptionProposed, Victim
 from shared.events.reasons import ProposalCode, StopReason
 from shared.events.value import build_valid, replace
@@ -102,3 +105,75 @@ def test_a_proposal_is_refused_in_words() -> None:
         cell=CELL, proposal="p-1", version=3, preemptor="b", victims=(victim,), reason=StopReason.PRIORITY
     )
     assert codes(cell_with().tell(proposal)) == [ProposalCode.UNSUPPORTED]
+
+
+SHARED = (
+    Tenant(name="lab", quotas=(TenantQuota(guaranteed=100, limit=200),)),
+    Tenant(name="ada", parent="lab", quotas=(TenantQuota(guaranteed=60),)),
+    Tenant(name="bob", parent="lab", quotas=(TenantQuota(guaranteed=40),)),
+)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rule"),
+    [
+        ({"tenant": "bob", "guaranteed_milli": 41_000, "parent": "lab"}, "children are guaranteed 101 GPUs together"),
+        ({"tenant": "eve", "guaranteed_milli": 901_000}, "the pools have 1000 GPUs of that type"),
+        ({"tenant": "eve", "parent": "nobody"}, "parent 'nobody': is no tenant"),
+        ({"tenant": "lab", "parent": "ada"}, "cycle: lab -> ada -> lab"),
+    ],
+)
+def test_what_does_not_go_with_the_others_is_refused_with_its_rule(wrong: dict[str, Any], rule: str) -> None:
+    world = World(file_with(*SHARED))
+    before = dict(world.state.quotas)
+    made = world.tell(set_quotas(quota("fay", 99), Quota(gpu_type="gpu", **wrong)))
+    assert (kinds(made), world.state.quotas) == (["ProposalRefused"], before)
+    assert rule in refusal(made)
+
+
+def refusal(made: list[e.AnyEffect]) -> str:
+    return next(effect.text for effect in made if isinstance(effect, e.ProposalRefused))
+
+
+def test_quotas_that_only_go_together_are_set_together() -> None:
+    world = World(file_with(*SHARED))
+    less, more = quota("ada", None, "lab"), Quota(tenant="bob", gpu_type="gpu", guaranteed_milli=90_000, parent="lab")
+    assert kinds(world.tell(set_quotas(more, less))) == ["QuotaSet", "QuotaSet"]
+
+
+def test_tenants_may_change_places_at_once() -> None:
+    world = World(file_with(*SHARED))
+    up, down = replace(quota("ada", None), parent=None), replace(quota("lab", None), parent="ada")
+    assert kinds(world.tell(set_quotas(down, up))) == ["QuotaSet", "QuotaSet"]
+
+
+def test_fields_that_are_named_are_changed_alone() -> None:
+    world = World(file_with(*SHARED))
+    world.tell(replace(set_quotas(quota("ada", 70)), fields=("limit_milli",)))
+    assert world.state.quotas["ada", "gpu"] == Quota(
+        tenant="ada", gpu_type="gpu", guaranteed_milli=60_000, limit_milli=70_000, parent="lab"
+    )
+
+
+def test_a_quota_of_a_new_type_stands_where_the_file_puts_its_tenant() -> None:
+    world = World(file_with(*SHARED))
+    world.tell(replace(set_quotas(quota("ada", 7, gpu_type="a100")), fields=("limit_milli",)))
+    assert world.state.quotas["ada", "a100"].parent == "lab"
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        replace(set_quotas(quota("ada", 7)), fields=("limits",)),
+        replace(set_policy(start_wall_ms=9), fields=("start_wall",)),
+    ],
+)
+def test_a_field_that_nobody_knows_is_refused(wish: Event) -> None:
+    assert codes(cell_with().tell(wish)) == [ProposalCode.NOT_ALLOWED]
+
+
+def test_settings_that_are_named_are_changed_alone() -> None:
+    world = cell_with()
+    world.tell(set_policy(start_wall_ms=9))
+    world.tell(replace(set_policy(stop_grace_wall_ms=7), fields=("stop_grace_wall_ms",)))
+    assert (world.state.policy.start_wall_ms, world.state.policy.stop_grace_wall_ms) == (9, 7)

@@ -1,0 +1,151 @@
+"""What a start needs: its own guarantee, or what others leave idle and lend; and what is told where it has neither."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shared.events.operations import Quota, ReclaimFrom
+from shared.events.reasons import DeferCode
+from shared.events.value import replace
+from tests.placement.world import World, admitted, cancel, cell_with, finished, joined, set_quotas, spec_of
+
+FEW = 100
+
+
+def share(tenant: str, guaranteed: int = 0, **rules: Any) -> Quota:
+    """A quota in whole GPUs."""
+    limits = {f"{name}_milli": rules.pop(name) * 1000 for name in list(rules) if name.endswith("limit")}
+    return Quota(tenant=tenant, gpu_type="gpu", guaranteed_milli=guaranteed * 1000, **limits, **rules)
+
+
+def cell_of(gpus: int, *quotas: Quota) -> World:
+    """A cell of one node, in which placement walks all waiting jobs."""
+    world = cell_with(joined("n1", gpus), few=FEW)
+    world.tell(set_quotas(*quotas))
+    return world
+
+
+def why(world: World, job: str) -> DeferCode | None:
+    """Why the job waits; None if it runs."""
+    return world.job(job).deferred
+
+
+def test_idle_quota_is_lent_to_who_wants_more_than_his_own() -> None:
+    world = cell_of(8, share("ada", 4), share("bob", 4))
+    world.tell(admitted(spec_of("all", 8)))
+    assert world.nodes_of("all") == ["n1"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [{"borrows": False}, {"borrow_limit": 1}, {"limit": 5}],
+    ids=["no right to borrow", "a limit on borrowing", "a limit on all"],
+)
+def test_who_may_not_borrow_so_much_waits_for_his_quota(rule: dict[str, Any]) -> None:
+    world = cell_of(8, share("ada", 4, **rule), share("bob", 4))
+    world.tell(admitted(spec_of("his-own", 4)), admitted(spec_of("more", 2)))
+    assert (world.nodes_of("his-own"), why(world, "more")) == (["n1"], DeferCode.QUOTA_REACHED)
+
+
+@pytest.mark.parametrize("rule", [{"lends": False}, {"lend_limit": 1}], ids=["lends nothing", "lends too little"])
+def test_what_is_not_lent_stays_idle_for_its_owner(rule: dict[str, Any]) -> None:
+    world = cell_of(8, share("ada", 4), share("bob", 4, **rule))
+    world.tell(admitted(spec_of("more", 6)))
+    assert why(world, "more") is DeferCode.QUOTA_REACHED
+    world.tell(admitted(spec_of("his", 4, tenant="bob")))
+    assert world.nodes_of("his") == ["n1"]
+
+
+def test_what_is_lent_up_to_a_limit_may_be_borrowed_so_far() -> None:
+    world = cell_of(8, share("ada", 4), share("bob", 4, lend_limit=1))
+    world.tell(admitted(spec_of("more", 5)))
+    assert world.nodes_of("more") == ["n1"]
+
+
+def test_children_of_a_parent_that_borrows_nothing_share_its_guarantee_and_no_more() -> None:
+    world = cell_of(8, share("lab", 4, borrows=False), share("ada", 1, parent="lab"), share("bob", 1, parent="lab"))
+    world.tell(admitted(spec_of("a", 3)), admitted(spec_of("b", 1, tenant="bob")), admitted(spec_of("c", 1)))
+    assert (world.nodes_of("a"), world.nodes_of("b"), why(world, "c")) == (["n1"], ["n1"], DeferCode.QUOTA_REACHED)
+
+
+def test_a_job_that_may_not_be_preempted_borrows_nothing() -> None:
+    world = cell_of(8, share("ada", 3), share("bob", 1))
+    world.tell(admitted(spec_of("firm", 4, preemptible=False)), admitted(spec_of("small", 3, preemptible=False)))
+    assert (why(world, "firm"), world.nodes_of("small")) == (DeferCode.QUOTA_REACHED, ["n1"])
+
+
+def test_without_a_guarantee_it_has_what_is_guaranteed_to_nobody() -> None:
+    world = cell_of(8, share("bob", 6))
+    world.tell(admitted(spec_of("large", 3, preemptible=False)), admitted(spec_of("small", 2, preemptible=False)))
+    assert (why(world, "large"), world.nodes_of("small")) == (DeferCode.QUOTA_REACHED, ["n1"])
+
+
+def test_quota_is_told_before_room() -> None:
+    world = cell_of(8, share("ada", 4, borrows=False))
+    world.tell(admitted(spec_of("full", 8, tenant="eve")))
+    world.tell(admitted(spec_of("both", 5)), admitted(spec_of("room", 4)))
+    assert (why(world, "both"), why(world, "room")) == (DeferCode.QUOTA_REACHED, DeferCode.NO_FREE_GPUS)
+
+
+def test_what_no_pool_ever_holds_is_told_before_quota() -> None:
+    world = cell_of(8, share("ada", 4, borrows=False))
+    world.tell(admitted(spec_of("huge", 8, workers=2)))
+    assert why(world, "huge") is DeferCode.NO_SUCH_NODES
+
+
+def keeping(reclaim: ReclaimFrom) -> World:
+    """An owner uses one of his two GPUs and waits for two; another wants to borrow the idle one."""
+    world = cell_of(2, share("ada", 2, reclaim=reclaim), share("bob", 0))
+    world.tell(admitted(spec_of("first", 1)))
+    world.tell(admitted(spec_of("waits", 2)), admitted(spec_of("borrows", 1, tenant="bob")))
+    return world
+
+
+def test_idle_quota_is_lent_past_a_waiting_owner_who_can_always_take_it_back() -> None:
+    assert keeping(ReclaimFrom.ANY).nodes_of("borrows") == ["n1"]
+
+
+@pytest.mark.parametrize("reclaim", [ReclaimFrom.LOWER_PRIORITY, ReclaimFrom.NEVER])
+def test_it_is_kept_for_an_owner_who_could_not(reclaim: ReclaimFrom) -> None:
+    world = keeping(reclaim)
+    assert (why(world, "waits"), why(world, "borrows")) == (DeferCode.NO_FREE_GPUS, DeferCode.RESERVED_FOR_OTHER)
+    world.tell(finished("first"))
+    assert world.nodes_of("waits") == ["n1"]
+
+
+def test_who_is_less_important_than_the_owner_borrows_from_one_who_may_take_back_by_priority() -> None:
+    world = cell_of(2, share("ada", 2, reclaim=ReclaimFrom.LOWER_PRIORITY), share("bob", 0))
+    world.tell(admitted(spec_of("first", 1)))
+    world.tell(admitted(spec_of("waits", 2, priority=1)), admitted(spec_of("borrows", 1, tenant="bob")))
+    assert world.nodes_of("borrows") == ["n1"]
+
+
+def test_nothing_is_kept_for_an_owner_who_does_not_wait_any_more() -> None:
+    world = keeping(ReclaimFrom.NEVER)
+    world.tell(cancel("waits"))
+    assert world.nodes_of("borrows") == ["n1"]
+
+
+def test_a_new_writer_keeps_it_too() -> None:
+    world = keeping(ReclaimFrom.NEVER)
+    world.restart()
+    world.tell(admitted(spec_of("another", 1, tenant="bob")))
+    assert (why(world, "borrows"), why(world, "another")) == (DeferCode.RESERVED_FOR_OTHER,) * 2
+
+
+def test_a_quota_that_is_set_lets_start_who_waited_for_it() -> None:
+    world = cell_of(8, share("ada", 4, borrows=False))
+    world.tell(admitted(spec_of("late", 6)))
+    world.tell(set_quotas(share("ada", 4)))
+    assert world.nodes_of("late") == ["n1"]
+
+
+def test_a_guarantee_lowered_below_its_use_stops_nobody() -> None:
+    world = cell_of(8, share("ada", 8))
+    world.tell(admitted(spec_of("runs", 8)))
+    world.tell(set_quotas(replace(share("ada", 2), borrows=False)))
+    assert world.nodes_of("runs") == ["n1"]
+    world.tell(admitted(spec_of("late", 1)))
+    assert why(world, "late") is DeferCode.QUOTA_REACHED
