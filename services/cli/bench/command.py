@@ -29,12 +29,15 @@ def pipeline(
     rate: Annotated[float, typer.Option(min=1, max=100_000, help="Jobs sent in a second.")] = 5_000,
     seconds: Annotated[float, typer.Option(min=2, max=3_600, help="For so long.")] = 60,
     nodes: Nodes = NODES,
+    quotas: Annotated[
+        bool, typer.Option("--quotas", help="With a guarantee of which half is borrowed, and limits at two levels.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """How many jobs a second go through the cell, from their submission to their start, with all services running."""
     from services.cli.bench.pipeline import pipeline as run  # noqa: PLC0415 - help stays quick
 
-    run(_console(as_json=as_json), rate=rate, seconds=seconds, nodes=nodes).show(as_json=as_json)
+    run(_console(as_json=as_json), rate=rate, seconds=seconds, nodes=nodes, has_quotas=quotas).show(as_json=as_json)
 
 
 @app.command()

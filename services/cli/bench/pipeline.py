@@ -30,7 +30,7 @@ class Piped:
     empty_mb: dict[str, float]
 
 
-def pipeline(console: Console, *, rate: float, seconds: float, nodes: int) -> Figure:
+def pipeline(console: Console, *, rate: float, seconds: float, nodes: int, has_quotas: bool = False) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
     async def work(stage: Stage) -> Piped:
@@ -41,8 +41,8 @@ def pipeline(console: Console, *, rate: float, seconds: float, nodes: int) -> Fi
         async with chain(servers, folder, found.traffic) as running:
             return (await running.send(min(BASELINE_JOBS_MOST, len(found.load.sent_s)), None))[1]
 
-    found, plain = on_stage(console, cell_of(nodes), work, baseline)
-    return figure_of(found, plain, nodes)
+    found, plain = on_stage(console, cell_of(nodes, has_quotas=has_quotas), work, baseline)
+    return figure_of(found, plain, nodes, has_quotas=has_quotas)
 
 
 async def piped(
@@ -57,7 +57,7 @@ async def piped(
     return Piped(load, await flows(stage, before, max(1, load.told.started)), run_ms, empty_mb)
 
 
-def figure_of(found: Piped, baseline: float, nodes: int) -> Figure:
+def figure_of(found: Piped, baseline: float, nodes: int, *, has_quotas: bool = False) -> Figure:
     """The figure for people and for programs."""
     load, jobs = found.load, max(1, found.load.starts_by(found.load.end_s, found.load.begin_s))
     cpu = {name: round(seconds / jobs * 1000, 3) for name, seconds in load.used.by_process.items()}
@@ -69,6 +69,7 @@ def figure_of(found: Piped, baseline: float, nodes: int) -> Figure:
         "ratio_to_baseline": round(load.jobs_per_s / baseline, 3),
         "baseline": round(baseline),
         "offered_per_s": load.rate,
+        "quotas": has_quotas,
         "backlog_growth": load.growth,
         "p50_ms": percentile(waits, 50),
         "p99_ms": percentile(waits, 99),

@@ -16,6 +16,7 @@ from services.cli.run_of import folder_for
 from services.cli.service_set import Clock
 from services.cli.stage import Servers, Stage, running, stage_for
 from services.cli.workload import Workload, cell_file_for, uniform_nodes
+from shared.cluster.config import CellFile, Tenant, TenantQuota
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline
 from shared.runtime.clocks import wall_ms
@@ -28,10 +29,23 @@ Baseline = TypeVar("Baseline")
 POOL = "bench"
 
 
-def cell_of(nodes: int, policy: CellPolicy | None = None) -> Workload:
-    """So many nodes of 8 in one pool, with one queue, and no job yet."""
+LAB = "lab"
+
+
+def cell_of(nodes: int, policy: CellPolicy | None = None, *, has_quotas: bool = False) -> Workload:
+    """So many nodes of 8 in one pool, with one queue, and no job yet. With quotas the tenant has a half guaranteed and
+    may borrow the other half of its lab, which has all there is.
+    """
     specs = uniform_nodes(nodes, GPUS_PER_NODE, pool=POOL)
     file = cell_file_for(specs, [TENANT], QueueDiscipline.BEST_EFFORT_FIFO, policy)
+    if has_quotas:
+        gpus = nodes * GPUS_PER_NODE
+        own = Tenant(name=TENANT, parent=LAB, quotas=(TenantQuota(guaranteed=gpus // 2, limit=gpus),))
+        file = CellFile(
+            cells=file.cells,
+            tenants=(Tenant(name=LAB, quotas=(TenantQuota(guaranteed=gpus, limit=gpus),)), own),
+            limits=file.limits,
+        )
     return Workload(commands=(), nodes=tuple(specs), cell_file=file)
 
 
