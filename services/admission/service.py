@@ -91,6 +91,9 @@ class AdmissionService:
             return _rejected(event, job, tenant, cell)
         if isinstance(event, CancelJob):
             return JobCancelRequested(cell=cell.name, job=job, tenant=tenant, reason=event.reason)
+        over = limits.over_update_limits(self._file, event.changes)
+        if over is not None:
+            return _rejected(event, job, tenant, over)
         return JobUpdateRequested(cell=cell.name, job=job, tenant=tenant, changes=event.changes)
 
     def _submit(self, event: SubmitJob, now_ms: int) -> Event:
@@ -100,7 +103,9 @@ class AdmissionService:
         if isinstance(found, Rejection):
             return _rejected(event, spec.id, spec.tenant, found)
         late = limits.submit_time_too_far(self._file, submit_ms, now_ms)
-        resolved = replace(spec, cell=found.cell.name, queue=found.queue, pools=found.pool_names)
+        resolved = replace(
+            spec, cell=found.cell.name, queue=found.queue, pools=found.pool_names, gang=limits.is_gang(spec)
+        )
         if late is None and beside_room.asks_for_more(spec):
             late = beside_room.rejection(self._file, resolved, now_ms)
         if late is not None:

@@ -28,6 +28,7 @@ from shared.events.effects import (
     JobReady,
     JobReleased,
     JobRequeued,
+    JobResizing,
     JobStarted,
 )
 from shared.events.value import plain
@@ -112,17 +113,25 @@ def _tell(job_id: str, told: Told) -> None:
     if told.reason is not None:
         for line in job_reason.lines(*told.reason):
             print_line(line)
+    if told.row is not None and told.row.places and _comes_singly(told):
+        print_line(f"workers: {len(told.row.places)} held, {told.row.workers} wanted")
     rows = [
-        (start.attempt, place.rank, place.node, devices(place.devices))
-        for start in _starts(told)
-        for place in start.workers
+        (entry.attempt, place.rank, place.node, devices(place.devices))
+        for entry in _entries(told)
+        for place in (entry.workers if isinstance(entry, JobStarted) else entry.add)
     ]
     if rows:
         print_table("where it ran", (">ATTEMPT", ">RANK", "NODE", "DEVICES"), rows)
 
 
-def _starts(told: Told) -> list[JobStarted]:
-    return [news.event for news in told.news if isinstance(news.event, JobStarted)]
+def _entries(told: Told) -> list[JobStarted | JobResizing]:
+    """Where workers came from, all at once or later."""
+    return [news.event for news in told.news if isinstance(news.event, JobStarted | JobResizing)]
+
+
+def _comes_singly(told: Told) -> bool:
+    """Whether the job is no gang: then it may hold less than it wants."""
+    return any(isinstance(news.event, JobEnqueued) and not news.event.spec.gang for news in told.news)
 
 
 def _as_object(job_id: str, told: Told) -> dict[str, Any]:
@@ -143,8 +152,8 @@ def _as_object(job_id: str, told: Told) -> dict[str, Any]:
             if isinstance(news.event, Effect)
         ],
         "places": [
-            {"attempt": start.attempt, "rank": place.rank, "node": place.node, "devices": list(place.devices)}
-            for start in _starts(told)
-            for place in start.workers
+            {"attempt": entry.attempt, "rank": place.rank, "node": place.node, "devices": list(place.devices)}
+            for entry in _entries(told)
+            for place in (entry.workers if isinstance(entry, JobStarted) else entry.add)
         ],
     }

@@ -116,6 +116,8 @@ class Why:
             self._be_on(effect.workers)
         elif isinstance(effect, e.JobResized):
             self._be_on(effect.workers)
+        elif isinstance(effect, e.JobResizing):
+            self._nodes.update((place.node, None) for place in effect.add)
         elif isinstance(effect, PLACES_GONE):
             self._turn(at_ms, holds=False)
             self._be_on(())

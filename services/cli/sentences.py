@@ -88,6 +88,20 @@ def _resizing(effect: e.JobResizing) -> str:
     return f"Job {effect.job} {' and '.join(parts) or 'keeps its places'}."
 
 
+def _settled(effect: e.WorkersSettled) -> str:
+    parts = [
+        f"{_ranks(ranks)} {what}"
+        for what, ranks in (("started", effect.joined), ("finished", effect.done), ("gone", effect.gone))
+        if ranks
+    ]
+    failures = f"; {effect.failures} failures so far" if effect.failures and effect.gone else ""
+    return f"Of job {effect.job}, {', '.join(parts) or 'no worker has changed'}{failures}."
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {devices(ranks)}"
+
+
 def _stopping(effect: e.JobStopping) -> str:
     whom = f" for {effect.for_whom}" if effect.for_whom else ""
     grace = duration(effect.grace_wall_ms)
@@ -160,9 +174,10 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.JobUpdated: lambda x: f"Job {x.spec.id} is now {of_job(x.spec)}, priority {x.spec.priority}.",
     e.JobStarted: _started,
     e.RunObserved: lambda x: f"Node {x.node} says that its part of job {x.job}, attempt {x.attempt}, is {x.status}.",
-    e.JobRunning: lambda x: f"Job {x.job} runs: all workers of attempt {x.attempt} have started.",
+    e.JobRunning: lambda x: f"Job {x.job} runs, attempt {x.attempt}.",
     e.JobResizing: _resizing,
     e.JobResized: lambda x: f"Job {x.job} runs with {len(x.workers)} workers: {places(x.workers)}.",
+    e.WorkersSettled: _settled,
     e.JobStopping: _stopping,
     e.JobPreempted: _preempted,
     e.JobRequeued: _requeued,

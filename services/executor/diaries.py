@@ -20,6 +20,8 @@ from pathlib import Path
 
 import msgspec
 
+from services.executor.policy.desired import RunKey
+from services.executor.policy.past import key_of
 from services.executor.service import slot_of
 from shared.cluster.diary import DiaryLine
 from shared.events.encoding import encode
@@ -110,15 +112,15 @@ class Diaries:
 
         Only for whoever holds the reign. Raises msgspec.DecodeError for a line that no agent wrote.
         """
-        runs: dict[tuple[str, str, int], list[DiaryLine]] = {}
+        runs: dict[tuple[str, RunKey], list[DiaryLine]] = {}
         for line in self._whole_lines(self._path(slot)):
-            key = (line.node, line.job, line.attempt)
+            key = (line.node, key_of(line))
             if line.event == "ended" and line.job not in jobs:
                 runs.pop(key, None)
             else:
                 runs.setdefault(key, []).append(line)
         found: defaultdict[str, list[DiaryLine]] = defaultdict(list)
-        for (node, _, _), lines in runs.items():
+        for (node, _), lines in runs.items():
             found[node] += lines
         return found
 

@@ -116,11 +116,11 @@ class ExecutorService:
         self.agents[node.id] = agent
         wanted = self._wanted.own(state, node.id)
         still_open, ends = open_runs(diary), ended_runs(diary)
-        kept = {(run.job, run.attempt): None for run in wanted}
+        kept = {run.key: None for run in wanted}
         turn.lines.extend(closed(line, turn.now) for key, line in still_open.items() if key not in kept)
         said = Turn(turn.now)
         for run in wanted:
-            key, in_log = (run.job, run.attempt), state.jobs[run.job].runs.get(node.id)
+            key, in_log = run.key, state.jobs[run.job].runs.get(run.said_as or node.id)
             if key in ends:
                 agent.recall(said, run, ends[key])
             elif key in still_open or in_log is RunStatus.RUNNING:
@@ -145,12 +145,12 @@ class ExecutorService:
         changed, moved = touched(decisions)
         self._follow_nodes(turn, state, changed)
         agents, nodes, version = self.agents, state.nodes, state.version
-        for node_id, job_id, run in self._wanted.changes(state, moved):
+        for node_id, name, run in self._wanted.changes(state, moved):
             agent = agents.get(node_id)
             if agent is None:
                 continue
             if nodes[node_id].boot == agent.boot:
-                agent.desire(turn, version, job_id, run)
+                agent.desire(turn, version, name, run)
             else:
                 agent.desire_all(turn, nodes[node_id].boot, version, desired_of(state, node_id))
         self._drive(turn)

@@ -23,12 +23,14 @@ from services.placement.policy.quarantine import Quarantine
 from services.placement.policy.sequence import Past
 from services.placement.policy.short_lines import ShortLines
 from services.placement.policy.strays import Stray
+from services.placement.policy.tending import Tending
 from services.placement.policy.turn import Turn
 from services.placement.policy.walk import Shape, walk_heads
 from services.placement.policy.windows import Windows
 from shared.cluster.config import CellFile
 from shared.cluster.few import FEW_WAITING
-from shared.cluster.job import HOLDING, Job
+from shared.cluster.job import HOLDING, Job, JobStatus
+from shared.cluster.singly import grows
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events import operations as o
@@ -78,6 +80,7 @@ class PlacementService:
         self._quarantine, self._words = Quarantine(), dict[tuple[str, int], str]()
         self._short_lines = ShortLines(file.cell(state.cell), few)
         self._fair_clock = FairClock(file.cell(state.cell))
+        self._tending = Tending()
         self._blocked: dict[Shape, DeferCode] = {}
         self._owners = Owners()
         self._walk_is_due = True
@@ -101,6 +104,7 @@ class PlacementService:
         self._deadlines.from_state(self.state, wall_ms)
         self._short_lines.forget()
         self._owners.forget(self.state)
+        self._tending.forget()
         self._blocked = {}
         self._walk_is_due = True
 
@@ -181,6 +185,8 @@ class PlacementService:
         if self.state.ripe:
             dependencies.settle(turn)
         goes_on = self._walk(turn) or turn.is_full or bool(self._inbox)
+        if self.state.singly:
+            self._tending.act(turn)
         inputs = self._advance(taken)
         idle = self._idle_inputs + len(taken)
         if turn.effects or idle >= IDLE_INPUTS_MOST:
@@ -352,6 +358,8 @@ class PlacementService:
 
         def start(job: Job, places: Places, over: str) -> bool:
             self._owners.started(self.state, job.id)
+            if not job.spec.gang:
+                return _enter(turn, job, places, over)
             return turn.start(job.id, job.attempt + 1, places, over) and not turn.is_full
 
         self._fair_clock.walked(turn.now_ms)
@@ -382,6 +390,16 @@ class PlacementService:
         if is_other:
             self._blocked = {}
         return is_other
+
+
+def _enter(turn: Turn, job: Job, places: Places, over: str) -> bool:
+    """Workers of a job that is no gang start or enter. If it wants more, the next record goes on: another pool may have
+    room.
+    """
+    is_first = job.status is JobStatus.QUEUED
+    goes_on = turn.start(job.id, job.attempt + 1, places, over) if is_first else turn.enter(job, places)
+    turn.is_cut |= grows(job)
+    return goes_on and not turn.is_full
 
 
 def _time_of(event: Event | None) -> int:

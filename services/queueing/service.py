@@ -19,6 +19,7 @@ from services.queueing.policy.row import Shown
 from shared.cluster.config import CellPart, Queue
 from shared.cluster.few import FEW_WAITING
 from shared.cluster.job import JobStatus
+from shared.cluster.singly import grows, in_line
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
@@ -143,8 +144,10 @@ class QueueingService:
         """A new writer knows no window."""
         self._changed = True
 
-    def _starts(self, effect: e.JobStarted, _now_ms: int) -> None:
+    def _starts(self, effect: e.JobStarted, now_ms: int) -> None:
         self._leave(effect.job)
+        if self.state.singly and effect.job in self.state.singly:
+            self._look_at(effect.job, now_ms)
 
     def _enters(self, effect: e.JobEnqueued, now_ms: int) -> None:
         if effect.spec.array_of is not None:
@@ -164,29 +167,35 @@ class QueueingService:
         e.JobEnqueued: _enters,
         e.JobUpdated: _is_updated,
         e.JobStarted: _starts,
+        e.JobResizing: _changes,
+        e.WorkersSettled: _changes,
+        e.JobStopping: _changes,
         e.JobRequeued: _changes,
         e.JobHeld: _changes,
         e.JobReleased: _changes,
         e.JobReady: _changes,
+        e.JobFailed: _changes,
         e.JobCancelled: _changes,
     }
     """The effects that let a job into a line or out of it. All others happen to jobs that do not wait, or change
-    nothing of where they stand.
+    nothing of where they stand. A job that is no gang stands in its line also while it runs and lacks workers.
     """
 
     def _look_at(self, job_id: str, now_ms: int) -> None:
         """Bring one job's place in the lines to what the log says of it."""
         job = self.state.jobs.get(job_id)
-        if job is None or job.status is not JobStatus.QUEUED:
+        if job is None or (job.status is not JobStatus.QUEUED and not grows(job)):
             self._leave(job_id)
         elif job.not_before_ms > now_ms:
             self._leave(job_id)
             heappush(self._asleep, (job.not_before_ms, job_id))
         else:
             known = self._waiting.get(job_id)
-            if known is not None and (known.submit_ms != job.submit_ms or known.digest != job.digest):
-                self._leave(job_id)  # the log knows another job under this id
-            self._enter(job.spec, job.submit_ms, job.digest)
+            if known is not None and (
+                known.submit_ms != job.submit_ms or known.digest != job.digest or not job.spec.gang
+            ):
+                self._leave(job_id)  # the log knows another job under this id, or now it needs less
+            self._enter(in_line(job), job.submit_ms, job.digest)
 
     def _enter(self, spec: JobSpec, submit_ms: int, digest: str) -> None:
         if spec.array_of is not None and spec.array_most_running is not None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from services.executor.policy.desired import RunKey
+from services.executor.policy.past import key_of
 from services.executor.service import slot_of
 from services.simulator.history.record import EPOCH_MS, DiaryEntry, NodeMoment
 from shared.cluster.diary import DiaryLine
@@ -27,7 +29,7 @@ class Disk:
         self.diaries: dict[str, list[DiaryEntry]] = {}
         self._reigns: dict[tuple[str, int], int] = {}
         self._dead: dict[str, None] = {}
-        self._on_device: dict[tuple[str, int], dict[tuple[str, int], int]] = {}
+        self._on_device: dict[tuple[str, int], dict[RunKey, int]] = {}
 
     def take(self, cell: str, slot: int) -> int:
         """Take a slot's reign. A number above all sequence numbers before."""
@@ -74,6 +76,8 @@ class Disk:
                 line.attempt,
                 line.devices,
                 line.gpu_milli,
+                line.rank,
+                line.turn,
             )
             self._world.history.moments.append(moment)
 
@@ -90,13 +94,13 @@ class Disk:
 
     def _hold(self, line: DiaryLine) -> None:
         """I1 on the node: no device holds more than a device."""
-        run = (line.job, line.attempt)
+        run = key_of(line)
         for device in line.devices:
             held = self._on_device.setdefault((line.node, device), {})
             held[run] = line.gpu_milli
             if sum(held.values()) > GPU:
-                self._world.violated("I1", f"device {device} of {line.node} runs {sorted(held)} at one time")
+                self._world.violated("I1", f"device {device} of {line.node} runs {[*held]} at one time")
 
     def _let_go(self, line: DiaryLine) -> None:
         for device in line.devices:
-            self._on_device.get((line.node, device), {}).pop((line.job, line.attempt), None)
+            self._on_device.get((line.node, device), {}).pop(key_of(line), None)

@@ -9,7 +9,7 @@ from shared.cluster.job import JobStatus
 from shared.events.base import Event, replace
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
 from shared.events.operations import ReleaseJob, SetQuota, Uncordon
-from shared.events.values import NodeStatus
+from shared.events.values import JobKind, NodeStatus
 
 if TYPE_CHECKING:
     from services.simulator.history.record import Logged
@@ -107,6 +107,8 @@ class Drain:
         for job in state.jobs.values():
             if job.status is JobStatus.HELD:
                 self._operate(ReleaseJob(cell=oracle.cell, job=job.id, by="operator"))
+            elif job.spec.kind is JobKind.INFERENCE:  # it has no end of its own
+                self._operate(JobCancelRequested(cell=oracle.cell, job=job.id, tenant=job.spec.tenant))
         # A job that was admitted under another limit may need more than its tenant has now: nobody is held back here.
         first = {
             (quota.tenant, quota.gpu_type): replace(quota, guaranteed_milli=0, limit_milli=None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from services.executor.policy.desired import RunKey
 from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.virtual import end_of
 from services.simulator.history.record import NodeMoment
@@ -15,8 +16,6 @@ from shared.events.values import GPU, NodeSpec, RunStatus, VirtualRun
 
 if TYPE_CHECKING:
     from services.simulator.world import World
-
-RunKey = tuple[str, int]
 
 SUPERVISOR_LOOKS_MS = 1_000
 """How late a supervisor may notice that the lease is over: it looks as seldom as that."""
@@ -87,7 +86,7 @@ class Machine:
 
     def start(self, order: Start, *, has_gang: bool) -> Observation | None:
         """Begin the workers of a run, or go on with them."""
-        key = (order.job, order.attempt)
+        key = order.key
         if key in self._attached:
             return None
         if not has_gang:
@@ -102,7 +101,7 @@ class Machine:
         self._note("began", key)
         self._check_devices(key)
         assert isinstance(order.run, VirtualRun), "every job of a world says how long it takes"
-        end = end_of(order.run, order.attempt, 0)
+        end = end_of(order.run, order.attempt + order.turn, 0)
         if end is not None:
             self._world.engine.after(end[0], lambda: self._ends(self._runs.get(key), run, end[1]))
         self._wake_agent()
@@ -110,11 +109,11 @@ class Machine:
     def _ends(self, now: Workers | None, then: Workers, status: RunStatus) -> None:
         """These processes end by now, unless they went before."""
         if now is then and then.status is None:
-            self._end((then.order.job, then.order.attempt), status)
+            self._end(then.order.key, status)
 
     def stop(self, order: Stop) -> Observation | None:
         """Ask a run to end within its grace."""
-        key = (order.job, order.attempt)
+        key = order.key
         run = self._runs.get(key)
         if run is None:
             return self._seen(key, RunStatus.STOPPED)
@@ -138,7 +137,9 @@ class Machine:
         return found
 
     def _seen(self, key: RunKey, status: RunStatus) -> Observation:
-        return Observation(self.spec.id, key[0], key[1], status, 1 if status is RunStatus.FAILED else None)
+        job, attempt, rank, turn = key
+        exit_code = 1 if status is RunStatus.FAILED else None
+        return Observation(self.spec.id, job, attempt, status, exit_code, rank=rank, turn=turn)
 
     # The truth.
 
@@ -156,7 +157,9 @@ class Machine:
     def _note(self, what: Literal["began", "ended"], key: RunKey) -> None:
         now_ms = self._world.engine.now_ms
         devices, milli = _held(self._runs[key].order)
-        self._world.history.moments.append(NodeMoment(now_ms, self.spec.id, what, *key, devices, milli))
+        job, attempt, rank, turn = key
+        moment = NodeMoment(now_ms, self.spec.id, what, job, attempt, devices, milli, rank, turn)
+        self._world.history.moments.append(moment)
 
     def _check_devices(self, key: RunKey) -> None:
         """I1 on the machine: no device is used by more than fits."""

@@ -38,7 +38,7 @@ def word_by_word(cell: str, said: Iterable[Said]) -> list[CellEvent]:
 
 def _alone(cell: str, word: RunWord) -> CellEvent:
     stamp: dict[str, Any] = {"cell": cell, "node": word.node, "boot": word.boot, "seq": word.seq, "at_ms": word.at_ms}
-    run: dict[str, Any] = {"job": word.job, "attempt": word.attempt}
+    run: dict[str, Any] = {"job": word.job, "attempt": word.attempt, "rank": word.rank, "turn": word.turn}
     if word.status is RunStatus.FAILED:
         return RunFailed(**stamp, **run, exit_code=word.exit_code, infrastructure=word.infrastructure, text=word.text)
     return _ALONE[word.status](**stamp, **run)

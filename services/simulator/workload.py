@@ -11,7 +11,18 @@ from shared.events.base import Event, replace
 from shared.events.operations import CellPolicy, Cordon, Drain, HoldJob, SetQuota, Uncordon
 from shared.events.queue import QueueDiscipline
 from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
-from shared.events.values import AfterWhen, Dependency, JobSpec, NodeSpec, Position, Resources, RetryPolicy, VirtualRun
+from shared.events.values import (
+    AfterWhen,
+    Dependency,
+    JobKind,
+    JobSpec,
+    Level,
+    NodeSpec,
+    Position,
+    Resources,
+    RetryPolicy,
+    VirtualRun,
+)
 
 ARRIVALS_MS = 9_000
 TENANTS = ("ada", "bob", "cyd")
@@ -143,8 +154,12 @@ def _items(engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]
         found.append((at_ms, job.tenant, submitted[-1]))
     if engine.between(0, 1):
         found, submitted = _with_waits(engine, found)
+    if engine.between(0, 1):
+        found, submitted = _by_worker(engine, found)
     for submit in submitted:
         found += _afterthoughts(engine, submit)
+        if submit.job.kind is JobKind.INFERENCE:
+            found += _scalings(engine, submit.job)
     for _ in range(engine.between(0, 4)):
         found.append(_operation(engine, file, nodes, submitted))
     found.sort(key=lambda item: item[0])
@@ -208,6 +223,38 @@ def _with_waits(
             job = replace(job, array=engine.between(1, 5), array_most_running=most)
         waiting.append((at_ms, client, replace(event, job=job)))
     return waiting, [event for _, _, event in waiting if isinstance(event, SubmitJob)]
+
+
+def _by_worker(
+    engine: Engine, found: list[tuple[int, str, Event]]
+) -> tuple[list[tuple[int, str, Event]], list[SubmitJob]]:
+    """In some worlds there are jobs that are no gangs, and services, of which some replicas fail at first."""
+    told = list[tuple[int, str, Event]]()
+    for at_ms, client, event in found:
+        assert isinstance(event, SubmitJob)
+        job, kind = event.job, engine.between(0, 4)
+        if kind <= 1:
+            workers = engine.between(1, 4)
+            fewest = engine.between(1, workers) if engine.between(0, 1) else None
+            job = replace(job, gang=False, workers=workers, workers_min=fewest)
+        if kind == 0:
+            fail_at_ms = engine.between(50, 3_000) if engine.between(0, 1) else None
+            run = VirtualRun(fail_at_ms=fail_at_ms, fail_attempts=engine.between(1, 3) if fail_at_ms else None)
+            spread = engine.chance.choice((None, None, Level.LEAF))
+            job = replace(job, kind=JobKind.INFERENCE, spread=spread, run=run)
+        told.append((at_ms, client, replace(event, job=job)))
+    return told, [event for _, _, event in told if isinstance(event, SubmitJob)]
+
+
+def _scalings(engine: Engine, job: JobSpec) -> list[tuple[int, str, Event]]:
+    """A service is wanted larger or smaller now and then."""
+    wishes = list[tuple[int, str, Event]]()
+    for _ in range(engine.between(0, 3)):
+        workers = engine.between(1, 5)
+        changes = JobChanges(workers=workers, workers_min=engine.between(1, workers) if engine.between(0, 1) else None)
+        wish = UpdateJob(job=job.id, tenant=job.tenant, cell=job.cell, changes=changes)
+        wishes.append((engine.between(500, ARRIVALS_MS + 3_000), job.tenant, wish))
+    return wishes
 
 
 def _afterthoughts(engine: Engine, submit: SubmitJob) -> list[tuple[int, str, Event]]:

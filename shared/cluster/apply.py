@@ -7,6 +7,7 @@ from typing import Any
 
 from shared.cluster import apply_jobs as jobs
 from shared.cluster import apply_nodes as nodes
+from shared.cluster import apply_workers as workers
 from shared.cluster.state import CellState
 from shared.events import effects as e
 
@@ -17,8 +18,9 @@ APPLY: dict[type[e.Effect], Callable[[CellState, Any, int], None]] = {
     e.JobStarted: jobs.started,
     e.RunObserved: jobs.run_observed,
     e.JobRunning: jobs.running,
-    e.JobResizing: jobs.resizing,
+    e.JobResizing: workers.resizing,
     e.JobResized: jobs.resized,
+    e.WorkersSettled: workers.settled,
     e.JobStopping: jobs.stopping,
     e.JobPreempted: jobs.preempted,
     e.JobRequeued: jobs.requeued,

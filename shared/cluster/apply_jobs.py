@@ -11,6 +11,7 @@ from shared.cluster.illegal import IllegalEffect, must
 from shared.cluster.job import HOLDING, NO_RUNS, WAITING, Job, JobStatus, attempt_of, resume
 from shared.cluster.remembered import is_digest
 from shared.cluster.sharing import share
+from shared.cluster.singly import fewest_of, starting
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import StopReason
@@ -74,7 +75,8 @@ def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:
     if job.status in HOLDING:
         must(effect.spec.resources == job.spec.resources, f"job {job.id} runs: its workers keep their resources")
         must(effect.spec.exclusive is job.spec.exclusive, f"job {job.id} runs: who is on its nodes stays as it is")
-        fewest = effect.spec.workers_min or effect.spec.workers
+        must(effect.spec.gang is job.spec.gang, f"job {job.id} runs: whether it is a gang stays as it is")
+        fewest = (effect.spec.workers_min or effect.spec.workers) if effect.spec.gang else 0
         must(fewest <= len(job.workers), f"job {job.id} runs with {len(job.workers)} workers, fewer than {fewest}")
     share(state.kinds, effect.spec)
     state.journal.set(job, "spec", effect.spec)
@@ -89,7 +91,7 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     _is_whole(job, workers)
     if job.spec.array_of is not None:
         _count_started(state, job)
-    _is_allowed_there(state, job, workers)
+    are_allowed_there(state, job, workers)
     refusal = take(state, job.spec.tenant, effect.job, workers)
     if refusal is not None:
         raise IllegalEffect(f"job {job.id}: {refusal}")
@@ -97,7 +99,11 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
         job.started_ms, job.running_ms, job.first_start_ms, job.deferred, job.backfilled, job.backfilled_over,
     )  # fmt: skip
     state.journal.entries.append((_unstart, job, (job.status, job.attempt, job.workers, job.runs), before))
-    job.runs = _runs_on(workers)
+    if job.spec.gang:
+        job.runs = _runs_on(workers)
+    else:
+        job.runs = starting(workers)
+        state.journal.put(state.singly, effect.job, None)
     job.workers = workers
     job.attempt = effect.attempt
     job.status = _STARTING
@@ -148,20 +154,34 @@ def _refuse_start(state: CellState, effect: e.JobStarted) -> Never:
 def _is_whole(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
     """I3: so many workers as the job can run with, each with what it needs, ranks 0 to n - 1."""
     spec = job.spec
-    fewest = spec.workers_min or spec.workers
+    fewest = (spec.workers_min or spec.workers) if spec.gang else fewest_of(job)
     if not fewest <= len(workers) <= spec.workers:
         raise IllegalEffect(f"job {job.id} needs {fewest} to {spec.workers} workers, not {len(workers)}")
+    if not spec.gang:
+        _begin_singly(job, workers)
+        return
     wanted, rank = spec.resources, 0
     gpu_milli, cpu_milli, memory_mib = wanted.gpu_milli, wanted.cpu_milli, wanted.memory_mib
     for place in workers:
         if place.rank != rank:
             raise IllegalEffect(f"job {job.id}: rank {place.rank} stands where {rank} belongs")
         if place.gpu_milli != gpu_milli or place.cpu_milli != cpu_milli or place.memory_mib != memory_mib:
-            _get_what_they_asked_for(job, workers)
+            get_what_they_asked_for(job, workers)
         rank += 1  # noqa: SIM113 - most gangs are one worker, and enumerate is dear for one
 
 
-def _get_what_they_asked_for(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
+def _begin_singly(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
+    """The workers of a job that is no gang have any ranks whose work is not done, in their order."""
+    get_what_they_asked_for(job, workers)
+    ranks = [place.rank for place in workers]
+    must(ranks == sorted(set(ranks)), f"job {job.id} starts with ranks {ranks}")
+    must(not set(ranks).intersection(job.done), f"job {job.id} starts a rank whose work is done")
+    must(len(ranks) <= job.spec.workers - len(job.done), f"job {job.id} starts more workers than have still to run")
+    must(all(place.turn == 0 for place in workers), f"job {job.id} starts: no worker enters later")
+
+
+def get_what_they_asked_for(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
+    """Refuse places with other resources than each worker needs."""
     wanted = job.spec.resources
     gpu_milli, cpu_milli, memory_mib = wanted.gpu_milli, wanted.cpu_milli, wanted.memory_mib
     for place in workers:
@@ -169,7 +189,8 @@ def _get_what_they_asked_for(job: Job, workers: tuple[WorkerPlace, ...]) -> None
             raise IllegalEffect(f"job {job.id}: worker {place.rank} gets other resources than it asked for")
 
 
-def _is_allowed_there(state: CellState, job: Job, workers: tuple[WorkerPlace, ...]) -> None:
+def are_allowed_there(state: CellState, job: Job, workers: tuple[WorkerPlace, ...]) -> None:
+    """Refuse places on nodes that take nothing new, or not this job."""
     nodes, pools, gpu_type = state.nodes, job.spec.pools, job.spec.gpu_type
     is_picky = job.spec.node_labels or job.spec.exclusive
     for place in workers:
@@ -210,15 +231,16 @@ def running(state: CellState, effect: e.JobRunning, at_ms: int) -> None:
     job, undo = current(state, effect), state.journal.entries
     if job.status is not _STARTING:
         in_status(job, _STARTING)
-    if state.unacknowledged is not None:
+    if state.unacknowledged is not None and job.spec.gang:
         state.unacknowledged.leave(state, job)
     undo.append((setattr, job, "running_ms", job.running_ms))
     undo.append((setattr, job, "status", _STARTING))
     runs = job.runs
-    for node, status in runs.items():
-        if status is _STARTING_RUN:
-            undo.append((dict.__setitem__, runs, node, status))
-            runs[node] = _RUNNING_RUN
+    if job.spec.gang:
+        for node, status in runs.items():
+            if status is _STARTING_RUN:
+                undo.append((dict.__setitem__, runs, node, status))
+                runs[node] = _RUNNING_RUN
     job.status = _RUNNING
     job.running_ms = at_ms
 
@@ -228,8 +250,8 @@ def resizing(state: CellState, effect: e.JobResizing, at_ms: int) -> None:
     job, journal = current(state, effect), state.journal
     in_status(job, JobStatus.RUNNING)
     _keeps_a_gang(job, effect)
-    _get_what_they_asked_for(job, effect.add)
-    _is_allowed_there(state, job, effect.add)
+    get_what_they_asked_for(job, effect.add)
+    are_allowed_there(state, job, effect.add)
     refusal = take(state, job.spec.tenant, job.id, effect.add)
     if refusal is not None:
         raise IllegalEffect(f"job {job.id}: {refusal}")
@@ -319,11 +341,13 @@ def requeued(state: CellState, effect: e.JobRequeued, at_ms: int) -> None:
 
 
 def _give_back(state: CellState, job: Job) -> None:
-    if job.workers or job.joining:
+    if job.workers or job.joining or job.id in state.singly:
         if state.unacknowledged is not None:
             state.unacknowledged.leave(state, job)
         if job.spec.array_of is not None:
             arrays.hold(state, job.spec.array_of, -1)
+        if state.singly and job.id in state.singly:
+            state.journal.drop(state.singly, job.id)
         release(state, job.spec.tenant, job.id, job.workers + job.joining)
     state.journal.entries.append((resume, job, None, attempt_of(job)))
     job.workers = job.joining = job.leaving = ()
@@ -331,6 +355,7 @@ def _give_back(state: CellState, job: Job) -> None:
     job.started_ms = job.running_ms = job.stop_why = None
     job.stop_for, job.stop_grace_wall_ms = "", 0
     job.backfilled, job.backfilled_over = False, ""
+    job.turns = 0
 
 
 def finished(state: CellState, effect: e.JobFinished, at_ms: int) -> None:
@@ -359,10 +384,12 @@ def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
     undo, spec, over = state.journal.entries, job.spec, state.over
     if job.status in WAITING:
         state.waiting -= 1
-    if job.workers:
+    if job.workers or (state.singly and spec.id in state.singly):
         if state.unacknowledged is not None:
             state.unacknowledged.leave(state, job)
         release(state, spec.tenant, spec.id, job.workers + job.joining if job.joining else job.workers)
+        if state.singly and spec.id in state.singly:
+            state.journal.drop(state.singly, spec.id)
         if spec.array_of is not None:
             arrays.hold(state, spec.array_of, -1)
     if spec.after and (job.waits_for or spec.id in state.ripe):

@@ -88,6 +88,14 @@ class Ledger:
     def _shrink(self, effect: e.JobResized, raised: Raised) -> Offence | None:
         return self._resize(effect.job, effect.workers, raised)
 
+    def _settle(self, effect: e.WorkersSettled, raised: Raised) -> Offence | None:
+        """Who is over holds nothing; only of jobs that are no gangs one worker ends without the others."""
+        if self.live.get(effect.job) is not None and self.live[effect.job].gang:
+            return Offence("I3", f"gang {effect.job} loses a worker and goes on")
+        over = {*effect.done, *effect.gone}
+        places = self.places.get(effect.job, ())
+        return self._resize(effect.job, tuple(place for place in places if place.rank not in over), raised)
+
     def _let_go(self, effect: e.JobPreempted | e.JobRequeued, raised: Raised) -> Offence | None:
         return self._hold(effect.job, (), raised)
 
@@ -95,7 +103,8 @@ class Ledger:
         if not self.places.get(job):
             return Offence("I2", f"job {job} is resized and holds nothing")
         spec, ranks = self.live[job], {place.rank for place in places}
-        if len(ranks) < len(places) or len(ranks) < (spec.workers_min or spec.workers):
+        fewest = (spec.workers_min or spec.workers) if spec.gang else 0
+        if len(ranks) < len(places) or len(ranks) < fewest:
             return Offence("I3", f"job {job} is resized to {len(places)} workers of {len(ranks)} ranks")
         return self._hold(job, places, raised)
 
@@ -105,7 +114,7 @@ class Ledger:
             return Offence("I2", f"job {effect.job} starts and was never accepted, or is over")
         if self.places.get(effect.job):
             return Offence("I2", f"job {effect.job} starts while it runs")
-        fewest = spec.workers_min or spec.workers
+        fewest = (spec.workers_min or spec.workers) if spec.gang else 1
         if not fewest <= len(effect.workers) <= spec.workers:
             return Offence(
                 "I3", f"job {effect.job} starts with {len(effect.workers)} workers of {fewest} to {spec.workers}"
@@ -182,6 +191,7 @@ class Ledger:
         e.JobStarted: _start,
         e.JobResizing: _grow,
         e.JobResized: _shrink,
+        e.WorkersSettled: _settle,
         e.JobPreempted: _let_go,
         e.JobRequeued: _let_go,
         e.JobFinished: _end,

@@ -13,12 +13,20 @@ from typing import Literal
 from shared.cluster.invariants import Offence
 from shared.events.base import Attempt, Count, JobId, Millis, NodeId, Value
 from shared.events.decisions import Decision
-from shared.events.effects import JobFinished, JobResizing, JobRunning, JobStarted
+from shared.events.effects import (
+    JobEnqueued,
+    JobFinished,
+    JobResizing,
+    JobRunning,
+    JobStarted,
+    JobUpdated,
+    WorkersSettled,
+)
 from shared.events.values import GPU, RunStatus, WorkerPlace
 
 
 class DiaryLine(Value):
-    """One line of a node's diary. `devices` and `gpu_milli` are all that the run holds on the node; `status` says how
+    """One line of a node's diary. Where each worker is a run of its own it has a `rank` and a `turn`. `devices` and `gpu_milli` are all that the run holds on the node; `status` says how
     it ended; `cell_ms` and `wall_ms` when this was.
     """
 
@@ -31,10 +39,12 @@ class DiaryLine(Value):
     status: RunStatus | None = None
     cell_ms: Millis
     wall_ms: Millis
+    rank: Count | None = None
+    turn: Count = 0
 
 
-RunKey = tuple[str, str, int]
-"""(node, job, attempt)."""
+RunKey = tuple[str, str, int, int | None, int]
+"""(node, job, attempt, rank, turn); of a gang all workers on a node are one run, without a rank."""
 
 Devices = dict[int, int]
 """Device -> milli-GPUs that a run holds on it."""
@@ -46,6 +56,9 @@ class Orders:
 
     started: dict[RunKey, Devices] = field(default_factory=dict)
     running: dict[tuple[str, int], None] = field(default_factory=dict)
+    joined: dict[RunKey, None] = field(default_factory=dict)
+    singly: dict[str, dict[int, RunKey]] = field(default_factory=dict)
+    """Of each job that is no gang, the newest run of each rank."""
 
     def take(self, decision: Decision) -> None:
         """Note the starts, and the attempts that the nodes must have begun: what ran, and what ended well."""
@@ -53,14 +66,29 @@ class Orders:
             if isinstance(effect, JobStarted):
                 self._order(effect.job, effect.attempt, effect.workers)
             elif isinstance(effect, JobResizing):
-                joining = tuple(p for p in effect.add if (p.node, effect.job, effect.attempt) not in self.started)
-                self._order(effect.job, effect.attempt, joining)
-            elif isinstance(effect, JobRunning | JobFinished):
+                self._order_more(effect)
+            elif isinstance(effect, JobEnqueued | JobUpdated):
+                if not effect.spec.gang:
+                    self.singly.setdefault(effect.spec.id, {})
+            elif isinstance(effect, WorkersSettled):
+                ranks = self.singly.get(effect.job, {})
+                self.joined.update((ranks[rank], None) for rank in (*effect.joined, *effect.done) if rank in ranks)
+            elif isinstance(effect, JobRunning | JobFinished) and effect.job not in self.singly:
                 self.running[effect.job, effect.attempt] = None
 
+    def _order_more(self, effect: JobResizing) -> None:
+        joining = effect.add
+        if effect.job not in self.singly:
+            joining = tuple(p for p in joining if (p.node, effect.job, effect.attempt, None, 0) not in self.started)
+        self._order(effect.job, effect.attempt, joining)
+
     def _order(self, job: str, attempt: int, places: tuple[WorkerPlace, ...]) -> None:
+        ranks = self.singly.get(job)
         for place in places:
-            devices = self.started.setdefault((place.node, job, attempt), {})
+            key: RunKey = (place.node, job, attempt, None, 0)
+            if ranks is not None:
+                key = ranks[place.rank] = (place.node, job, attempt, place.rank, place.turn)
+            devices = self.started.setdefault(key, {})
             for device in place.devices:
                 devices[device] = devices.get(device, 0) + place.gpu_milli // len(place.devices)
 
@@ -75,7 +103,7 @@ def check_diaries(orders: Orders, lines: Iterable[DiaryLine]) -> list[Offence]:
     ended: dict[RunKey, None] = {}
     on_node: dict[str, dict[RunKey, Devices]] = {}
     for line in lines:
-        key = (line.node, line.job, line.attempt)
+        key = (line.node, line.job, line.attempt, line.rank, line.turn)
         live = on_node.setdefault(line.node, {})
         if line.event == "started":
             found.extend(_start_offences(orders, begun, key, line))
@@ -88,12 +116,18 @@ def check_diaries(orders: Orders, lines: Iterable[DiaryLine]) -> list[Offence]:
         if line.event == "ended":
             ended[key] = None
             live.pop(key, None)
-    unbegun = [key for key in orders.started if (key[1], key[2]) in orders.running and key not in begun]
+    unbegun = [
+        key
+        for key in orders.started
+        if key not in begun and (key in orders.joined or (key[1], key[2]) in orders.running)
+    ]
     return [*found, *(Offence("I6", f"{_run(key)} was confirmed and its node never began it") for key in unbegun)]
 
 
 def _run(key: RunKey) -> str:
-    return f"attempt {key[2]} of job {key[1]} on node {key[0]}"
+    node, job, attempt, rank, turn = key
+    worker = "" if rank is None else f"worker {rank}{f' (turn {turn})' if turn else ''} of "
+    return f"{worker}attempt {attempt} of job {job} on node {node}"
 
 
 def _start_offences(orders: Orders, begun: dict[RunKey, None], key: RunKey, line: DiaryLine) -> list[Offence]:

@@ -116,10 +116,12 @@ def _not_whole(job: Job) -> str | None:
     if job.status in WAITING:
         held = len(job.workers) + len(job.joining)
         return f"job {job.id} waits and holds {held} places" if held else None
-    fewest = job.spec.workers_min or job.spec.workers
+    fewest = (job.spec.workers_min or job.spec.workers) if job.spec.gang else 1
     if job.status in HOLDING and len(job.workers) < fewest:
         return f"job {job.id} holds {len(job.workers)} places of at least {fewest}"
     ranks = [place.rank for place in job.workers + job.joining]
+    if job.status in HOLDING and not job.spec.gang and {*job.runs} != {str(rank) for rank in ranks}:
+        return f"job {job.id} holds ranks {ranks} and knows of runs {[*job.runs]}"
     return f"job {job.id} has two workers of one rank" if len(set(ranks)) < len(ranks) else None
 
 
@@ -133,7 +135,8 @@ def usage_adds_up(state: CellState) -> list[Offence]:
             for account in accounts(state.quotas, job.spec.tenant, gpu_type):
                 usage[account] = usage.get(account, 0) + place.gpu_milli
     differ = sorted(a for a in {**usage, **state.usage} if usage.get(a, 0) != state.usage.get(a, 0))
-    return [Offence("I4", f"{a} uses {usage.get(a, 0)}, the state counts {state.usage.get(a, 0)}") for a in differ]
+    told = [f"{a} uses {usage.get(a, 0)}, the state counts {state.usage.get(a, 0)}" for a in differ]
+    return [Offence("I4", text) for text in (*told, *state.tree.differs_from_recount())]
 
 
 def waits_equal_a_recount(state: CellState) -> list[Offence]:

@@ -40,7 +40,8 @@ NO_RUNS: Final[dict[str, RunStatus]] = {}
 @dataclass(slots=True)
 class Job:
     """A job that waits or runs. `workers` are the places that it holds; `runs` says what each node said of this
-    attempt. `waits_for` are those of its `after` that are not over yet, `broken_by` the one that came to a wrong end.
+    attempt. `done` are the ranks of a job that is no gang whose work is over for good, `turns` how often workers have
+    entered this attempt. `waits_for` are those of its `after` that are not over yet, `broken_by` the one that came to a wrong end.
     """
 
     spec: JobSpec
@@ -66,6 +67,8 @@ class Job:
     broken_by: str = ""
     backfilled: bool = False
     backfilled_over: str = ""
+    turns: int = 0
+    done: tuple[int, ...] = ()
 
     @property
     def id(self) -> str:
@@ -94,6 +97,7 @@ attempt_of: Final[Callable[[Job], tuple[Any, ...]]] = attrgetter(
     "stop_why",
     "stop_for",
     "stop_grace_wall_ms",
+    "turns",
 )
 """Everything of a job that changes when an attempt of it starts, gets on or ends."""
 
@@ -103,7 +107,7 @@ def resume(job: Job, _: None, attempt: tuple[Any, ...]) -> None:
     (
         job.status, job.attempt, job.workers, job.joining, job.leaving, job.runs, job.started_ms, job.running_ms,
         job.first_start_ms, job.deferred, job.backfilled, job.backfilled_over, job.stop_why, job.stop_for,
-        job.stop_grace_wall_ms,
+        job.stop_grace_wall_ms, job.turns,
     ) = attempt  # fmt: skip
 
 

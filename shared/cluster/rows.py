@@ -13,7 +13,7 @@ import msgspec
 from shared.cluster.arrays import ArrayJob
 from shared.cluster.dependencies import index
 from shared.cluster.fair_use import Used
-from shared.cluster.job import WAITING, Job, OverJob
+from shared.cluster.job import HOLDING, WAITING, Job, OverJob
 from shared.cluster.node import Node
 from shared.cluster.quota import charge
 from shared.cluster.quota_rules import contradiction
@@ -226,6 +226,8 @@ def count_rest(state: CellState) -> None:
         state.waiting += job.status in WAITING
         if job.spec.after:
             index(state, job)
+        if not job.spec.gang and job.status in HOLDING:
+            state.singly[job.id] = None
         if job.spec.array_of is not None and job.spec.array_of not in state.arrays:
             raise DamagedRow(f"job {shorten(job.id)} is of array {shorten(job.spec.array_of)}, which is not there")
         for place in job.workers + job.joining:

@@ -28,6 +28,7 @@ class CellState:
     are indices: they can be counted from the rest at any time; so is `unacknowledged`, where the policy asks for it.
     `heads` are the first jobs of queues that do not fit, with the cell time since when.
 
+    `singly`, the jobs that hold places and are no gangs, is an index: their workers come and go one by one.
     `dependents`, who waits for the end of each job, and `ripe`, the jobs whose wait for others has ended, well or not,
     and of which that is still to be said, are indices too.
 
@@ -50,6 +51,7 @@ class CellState:
     over: Remembered = field(default_factory=Remembered)
     reservations: dict[str, ReservationSet] = field(default_factory=dict)
     heads: dict[str, int] = field(default_factory=dict)
+    singly: dict[str, None] = field(default_factory=dict)
     arrays: dict[str, ArrayJob] = field(default_factory=dict)
     waiting: int = 0
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)

@@ -79,9 +79,9 @@ def _put(index: Unacknowledged, at: tuple[Node, dict[str, Node]], count: int) ->
 
 def _starting_on(job: Job) -> Iterator[str]:
     """The node of each worker that is starting."""
-    runs = job.runs
+    runs, gang = job.runs, job.spec.gang
     for place in job.workers + job.joining:
-        if runs.get(place.node) is _STARTING:
+        if runs.get(place.node if gang else str(place.rank)) is _STARTING:
             yield place.node
 
 

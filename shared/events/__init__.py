@@ -15,10 +15,12 @@ has said `RunStarted`, the job is `JobRunning`. It may be `JobStopping` (a cance
 somebody else's need) and goes on holding its places until its nodes confirm that nothing is left of it; only then does
 it become `JobCancelled`, `JobPreempted` and `JobRequeued`, or `JobFailed`. A requeued job keeps its place in the queue;
 its next start is attempt + 1. An elastic job changes its number of workers by `JobResizing` and `JobResized`.
+The workers of a job that is no gang enter and leave singly: `JobResizing` says which shall, and `WorkersSettled` which
+have started, ended well or gone.
 `UpdateJob` and `CancelJob` become `JobUpdateRequested` and `JobCancelRequested`, and then `JobUpdated`, `JobCancelled`
 or `JobRefused`.
 
-**The life of a run.** A run is the workers of one attempt on one node. The node learns from the log that it shall start
+**The life of a run.** A run is the workers of one attempt on one node; of a job that is no gang, each worker is a run. The node learns from the log that it shall start
 (`JobStarted`) and says `RunStarted` when all of them live; `RunProgressed` as they get on; and one of `RunFinished`,
 `RunFailed` and `RunStopped` when nothing is left of them. Nodes say so again in every `NodeReport` until the log has
 taken it in, so that a lost message is only late. An executor that speaks for many nodes puts their words into one

@@ -84,7 +84,6 @@ class JobStarted(AttemptEffect):
     workers: Annotated[tuple[WorkerPlace, ...], Meta(min_length=1)]
     backfilled: bool = False
     backfilled_over: Text = ""
-    """The head of its queue that it was started past, while that did not fit."""
 
 
 class RunObserved(AttemptEffect):
@@ -99,7 +98,10 @@ class JobRunning(AttemptEffect):
 
 
 class JobResizing(AttemptEffect):
-    """The attempt's nodes shall add these places and stop these ranks; both are held until then."""
+    """The attempt's nodes shall add these places and stop these ranks; both are held until then.
+
+    Of a gang `JobResized` tells when all have answered; of another job `WorkersSettled` tells of each worker.
+    """
 
     add: tuple[WorkerPlace, ...] = ()
     remove: tuple[Count, ...] = ()
@@ -109,6 +111,20 @@ class JobResized(AttemptEffect):
     """The attempt now runs in exactly these places."""
 
     workers: Annotated[tuple[WorkerPlace, ...], Meta(min_length=1)]
+
+
+class WorkersSettled(AttemptEffect):
+    """Of a job that is no gang, the workers of these ranks have started, or are over and their places are free: `done`
+    those that ended well, `gone` all others.
+
+    `failures` is how much of its retry budget is used now; nothing enters it before `not_before_ms`.
+    """
+
+    joined: tuple[Count, ...] = ()
+    done: tuple[Count, ...] = ()
+    gone: tuple[Count, ...] = ()
+    failures: Count = 0
+    not_before_ms: Millis = 0
 
 
 class JobStopping(AttemptEffect):
@@ -298,6 +314,7 @@ AnyEffect = (
     | JobRunning
     | JobResizing
     | JobResized
+    | WorkersSettled
     | JobStopping
     | JobPreempted
     | JobRequeued

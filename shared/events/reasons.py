@@ -100,6 +100,7 @@ class RequeueReason(StrEnum):
     INFRASTRUCTURE = "infrastructure"
     PREEMPTED = "preempted"
     START_TIMED_OUT = "start_timed_out"
+    NO_WORKER_LEFT = "no_worker_left"
 
 
 class ClearReason(StrEnum):

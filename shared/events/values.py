@@ -222,12 +222,18 @@ class JobSpec(Value):
 
 
 class WorkerPlace(Value):
-    """Where one worker of an attempt runs, and what it holds there: `gpu_milli` is held in all, over `devices`."""
+    """Where one worker of an attempt runs, and what it holds there: `gpu_milli` is held in all, over `devices`.
+
+    A worker that enters a running attempt is told from those of its rank before it by `turn`, the number of the
+    resizing that added it, and began at `since_ms`; those that the attempt began with have neither.
+    """
 
     rank: Count
     node: NodeId
     devices: tuple[Device, ...]
     gpu_milli: Count
+    turn: Count = 0
+    since_ms: Millis = 0
     cpu_milli: Count = 0
     memory_mib: Count = 0
 
@@ -308,10 +314,12 @@ RUN_IS_OVER = frozenset({RunStatus.STOPPED, RunStatus.FINISHED, RunStatus.FAILED
 
 
 class ObservedRun(Value):
-    """One run as its node sees it."""
+    """One run as its node sees it. `rank` and `turn` name the worker where each worker is a run of its own."""
 
     job: JobId
     attempt: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)]
     status: RunStatus
+    rank: Count | None = None
+    turn: Count = 0
     exit_code: int | None = None
     text: Text = ""

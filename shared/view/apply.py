@@ -125,6 +125,7 @@ TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = 
     e.JobRunning: _job,
     e.JobResizing: _resize,
     e.JobResized: _move,
+    e.WorkersSettled: _move,
     e.JobStopping: _job,
     e.JobPreempted: _move,
     e.JobRequeued: _move,

@@ -54,7 +54,7 @@ TABLE: list[tuple[e.Effect, str]] = [
         e.RunObserved(job="a", attempt=1, node="node-1", status=RunStatus.RUNNING),
         "Node node-1 says that its part of job a, attempt 1, is running.",
     ),
-    (e.JobRunning(job="a", attempt=1), "Job a runs: all workers of attempt 1 have started."),
+    (e.JobRunning(job="a", attempt=1), "Job a runs, attempt 1."),
     (
         e.JobResizing(job="a", attempt=1, add=PLACES[:1], remove=(3, 4)),
         "Job a takes 8 GPUs on node-0 (0-7) and leaves ranks 3-4.",
@@ -62,6 +62,10 @@ TABLE: list[tuple[e.Effect, str]] = [
     (
         e.JobResized(job="a", attempt=1, workers=PLACES),
         "Job a runs with 2 workers: 16 GPUs on node-0 (0-7), node-1 (0-7).",
+    ),
+    (
+        e.WorkersSettled(job="a", attempt=1, joined=(0, 1), done=(2,), gone=(4, 5, 6), failures=2),
+        "Of job a, ranks 0-1 started, rank 2 finished, ranks 4-6 gone; 2 failures so far.",
     ),
     (
         e.JobStopping(job="a", attempt=1, why=StopReason.PRIORITY, for_whom="b", grace_wall_ms=30_000),

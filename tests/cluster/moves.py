@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
 from shared.cluster.node import Node
 from shared.cluster.quota_rules import contradiction
+from shared.cluster.singly import fewest_of
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import (
@@ -122,6 +123,7 @@ def job_arrives(world: Historian, at_ms: int) -> Effects:
         gpu_type=world.random.choice((None, None, "a100")),
         workers=workers,
         workers_min=world.random.randint(1, workers) if is_elastic else None,
+        gang=world.random.random() > 0.25,
         not_before_ms=at_ms + world.random.randrange(9_000) if world.random.random() < 0.1 else None,
         after=some_to_wait_for(world) if world.random.random() < 0.2 else (),
         resources=Resources(
@@ -169,8 +171,9 @@ def job_starts(world: Historian, at_ms: int) -> Effects:
     job = world.one_of(job for job in waiting if job.not_before_ms <= at_ms and job.spec.array_of not in full)
     if job is None:
         return []
-    count = world.random.randint(job.spec.workers_min or job.spec.workers, job.spec.workers)
-    places = find_places(world.state, job.spec, list(range(count)), world.random)
+    ranks = [rank for rank in range(job.spec.workers) if rank not in job.done]
+    count = world.random.randint(fewest_of(job), len(ranks)) if ranks else 0
+    places = find_places(world.state, job.spec, ranks[:count], world.random) if count else None
     if places is None:
         return [e.JobDeferred(job=job.id, code=another_code(world, job))]
     over = world.random.choice(("", "", *world.state.heads))
@@ -187,7 +190,7 @@ def another_code(world: Historian, job: Job) -> DeferCode:
 
 def run_gets_on(world: Historian, at_ms: int) -> Effects:
     job = world.job_in(*HOLDING)
-    if job is None:
+    if job is None or not job.spec.gang:
         return []
     later = {
         RunStatus.STARTING: [RunStatus.RUNNING, RunStatus.FAILED],
@@ -206,7 +209,7 @@ def job_runs(world: Historian, at_ms: int) -> Effects:
 
 def job_resizes(world: Historian, at_ms: int) -> Effects:
     running = [job for job in world.state.jobs.values() if job.status is JobStatus.RUNNING]
-    job = world.one_of(job for job in running if job.spec.workers_min is not None)
+    job = world.one_of(job for job in running if job.spec.workers_min is not None and job.spec.gang)
     if job is None:
         return []
     ranks = [place.rank for place in job.workers]
@@ -223,6 +226,51 @@ def job_is_resized(world: Historian, at_ms: int) -> Effects:
         return []
     stay = [place for place in job.workers if place.rank not in job.leaving]
     return [e.JobResized(job=job.id, attempt=job.attempt, workers=(*stay, *job.joining))]
+
+
+def workers_enter_or_leave(world: Historian, at_ms: int) -> Effects:
+    going = [job for job in world.state.jobs.values() if job.status in (JobStatus.STARTING, JobStatus.RUNNING)]
+    job = world.one_of(job for job in going if not job.spec.gang)
+    if job is None:
+        return []
+    held = [place.rank for place in job.workers]
+    staying = [rank for rank in held if rank not in job.leaving]
+    remove = world.random.sample(staying, world.random.randint(0, len(staying)))
+    room = job.spec.workers - len(job.done) - len(staying) + len(remove)
+    unused = [rank for rank in range(job.spec.workers) if rank not in held and rank not in job.done]
+    most = unused[: world.random.randint(0, max(0, room))]
+    found = find_places(world.state, job.spec, most, world.random) or ()
+    add = tuple(replace(place, turn=job.turns + 1, since_ms=at_ms) for place in found)
+    return [e.JobResizing(job=job.id, attempt=job.attempt, add=add, remove=tuple(sorted(remove)))]
+
+
+def workers_settle(world: Historian, at_ms: int) -> Effects:
+    job = world.one_of(job for job in world.state.jobs.values() if not job.spec.gang and job.status in HOLDING)
+    if job is None:
+        return []
+    said: dict[str, list[int]] = {"joined": [], "done": [], "gone": []}
+    for place in job.workers:
+        is_starting = job.runs[str(place.rank)] is RunStatus.STARTING
+        what = world.random.choice(("joined" if is_starting else "", "done", "gone", "", ""))
+        said.get(what, []).append(place.rank)
+    failures = job.failures + len(said["gone"])
+    settled = e.WorkersSettled(
+        job=job.id,
+        attempt=job.attempt,
+        **{what: tuple(ranks) for what, ranks in said.items()},
+        failures=failures,
+        not_before_ms=world.random.choice((0, at_ms + 500)),
+    )
+    if len(said["done"]) + len(said["gone"]) < len(job.workers):
+        return [settled]
+    if job.status is JobStatus.STOPPING:
+        return [settled, *job_has_stopped_of(world, job, at_ms)]
+    if len(job.done) + len(said["done"]) == job.spec.workers:
+        return [e.JobFinished(job=job.id, attempt=job.attempt)]
+    again = e.JobRequeued(
+        job=job.id, reason=RequeueReason.NO_WORKER_LEFT, not_before_ms=at_ms + 500, failures=failures
+    )
+    return [settled, again]
 
 
 def job_stops(world: Historian, at_ms: int) -> Effects:
@@ -243,8 +291,10 @@ def job_is_cancelled_while_it_stops(world: Historian, at_ms: int) -> Effects:
 
 def job_has_stopped(world: Historian, at_ms: int) -> Effects:
     job = world.job_in(JobStatus.STOPPING)
-    if job is None:
-        return []
+    return [] if job is None else job_has_stopped_of(world, job, at_ms)
+
+
+def job_has_stopped_of(world: Historian, job: Job, at_ms: int) -> Effects:
     if job.stop_why is StopReason.CANCELLED:
         return [e.JobCancelled(job=job.id)]
     if job.stop_why is StopReason.RUN_TIME_LIMIT:
@@ -333,11 +383,17 @@ def loan_step(world: Historian, node: Node, at_ms: int) -> Effects:
 
 def quota_is_set(world: Historian, at_ms: int) -> Effects:
     """Any limit, also one below what is in use: nobody is evicted by it."""
+    limit = world.random.choice((None, 4_000, 16_000, 40_000))
     quota = Quota(
         tenant=world.random.choice(TENANTS + PARENTS),
         gpu_type=world.random.choice(("a100", "h100")),
-        limit_milli=world.random.choice((None, 4_000, 16_000, 40_000)),
+        guaranteed_milli=world.random.choice((0, 0, 2_000, 4_000)),
+        limit_milli=limit,
+        lends=world.random.random() < 0.8,
+        borrows=world.random.random() < 0.8,
         parent=world.random.choice((None, *PARENTS)),
+        borrow_limit_milli=world.random.choice((None, None, 3_000, 12_000)),
+        lend_limit_milli=world.random.choice((None, None, 1_000)),
     )
     return [e.QuotaSet(quota=quota)] if contradiction(world.state.quotas, quota) is None else []
 
@@ -370,9 +426,11 @@ MOVES: dict[Callable[[Historian, int], Effects], int] = {
     job_runs: 15,
     job_resizes: 8,
     job_is_resized: 8,
+    workers_enter_or_leave: 8,
+    workers_settle: 10,
     job_stops: 6,
     job_is_cancelled_while_it_stops: 1,
-    job_has_stopped: 8,
+    job_has_stopped: 14,
     job_ends: 6,
     attempt_times_out: 1,
     waiting_job_is_cancelled: 2,

@@ -33,7 +33,7 @@ def test_a_job_that_is_over_is_wanted_nowhere() -> None:
     wanted.own(writer.state, "node-1")
     wanted.changes(writer.state, touched([writer.start("a", "node-1")]).jobs)
     over = writer.decide(e.JobFinished(job="a", attempt=1))
-    assert [(change.node, change.job, change.run) for change in wanted.changes(writer.state, touched([over]).jobs)] == [
+    assert [(change.node, change.name, change.run) for change in wanted.changes(writer.state, touched([over]).jobs)] == [
         ("node-1", "a", None)
     ]
 

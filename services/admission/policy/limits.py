@@ -7,15 +7,22 @@ from __future__ import annotations
 from services.admission.policy.resolve import Home, Rejection
 from shared.cluster.config import CellFile, Pool
 from shared.events.reasons import RejectCode
-from shared.events.values import GPU, JobSpec
+from shared.events.submissions import JobChanges
+from shared.events.values import GPU, JobKind, JobSpec
+
+
+def is_gang(spec: JobSpec) -> bool:
+    """Whether the job enters whole: a service's replicas never do, and of a single worker there is no other way."""
+    return spec.kind is not JobKind.INFERENCE and (spec.gang or spec.workers == 1)
 
 
 def unsupported(spec: JobSpec) -> Rejection | None:
     """What the language can say and this version does not do. Better refused than silently ignored."""
+    gang = is_gang(spec)
     asked = {
-        "workers_min": spec.workers_min not in (None, spec.workers),
-        "spread": spec.spread is not None,
-        "gang": not spec.gang and spec.workers > 1,
+        "workers_min": gang and spec.workers_min not in (None, spec.workers),
+        "spread": spec.kind is not JobKind.INFERENCE and spec.spread is not None,
+        "topology": not gang and spec.topology is not None,
         "resources.gpu_milli": not spec.resources.gpu_milli,
     }
     for field, is_asked in asked.items():
@@ -46,6 +53,15 @@ def over_job_limits(file: CellFile, spec: JobSpec) -> Rejection | None:
             rule = f"a job may have {allowed}"
             return Rejection(RejectCode.OVER_JOB_LIMIT, field, str(wanted), rule, wanted, allowed)
     return None
+
+
+def over_update_limits(file: CellFile, changes: JobChanges) -> Rejection | None:
+    """The same for what a job is to become."""
+    wanted, allowed = changes.workers, file.limits.workers_per_job
+    if wanted is None or wanted <= allowed:
+        return None
+    rule = f"a job may have {allowed}"
+    return Rejection(RejectCode.OVER_JOB_LIMIT, "changes.workers", str(wanted), rule, wanted, allowed)
 
 
 def never_fits(spec: JobSpec, home: Home) -> Rejection | tuple[Pool, ...]:

@@ -185,6 +185,8 @@ class Agent:
                 raise NodeTakenOver(f"the diary of node {self._spec.id} is written by somebody else")
             self._begun.outbox.put(self._begun.node.still_ours(turn.events), turn.now.monotonic_ms)
             seen = [found for action in turn.actions if (found := self._act(action)) is not None]
+            for job, attempt in turn.worlds:
+                self._driver.show_world(job, attempt, gang_of(self._follower.state, job, attempt))
             if not seen:
                 return
             turn = self._begun.node.observed(seen, self._now())

@@ -5,6 +5,8 @@ is start a run twice, start one that was told to stop, or go on when nobody can 
 
 * A desired state of an earlier version, another boot or a lower attempt is refused (fence).
 * Nothing starts before the first full desired state of this boot.
+* The runs that are wanted at one time go by their names: the job's, or the job's and the rank where each worker is a
+  run of its own. Such a run of a later turn is another one, as that of a later attempt is.
 * A run that shares a device with one that is still there waits for it.
 * Nothing starts while `is_heard` is False: who goes on for an agent that fell silent does not know how much of its
   lease is left, until its first word has arrived.
@@ -21,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from services.executor.policy.desired import Action, DesiredRun
+from services.executor.policy.desired import Action, DesiredRun, RunKey, worker_name
 from services.executor.policy.turn import Observation, Start, Stop, Turn
 from shared.cluster.diary import DiaryLine
 from shared.events import nodes as n
@@ -81,7 +83,7 @@ class NodeAgent:
         self.back_ms: int | None = None
         self.failed_devices: tuple[int, ...] = ()
         self.runs: dict[str, AgentRun] = {}
-        self.leaving: dict[tuple[str, int], AgentRun] = {}
+        self.leaving: dict[RunKey, AgentRun] = {}
         self.waiting: dict[str, AgentRun] = {}
         self._in_use: dict[int, int] = {}
 
@@ -96,76 +98,83 @@ class NodeAgent:
             return
         if boot != self.boot:
             for run in wanted:
-                if run.job not in self.runs:
-                    self.runs[run.job] = AgentRun(run, RunStatus.STOPPED, text="ordered of an earlier boot")
+                if run.name not in self.runs:
+                    self.runs[run.name] = AgentRun(run, RunStatus.STOPPED, text="ordered of an earlier boot")
             return
         self.version, self.is_informed = version, True
-        named = {run.job: None for run in wanted}
-        for job in [job for job in self.runs if job not in named]:
-            self._follow(turn, job, None)
+        named = {run.name: None for run in wanted}
+        for name in [name for name in self.runs if name not in named]:
+            self._follow(turn, name, None)
         for run in wanted:
-            self._follow(turn, run.job, run)
+            self._follow(turn, run.name, run)
 
-    def desire(self, turn: Turn, version: int, job: str, wanted: DesiredRun | None) -> None:
-        """Take in what changed of one job since the full desired state."""
+    def desire(self, turn: Turn, version: int, name: str, wanted: DesiredRun | None) -> None:
+        """Take in what changed of one run since the full desired state."""
         if self.is_informed and version >= self.version:
             self.version = version
-            self._follow(turn, job, wanted)
+            self._follow(turn, name, wanted)
 
-    def _follow(self, turn: Turn, job: str, wanted: DesiredRun | None) -> None:
-        run = self.runs.get(job)
-        if run is not None and (wanted is None or wanted.attempt > run.wanted.attempt):
-            self._release(turn, job, run)
+    def _follow(self, turn: Turn, name: str, wanted: DesiredRun | None) -> None:
+        run = self.runs.get(name)
+        if run is not None and (wanted is None or _is_later(wanted, run.wanted)):
+            self._release(turn, name, run)
             run = None
-        if wanted is None or (run is not None and wanted.attempt < run.wanted.attempt):
+        if wanted is None or (run is not None and _is_later(run.wanted, wanted)):
             return
         if wanted.action is Action.STOP:
             self._stop(turn, wanted, run)
         elif run is None:
-            self.runs[job] = run = AgentRun(wanted)
+            self.runs[name] = run = AgentRun(wanted)
             self._begin(turn, run)
 
-    def _release(self, turn: Turn, job: str, run: AgentRun) -> None:
+    def _release(self, turn: Turn, name: str, run: AgentRun) -> None:
         """The log is done with this run. What is still there of it stops, and nobody waits for its end."""
-        del self.runs[job]
+        del self.runs[name]
         if self.waiting:
-            self.waiting.pop(job, None)
+            self.waiting.pop(name, None)
         if run.is_begun and run.status not in RUN_IS_OVER:
-            self.leaving[job, run.wanted.attempt] = run
+            self.leaving[run.wanted.key] = run
             self._tell_to_stop(turn, run, 0)
 
     def _stop(self, turn: Turn, wanted: DesiredRun, run: AgentRun | None) -> None:
         if run is None:
-            self.runs[wanted.job] = run = AgentRun(wanted)
+            self.runs[wanted.name] = run = AgentRun(wanted)
         if run.is_live:
             self._tell_to_stop(turn, run, wanted.grace_wall_ms)
         elif run.status not in RUN_IS_OVER:
             # Told to stop before it began: it never will.
-            self.waiting.pop(wanted.job, None)
+            self.waiting.pop(wanted.name, None)
             self._end(turn, run, RunStatus.STOPPED)
 
     def _tell_to_stop(self, turn: Turn, run: AgentRun, grace_wall_ms: int) -> None:
         if run.status is not RunStatus.STOPPING:
             run.status = RunStatus.STOPPING
-            turn.actions.append(Stop(self.id, run.wanted.job, run.wanted.attempt, grace_wall_ms))
+            turn.actions.append(self._stop_of(run.wanted, grace_wall_ms))
 
     def _begin(self, turn: Turn, run: AgentRun) -> None:
         wanted = run.wanted
         if self.has_lapsed or not self.is_heard or not self._take(wanted.places):
-            self.waiting[wanted.job] = run
+            self.waiting[wanted.name] = run
             return
         run.is_begun = True
         turn.lines.append(self._line(turn, run, "started"))
-        start = Start(self.id, wanted.job, wanted.attempt, wanted.places, wanted.run, wanted.started_ms)
-        turn.actions.append(start)
+        turn.actions.append(self._start_of(wanted))
+
+    def _start_of(self, wanted: DesiredRun) -> Start:
+        return Start(
+            self.id, wanted.job, wanted.attempt, wanted.places, wanted.run, wanted.started_ms, wanted.rank, wanted.turn
+        )
+
+    def _stop_of(self, wanted: DesiredRun, grace_wall_ms: int) -> Stop:
+        return Stop(self.id, wanted.job, wanted.attempt, grace_wall_ms, wanted.rank, wanted.turn)
 
     # What the driver sees.
 
     def observe(self, turn: Turn, seen: Observation) -> None:
         """Take in what became of a run. What is not known here, or was over before, is no news."""
-        run = self.runs.get(seen.job)
-        if run is None or run.wanted.attempt != seen.attempt:
-            run = self.leaving.get((seen.job, seen.attempt))
+        run = self.runs.get(seen.job if seen.rank is None else worker_name(seen.job, seen.rank))
+        if run is None or run.wanted.attempt != seen.attempt or run.wanted.turn != seen.turn:
+            run = self.leaving.get(seen.key)
         if run is None or not run.is_begun or run.status in RUN_IS_OVER:
             return
         if seen.status not in RUN_IS_OVER:
@@ -181,7 +190,7 @@ class NodeAgent:
         if run.is_begun:
             turn.lines.append(self._line(turn, run, "ended"))
             self._occupy(run.wanted.places, -1)
-        if not self.leaving or self.leaving.pop((run.wanted.job, run.wanted.attempt), None) is None:
+        if not self.leaving or self.leaving.pop(run.wanted.key, None) is None:
             self._say(turn, run)
         if self.waiting:
             self._begin_waiting(turn)
@@ -197,24 +206,24 @@ class NodeAgent:
     def adopt(self, turn: Turn, wanted: DesiredRun, *, is_new_to_log: bool) -> None:
         """Go on with a run that a former agent began. `is_new_to_log`: the log has not heard of its start."""
         run = AgentRun(wanted, RunStatus.RUNNING, is_begun=True)
-        self.runs[wanted.job] = run
+        self.runs[wanted.name] = run
         self._occupy(wanted.places, 1)
         turn.lines.append(self._line(turn, run, "adopted"))
-        turn.actions.append(Start(self.id, wanted.job, wanted.attempt, wanted.places, wanted.run, wanted.started_ms))
+        turn.actions.append(self._start_of(wanted))
         if is_new_to_log:
             self._say(turn, run)
 
     def leave(self, turn: Turn, left: DesiredRun) -> None:
         """Stop a run that a former agent began and that the log is done with; nobody waits for its end."""
         run = AgentRun(left, RunStatus.RUNNING, is_begun=True)
-        self.leaving[left.job, left.attempt] = run
+        self.leaving[left.key] = run
         self._occupy(left.places, 1)
         self._tell_to_stop(turn, run, 0)
 
     def recall(self, turn: Turn, wanted: DesiredRun, status: RunStatus) -> None:
         """Know a run again that ended under a former agent, and say so again."""
         run = AgentRun(wanted, status)
-        self.runs[wanted.job] = run
+        self.runs[wanted.name] = run
         self._say(turn, run)
 
     # The lease.
@@ -253,7 +262,7 @@ class NodeAgent:
             if run.is_live:
                 # A stop that is under way with a longer grace is cut short, too.
                 run.status = RunStatus.STOPPING
-                turn.actions.append(Stop(self.id, run.wanted.job, run.wanted.attempt, 0))
+                turn.actions.append(self._stop_of(run.wanted, 0))
 
     # What it says.
 
@@ -305,6 +314,8 @@ class NodeAgent:
                 status=run.status,
                 exit_code=run.exit_code,
                 text=run.text,
+                rank=run.wanted.rank,
+                turn=run.wanted.turn,
             )
             for run in (*self.runs.values(), *self.leaving.values())
         )
@@ -330,6 +341,8 @@ class NodeAgent:
             job=wanted.job,
             attempt=wanted.attempt,
             status=run.status,
+            rank=wanted.rank,
+            turn=wanted.turn,
         )
         if run.status is RunStatus.FAILED:
             word = replace(word, exit_code=run.exit_code, infrastructure=run.infrastructure, text=run.text)
@@ -347,6 +360,8 @@ class NodeAgent:
             status=run.status if event == "ended" else None,
             cell_ms=turn.now.cell_ms,
             wall_ms=turn.now.wall_ms,
+            rank=run.wanted.rank,
+            turn=run.wanted.turn,
         )
 
     # Its devices.
@@ -368,3 +383,8 @@ class NodeAgent:
             share = sign * min(place.gpu_milli, GPU)
             for device in place.devices:
                 in_use[device] = in_use.get(device, 0) + share
+
+
+def _is_later(wanted: DesiredRun, other: DesiredRun) -> bool:
+    """Whether this is a later run under the same name."""
+    return wanted.attempt > other.attempt or (wanted.attempt == other.attempt and wanted.turn > other.turn)

@@ -23,9 +23,14 @@ class Action(StrEnum):
     STOP = "stop"
 
 
+RunKey = tuple[str, int, int | None, int]
+"""(job, attempt, rank, turn): of a gang all of its workers on a node are one run, and rank is None."""
+
+
 class DesiredRun(NamedTuple):
     """One run that the log wants on a node: these workers of this attempt. `started_ms` is the cell time of its start
-    decision, `grace_wall_ms` how long a stop may take.
+    decision, `grace_wall_ms` how long a stop may take. Of a job that is no gang each worker is a run: its `rank`, and
+    the `turn` in which it entered.
     """
 
     job: str
@@ -35,13 +40,35 @@ class DesiredRun(NamedTuple):
     run: Run
     started_ms: int
     grace_wall_ms: int = 0
+    rank: int | None = None
+    turn: int = 0
+
+    @property
+    def name(self) -> str:
+        """What tells it from all other runs that the log may want on its node at the same time."""
+        return self.job if self.rank is None else worker_name(self.job, self.rank)
+
+    @property
+    def key(self) -> RunKey:
+        """What tells it from all other runs that ever were on its node."""
+        return (self.job, self.attempt, self.rank, self.turn)
+
+    @property
+    def said_as(self) -> str | None:
+        """Under which name the log keeps what becomes of it; None: under that of its node."""
+        return None if self.rank is None else str(self.rank)
+
+
+def worker_name(job: str, rank: int) -> str:
+    """The name of the run of a single worker: no job is called so."""
+    return f"{job}/{rank}"
 
 
 class Change(NamedTuple):
-    """What the log wants of one job on one node now; None: nothing (any more)."""
+    """What the log wants of one run on one node now; None: nothing (any more)."""
 
     node: str
-    job: str
+    name: str
     run: DesiredRun | None
 
 
@@ -50,6 +77,7 @@ MOVES_RUNS: frozenset[type[e.Effect]] = frozenset(
         e.JobStarted,
         e.JobResizing,
         e.JobResized,
+        e.WorkersSettled,
         e.JobStopping,
         e.JobPreempted,
         e.JobRequeued,
@@ -92,24 +120,35 @@ def desired_of(state: CellState, node_id: str) -> tuple[DesiredRun, ...]:
     node = state.nodes.get(node_id)
     if node is None:
         return ()
-    return tuple(_by_node(state.jobs[job_id], {node_id: None})[node_id] for job_id in node.jobs)
+    return tuple(run for job_id in node.jobs for run in _runs_on(state, state.jobs[job_id], node_id))
+
+
+def _runs_on(state: CellState, job: Job, node_id: str) -> Iterable[DesiredRun]:
+    if job.spec.gang:
+        return (_by_node(job, {node_id: None})[node_id],)
+    return [_worker(state, job, place) for place in job.workers if place.node == node_id]
 
 
 class DesiredStates:
     """The desired states of the nodes that one executor owns.
 
-    It remembers which of these nodes hold which job, because a decision that ends a job does not say where the job was.
+    It remembers which of these nodes hold which job, because a decision that ends a job does not say where the job was;
+    of jobs that are no gangs which workers.
     """
 
     def __init__(self) -> None:
         self._owned: dict[str, None] = {}
         self._holders: dict[str, tuple[str, ...]] = {}
+        self._workers: dict[str, dict[tuple[str, str], DesiredRun]] = {}
 
     def own(self, state: CellState, node_id: str) -> tuple[DesiredRun, ...]:
         """Follow this node from now on; its full desired state."""
         self._owned[node_id] = None
         wanted = desired_of(state, node_id)
         for run in wanted:
+            if run.rank is not None:
+                self._workers.setdefault(run.job, {})[node_id, run.name] = run
+                continue
             holders = self._holders.get(run.job, ())
             if node_id not in holders:
                 self._holders[run.job] = (*holders, node_id)
@@ -121,6 +160,10 @@ class DesiredStates:
             self._owned.pop(node_id, None)
         left = ((job, tuple(n for n in nodes if n in self._owned)) for job, nodes in self._holders.items())
         self._holders = {job: nodes for job, nodes in left if nodes}
+        for job, workers in [*self._workers.items()]:
+            self._workers[job] = {at: run for at, run in workers.items() if at[0] in self._owned}
+            if not self._workers[job]:
+                del self._workers[job]
 
     def changes(self, state: CellState, jobs: Iterable[str]) -> list[Change]:
         """What accepted decisions that touched these jobs, and whose effects are in the state, change on the owned
@@ -133,6 +176,9 @@ class DesiredStates:
 
     def _compare(self, state: CellState, job_id: str, found: list[Change]) -> None:
         job = state.jobs.get(job_id)
+        if (job is not None and not job.spec.gang) or (self._workers and job_id in self._workers):
+            self._compare_workers(state, job_id, found)
+            return
         if job is None or not job.workers:
             found += [Change(node_id, job_id, None) for node_id in self._holders.pop(job_id, ())]
             return
@@ -144,6 +190,37 @@ class DesiredStates:
             self._holders[job_id] = tuple(now)
         elif before:
             del self._holders[job_id]
+
+
+    def _compare_workers(self, state: CellState, job_id: str, found: list[Change]) -> None:
+        """The same for a job whose workers are runs of their own, of which most go on as before."""
+        job, before, now = state.jobs.get(job_id), self._workers.pop(job_id, {}), dict[tuple[str, str], DesiredRun]()
+        for place in job.workers if job is not None and not job.spec.gang else ():
+            if job is not None and place.node in self._owned:
+                run = _worker(state, job, place)
+                now[place.node, run.name] = run
+        found += [Change(node_id, name, None) for node_id, name in before if (node_id, name) not in now]
+        found += [Change(at[0], at[1], run) for at, run in now.items() if before.get(at) != run]
+        if now:
+            self._workers[job_id] = now
+
+
+def _worker(state: CellState, job: Job, place: WorkerPlace) -> DesiredRun:
+    """The run of one worker of a job that is no gang."""
+    job_stops = job.status is JobStatus.STOPPING
+    stops = job_stops or place.rank in job.leaving
+    grace_ms = job.stop_grace_wall_ms if job_stops else state.policy.stop_grace_wall_ms if stops else 0
+    return DesiredRun(
+        job.spec.id,
+        job.attempt,
+        Action.STOP if stops else Action.RUN,
+        (place,),
+        job.spec.run,
+        place.since_ms if place.turn else job.started_ms or 0,
+        grace_ms,
+        place.rank,
+        place.turn,
+    )
 
 
 def _by_node(job: Job, among: dict[str, None]) -> dict[str, DesiredRun]:

@@ -65,12 +65,12 @@ class OwnNode:
         agent, said = self.agent, Turn(turn.now)
         wanted = desired_of(state, agent.id)
         still_open, ends = open_runs(diary), ended_runs(diary)
-        kept = {(run.job, run.attempt): None for run in wanted}
+        kept = {run.key: None for run in wanted}
         for key, line in still_open.items():
             if key not in kept:
                 agent.leave(said, _left(line))
         for run in wanted:
-            key, in_log = (run.job, run.attempt), state.jobs[run.job].runs.get(agent.id)
+            key, in_log = run.key, state.jobs[run.job].runs.get(run.said_as or agent.id)
             if key in ends:
                 agent.recall(said, run, ends[key])
             elif key in still_open:
@@ -94,12 +94,15 @@ class OwnNode:
         changed, moved = touched(decisions)
         if agent.id in changed:
             self._follow(turn, state, state.nodes[agent.id])
-        for _, job_id, run in self._wanted.changes(state, moved):
+        for _, name, run in self._wanted.changes(state, moved):
             node = state.nodes[agent.id]
             if node.boot == agent.boot:
-                agent.desire(turn, state.version, job_id, run)
+                agent.desire(turn, state.version, name, run)
             else:
                 agent.desire_all(turn, node.boot, state.version, desired_of(state, agent.id))
+        if state.singly:
+            here = {run.wanted.job: run.wanted.attempt for run in agent.runs.values() if run.is_live}
+            turn.worlds += [(job_id, here[job_id]) for job_id in moved if job_id in state.singly and job_id in here]
         return turn
 
     def _follow(self, turn: Turn, state: CellState, node: Node) -> None:
@@ -181,4 +184,5 @@ def _left(line: DiaryLine) -> DesiredRun:
         WorkerPlace(rank=number, node=line.node, devices=(device,), gpu_milli=line.gpu_milli)
         for number, device in enumerate(line.devices)
     )
-    return DesiredRun(line.job, line.attempt, Action.STOP, places, VirtualRun(), line.cell_ms)
+    begun = (line.job, line.attempt, Action.STOP, places, VirtualRun(), line.cell_ms)
+    return DesiredRun(*begun, rank=line.rank, turn=line.turn)

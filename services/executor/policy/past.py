@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from services.executor.policy.desired import RunKey
 from services.executor.policy.turn import Now
 from shared.cluster.diary import DiaryLine
 from shared.events.value import replace
 from shared.events.values import RunStatus
 
 
-def open_runs(diary: Sequence[DiaryLine]) -> dict[tuple[str, int], DiaryLine]:
-    """The runs that a diary says were begun and not ended, with the line of their start, by (job, attempt)."""
-    found: dict[tuple[str, int], DiaryLine] = {}
+def open_runs(diary: Sequence[DiaryLine]) -> dict[RunKey, DiaryLine]:
+    """The runs that a diary says were begun and not ended, with the line of their start."""
+    found: dict[RunKey, DiaryLine] = {}
     for line in diary:
         if line.event == "started":
-            found[line.job, line.attempt] = line
+            found[key_of(line)] = line
         elif line.event == "ended":
-            found.pop((line.job, line.attempt), None)
+            found.pop(key_of(line), None)
     return found
 
 
-def ended_runs(diary: Sequence[DiaryLine]) -> dict[tuple[str, int], RunStatus]:
-    """How the runs ended of which a diary says that they did, by (job, attempt)."""
-    return {(line.job, line.attempt): line.status or RunStatus.STOPPED for line in diary if line.event == "ended"}
+def ended_runs(diary: Sequence[DiaryLine]) -> dict[RunKey, RunStatus]:
+    """How the runs ended of which a diary says that they did."""
+    return {key_of(line): line.status or RunStatus.STOPPED for line in diary if line.event == "ended"}
+
+
+def key_of(line: DiaryLine) -> RunKey:
+    """The run that the line is about."""
+    return (line.job, line.attempt, line.rank, line.turn)
 
 
 def closed(line: DiaryLine, now: Now) -> DiaryLine:

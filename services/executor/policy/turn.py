@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from services.executor.policy.desired import RunKey
 from services.executor.policy.records import Said
 from shared.cluster.diary import DiaryLine
 from shared.events.values import Run, RunStatus, WorkerPlace
@@ -19,7 +20,7 @@ class Now(NamedTuple):
 
 
 class Start(NamedTuple):
-    """To the driver: begin the workers of a run."""
+    """To the driver: begin the workers of a run. `rank` and `turn` name it where each worker is a run of its own."""
 
     node: str
     job: str
@@ -27,6 +28,13 @@ class Start(NamedTuple):
     places: tuple[WorkerPlace, ...]
     run: Run
     started_ms: int
+    rank: int | None = None
+    turn: int = 0
+
+    @property
+    def key(self) -> RunKey:
+        """What tells it from all other runs of its node."""
+        return (self.job, self.attempt, self.rank, self.turn)
 
 
 class Stop(NamedTuple):
@@ -36,6 +44,13 @@ class Stop(NamedTuple):
     job: str
     attempt: int
     grace_wall_ms: int
+    rank: int | None = None
+    turn: int = 0
+
+    @property
+    def key(self) -> RunKey:
+        """What tells it from all other runs of its node."""
+        return (self.job, self.attempt, self.rank, self.turn)
 
 
 class Observation(NamedTuple):
@@ -48,13 +63,23 @@ class Observation(NamedTuple):
     exit_code: int | None = None
     infrastructure: bool = False
     text: str = ""
+    rank: int | None = None
+    turn: int = 0
+
+    @property
+    def key(self) -> RunKey:
+        """What tells it from all other runs of its node."""
+        return (self.job, self.attempt, self.rank, self.turn)
 
 
 @dataclass(slots=True)
 class Turn:
-    """What one turn wants done: diary lines first, then what nodes say. Actions are for the driver at once."""
+    """What one turn wants done: diary lines first, then what nodes say. Actions are for the driver at once. `worlds` are
+    attempts (job, attempt) on this node whose workers have changed anywhere: the others may look.
+    """
 
     now: Now
     actions: list[Start | Stop] = field(default_factory=list)
     lines: list[DiaryLine] = field(default_factory=list)
     events: list[Said] = field(default_factory=list)
+    worlds: list[tuple[str, int]] = field(default_factory=list)

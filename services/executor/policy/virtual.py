@@ -12,8 +12,19 @@ from heapq import heappop, heappush
 from services.executor.policy.turn import Observation, Start, Stop
 from shared.events.values import RunStatus, VirtualRun
 
-RunKey = tuple[str, int, str]
-"""(job, attempt, node)."""
+Live = tuple[str, int, str, int, int]
+"""(job, attempt, node, rank, turn); rank -1 stands for all workers of a gang on the node."""
+
+
+def _live(order: Start | Stop) -> Live:
+    return (order.job, order.attempt, order.node, -1 if order.rank is None else order.rank, order.turn)
+
+
+def _seen(key: Live, status: RunStatus, exit_code: int | None = None, text: str = "") -> Observation:
+    job, attempt, node, rank, turn = key
+    return Observation(
+        node, job, attempt, status, exit_code, text=text, rank=None if rank < 0 else rank, turn=turn
+    )
 
 
 def end_of(run: VirtualRun, attempt: int, started_ms: int) -> tuple[int, RunStatus] | None:
@@ -32,43 +43,60 @@ class VirtualDriver:
     """All virtual runs of one cell in one process."""
 
     def __init__(self) -> None:
-        self._due: list[tuple[int, RunKey, RunStatus]] = []
-        self._live: dict[RunKey, None] = {}
+        # What ends in the same millisecond ends together: a heap of times is far smaller than one of runs.
+        self._times: list[int] = []
+        self._due: dict[int, list[tuple[Live, RunStatus]]] = {}
+        self._live: dict[Live, None] = {}
 
     def start(self, order: Start) -> Observation:
-        """The run is running at once; harmless when it runs already. A run of real processes cannot run here."""
+        """The run is running at once; harmless when it runs already. A run of real processes cannot run here.
+
+        To fail in the first attempts only counts each turn in which a worker enters as an attempt of its own.
+        """
+        key = _live(order)
         if not isinstance(order.run, VirtualRun):
             text = f"this node runs virtual runs only, not {order.run.driver}"
-            return Observation(order.node, order.job, order.attempt, RunStatus.FAILED, text=text)
-        key = (order.job, order.attempt, order.node)
+            return _seen(key, RunStatus.FAILED, text=text)
         if key not in self._live:
             self._live[key] = None
-            end = end_of(order.run, order.attempt, order.started_ms)
+            end = end_of(order.run, order.attempt + order.turn, order.started_ms)
             if end is not None:
-                heappush(self._due, (end[0], key, end[1]))
-        return Observation(order.node, order.job, order.attempt, RunStatus.RUNNING)
+                self._plan(end[0], key, end[1])
+        return _seen(key, RunStatus.RUNNING)
+
+    def _plan(self, at_ms: int, key: Live, status: RunStatus) -> None:
+        due = self._due.get(at_ms)
+        if due is None:
+            due = self._due[at_ms] = []
+            heappush(self._times, at_ms)
+        due.append((key, status))
 
     def stop(self, order: Stop) -> Observation:
         """Nothing is left of the run at once."""
-        self._live.pop((order.job, order.attempt, order.node), None)
-        return Observation(order.node, order.job, order.attempt, RunStatus.STOPPED)
+        key = _live(order)
+        self._live.pop(key, None)
+        return _seen(key, RunStatus.STOPPED)
 
     def ended(self, now_ms: int) -> list[Observation]:
-        """The runs whose time is over by `now_ms` (cell time), in the order of (time, job, attempt, node)."""
-        found, due, live = list[Observation](), self._due, self._live
-        while due and due[0][0] <= now_ms:
-            _, key, status = heappop(due)
-            if key in live:
-                del live[key]
-                job, attempt, node = key
-                found.append(Observation(node, job, attempt, status, 0 if status is RunStatus.FINISHED else 1))
+        """The runs whose time is over by `now_ms` (cell time), in the order of (time, job, attempt, node, rank)."""
+        found, times, live = list[Observation](), self._times, self._live
+        while times and times[0] <= now_ms:
+            due = self._due.pop(heappop(times))
+            due.sort()
+            for key, status in due:
+                if key in live:
+                    del live[key]
+                    found.append(_seen(key, status, 0 if status is RunStatus.FINISHED else 1))
         return found
 
     def next_due_ms(self) -> int | None:
         """The cell time at which the next run ends by itself."""
-        while self._due and self._due[0][1] not in self._live:
-            heappop(self._due)
-        return self._due[0][0] if self._due else None
+        times, live = self._times, self._live
+        while times:
+            if any(key in live for key, _ in self._due[times[0]]):
+                return times[0]
+            del self._due[heappop(times)]
+        return None
 
     def forget(self, nodes: Container[str]) -> None:
         """Let go of the runs of these nodes: somebody else looks after them."""

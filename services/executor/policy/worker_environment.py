@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from zlib import crc32
 
 from services.executor.policy.turn import Start
+from shared.cluster.job import Job
 from shared.cluster.state import CellState
 from shared.events.values import ProcessRun, WorkerPlace
 
@@ -17,17 +20,33 @@ ADDRESS_LABEL = "address"
 """The label by which a node says under which address others reach it; without it that is its id."""
 
 
+class Member(NamedTuple):
+    """One worker of a job that is no gang, as the others may see it. `status`: starting, running, or leaving."""
+
+    rank: int
+    node: str
+    address: str
+    status: str
+
+
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """An attempt as all of its nodes see it: its nodes in the order of their first ranks, and where rank 0 is. `array`
-    is that of which the job is an element, and its index.
+    """An attempt as all of its nodes see it: its nodes in the order of their first ranks, and where rank 0 is.
+
+    Of a job that is no gang `workers` is how many it wants; `members` are those that it has now. `array` is that of
+    which the job is an element, and its index.
     """
 
     workers: int
     nodes: tuple[str, ...]
     master_address: str
     master_port: int
+    members: tuple[Member, ...] = ()
     array: tuple[str, int] | None = None
+
+    def as_world(self) -> str:
+        """What workers that come and go singly read of each other, as JSON."""
+        return json.dumps({"wanted": self.workers, "workers": [member._asdict() for member in self.members]})
 
 
 def gang_of(state: CellState, job_id: str, attempt: int) -> Gang | None:
@@ -37,11 +56,21 @@ def gang_of(state: CellState, job_id: str, attempt: int) -> Gang | None:
         return None
     by_rank = sorted(job.workers, key=lambda place: place.rank)
     nodes = tuple(dict.fromkeys(place.node for place in by_rank))
-    first = state.nodes[nodes[0]]
-    address = first.spec.labels.get(ADDRESS_LABEL, first.id)
-    spec = job.spec
+    address, spec = _address(state, nodes[0]), job.spec
     array = None if spec.array_of is None else (spec.array_of, spec.array_index or 0)
-    return Gang(len(by_rank), nodes, address, master_port(job_id, attempt), array)
+    if spec.gang:
+        return Gang(len(by_rank), nodes, address, master_port(job_id, attempt), array=array)
+    members = tuple(_member(state, job, place) for place in by_rank)
+    return Gang(spec.workers, nodes, address, master_port(job_id, attempt), members, array)
+
+
+def _address(state: CellState, node_id: str) -> str:
+    return state.nodes[node_id].spec.labels.get(ADDRESS_LABEL, node_id)
+
+
+def _member(state: CellState, job: Job, place: WorkerPlace) -> Member:
+    status = "leaving" if place.rank in job.leaving else job.runs[str(place.rank)].value
+    return Member(place.rank, place.node, _address(state, place.node), status)
 
 
 def master_port(job_id: str, attempt: int) -> int:
@@ -50,9 +79,9 @@ def master_port(job_id: str, attempt: int) -> int:
 
 
 def worker_environment(
-    order: Start, run: ProcessRun, gang: Gang, place: WorkerPlace, inherited: Mapping[str, str]
+    order: Start, run: ProcessRun, gang: Gang, place: WorkerPlace, inherited: Mapping[str, str], world: str = ""
 ) -> dict[str, str]:
-    """A worker's whole environment. Of what is inherited from the agent its own settings are left out: they may hold
+    """A worker's whole environment. `world` is the file in which workers that come and go find each other. Of what is inherited from the agent its own settings are left out: they may hold
     passwords. What Fallow says comes last, since a job must not mistake its rank.
     """
     devices = ",".join(str(device) for device in place.devices)
@@ -80,6 +109,7 @@ def worker_environment(
         "CUDA_VISIBLE_DEVICES": devices,
         **({} if run.checkpoint_dir is None else {"FALLOW_CHECKPOINT_DIR": run.checkpoint_dir}),
         **({} if gang.array is None else {"FALLOW_ARRAY_ID": gang.array[0], "FALLOW_ARRAY_INDEX": str(gang.array[1])}),
+        **({"FALLOW_WORLD_FILE": world, "FALLOW_TURN": str(order.turn)} if gang.members else {}),
     }
 
 

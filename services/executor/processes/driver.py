@@ -4,6 +4,8 @@ Below the state folder:
 
     runs/JOB/ATTEMPT/work           the working directory, where the job names none
     runs/JOB/ATTEMPT/RANK/stdout    what the worker said; beside it stderr, and what its supervisor writes down
+    runs/JOB/ATTEMPT/RANK.TURN/...  the same of a worker that entered later, in place of one of that rank before it
+    runs/JOB/ATTEMPT/world.json     who the workers are now, of a job whose workers come and go
 
 The agent's child is a supervisor for each worker; it lives on when the agent ends.
 """
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
+from services.executor.policy.desired import RunKey
 from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.worker_environment import Gang, worker_environment
 from services.executor.processes.control_groups import own_group
@@ -34,8 +37,7 @@ TEXT_CHARS_MOST = 400
 PRUNE_EVERY = 50
 """Old folders are looked for once in so many ends."""
 
-RunKey = tuple[str, int]
-"""(job, attempt)."""
+WORLD_FILE = "world.json"
 
 
 @dataclass(slots=True)
@@ -80,7 +82,7 @@ class ProcessDriver:
 
     def start(self, order: Start, gang: Gang | None) -> Observation | None:
         """Begin the workers of a run, or go on with them; what is wrong with it, or None. Starts nothing twice."""
-        key = (order.job, order.attempt)
+        key = order.key
         if key in self._live:
             return None
         if not isinstance(order.run, ProcessRun):
@@ -99,20 +101,30 @@ class ProcessDriver:
         return None
 
     def _begin(self, order: Start, process: ProcessRun, gang: Gang, run: LiveRun) -> None:
-        work = self._folder((order.job, order.attempt)) / "work"
+        work = self._folder(order.key) / "work"
         work.mkdir(parents=True, exist_ok=True)
         process = replace(
             process,
             dir=str(Path(process.dir).absolute()) if process.dir is not None else str(work),
             checkpoint_dir=None if process.checkpoint_dir is None else _made(process.checkpoint_dir),
         )
+        if gang.members:
+            self.show_world(order.job, order.attempt, gang)
+        world = str(self._folder(order.key) / WORLD_FILE)
         for place in order.places:
-            env = worker_environment(order, process, gang, place, self._inherited)
+            env = worker_environment(order, process, gang, place, self._inherited, world)
             run.workers[place.rank].begin(process.argv, env, process.dir or str(work), self.lease)
+
+    def show_world(self, job: str, attempt: int, gang: Gang | None) -> None:
+        """Let the attempt's workers here see who the others are now. A file that cannot be written stays as it was."""
+        folder = self._runs / job / str(attempt)
+        if gang is not None and folder.exists():
+            with contextlib.suppress(OSError):
+                write_whole(folder / WORLD_FILE, gang.as_world())
 
     def stop(self, order: Stop) -> Observation | None:
         """Ask a run to end within its grace. STOPPED at once where nothing of it is here."""
-        key = (order.job, order.attempt)
+        key = order.key
         run = self._live.get(key) or self._found(key)
         if run is None:
             return self._seen(key, RunStatus.STOPPED)
@@ -171,9 +183,10 @@ class ProcessDriver:
         """End whatever an earlier boot left here, at once. Whether nothing is left; else ask again."""
         for job in self._runs.iterdir():
             for attempt in job.iterdir():
-                key = (job.name, int(attempt.name))
-                if key not in self._live and (run := self._found(key)) is not None and _lives(run):
-                    self.stop(Stop(self._node, *key, 0))
+                for rank, turn in _workers_in(attempt):
+                    key = (job.name, int(attempt.name), rank, turn)
+                    if key not in self._live and (run := self._found(key)) is not None and _lives(run):
+                        self.stop(Stop(self._node, job.name, int(attempt.name), 0, rank, turn))
         self.look()
         for pid in marked(f"{self._mark}/"):
             kill(pid)
@@ -187,17 +200,18 @@ class ProcessDriver:
 
     def _found(self, key: RunKey) -> LiveRun | None:
         """A run of which there are folders."""
-        folder = self._folder(key)
-        ranks = sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal()) if folder.exists() else []
+        _, _, only, turn = key
+        ranks = [rank for rank, its in _workers_in(self._folder(key)) if its == turn and only in (None, rank)]
         return LiveRun({rank: self._worker(key, rank) for rank in ranks}) if ranks else None
 
     def _folder(self, key: RunKey) -> Path:
         return self._runs / key[0] / str(key[1])
 
     def _worker(self, key: RunKey, rank: int) -> WorkerFolder:
-        job, attempt = key
-        group = None if self._groups is None else self._groups / f"{job}-{attempt}-{rank}"
-        return WorkerFolder(self._folder(key) / str(rank), f"{self._mark}/{job}/{attempt}/{rank}", group)
+        job, attempt, _, turn = key
+        name = _name(rank, turn)
+        group = None if self._groups is None else self._groups / f"{job}-{attempt}-{name}"
+        return WorkerFolder(self._folder(key) / name, f"{self._mark}/{job}/{attempt}/{name}", group)
 
     def _seen(
         self,
@@ -208,22 +222,38 @@ class ProcessDriver:
         infrastructure: bool = False,
         text: str = "",
     ) -> Observation:
-        return Observation(self._node, key[0], key[1], status, exit_code, infrastructure, text)
+        return Observation(self._node, key[0], key[1], status, exit_code, infrastructure, text, key[2], key[3])
 
     def _prune(self) -> None:
-        """Remove the oldest folders of runs that are over."""
-        over = [
-            attempt
-            for job in self._runs.iterdir()
-            for attempt in job.iterdir()
-            if (job.name, int(attempt.name)) not in self._live
-        ]
+        """Remove the oldest folders of runs that are over; of attempts that go on, those of workers that are over."""
+        live = {key[:2]: None for key in self._live}
+        workers = {(*key[:2], rank, key[3]): None for key, run in self._live.items() for rank in run.workers}
+        over: list[Path] = []
+        for attempt in (attempt for job in self._runs.iterdir() for attempt in job.iterdir()):
+            its = (attempt.parent.name, int(attempt.name))
+            if its not in live:
+                over.append(attempt)
+                continue
+            ended = [each for each in _workers_in(attempt) if (*its, *each) not in workers]
+            over += [attempt / _name(*each) for each in ended]
         if len(over) <= self._keep_runs:
             return
         for folder in sorted(over, key=lambda path: (path.stat().st_mtime_ns, str(path)))[: -self._keep_runs]:
             shutil.rmtree(folder, ignore_errors=True)
             if not any(folder.parent.iterdir()):
                 folder.parent.rmdir()
+
+
+def _name(rank: int, turn: int) -> str:
+    """The name of a worker's folder."""
+    return f"{rank}.{turn}" if turn else str(rank)
+
+
+def _workers_in(attempt: Path) -> list[tuple[int, int]]:
+    """The workers (rank, turn) of which there are folders."""
+    names = [path.name.split(".") for path in attempt.iterdir()] if attempt.exists() else []
+    numbers = [(int(name[0]), int(name[1]) if len(name) > 1 else 0) for name in names if "".join(name).isdecimal()]
+    return sorted(numbers)
 
 
 def _made(checkpoint_dir: str) -> str:

@@ -63,6 +63,7 @@ class Sor:
             e.JobStarted: self._start,
             e.JobResized: self._hold,
             e.JobResizing: self._hold_more,
+            e.WorkersSettled: self._hold_anew,
             e.JobPreempted: self._let_go,
             e.JobRequeued: self._let_go,
             e.JobFinished: self._let_go,
@@ -134,9 +135,20 @@ class Sor:
         self._open(state, effect.job, effect.workers, at_ms)
 
     def _hold_more(self, state: CellState, effect: e.JobResizing, at_ms: int) -> None:
+        job = state.jobs.get(effect.job)
+        if job is not None and not job.spec.gang:
+            self._hold_anew(state, effect, at_ms)
+            return
         before = self._held.get(effect.job, ())
         self._open(state, effect.job, effect.add, at_ms)
         self._held[effect.job] = before + self._held[effect.job]
+
+    def _hold_anew(self, state: CellState, effect: e.JobResizing | e.WorkersSettled, at_ms: int) -> None:
+        """What a job that is no gang holds behind the whole decision, whichever of its effects comes first."""
+        self._let_go(state, effect, at_ms)
+        job = state.jobs.get(effect.job)
+        if job is not None and job.workers:
+            self._open(state, effect.job, job.workers, at_ms)
 
     def _open(self, state: CellState, job_id: str, places: tuple[WorkerPlace, ...], at_ms: int) -> None:
         tenant = tenant_of(state, job_id)

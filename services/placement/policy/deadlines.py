@@ -10,6 +10,7 @@ from collections import deque
 from heapq import heappop, heappush
 
 from services.placement.policy import dependencies
+from services.placement.policy.entrances import Entrances
 from services.placement.policy.nodes import empty
 from services.placement.policy.requests import stopping
 from services.placement.policy.turn import Turn
@@ -29,6 +30,7 @@ class Deadlines:
     def __init__(self) -> None:
         self._by_cell: list[tuple[int, str, str, int]] = []
         self._by_wall: list[tuple[int, str, str, int]] = []
+        self._entrances = Entrances()
         self._starting: deque[tuple[int, str, int]] = deque()
         """Nearly all waits are for a start, come in the order in which they are due, and end long before."""
 
@@ -36,6 +38,7 @@ class Deadlines:
         """Begin anew for a state that somebody else wrote."""
         self._by_cell, self._by_wall = [], []
         self._starting.clear()
+        self._entrances.from_state(state, wall_ms)
         for job_id in sorted(state.jobs):
             job = state.jobs[job_id]
             if job.status in HOLDING:
@@ -48,8 +51,11 @@ class Deadlines:
 
     def note(self, state: CellState, effects: tuple[e.AnyEffect, ...], wall_ms: int) -> None:
         """Take in the effects of a decision that is in force."""
+        has_singly = bool(state.singly)
         for effect in effects:
             kind = type(effect)
+            if has_singly and (kind is e.JobStarted or kind is e.JobResizing):
+                self._entrances.note(state, effect, wall_ms)  # type: ignore[arg-type]  # said by the line above
             if kind is e.JobStarted or kind is e.JobStopping:
                 job = state.jobs.get(effect.job)  # type: ignore[union-attr]  # said by the line above
                 if job is not None and job.attempt == effect.attempt:  # type: ignore[union-attr]
@@ -114,6 +120,7 @@ class Deadlines:
             self._act_by_wall(turn, (due_ms, "start", job_id, attempt))
         while self._by_wall and self._by_wall[0][0] <= wall_ms and not turn.is_full:
             self._act_by_wall(turn, heappop(self._by_wall))
+        self._entrances.act(turn, wall_ms)
 
     def _act_by_cell(self, turn: Turn, due: tuple[int, str, str, int]) -> None:
         at_ms, what, subject, attempt = due

@@ -63,6 +63,16 @@ class Room:
                     return node
         return None
 
+    def fullest_of(self, spec: JobSpec, gpus: int, among: int) -> Node | None:
+        """The same for these nodes only."""
+        self._settle()
+        for free in sorted(self.by_free):
+            if free >= gpus:
+                node = self.first_suitable(self.by_free[free] & among, spec)
+                if node is not None:
+                    return node
+        return None
+
     def lowest(self, spec: JobSpec, gpus: int) -> Node | None:
         """The lowest node with `gpus` whole free devices that suits."""
         self._settle()

@@ -48,7 +48,7 @@ class Hearing:
         if stray is not None and not stray.is_news:
             return stray
         if self._is_news(event, turn.state.nodes.get(event.node), wall_ms):
-            if isinstance(event, RunEvent) and not runs.is_current(turn, event.job, event.attempt, event.node):
+            if isinstance(event, RunEvent) and not runs.is_current(turn, event):
                 self._past[Past.RUN_OVER] += 1
             else:
                 _handle(turn, event)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from services.placement.policy import workers
 from services.placement.policy.requests import stopping
-from services.placement.policy.runs import node_is_gone, note, run_status, settle
+from services.placement.policy.runs import is_wanted, node_is_gone, note, settle
 from services.placement.policy.settings import refuse
 from services.placement.policy.turn import Turn
 from shared.cluster.job import HOLDING, JobStatus
@@ -46,7 +47,7 @@ def report(turn: Turn, event: NodeReport | NodeReturned) -> None:
     if node is None or node.boot != event.boot:
         return
     for run in event.observed:
-        note(turn, run.job, run.attempt, node.id, run.status)
+        note(turn, run.job, run.attempt, node.id, run.status, worker=(run.rank, run.turn))
     if isinstance(event, NodeReport):
         for device in event.failed_devices:
             _device_failed(turn, node, device)
@@ -61,12 +62,7 @@ def _is_back(turn: Turn, node: Node, spec: NodeSpec, event: NodeEvent) -> None:
 
 def _is_stray(turn: Turn, node: Node, run: ObservedRun) -> bool:
     """Whether a run lives that the log does not want there: of another attempt, or one that was declared over."""
-    if run.status in RUN_IS_OVER:
-        return False
-    job = turn.state.jobs.get(run.job)
-    if job is None or job.attempt != run.attempt or node.id not in job.runs:
-        return True
-    return run_status(turn, job, node.id) in RUN_IS_OVER
+    return run.status not in RUN_IS_OVER and not is_wanted(turn, node.id, run)
 
 
 def lose(turn: Turn, node: Node) -> None:
@@ -119,5 +115,7 @@ def empty(turn: Turn, node: Node) -> None:
     """A drain's deadline has come: what still runs on the node stops and is queued again."""
     for job_id in sorted(node.jobs):
         job = turn.state.jobs[job_id]
-        if job.status in HOLDING and job.status is not JobStatus.STOPPING:
+        if not job.spec.gang:
+            workers.make_room(turn, job, node.id)
+        elif job.status in HOLDING and job.status is not JobStatus.STOPPING:
             turn.do(stopping(job, StopReason.DRAINED, turn.state.policy.stop_grace_wall_ms, node.id))

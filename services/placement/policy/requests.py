@@ -6,12 +6,15 @@ from services.placement.policy import arrays, dependencies
 from services.placement.policy.turn import Turn
 from shared.cluster.arrays import elements_of
 from shared.cluster.job import WAITING, Job, JobStatus
+from shared.cluster.singly import is_service
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.jobs import AdmittedJob, JobAdmitted, JobCancelRequested, JobUpdateRequested
 from shared.events.reasons import RefuseCode, StopReason
 from shared.events.value import replace
 from shared.events.values import JobSpec
+
+_CHANGES = ("priority", "max_run_ms", "workers", "workers_min")
 
 
 def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int) -> None:
@@ -71,18 +74,23 @@ def stopping(job: Job, why: StopReason, grace_wall_ms: int, for_whom: str = "") 
 
 
 def update(turn: Turn, event: JobUpdateRequested) -> None:
-    """Change priority and run-time limit; the number of workers is not changed here."""
+    """Change priority and run-time limit, and how many replicas a service has; no other job's number of workers."""
     for job in _own_jobs(turn, event.job, event.tenant, "update"):
         _update(turn, event, job)
 
 
 def _update(turn: Turn, event: JobUpdateRequested, job: Job) -> None:
     changes = event.changes
-    if changes.workers is not None or changes.workers_min is not None:
+    if (changes.workers is not None or changes.workers_min is not None) and (job.spec.gang or not is_service(job)):
         text = "the number of workers of a rigid job stays"
         turn.do(_refused(job.id, "update", RefuseCode.UNSUPPORTED, event.tenant, text))
         return
-    wanted = {name: value for name in ("priority", "max_run_ms") if (value := getattr(changes, name)) is not None}
+    wanted = {name: value for name in _CHANGES if (value := getattr(changes, name)) is not None}
+    fewest, most = (wanted.get(name, getattr(job.spec, name)) for name in ("workers_min", "workers"))
+    if fewest is not None and fewest > most:
+        text = f"workers_min {fewest} is above workers {most}"
+        turn.do(_refused(job.id, "update", RefuseCode.WRONG_STATE, event.tenant, text))
+        return
     turn.do(e.JobUpdated(spec=replace(job.spec, **wanted)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from services.placement.policy import workers
 from services.placement.policy.outcome import outcome_of
 from services.placement.policy.requests import stopping
 from services.placement.policy.turn import RunEnd, Turn
@@ -9,7 +10,7 @@ from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.events import effects as e
 from shared.events.nodes import NodeEvent, RunEvent, RunFailed, RunFinished, RunStarted, RunStopped, RunWord
 from shared.events.reasons import StopReason
-from shared.events.values import RUN_IS_OVER, NodeStatus, RunStatus
+from shared.events.values import RUN_IS_OVER, NodeStatus, ObservedRun, RunStatus
 
 _STATUS: dict[type[NodeEvent], RunStatus] = {
     RunStarted: RunStatus.RUNNING,
@@ -35,19 +36,22 @@ def note_run(turn: Turn, event: RunEvent) -> None:
         return
     if isinstance(event, RunFailed):
         status = _failure(turn, event)
-    note(turn, event.job, event.attempt, event.node, status)
+    note(turn, event.job, event.attempt, event.node, status, worker=(event.rank, event.turn))
 
 
 def note_word(turn: Turn, word: RunWord) -> bool:
     """The same for a word among others. Whether the log still wants this run on its node; if not, nothing follows."""
-    job = _current(turn, word.job, word.attempt, word.node)
+    job = _current(turn, word.job, word.attempt)
     if job is None:
+        return False
+    key = _key(job, word.node, word.rank, word.turn)
+    if key is None:
         return False
     status = word.status
     if status is RunStatus.FAILED:
         status = _failure(turn, word)
     if status in _TOLD:  # of a run that is about to start or to stop nothing follows
-        _note(turn, job, word.node, status)
+        _note(turn, job, key, status)
     return True
 
 
@@ -56,40 +60,65 @@ def _failure(turn: Turn, word: RunFailed | RunWord) -> RunStatus:
     return RunStatus.STOPPED if word.infrastructure else RunStatus.FAILED
 
 
-def is_current(turn: Turn, job_id: str, attempt: int, node_id: str) -> bool:
+def is_current(turn: Turn, event: RunEvent) -> bool:
     """Whether the log still wants this run on its node."""
-    return _current(turn, job_id, attempt, node_id) is not None
+    job = _current(turn, event.job, event.attempt)
+    return job is not None and _key(job, event.node, event.rank, event.turn) is not None
 
 
-def _current(turn: Turn, job_id: str, attempt: int, node_id: str) -> Job | None:
+def _current(turn: Turn, job_id: str, attempt: int) -> Job | None:
     job = turn.state.jobs.get(job_id)
-    if job is None or job.attempt != attempt or job.status not in HOLDING or node_id not in job.runs:
-        return None
-    return job
+    return None if job is None or job.attempt != attempt or job.status not in HOLDING else job
 
 
-def note(turn: Turn, job_id: str, attempt: int, node_id: str, status: RunStatus) -> None:
-    """Keep that a run of the current attempt has reached this status; older news and other attempts are ignored."""
-    job = _current(turn, job_id, attempt, node_id)
-    if job is not None:
-        _note(turn, job, node_id, status)
+def _key(job: Job, node_id: str, rank: int | None, entered: int) -> str | None:
+    """Under which name the state keeps this run of the job; None where it has no such one."""
+    if not job.spec.gang:
+        return workers.key_of(job, node_id, rank, entered)
+    return node_id if node_id in job.runs else None
 
 
-def _note(turn: Turn, job: Job, node_id: str, status: RunStatus) -> None:
-    if _RANK[status] > _RANK[run_status(turn, job, node_id)]:
-        turn.hear(job.id, job.attempt, node_id, status)
+def note(
+    turn: Turn, job_id: str, attempt: int, node_id: str, status: RunStatus, worker: tuple[int | None, int] = (None, 0)
+) -> None:
+    """Keep that a run of the current attempt has reached this status; older news and other attempts are ignored.
+
+    `worker` is (rank, turn) where each worker is a run of its own.
+    """
+    job = _current(turn, job_id, attempt)
+    key = None if job is None else _key(job, node_id, *worker)
+    if job is not None and key is not None:
+        _note(turn, job, key, status)
 
 
-def run_status(turn: Turn, job: Job, node_id: str) -> RunStatus:
-    """The newest status of a job's run on a node, with what was said in this turn."""
+def _note(turn: Turn, job: Job, key: str, status: RunStatus) -> None:
+    if _RANK[status] > _RANK[_status(turn, job, key)]:
+        turn.hear(job.id, job.attempt, key, status)
+
+
+def _status(turn: Turn, job: Job, key: str) -> RunStatus:
     said = turn.runs.get((job.id, job.attempt))
-    return job.runs[node_id] if said is None else said.get(node_id, job.runs[node_id])
+    return job.runs[key] if said is None else said.get(key, job.runs[key])
+
+
+def is_wanted(turn: Turn, node_id: str, run: ObservedRun) -> bool:
+    """Whether the log wants this run on the node, and does not take it for over, with what was said in this turn."""
+    job = turn.state.jobs.get(run.job)
+    if job is None or job.attempt != run.attempt:
+        return False
+    key = _key(job, node_id, run.rank, run.turn)
+    return key is not None and _status(turn, job, key) not in RUN_IS_OVER
 
 
 def node_is_gone(turn: Turn, node_id: str) -> None:
     """Nothing runs on this node any more: its runs are over, by no fault of the jobs."""
     for job_id in sorted(turn.state.nodes[node_id].jobs):
-        note(turn, job_id, turn.state.jobs[job_id].attempt, node_id, RunStatus.STOPPED)
+        job = turn.state.jobs[job_id]
+        if job.spec.gang:
+            note(turn, job_id, job.attempt, node_id, RunStatus.STOPPED)
+            continue
+        for place in workers.on_node(job, node_id):
+            note(turn, job_id, job.attempt, node_id, RunStatus.STOPPED, worker=(place.rank, place.turn))
 
 
 def settle(turn: Turn) -> None:
@@ -98,7 +127,9 @@ def settle(turn: Turn) -> None:
         job = turn.state.jobs.get(job_id)
         if job is None or job.attempt != attempt or job.status not in HOLDING:
             continue
-        if len(job.runs) > 1 or not _settle_lone_run(turn, job, noted):
+        if not job.spec.gang:
+            workers.settle(turn, job, noted)
+        elif len(job.runs) > 1 or not _settle_lone_run(turn, job, noted):
             _settle_job(turn, job, noted)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from shared.cluster.config import CellPart, Queue
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.queue_order import Order, order_in
+from shared.cluster.singly import grows
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.queue import QueueHead, QueueOrder
@@ -84,9 +85,11 @@ class ShortLines:
     def _look(self, state: CellState, now_ms: int) -> list[Job]:
         assert self._jobs is not None
         found, over, pauses = [], [], []
+        if state.singly:  # those that run and lack workers stand in the lines of those that wait
+            self._jobs.update((job_id, None) for job_id in state.singly if grows(state.jobs[job_id]))
         for job_id in self._jobs:
             job = state.jobs.get(job_id)
-            if job is None or job.status is not JobStatus.QUEUED:
+            if job is None or (job.status is not JobStatus.QUEUED and not grows(job)):
                 over.append(job_id)
             elif job.not_before_ms > now_ms:
                 pauses.append(job.not_before_ms)

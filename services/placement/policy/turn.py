@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shared.cluster.apply import APPLY
+from shared.cluster.job import Job
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.values import RunStatus, WorkerPlace
@@ -39,6 +40,7 @@ _RELEASES: frozenset[type[e.Effect]] = frozenset(
         e.JobRequeued,
         e.JobPreempted,
         e.JobResized,
+        e.WorkersSettled,
         e.NodeChanged,
         e.DeviceChanged,
         e.NodeLent,
@@ -109,6 +111,15 @@ class Turn:
                 job=job_id, attempt=attempt, workers=workers, backfilled=bool(over), backfilled_over=over
             )
             self.do(started, size_bytes + len(over))
+        return not self.is_cut
+
+    def enter(self, job: Job, workers: tuple[WorkerPlace, ...]) -> bool:
+        """The same for workers that enter a job while it runs."""
+        size_bytes = gang_bytes(workers)
+        self.is_cut = self.bytes + size_bytes > RECORD_BYTES_MOST and not self.is_empty
+        if not self.is_cut:
+            self.do(e.JobResizing(job=job.id, attempt=job.attempt, add=workers), size_bytes)
+            self.starts += 1
         return not self.is_cut
 
     def hear(self, job_id: str, attempt: int, node_id: str, status: RunStatus) -> None:

@@ -16,10 +16,12 @@ from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.backfill import Heads
 from services.placement.policy.behind import behind
 from services.placement.policy.confirmations import with_confirmations
+from services.placement.policy.entering import places_to_enter
 from services.placement.policy.fair_line import FairLine, merged
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.turn import RECORD_BYTES_MOST, gang_bytes
 from shared.cluster.job import Job, JobStatus
+from shared.cluster.singly import grows, in_line
 from shared.cluster.state import CellState
 from shared.events.queue import QueueDiscipline, QueueHead
 from shared.events.reasons import DeferCode
@@ -42,10 +44,11 @@ def shape_of(spec: JobSpec) -> Shape:
         wants.memory_mib,
         spec.topology,
         spec.spread,
-        spec.preemptible,
         spec.node_labels,
         spec.tolerations,
         spec.exclusive,
+        spec.preemptible,
+        spec.gang,
     )
 
 
@@ -115,16 +118,19 @@ def _walk_head(
         if heads is not None and (over := heads.over(job.spec)) is not None and over.is_due:
             _pass_over(state, job, walk)
             continue
-        found: Places | DeferCode | None = blocked.get(shape_of(job.spec)) if blocked else None
-        if found is None:
+        found: Places | DeferCode | None = blocked.get(shape_of(job.spec)) if blocked and job.spec.gang else None
+        if not job.spec.gang:
+            found = _enter(state, job, blocked, now_ms)
+        elif found is None:
             found = ahead.take(state, listed, number, job, now_ms) or _try(state, job, blocked)
         if isinstance(found, DeferCode):
-            walk.deferred[job_id] = found
+            if job.status is JobStatus.QUEUED:
+                walk.deferred[job_id] = found
             if head.discipline is QueueDiscipline.STRICT_FIFO:
                 walk.deferred.update(behind(state, listed, number, now_ms))
                 if fair is None or fair.ends_at(found, walk.deferred):
                     return True
-            if heads is not None:
+            if heads is not None and job.status is JobStatus.QUEUED:
                 _block(state, job, over is None, over is None and heads.add(job, found), walk)
             continue
         walk.starts += 1
@@ -137,12 +143,12 @@ def _walk_head(
 
 def _waits(job: Job, now_ms: int) -> bool:
     """Whether it may be tried now."""
-    return job.status is JobStatus.QUEUED and job.not_before_ms <= now_ms
+    return job.not_before_ms <= now_ms and (job.status is JobStatus.QUEUED or grows(job))
 
 
 def _pass_over(state: CellState, job: Job, walk: Walk) -> None:
     """It may not pass a head. Whatever it waited for before, it is told that only where nothing was told before."""
-    if job.deferred is None:
+    if job.deferred is None and job.status is JobStatus.QUEUED:
         walk.deferred[job.spec.id] = DeferCode.BEHIND_HEAD
     if job.spec.id in state.heads:
         walk.cleared.append(job.spec.id)
@@ -155,6 +161,17 @@ def _block(state: CellState, job: Job, is_first: bool, is_head: bool, walk: Walk
         walk.heads.append(job.spec.id)
     elif was_head and not is_first:
         walk.cleared.append(job.spec.id)
+
+
+def _enter(state: CellState, job: Job, blocked: dict[Shape, DeferCode], now_ms: int) -> Places | DeferCode:
+    """The same for a job that is no gang, at its start or later. Whether it fits goes by the fewest that must."""
+    shape = shape_of(in_line(job))
+    found = blocked.get(shape) or places_to_enter(state, job, now_ms)
+    if isinstance(found, DeferCode):
+        found = with_confirmations(state, job.spec, found)
+    if isinstance(found, DeferCode) and found is not DeferCode.RESERVED_FOR_OTHER:
+        blocked[shape] = found
+    return found
 
 
 def _try(state: CellState, job: Job, blocked: dict[Shape, DeferCode]) -> Places | DeferCode:

@@ -23,8 +23,9 @@ def class_of(spec: JobSpec) -> ClassKey:
         wants.memory_mib,
         spec.topology,
         spec.spread,
-        spec.preemptible,
         spec.node_labels,
         spec.tolerations,
         spec.exclusive,
+        spec.preemptible,
+        spec.gang,
     )

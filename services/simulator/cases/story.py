@@ -67,6 +67,12 @@ class Story:
                     self.now.plans.setdefault(effect.job, []).append(effect.start_ms)
                 case e.JobResized():
                     self._resize(effect)
+                case e.JobResizing() if effect.add:
+                    self._hold(effect.job, self._held.get(effect.job, ()) + effect.add)
+                case e.WorkersSettled():
+                    over = {*effect.done, *effect.gone}
+                    left = [place for place in self._held.get(effect.job, ()) if place.rank not in over]
+                    self._hold(effect.job, tuple(left))
                 case e.JobFinished() | e.JobFailed() | e.JobCancelled():
                     self._hold(effect.job, ())
                     self.now.over[effect.job] = None

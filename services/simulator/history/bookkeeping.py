@@ -10,6 +10,7 @@ from services.simulator.history import books as b
 from services.simulator.history.books import Books, JobPage, NodePage, OverPage
 from services.simulator.history.evidence import Violation
 from services.simulator.history.log_form import InForce
+from services.simulator.history.singly import wrong_resizing, wrong_settling, wrong_start
 from shared.events import effects as e
 from shared.events.reasons import StopReason
 from shared.events.values import GPU, NodeRole, NodeStatus, WorkerPlace
@@ -29,6 +30,7 @@ class Bookkeeper:
             e.JobRunning: self._running,
             e.JobResizing: self._resizing,
             e.JobResized: self._resized,
+            e.WorkersSettled: self._settled,
             e.JobStopping: self._stopping,
             e.JobPreempted: self._preempted,
             e.JobRequeued: self._requeued,
@@ -159,6 +161,9 @@ class Bookkeeper:
 
     def _is_whole(self, page: JobPage, effect: e.JobStarted) -> None:
         """I3: so many workers as the job can run with, numbered from 0."""
+        if not page.spec.gang:
+            self._say_if("I3", wrong_start(page, effect))
+            return
         spec, count = page.spec, len(effect.workers)
         fewest = spec.workers if spec.workers_min is None else spec.workers_min
         if not fewest <= count <= spec.workers:
@@ -225,7 +230,25 @@ class Bookkeeper:
         if self._of_attempt(effect, "runs", b.STARTING) is not None:
             self.books.jobs[effect.job].status = b.RUNNING
 
+    def _say_if(self, invariant: str, text: str | None) -> None:
+        if text is not None:
+            self._say(invariant, text)
+
+    def _settled(self, effect: e.WorkersSettled) -> None:
+        page = self._of_attempt(effect, "has workers that come or go", b.STARTING, b.RUNNING, b.STOPPING)
+        if page is None:
+            return
+        self._say_if("I3", wrong_settling(page, effect))
+        over = {*effect.done, *effect.gone}
+        self.books.hold(effect.job, page, tuple(place for place in page.places if place.rank not in over))
+
     def _resizing(self, effect: e.JobResizing) -> None:
+        known = self.books.jobs.get(effect.job)
+        if known is not None and not known.spec.gang:
+            self._of_attempt(effect, "is resized", b.STARTING, b.RUNNING)
+            self._say_if("I3", wrong_resizing(self.books, known, effect))
+            self._takes(effect.job, known, known.places + effect.add, effect.add)
+            return
         page = self._of_attempt(effect, "is resized", b.RUNNING)
         if page is None:
             return

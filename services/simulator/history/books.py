@@ -36,6 +36,10 @@ class JobPage:
     started_ms: int | None = None
     stop_why: StopReason | None = None
     places: tuple[WorkerPlace, ...] = ()
+    done: dict[int, None] = field(default_factory=dict)
+    starting: dict[int, None] = field(default_factory=dict)
+    leaving: dict[int, None] = field(default_factory=dict)
+    entered: dict[tuple[int, int], None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

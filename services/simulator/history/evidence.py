@@ -58,7 +58,7 @@ class What(StrEnum):
 class Happened:
     """A run began or ended on a node, or the node died with all of its runs; `devices` are all that the run uses.
 
-    A run that is left stands still, or it is not known whether it does, until somebody adopts it.
+    Where each worker is a run of its own, `rank` and `turn` name it. A run that is left stands still, or it is not known whether it does, until somebody adopts it.
     """
 
     moment: int
@@ -68,6 +68,8 @@ class Happened:
     attempt: int = 0
     devices: tuple[int, ...] = ()
     gpu_milli: int = 0
+    rank: int | None = None
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)

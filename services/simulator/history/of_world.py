@@ -94,30 +94,44 @@ def _on_node(history: History, node: str, truly: list[NodeMoment]) -> Iterable[H
     if entries and entries[0].process.startswith("agent"):
         # Its own machine says what truly ran, and what runs there needs no agent.
         yield from (
-            Happened(m.at_ms, node, What(m.what), m.job, m.attempt, m.devices, m.gpu_milli)
+            Happened(m.at_ms, node, What(m.what), m.job, m.attempt, m.devices, m.gpu_milli, m.rank, m.turn)
             for m in truly
             if m.what != "died"
         )
         return
-    counts = Counter((m.job, m.attempt, str(m.what)) for m in truly)
-    hands: dict[tuple[str, int], list[str]] = {}
+    counts = Counter(((m.job, m.attempt, m.rank, m.turn), str(m.what)) for m in truly)
+    hands: dict[Run, list[str]] = {}
     for entry in reversed(entries):
-        hands.setdefault((entry.line.job, entry.line.attempt), []).append(entry.process)
+        hands.setdefault(_run_of(entry.line), []).append(entry.process)
     for entry in entries:
-        line, what = entry.line, _WHAT[entry.line.event]
-        if _is_up(truly, entry.at_ms) if what is What.ADOPTED else counts[line.job, line.attempt, what.value]:
-            yield Happened(entry.at_ms, node, what, line.job, line.attempt, line.devices, line.gpu_milli)
-        follow = hands[line.job, line.attempt]
+        what = _WHAT[entry.line.event]
+        if _is_up(truly, entry.at_ms) if what is What.ADOPTED else counts[_run_of(entry.line), what.value]:
+            yield _told(entry.at_ms, what, entry.line)
+        follow = hands[_run_of(entry.line)]
         follow.pop()
         if follow and follow[-1] != entry.process:
-            yield Happened(entry.at_ms, node, What.LEFT, line.job, line.attempt)
+            yield _told(entry.at_ms, What.LEFT, entry.line)
     for fault in history.injected:
         if fault.kind in ("crash", "pause"):
             yield from (
-                Happened(fault.at_ms, node, What.LEFT, entry.line.job, entry.line.attempt)
+                _told(fault.at_ms, What.LEFT, entry.line)
                 for entry in entries
                 if entry.process == fault.what and entry.at_ms <= fault.at_ms
             )
+
+
+Run = tuple[str, int, int | None, int]
+"""(job, attempt, rank, turn)."""
+
+
+def _run_of(line: DiaryLine) -> Run:
+    return (line.job, line.attempt, line.rank, line.turn)
+
+
+def _told(at_ms: int, what: What, line: DiaryLine) -> Happened:
+    """What a line tells of, at this time; a run that is left uses nothing that could be told."""
+    devices, milli = ((), 0) if what is What.LEFT else (line.devices, line.gpu_milli)
+    return Happened(at_ms, line.node, what, line.job, line.attempt, devices, milli, line.rank, line.turn)
 
 
 def _is_up(truly: list[NodeMoment], at_ms: int) -> bool:

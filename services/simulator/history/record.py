@@ -165,6 +165,8 @@ class NodeMoment:
     attempt: int = 0
     devices: tuple[int, ...] = ()
     gpu_milli: int = 0
+    rank: int | None = None
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,41 +11,65 @@ from shared.cluster.diary import DiaryLine
 from shared.events import effects as e
 from shared.events.values import RunStatus, WorkerPlace
 
-RunKey = tuple[str, str, int]
-"""(node, job, attempt)."""
+RunKey = tuple[str, str, int, int | None, int]
+"""(node, job, attempt, rank, turn); a gang's workers on a node are one run, without a rank."""
 
 
 def named(key: RunKey) -> str:
     """The run, for people."""
-    return f"attempt {key[2]} of job {key[1]} on node {key[0]}"
+    node, job, attempt, rank, turn = key
+    worker = "" if rank is None else f"worker {rank} of turn {turn} of "
+    return f"{worker}attempt {attempt} of job {job} on node {node}"
 
 
 @dataclass(slots=True)
 class Orders:
-    """What the log told the nodes: which run on which devices, and what it heard of each attempt."""
+    """What the log told the nodes: which run on which devices, and what it heard of each attempt. `singly` are the jobs
+    that are no gangs, each with the newest run of each rank.
+    """
 
     devices: dict[RunKey, dict[int, None]] = field(default_factory=dict)
-    nodes: dict[tuple[str, int], dict[str, None]] = field(default_factory=dict)
+    runs: dict[tuple[str, int], dict[RunKey, None]] = field(default_factory=dict)
     confirmed: dict[tuple[str, int], str] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
+    singly: dict[str, dict[int, RunKey]] = field(default_factory=dict)
+    settled: dict[RunKey, str] = field(default_factory=dict)
 
     def take(self, effect: e.AnyEffect) -> None:
         """Note what one effect orders or confirms."""
         match effect:
+            case e.JobEnqueued():
+                self.singly.pop(effect.spec.id, None)
+                if not effect.spec.gang:
+                    self.singly[effect.spec.id] = {}
             case e.JobStarted():
                 self.attempts[effect.job] = effect.attempt
                 self._order(effect.job, effect.attempt, effect.workers)
             case e.JobResizing():
                 self._order(effect.job, effect.attempt, effect.add)
-            case e.JobRunning():
+            case e.JobRunning() if effect.job not in self.singly:
                 self.confirmed[effect.job, effect.attempt] = "running"
-            case e.JobFinished():
+            case e.JobFinished() if effect.job not in self.singly:
                 self.confirmed[effect.job, effect.attempt] = "finished"
+            case e.WorkersSettled():
+                for key in self.ranks(effect.job, effect.joined):
+                    self.settled[key] = "running"
+                for key in self.ranks(effect.job, effect.done):
+                    self.settled[key] = "finished"
+
+    def ranks(self, job: str, ranks: Iterable[int]) -> list[RunKey]:
+        """The newest runs of these ranks of a job that is no gang."""
+        known = self.singly.get(job, {})
+        return [known[rank] for rank in ranks if rank in known]
 
     def _order(self, job: str, attempt: int, places: tuple[WorkerPlace, ...]) -> None:
+        singly = self.singly.get(job)
         for place in places:
-            self.devices.setdefault((place.node, job, attempt), {}).update(dict.fromkeys(place.devices))
-            self.nodes.setdefault((job, attempt), {})[place.node] = None
+            key: RunKey = (place.node, job, attempt, None, 0)
+            if singly is not None:
+                key = singly[place.rank] = (place.node, job, attempt, place.rank, place.turn)
+            self.devices.setdefault(key, {}).update(dict.fromkeys(place.devices))
+            self.runs.setdefault((job, attempt), {})[key] = None
 
 
 def released_by(effect: e.AnyEffect, orders: Orders) -> list[RunKey]:
@@ -55,13 +79,14 @@ def released_by(effect: e.AnyEffect, orders: Orders) -> list[RunKey]:
             attempt = effect.attempt
         case e.JobFailed() | e.JobCancelled() | e.JobRequeued():
             attempt = orders.attempts.get(effect.job, 0)
+        case e.WorkersSettled():
+            return orders.ranks(effect.job, (*effect.done, *effect.gone))
         case e.JobResized():
             stay = {place.node: None for place in effect.workers}
-            nodes = orders.nodes.get((effect.job, effect.attempt), {})
-            return [(node, effect.job, effect.attempt) for node in nodes if node not in stay]
+            return [key for key in orders.runs.get((effect.job, effect.attempt), {}) if key[0] not in stay]
         case _:
             return []
-    return [(node, effect.job, attempt) for node in orders.nodes.get((effect.job, attempt), {})]
+    return [*orders.runs.get((effect.job, attempt), {})]
 
 
 def diary_violations(evidence: CellEvidence, decisions: Sequence[InForce]) -> list[Violation]:
@@ -87,7 +112,7 @@ def _of_line(
     line: DiaryLine, orders: Orders, begun: dict[RunKey, None], ended: dict[RunKey, RunStatus | None]
 ) -> str | None:
     """Take in one line; what is wrong with it."""
-    key = (line.node, line.job, line.attempt)
+    key = (line.node, line.job, line.attempt, line.rank, line.turn)
     if line.event == "started":
         known = key in begun
         begun[key] = None
@@ -114,12 +139,13 @@ def _unconfirmed(
     """What the log has confirmed and no honest node has done."""
     if not evidence.diary:
         return
-    for (job, attempt), what in orders.confirmed.items():
-        for node in orders.nodes.get((job, attempt), {}):
-            key = (node, job, attempt)
-            if node in evidence.liars:
-                continue
-            if key not in begun:
-                yield f"{named(key)} was confirmed as {what} and its node never began it"
-            elif what == "finished" and ended.get(key) is not RunStatus.FINISHED:
-                yield f"{named(key)} was confirmed as finished, its node says {ended.get(key, 'that it runs')}"
+    confirmed = {
+        key: what for (job, attempt), what in orders.confirmed.items() for key in orders.runs.get((job, attempt), {})
+    }
+    for key, what in {**confirmed, **orders.settled}.items():
+        if key[0] in evidence.liars:
+            continue
+        if key not in begun:
+            yield f"{named(key)} was confirmed as {what} and its node never began it"
+        elif what == "finished" and ended.get(key) is not RunStatus.FINISHED:
+            yield f"{named(key)} was confirmed as finished, its node says {ended.get(key, 'that it runs')}"

@@ -96,7 +96,7 @@ class Sweep:
     # The nodes.
 
     def _began(self, run: Happened) -> None:
-        key, live = (run.node, run.job, run.attempt), self._live.setdefault(run.node, {})
+        key, live = _key(run), self._live.setdefault(run.node, {})
         self._gone.pop(run.node, None)
         if key in live and run.what is What.BEGAN:
             self._say("I6", f"{named(key)} runs twice at a time", run.moment)
@@ -118,9 +118,13 @@ class Sweep:
             self._gone[thing.node] = None
             ended = list(live)
         else:
-            ended = [(thing.node, thing.job, thing.attempt)]
+            ended = [_key(thing)]
         for key in ended:
             live.pop(key, None)
             due = self._overdue.pop(key, None)
             if due is not None and thing.moment > due + self.evidence.late and thing.what is not What.LEFT:
                 self._say("I6", f"{named(key)} goes on until {thing.moment} after its end was confirmed", due)
+
+
+def _key(run: Happened) -> RunKey:
+    return (run.node, run.job, run.attempt, run.rank, run.turn)

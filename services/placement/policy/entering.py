@@ -1,0 +1,103 @@
+"""How many workers of a job that is no gang enter now, and where: as many as it wants and as fit.
+
+It starts with as many as there are places for in one pool, but its fewest at least; from then on further ones enter
+whenever there is room, each time its turn comes in its queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from services.placement.policy.gang import Places, place_gang
+from services.placement.policy.quota_check import refusal_of_places
+from services.placement.policy.replicas import place_replicas
+from services.placement.policy.turn import RECORD_BYTES_MOST, gang_bytes
+from shared.cluster.job import Job, JobStatus
+from shared.cluster.singly import fewest_of, is_service, lacking
+from shared.cluster.state import CellState
+from shared.events.reasons import DeferCode
+from shared.events.value import replace
+from shared.events.values import JobSpec, WorkerPlace
+
+AT_ONCE_MOST = 1_000
+"""So many workers enter in one step at most, if the job can start with so few: its record must have room for them."""
+
+
+def places_to_enter(state: CellState, job: Job, now_ms: int, most: int = AT_ONCE_MOST) -> Places | DeferCode:
+    """Places for the workers that enter now, or why there are none."""
+    is_first = job.status is JobStatus.QUEUED
+    fewest = fewest_of(job) if is_first else 1
+    wanted = job.spec.workers - len(job.done) if is_first else lacking(job)
+    return places_for(state, job, fewest, min(wanted, max(most, fewest)), now_ms)
+
+
+def places_for(state: CellState, job: Job, fewest: int, most: int, now_ms: int) -> Places | DeferCode:
+    """Places for at least `fewest` and at most `most` workers beside those that the job has."""
+    found = (_replicas if is_service(job) else _workers)(state, job, fewest, most)
+    if isinstance(found, DeferCode):
+        return found
+    turn, since_ms = (0, 0) if job.status is JobStatus.QUEUED else (job.turns + 1, now_ms)
+    ranks = free_ranks(job)
+    placed = tuple([replace(place, rank=next(ranks), turn=turn, since_ms=since_ms) for place in found])
+    return DeferCode.NO_SUCH_NODES if gang_bytes(placed) > RECORD_BYTES_MOST else placed
+
+
+def free_ranks(job: Job) -> Iterator[int]:
+    """The ranks without a worker whose work is not done, the lowest first; without end."""
+    taken, rank = {*job.done, *(place.rank for place in job.workers)}, 0
+    while True:
+        if rank not in taken:
+            yield rank
+        rank += 1
+
+
+def _workers(state: CellState, job: Job, fewest: int, most: int) -> Places | DeferCode:
+    """The workers of a training job go where a gang of so many would go. Who has room for many has room for fewer."""
+    found = place_gang(state, _of_size(job.spec, most))
+    if not isinstance(found, DeferCode) or fewest >= most:
+        return found
+    best = place_gang(state, _of_size(job.spec, fewest))
+    fits, fails = fewest, most
+    while not isinstance(best, DeferCode) and fails - fits > 1:
+        middle = (fits + fails) // 2
+        tried = place_gang(state, _of_size(job.spec, middle))
+        if isinstance(tried, DeferCode):
+            fails = middle
+        else:
+            best, fits = tried, middle
+    return best
+
+
+def _of_size(spec: JobSpec, workers: int) -> JobSpec:
+    return replace(spec, workers=workers, workers_min=None)
+
+
+def _replicas(state: CellState, job: Job, fewest: int, most: int) -> Places | DeferCode:
+    """A service's replicas go to its pools in their order."""
+    spec, pools = job.spec, state.pools
+    held = [place for place in job.workers if place.rank not in job.leaving]
+    found: list[WorkerPlace] = []
+    for name in spec.pools or sorted(pools):
+        pool = pools.get(name)
+        if pool is not None and len(found) < most:
+            found += place_replicas(state, pool, spec, held, most - len(found))
+    if len(found) >= fewest:
+        found = _within_quota(state, spec, found, fewest)
+    if len(found) >= fewest:
+        return tuple(found)
+    refused = place_gang(state, _of_size(spec, fewest))
+    return refused if isinstance(refused, DeferCode) else DeferCode.FRAGMENTED
+
+
+def _within_quota(state: CellState, spec: JobSpec, places: list[WorkerPlace], fewest: int) -> list[WorkerPlace]:
+    """The first of these places that its tenant may use; none where those are too few."""
+    if not state.quotas or refusal_of_places(state, spec, places) is None:
+        return places
+    fits, fails = fewest - 1, len(places)
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        if refusal_of_places(state, spec, places[:middle]) is None:
+            fits = middle
+        else:
+            fails = middle
+    return places[:fits] if fits >= fewest else []

@@ -1,0 +1,89 @@
+"""The answers awaited, by wall time, from single workers: that they have started, that they have left.
+
+A worker that does not start in its time costs only itself: it is told to leave. One that does not leave in its time
+keeps its place, for it may still run; the audit trail tells.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from services.placement.policy.turn import Turn
+from services.placement.policy.workers import leave
+from shared.cluster.job import Job, JobStatus
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.values import RunStatus
+
+_GOES_ON = (JobStatus.STARTING, JobStatus.RUNNING)
+
+
+class _Due(NamedTuple):
+    """When the workers that entered in a turn must have started, or (with ranks) those that leave must have left."""
+
+    at_ms: int
+    job: str
+    attempt: int
+    turn: int
+    ranks: tuple[int, ...] = ()
+
+
+class Entrances:
+    """Due times of one cell. An entry that has become pointless does nothing when it is due."""
+
+    def __init__(self) -> None:
+        self._due: list[_Due] = []
+
+    def from_state(self, state: CellState, wall_ms: int) -> None:
+        """Begin anew for a state that somebody else wrote."""
+        self._due = []
+        for job_id in sorted(state.singly):
+            job = state.jobs[job_id]
+            starting = [place.turn for place in job.workers if job.runs[str(place.rank)] is RunStatus.STARTING]
+            for turn in sorted(dict.fromkeys(starting)):
+                self._await_start(state, job, turn, wall_ms)
+            self._await_leave(state, job, job.leaving, wall_ms)
+
+    def note(self, state: CellState, effect: e.JobStarted | e.JobResizing, wall_ms: int) -> None:
+        """Workers enter or leave by this effect, which is in force."""
+        job = state.jobs.get(effect.job)
+        if job is None or job.attempt != effect.attempt or job.id not in state.singly:
+            return
+        entered = effect.workers if isinstance(effect, e.JobStarted) else effect.add
+        if entered:
+            self._await_start(state, job, entered[0].turn, wall_ms)
+        if isinstance(effect, e.JobResizing):
+            self._await_leave(state, job, effect.remove, wall_ms)
+
+    def _await_start(self, state: CellState, job: Job, turn: int, wall_ms: int) -> None:
+        heappush(self._due, _Due(wall_ms + state.policy.start_wall_ms, job.id, job.attempt, turn))
+
+    def _await_leave(self, state: CellState, job: Job, ranks: tuple[int, ...], wall_ms: int) -> None:
+        if ranks:
+            wait_ms = state.policy.stop_grace_wall_ms + state.policy.lease_margin_wall_ms
+            heappush(self._due, _Due(wall_ms + wait_ms, job.id, job.attempt, job.turns, ranks))
+
+    def act(self, turn: Turn, wall_ms: int) -> None:
+        """Do what is due, as far as the record has room."""
+        while self._due and self._due[0].at_ms <= wall_ms and not turn.is_full:
+            due = heappop(self._due)
+            job = turn.state.jobs.get(due.job)
+            if job is None or job.attempt != due.attempt or job.status not in _GOES_ON:
+                continue
+            if due.ranks:
+                if any(rank in job.leaving for rank in due.ranks):
+                    turn.do(e.AttemptTimedOut(job=job.id, attempt=job.attempt, what="stop"))
+            elif job.status is JobStatus.RUNNING:  # of one of which nobody has started the whole attempt is too late
+                _give_up_late(turn, job, due.turn)
+
+
+def _give_up_late(turn: Turn, job: Job, entered: int) -> None:
+    late = [
+        place.rank
+        for place in job.workers
+        if place.turn == entered and place.rank not in job.leaving and job.runs[str(place.rank)] is RunStatus.STARTING
+    ]
+    if late:
+        turn.do(e.AttemptTimedOut(job=job.id, attempt=job.attempt, what="start"))
+        leave(turn, job, late)

@@ -1,0 +1,151 @@
+"""Where the replicas of a service go that enter beside those that it has: E-Spread, for one replica after the other.
+
+In the inference zone they are spread over nodes; what the zone does not hold goes to the general part of the pool by
+E-Binpack. A service that names failure domains (`spread`) has its replicas in as many of them as possible, wherever
+they are: the next one goes to a domain that has the fewest of its replicas among those with room, and there into the
+zone rather than beside training. So no two domains with room differ by more than one replica.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from services.placement.policy.best_fit import place_share, place_worker
+from services.placement.policy.ebinpack import pack
+from services.placement.policy.espread import is_general, is_in_zone
+from services.placement.policy.fit import Room
+from services.placement.policy.one_by_one import place_workers
+from services.placement.policy.packing import Gang, places_on
+from shared.cluster.capacity import PoolCapacity
+from shared.cluster.node import Node
+from shared.cluster.state import CellState
+from shared.cluster.topology import Topology, numbers_of, topology_for
+from shared.events.value import replace
+from shared.events.values import GPU, JobSpec, Level, WorkerPlace
+
+_ALL = -1
+
+
+def place_replicas(
+    state: CellState, pool: PoolCapacity, spec: JobSpec, held: Sequence[WorkerPlace], most: int
+) -> list[WorkerPlace]:
+    """Places in this pool for so many replicas more, or for as many as fit. `held` are the places that it has."""
+    zone = topology_for(state, pool, spec, "zone", is_in_zone)
+    general = topology_for(state, pool, spec, "general", is_general)
+    if spec.spread is not None:
+        return _over_domains(state, pool, spec, _Domains.of(state, pool, spec, held, spec.spread), (zone, general), most)
+    nodes = _Domains.of(state, pool, spec, held, Level.NODE)
+    found = _over_domains(state, pool, spec, nodes, (zone, None), most) if zone.nodes else []
+    return found + _packed(state, pool, general, spec, most - len(found))
+
+
+class _Domains:
+    """The failure domains of one level by how many replicas they have: `masks[n]` are the nodes of those with more than
+    n, over the pool's numbers.
+    """
+
+    def __init__(self, pool: PoolCapacity, topology: Topology, level: Level) -> None:
+        self._pool, self._topology, self._units = pool, topology, topology.levels[level]
+        self._count: Counter[int] = Counter()
+        self._masks: list[int] = []
+        self.used = 0
+
+    @classmethod
+    def of(
+        cls, state: CellState, pool: PoolCapacity, spec: JobSpec, held: Sequence[WorkerPlace], level: Level
+    ) -> _Domains:
+        """The domains with the replicas that there are."""
+        domains = cls(pool, topology_for(state, pool, spec), level)
+        for place in held:
+            domains.take(place.node)
+        return domains
+
+    def take(self, node_id: str) -> None:
+        """One replica more is on this node."""
+        slot = self._topology.slots.get(node_id)
+        if slot is None:
+            return
+        unit = self._units.of_slot[slot]
+        number = self._count[unit]
+        self._count[unit] += 1
+        if number == len(self._masks):
+            self._masks.append(0)
+        self._masks[number] |= numbers_of(self._pool, self._topology, self._units.slots(unit))
+        self.used |= 1 << self._pool.number(node_id)
+
+    def fewest_first(self) -> list[int]:
+        """The nodes of the domains with the fewest replicas, then of those with one more, and so on."""
+        masks = [_ALL, *self._masks, 0]
+        return [masks[number] & ~masks[number + 1] for number in range(len(masks) - 1)]
+
+
+def _over_domains(
+    state: CellState,
+    pool: PoolCapacity,
+    spec: JobSpec,
+    domains: _Domains,
+    parts: tuple[Topology, Topology | None],
+    most: int,
+) -> list[WorkerPlace]:
+    rooms = [Room.of(state, pool, spec, _numbers(pool, part)) if part is not None else None for part in parts]
+    places: list[WorkerPlace] = []
+    while len(places) < most:
+        place = _next(rooms, spec, domains, len(places))
+        if place is None:
+            break
+        domains.take(place.node)
+        places.append(place)
+    return places
+
+
+def _next(rooms: list[Room | None], spec: JobSpec, domains: _Domains, rank: int) -> WorkerPlace | None:
+    zone, general = rooms
+    milli = spec.resources.gpu_milli
+    gpus = milli // GPU if milli >= GPU else int(milli > 0)
+    for among in domains.fewest_first():
+        node = None if zone is None else _emptiest(zone, spec, gpus, among, domains.used)
+        if zone is not None and node is not None:
+            return _take(zone, spec, rank, node)
+        node = None if general is None else general.fullest_of(spec, gpus, among)
+        if general is not None and node is not None:
+            return _take(general, spec, rank, node)
+    if 0 < milli < GPU:
+        # No whole device is left anywhere: rather a share beside others, wherever there is one.
+        found = (place_share(room, spec, rank, may_break=False) for room in rooms if room is not None)
+        return next((place for place in found if place is not None), None)
+    return None
+
+
+def _emptiest(room: Room, spec: JobSpec, gpus: int, among: int, used: int) -> Node | None:
+    """The emptiest node of these, one without a replica before one that has any."""
+    node = room.emptiest(spec, gpus, among & ~used)
+    return node if node is not None else room.emptiest(spec, gpus, among)
+
+
+def _take(room: Room, spec: JobSpec, rank: int, node: Node) -> WorkerPlace:
+    if 0 < spec.resources.gpu_milli < GPU:
+        return room.take_share(rank, node, room.unbroken_device(node), spec.resources)
+    return room.take_whole(rank, node, spec.resources)
+
+
+def _packed(
+    state: CellState, pool: PoolCapacity, general: Topology, spec: JobSpec, most: int
+) -> list[WorkerPlace]:
+    """So many replicas in the general part by E-Binpack, or as many as fit."""
+    if most <= 0 or not general.nodes:
+        return []
+    if spec.resources.gpu_milli < GPU:
+        return place_workers(Room.of(state, pool, spec, _numbers(pool, general)), spec, most, place_worker)
+    gang = Gang(general, replace(spec, workers=1, workers_min=None))
+    room = 0
+    for slot in gang.tightest_nodes(1):
+        room += gang.room_on(slot)
+        if room >= most:
+            break
+    parts = pack(gang, min(room, most)) if room else []
+    return list(places_on(gang, parts))
+
+
+def _numbers(pool: PoolCapacity, part: Topology) -> int:
+    return numbers_of(pool, part, range(len(part.nodes)))

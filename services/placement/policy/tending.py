@@ -1,0 +1,127 @@
+"""What of a job that is no gang changes without its queue: a service gives up replicas that it no longer wants, and
+moves those on nodes that are to be emptied.
+
+A replica moves when a new one can have its place before: one more than wanted enters, and once it runs the old one
+leaves. Where there is no room for that, it stops when the drain's deadline has come, and the new one comes when there
+is room. One replica of a service moves at a time, so that by our own will no two are down.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from services.placement.policy.entering import places_for
+from services.placement.policy.turn import Turn, gang_bytes
+from services.placement.policy.workers import leave
+from shared.cluster.job import Job, JobStatus
+from shared.cluster.singly import is_service, lacking
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.reasons import DeferCode
+from shared.events.values import Level, NodeStatus, RunStatus, WorkerPlace
+
+
+class Tending:
+    """The services that may have something to change. Everything here follows from the state."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, None] | None = None
+
+    def forget(self) -> None:
+        """The state is another one."""
+        self._jobs = None
+
+    def act(self, turn: Turn) -> None:
+        """Change what is to be changed behind the effects of this turn."""
+        state = turn.state
+        if not state.singly:
+            self._jobs = {}
+            return
+        if self._jobs is None:
+            self._jobs = dict.fromkeys(state.singly)
+        self._jobs.update(dict.fromkeys(_touched(state, turn.effects)))
+        for job_id in sorted(self._jobs):
+            job = state.jobs.get(job_id)
+            if job is None or turn.is_full or not _tend(turn, job):
+                del self._jobs[job_id]
+
+
+def _touched(state: CellState, effects: Iterable[e.AnyEffect]) -> list[str]:
+    found: list[str] = []
+    for effect in effects:
+        match effect:
+            case e.JobUpdated():
+                found.append(effect.spec.id)
+            case e.WorkersSettled() | e.JobRunning():
+                found.append(effect.job)
+            case e.NodeChanged() if effect.status is NodeStatus.DRAINING:
+                found += state.nodes[effect.spec.id].jobs
+    return [job_id for job_id in found if job_id in state.singly]
+
+
+def _tend(turn: Turn, job: Job) -> bool:
+    """Do what can be done for a job now. Whether it has to be looked at again."""
+    if not is_service(job) or job.status not in (JobStatus.STARTING, JobStatus.RUNNING):
+        return False
+    staying = [place for place in job.workers if place.rank not in job.leaving]
+    nodes = turn.state.nodes
+    moving = [place for place in staying if nodes[place.node].status is NodeStatus.DRAINING]
+    surplus = -lacking(job)
+    if surplus > 0:
+        leave(turn, job, _to_leave(turn.state, job, staying, surplus))
+    elif moving and not job.leaving and RunStatus.STARTING not in job.runs.values():
+        _move(turn, job, moving)
+    return bool(moving) or lacking(job) < 0
+
+
+def _to_leave(state: CellState, job: Job, staying: list[WorkerPlace], surplus: int) -> list[int]:
+    """The ranks whose going costs the least. Those that run stay until so many others run as are wanted."""
+    running = sum(job.runs[str(place.rank)] is RunStatus.RUNNING for place in staying)
+    chosen: list[int] = []
+    left = list(staying)
+    for _ in range(surplus):
+        place = costs_least(state, job, left)
+        if job.runs[str(place.rank)] is RunStatus.RUNNING:
+            if running <= job.spec.workers:
+                break
+            running -= 1
+        left.remove(place)
+        chosen.append(place.rank)
+    return sorted(chosen)
+
+
+def costs_least(state: CellState, job: Job, places: list[WorkerPlace]) -> WorkerPlace:
+    """The replica to give up first: one on a node that is to be emptied, else one that has not started, else one in the
+    failure domain that has the most of them; of equals that of the highest rank.
+    """
+    level = job.spec.spread or Level.NODE
+    domains = {place.rank: _domain(state, place.node, level) for place in places}
+    many = Counter(domains.values())
+
+    def saved(place: WorkerPlace) -> tuple[bool, bool, int, int]:
+        is_moving = state.nodes[place.node].status is NodeStatus.DRAINING
+        is_starting = job.runs[str(place.rank)] is RunStatus.STARTING
+        return (is_moving, is_starting, many[domains[place.rank]], place.rank)
+
+    return max(places, key=saved)
+
+
+def _domain(state: CellState, node_id: str, level: Level) -> tuple[str | None, ...]:
+    """The unit of the level around a node; a node that does not know its unit is one of its own."""
+    position = state.nodes[node_id].spec.position
+    path = (position.superspine, position.spine, position.leaf, position.domain)
+    depth = {Level.SUPERSPINE: 1, Level.SPINE: 2, Level.LEAF: 3, Level.DOMAIN: 4}.get(level, 0)
+    return path[:depth] if depth and path[depth - 1] is not None else (node_id,)
+
+
+def _move(turn: Turn, job: Job, moving: list[WorkerPlace]) -> None:
+    if lacking(job) == 0:
+        found = places_for(turn.state, job, 1, 1, turn.now_ms)
+        if not isinstance(found, DeferCode):
+            turn.do(e.JobResizing(job=job.id, attempt=job.attempt, add=found), gang_bytes(found))
+            return
+    nodes = turn.state.nodes
+    due = [place for place in moving if (nodes[place.node].drain_deadline_ms or 0) <= turn.now_ms]
+    if due:
+        leave(turn, job, [costs_least(turn.state, job, due).rank])

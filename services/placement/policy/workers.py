@@ -1,0 +1,164 @@
+"""What becomes of the workers of a job that is no gang, each by itself.
+
+A training job is over when the work of each rank is done. A worker that fails is tried again alone, as long as the
+job's retry budget lasts and after the pause that follows a failure; beyond the budget the whole job has failed.
+
+A service's replicas have no work that would ever be done: one that ends, well or not, is replaced, after pauses that
+grow with each failure and begin anew when nothing has failed for long. No budget ends a service.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from services.placement.policy.outcome import outcome_of
+from services.placement.policy.requests import stopping
+from services.placement.policy.retry import backoff_ms
+from services.placement.policy.turn import RunEnd, Turn
+from shared.cluster.job import Job, JobStatus
+from shared.cluster.singly import is_service
+from shared.events import effects as e
+from shared.events.reasons import FailReason, RequeueReason, StopReason
+from shared.events.values import RunStatus, WorkerPlace
+
+
+def key_of(job: Job, node_id: str, rank: int | None, turn: int) -> str | None:
+    """Under which name the state keeps the run of this worker on this node; None where the job has no such one."""
+    for place in job.workers if rank is not None else ():
+        if place.rank == rank:
+            return str(rank) if place.node == node_id and place.turn == turn else None
+    return None
+
+
+def on_node(job: Job, node_id: str) -> list[WorkerPlace]:
+    """The job's workers on a node."""
+    return [place for place in job.workers if place.node == node_id]
+
+
+def make_room(turn: Turn, job: Job, node_id: str) -> None:
+    """The node has to be empty: a training job's workers leave it, to enter elsewhere. A service's replicas are moved
+    one by one.
+    """
+    if is_service(job) or job.status is JobStatus.STOPPING:
+        return
+    leave(turn, job, [place.rank for place in on_node(job, node_id) if place.rank not in job.leaving])
+
+
+def leave(turn: Turn, job: Job, ranks: list[int]) -> None:
+    """Tell these workers to leave. They hold their places until their nodes say that they have."""
+    if ranks:
+        turn.do(e.JobResizing(job=job.id, attempt=job.attempt, remove=tuple(sorted(ranks))), 4 * len(ranks))
+
+
+@dataclass(slots=True)
+class _News:
+    """The ranks of which something was said. `failed` are among those that are `gone`, `late` those that were told to
+    leave before they had started.
+    """
+
+    joined: list[int] = field(default_factory=list)
+    done: list[int] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)
+
+
+def settle(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> None:
+    """Turn what was said of single workers into effects."""
+    news = _sorted_out(job, noted)
+    if job.status is not JobStatus.STOPPING:
+        _tell_of_ends(turn, job, news)
+        if news.joined and job.status is JobStatus.STARTING:
+            turn.do(e.JobRunning(job=job.id, attempt=job.attempt))
+    if not is_service(job) and len(job.done) + len(news.done) == job.spec.workers:
+        turn.do(e.JobFinished(job=job.id, attempt=job.attempt))
+        return
+    if not (news.joined or news.done or news.gone):
+        return
+    settled = _settled(job, news, turn.now_ms)
+    turn.do(settled, 4 * (len(news.joined) + len(news.done) + len(news.gone)))
+    if news.failed and not is_service(job) and settled.failures > job.spec.retry.budget:
+        _fail(turn, job)
+    elif not job.workers:
+        _end(turn, job)
+
+
+def _sorted_out(job: Job, noted: dict[str, RunStatus]) -> _News:
+    news = _News()
+    for key, status in noted.items():
+        if key not in job.runs:
+            continue
+        rank = int(key)
+        if status is RunStatus.RUNNING:
+            if job.runs[key] is RunStatus.STARTING:
+                news.joined.append(rank)
+            continue
+        if status is RunStatus.FINISHED and not is_service(job):
+            news.done.append(rank)
+            continue
+        news.gone.append(rank)
+        if rank in job.leaving or job.status is JobStatus.STOPPING:
+            if job.runs[key] is RunStatus.STARTING:
+                news.late.append(rank)
+        elif status is not RunStatus.STOPPED:
+            news.failed.append(rank)
+    return news
+
+
+def _tell_of_ends(turn: Turn, job: Job, news: _News) -> None:
+    """Who judges nodes by how runs end there hears of these."""
+    nodes = {place.rank: place.node for place in job.workers} if news.done or news.failed else {}
+    turn.ended += [RunEnd(nodes[rank], job.id, is_good=True) for rank in news.done]
+    turn.ended += [RunEnd(nodes[rank], job.id, is_good=False) for rank in news.failed]
+
+
+def _settled(job: Job, news: _News, now_ms: int) -> e.WorkersSettled:
+    failures = _failures_before(job, now_ms) + len(news.failed) if news.failed else job.failures
+    pause_ms = backoff_ms(job, max(failures, 1)) if news.failed or news.late else 0
+    return e.WorkersSettled(
+        job=job.id,
+        attempt=job.attempt,
+        joined=tuple(news.joined),
+        done=tuple(news.done),
+        gone=tuple(news.gone),
+        failures=failures,
+        not_before_ms=now_ms + pause_ms if pause_ms else 0,
+    )
+
+
+def _failures_before(job: Job, now_ms: int) -> int:
+    """A service that went well for longer than its longest pause begins to count anew."""
+    went_well = is_service(job) and now_ms - job.not_before_ms > job.spec.retry.backoff_most_ms
+    return 0 if went_well else job.failures
+
+
+def _fail(turn: Turn, job: Job) -> None:
+    """Its budget is used up: the workers that are left stop, and then the job has failed."""
+    if not job.workers:
+        turn.do(_failed(turn, job))
+    elif job.status is not JobStatus.STOPPING:
+        turn.do(stopping(job, StopReason.WORKER_FAILED, turn.state.policy.stop_grace_wall_ms))
+
+
+def _failed(turn: Turn, job: Job) -> e.JobFailed:
+    text = turn.words.get((job.id, job.attempt), "") or "a worker failed"
+    return e.JobFailed(job=job.id, reason=FailReason.RETRIES_EXHAUSTED, text=text)
+
+
+def _end(turn: Turn, job: Job) -> None:
+    """Nothing of the attempt is left on any node."""
+    if job.stop_why is StopReason.WORKER_FAILED:
+        turn.do(_failed(turn, job))
+        return
+    if job.stop_why is None:
+        turn.do(
+            e.JobRequeued(
+                job=job.id,
+                reason=RequeueReason.NO_WORKER_LEFT,
+                not_before_ms=max(job.not_before_ms, turn.now_ms),
+                failures=job.failures,
+            )
+        )
+        return
+    for effect in outcome_of(job, {"": RunStatus.STOPPED}, turn.now_ms):
+        turn.do(effect)

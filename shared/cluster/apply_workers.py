@@ -1,0 +1,115 @@
+"""What the effects on single workers do to a job that is no gang."""
+
+from __future__ import annotations
+
+from shared.cluster import apply_jobs as jobs
+from shared.cluster.allocation import release, take
+from shared.cluster.illegal import IllegalEffect, must
+from shared.cluster.job import Job, JobStatus
+from shared.cluster.singly import is_service, starting
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.values import NodeStatus, RunStatus, WorkerPlace
+
+_STARTING, _RUNNING, _STOPPING = JobStatus.STARTING, JobStatus.RUNNING, JobStatus.STOPPING
+
+
+def resizing(state: CellState, effect: e.JobResizing, at_ms: int) -> None:
+    """Further workers enter the attempt, others shall leave it."""
+    job = jobs.current(state, effect)
+    if job.spec.gang:
+        jobs.resizing(state, effect, at_ms)
+        return
+    jobs.in_status(job, _STARTING, _RUNNING)
+    removed = _removed(job, effect)
+    _enter_rightly(state, job, effect.add, removed, at_ms)
+    journal = state.journal
+    if state.unacknowledged is not None:
+        state.unacknowledged.leave(state, job)
+    if effect.add:
+        refusal = take(state, job.spec.tenant, job.id, effect.add)
+        if refusal is not None:
+            raise IllegalEffect(f"job {job.id}: {refusal}")
+        journal.set(job, "workers", job.workers + effect.add)
+        journal.set(job, "runs", {**job.runs, **starting(effect.add)})
+        journal.set(job, "turns", job.turns + 1)
+    if removed:
+        journal.set(job, "leaving", tuple(sorted({*removed, *job.leaving})))
+    if state.unacknowledged is not None:
+        state.unacknowledged.enter(state, job)
+
+
+def _removed(job: Job, effect: e.JobResizing) -> set[int]:
+    removed, held = set(effect.remove), {place.rank for place in job.workers}
+    must(len(removed) == len(effect.remove) and removed <= held, f"job {job.id} has no such rank to remove")
+    must(not removed.intersection(job.leaving), f"job {job.id} removes a rank that leaves already")
+    return removed
+
+
+def _enter_rightly(
+    state: CellState, job: Job, places: tuple[WorkerPlace, ...], removed: set[int], at_ms: int
+) -> None:
+    """I3: a rank has one worker at a time, none whose work is done has any, and there are no more than are wanted."""
+    if not places:
+        return
+    jobs.get_what_they_asked_for(job, places)
+    jobs.are_allowed_there(state, job, places)
+    has_rank(job, places)
+    ranks = {place.rank for place in places}
+    must(not ranks.intersection(job.done), f"job {job.id} needs no such rank any more")
+    must(is_service(job) or max(ranks) < job.spec.workers, f"job {job.id} has {job.spec.workers} ranks alone")
+    turn = job.turns + 1
+    must(
+        all(place.turn == turn and place.since_ms == at_ms for place in places),
+        f"job {job.id}: these workers enter in turn {turn} at {at_ms}",
+    )
+    left, wanted = _staying(state, job, removed) + len(places), job.spec.workers - len(job.done)
+    must(left <= wanted, f"job {job.id} wants {wanted} workers, not {left}")
+
+
+def has_rank(job: Job, places: tuple[WorkerPlace, ...]) -> None:
+    """Refuse places of a rank that has a worker, also among themselves."""
+    ranks = [place.rank for place in job.workers + places]
+    must(len(set(ranks)) == len(ranks), f"job {job.id} has a worker of an added rank already")
+
+
+def _staying(state: CellState, job: Job, removed: set[int]) -> int:
+    """How many of the job's workers stay: those that neither leave nor are on a node that is to be emptied."""
+    nodes, leaving = state.nodes, removed.union(job.leaving)
+    return sum(
+        place.rank not in leaving and nodes[place.node].status is not NodeStatus.DRAINING for place in job.workers
+    )
+
+
+def settled(state: CellState, effect: e.WorkersSettled, at_ms: int) -> None:
+    """Some workers have started, others are over and their places free. What follows where none is left stands in the
+    same record.
+    """
+    job, journal = jobs.current(state, effect), state.journal
+    must(not job.spec.gang, f"job {job.id} is a gang")
+    jobs.in_status(job, _STARTING, _RUNNING, _STOPPING)
+    over = {*effect.done, *effect.gone}
+    must(len(over) == len(effect.done) + len(effect.gone), f"job {job.id} has a worker that is over twice")
+    if state.unacknowledged is not None:
+        state.unacknowledged.leave(state, job)
+    journal.set(job, "runs", _runs_behind(job, effect))
+    if over:
+        release(state, job.spec.tenant, job.id, tuple(place for place in job.workers if place.rank in over))
+        journal.set(job, "workers", tuple(place for place in job.workers if place.rank not in over))
+        journal.set(job, "leaving", tuple(rank for rank in job.leaving if rank not in over))
+    if effect.done:
+        journal.set(job, "done", tuple(sorted({*job.done, *effect.done})))
+    journal.set(job, "failures", effect.failures)
+    journal.set(job, "not_before_ms", max(effect.not_before_ms, job.not_before_ms))
+    if state.unacknowledged is not None:
+        state.unacknowledged.enter(state, job)
+
+
+def _runs_behind(job: Job, effect: e.WorkersSettled) -> dict[str, RunStatus]:
+    runs = {**job.runs}
+    for rank in effect.joined:
+        must(runs.get(str(rank)) is RunStatus.STARTING, f"job {job.id} has no worker of rank {rank} that is starting")
+        runs[str(rank)] = RunStatus.RUNNING
+    for rank in (*effect.done, *effect.gone):
+        must(runs.pop(str(rank), None) is not None, f"job {job.id} has no worker of rank {rank}")
+    return runs

@@ -1,0 +1,58 @@
+"""Jobs that are no gangs: their workers come and go singly, each with a start and an end of its own.
+
+Such a job holds a place for each worker that is on its way or runs. `runs` tells by rank how far each one is, `done`
+keeps the ranks whose work is over for good, over all attempts.
+"""
+
+from __future__ import annotations
+
+from shared.cluster.job import Job, JobStatus
+from shared.events.value import replace
+from shared.events.values import JobKind, JobSpec, RunStatus, WorkerPlace
+
+_ENTERS_INTO = (JobStatus.STARTING, JobStatus.RUNNING)
+
+
+def fewest_of(job: Job) -> int:
+    """With how many workers the job may start: one that is no gang with one at least, and with no more than have still
+    to run.
+    """
+    spec = job.spec
+    if spec.gang:
+        return spec.workers_min or spec.workers
+    return min(spec.workers_min or 1, spec.workers - len(job.done))
+
+
+def lacking(job: Job) -> int:
+    """How many workers a job that is no gang wants beside those that it has; below 0 it has more than it wants.
+
+    One replica is as good as another, so another takes the place of one that leaves. A training job's worker that
+    leaves keeps its rank until it has left: it may still come to a good end.
+    """
+    leaving = len(job.leaving) if is_service(job) else 0
+    return job.spec.workers - len(job.done) - (len(job.workers) - leaving)
+
+
+def grows(job: Job) -> bool:
+    """Whether the job runs, or is about to, and wants more workers."""
+    return not job.spec.gang and job.status in _ENTERS_INTO and lacking(job) > 0
+
+
+def is_service(job: Job) -> bool:
+    """Whether its workers are replicas, of which one is as good as another and none ever has done its work."""
+    return job.spec.kind is JobKind.INFERENCE
+
+
+def starting(places: tuple[WorkerPlace, ...]) -> dict[str, RunStatus]:
+    """What these workers are at first, by rank."""
+    return {str(place.rank): RunStatus.STARTING for place in places}
+
+
+def in_line(job: Job) -> JobSpec:
+    """The job as its line knows it, by which its class is told: of one that is no gang only how many workers it needs
+    at least decides whether it can go on.
+    """
+    if job.spec.gang:
+        return job.spec
+    fewest = fewest_of(job) if job.status is JobStatus.QUEUED else 1
+    return replace(job.spec, workers=fewest, workers_min=fewest)

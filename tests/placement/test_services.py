@@ -1,0 +1,271 @@
+"""Inference services: replicas that come and go one by one, while the others go on."""
+
+from __future__ import annotations
+
+from shared.events import effects as e
+from shared.events import nodes as n
+from shared.events import operations as o
+from shared.events.values import Level, ObservedRun, Position, RunStatus
+from tests.placement.replicas import all_start, leave, on_nodes, ranks, service, word
+from tests.placement.world import (
+    CELL,
+    DIGEST,
+    World,
+    admitted,
+    cancel,
+    cell_with,
+    codes,
+    finished,
+    joined,
+    kinds,
+    lost,
+    quota,
+    report,
+    set_policy,
+    set_quotas,
+    spec_of,
+    started,
+    update,
+)
+
+FEW = 1_000
+
+
+def cell(*gpus: int) -> World:
+    """Nodes n1, n2, ... with so many GPUs each; placement walks all that wait."""
+    return cell_with(*(joined(f"n{number + 1}", many) for number, many in enumerate(gpus)), few=FEW)
+
+
+def drain(node: str, deadline_ms: int | None = None) -> o.Drain:
+    return o.Drain(cell=CELL, node=node, deadline_ms=deadline_ms, by="operator")
+
+
+def test_a_service_starts_with_as_many_replicas_as_fit() -> None:
+    world = cell(2)
+    world.tell(admitted(service("web", 4, workers_min=2)))
+    assert ranks(world, "web") == [0, 1]
+
+
+def test_a_service_does_not_start_with_fewer_than_its_fewest() -> None:
+    world = cell(2)
+    world.tell(admitted(service("web", 4, workers_min=3)))
+    assert world.job("web").workers == ()
+
+
+def test_a_service_runs_as_soon_as_one_replica_does() -> None:
+    world = cell(4)
+    world.tell(admitted(service("web", 2)))
+    world.tell(word(n.RunStarted, world, "web", 1))
+    assert (world.job("web").status, world.job("web").runs) == ("running", {"0": "starting", "1": "running"})
+
+
+def test_a_service_is_scaled_up_and_down_by_an_update() -> None:
+    world = cell(4)
+    world.tell(admitted(service("web", 2, workers_min=1)))
+    all_start(world, "web")
+    world.tell(update("web", workers=4))
+    assert ranks(world, "web") == [0, 1, 2, 3]
+    all_start(world, "web")
+    world.tell(update("web", workers=1))
+    assert world.job("web").leaving == (1, 2, 3)
+    assert ranks(world, "web") == [0, 1, 2, 3]
+    leave(world, "web")
+    assert (ranks(world, "web"), world.job("web").attempt) == ([0], 1)
+
+
+def test_what_a_leaving_replica_holds_is_free_when_it_has_left() -> None:
+    world = cell(2)
+    world.tell(admitted(service("web", 2, workers_min=1)))
+    all_start(world, "web")
+    world.tell(admitted(spec_of("job")), update("web", workers=1))
+    assert world.job("job").workers == ()
+    leave(world, "web")
+    assert world.nodes_of("job") == ["n1"]
+
+
+def test_an_update_below_the_fewest_replicas_is_refused() -> None:
+    world = cell(4)
+    world.tell(admitted(service("web", 4, workers_min=2)))
+    assert codes(world.tell(update("web", workers=1))) == ["wrong_state"]
+    assert codes(world.tell(update("web", workers=1, workers_min=1))) == []
+
+
+def test_a_service_that_waits_can_be_made_smaller_so_that_it_starts() -> None:
+    world = cell(1)
+    world.tell(admitted(service("web", 2, workers_min=2)))
+    world.tell(update("web", workers=1, workers_min=1))
+    assert ranks(world, "web") == [0]
+
+
+def test_a_replica_that_fails_is_replaced_alone_after_a_pause() -> None:
+    world = cell(4)
+    world.tell(admitted(service("web", 2)))
+    all_start(world, "web")
+    made = world.tell(word(n.RunFailed, world, "web", 0, exit_code=1))
+    assert kinds(made) == ["WorkersSettled"]
+    assert ranks(world, "web") == [1]
+    made = world.pass_time(10_000)
+    assert kinds(made) == ["JobResizing"]
+    assert [(place.rank, place.turn) for place in world.job("web").workers] == [(1, 0), (0, 1)]
+    assert world.job("web").attempt == 1
+
+
+def test_a_replica_that_ends_well_is_replaced_like_one_that_fails() -> None:
+    world = cell(4)
+    world.tell(admitted(service("web", 1)))
+    all_start(world, "web")
+    world.tell(word(n.RunFinished, world, "web", 0))
+    assert (world.job("web").status, world.job("web").failures) == ("queued", 1)
+    world.pass_time(10_000)
+    assert ranks(world, "web") == [0]
+
+
+def test_the_failures_of_a_service_are_forgotten_when_it_went_well_for_long() -> None:
+    world = cell(4)
+    world.tell(admitted(service("web", 2)))
+    all_start(world, "web")
+    world.tell(word(n.RunFailed, world, "web", 0))
+    world.pass_time(10_000)
+    all_start(world, "web")
+    world.now_ms += 700_000
+    world.tell(word(n.RunFailed, world, "web", 1))
+    assert world.job("web").failures == 1
+
+
+def test_the_replicas_of_a_lost_node_come_back_elsewhere_and_the_others_stay() -> None:
+    world = cell(1, 1, 1)
+    world.tell(admitted(service("web", 2)))
+    all_start(world, "web")
+    before = dict(zip(ranks(world, "web"), world.nodes_of("web"), strict=True))
+    world.tell(lost(before[0]))
+    after = {place.rank: place.node for place in world.job("web").workers}
+    assert after[1] == before[1]
+    assert after[0] not in (before[0], before[1])
+
+
+def test_words_of_a_replica_before_its_replacement_are_past() -> None:
+    world = cell(2)
+    world.tell(admitted(service("web", 2)))
+    all_start(world, "web")
+    late = word(n.RunFailed, world, "web", 0)
+    world.tell(late)
+    world.pass_time(10_000)
+    assert world.tell(late) == []
+    assert ranks(world, "web") == [0, 1]
+
+
+def test_a_report_tells_of_each_replica() -> None:
+    world = cell(2)
+    world.tell(admitted(service("web", 2)))
+    runs = [ObservedRun(job="web", attempt=1, status=RunStatus.RUNNING, rank=rank) for rank in (0, 1)]
+    world.tell(report("n1", *runs))
+    assert world.job("web").runs == {"0": "running", "1": "running"}
+
+
+def test_a_growing_service_does_not_pass_a_waiting_job_before_it() -> None:
+    world = cell(2)
+    world.tell(admitted(spec_of("first", priority=5)), admitted(service("web", 2)))
+    assert ranks(world, "web") == [0]
+    world.tell(admitted(spec_of("before", priority=1), submit_ms=0))
+    world.tell(started("first"), finished("first"))
+    assert world.nodes_of("before") == ["n1"]
+    assert ranks(world, "web") == [0]
+
+
+def test_a_growing_service_comes_before_a_waiting_job_behind_it() -> None:
+    world = cell(2)
+    world.tell(admitted(spec_of("first", priority=5)), admitted(service("web", 2)))
+    world.tell(admitted(spec_of("behind"), submit_ms=9))
+    world.tell(started("first"), finished("first"))
+    assert ranks(world, "web") == [0, 1]
+    assert world.job("behind").workers == ()
+
+
+def test_a_service_grows_as_far_as_its_tenant_may() -> None:
+    world = cell(4)
+    world.tell(set_quotas(quota("ada", 2)))
+    world.tell(admitted(service("web", 4)))
+    assert ranks(world, "web") == [0, 1]
+    world.tell(set_quotas(quota("ada", 3)))
+    assert ranks(world, "web") == [0, 1, 2]
+
+
+def test_replicas_are_spread_over_the_failure_domains_that_the_service_names() -> None:
+    world = cell_with(
+        *(joined(f"n{at}", 4, position=Position(leaf=f"leaf-{at % 3}")) for at in range(6)),
+        few=FEW,
+    )
+    world.tell(admitted(service("web", 7, spread=Level.LEAF)))
+    by_leaf = [world.state.nodes[node].spec.position.leaf for node in on_nodes(world, "web")]
+    assert sorted(by_leaf.count(f"leaf-{leaf}") for leaf in range(3)) == [2, 2, 3]
+
+
+def test_the_fullest_failure_domain_gives_a_replica_up_first() -> None:
+    world = cell_with(
+        joined("a1", 3, position=Position(leaf="a")),
+        joined("b1", 1, position=Position(leaf="b")),
+        few=FEW,
+    )
+    world.tell(admitted(service("web", 4, spread=Level.LEAF)))
+    all_start(world, "web")
+    world.tell(update("web", workers=2))
+    leave(world, "web")
+    assert on_nodes(world, "web") == ["a1", "b1"]
+
+
+def test_a_drain_moves_replicas_one_by_one_each_before_it_stops() -> None:
+    world = cell(2, 2)
+    world.tell(admitted(service("web", 2, gpus=1)))
+    all_start(world, "web")
+    (node,) = set(on_nodes(world, "web"))
+    made = world.tell(drain(node, deadline_ms=1_000_000))
+    assert kinds(made) == ["NodeChanged", "JobResizing"]
+    assert len(world.job("web").workers) == 3
+    all_start(world, "web")
+    assert len(world.job("web").leaving) == 1
+    leave(world, "web")
+    all_start(world, "web")
+    leave(world, "web")
+    assert node not in on_nodes(world, "web")
+    assert len(on_nodes(world, "web")) == 2
+
+
+def test_a_drain_without_room_elsewhere_stops_one_replica_at_its_deadline() -> None:
+    world = cell(2)
+    world.tell(admitted(service("web", 2)))
+    all_start(world, "web")
+    world.tell(drain("n1", deadline_ms=5_000))
+    assert world.job("web").leaving == ()
+    world.pass_time(5_000)
+    assert len(world.job("web").leaving) == 1
+    leave(world, "web")
+    assert len(world.job("web").leaving) == 1
+
+
+def test_a_replica_that_does_not_start_in_time_is_given_up_alone() -> None:
+    world = cell(4)
+    world.tell(set_policy(start_wall_ms=5_000), admitted(service("web", 2)))
+    world.tell(word(n.RunStarted, world, "web", 0))
+    made = world.pass_time(5_000)
+    assert kinds(made) == ["AttemptTimedOut", "JobResizing"]
+    assert (world.job("web").status, world.job("web").leaving) == ("running", (1,))
+
+
+def test_another_writer_goes_on_with_replicas_that_are_on_their_way() -> None:
+    world = cell(4)
+    world.tell(set_policy(start_wall_ms=5_000), admitted(service("web", 2)))
+    world.tell(word(n.RunStarted, world, "web", 0))
+    world.restart()
+    world.pass_time(5_000)
+    assert world.job("web").leaving == (1,)
+
+
+def test_a_cancelled_service_ends_when_its_last_replica_has_stopped() -> None:
+    world = cell(4)
+    world.tell(admitted(service("web", 2), digest=DIGEST))
+    all_start(world, "web")
+    world.tell(cancel("web"))
+    world.tell(word(n.RunStopped, world, "web", 0))
+    assert ranks(world, "web") == [1]
+    made = world.tell(word(n.RunStopped, world, "web", 1))
+    assert [type(effect) for effect in made] == [e.WorkersSettled, e.JobCancelled]
