@@ -232,10 +232,10 @@ class WorkerPlace(Value):
     node: NodeId
     devices: tuple[Device, ...]
     gpu_milli: Count
-    turn: Count = 0
-    since_ms: Millis = 0
     cpu_milli: Count = 0
     memory_mib: Count = 0
+    turn: Count = 0
+    since_ms: Millis = 0
 
 
 class Position(Value):
@@ -319,7 +319,7 @@ class ObservedRun(Value):
     job: JobId
     attempt: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)]
     status: RunStatus
-    rank: Count | None = None
-    turn: Count = 0
     exit_code: int | None = None
     text: Text = ""
+    rank: Count | None = None
+    turn: Count = 0
