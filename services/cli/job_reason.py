@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,9 +14,9 @@ from services.cli.sentences import gpus, of_job
 from services.placement.policy.deferral import PRECEDENCE
 from services.placement.policy.room_told import PoolRoom, UnitRoom
 from services.placement.policy.why_not import AccountUse, Ahead, WhyNot, why_not
+from shared.cluster.config import Queue
 from shared.cluster.job import WAITING
 from shared.cluster.state import CellState
-from shared.events.queue import QueueDiscipline
 from shared.events.values import JobSpec
 
 UNITS_SHOWN_MOST = 5
@@ -26,21 +26,16 @@ async def reason_of(access: Access, cell: str, job_id: str) -> tuple[WhyNot, Job
     """Why the job waits by the newest state of its log; None when it does not wait. Raises LogUnavailable."""
     async with past_of(access, cell, Then()) as past:
         state = await past.go_to(Then())
-    disciplines = {
-        queue.name: QueueDiscipline(queue.discipline)
-        for part in access.cells().cells
-        if part.name == cell
-        for queue in part.queues
-    }
-    return reason_in(state, job_id, disciplines)
+    queues = [queue for part in access.cells().cells if part.name == cell for queue in part.queues]
+    return reason_in(state, job_id, queues)
 
 
-def reason_in(state: CellState, job_id: str, disciplines: dict[str, QueueDiscipline]) -> tuple[WhyNot, JobSpec] | None:
-    """The same in a state."""
+def reason_in(state: CellState, job_id: str, queues: Sequence[Queue]) -> tuple[WhyNot, JobSpec] | None:
+    """The same in a state of a cell with these queues."""
     job = state.jobs.get(job_id)
     if job is None or job.status not in WAITING:
         return None
-    return why_not(state, job, disciplines, state.at_ms), job.spec
+    return why_not(state, job, queues, state.at_ms), job.spec
 
 
 def lines(found: WhyNot, spec: JobSpec) -> Iterator[str]:
@@ -65,6 +60,8 @@ def lines(found: WhyNot, spec: JobSpec) -> Iterator[str]:
     yield f"  it wants {of_job(spec)}, {gpus(spec.gpus_milli)} in all"
     for room in found.pools:
         yield from _pool(room, spec)
+    if found.to_free:
+        yield f"  missing: {'; '.join(found.to_free)}"
     for use in found.accounts:
         yield f"  {_account(use)}"
     yield f"  {_ahead(found.ahead)}"
@@ -82,6 +79,7 @@ def as_object(found: WhyNot) -> dict[str, Any]:
         "behind": None if found.behind is None else asdict(found.behind),
         "head_since_ms": found.head_since_ms,
         "pools": [asdict(room) for room in found.pools],
+        "to_free": list(found.to_free),
         "accounts": [{**asdict(use), "is_over": use.is_over} for use in found.accounts],
         "ahead": asdict(found.ahead),
     }
@@ -97,11 +95,17 @@ def _pool(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
         f"{room.nodes} nodes whole; {room.workers_now} of {spec.workers} workers would fit now, "
         f"{room.workers_ever} if it were empty"
     )
+    if room.closed:
+        yield f"    {', '.join(f'{nodes} {_nodes(nodes)} {why}' for why, nodes in room.closed)}"
     for unit in room.units[:UNITS_SHOWN_MOST]:
         yield f"    {room.level} {_unit(unit)}"
     more = len(room.units) - UNITS_SHOWN_MOST
     if more > 0:
         yield f"    and {more} more with no more room than these"
+
+
+def _nodes(count: int) -> str:
+    return "node" if count == 1 else "nodes"
 
 
 def _unit(unit: UnitRoom) -> str:
@@ -118,9 +122,12 @@ def _account(use: AccountUse) -> str:
 
 
 def _ahead(ahead: Ahead) -> str:
+    who = "nobody" if ahead.tenant is None else f"nobody of {ahead.tenant}"
     if not ahead.jobs:
-        return f"nobody is ahead of it in queue {ahead.queue}"
+        return f"{who} is ahead of it in queue {ahead.queue}"
     more = ahead.jobs - len(ahead.first)
     rest = f" and {more} more" if more else ""
     jobs = "1 job" if ahead.jobs == 1 else f"{ahead.jobs} jobs"
-    return f"ahead of it in queue {ahead.queue}: {jobs} for {gpus(ahead.gpus_milli)}: {', '.join(ahead.first)}{rest}"
+    whose = "" if ahead.tenant is None else f" of {ahead.tenant}"
+    who, want = f"{jobs}{whose}", gpus(ahead.gpus_milli)
+    return f"ahead of it in queue {ahead.queue}: {who} for {want}: {', '.join(ahead.first)}{rest}"

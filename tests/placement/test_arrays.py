@@ -184,7 +184,7 @@ def test_a_new_writer_knows_how_many_run() -> None:
 def test_a_reader_is_told_that_the_array_keeps_an_element() -> None:
     world = cell()
     world.tell(admitted(array(2, array_most_running=1)))
-    assert why_not(world.state, world.job("many.1"), {}, 0).codes == (DeferCode.ARRAY_LIMIT,)
+    assert why_not(world.state, world.job("many.1"), (), 0).codes == (DeferCode.ARRAY_LIMIT,)
 
 
 @pytest.mark.parametrize("count", [1, 1_000])

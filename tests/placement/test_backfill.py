@@ -166,11 +166,10 @@ def test_who_waits_behind_a_head_that_waited_for_long_is_told_which_and_since_wh
     world = blocked_cell()
     world.pass_time(WAIT_MS)
     submit(world, "late")
-    disciplines = {"line": QueueDiscipline.BACKFILL, "": QueueDiscipline.BACKFILL}
-    told = why_not(world.state, world.job("late"), disciplines, world.now_ms)
+    told = why_not(world.state, world.job("late"), FILE.cells[0].queues, world.now_ms)
     assert told.codes == (DeferCode.BEHIND_HEAD,)
     assert told.behind is not None
     assert (told.behind.job, told.behind.since_ms) == ("big", 0)
-    head = why_not(world.state, world.job("big"), disciplines, world.now_ms)
+    head = why_not(world.state, world.job("big"), FILE.cells[0].queues, world.now_ms)
     assert (head.codes, head.behind) == ((DeferCode.NO_FREE_GPUS,), None)
     assert head.head_since_ms == 0

@@ -240,7 +240,7 @@ def test_a_strict_queue_goes_on_past_jobs_that_wait_for_others() -> None:
 def test_a_reader_is_told_whom_a_job_waits_for_and_until_when() -> None:
     world = small_cell()
     submit(world, spec("a"), spec("b", "a", not_before_ms=9_000))
-    found = why_not(world.state, world.job("b"), {}, world.state.at_ms)
+    found = why_not(world.state, world.job("b"), (), world.state.at_ms)
     assert (found.codes, found.waits_for, found.not_before_ms) == (
         (DeferCode.NOT_BEFORE, DeferCode.AFTER),
         ("a",),

@@ -102,8 +102,8 @@ def test_a_job_that_waits_for_confirmations_is_told_so_and_others_are_told_what_
     world = capped()
     submit(world, 7, gpus=2)
     submit(world, 1, gpus=8, prefix="whole")
-    waits = why_not(world.state, world.job("job-6"), {}, 0)
-    lacks = why_not(world.state, world.job("whole-0"), {}, 0)
+    waits = why_not(world.state, world.job("job-6"), (), 0)
+    lacks = why_not(world.state, world.job("whole-0"), (), 0)
     assert (waits.codes, waits.recorded) == ((DeferCode.UNACKNOWLEDGED,), DeferCode.UNACKNOWLEDGED)
     assert (lacks.codes, lacks.recorded) == ((DeferCode.NO_FREE_GPUS,), DeferCode.NO_FREE_GPUS)
 

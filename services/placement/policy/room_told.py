@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared.cluster.constraints import misfit
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
-from shared.events.values import GPU, JobSpec, Level, NodeSpec
+from shared.events.values import GPU, JobSpec, Level, NodeSpec, NodeStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,8 @@ class UnitRoom:
 @dataclass(frozen=True, slots=True)
 class PoolRoom:
     """One pool. `gpus_milli` are healthy and not lost; `gpus_free_milli` those that new work of this job's kind could
-    have; `workers_ever` fit on the nodes that are not lost if they were empty. `units` are those of `level`, the
-    roomiest first; none where no node names one.
+    have; `workers_ever` fit on the nodes that are not lost if they were empty. `closed` counts those that take nothing
+    of it, by why. `units` are those of `level`, the roomiest first; none where no node names one.
     """
 
     pool: str
@@ -37,6 +38,7 @@ class PoolRoom:
     gpu_types: tuple[str, ...]
     level: Level
     units: tuple[UnitRoom, ...]
+    closed: tuple[tuple[str, int], ...] = ()
 
 
 def pool_room(state: CellState, name: str, spec: JobSpec) -> PoolRoom:
@@ -61,7 +63,30 @@ def pool_room(state: CellState, name: str, spec: JobSpec) -> PoolRoom:
         gpu_types=tuple(dict.fromkeys(node.spec.gpu_type for node in fitting)),
         level=level,
         units=tuple(sorted(units, key=lambda unit: (-unit.workers_now, -unit.gpus_free_milli, unit.unit))),
+        closed=_closed(nodes, spec),
     )
+
+
+def _closed(nodes: list[Node], spec: JobSpec) -> tuple[tuple[str, int], ...]:
+    found: dict[str, int] = {}
+    for node in nodes:
+        why = _why_closed(node, spec)
+        if why is not None:
+            found[why] = found.get(why, 0) + 1
+    return tuple(sorted(found.items()))
+
+
+def _why_closed(node: Node, spec: JobSpec) -> str | None:
+    """Why a node takes nothing of this job, however much is free there."""
+    if node.status is not NodeStatus.READY:
+        return node.status.value
+    if not node.is_in_service:
+        return "on the way home"
+    if spec.gpu_type not in (None, node.spec.gpu_type):
+        return "of another GPU type"
+    if misfit(node, spec) is not None:
+        return "unsuitable"
+    return "with unconfirmed starts" if node.is_full else None
 
 
 def _level(spec: JobSpec) -> Level:
@@ -96,9 +121,13 @@ def _shares(node: Node) -> list[int]:
 
 def _now(node: Node, spec: JobSpec) -> int:
     """How many of the job's workers the node could take now."""
+    if misfit(node, spec) is not None:
+        return 0
     wants = spec.resources
     each = wants.gpu_milli
-    if each < GPU:
+    if not each:
+        workers = spec.workers
+    elif each < GPU:
         workers = node.gpus_free * (GPU // each) + sum(free // each for free in _shares(node))
     else:
         workers = node.gpus_free // (each // GPU)

@@ -13,7 +13,7 @@ from services.placement.policy.wishes import Seeker, seeker_of
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.quota import accounts
 from shared.cluster.state import CellState
-from shared.events.values import GPU, JobSpec, Level
+from shared.events.values import GPU, JobSpec, Level, Wish
 
 UNITS_MOST = 8
 
@@ -32,6 +32,15 @@ class UnitRoom:
     takes_nodes: bool
 
     @property
+    def to_free(self) -> str | None:
+        """For people: what would have to become free here; None where it fits by now."""
+        missing = self.wanted - self.workers
+        if missing <= 0:
+            return None
+        what = f"whole {'node' if missing == 1 else 'nodes'}" if self.takes_nodes else _workers(missing)
+        return f"{'' if self.takes_nodes else 'room for '}{missing} more {what} in {self.name}"
+
+    @property
     def text(self) -> str:
         """For people."""
         what = "whole nodes" if self.takes_nodes else "workers"
@@ -45,6 +54,7 @@ class UnitRoom:
 class PoolShortfall:
     """What one pool could give. `units` are those with the most room first; `workers` what all nodes together hold, as
     far as they may be used, wherever they are; `left_milli` what the tenant may still use there, None without a limit.
+    With `is_in_one` all of it must be in one unit.
     """
 
     pool: str
@@ -54,6 +64,18 @@ class PoolShortfall:
     wanted: int
     units: tuple[UnitRoom, ...]
     left_milli: int | None
+    is_in_one: bool = False
+
+    @property
+    def to_free(self) -> str | None:
+        """For people: what would have to become free at least, so that the job fits here; None where it fits by now, or
+        never would.
+        """
+        if not self.is_in_one:
+            missing = self.wanted - self.workers
+            return f"room for {missing} more {_workers(missing)} in {self.pool}" if missing > 0 else None
+        able = [unit for unit in self.units if unit.at_most >= unit.wanted]
+        return able[0].to_free if able else None
 
     @property
     def texts(self) -> list[str]:
@@ -68,9 +90,9 @@ class PoolShortfall:
 
 def shortfall(state: CellState, spec: JobSpec, units_most: int = UNITS_MOST) -> list[PoolShortfall]:
     """What each pool that the job accepts could give it now, in the job's order of pools. Pools that are not there are
-    left out.
+    left out; where it needs no GPUs, all.
     """
-    pools = state.pools
+    pools = state.pools if spec.resources.gpu_milli else {}
     names = [name for name in spec.pools or sorted(pools) if name in pools]
     return [_of_pool(state, name, pools[name], spec, units_most) for name in names]
 
@@ -89,7 +111,13 @@ def _of_pool(state: CellState, name: str, pool: PoolCapacity, spec: JobSpec, uni
         wanted=spec.workers,
         units=_units(gang, level, units_most),
         left_milli=_left(state, spec, topology.gpu_type),
+        is_in_one=_is_in_one(spec),
     )
+
+
+def _is_in_one(spec: JobSpec) -> bool:
+    wish = spec.topology
+    return wish is not None and wish.wish is Wish.REQUIRED and wish.slice_workers is None
 
 
 def _units(gang: Seeker, level: Level, most: int) -> tuple[UnitRoom, ...]:
@@ -125,3 +153,7 @@ def _left(state: CellState, spec: JobSpec, gpu_type: str | None) -> int | None:
 def _gpus(milli: int) -> str:
     """Whole GPUs where they are whole."""
     return str(milli // GPU) if milli % GPU == 0 else f"{milli / GPU:.2f}"
+
+
+def _workers(count: int) -> str:
+    return "worker" if count == 1 else "workers"

@@ -116,7 +116,7 @@ def _walk_head(
                 return False
             continue
         if heads is not None and (over := heads.over(job.spec)) is not None and over.is_due:
-            _pass_over(state, job, walk)
+            _pass_over(state, job, fair is not None, walk)
             continue
         found: Places | DeferCode | None = blocked.get(shape_of(job.spec)) if blocked and job.spec.gang else None
         if not job.spec.gang:
@@ -131,7 +131,8 @@ def _walk_head(
                 if fair is None or fair.ends_at(found, walk.deferred):
                     return True
             if heads is not None and job.status is JobStatus.QUEUED:
-                _block(state, job, over is None, over is None and heads.add(job, found), walk)
+                is_first = over is None and heads.add(job, found)
+                _block(state, job, is_first, over is None or fair is not None, walk)
             continue
         walk.starts += 1
         if not start(job, found, "" if over is None else over.spec.id) or number in cuts:
@@ -146,20 +147,22 @@ def _waits(job: Job, now_ms: int) -> bool:
     return job.not_before_ms <= now_ms and (job.status is JobStatus.QUEUED or grows(job))
 
 
-def _pass_over(state: CellState, job: Job, walk: Walk) -> None:
+def _pass_over(state: CellState, job: Job, keeps_mark: bool, walk: Walk) -> None:
     """It may not pass a head. Whatever it waited for before, it is told that only where nothing was told before."""
     if job.deferred is None and job.status is JobStatus.QUEUED:
         walk.deferred[job.spec.id] = DeferCode.BEHIND_HEAD
-    if job.spec.id in state.heads:
+    if job.spec.id in state.heads and not keeps_mark:
         walk.cleared.append(job.spec.id)
 
 
-def _block(state: CellState, job: Job, is_first: bool, is_head: bool, walk: Walk) -> None:
-    """It does not fit: note whether it became a head, or has one before it and is none any more."""
+def _block(state: CellState, job: Job, is_head: bool, keeps_mark: bool, walk: Walk) -> None:
+    """It does not fit: note whether it became a head, or has one before it and is none any more. Where tenants take
+    turns, who is first changes all the time: then who was a head once goes on counting as from then.
+    """
     was_head = job.spec.id in state.heads
     if is_head and not was_head:
         walk.heads.append(job.spec.id)
-    elif was_head and not is_first:
+    elif was_head and not keeps_mark:
         walk.cleared.append(job.spec.id)
 
 

@@ -6,24 +6,30 @@ what the job would meet now.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.backfill import head_before
 from services.placement.policy.confirmations import with_confirmations
-from services.placement.policy.deferral import PRECEDENCE
+from services.placement.policy.deferral import PRECEDENCE, ReasonKind
 from services.placement.policy.gang import place_gang
 from services.placement.policy.room_told import PoolRoom, pool_room
+from services.placement.policy.shortfall import shortfall
+from shared.cluster.config import Queue
 from shared.cluster.job import Job, JobStatus
+from shared.cluster.queue_order import Order, order_in
 from shared.cluster.quota import accounts
 from shared.cluster.state import CellState
-from shared.events.queue import QueueDiscipline
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
-from shared.events.values import JobSpec
+from shared.events.values import GPU, JobSpec
 
 NAMED_MOST = 5
 """So many of the jobs ahead are named."""
+
+UNITS_LOOKED_AT_MOST = 1_000
+OF_ROOM = (ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +48,26 @@ class AccountUse:
         """Whether the start would pass the limit."""
         return self.limit_milli is not None and self.used_milli + self.wanted_milli > self.limit_milli
 
+    @property
+    def to_free(self) -> str | None:
+        """For people: by how much its use would have to fall, as far as a limit keeps the job."""
+        if self.limit_milli is None or not self.is_over:
+            return None
+        over_milli = self.used_milli + self.wanted_milli - self.limit_milli
+        return f"{over_milli / GPU:g} {self.gpu_type} less in use by {self.tenant}"
+
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """The jobs before this one in its queue: how many, what they want in all, and the first of them in their order."""
+    """The jobs before this one in its queue: how many, what they want in all, and the first of them in their order. In
+    a queue that is shared by weight, only those of its own `tenant` are counted.
+    """
 
     queue: str
     jobs: int
     gpus_milli: int
     first: tuple[str, ...]
+    tenant: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +81,8 @@ class Behind:
 @dataclass(frozen=True, slots=True)
 class WhyNot:
     """`recorded` is what the log says, `codes` what holds now, in the order of precedence: none if it could start.
-    `head_since_ms` tells that this job is itself a head that others are to wait for.
+    `head_since_ms` tells that this job is itself a head that others are to wait for; `to_free` says what would have
+    to become free at least: below limits, and in each pool by itself.
     """
 
     job: str
@@ -77,14 +95,17 @@ class WhyNot:
     waits_for: tuple[str, ...] = ()
     behind: Behind | None = None
     head_since_ms: int | None = None
+    to_free: tuple[str, ...] = ()
 
 
-def why_not(state: CellState, job: Job, disciplines: Mapping[str, QueueDiscipline], now_ms: int) -> WhyNot:
-    """Why this waiting job does not start at `now_ms` (cell time). `disciplines` are those of the cell's queues."""
-    spec = job.spec
+def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) -> WhyNot:
+    """Why this waiting job does not start at `now_ms` (cell time). `queues` are those of the cell file; one that is not
+    among them is best-effort.
+    """
+    spec, queue = job.spec, _queue_of(job.spec, queues)
     pools = tuple(pool_room(state, name, spec) for name in spec.pools or sorted(state.pools))
     used = _accounts(state, spec, pools)
-    ahead = _ahead(state, job)
+    ahead = _ahead(state, job, queue)
     found = dict.fromkeys(_capacity(state, spec, pools, used))
     if job.status is JobStatus.HELD:
         found[DeferCode.HELD] = None
@@ -94,7 +115,7 @@ def why_not(state: CellState, job: Job, disciplines: Mapping[str, QueueDisciplin
         found[DeferCode.NOT_BEFORE if job.not_before_ms == spec.not_before_ms else DeferCode.BACKOFF] = None
     if not may_start_one_more(state, spec):
         found[DeferCode.ARRAY_LIMIT] = None
-    behind = _behind(state, job, ahead, disciplines.get(spec.queue or ""), now_ms)
+    behind = _behind(state, job, ahead, queue.discipline, now_ms)
     if behind is not None:
         found[DeferCode.BEHIND_HEAD] = None
     codes = tuple(sorted(found, key=list(PRECEDENCE).index))
@@ -109,10 +130,21 @@ def why_not(state: CellState, job: Job, disciplines: Mapping[str, QueueDisciplin
         waits_for=job.waits_for,
         behind=behind,
         head_since_ms=state.heads.get(spec.id),
+        to_free=_to_free(state, spec, codes, used),
     )
 
 
-def _behind(state: CellState, job: Job, ahead: Ahead, discipline: QueueDiscipline | None, now_ms: int) -> Behind | None:
+def _to_free(
+    state: CellState, spec: JobSpec, codes: tuple[DeferCode, ...], used: tuple[AccountUse, ...]
+) -> tuple[str, ...]:
+    """What is missing below limits, and in each pool where room is what it waits for."""
+    found = [use.to_free for use in used]
+    if any(PRECEDENCE[code] in OF_ROOM for code in codes):
+        found += [pool.to_free for pool in shortfall(state, spec, UNITS_LOOKED_AT_MOST)]
+    return tuple(text for text in found if text is not None)
+
+
+def _behind(state: CellState, job: Job, ahead: Ahead, discipline: QueueDiscipline, now_ms: int) -> Behind | None:
     """The head that the job may not pass: in a strict queue whoever is first, in one that backfills one that is due."""
     if discipline is QueueDiscipline.STRICT_FIFO and ahead.jobs:
         return Behind(ahead.first[0], None)
@@ -155,12 +187,27 @@ def _accounts(state: CellState, spec: JobSpec, pools: tuple[PoolRoom, ...]) -> t
     return tuple(found)
 
 
-def _ahead(state: CellState, job: Job) -> Ahead:
-    mine, queue = job.queue_order, job.spec.queue
+def _queue_of(spec: JobSpec, queues: Sequence[Queue]) -> Queue:
+    """The job's queue; the first one where it names none."""
+    name = spec.queue or (queues[0].name if queues else "")
+    return next((queue for queue in queues if queue.name == name), Queue.model_construct(name=name))
+
+
+def _ahead(state: CellState, job: Job, queue: Queue) -> Ahead:
+    """Those before it in its queue's order; where tenants take turns, those of its own tenant."""
+    mine, tenant = _order(job, queue), job.spec.tenant if queue.order is QueueOrder.FAIR_SHARE else None
     before = sorted(
-        other.queue_order
+        order
         for other in state.jobs.values()
-        if other.status is JobStatus.QUEUED and other.spec.queue == queue and other.queue_order < mine
+        if other.status is JobStatus.QUEUED
+        and other.spec.queue == job.spec.queue
+        and tenant in (None, other.spec.tenant)
+        and (order := _order(other, queue)) < mine
     )
     first = tuple(order[2] for order in before[:NAMED_MOST])
-    return Ahead(queue or "", len(before), sum(state.jobs[order[2]].spec.gpus_milli for order in before), first)
+    gpus_milli = sum(state.jobs[order[2]].spec.gpus_milli for order in before)
+    return Ahead(job.spec.queue or "", len(before), gpus_milli, first, tenant)
+
+
+def _order(job: Job, queue: Queue) -> Order:
+    return order_in(queue, job.spec, job.submit_ms)

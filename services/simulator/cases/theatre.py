@@ -287,7 +287,6 @@ class Theatre(VirtualCell):
         found = self.state.jobs.get(job)
         if found is None or found.status not in WAITING:
             return "", ""
-        disciplines = {queue.name: queue.discipline for queue in self.file.cells[0].queues}
-        why = why_not(self.state, found, disciplines, self.now_ms)
+        why = why_not(self.state, found, self.file.cells[0].queues, self.now_ms)
         code = why.codes[0] if why.codes else why.recorded
         return "" if code is None else code.value, self.names.in_words(waits_in_words(why, found.spec))

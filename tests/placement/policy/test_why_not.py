@@ -8,6 +8,7 @@ import pytest
 
 from services.placement.policy.deferral import PRECEDENCE, ReasonKind
 from services.placement.policy.why_not import WhyNot, why_not
+from shared.cluster.config import Queue
 from shared.events.effects import JobDeferred
 from shared.events.operations import HoldJob
 from shared.events.queue import QueueDiscipline
@@ -114,7 +115,7 @@ def test_a_job_that_waits_for_a_time_of_its_own_or_for_others_is_told_so() -> No
 
 
 def told(world: World, discipline: QueueDiscipline = QueueDiscipline.BEST_EFFORT_FIFO) -> WhyNot:
-    return why_not(world.state, world.job("late"), {"": discipline}, world.state.at_ms)
+    return why_not(world.state, world.job("late"), (Queue(name="default", discipline=discipline),), world.state.at_ms)
 
 
 def test_each_code_that_placement_gives_has_a_row_here() -> None:
