@@ -74,11 +74,9 @@ class TopologyWish(Value):
 
 
 class Resources(Value):
-    """What one worker needs. Below 1000 milli-GPUs it shares one device, else it takes whole devices; with 0 it needs
-    CPUs and memory alone.
-    """
+    """What one worker needs. Below 1000 milli-GPUs it shares one device, else it takes whole devices."""
 
-    gpu_milli: Annotated[int, Meta(ge=0, le=DEVICES_MOST * GPU)] = GPU
+    gpu_milli: Annotated[int, Meta(ge=1, le=DEVICES_MOST * GPU)] = GPU
     cpu_milli: Count = 0
     memory_mib: Count = 0
 

@@ -23,7 +23,6 @@ def unsupported(spec: JobSpec) -> Rejection | None:
         "workers_min": gang and spec.workers_min not in (None, spec.workers),
         "spread": spec.kind is not JobKind.INFERENCE and spec.spread is not None,
         "topology": not gang and spec.topology is not None,
-        "resources.gpu_milli": not spec.resources.gpu_milli,
     }
     for field, is_asked in asked.items():
         if is_asked:
