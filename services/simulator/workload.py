@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from services.simulator.choosy import choosy, marked
 from services.simulator.engine import Engine
 from services.simulator.history.record import EPOCH_MS
 from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
@@ -61,7 +62,7 @@ def draw_setting(engine: Engine) -> Setting:
     for number in range(1 if engine.chance.random() < 0.8 else 2):  # noqa: PLR2004 - most worlds have one cell
         cell, specs = _cell(engine, number)
         cells.append(cell)
-        nodes[cell.name] = specs
+        nodes[cell.name] = marked(engine, specs)
     file = CellFile(cells=tuple(cells), tenants=_tenants(engine, nodes), limits=Limits(submit_skew_ms=None))
     items = _items(engine, file, nodes)
     machines = {cell: specs[: engine.chance.choice((0, 0, 1, 2))] for cell, specs in nodes.items()}
@@ -156,6 +157,9 @@ def _items(engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]
         found, submitted = _with_waits(engine, found)
     if engine.between(0, 1):
         found, submitted = _by_worker(engine, found)
+    if engine.between(0, 1) or _has_taints(nodes):
+        found = [(at_ms, client, _choosy(engine, event, nodes)) for at_ms, client, event in found]
+        submitted = [event for _, _, event in found if isinstance(event, SubmitJob)]
     for submit in submitted:
         found += _afterthoughts(engine, submit)
         if submit.job.kind is JobKind.INFERENCE:
@@ -191,6 +195,15 @@ def _job(engine: Engine, file: CellFile, number: int) -> JobSpec:
         retry=RetryPolicy(budget=engine.between(0, 3), backoff_ms=300, backoff_most_ms=1_500),
         hold=engine.between(0, 15) == 0,
     )
+
+
+def _has_taints(nodes: dict[str, tuple[NodeSpec, ...]]) -> bool:
+    return any(spec.taints for specs in nodes.values() for spec in specs)
+
+
+def _choosy(engine: Engine, event: Event, nodes: dict[str, tuple[NodeSpec, ...]]) -> Event:
+    assert isinstance(event, SubmitJob)
+    return choosy(engine, event, nodes[event.job.cell or ""])
 
 
 def _with_waits(

@@ -11,7 +11,9 @@ from shared.cluster.state import CellState
 from shared.events.values import GPU, WorkerPlace
 
 
-def take(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, ...]) -> str | None:
+def take(  # noqa: C901, PLR0912 - a call for each part would cost more than the part
+    state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, ...]
+) -> str | None:
     """Hold these places for a job and charge its tenant. The reason if one cannot be had, or a limit would be passed;
     then some may be held already, so the caller rolls back.
     """

@@ -22,7 +22,7 @@ Raised = dict[tuple[str, str], None]
 @dataclass(slots=True)
 class Ledger:
     """What a reader of the effects alone knows. Feed it every accepted decision in order. `used` are the milli-GPUs in
-    use on each device of a node.
+    use on each device of a node, `alone` the exclusive job on it.
     """
 
     gpus: dict[str, int] = field(default_factory=dict)
@@ -34,6 +34,7 @@ class Ledger:
     quotas: dict[tuple[str, str], Quota] = field(default_factory=dict)
     children: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
     use: dict[tuple[str, str], int] = field(default_factory=dict)
+    alone: dict[str, str] = field(default_factory=dict)
 
     def take(self, decision: Decision) -> Offence | None:
         """The first offence of this decision, or None."""
@@ -137,6 +138,10 @@ class Ledger:
             return None  # it holds nothing, then
         if before:
             self._give_back(spec.tenant, before)
+        if self.alone or spec.exclusive:
+            offence = self._keep_apart(job, spec, before, places)
+            if offence is not None:
+                return offence
         for place in places:
             offence = self._take_place(job, spec.tenant, place)
             if offence is not None:
@@ -146,6 +151,24 @@ class Ledger:
         if len(places) > len(before):
             for place in places:
                 raised[spec.tenant, self.types.get(place.node, "")] = None
+        return None
+
+    def _keep_apart(
+        self, job: str, spec: JobSpec, before: tuple[WorkerPlace, ...], places: tuple[WorkerPlace, ...]
+    ) -> Offence | None:
+        """I1: an exclusive job comes to nodes where nothing is in use, and nobody comes to those that it holds."""
+        for place in before:
+            if self.alone.get(place.node) == job:
+                del self.alone[place.node]
+        for place in places:
+            node = place.node
+            other = self.alone.get(node, job)
+            if other != job:
+                return Offence("I1", f"job {job} comes to node {node}, which job {other} holds alone")
+            if spec.exclusive and node not in self.alone:
+                if any(self.used.get(node, ())):
+                    return Offence("I1", f"job {job} would be alone on node {node}, where others are")
+                self.alone[node] = job
         return None
 
     def _give_back(self, tenant: str, places: tuple[WorkerPlace, ...]) -> None:

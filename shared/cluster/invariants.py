@@ -25,6 +25,7 @@ def check_state(state: CellState) -> list[Offence]:
     return [
         *no_device_over_committed(state),
         *nodes_count_right(state),
+        *who_is_alone_is_so(state),
         *no_job_twice(state),
         *gangs_are_whole(state),
         *usage_adds_up(state),
@@ -76,6 +77,19 @@ def nodes_count_right(state: CellState) -> list[Offence]:
             found.append(Offence("I1", f"node {node_id} counts other CPUs, memory or jobs than its jobs hold"))
         if here.cpu_milli > node.spec.cpu_milli or here.memory_mib > node.spec.memory_mib:
             found.append(Offence("I1", f"node {node_id} has more CPUs or memory in use than it has"))
+    return found
+
+
+def who_is_alone_is_so(state: CellState) -> list[Offence]:
+    """I1: a node is held alone by the exclusive job on it, if there is one, and then no other job is there."""
+    found = []
+    for node_id in sorted(state.nodes):
+        node = state.nodes[node_id]
+        alone = [job for job in sorted(node.jobs) if job in state.jobs and state.jobs[job].spec.exclusive]
+        if node.alone != (alone[0] if alone else None):
+            found.append(Offence("I1", f"node {node_id} says that job {node.alone} is alone, not {alone[:1]}"))
+        if alone and len(node.jobs) > 1:
+            found.append(Offence("I1", f"job {alone[0]} would be alone on node {node_id}, {len(node.jobs)} are there"))
     return found
 
 

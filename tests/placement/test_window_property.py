@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -74,7 +75,11 @@ QUEUES: tuple[tuple[str, ...], ...] = (
     ("first", "fair", "fair-strict", "night"),
 )
 TENANTS = (("ada", "bob", "eve", "eve"), ("ada", "bob", "dan", "eve", "fay"), ("eve", "fay", "gus"))
-NODES = (joined("n1", 4, cpu_milli=9_000), joined("n2", 4, cpu_milli=9_000, pool="extra"))
+NODES = (
+    joined("n1", 4, cpu_milli=9_000, labels={"zone": "a"}),
+    joined("n2", 4, cpu_milli=9_000, pool="extra", labels={"zone": "b"}),
+    joined("n3", 2, cpu_milli=9_000, taints=("hot",)),
+)
 
 
 class Twins:
@@ -88,6 +93,7 @@ class Twins:
         self.worlds: tuple[QueuedWorld | NaiveWorld, ...] = (self.queued, self.naive)
         self.submitted = 0
         self.queues, self.tenants = random.choice(QUEUES), random.choice(TENANTS)
+        self.is_choosy = random.choice((False, True))
 
     def live(self, *, holding: bool) -> list[Job]:
         statuses = HOLDING if holding else WAITING
@@ -124,7 +130,16 @@ class Twins:
             after=self.some_to_wait_for() if self.random.random() < 0.2 else (),
             array=4 if (is_array := self.random.random() < 0.25) else None,
             array_most_running=self.random.choice((None, 1, 2)) if is_array else None,
+            **self.some_nodes_only() if self.is_choosy else {},
         )
+
+    def some_nodes_only(self) -> dict[str, Any]:
+        """What keeps a job off some of the nodes."""
+        return {
+            "node_labels": self.random.choice(((), (), ("zone=a",), ("zone!=a",))),
+            "tolerations": self.random.choice(((), ("hot",))),
+            "exclusive": self.random.random() < 0.2,
+        }
 
     def some_to_wait_for(self) -> tuple[Dependency, ...]:
         known = [*self.live(holding=True), *self.live(holding=False)]
@@ -217,8 +232,8 @@ def test_so_do_all_of_them_where_nodes_take_only_so_much_unconfirmed(seed: int, 
 @pytest.mark.parametrize("queues", QUEUES)
 def test_the_property_is_about_something(queues: tuple[str, ...]) -> None:
     twins = Twins(Random(7), Shown(1, 1))
-    twins.queues = queues
-    twins.settle(*NODES)
+    twins.queues, twins.is_choosy = queues, False
+    twins.settle(*NODES[:2])
     for _ in range(8 * ROUNDS):
         twins.one_round()
     windows = [event for event in twins.queued.inputs["queue-0"] if event is not None]

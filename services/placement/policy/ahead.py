@@ -74,5 +74,5 @@ def are_alike(spec: JobSpec, other: JobSpec) -> bool:
         and spec.preemptible is other.preemptible
         and spec.node_labels == other.node_labels
         and spec.tolerations == other.tolerations
-        and not other.exclusive
+        and spec.exclusive is other.exclusive
     )

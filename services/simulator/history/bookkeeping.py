@@ -11,6 +11,7 @@ from services.simulator.history.books import Books, JobPage, NodePage, OverPage
 from services.simulator.history.evidence import Violation
 from services.simulator.history.log_form import InForce
 from services.simulator.history.singly import wrong_resizing, wrong_settling, wrong_start
+from services.simulator.history.whereabouts import unwanted_company, wrong_node
 from shared.events import effects as e
 from shared.events.reasons import StopReason
 from shared.events.values import GPU, NodeRole, NodeStatus, WorkerPlace
@@ -195,6 +196,11 @@ class Bookkeeper:
             self._say("I3", f"job {spec.id} starts in pool {node.pool}, which it does not accept")
         if spec.gpu_type is not None and spec.gpu_type != node.spec.gpu_type:
             self._say("I3", f"job {spec.id} starts on {node.spec.gpu_type}, it needs {spec.gpu_type}")
+        wrong, company = wrong_node(spec, node.spec), unwanted_company(self.books, spec, node)
+        if wrong is not None:
+            self._say("I3", f"job {spec.id} {wrong}")
+        if company is not None:
+            self._say("I1", f"job {spec.id} {company}")
         got = (place.gpu_milli, place.cpu_milli, place.memory_mib)
         if got != (wanted.gpu_milli, wanted.cpu_milli, wanted.memory_mib):
             self._say("I3", f"worker {place.rank} of job {spec.id} gets other resources than it asked for")
