@@ -35,6 +35,11 @@ class Cohort:
     guaranteed_idle_milli: int = 0
     keepers: list[Branch] = field(default_factory=list)
 
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """What changes with use."""
+        return (self.home_idle_milli, self.guaranteed_idle_milli)
+
 
 @dataclass(slots=True, eq=False)
 class Branch:
@@ -60,6 +65,11 @@ class Branch:
     home_below_milli: int = 0
     served_below_milli: int = 0
     drawn_most_milli: int | None = None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """What changes with use: used, drawn, and idle below."""
+        return (self.used_milli, self.drawn_milli, self.idle_below_milli)
 
     @property
     def idle_milli(self) -> int:
@@ -107,6 +117,19 @@ class QuotaTree:
         if self._is_void:
             self._grow()
         return self._cohorts
+
+    def differs_from_recount(self) -> list[str]:
+        """What is not as a tree made anew would have it; in words."""
+        fresh, told = QuotaTree(self.quotas, self.usage), list[str]()
+        for account in sorted({**self.branches, **fresh.branches}):
+            kept, anew = (tree.branches.get(account) for tree in (self, fresh))
+            if kept is None or anew is None or kept.numbers != anew.numbers:
+                told.append(f"{account} is counted as {kept and kept.numbers}, it is {anew and anew.numbers}")
+        for gpu_type in sorted({**self.cohorts, **fresh.cohorts}):
+            idle, idle_anew = (tree.cohorts[gpu_type].numbers for tree in (self, fresh))
+            if idle != idle_anew:
+                told.append(f"of {gpu_type} {idle} are counted idle, these are {idle_anew}")
+        return told
 
     def _grow(self) -> None:
         self._branches, self._cohorts = {}, {}
