@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "nodes": ("nodes", "List nodes with their free GPUs."),
     "node": ("node", "Close a node for new work, empty it, open it again."),
     "tenants": ("tenants", "List tenants with their use and quota."),
+    "shares": ("shares", "How much each tenant has beside the others, now and of late."),
     "quota": ("quota", "Show and change who may use how much of which GPU type."),
     "policy": ("policy", "Show and change the numbers by which a cell decides."),
     "metrics": ("metrics_command", "How well a cell does: GAR, SOR, GFR, waits, estimated stretch of training."),

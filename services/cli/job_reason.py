@@ -11,6 +11,7 @@ from services.cli.log_why import DEFERRED
 from services.cli.moments import moment
 from services.cli.past import Then, past_of
 from services.cli.sentences import gpus, of_job
+from services.cli.shares import percent
 from services.placement.policy.deferral import PRECEDENCE
 from services.placement.policy.room_told import PoolRoom, UnitRoom
 from services.placement.policy.why_not import AccountUse, Ahead, WhyNot, why_not
@@ -122,12 +123,10 @@ def _account(use: AccountUse) -> str:
 
 
 def _ahead(ahead: Ahead) -> str:
-    who = "nobody" if ahead.tenant is None else f"nobody of {ahead.tenant}"
+    share = "" if ahead.share is None else f"; its tenant {ahead.share.tenant} has a share of {percent(ahead.share)} %"
     if not ahead.jobs:
-        return f"{who} is ahead of it in queue {ahead.queue}"
+        return f"nobody is ahead of it in queue {ahead.queue}{share}"
     more = ahead.jobs - len(ahead.first)
     rest = f" and {more} more" if more else ""
-    jobs = "1 job" if ahead.jobs == 1 else f"{ahead.jobs} jobs"
-    whose = "" if ahead.tenant is None else f" of {ahead.tenant}"
-    who, want = f"{jobs}{whose}", gpus(ahead.gpus_milli)
-    return f"ahead of it in queue {ahead.queue}: {who} for {want}: {', '.join(ahead.first)}{rest}"
+    jobs, want = "1 job" if ahead.jobs == 1 else f"{ahead.jobs} jobs", gpus(ahead.gpus_milli)
+    return f"ahead of it in queue {ahead.queue}: {jobs} for {want}: {', '.join(ahead.first)}{rest}{share}"

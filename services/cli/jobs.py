@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,9 @@ from services.cli.moments import moment
 from services.cli.output import AsJson, CellName, print_json, print_table
 from services.cli.patience import patiently
 from services.cli.sentences import gpus
+from shared.cluster.config import Queue
 from shared.cluster.job import JobStatus
+from shared.events.queue import QueueOrder
 from shared.view.reader import LIMIT_MOST, Read
 from shared.view.rows import JobRow
 
@@ -35,6 +38,8 @@ def jobs(
     access = access_of(context)
     name = access.cell(cell)
     read = run(_jobs(access, name, tenant, status, limit, after))
+    part = access.cells().cell(name)
+    read = without_places(read, [queue.name for queue in part.queues if not is_by_priority(queue)])
     if as_json:
         print_json(as_object(name, read, "jobs"))
         return
@@ -47,6 +52,19 @@ async def _jobs(
 ) -> Read[tuple[JobRow, ...]]:
     async with access.client() as client:
         return await patiently(lambda: client.jobs(cell, tenant=tenant, status=status, limit=limit, after=after))
+
+
+def is_by_priority(queue: Queue) -> bool:
+    """Whether the view's order, by priority and then by time, is the one in which the queue is served."""
+    return queue.order is QueueOrder.FIFO and not queue.aging_ms
+
+
+def without_places(read: Read[tuple[JobRow, ...]], queues: Sequence[str]) -> Read[tuple[JobRow, ...]]:
+    """The same without the places of jobs in these queues: `fallow job` tells who is ahead there."""
+    if not queues:
+        return read
+    rows = (replace(job, position=None) if job.queue in queues else job for job in read.value)
+    return replace(read, value=tuple(rows))
 
 
 def as_object(cell: str, read: Read[Any], what: str) -> dict[str, Any]:

@@ -72,6 +72,7 @@ def test_help_lists_every_command() -> None:
         "cancel",
         "nodes",
         "tenants",
+        "shares",
         "topics",
         "log",
         "verify",
@@ -184,6 +185,8 @@ def test_jobs_nodes_and_tenants_are_listed(told: Fallow) -> None:
     assert [row["gpus_free"] for row in last(told("nodes", "--json"))["nodes"]] == [4, 4]
     assert last(told("tenants", "--json"))["tenants"][0]["accounts"][0]["used_milli"] == 8000
     assert "vision" in told("tenants").stdout
+    assert [row["tenant"] for row in last(told("shares", "--json"))["shares"]][-1] == "vision"
+    assert "OF LATE" in told("shares").stdout
 
 
 @pytest.mark.real_kafka

@@ -85,6 +85,10 @@ class Shares:
         quota = self._quotas.get((tenant, gpu_type))
         return 1 if quota is None else quota.weight
 
+    def lately_milli(self, tenant: str, gpu_type: str) -> int:
+        """What it held of late on the average, with all below it."""
+        return self._used(tenant, gpu_type) // self._held_ms
+
     def _relative(self, both: int, total_milli: int, weight: int) -> int:
         return both * SHARE_ONE // (total_milli * self._held_ms * self._halves * (weight or 1))
 

@@ -14,11 +14,12 @@ from services.placement.policy.backfill import head_before
 from services.placement.policy.confirmations import with_confirmations
 from services.placement.policy.deferral import PRECEDENCE, ReasonKind
 from services.placement.policy.gang import place_gang
+from services.placement.policy.rank import jobs_before
 from services.placement.policy.room_told import PoolRoom, pool_room
+from services.placement.policy.shares_told import TenantShare, share_of
 from services.placement.policy.shortfall import shortfall
 from shared.cluster.config import Queue
 from shared.cluster.job import Job, JobStatus
-from shared.cluster.queue_order import Order, order_in
 from shared.cluster.quota import accounts
 from shared.cluster.state import CellState
 from shared.events.queue import QueueDiscipline, QueueOrder
@@ -59,15 +60,15 @@ class AccountUse:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """The jobs before this one in its queue: how many, what they want in all, and the first of them in their order. In
-    a queue that is shared by weight, only those of its own `tenant` are counted.
+    """The jobs before this one in its queue: how many, what they want in all, and the first of them in their order.
+    `share` is that of its tenant, where the queue goes by shares.
     """
 
     queue: str
     jobs: int
     gpus_milli: int
     first: tuple[str, ...]
-    tenant: str | None = None
+    share: TenantShare | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
     spec, queue = job.spec, _queue_of(job.spec, queues)
     pools = tuple(pool_room(state, name, spec) for name in spec.pools or sorted(state.pools))
     used = _accounts(state, spec, pools)
-    ahead = _ahead(state, job, queue)
+    before = jobs_before(state, job, queue, now_ms)
     found = dict.fromkeys(_capacity(state, spec, pools, used))
     if job.status is JobStatus.HELD:
         found[DeferCode.HELD] = None
@@ -115,7 +116,7 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         found[DeferCode.NOT_BEFORE if job.not_before_ms == spec.not_before_ms else DeferCode.BACKOFF] = None
     if not may_start_one_more(state, spec):
         found[DeferCode.ARRAY_LIMIT] = None
-    behind = _behind(state, job, ahead, queue.discipline, now_ms)
+    behind = _behind(state, job, before, queue, now_ms)
     if behind is not None:
         found[DeferCode.BEHIND_HEAD] = None
     codes = tuple(sorted(found, key=list(PRECEDENCE).index))
@@ -125,7 +126,7 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         codes=codes,
         pools=pools,
         accounts=used,
-        ahead=ahead,
+        ahead=_ahead(state, job, before, queue, now_ms),
         not_before_ms=job.not_before_ms or None,
         waits_for=job.waits_for,
         behind=behind,
@@ -144,11 +145,17 @@ def _to_free(
     return tuple(text for text in found if text is not None)
 
 
-def _behind(state: CellState, job: Job, ahead: Ahead, discipline: QueueDiscipline, now_ms: int) -> Behind | None:
-    """The head that the job may not pass: in a strict queue whoever is first, in one that backfills one that is due."""
-    if discipline is QueueDiscipline.STRICT_FIFO and ahead.jobs:
-        return Behind(ahead.first[0], None)
-    head = head_before(state, job, now_ms) if discipline is QueueDiscipline.BACKFILL else None
+def _behind(state: CellState, job: Job, before: list[Job], queue: Queue, now_ms: int) -> Behind | None:
+    """The head that the job may not pass: in a strict queue whoever is first, in one that backfills one that is due.
+
+    Where a strict queue goes by shares, a job at a limit of its tenant's keeps back only others of that tenant.
+    """
+    if queue.discipline is QueueDiscipline.STRICT_FIFO:
+        for other in before:
+            is_alone = queue.order is QueueOrder.FAIR_SHARE and other.deferred is DeferCode.QUOTA_REACHED
+            if not is_alone or other.spec.tenant == job.spec.tenant:
+                return Behind(other.spec.id, None)
+    head = head_before(state, job, now_ms) if queue.discipline is QueueDiscipline.BACKFILL else None
     return None if head is None else Behind(head.spec.id, head.since_ms)
 
 
@@ -193,21 +200,11 @@ def _queue_of(spec: JobSpec, queues: Sequence[Queue]) -> Queue:
     return next((queue for queue in queues if queue.name == name), Queue.model_construct(name=name))
 
 
-def _ahead(state: CellState, job: Job, queue: Queue) -> Ahead:
-    """Those before it in its queue's order; where tenants take turns, those of its own tenant."""
-    mine, tenant = _order(job, queue), job.spec.tenant if queue.order is QueueOrder.FAIR_SHARE else None
-    before = sorted(
-        order
-        for other in state.jobs.values()
-        if other.status is JobStatus.QUEUED
-        and other.spec.queue == job.spec.queue
-        and tenant in (None, other.spec.tenant)
-        and (order := _order(other, queue)) < mine
+def _ahead(state: CellState, job: Job, before: list[Job], queue: Queue, now_ms: int) -> Ahead:
+    return Ahead(
+        queue=job.spec.queue or "",
+        jobs=len(before),
+        gpus_milli=sum(other.spec.gpus_milli for other in before),
+        first=tuple(other.spec.id for other in before[:NAMED_MOST]),
+        share=share_of(state, job.spec.tenant, now_ms) if queue.order is QueueOrder.FAIR_SHARE else None,
     )
-    first = tuple(order[2] for order in before[:NAMED_MOST])
-    gpus_milli = sum(state.jobs[order[2]].spec.gpus_milli for order in before)
-    return Ahead(job.spec.queue or "", len(before), gpus_milli, first, tenant)
-
-
-def _order(job: Job, queue: Queue) -> Order:
-    return order_in(queue, job.spec, job.submit_ms)
