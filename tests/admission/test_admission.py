@@ -44,6 +44,13 @@ def test_a_training_job_that_names_no_pools_gets_training_pools_and_inference_ge
     assert admitted(submit(kind="inference")).spec.pools == ("serve",)
 
 
+def test_a_service_enters_replica_by_replica_and_a_single_worker_whole() -> None:
+    service = admitted(submit(kind="inference", workers=4, workers_min=2, spread="leaf")).spec
+    assert (service.gang, service.workers, service.workers_min) == (False, 4, 2)
+    assert not admitted(submit(workers=4, gang=False)).spec.gang
+    assert admitted(submit(workers=1, gang=False)).spec.gang
+
+
 def test_pools_of_another_gpu_type_are_left_out() -> None:
     assert admitted(submit(pools=["h100", "serve", "a100"], gpu_type="a100")).spec.pools == ("serve", "a100")
 

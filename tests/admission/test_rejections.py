@@ -71,7 +71,10 @@ EARLY = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS +
         (submit(after=[{"job": "a"}, {"job": "a", "when": "any"}]), "invalid_field", "after", "a", "twice", NONE),
         (submit(workers=2, workers_min=1), "unsupported", "workers_min", "", "not supported", NONE),
         (submit(spread="leaf"), "unsupported", "spread", "", "not supported", NONE),
-        (submit(workers=2, gang=False), "unsupported", "gang", "", "not supported", NONE),
+        (
+            submit(workers=2, gang=False, topology={"level": "leaf"}),
+            *("unsupported", "topology", "", "not supported", NONE),
+        ),
         (
             submit(run={"driver": "process", "argv": ["x"]}),
             *("unsupported", "run.driver", "process", "not supported by any pool", NONE),
@@ -120,6 +123,11 @@ def _marks() -> list[Any]:
         (UPDATE, {"job": "job-1", "tenant": "ada"}, RejectCode.INVALID_FIELD),
         (UPDATE, {"job": "job-1", "tenant": "ada", "changes": {"priority": 1, "id": "x"}}, RejectCode.INVALID_FIELD),
         (UPDATE, {"job": "job-1", "tenant": "eve", "changes": {"priority": 1}}, RejectCode.UNKNOWN_TENANT),
+        (
+            UPDATE,
+            {"job": "job-1", "tenant": "bob", "cell": "east", "changes": {"workers": 101}},
+            RejectCode.OVER_JOB_LIMIT,
+        ),
     ],
 )
 def test_a_cancel_or_update_is_turned_away(type_: str, command: dict[str, Any], code: RejectCode) -> None:

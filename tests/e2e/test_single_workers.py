@@ -1,0 +1,76 @@
+"""Jobs whose number of workers changes while they run, on real services: a service that is scaled, and a job that
+grows as room comes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shared.cluster.job import Job
+from shared.events.nodes import NodeLost
+from shared.events.submissions import CancelJob, JobChanges, UpdateJob
+from shared.events.values import JobKind, NodeStatus, RunStatus
+from shared.runtime.clocks import wall_ms
+from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell
+
+pytestmark = pytest.mark.real_kafka
+
+
+def running(job: Job | None) -> int:
+    """How many of its workers run."""
+    return 0 if job is None else sum(status is RunStatus.RUNNING for status in job.runs.values())
+
+
+def scaled(workers: int) -> UpdateJob:
+    return UpdateJob(job="web", tenant="vision", changes=JobChanges(workers=workers))
+
+
+def lost_node(cell: RunningCell, node: str) -> NodeLost:
+    """Somebody who knows says that the node is gone."""
+    boot = cell.state.nodes[node].boot
+    return NodeLost(cell=CELL, node=node, boot=boot, seq=wall_ms() * 1_000, reason="power")
+
+
+async def until_it_has(cell: RunningCell, job: str, workers: int) -> None:
+    """Wait until just so many workers of the job are there, and all of them run."""
+    await cell.until(
+        lambda c: job in c.state.jobs and len(c.state.jobs[job].workers) == workers == running(c.state.jobs[job]),
+        what=f"{workers} workers of {job}",
+    )
+
+
+async def test_a_service_is_scaled_up_and_down_and_goes_on_when_a_node_is_lost(
+    kafka: str, redis_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=3) as cell:
+        await cell.submit(a_job("web", workers=2, gpus=4, ms=None, kind=JobKind.INFERENCE, workers_min=1))
+        await until_it_has(cell, "web", 2)
+        await cell.publish(scaled(4))
+        await until_it_has(cell, "web", 4)
+        gone = cell.state.jobs["web"].workers[0].node
+        await cell.publish(lost_node(cell, gone))
+        await cell.until(lambda c: c.state.nodes[gone].status is NodeStatus.LOST, what="the loss of a node")
+        await until_it_has(cell, "web", 4)
+        assert gone not in [place.node for place in cell.state.jobs["web"].workers]
+        await cell.publish(scaled(1))
+        await until_it_has(cell, "web", 1)
+        assert cell.state.jobs["web"].attempt == 1
+        await cell.publish(CancelJob(job="web", tenant="vision"))
+        await cell.until_over("web")
+        assert cell.problems() == []
+
+
+async def test_a_job_without_a_gang_grows_as_room_comes_and_ends_when_all_of_its_workers_have(
+    kafka: str, redis_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=1) as cell:
+        await cell.submit(a_job("before", gpus=7, ms=1_500, priority=1), a_job("job", workers=4, ms=2_000, gang=False))
+        await until_it_has(cell, "job", 1)
+        await cell.until_over("before")
+        await until_it_has(cell, "job", 4)
+        await cell.until_over("job")
+        assert cell.state.over["job"].status == "finished"
+        assert "JobRequeued" not in cell.story("job")
+        assert cell.problems() == []

@@ -1,0 +1,200 @@
+"""Runs of single workers: of a job that is no gang each worker starts, stops and ends by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from services.executor.policy.desired import DesiredStates, touched
+from services.executor.policy.turn import Start, Stop, Turn
+from services.executor.policy.worker_environment import gang_of
+from services.executor.service import ExecutorService
+from shared.cluster.diary import DiaryLine, Orders, check_diaries
+from shared.events import effects as e
+from shared.events.decisions import Decision
+from shared.events.nodes import RunWord
+from shared.events.values import JobSpec, ProcessRun, RunStatus, VirtualRun, WorkerPlace
+from tests.contract.eventually import eventually
+from tests.executor.cells import CELL, Writer, node, now
+from tests.executor.processes import NODE, Machine
+
+NODES = [node(1), node(2)]
+WAITS = ProcessRun(argv=("sh", "-c", "echo up $RANK; exec sleep 600"))
+
+
+def place(rank: int, on: int = 1, device: int | None = None, turn: int = 0, since_ms: int = 0) -> WorkerPlace:
+    held = (rank if device is None else device,)
+    return WorkerPlace(rank=rank, node=f"node-{on}", devices=held, gpu_milli=1000, turn=turn, since_ms=since_ms)
+
+
+def began(writer: Writer, *places: WorkerPlace, run: VirtualRun | None = None, workers: int = 4) -> Decision:
+    spec = JobSpec(id="job", tenant="acme", workers=workers, gang=False, run=run or VirtualRun())
+    enqueued = e.JobEnqueued(spec=spec, submit_ms=0, digest="0" * 32)
+    return writer.decide(enqueued, e.JobStarted(job="job", attempt=1, workers=places))
+
+
+def resizing(*add: WorkerPlace, remove: tuple[int, ...] = ()) -> e.JobResizing:
+    return e.JobResizing(job="job", attempt=1, add=add, remove=remove)
+
+
+def settled(**ranks: tuple[int, ...]) -> e.WorkersSettled:
+    return e.WorkersSettled(job="job", attempt=1, **ranks)
+
+
+def executor(writer: Writer, diary: list[DiaryLine] | None = None, seq: int = 0) -> tuple[ExecutorService, Turn]:
+    service = ExecutorService(CELL, NODES, 1, says_by_itself=False)
+    lines = diary or []
+    return service, service.take_over(
+        0, writer.state, seq, lambda name: [line for line in lines if line.node == name], now()
+    )
+
+
+def words(turn: Turn) -> list[str]:
+    return [f"{w.node} {w.rank}/{w.turn} {w.status}" for w in turn.events if isinstance(w, RunWord)]
+
+
+def test_each_worker_is_told_of_by_itself() -> None:
+    writer = Writer(NODES)
+    service, _ = executor(writer)
+    made = service.decided(writer.state, [began(writer, place(0), place(1), place(2, on=2))], now())
+    assert words(made) == ["node-1 0/0 running", "node-1 1/0 running", "node-2 2/0 running"]
+    assert [(line.rank, line.devices) for line in made.lines] == [(0, (0,)), (1, (1,)), (2, (2,))]
+
+
+def test_a_worker_that_enters_later_starts_beside_those_that_run() -> None:
+    writer = Writer(NODES)
+    service, _ = executor(writer)
+    service.decided(writer.state, [began(writer, place(0))], now())
+    made = service.decided(writer.state, [writer.decide(resizing(place(1, turn=1)))], now())
+    assert words(made) == ["node-1 1/1 running"]
+
+
+def test_a_worker_that_shall_leave_stops_and_the_others_go_on() -> None:
+    writer = Writer(NODES)
+    service, _ = executor(writer)
+    service.decided(writer.state, [began(writer, place(0), place(1))], now())
+    made = service.decided(writer.state, [writer.decide(resizing(remove=(0,)))], now())
+    assert words(made) == ["node-1 0/0 stopped"]
+    assert service.runs_by_status() == {RunStatus.STOPPED: 1, RunStatus.RUNNING: 1}
+
+
+def test_a_rank_that_enters_again_is_another_run() -> None:
+    writer = Writer(NODES)
+    service, _ = executor(writer)
+    service.decided(writer.state, [began(writer, place(0), place(1))], now())
+    service.decided(writer.state, [writer.decide(resizing(remove=(0,)))], now())
+    again = writer.decide(settled(joined=(1,), gone=(0,)), resizing(place(0, device=5, turn=1)))
+    made = service.decided(writer.state, [again], now())
+    assert words(made) == ["node-1 0/1 running"]
+    assert [(line.event, line.rank, line.turn) for line in made.lines] == [("started", 0, 1)]
+
+
+def test_a_worker_takes_its_time_from_when_it_entered() -> None:
+    writer = Writer(NODES)
+    service, _ = executor(writer)
+    brief = VirtualRun(duration_ms=100)
+    service.decided(writer.state, [began(writer, place(0), run=brief)], now())
+    entered = writer.decide(resizing(place(1, turn=1, since_ms=60)), at_ms=60)
+    service.decided(writer.state, [entered], now(60))
+    assert words(service.tick(writer.state, now(100))) == ["node-1 0/0 finished"]
+    assert words(service.tick(writer.state, now(160))) == ["node-1 1/1 finished"]
+
+
+def test_another_executor_goes_on_with_each_worker_and_knows_which_are_over() -> None:
+    writer = Writer(NODES)
+    service, _ = executor(writer)
+    first = service.decided(writer.state, [began(writer, place(0), place(1))], now())
+    second = service.decided(writer.state, [writer.decide(resizing(place(2, turn=1), remove=(1,)))], now())
+    diary = [*first.lines, *second.lines]
+    _, made = executor(writer, diary, seq=1_000)
+    assert words(made) == ["node-1 0/0 running", "node-1 1/0 stopped", "node-1 2/1 running"]
+    assert [(line.event, line.rank) for line in made.lines] == [("adopted", 0), ("adopted", 2)]
+
+
+def test_the_diaries_of_single_workers_are_checked_one_by_one() -> None:
+    writer = Writer(NODES)
+    service, _ = executor(writer)
+    orders = Orders()
+    made = [service.decided(writer.state, [began(writer, place(0), place(1))], now())]
+    made.append(service.decided(writer.state, [writer.decide(settled(joined=(0, 1)))], now()))
+    for decision in writer.log:
+        orders.take(decision)
+    lines = [line for turn in made for line in turn.lines]
+    assert check_diaries(orders, lines) == []
+    assert [offence.invariant for offence in check_diaries(orders, lines[:1])] == ["I6"]
+
+
+def test_only_what_changes_is_wanted_anew() -> None:
+    writer = Writer(NODES)
+    wanted = DesiredStates()
+    wanted.own(writer.state, "node-1")
+    wanted.changes(writer.state, touched([began(writer, place(0), place(1))]).jobs)
+    more = wanted.changes(writer.state, touched([writer.decide(resizing(place(2, turn=1)))]).jobs)
+    assert [(change.name, change.run is not None) for change in more] == [("job/2", True)]
+    over = writer.decide(settled(gone=(0,)))
+    assert [(c.name, c.run) for c in wanted.changes(writer.state, touched([over]).jobs)] == [("job/0", None)]
+
+
+def test_a_worker_sees_how_many_are_wanted_and_who_is_there() -> None:
+    writer = Writer(NODES)
+    began(writer, place(0), place(3, on=2))
+    writer.decide(settled(joined=(0,)), resizing(remove=(3,)))
+    gang = gang_of(writer.state, "job", 1)
+    assert gang is not None
+    assert json.loads(gang.as_world()) == {
+        "wanted": 4,
+        "workers": [
+            {"rank": 0, "node": "node-1", "address": "node-1", "status": "running"},
+            {"rank": 3, "node": "node-2", "address": "node-2", "status": "leaving"},
+        ],
+    }
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    machine = Machine(tmp_path)
+    yield machine
+    await machine.end()
+
+
+def begin(machine: Machine, writer: Writer, rank: int, turn: int = 0) -> None:
+    order = Start(NODE, "job", 1, (place(rank, turn=turn),), WAITS, 0, rank, turn)
+    machine.told(machine.driver.start(order, gang_of(writer.state, "job", 1)))
+
+
+async def test_processes_of_one_job_start_and_stop_one_by_one_and_see_each_other_in_a_file(machine: Machine) -> None:
+    writer = Writer(NODES)
+    began(writer, place(0), place(1))
+    begin(machine, writer, 0)
+    begin(machine, writer, 1)
+    await machine.until("running", "running")
+    world = machine.folder / "runs" / "job" / "1" / "world.json"
+    assert len(json.loads(world.read_text())["workers"]) == 2
+    writer.decide(resizing(remove=(0,)))
+    machine.driver.show_world("job", 1, gang_of(writer.state, "job", 1))
+    assert [each["status"] for each in json.loads(world.read_text())["workers"]] == ["leaving", "starting"]
+    machine.told(machine.driver.stop(Stop(NODE, "job", 1, 1_000, 0, 0)))
+    assert (await machine.until("running", "running", "stopped")).rank == 0
+    assert len(machine.alive()) == 1
+
+
+async def test_a_rank_that_enters_again_has_a_folder_of_its_own_and_an_agent_that_comes_back_finds_it(
+    machine: Machine,
+) -> None:
+    writer = Writer(NODES)
+    began(writer, place(0))
+    begin(machine, writer, 0)
+    await machine.until("running")
+    machine.told(machine.driver.stop(Stop(NODE, "job", 1, 1_000, 0, 0)))
+    await machine.until("running", "stopped")
+    begin(machine, writer, 0, turn=1)
+    await machine.until("running", "stopped", "running")
+    machine.restart_agent()
+    begin(machine, writer, 0, turn=1)
+    seen = await machine.until("running", "stopped", "running", "running")
+    assert (seen.rank, seen.turn) == (0, 1)
+    said = machine.folder / "runs" / "job" / "1" / "0.1" / "stdout"
+    await eventually(lambda: said.read_text() == "up 0\n", 5)
