@@ -96,6 +96,8 @@ def _pool(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
         f"{room.nodes} nodes whole; {room.workers_now} of {spec.workers} workers would fit now, "
         f"{room.workers_ever} if it were empty"
     )
+    if spec.node_labels or room.nodes_right < room.nodes:
+        yield f"    {room.nodes_right} of {room.nodes} nodes have labels and taints that it accepts"
     if room.closed:
         yield f"    {', '.join(f'{nodes} {_nodes(nodes)} {why}' for why, nodes in room.closed)}"
     for unit in room.units[:UNITS_SHOWN_MOST]:

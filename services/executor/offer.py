@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from services.executor.processes.machine import cpu_milli, memory_mib
 from shared.cluster.config import CellFile, CellPart, Pool
@@ -29,7 +29,15 @@ def home_of(file: CellFile, pool_name: str, cell_name: str | None = None) -> tup
     raise WrongOffer(f"pool = {pool_name!r}: is unknown; pools for processes are: {known or 'none'}")
 
 
-def offer_of(node: str, pool: Pool, gpus: int, labels: Mapping[str, str]) -> NodeSpec:
+def offer_of(
+    node: str,
+    pool: Pool,
+    gpus: int,
+    labels: Mapping[str, str],
+    taints: Sequence[str] = (),
+    islands: Sequence[int] = (),
+    nics: Sequence[int] = (),
+) -> NodeSpec:
     """This machine as a node of the pool, with all of its processors and memory. Raises WrongOffer, pydantic's
     ValidationError.
     """
@@ -45,4 +53,7 @@ def offer_of(node: str, pool: Pool, gpus: int, labels: Mapping[str, str]) -> Nod
         memory_mib=memory_mib(),
         labels=dict(sorted(labels.items())),
         role=pool.role,
+        taints=tuple(taints),
+        islands=tuple(islands),
+        nics=tuple(nics),
     )

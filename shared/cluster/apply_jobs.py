@@ -206,7 +206,7 @@ def are_allowed_there(state: CellState, job: Job, workers: tuple[WorkerPlace, ..
         if is_picky or node.alone is not None or node.spec.taints:
             why = misfit(node, job.spec)
             if why is not None:
-                raise IllegalEffect(f"job {job.id} may not run on node {node.id}: {why}")
+                raise IllegalEffect(f"job {job.id} may not run on node {node.id}, {why}")
 
 
 _ORDER = {RunStatus.STARTING: 0, RunStatus.RUNNING: 1, RunStatus.STOPPING: 1}

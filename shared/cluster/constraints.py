@@ -49,15 +49,25 @@ def by_taints(tolerations: tuple[str, ...]) -> Callable[[Node], bool]:
 
 
 def misfit(node: Node, spec: JobSpec) -> str | None:
-    """Why new workers of this job may not run on the node, whatever room it has; None if they may."""
+    """Why new workers of this job may not run on the node, whatever room it has, as what follows on "the node"; None if
+    they may.
+    """
+    wrong = wrong_kind(node.spec, spec)
+    if wrong is not None:
+        return wrong
     if node.alone not in (None, spec.id):
-        return f"job {node.alone} holds it alone"
+        return "which another job holds alone"
     if spec.exclusive and any(job != spec.id for job in node.jobs):
-        return f"job {spec.id} would be alone, job {min(job for job in node.jobs if job != spec.id)} is there"
-    for taint in node.spec.taints:
+        return "on which it would not be alone"
+    return None
+
+
+def wrong_kind(node: NodeSpec, spec: JobSpec) -> str | None:
+    """The same for what the node is, whoever is there."""
+    for taint in node.taints:
         if taint not in spec.tolerations:
-            return f"its taint {taint} is not tolerated"
+            return f"whose taint {taint} it does not tolerate"
     for rule in spec.node_labels:
-        if not keeps(node.spec.labels, rule):
-            return f"its labels do not keep {rule}"
+        if not keeps(node.labels, rule):
+            return f"whose labels do not keep {rule}"
     return None

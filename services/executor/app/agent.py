@@ -54,7 +54,15 @@ async def main(context: Context[AgentSettings]) -> None:
         raise ValueError("clock = stepped: processes do not wait for a stepped clock")
     file = load_cell_file(settings.cell_file)
     cell, pool = home_of(file, settings.node_pool)
-    spec = offer_of(settings.node, pool, settings.node_gpus, settings.node_labels)
+    spec = offer_of(
+        settings.node,
+        pool,
+        settings.node_gpus,
+        settings.node_labels,
+        settings.node_taints,
+        settings.node_islands,
+        settings.node_nics,
+    )
     folder = StateFolder(settings.state_dir, settings.node)
     log = await open_log(context, file)
     if log is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.cluster.constraints import misfit
+from shared.cluster.constraints import misfit, wrong_kind
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.values import GPU, JobSpec, Level, NodeSpec, NodeStatus
@@ -25,7 +25,8 @@ class UnitRoom:
 class PoolRoom:
     """One pool. `gpus_milli` are healthy and not lost; `gpus_free_milli` those that new work of this job's kind could
     have; `workers_ever` fit on the nodes that are not lost if they were empty. `closed` counts those that take nothing
-    of it, by why. `units` are those of `level`, the roomiest first; none where no node names one.
+    of it, by why; `nodes_right` have labels and taints that it accepts. `units` are those of `level`, the roomiest
+    first; none where no node names one.
     """
 
     pool: str
@@ -39,6 +40,7 @@ class PoolRoom:
     level: Level
     units: tuple[UnitRoom, ...]
     closed: tuple[tuple[str, int], ...] = ()
+    nodes_right: int = 0
 
 
 def pool_room(state: CellState, name: str, spec: JobSpec) -> PoolRoom:
@@ -64,6 +66,7 @@ def pool_room(state: CellState, name: str, spec: JobSpec) -> PoolRoom:
         level=level,
         units=tuple(sorted(units, key=lambda unit: (-unit.workers_now, -unit.gpus_free_milli, unit.unit))),
         closed=_closed(nodes, spec),
+        nodes_right=sum(wrong_kind(node.spec, spec) is None for node in nodes),
     )
 
 
@@ -84,8 +87,9 @@ def _why_closed(node: Node, spec: JobSpec) -> str | None:
         return "on the way home"
     if spec.gpu_type not in (None, node.spec.gpu_type):
         return "of another GPU type"
-    if misfit(node, spec) is not None:
-        return "unsuitable"
+    why = misfit(node, spec)
+    if why is not None:
+        return why
     return "with unconfirmed starts" if node.is_full else None
 
 

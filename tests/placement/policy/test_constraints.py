@@ -160,9 +160,9 @@ def test_a_required_unit_is_one_of_nodes_that_the_job_may_use(policy: str) -> No
 @pytest.mark.parametrize(
     ("job", "text"),
     [
-        (gang("job", 2, node_labels=("zone=z2",), tolerations=("hot",)), "labels do not keep zone=z2"),
-        (gang("job", 2, node_labels=("zone=z1",)), "taint hot is not tolerated"),
-        (gang("job", 2, tolerations=("hot",), exclusive=True), "would be alone"),
+        (gang("job", 2, node_labels=("zone=z2",), tolerations=("hot",)), "node n000, whose labels do not keep zone=z2"),
+        (gang("job", 2, node_labels=("zone=z1",)), "whose taint hot it does not tolerate"),
+        (gang("job", 2, tolerations=("hot",), exclusive=True), "on which it would not be alone"),
     ],
 )
 def test_the_fold_refuses_a_start_where_the_job_may_not_run(job: JobSpec, text: str) -> None:
@@ -175,7 +175,7 @@ def test_the_fold_refuses_a_start_where_the_job_may_not_run(job: JobSpec, text: 
 def test_the_fold_refuses_a_start_on_a_node_that_another_job_holds_alone() -> None:
     state = network([Machine("a", used=1, is_held_alone=True)])
     apply(state, e.JobEnqueued(spec=gang("job"), submit_ms=0, digest="0" * 32), 0)
-    with pytest.raises(IllegalEffect, match="job used-0 holds it alone"):
+    with pytest.raises(IllegalEffect, match="which another job holds alone"):
         apply(state, e.JobStarted(job="job", attempt=1, workers=(place(0, 1),)), 0)
 
 

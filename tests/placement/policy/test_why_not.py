@@ -187,3 +187,23 @@ def test_a_share_finds_room_on_devices_that_are_shared_already() -> None:
     world.tell(admitted(spec_of("late", resources=Resources(gpu_milli=500))))
     room = told(world).pools[0]
     assert (room.gpus_free_milli, room.workers_now, room.workers_ever) == (400, 0, 2)
+
+
+def test_labels_and_taints_are_told_by_how_many_nodes_they_leave() -> None:
+    world = cell_with(
+        joined("n1", labels={"zone": "a"}),
+        joined("n2", labels={"zone": "b"}),
+        joined("n3", labels={"zone": "b"}),
+        joined("n4", labels={"zone": "a"}, taints=("hot",)),
+    )
+    world.tell(admitted(spec_of("alone", 1, exclusive=True, node_labels=("zone=a",))))
+    world.start_all()
+    world.tell(admitted(spec_of("late", 8, node_labels=("zone=a",))))
+    world.start_all()
+    (room,) = told(world).pools
+    assert (room.nodes_right, room.nodes, room.workers_now, room.workers_ever) == (1, 4, 0, 1)
+    assert room.closed == (
+        ("which another job holds alone", 1),
+        ("whose labels do not keep zone=a", 2),
+        ("whose taint hot it does not tolerate", 1),
+    )
