@@ -121,6 +121,8 @@ def _unit(unit: UnitRoom) -> str:
 def _account(use: AccountUse) -> str:
     limit = "no limit" if use.limit_milli is None else f"a limit of {gpus(use.limit_milli)}"
     passed = f"; {gpus(use.wanted_milli)} more would pass it" if use.is_over else ""
+    if use.is_over and use.room_milli is not None and use.room_milli + use.used_milli != use.limit_milli:
+        passed = f"; it may have {gpus(max(0, use.room_milli))} more, for it may borrow no further"
     return f"tenant {use.tenant}, {use.gpu_type}: {gpus(use.used_milli)} in use, {limit}{passed}"
 
 

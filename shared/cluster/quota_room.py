@@ -63,12 +63,20 @@ def available(tree: QuotaTree, account: Account, free_milli: int) -> int:
     cohort = tree.cohorts.get(account[1])
     if cohort is None:
         return max(0, free_milli)
-    most, at_home = free_milli, 0
+    at_home = sum(branch.home_idle_milli for branch in lineage(tree.branches.get(account)))
+    most = min(free_milli, at_home + max(0, free_milli - cohort.home_idle_milli))
+    return max(0, min([most, *(room for _, room in rooms(tree, account) if room is not None)]))
+
+
+def rooms(tree: QuotaTree, account: Account) -> list[tuple[Account, int | None]]:
+    """How much more may start as far as the limit and the right to borrow of each account of the tenant's line go, from
+    the leaf up; None where neither binds. Negative where a limit was lowered below the use.
+    """
+    found, at_home = list[tuple[Account, int | None]](), 0
     for branch in lineage(tree.branches.get(account)):
         limit, drawn_most = branch.quota.limit_milli, branch.drawn_most_milli
-        if limit is not None:
-            most = min(most, limit - branch.used_milli)
-        if drawn_most is not None:
-            most = min(most, at_home + max(0, drawn_most - branch.drawn_milli))
+        by_limit = None if limit is None else limit - branch.used_milli
+        by_draw = None if drawn_most is None else at_home + max(0, drawn_most - branch.drawn_milli)
+        found.append((branch.account, min([most for most in (by_limit, by_draw) if most is not None], default=None)))
         at_home += branch.home_idle_milli
-    return max(0, min(most, at_home + max(0, free_milli - cohort.home_idle_milli)))
+    return found

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from services.placement.policy.why_not import why_not
 from shared.events.operations import Quota, ReclaimFrom
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
@@ -149,3 +150,21 @@ def test_a_guarantee_lowered_below_its_use_stops_nobody() -> None:
     assert world.nodes_of("runs") == ["n1"]
     world.tell(admitted(spec_of("late", 1)))
     assert why(world, "late") is DeferCode.QUOTA_REACHED
+
+
+def test_reading_tells_what_is_kept_for_an_owner_too() -> None:
+    world = keeping(ReclaimFrom.NEVER)
+    told = why_not(world.state, world.job("borrows"), (), world.now_ms)
+    told_by_twin = why_not(world.twin, world.twin.jobs["borrows"], (), world.now_ms)
+    assert (told.codes, told_by_twin.codes) == ((DeferCode.RESERVED_FOR_OTHER,),) * 2
+    world.tell(admitted(spec_of("another", 1, tenant="bob")))
+    assert why(world, "another") is DeferCode.RESERVED_FOR_OTHER
+
+
+def test_reading_tells_how_much_more_may_be_borrowed() -> None:
+    world = cell_of(8, share("ada", 4, borrow_limit=1), share("bob", 4))
+    world.tell(admitted(spec_of("his-own", 3)), admitted(spec_of("more", 3)))
+    found = why_not(world.state, world.job("more"), (), world.now_ms)
+    assert [(use.tenant, use.room_milli, use.to_free) for use in found.accounts] == [
+        ("ada", 2_000, "1 gpu less in use by ada")
+    ]

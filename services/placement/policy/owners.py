@@ -13,7 +13,7 @@ from shared.cluster.quota_room import lineage
 from shared.cluster.quota_tree import Account, Need
 from shared.cluster.state import CellState
 from shared.events.operations import ReclaimFrom
-from shared.events.queue import QueueHead
+from shared.events.queue import QueueDiscipline, QueueHead
 from shared.events.values import JobSpec
 
 
@@ -56,6 +56,13 @@ class Owners:
                 self._jobs.setdefault(job.id, []).append((account, need))
         state.tree.waiting = waiting
         return has_started or waiting != before
+
+    def note_all(self, state: CellState, now_ms: int) -> None:
+        """The same for somebody who has no heads and looks at all jobs."""
+        if has_keepers(state):
+            ready = tuple(job.id for job in state.jobs.values() if job.status is JobStatus.QUEUED)
+            head = QueueHead(queue="all", discipline=QueueDiscipline.BEST_EFFORT_FIFO, jobs=ready)
+            self.note(state, (head,), now_ms, is_all=True)
 
     def started(self, state: CellState, job: str) -> None:
         """This one does not wait any more: if all are seen, nothing is kept for it from now on."""

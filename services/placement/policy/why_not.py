@@ -13,14 +13,15 @@ from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.backfill import head_before
 from services.placement.policy.confirmations import with_confirmations
 from services.placement.policy.deferral import PRECEDENCE, ReasonKind
-from services.placement.policy.gang import place_gang
+from services.placement.policy.gang import Places, place_gang
+from services.placement.policy.owners import Owners
 from services.placement.policy.rank import jobs_before
 from services.placement.policy.room_told import PoolRoom, pool_room
 from services.placement.policy.shares_told import TenantShare, share_of
 from services.placement.policy.shortfall import shortfall
 from shared.cluster.config import Queue
 from shared.cluster.job import Job, JobStatus
-from shared.cluster.quota import accounts
+from shared.cluster.quota_room import rooms
 from shared.cluster.state import CellState
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
@@ -35,7 +36,9 @@ OF_ROOM = (ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
 
 @dataclass(frozen=True, slots=True)
 class AccountUse:
-    """One account that a start would charge, in milli-GPUs. `limit` None: no limit of its own."""
+    """One account that a start would charge, in milli-GPUs. `limit` None: no limit of its own. `room` is how much more
+    may start by its limit and its right to borrow; None: neither binds.
+    """
 
     tenant: str
     gpu_type: str
@@ -43,19 +46,19 @@ class AccountUse:
     guaranteed_milli: int
     limit_milli: int | None
     wanted_milli: int
+    room_milli: int | None = None
 
     @property
     def is_over(self) -> bool:
-        """Whether the start would pass the limit."""
-        return self.limit_milli is not None and self.used_milli + self.wanted_milli > self.limit_milli
+        """Whether the start would pass the limit, or the right to borrow."""
+        return self.room_milli is not None and self.wanted_milli > self.room_milli
 
     @property
     def to_free(self) -> str | None:
         """For people: by how much its use would have to fall, as far as a limit keeps the job."""
-        if self.limit_milli is None or not self.is_over:
+        if self.room_milli is None or not self.is_over:
             return None
-        over_milli = self.used_milli + self.wanted_milli - self.limit_milli
-        return f"{over_milli / GPU:g} {self.gpu_type} less in use by {self.tenant}"
+        return f"{(self.wanted_milli - self.room_milli) / GPU:g} {self.gpu_type} less in use by {self.tenant}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
     pools = tuple(pool_room(state, name, spec) for name in spec.pools or sorted(state.pools))
     used = _accounts(state, spec, pools)
     before = jobs_before(state, job, queue, now_ms)
-    found = dict.fromkeys(_capacity(state, spec, pools, used))
+    found = dict.fromkeys(_capacity(state, spec, pools, used, now_ms))
     if job.status is JobStatus.HELD:
         found[DeferCode.HELD] = None
     if job.status is JobStatus.AWAITING or job.waits_for:
@@ -159,11 +162,21 @@ def _behind(state: CellState, job: Job, before: list[Job], queue: Queue, now_ms:
     return None if head is None else Behind(head.spec.id, head.since_ms)
 
 
+def _place(state: CellState, spec: JobSpec, now_ms: int) -> Places | DeferCode:
+    """Places for the gang beside what is kept for owners that wait, or why there are none."""
+    kept = state.tree.waiting
+    Owners().note_all(state, now_ms)
+    try:
+        return place_gang(state, spec)
+    finally:
+        state.tree.waiting = kept
+
+
 def _capacity(
-    state: CellState, spec: JobSpec, pools: tuple[PoolRoom, ...], used: tuple[AccountUse, ...]
+    state: CellState, spec: JobSpec, pools: tuple[PoolRoom, ...], used: tuple[AccountUse, ...], now_ms: int
 ) -> list[DeferCode]:
     """What keeps the gang from a place, in all of its pools: nothing where placement would find one."""
-    told = place_gang(state, spec)
+    told = _place(state, spec, now_ms)
     if not isinstance(told, DeferCode):
         return []
     found = [with_confirmations(state, spec, told)]
@@ -186,11 +199,11 @@ def _accounts(state: CellState, spec: JobSpec, pools: tuple[PoolRoom, ...]) -> t
     types = dict.fromkeys(gpu_type for room in pools for gpu_type in room.gpu_types)
     found = []
     for gpu_type in types:
-        for account in accounts(state.quotas, spec.tenant, gpu_type):
+        for account, room in rooms(state.tree, (spec.tenant, gpu_type)):
             quota = state.quotas.get(account)
             if quota is not None:
-                use = state.usage.get(account, 0)
-                found.append(AccountUse(*account, use, quota.guaranteed_milli, quota.limit_milli, spec.gpus_milli))
+                use, sure = state.usage.get(account, 0), quota.guaranteed_milli
+                found.append(AccountUse(*account, use, sure, quota.limit_milli, spec.gpus_milli, room))
     return tuple(found)
 
 
