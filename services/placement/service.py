@@ -30,7 +30,6 @@ from services.placement.policy.windows import Windows
 from shared.cluster.config import CellFile
 from shared.cluster.few import FEW_WAITING
 from shared.cluster.job import HOLDING, Job, JobStatus
-from shared.cluster.singly import grows
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events import operations as o
@@ -393,12 +392,9 @@ class PlacementService:
 
 
 def _enter(turn: Turn, job: Job, places: Places, over: str) -> bool:
-    """Workers of a job that is no gang start or enter. If it wants more, the next record goes on: another pool may have
-    room.
-    """
+    """Workers of a job that is no gang start or enter."""
     is_first = job.status is JobStatus.QUEUED
     goes_on = turn.start(job.id, job.attempt + 1, places, over) if is_first else turn.enter(job, places)
-    turn.is_cut |= grows(job)
     return goes_on and not turn.is_full
 
 

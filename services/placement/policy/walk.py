@@ -110,7 +110,11 @@ def _walk_head(
             if number in cuts:
                 return False
             continue
-        if job.spec.array_most_running is not None and not may_start_one_more(state, job.spec):
+        if (
+            job.spec.array_most_running is not None
+            and job.status is JobStatus.QUEUED
+            and not may_start_one_more(state, job.spec)
+        ):
             walk.deferred[job_id] = DeferCode.ARRAY_LIMIT
             if number in cuts:
                 return False
@@ -135,7 +139,12 @@ def _walk_head(
                 _block(state, job, is_first, over is None or fair is not None, walk)
             continue
         walk.starts += 1
-        if not start(job, found, "" if over is None else over.spec.id) or number in cuts:
+        has_room = start(job, found, "" if over is None else over.spec.id)
+        if has_room and not job.spec.gang and grows(job):
+            has_room = _enter_rest(state, job, blocked, now_ms, start)
+            if has_room and head.discipline is QueueDiscipline.STRICT_FIFO and fair is None:
+                return True
+        if not has_room or number in cuts:
             return False
         if fair is not None:
             fair.served()
@@ -175,6 +184,25 @@ def _enter(state: CellState, job: Job, blocked: dict[Shape, DeferCode], now_ms: 
     if isinstance(found, DeferCode) and found is not DeferCode.RESERVED_FOR_OTHER:
         blocked[shape] = found
     return found
+
+
+def _enter_rest(
+    state: CellState,
+    job: Job,
+    blocked: dict[Shape, DeferCode],
+    now_ms: int,
+    start: Callable[[Job, Places, str], bool],
+) -> bool:
+    """A job that is no gang has got some of its workers: the others follow, wherever there is room, before anybody
+    behind it. Whether the walk may go on.
+    """
+    while grows(job):
+        found = _enter(state, job, blocked, now_ms)
+        if isinstance(found, DeferCode):
+            return True
+        if not start(job, found, ""):
+            return False
+    return True
 
 
 def _try(state: CellState, job: Job, blocked: dict[Shape, DeferCode]) -> Places | DeferCode:

@@ -33,6 +33,9 @@ class Settlements:
                 self._enqueued[effect.spec.array_of or effect.spec.id, effect.digest] = None
             elif isinstance(effect, e.JobRefused):
                 self._said[effect.job, effect.request] += 1
+                page = books.jobs.get(effect.job)
+                if page is not None and page.spec.array_of is not None:
+                    self._said[page.spec.array_of, effect.request] += 1
             elif isinstance(effect, e.JobUpdated):
                 self._said[effect.spec.id, "update"] += 1
                 if effect.spec.array_of is not None:
