@@ -1,0 +1,210 @@
+"""Cells in virtual time, in each of which one job waits for one reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from services.executor.policy.records import Said
+from services.placement.policy.why_not import WhyNot, why_not
+from services.simulator.trace.cell import VirtualCell
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.job import Job
+from shared.events.nodes import RunWord
+from shared.events.operations import CellPolicy, ReclaimFrom
+from shared.events.queue import QueueDiscipline
+from shared.events.reasons import DeferCode
+from shared.events.submissions import SubmitJob
+from shared.events.values import (
+    Dependency,
+    JobSpec,
+    Level,
+    NodeSpec,
+    Position,
+    Resources,
+    RetryPolicy,
+    TopologyWish,
+    VirtualRun,
+    Wish,
+)
+
+HOUR_MS = 3_600_000
+LATE, ARRAY = "late", "many"
+"""The job of each cell that waits; in one it is an element of this array."""
+
+TENANTS = (Tenant(name="ada"), Tenant(name="bob"))
+
+
+class Mute(VirtualCell):
+    """Its nodes never confirm that a run has started."""
+
+    def heard(self, said: list[Said]) -> list[Said]:
+        return [each for each in said if not isinstance(each, RunWord)]
+
+
+def cell(
+    *nodes: NodeSpec,
+    kind: type[VirtualCell] = VirtualCell,
+    tenants: tuple[Tenant, ...] = TENANTS,
+    discipline: QueueDiscipline = QueueDiscipline.BEST_EFFORT_FIFO,
+    **policy: Any,
+) -> VirtualCell:
+    """A cell of one pool of up to 16 nodes with 8 GPUs."""
+    part = CellPart(
+        name="c",
+        ordinal=0,
+        pools=(Pool(name="train", gpus=128),),
+        queues=(Queue(name="line", discipline=discipline),),
+        policy=CellPolicy(**policy),
+    )
+    found = kind(CellFile(cells=(part,), tenants=tenants), nodes or leaves(2))
+    found.begin()
+    return found
+
+
+def leaves(*sizes: int) -> tuple[NodeSpec, ...]:
+    """So many nodes of 8 GPUs below each of the leaf switches `leaf-7`, `leaf-8`, ..."""
+    return tuple(
+        NodeSpec(id=f"n{leaf}-{number}", pool="train", gpus=8, position=Position(leaf=f"leaf-{leaf}"))
+        for leaf, size in enumerate(sizes, 7)
+        for number in range(size)
+    )
+
+
+def submit(into: VirtualCell, name: str, gpus: int = 8, *, tenant: str = "ada", **spec: Any) -> None:
+    """A job of workers with so many GPUs, that runs for an hour, submitted a moment after the one before."""
+    fields: dict[str, Any] = {"run": VirtualRun(duration_ms=HOUR_MS), "resources": Resources(gpu_milli=1000 * gpus)}
+    job = JobSpec(id=name, tenant=tenant, **{**fields, **spec})
+    into.submit(SubmitJob(job=job))
+    into.settle()
+    into.advance(into.now_ms + 1)
+
+
+def told(of: VirtualCell) -> WhyNot:
+    """What a reader is told of it now."""
+    return why_not(of.state, waiting(of), of.file.cells[0].queues, of.now_ms)
+
+
+def waiting(of: VirtualCell) -> Job:
+    """The job that it is about."""
+    return of.state.jobs.get(LATE) or of.state.jobs[f"{ARRAY}.1"]
+
+
+def no_such_nodes() -> VirtualCell:
+    found = cell(*leaves(2))
+    submit(found, LATE, workers=3)
+    return found
+
+
+def quota_reached() -> VirtualCell:
+    found = cell(tenants=(Tenant(name="ada", quotas=(TenantQuota(limit=12),)),))
+    submit(found, "first")
+    submit(found, LATE)
+    return found
+
+
+def no_free_gpus() -> VirtualCell:
+    found = cell()
+    submit(found, "first", workers=2)
+    submit(found, LATE, 4)
+    return found
+
+
+def fragmented() -> VirtualCell:
+    found = cell()
+    submit(found, "first", 5)
+    submit(found, "second", 5)
+    submit(found, LATE, 6)
+    return found
+
+
+def unacknowledged() -> VirtualCell:
+    found = cell(kind=Mute, unacknowledged_most=1)
+    submit(found, "first", 1)
+    submit(found, "second", 1)
+    submit(found, LATE, 1)
+    return found
+
+
+def topology() -> VirtualCell:
+    """Eight nodes are free, five of them below one leaf switch and three below the other."""
+    found = cell(*leaves(8, 3))
+    submit(found, "first", workers=3)
+    submit(found, LATE, workers=8, topology=TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED))
+    return found
+
+
+def reserved_for_other() -> VirtualCell:
+    owner = TenantQuota(guaranteed=16, reclaim=ReclaimFrom.LOWER_PRIORITY)
+    found = cell(tenants=(Tenant(name="ada", quotas=(owner,)), Tenant(name="bob", quotas=(TenantQuota(),))))
+    submit(found, "first")
+    submit(found, "owner", workers=2)
+    submit(found, LATE, tenant="bob")
+    return found
+
+
+def behind_head() -> VirtualCell:
+    found = cell(discipline=QueueDiscipline.STRICT_FIFO)
+    submit(found, "first")
+    submit(found, "head", workers=2)
+    submit(found, LATE)
+    return found
+
+
+def behind_a_head_that_waited_for_long() -> VirtualCell:
+    found = cell(discipline=QueueDiscipline.BACKFILL, backfill_wait_ms=60_000)
+    submit(found, "first")
+    submit(found, "head", workers=2)
+    found.advance(100_000)
+    submit(found, LATE)
+    return found
+
+
+def backoff() -> VirtualCell:
+    found = cell()
+    submit(found, LATE, run=VirtualRun(duration_ms=HOUR_MS, fail_at_ms=10), retry=RetryPolicy(budget=1))
+    found.advance(100)
+    return found
+
+
+def not_before() -> VirtualCell:
+    found = cell()
+    submit(found, LATE, not_before_ms=HOUR_MS)
+    return found
+
+
+def after() -> VirtualCell:
+    found = cell()
+    submit(found, "first")
+    submit(found, LATE, after=(Dependency(job="first"),))
+    return found
+
+
+def array_limit() -> VirtualCell:
+    found = cell()
+    submit(found, ARRAY, 1, array=2, array_most_running=1)
+    return found
+
+
+def held() -> VirtualCell:
+    found = cell()
+    submit(found, LATE, hold=True)
+    return found
+
+
+CELLS: dict[DeferCode, Callable[[], VirtualCell]] = {
+    DeferCode.NO_SUCH_NODES: no_such_nodes,
+    DeferCode.QUOTA_REACHED: quota_reached,
+    DeferCode.NO_FREE_GPUS: no_free_gpus,
+    DeferCode.FRAGMENTED: fragmented,
+    DeferCode.UNACKNOWLEDGED: unacknowledged,
+    DeferCode.TOPOLOGY: topology,
+    DeferCode.RESERVED_FOR_OTHER: reserved_for_other,
+    DeferCode.BEHIND_HEAD: behind_head,
+    DeferCode.BACKOFF: backoff,
+    DeferCode.NOT_BEFORE: not_before,
+    DeferCode.AFTER: after,
+    DeferCode.ARRAY_LIMIT: array_limit,
+    DeferCode.HELD: held,
+}
+"""A cell for every code."""

@@ -1,0 +1,71 @@
+"""Every code for which a job waits comes from the production services in virtual time, and is told with its numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.cli.job_reason import as_object, lines
+from shared.events.reasons import DeferCode
+from tests.reasons.cells import CELLS, behind_a_head_that_waited_for_long, told, topology, waiting
+
+TOLD_BY_ITS_STATE = (DeferCode.BACKOFF, DeferCode.HELD)
+"""The log need not say these: what holds the job is what the log says of it."""
+
+NUMBERS: dict[DeferCode, tuple[str, ...]] = {
+    DeferCode.NO_SUCH_NODES: ("2 of 3 workers would fit now, 2 if it were empty",),
+    DeferCode.QUOTA_REACHED: (
+        "tenant ada, gpu: 8 GPUs in use, a limit of 12 GPUs; 8 GPUs more would pass it",
+        "missing: 4 gpu less in use by ada",
+    ),
+    DeferCode.NO_FREE_GPUS: ("0 GPUs free of 16 GPUs", "0 of 1 workers would fit now, 4 if it were empty"),
+    DeferCode.FRAGMENTED: ("6 GPUs free of 16 GPUs, 0 of 2 nodes whole", "missing: room for 1 more worker in train"),
+    DeferCode.UNACKNOWLEDGED: ("2 nodes with unconfirmed starts",),
+    DeferCode.TOPOLOGY: (
+        "8 of 11 nodes whole",
+        "leaf leaf-7 has 5 of 8 whole nodes, 40 GPUs free, room for 5 of its workers",
+        "leaf leaf-8 has 3 of 3 whole nodes",
+        "missing: 3 more whole nodes in leaf-7",
+    ),
+    DeferCode.RESERVED_FOR_OTHER: ("1 of 1 workers would fit now", "tenant bob, gpu: 0 GPUs in use"),
+    DeferCode.BEHIND_HEAD: ("it may not pass head", "ahead of it in queue line: 1 job for 16 GPUs: head"),
+    DeferCode.BACKOFF: ("not before day 0 00:00:10.010",),
+    DeferCode.NOT_BEFORE: ("not before day 0 01:00:00.000",),
+    DeferCode.AFTER: ("it waits for the end of first",),
+    DeferCode.ARRAY_LIMIT: ("1 of 2 nodes whole",),
+    DeferCode.HELD: ("nobody is ahead of it in queue line",),
+}
+
+
+def test_there_is_a_cell_for_every_code() -> None:
+    assert set(CELLS) == set(NUMBERS) == set(DeferCode)
+
+
+@pytest.mark.parametrize("code", CELLS)
+def test_a_job_that_waits_for_this_is_told_so_first(code: DeferCode) -> None:
+    cell = CELLS[code]()
+    assert told(cell).codes[0] is code
+    assert waiting(cell).deferred is (None if code in TOLD_BY_ITS_STATE else code)
+
+
+@pytest.mark.parametrize("code", CELLS)
+def test_the_numbers_stand_beside_it(code: DeferCode) -> None:
+    cell = CELLS[code]()
+    text = "\n".join(lines(told(cell), waiting(cell).spec))
+    assert [number for number in NUMBERS[code] if number not in text] == []
+
+
+def test_a_head_that_waited_for_long_is_named_with_the_time_since_when_it_is_one() -> None:
+    cell = behind_a_head_that_waited_for_long()
+    text = "\n".join(lines(told(cell), waiting(cell).spec))
+    assert told(cell).codes == (DeferCode.BEHIND_HEAD,)
+    assert "it may not pass head, since day 0 00:00:00.001" in text
+
+
+def test_programs_are_told_the_same() -> None:
+    found = as_object(told(topology()))
+    assert (found["code"], found["kind"]) == ("topology", "topology")
+    assert found["to_free"] == ["3 more whole nodes in leaf-7"]
+    assert [(unit["unit"], unit["nodes_whole"], unit["nodes"]) for unit in found["pools"][0]["units"]] == [
+        ("leaf-7", 5, 8),
+        ("leaf-8", 3, 3),
+    ]
