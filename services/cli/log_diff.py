@@ -13,6 +13,7 @@ from services.cli.log_at import ROWS_SHOWN_MOST, nodes_of
 from services.cli.moments import duration, moment
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.past import Then, past_of, then
+from services.cli.quota_words import quota_rules
 from services.cli.sentences import devices, gpus, of_job
 from shared.cluster.job import Job
 from shared.cluster.node import Node, bits
@@ -108,7 +109,9 @@ def _node(node: Node) -> str:
 
 def _quota(quota: Quota) -> str:
     limit = "no limit" if quota.limit_milli is None else f"at most {gpus(quota.limit_milli)}"
-    return f"{gpus(quota.guaranteed_milli)} for sure, {limit}, weight {quota.weight}"
+    below = () if quota.parent is None else (f"below {quota.parent}",)
+    sure, weight = f"{gpus(quota.guaranteed_milli)} for sure", f"weight {quota.weight}"
+    return ", ".join((sure, limit, weight, *below, *quota_rules(quota)))
 
 
 def changes_between(before: Portrait, after: Portrait) -> list[Change]:

@@ -193,13 +193,13 @@ class CellFile(Part):
         fault = fault_among(quotas, listed, {tenant.name: None for tenant in self.tenants})
         if fault is not None:
             at = f"tenants.{fault.tenant}.quotas"
-            raise ValueError(f"{at}: {fault.field} {fault.value} of {fault.gpu_type!r}: {fault.rule}")
+            raise ValueError(f"{at}: {fault.field} {fault.value} of {fault.gpu_type}: {fault.rule}")
         for cell in self.cells:
             gpus = self.gpus_of(cell.name)
             fault = fault_in_pools(quotas, gpus, gpus)
             if fault is not None:
-                rule = f"guaranteed {fault.value} of {fault.gpu_type!r}: {fault.rule}"
-                raise ValueError(f"cells.{cell.name}.pools: {rule}")
+                rule = f"guaranteed {fault.value} of {fault.gpu_type}: {fault.rule}"
+                raise ValueError(f"cells.{cell.name}.pools: {rule} in {cell.name!r}")
 
     def gpus_of(self, cell: str) -> dict[str, int]:
         """How many GPUs of each type the cell's pools will ever have."""

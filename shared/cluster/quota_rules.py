@@ -68,7 +68,7 @@ def _holds_too_much(branch: Branch) -> Fault | None:
         quota, together = above.quota, above.guaranteed_milli
         for field, most in (("guaranteed", quota.guaranteed_milli or None), ("limit", quota.limit_milli)):
             if most is not None and together > most:
-                rule = f"its children are guaranteed {_gpus(together)} GPUs together"
+                rule = f"the children of {quota.tenant!r} are guaranteed {_gpus(together)} GPUs together"
                 return Fault(quota.tenant, quota.gpu_type, field, _gpus(most), rule)
         above = above.parent
     return None

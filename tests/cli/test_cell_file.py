@@ -8,6 +8,8 @@ from shared.runtime.cell_file import CellFileError, load_cell_file, parse_cell_f
 
 DEFAULT = Path(__file__).parents[2] / "deploy" / "cell.yaml"
 TEXT = DEFAULT.read_text(encoding="utf-8")
+TOO_MUCH = "is guaranteed to all tenants together, the pools have 24576 GPUs of that type in 'main'"
+LAST = TEXT[TEXT.index("name: robotics") :]
 
 
 def line_of(text: str) -> int:
@@ -63,6 +65,24 @@ def test_the_default_file_has_one_cell_two_pools_and_five_tenants() -> None:
             "tenants.speech.pools: 'attic' is not defined in this file",
         ),
         ("  - name: main\n", "  - nam: main\n", "  - name: main\n", "cells[0].name: Field required"),
+        (
+            "gpu_type: gpu, guaranteed: 96",
+            "gpu_type: gpu, guaranteed: 30000",
+            "name: main",
+            f"cells.main.pools: guaranteed 30416 of gpu: {TOO_MUCH}",
+        ),
+        (
+            LAST,
+            LAST.replace("    quotas:", "    parent: search\n    quotas:").replace("64", "65"),
+            LAST.partition("\n")[2],
+            "tenants.search.quotas: guaranteed 64 of gpu: the children of 'search' are guaranteed 65 GPUs together",
+        ),
+        (
+            "guaranteed: 64",
+            "guaranteed: 64, reclaim: sometimes",
+            "guaranteed: 64",
+            "tenants[3].quotas[0].reclaim = 'sometimes': Input should be 'any', 'lower_priority' or 'never'",
+        ),
     ],
     ids=[
         "a word for a number",
@@ -72,6 +92,9 @@ def test_the_default_file_has_one_cell_two_pools_and_five_tenants() -> None:
         "a contradiction",
         "an unknown pool",
         "a key missing",
+        "more guaranteed than there is",
+        "more guaranteed than a parent has",
+        "a word that means nothing",
     ],
 )
 def test_a_mistake_is_told_with_line_field_value_and_rule(right: str, wrong: str, at: str, said: str) -> None:

@@ -32,15 +32,15 @@ def table(*quotas: Quota) -> dict[tuple[str, str], Quota]:
         ),
         (
             [share("lab", 4), share("ada", 3, parent="lab"), share("bob", 2, parent="lab")],
-            "lab/gpu: guaranteed 4: its children are guaranteed 5 GPUs together",
+            "lab/gpu: guaranteed 4: the children of 'lab' are guaranteed 5 GPUs together",
         ),
         (
             [share("lab", 0, 4), share("ada", 5, parent="lab")],
-            "lab/gpu: limit 4: its children are guaranteed 5 GPUs together",
+            "lab/gpu: limit 4: the children of 'lab' are guaranteed 5 GPUs together",
         ),
         (
             [share("top", 4), share("lab", parent="top"), share("ada", 5, parent="lab")],
-            "top/gpu: guaranteed 4: its children are guaranteed 5 GPUs together",
+            "top/gpu: guaranteed 4: the children of 'top' are guaranteed 5 GPUs together",
         ),
     ],
     ids=[

@@ -117,7 +117,10 @@ SHARED = (
 @pytest.mark.parametrize(
     ("wrong", "rule"),
     [
-        ({"tenant": "bob", "guaranteed_milli": 41_000, "parent": "lab"}, "children are guaranteed 101 GPUs together"),
+        (
+            {"tenant": "bob", "guaranteed_milli": 41_000, "parent": "lab"},
+            "the children of 'lab' are guaranteed 101 GPUs together",
+        ),
         ({"tenant": "eve", "guaranteed_milli": 901_000}, "the pools have 1000 GPUs of that type"),
         ({"tenant": "eve", "parent": "nobody"}, "parent 'nobody': is no tenant"),
         ({"tenant": "lab", "parent": "ada"}, "cycle: lab -> ada -> lab"),

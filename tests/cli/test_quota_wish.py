@@ -1,0 +1,139 @@
+"""What an operator writes about quotas, by options or in a file, in the language of the log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer import Exit
+
+from services.cli.quota_rows import as_object, table
+from services.cli.quota_wish import changed_fields, read_quotas
+from services.cli.quota_words import quota_rules
+from shared.cluster.config import CellFile, CellPart, Pool, Tenant
+from shared.events import effects as e
+from shared.events.operations import Quota, ReclaimFrom
+from shared.events.values import Resources
+from tests.cli.test_commands import call
+from tests.cluster.examples import cell, enqueued, node, place, started
+
+CELL = CellPart(name="main", ordinal=0, pools=(Pool(name="train", gpus=100),))
+FILE = CellFile(cells=(CELL,), tenants=(Tenant(name="lab"), Tenant(name="ada", parent="lab")))
+
+
+def test_only_what_is_named_is_wished() -> None:
+    options: dict[str, Any] = {"guaranteed": "4", "limit": None, "lends": False, "parent": "none", "min_run": "10min"}
+    assert changed_fields(options) == {
+        "guaranteed_milli": 4_000,
+        "lends": False,
+        "parent": None,
+        "min_run_ms": 600_000,
+    }
+
+
+def test_limits_and_times_can_be_taken_away() -> None:
+    options = {"limit": "none", "borrow_limit": "none", "lend_limit": "0", "min_run": "none"}
+    assert changed_fields(options) == {
+        "limit_milli": None,
+        "borrow_limit_milli": None,
+        "lend_limit_milli": 0,
+        "min_run_ms": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"guaranteed": "none"}, "fallow: --guaranteed = 'none': must be a number of GPUs\n"),
+        ({"borrow_limit": "-1"}, "fallow: --borrow-limit = '-1': must be a number of GPUs, or none\n"),
+        ({"limit": "1.5"}, "fallow: --limit = '1.5': must be a number of GPUs, or none\n"),
+        (
+            {"min_run": "soon"},
+            "fallow: --min-run = 'soon': must be a number and a unit: 500ms, 90s, 10min, 2h, 1d, or none\n",
+        ),
+    ],
+)
+def test_what_is_no_number_is_wrong_use(options: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Exit) as caught:
+        changed_fields(options)
+    assert (caught.value.exit_code, capsys.readouterr().err) == (2, said)
+
+
+def test_a_file_sets_several_at_once_each_whole(tmp_path: Path) -> None:
+    path = tmp_path / "quotas.yaml"
+    path.write_text("quotas: [{tenant: ada, guaranteed: 2}, {tenant: lab, limit: 9, reclaim: never, parent: null}]")
+    assert read_quotas(path, FILE) == [
+        {"tenant": "ada", "gpu_type": "gpu", "guaranteed_milli": 2_000, "parent": "lab"},
+        {"tenant": "lab", "gpu_type": "gpu", "limit_milli": 9_000, "reclaim": "never"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{}", "must hold a list of quotas, or one under the key `quotas`"),
+        ("[]", "must hold a list of quotas, or one under the key `quotas`"),
+        ("[", "not YAML: while parsing a flow node"),
+        ("- {tenant: ada, limit: -1}", "quotas[0].limit = -1: Input should be greater than or equal to 0"),
+        ("- {tenant: ada, limits: 1}", "quotas[0].limits = 1: Extra inputs are not permitted"),
+        ("- {tenant: ada, guaranteed: 2, limit: 1}", "quotas[0]: limit 1 is below guaranteed 2"),
+        ("- {limit: 1}", "quotas[0].tenant: Field required"),
+    ],
+)
+def test_a_file_that_holds_no_quotas_is_wrong_use(
+    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "quotas.yaml"
+    path.write_text(text)
+    with pytest.raises(Exit) as caught:
+        read_quotas(path, FILE)
+    assert (caught.value.exit_code, capsys.readouterr().err) == (2, f"fallow: {path}: {said}\n")
+
+
+@pytest.mark.parametrize(
+    "words", [("ada",), (), ("ada", "--file", "x", "--limit", "1"), ("--file", "x", "--limit", "1")]
+)
+def test_a_tenant_and_a_change_or_a_file_are_needed(words: tuple[str, ...]) -> None:
+    done = call("quota", "set", *words)
+    said = "fallow: quota set: name a tenant and what is to change, or a --file alone\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
+def test_rules_are_told_where_they_are_unusual() -> None:
+    quota = Quota(tenant="ada", gpu_type="gpu")
+    unusual = Quota(
+        tenant="ada", gpu_type="gpu", lends=False, borrow_limit_milli=1_500, reclaim=ReclaimFrom.NEVER, min_run_ms=1_000
+    )
+    assert quota_rules(quota) == []
+    assert quota_rules(unusual) == [
+        "borrows at most 1.5 GPUs",
+        "lends nothing",
+        "takes back nothing",
+        "lets run for 1.0 s",
+    ]
+
+
+def test_the_tree_is_told_with_what_is_borrowed_lent_and_available() -> None:
+    def shares(tenant: str, gpus: int, parent: str | None = None) -> e.QuotaSet:
+        return e.QuotaSet(quota=Quota(tenant=tenant, gpu_type="gpu", guaranteed_milli=gpus * 1000, parent=parent))
+
+    state = cell(
+        node("n1"),
+        shares("lab", 6),
+        shares("ada", 2, "lab"),
+        shares("bob", 4, "lab"),
+        enqueued("job", resources=Resources(gpu_milli=5_000)),
+        started("job", place(0, "n1", 0, 1, 2, 3, 4)),
+    )
+    assert [row[:8] for row in table(state)] == [
+        ("lab", "gpu", "6", "none", "5", "0", "0", "3"),
+        ("  ada", "gpu", "2", "none", "5", "3", "0", "3"),
+        ("  bob", "gpu", "4", "none", "0", "0", "1", "3"),
+    ]
+    told = as_object(state)["quotas"]
+    assert [(row["tenant"], row["parent"], row["depth"]) for row in told] == [
+        ("lab", None, 0),
+        ("ada", "lab", 1),
+        ("bob", "lab", 1),
+    ]
