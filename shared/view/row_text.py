@@ -141,7 +141,9 @@ def tenant_text(state: CellState, accounts: list[Account]) -> str:
         quota, used = state.quotas.get(account), state.usage.get(account, 0)
         guaranteed = quota.guaranteed_milli if quota else 0
         limit = quota.limit_milli if quota else None
-        rows.append((account[1], used, guaranteed, limit, max(0, used - guaranteed)))
+        branch = state.tree.branches.get(account) if quota else None
+        with_children = branch.guaranteed_milli if branch else 0
+        rows.append((account[1], used, guaranteed, limit, max(0, used - with_children)))
     return _to_json(rows)
 
 

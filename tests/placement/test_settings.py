@@ -180,3 +180,10 @@ def test_settings_that_are_named_are_changed_alone() -> None:
     world.tell(set_policy(start_wall_ms=9))
     world.tell(replace(set_policy(stop_grace_wall_ms=7), fields=("stop_grace_wall_ms",)))
     assert (world.state.policy.start_wall_ms, world.state.policy.stop_grace_wall_ms) == (9, 7)
+
+
+def test_more_quotas_than_a_record_holds_are_refused() -> None:
+    many = tuple(quota(f"team-{number:04}", 8, gpu_type="gpu-of-a-long-name") for number in range(6_000))
+    made = World(file_with()).tell(set_quotas(*many))
+    assert kinds(made) == ["ProposalRefused"]
+    assert "set fewer at once" in refusal(made)

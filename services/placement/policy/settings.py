@@ -11,12 +11,16 @@ from shared.cluster.job import WAITING, JobStatus
 from shared.cluster.quota_rules import Fault, fault_among, fault_in_pools, top_down
 from shared.cluster.state import CellState
 from shared.events import effects as e
+from shared.events.encoding import encode
 from shared.events.operations import CellPolicy, HoldJob, Quota, ReleaseJob, SetPolicy, SetQuota
 from shared.events.reasons import ProposalCode, RefuseCode
 from shared.events.value import replace
 
 SET_QUOTA, SET_POLICY = "set-quota", "set-policy"
 """How refusals name what they are about."""
+
+QUOTAS_BYTES_MOST = 400_000
+"""Quotas that are set together are one decision, and its record must have room for them."""
 
 
 def configure(turn: Turn, file: CellFile, known: tuple[str, ...], *, anew: bool) -> None:
@@ -44,7 +48,11 @@ def set_quota(turn: Turn, event: SetQuota, file: CellFile) -> None:
     if unknown:
         refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, f"{unknown[0]!r} is nothing of a quota")
         return
-    quotas = event.quotas
+    quotas, size_bytes = event.quotas, len(encode(event))
+    if size_bytes > QUOTAS_BYTES_MOST:
+        text = f"{len(quotas)} quotas need {size_bytes} bytes, a decision takes {QUOTAS_BYTES_MOST}: set fewer at once"
+        refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, text)
+        return
     if event.fields:
         parents = {tenant.name: tenant.parent for tenant in file.tenants}
         quotas = tuple(_changed(turn.state, quota, event.fields, parents) for quota in quotas)
