@@ -110,14 +110,17 @@ class Ranking:
                     self._present |= 1 << room
         self.at = len(changes)
 
-    def tightest(self, workers: int, among: int = -1) -> Iterator[int]:
-        """The units of `among` that hold at least so many workers: the one with the least room first, of equals the
-        lowest.
+    def tightest(self, workers: int, among: int = -1, first: int = 0) -> Iterator[int]:
+        """The units of `among` that hold at least so many workers: the one with the least room first, of equals those
+        of `first` first, and of these the lowest.
         """
         rooms = self._present >> workers << workers
         while rooms:
             least = rooms & -rooms
             units = self._by_room[least.bit_length() - 1] & among
+            if units & first:
+                yield from each_bit(units & first)
+                units ^= units & first
             while units:
                 lowest = units & -units
                 yield lowest.bit_length() - 1
@@ -133,8 +136,9 @@ class Topology:
     group g with exactly k free, as a mask over the group's slots; a group is a unit of the nearest level. `holding[k]`
     are the leaves with such a node, `groups_of_leaf` the groups of each leaf. `gpu_type` is that of all nodes, None
     where they differ; `has_islands` whether the devices of any node are on several. `masks` are slots as masks over the
-    pool's numbers, see `numbers_of`. In an `exclusive` one a node with any job on it takes nothing new. `members` are
-    the nodes as a mask over the pool's numbers, right as of `version` of the pool's marks.
+    pool's numbers, see `numbers_of`. `in_use` are the leaves with a job on any node; where all leaves are of one size
+    it is not kept, as an empty one has the most room there. In an `exclusive` one a node with any job on it takes
+    nothing new. `members` are the nodes as a mask over the pool's numbers, right as of `version` of the pool's marks.
     """
 
     nodes: list[Node]
@@ -146,6 +150,7 @@ class Topology:
     free: list[int] = field(default_factory=list)
     by_free: list[dict[int, int]] = field(default_factory=list)
     groups_of_leaf: list[range] = field(default_factory=list)
+    in_use: int = 0
     holding: dict[int, int] = field(default_factory=dict)
     is_stale: bool = False
     exclusive: bool = False
@@ -153,6 +158,8 @@ class Topology:
     version: int = -1
     idle: int = 0
     masks: dict[range, int] = field(default_factory=dict)
+    _is_used: bytearray = field(default_factory=bytearray)
+    _used_in: list[int] = field(default_factory=list)
     _changes: list[tuple[int, int, int]] = field(default_factory=list)
     _rankings: dict[tuple[Level, int], Ranking] = field(default_factory=dict)
 
@@ -183,6 +190,12 @@ class Topology:
             table[free] = table.get(free, 0) | 1 << slot - groups.begins[group]
         leaves = found.levels[Level.LEAF]
         found.groups_of_leaf = [groups.within(leaves.slots(leaf)) for leaf in range(len(leaves.paths))]
+        sizes = [sum(specs[slot].gpus for slot in range(*ends)) for ends in pairwise(leaves.begins)]
+        if len(dict.fromkeys(sizes)) > 1:
+            found._is_used, found._used_in = bytearray(len(ordered)), [0] * len(sizes)
+            for slot, node in enumerate(ordered):
+                if node.jobs:
+                    found._use(slot)
         for leaf, within in enumerate(found.groups_of_leaf):
             for group in within:
                 for free in found.by_free[group]:
@@ -198,6 +211,8 @@ class Topology:
         if self.idle > len(self.nodes) + _IDLE_NOTES:
             self.is_stale = True
             return
+        if self._used_in and (not node.jobs) is (self._is_used[slot] == 1):
+            self._use(slot)
         if self.exclusive and node.jobs:
             free = 0
         if node.spec is not self.specs[slot]:
@@ -210,6 +225,14 @@ class Topology:
         self._changes.append((slot, before, free))
         if len(self._changes) > _CHANGES_A_NODE_MOST * len(self.nodes):
             self._settle()
+
+    def _use(self, slot: int) -> None:
+        """A node has a job now, or has none any more."""
+        leaf = self.levels[Level.LEAF].of_slot[slot]
+        self._is_used[slot] ^= 1
+        self._used_in[leaf] += 1 if self._is_used[slot] else -1
+        if (self._used_in[leaf] > 0) != (self.in_use >> leaf & 1):
+            self.in_use ^= 1 << leaf
 
     def _see_spec(self, slot: int, spec: NodeSpec) -> None:
         before = self.specs[slot]
@@ -352,7 +375,7 @@ def numbers_of(pool: PoolCapacity, topology: Topology, slots: range) -> int:
 def differs_from_recount(topology: Topology) -> str | None:
     """Where an index kept by delta is not what counting its nodes from nothing gives, or None."""
     fresh = Topology.of(topology.nodes, exclusive=topology.exclusive)
-    for name in ("free", "by_free", "holding", "levels"):
+    for name in ("free", "by_free", "holding", "levels", "in_use"):
         if getattr(topology, name) != getattr(fresh, name):
             return name
     for level, gpus in list(topology._rankings):  # noqa: SLF001 - its own

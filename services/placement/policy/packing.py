@@ -7,6 +7,7 @@ well that is only the most that it could hold, and the nodes are looked at one b
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from services.placement.policy.fewest import Part, fewest
 from services.placement.policy.fit import suits
@@ -80,9 +81,13 @@ class Gang:
         return None
 
     def units_for(self, level: Level, workers: int) -> Iterator[int]:
-        """The named units of a level that might hold so many workers, those with the fewest free devices first."""
-        named = self.topology.levels[level].named
-        return self.ranking(level).tightest(workers, named) if named else iter(())
+        """The named units of a level that might hold so many workers, those with the least room first, of equal leaves
+        those that are in use.
+        """
+        named, topology = self.topology.levels[level].named, self.topology
+        if not named:
+            return iter(())
+        return self.ranking(level).tightest(workers, named, topology.in_use if level is Level.LEAF else 0)
 
     def realise(self, portions: Sequence[Portion]) -> tuple[WorkerPlace, ...] | None:
         """The places of the gang when it is divided so, by rank; None where it does not fit."""
@@ -126,11 +131,15 @@ class Gang:
 
 
 def _fullest(topology: Topology, free: int) -> Iterator[int]:
-    """The leaves that have a node with exactly so many free devices, the fullest leaf first."""
+    """The leaves that have a node with exactly so many free devices: those in use first, of these the fullest first."""
     leaves = topology.holding[free]
     if not leaves & (leaves - 1):
         return iter((leaves.bit_length() - 1,))
-    return topology.ranking(Level.LEAF, 1).tightest(free, leaves)
+    ranking = topology.ranking(Level.LEAF, 1)
+    if not topology.in_use:
+        return ranking.tightest(free, leaves)
+    used = leaves & topology.in_use
+    return chain(ranking.tightest(free, used), ranking.tightest(free, leaves ^ used))
 
 
 def fill(gang: Gang, slots: range, level: Level, workers: int) -> list[Part]:
