@@ -84,11 +84,12 @@ class Demand:
 
     def pressure(self, kind: Kind, scale: int) -> int:
         """How much of these nodes will be wanted by those who cannot go everywhere, when as much is wanted as the cell
-        has: from 0 to `scale`. Who accepts several kinds wants of each in proportion to its size.
+        has: from 0 to `scale`. Who accepts several kinds wants of each in proportion to its size. As long as little is
+        known it counts that somebody may want one GPU of each kind.
         """
-        wanted = sum(ask.gpu_milli * many for ask, many in self.workers.items())
-        all_gpus = sum(self.gpus_milli.values())
-        found = 0
+        wanted = sum(ask.gpu_milli * many for ask, many in self.workers.items()) + GPU * len(self.gpus_milli)
+        all_gpus, here = sum(self.gpus_milli.values()), self.gpus_milli.get(kind, 0)
+        found = GPU * all_gpus * scale // (wanted * here) if 0 < here < all_gpus else 0
         for ask, many in self.at(kind):
             open_to_it = sum(gpus for other, gpus in self.gpus_milli.items() if ask.accepts(other))
             if 0 < open_to_it < all_gpus:

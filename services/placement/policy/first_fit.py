@@ -12,7 +12,7 @@ def place_worker(room: Room, spec: JobSpec, rank: int) -> WorkerPlace | None:
     if one has room, else to the lowest node with a free one.
     """
     wants = spec.resources
-    if wants.gpu_milli < GPU:
+    if 0 < wants.gpu_milli < GPU:
         shared = place_share(room, spec, rank, may_break=False)
         if shared is not None:
             return shared

@@ -34,7 +34,7 @@ def spread(room: Room, topology: Topology, spec: JobSpec, workers: int) -> list[
             visited = 0
             node = _next(room, spec, visited, used)
         if node is None:
-            place = place_share(room, spec, rank, may_break=False) if spec.resources.gpu_milli < GPU else None
+            place = place_share(room, spec, rank, may_break=False) if 0 < spec.resources.gpu_milli < GPU else None
             if place is None:
                 return places
             places.append(place)
@@ -47,13 +47,13 @@ def spread(room: Room, topology: Topology, spec: JobSpec, workers: int) -> list[
 
 def _next(room: Room, spec: JobSpec, visited: int, used: int) -> Node | None:
     """The emptiest node of a unit that was not visited in this round, one that is not used before one that is."""
-    gpus = max(spec.resources.gpu_milli // GPU, 1)
+    gpus = -(-spec.resources.gpu_milli // GPU)
     node = room.emptiest(spec, gpus, ~(visited | used))
     return node if node is not None else room.emptiest(spec, gpus, ~visited)
 
 
 def _take(room: Room, spec: JobSpec, rank: int, node: Node) -> WorkerPlace:
-    if spec.resources.gpu_milli < GPU:
+    if 0 < spec.resources.gpu_milli < GPU:
         return room.take_share(rank, node, room.unbroken_device(node), spec.resources)
     return room.take_whole(rank, node, spec.resources)
 
