@@ -9,7 +9,7 @@ from services.simulator.engine import Engine
 from services.simulator.history.record import EPOCH_MS
 from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
 from shared.events.base import Event, replace
-from shared.events.operations import CellPolicy, Cordon, Drain, HoldJob, SetQuota, Uncordon
+from shared.events.operations import CellPolicy, Cordon, Drain, HoldJob, ReclaimFrom, SetQuota, Uncordon
 from shared.events.queue import QueueDiscipline
 from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from shared.events.values import (
@@ -139,10 +139,18 @@ def _tenants(engine: Engine, nodes: dict[str, tuple[NodeSpec, ...]]) -> tuple[Te
         )
         parent = "ada" if number and engine.chance.random() < 0.3 else None  # noqa: PLR2004 - a share
         if parent is None:
-            # What is guaranteed to a parent is shared by its children, and no more than there is of each type.
-            quotas = tuple(quota.model_copy(update={"guaranteed": int(quota.gpu_type in types)}) for quota in quotas)
+            quotas = tuple(_guaranteed(quota, int(quota.gpu_type in types)) for quota in quotas)
         tenants.append(Tenant(name=name, quotas=quotas if limited else (), parent=parent))
     return tuple(tenants)
+
+
+def _guaranteed(quota: TenantQuota, gpus: int) -> TenantQuota:
+    """With so much for sure; some lend nothing of it, some may not take back from everybody what they lend. Parents
+    alone have it, no more than there is of each type, and share it with their children.
+    """
+    limit = quota.limit or 0
+    reclaim = list(ReclaimFrom)[limit % 3]
+    return quota.model_copy(update={"guaranteed": gpus, "lends": limit % 2 == 0, "reclaim": reclaim})
 
 
 def _items(engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]]) -> tuple[Item, ...]:
