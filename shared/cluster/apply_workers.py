@@ -46,9 +46,7 @@ def _removed(job: Job, effect: e.JobResizing) -> set[int]:
     return removed
 
 
-def _enter_rightly(
-    state: CellState, job: Job, places: tuple[WorkerPlace, ...], removed: set[int], at_ms: int
-) -> None:
+def _enter_rightly(state: CellState, job: Job, places: tuple[WorkerPlace, ...], removed: set[int], at_ms: int) -> None:
     """I3: a rank has one worker at a time, none whose work is done has any, and there are no more than are wanted."""
     if not places:
         return

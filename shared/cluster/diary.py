@@ -26,8 +26,8 @@ from shared.events.values import GPU, RunStatus, WorkerPlace
 
 
 class DiaryLine(Value):
-    """One line of a node's diary. Where each worker is a run of its own it has a `rank` and a `turn`. `devices` and `gpu_milli` are all that the run holds on the node; `status` says how
-    it ended; `cell_ms` and `wall_ms` when this was.
+    """One line of a node's diary. `devices` and `gpu_milli` are all that the run holds on the node; `status` says how
+    it ended; `cell_ms` and `wall_ms` when this was. Where each worker is a run of its own it has a `rank` and a `turn`.
     """
 
     node: NodeId

@@ -41,7 +41,8 @@ NO_RUNS: Final[dict[str, RunStatus]] = {}
 class Job:
     """A job that waits or runs. `workers` are the places that it holds; `runs` says what each node said of this
     attempt. `done` are the ranks of a job that is no gang whose work is over for good, `turns` how often workers have
-    entered this attempt. `waits_for` are those of its `after` that are not over yet, `broken_by` the one that came to a wrong end.
+    entered this attempt. `waits_for` are those of its `after` that are not over yet, `broken_by` the one that came to
+    a wrong end.
     """
 
     spec: JobSpec

@@ -20,12 +20,12 @@ have started, ended well or gone.
 `UpdateJob` and `CancelJob` become `JobUpdateRequested` and `JobCancelRequested`, and then `JobUpdated`, `JobCancelled`
 or `JobRefused`.
 
-**The life of a run.** A run is the workers of one attempt on one node; of a job that is no gang, each worker is a run. The node learns from the log that it shall start
-(`JobStarted`) and says `RunStarted` when all of them live; `RunProgressed` as they get on; and one of `RunFinished`,
-`RunFailed` and `RunStopped` when nothing is left of them. Nodes say so again in every `NodeReport` until the log has
-taken it in, so that a lost message is only late. An executor that speaks for many nodes puts their words into one
-`RunsReported`, and their reports into one `NodesReported`. `RunObserved` keeps in the log what one node said while other nodes of
-the gang had not spoken.
+**The life of a run.** A run is the workers of one attempt on one node; of a job that is no gang, each worker is a run.
+The node learns from the log that it shall start (`JobStarted`) and says `RunStarted` when all of them live;
+`RunProgressed` as they get on; and one of `RunFinished`, `RunFailed` and `RunStopped` when nothing is left of them.
+Nodes say so again in every `NodeReport` until the log has taken it in, so that a lost message is only late. An executor
+that speaks for many nodes puts their words into one `RunsReported`, and their reports into one `NodesReported`.
+`RunObserved` keeps in the log what one node said while other nodes of the gang had not spoken.
 
 **The life of a node.** `NodeJoined` announces it with its devices and its place in the network; `NodeChanged` takes it
 into the log. Each `NodeReport` renews its lease. Silence beyond lease and margin, or `NodeLost` from somebody who

@@ -89,7 +89,10 @@ def test_an_effect_is_refused_in_all_other_states(name: str, status: JobStatus) 
     expect_refused(cell_with_job(status), TRANSITIONS[name][0], because="version 2: job job ")
 
 
-@pytest.mark.parametrize("name", [name for name, (effect, legal) in TRANSITIONS.items() if legal and hasattr(effect, "attempt")])
+OF_ATTEMPTS = [name for name, (effect, legal) in TRANSITIONS.items() if legal and hasattr(effect, "attempt")]
+
+
+@pytest.mark.parametrize("name", OF_ATTEMPTS)
 def test_an_effect_on_another_attempt_is_refused(name: str) -> None:
     effect = replace(TRANSITIONS[name][0], attempt=7)
     status = min(TRANSITIONS[name][1])

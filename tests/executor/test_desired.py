@@ -33,9 +33,8 @@ def test_a_job_that_is_over_is_wanted_nowhere() -> None:
     wanted.own(writer.state, "node-1")
     wanted.changes(writer.state, touched([writer.start("a", "node-1")]).jobs)
     over = writer.decide(e.JobFinished(job="a", attempt=1))
-    assert [(change.node, change.name, change.run) for change in wanted.changes(writer.state, touched([over]).jobs)] == [
-        ("node-1", "a", None)
-    ]
+    changes = wanted.changes(writer.state, touched([over]).jobs)
+    assert [(change.node, change.name, change.run) for change in changes] == [("node-1", "a", None)]
 
 
 def test_nodes_of_others_are_left_alone() -> None:

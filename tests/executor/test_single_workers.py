@@ -40,8 +40,8 @@ def resizing(*add: WorkerPlace, remove: tuple[int, ...] = ()) -> e.JobResizing:
     return e.JobResizing(job="job", attempt=1, add=add, remove=remove)
 
 
-def settled(**ranks: tuple[int, ...]) -> e.WorkersSettled:
-    return e.WorkersSettled(job="job", attempt=1, **ranks)
+def settled(joined: tuple[int, ...] = (), gone: tuple[int, ...] = ()) -> e.WorkersSettled:
+    return e.WorkersSettled(job="job", attempt=1, joined=joined, gone=gone)
 
 
 def executor(writer: Writer, diary: list[DiaryLine] | None = None, seq: int = 0) -> tuple[ExecutorService, Turn]:

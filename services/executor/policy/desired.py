@@ -191,7 +191,6 @@ class DesiredStates:
         elif before:
             del self._holders[job_id]
 
-
     def _compare_workers(self, state: CellState, job_id: str, found: list[Change]) -> None:
         """The same for a job whose workers are runs of their own, of which most go on as before."""
         job, before, now = state.jobs.get(job_id), self._workers.pop(job_id, {}), dict[tuple[str, str], DesiredRun]()

@@ -74,8 +74,8 @@ class Observation(NamedTuple):
 
 @dataclass(slots=True)
 class Turn:
-    """What one turn wants done: diary lines first, then what nodes say. Actions are for the driver at once. `worlds` are
-    attempts (job, attempt) on this node whose workers have changed anywhere: the others may look.
+    """What one turn wants done: diary lines first, then what nodes say. Actions are for the driver at once. `worlds`
+    are attempts (job, attempt) on this node whose workers have changed anywhere: the others may look.
     """
 
     now: Now

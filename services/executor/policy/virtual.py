@@ -22,9 +22,7 @@ def _live(order: Start | Stop) -> Live:
 
 def _seen(key: Live, status: RunStatus, exit_code: int | None = None, text: str = "") -> Observation:
     job, attempt, node, rank, turn = key
-    return Observation(
-        node, job, attempt, status, exit_code, text=text, rank=None if rank < 0 else rank, turn=turn
-    )
+    return Observation(node, job, attempt, status, exit_code, text=text, rank=None if rank < 0 else rank, turn=turn)
 
 
 def end_of(run: VirtualRun, attempt: int, started_ms: int) -> tuple[int, RunStatus] | None:

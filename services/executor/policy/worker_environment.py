@@ -81,8 +81,9 @@ def master_port(job_id: str, attempt: int) -> int:
 def worker_environment(
     order: Start, run: ProcessRun, gang: Gang, place: WorkerPlace, inherited: Mapping[str, str], world: str = ""
 ) -> dict[str, str]:
-    """A worker's whole environment. `world` is the file in which workers that come and go find each other. Of what is inherited from the agent its own settings are left out: they may hold
-    passwords. What Fallow says comes last, since a job must not mistake its rank.
+    """A worker's whole environment. Of what is inherited from the agent its own settings are left out: they may hold
+    passwords. What Fallow says comes last, since a job must not mistake its rank. `world` is the file in which workers
+    that come and go find each other.
     """
     devices = ",".join(str(device) for device in place.devices)
     here = sorted(order.places, key=lambda other: other.rank)

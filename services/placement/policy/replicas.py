@@ -34,7 +34,8 @@ def place_replicas(
     zone = topology_for(state, pool, spec, "zone", is_in_zone)
     general = topology_for(state, pool, spec, "general", is_general)
     if spec.spread is not None:
-        return _over_domains(state, pool, spec, _Domains.of(state, pool, spec, held, spec.spread), (zone, general), most)
+        domains = _Domains.of(state, pool, spec, held, spec.spread)
+        return _over_domains(state, pool, spec, domains, (zone, general), most)
     nodes = _Domains.of(state, pool, spec, held, Level.NODE)
     found = _over_domains(state, pool, spec, nodes, (zone, None), most) if zone.nodes else []
     return found + _packed(state, pool, general, spec, most - len(found))
@@ -129,9 +130,7 @@ def _take(room: Room, spec: JobSpec, rank: int, node: Node) -> WorkerPlace:
     return room.take_whole(rank, node, spec.resources)
 
 
-def _packed(
-    state: CellState, pool: PoolCapacity, general: Topology, spec: JobSpec, most: int
-) -> list[WorkerPlace]:
+def _packed(state: CellState, pool: PoolCapacity, general: Topology, spec: JobSpec, most: int) -> list[WorkerPlace]:
     """So many replicas in the general part by E-Binpack, or as many as fit."""
     if most <= 0 or not general.nodes:
         return []

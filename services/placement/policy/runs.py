@@ -44,9 +44,11 @@ def note_word(turn: Turn, word: RunWord) -> bool:
     job = _current(turn, word.job, word.attempt)
     if job is None:
         return False
-    key = _key(job, word.node, word.rank, word.turn)
-    if key is None:
-        return False
+    key: str | None = word.node
+    if not job.spec.gang or key not in job.runs:  # most words are of gangs, and of runs that are there
+        key = _key(job, word.node, word.rank, word.turn)
+        if key is None:
+            return False
     status = word.status
     if status is RunStatus.FAILED:
         status = _failure(turn, word)

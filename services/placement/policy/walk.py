@@ -29,6 +29,8 @@ from shared.events.values import JobSpec
 
 Shape = tuple[object, ...]
 
+_QUEUED = JobStatus.QUEUED
+
 
 def shape_of(spec: JobSpec) -> Shape:
     """What decides whether a job fits: two jobs of one shape fit or do not fit alike, in the same state."""
@@ -87,68 +89,104 @@ def walk_heads(
     """
     walk = Walk()
     for head in merged(state, heads, lambda job: _waits(job, now_ms), now_ms):
-        if not _walk_head(state, head, blocked, now_ms, start, walk):
+        if not _Line(state, head, blocked, now_ms, start, walk).go():
             walk.is_whole = False
             return walk
     return walk
 
 
-def _walk_head(
-    state: CellState,
-    head: QueueHead | FairLine,
-    blocked: dict[Shape, DeferCode],
-    now_ms: int,
-    start: Callable[[Job, Places, str], bool],
-    walk: Walk,
-) -> bool:
-    """Whether the walk may go on with the next queue."""
-    cuts, ahead, heads, over = frozenset(head.cuts), Ahead(), walk.line(state, head, now_ms), None
-    listed, fair = (head.jobs, None) if isinstance(head, QueueHead) else ((), head)
-    for number, job_id in enumerate(head.jobs):
-        job = state.jobs.get(job_id)
-        if job is None or not _waits(job, now_ms):
-            if number in cuts:
-                return False
-            continue
-        if (
-            job.spec.array_most_running is not None
-            and job.status is JobStatus.QUEUED
-            and not may_start_one_more(state, job.spec)
-        ):
-            walk.deferred[job_id] = DeferCode.ARRAY_LIMIT
-            if number in cuts:
-                return False
-            continue
-        if heads is not None and (over := heads.over(job.spec)) is not None and over.is_due:
-            _pass_over(state, job, fair is not None, walk)
-            continue
-        found: Places | DeferCode | None = blocked.get(shape_of(job.spec)) if blocked and job.spec.gang else None
-        if not job.spec.gang:
-            found = _enter(state, job, blocked, now_ms)
-        elif found is None:
-            found = ahead.take(state, listed, number, job, now_ms) or _try(state, job, blocked)
-        if isinstance(found, DeferCode):
-            if job.status is JobStatus.QUEUED:
-                walk.deferred[job_id] = found
-            if head.discipline is QueueDiscipline.STRICT_FIFO:
-                walk.deferred.update(behind(state, listed, number, now_ms))
-                if fair is None or fair.ends_at(found, walk.deferred):
+class _Line:
+    """The walk over one queue's line."""
+
+    __slots__ = ("_ahead", "_blocked", "_fair", "_head", "_heads", "_listed", "_now_ms", "_start", "_state", "_walk")
+
+    def __init__(
+        self,
+        state: CellState,
+        head: QueueHead | FairLine,
+        blocked: dict[Shape, DeferCode],
+        now_ms: int,
+        start: Callable[[Job, Places, str], bool],
+        walk: Walk,
+    ) -> None:
+        self._state, self._head, self._blocked, self._now_ms = state, head, blocked, now_ms
+        self._start, self._walk, self._heads = start, walk, walk.line(state, head, now_ms)
+        self._listed: tuple[str, ...] = head.jobs if isinstance(head, QueueHead) else ()
+        self._fair: FairLine | None = None if isinstance(head, QueueHead) else head
+        self._ahead = Ahead()
+
+    def go(self) -> bool:
+        """Whether the walk may go on with the next queue."""
+        state, fair, heads, over, cuts = self._state, self._fair, self._heads, None, frozenset(self._head.cuts)
+        for number, job_id in enumerate(self._head.jobs):
+            job = state.jobs.get(job_id)
+            if job is None or not _waits(job, self._now_ms) or self._is_one_too_many(job):
+                if number in cuts:
+                    return False
+                continue
+            if heads is not None and (over := heads.over(job.spec)) is not None and over.is_due:
+                _pass_over(state, job, fair is not None, self._walk)
+                continue
+            found = self._find(job, number)
+            if isinstance(found, DeferCode):
+                if self._ends_at(job, number, found, is_first=over is None):
                     return True
-            if heads is not None and job.status is JobStatus.QUEUED:
-                is_first = over is None and heads.add(job, found)
-                _block(state, job, is_first, over is None or fair is not None, walk)
-            continue
-        walk.starts += 1
-        has_room = start(job, found, "" if over is None else over.spec.id)
-        if has_room and not job.spec.gang and grows(job):
-            has_room = _enter_rest(state, job, blocked, now_ms, start)
-            if has_room and head.discipline is QueueDiscipline.STRICT_FIFO and fair is None:
+                continue
+            has_room = self._let_in(job, found, "" if over is None else over.spec.id)
+            if has_room and self._waits_for_the_rest(job):
                 return True
-        if not has_room or number in cuts:
+            if not has_room or number in cuts:
+                return False
+            if fair is not None:
+                fair.served()
+        return fair is None or not fair.is_cut
+
+    def _is_one_too_many(self, job: Job) -> bool:
+        """Whether as many elements of its array run as may."""
+        spec = job.spec
+        if spec.array_most_running is None or job.status is not _QUEUED or may_start_one_more(self._state, spec):
             return False
-        if fair is not None:
-            fair.served()
-    return fair is None or not fair.is_cut
+        self._walk.deferred[spec.id] = DeferCode.ARRAY_LIMIT
+        return True
+
+    def _find(self, job: Job, number: int) -> Places | DeferCode:
+        state, blocked = self._state, self._blocked
+        if not job.spec.gang:
+            return _enter(state, job, blocked, self._now_ms)
+        found: Places | DeferCode | None = blocked.get(shape_of(job.spec)) if blocked else None
+        if found is not None:
+            return found
+        return self._ahead.take(state, self._listed, number, job, self._now_ms) or _try(state, job, blocked)
+
+    def _ends_at(self, job: Job, number: int, code: DeferCode, *, is_first: bool) -> bool:
+        """This job does not fit: whether nobody behind it may start either."""
+        walk, fair, waits = self._walk, self._fair, job.status is _QUEUED
+        if waits:
+            walk.deferred[job.spec.id] = code
+        if self._head.discipline is QueueDiscipline.STRICT_FIFO:
+            walk.deferred.update(behind(self._state, self._listed, number, self._now_ms))
+            if fair is None or fair.ends_at(code, walk.deferred):
+                return True
+        if self._heads is not None and waits:
+            is_head = is_first and self._heads.add(job, code)
+            _block(self._state, job, is_head, is_first or fair is not None, walk)
+        return False
+
+    def _let_in(self, job: Job, places: Places, over: str) -> bool:
+        """Start the job, or let workers enter. All that fit come before anybody behind. Whether the walk may go on."""
+        self._walk.starts += 1
+        has_room = self._start(job, places, over)
+        while has_room and not job.spec.gang and grows(job):
+            found = _enter(self._state, job, self._blocked, self._now_ms)
+            if isinstance(found, DeferCode):
+                break
+            has_room = self._start(job, found, "")
+        return has_room
+
+    def _waits_for_the_rest(self, job: Job) -> bool:
+        """Whether a job that is no gang keeps its strict queue back, since not all of its workers have places."""
+        is_strict = self._head.discipline is QueueDiscipline.STRICT_FIFO and self._fair is None
+        return is_strict and grows(job)
 
 
 def _waits(job: Job, now_ms: int) -> bool:
@@ -184,25 +222,6 @@ def _enter(state: CellState, job: Job, blocked: dict[Shape, DeferCode], now_ms: 
     if isinstance(found, DeferCode) and found is not DeferCode.RESERVED_FOR_OTHER:
         blocked[shape] = found
     return found
-
-
-def _enter_rest(
-    state: CellState,
-    job: Job,
-    blocked: dict[Shape, DeferCode],
-    now_ms: int,
-    start: Callable[[Job, Places, str], bool],
-) -> bool:
-    """A job that is no gang has got some of its workers: the others follow, wherever there is room, before anybody
-    behind it. Whether the walk may go on.
-    """
-    while grows(job):
-        found = _enter(state, job, blocked, now_ms)
-        if isinstance(found, DeferCode):
-            return True
-        if not start(job, found, ""):
-            return False
-    return True
 
 
 def _try(state: CellState, job: Job, blocked: dict[Shape, DeferCode]) -> Places | DeferCode:

@@ -58,7 +58,8 @@ class What(StrEnum):
 class Happened:
     """A run began or ended on a node, or the node died with all of its runs; `devices` are all that the run uses.
 
-    Where each worker is a run of its own, `rank` and `turn` name it. A run that is left stands still, or it is not known whether it does, until somebody adopts it.
+    Where each worker is a run of its own, `rank` and `turn` name it. A run that is left stands still, or it is not
+    known whether it does, until somebody adopts it.
     """
 
     moment: int
