@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tenants": ("tenants", "List tenants with their use and quota."),
     "shares": ("shares", "How much each tenant has beside the others, now and of late."),
     "quota": ("quota", "Show and change who may use how much of which GPU type."),
-    "policy": ("policy", "Show and change the numbers by which a cell decides."),
+    "policy": ("cell_policy", "Show and change the numbers by which a cell decides."),
     "metrics": ("metrics_command", "How well a cell does: GAR, SOR, GFR, waits, estimated stretch of training."),
     "topics": ("topics", "Create and check Kafka's topics."),
     "view": ("view", "Put the view's functions into Redis."),
