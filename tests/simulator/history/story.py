@@ -13,6 +13,7 @@ from shared.events.base import Event
 from shared.events.decisions import CHAIN_START, Decision, next_chain
 from shared.events.encoding import encode
 from shared.events.jobs import JobAdmitted
+from shared.events.value import replace as changed
 from shared.events.values import RunStatus
 from tests.cluster.examples import DIGEST, enqueued, node, place, started
 
@@ -76,6 +77,22 @@ class Story:
             wall_ms=self.moment,
         )
         self.diary.append(line)
+        return self
+
+    def worker_begins(self, job: str, on: str, rank: int, device: int, turn: int = 0) -> Story:
+        """A single worker of a job that is no gang begins, and its node writes it down."""
+        return self._worker("started", What.BEGAN, (job, on, rank, device, turn))
+
+    def worker_ends(self, job: str, on: str, rank: int, device: int, turn: int = 0) -> Story:
+        """The same of its end, because it was told to stop."""
+        return self._worker("ended", What.ENDED, (job, on, rank, device, turn))
+
+    def _worker(self, event: Any, what: What, worker: tuple[str, str, int, int, int]) -> Story:
+        job, on, rank, device, turn = worker
+        self.writes(event, job, on, device, status=RunStatus.STOPPED if event == "ended" else None)
+        self.diary[-1] = changed(self.diary[-1], rank=rank, turn=turn)
+        self.happens(what, job, on, device)
+        self.happened[-1] = replace(self.happened[-1], rank=rank, turn=turn)
         return self
 
     def answered(self, event: Event) -> Story:
