@@ -13,12 +13,13 @@ from shared.events import effects as e
 from shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeLost, NodeReport, NodeReturned
 from shared.events.operations import Cordon, Drain, Uncordon
 from shared.events.reasons import ProposalCode, StopReason
+from shared.events.value import replace
 from shared.events.values import RUN_IS_OVER, NodeSpec, NodeStatus, ObservedRun
 
 
 def join(turn: Turn, event: NodeJoined) -> None:
     """A node offers itself. In a new boot whatever ran before is over; an operator's wish for the node outlives the
-    boot.
+    boot. In the same one it may have other labels and taints, and nothing else: what runs there goes on.
     """
     node = turn.state.nodes.get(event.node)
     if event.spec.id != event.node:
@@ -28,11 +29,18 @@ def join(turn: Turn, event: NodeJoined) -> None:
         turn.do(_changed(event.spec, event.boot, NodeStatus.READY, event.seq), 300)
         return
     if node.boot == event.boot and node.status is not NodeStatus.LOST:
+        _relabel(turn, node, event)
         return
     lose(turn, node)
     settle(turn)
     spec = event.spec if not node.jobs else node.spec
     _is_back(turn, node, spec, event)
+
+
+def _relabel(turn: Turn, node: Node, event: NodeJoined) -> None:
+    spec = replace(node.spec, labels=event.spec.labels, taints=event.spec.taints)
+    if spec != node.spec:
+        turn.do(_changed(spec, node.boot, node.status, event.seq, node.drain_deadline_ms, node.reason), 300)
 
 
 def _changed(

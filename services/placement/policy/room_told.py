@@ -103,7 +103,7 @@ def _unit(spec: NodeSpec, level: Level) -> str:
 
 
 def _unit_room(unit: str, nodes: list[Node], spec: JobSpec) -> UnitRoom:
-    open_nodes = [node for node in nodes if node.is_schedulable]
+    open_nodes = [node for node in nodes if node.is_schedulable and misfit(node, spec) is None]
     return UnitRoom(
         unit=unit,
         nodes=len(nodes),
