@@ -10,7 +10,7 @@ from services.simulator.history.record import EPOCH_MS
 from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
 from shared.events.base import Event, replace
 from shared.events.operations import CellPolicy, Cordon, Drain, HoldJob, ReclaimFrom, SetQuota, Uncordon
-from shared.events.queue import QueueDiscipline
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from shared.events.values import (
     AfterWhen,
@@ -94,9 +94,7 @@ def another_file(engine: Engine, first: CellFile) -> CellFile:
 
 def _cell(engine: Engine, number: int) -> tuple[CellPart, tuple[NodeSpec, ...]]:
     kinds = engine.chance.choice((("best", "strict"), ("fill", "strict"), ("fill", "best")))
-    queues = tuple(
-        Queue(name=f"{kind}-{number}", discipline=DISCIPLINES[kind]) for kind in kinds[: engine.between(1, 2)]
-    )
+    queues = tuple(_queue(engine, f"{kind}-{number}", DISCIPLINES[kind]) for kind in kinds[: engine.between(1, 2)])
     pools, nodes, gpus = [], list[NodeSpec](), engine.chance.choice((2, 4, 8))
     for letter in "ab"[: engine.between(1, 2)]:
         kind, count = "h100" if letter == "a" else "a100", engine.between(2, 4)
@@ -111,9 +109,16 @@ def _cell(engine: Engine, number: int) -> tuple[CellPart, tuple[NodeSpec, ...]]:
         unknown_dependency_ms=4_000,
         backfill_wait_ms=engine.chance.choice((0, 1_000, 600_000)),
         unacknowledged_most=engine.chance.choice((0, 0, 1, 3)),
+        fair_half_life_ms=engine.chance.choice((0, 0, 2_000, 60_000)),
     )
     cell = CellPart(name=f"cell-{number}", ordinal=number, pools=tuple(pools), queues=queues, policy=policy)
     return cell, tuple(nodes)
+
+
+def _queue(engine: Engine, name: str, discipline: QueueDiscipline) -> Queue:
+    aging_ms = engine.chance.choice((0, 0, 1_000))
+    order = engine.chance.choice((QueueOrder.FIFO, QueueOrder.FIFO, QueueOrder.FAIR_SHARE))
+    return Queue(name=name, discipline=discipline, order=order, aging_ms=aging_ms, aging_most_ms=2 * aging_ms)
 
 
 def _node(pool: Pool, number: int) -> NodeSpec:

@@ -60,10 +60,18 @@ class Settlements:
             case JobCancelRequested() if event.cell == self._cell:
                 return self._unsettled_cancel(event, books)
             case JobUpdateRequested() if event.cell == self._cell:
-                self._asked[event.job, "update"] += 1
-                if self._said[event.job, "update"] < self._asked[event.job, "update"]:
-                    return f"the update of job {event.job} was read and neither done nor refused"
+                return self._unsettled_update(event, books)
         return None
+
+    def _unsettled_update(self, event: JobUpdateRequested, books: Books) -> str | None:
+        self._asked[event.job, "update"] += 1
+        if self._said[event.job, "update"] >= self._asked[event.job, "update"]:
+            return None
+        array = books.arrays.get(event.job)
+        if array is not None:
+            found = (self._unsettled_update(replace(event, job=job), books) for job in array.left)
+            return next((text for text in found if text is not None), None)
+        return f"the update of job {event.job} was read and neither done nor refused"
 
     def _unsettled_submit(self, event: JobAdmitted) -> str | None:
         is_settled = (event.spec.id, event.digest) in self._enqueued or self._said[event.spec.id, "submit"]
