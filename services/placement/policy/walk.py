@@ -88,7 +88,7 @@ def walk_heads(
     becomes free.
     """
     walk = Walk()
-    for head in merged(state, heads, lambda job: _waits(job, now_ms), now_ms):
+    for head in merged(state, heads, lambda job: _waits(job, now_ms) and not _is_one_too_many(state, job), now_ms):
         if not _Line(state, head, blocked, now_ms, start, walk).go():
             walk.is_whole = False
             return walk
@@ -120,7 +120,7 @@ class _Line:
         state, fair, heads, over, cuts = self._state, self._fair, self._heads, None, frozenset(self._head.cuts)
         for number, job_id in enumerate(self._head.jobs):
             job = state.jobs.get(job_id)
-            if job is None or not _waits(job, self._now_ms) or self._is_one_too_many(job):
+            if job is None or not _waits(job, self._now_ms) or self._is_put_off(job):
                 if number in cuts:
                     return False
                 continue
@@ -141,12 +141,11 @@ class _Line:
                 fair.served()
         return fair is None or not fair.is_cut
 
-    def _is_one_too_many(self, job: Job) -> bool:
-        """Whether as many elements of its array run as may."""
-        spec = job.spec
-        if spec.array_most_running is None or job.status is not _QUEUED or may_start_one_more(self._state, spec):
+    def _is_put_off(self, job: Job) -> bool:
+        """Whether as many elements of its array run as may: it is told so."""
+        if job.spec.array_most_running is None or not _is_one_too_many(self._state, job):
             return False
-        self._walk.deferred[spec.id] = DeferCode.ARRAY_LIMIT
+        self._walk.deferred[job.spec.id] = DeferCode.ARRAY_LIMIT
         return True
 
     def _find(self, job: Job, number: int) -> Places | DeferCode:
@@ -192,6 +191,11 @@ class _Line:
 def _waits(job: Job, now_ms: int) -> bool:
     """Whether it may be tried now."""
     return job.not_before_ms <= now_ms and (job.status is JobStatus.QUEUED or grows(job))
+
+
+def _is_one_too_many(state: CellState, job: Job) -> bool:
+    """Whether it would be one more element of its array than may run. One that runs already is no further one."""
+    return job.status is _QUEUED and not may_start_one_more(state, job.spec)
 
 
 def _pass_over(state: CellState, job: Job, keeps_mark: bool, walk: Walk) -> None:
