@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from services.placement.policy.gang import POLICIES, place_gang
@@ -12,7 +14,7 @@ from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import DeferCode
 from shared.events.value import build_valid
-from shared.events.values import JobSpec, Level, NodeStatus, TopologyWish, Wish
+from shared.events.values import JobKind, JobSpec, Level, NodeRole, NodeStatus, TopologyWish, Wish
 from tests.placement.policy.networks import Machine, gang, network, node_spec, nodes_of, place, start
 
 POLICY = pytest.mark.parametrize("policy", sorted(POLICIES))
@@ -191,3 +193,18 @@ def test_an_undone_start_leaves_an_exclusive_node_as_it_was() -> None:
     state.rollback(mark)
     assert run(state, gang("third", 2)) == ["n000"]
     assert check_state(state) == []
+
+
+def served(state: CellState, job: str, replicas: int, **more: Any) -> list[str]:
+    return run(state, gang(job, 1, replicas, kind=JobKind.INFERENCE, **more))
+
+
+def test_in_the_inference_zone_labels_and_taints_hold_too_and_so_they_do_where_it_overflows() -> None:
+    zone = {"role": NodeRole.INFERENCE}
+    state = network([Machine("a", gpus=2), Machine("a", gpus=2, taints=("hot",))], "e-spread")
+    for number, machine in enumerate([Machine("b", gpus=2), Machine("b", gpus=2, taints=("hot",))], start=2):
+        apply(state, e.NodeChanged(spec=node_spec(number, machine, **zone), boot="b", status=NodeStatus.READY), 0)
+    assert served(state, "first", 2) == ["n002", "n002"]
+    assert served(state, "hardy", 1, tolerations=("hot",)) == ["n003"]
+    assert served(state, "over", 1) == ["n000"]
+    assert served(state, "more", 3, tolerations=("hot",), spread=Level.NODE) == ["n003", "n001", "n001"]

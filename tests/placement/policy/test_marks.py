@@ -1,0 +1,146 @@
+"""The masks of nodes that suit a job follow every change of the cell, and so do the indices over these nodes alone."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from shared.cluster.apply import apply
+from shared.cluster.capacity import PoolCapacity
+from shared.cluster.constraints import Needs
+from shared.cluster.marks import Marks, allowed, marks_of
+from shared.cluster.masks import each_bit, mask_from
+from shared.cluster.state import CellState
+from shared.cluster.topology import PARTS_MOST, topology_for, topology_of
+from shared.events import effects as e
+from shared.events.value import replace
+from shared.events.values import JobSpec, Level, NodeStatus
+from tests.placement.policy.networks import Machine, gang, may_use, network, node_spec
+from tests.placement.policy.test_network_index import MOVES, Cell, Move
+
+JOBS = (
+    gang("probe"),
+    gang("probe", tolerations=("hot",)),
+    gang("probe", tolerations=("slow", "hot"), node_labels=("zone=z1",)),
+    gang("probe", node_labels=("!zone",)),
+    gang("probe", node_labels=("zone", "zone!=z1"), tolerations=("hot",), exclusive=True),
+    gang("probe", exclusive=True),
+)
+MARKED_MOVES = (
+    st.lists(
+        st.tuples(
+            st.sampled_from(("label", "label", "taint", "lone", "lose", "start", "end")),
+            st.integers(0, 9),
+            st.sampled_from(("z1", "z2", None)),
+        ),
+        max_size=15,
+    )
+    | MOVES
+)
+
+
+class MarkedCell(Cell):
+    """A cell whose nodes have labels and taints, and jobs that are alone on theirs."""
+
+    def do(self, move: Move) -> None:
+        what, number, text = move
+        nodes = sorted(self.state.nodes)
+        node = self.state.nodes[nodes[number % len(nodes)]]
+        match what:
+            case "label":
+                labels = {} if text is None else {"zone": text}
+                self.change(replace(node.spec, labels=labels), node.status)
+            case "taint":
+                taints = (("hot",), ("hot", "slow"), ())[number % 3]
+                self.change(replace(node.spec, taints=taints), node.status)
+            case "lone":
+                self.start(gang("x", number % 3 + 1, number % 2 + 1, exclusive=True, tolerations=("hot", "slow")))
+            case "lose" if node.status is not NodeStatus.LOST:
+                apply(self.state, e.LeaseExpired(node=node.id, boot="boot-1"), 0)
+            case _:
+                super().do(move)
+
+    def ask(self) -> None:
+        """The masks and the indices over parts, beside what each node says."""
+        for pool in self.state.pools.values():
+            for job in JOBS:
+                self._is_right(pool, job)
+            fresh, kept = Marks.of(pool, [self.state.nodes[node] for node in pool.ids]), marks_of(self.state, pool)
+            assert kept.empty == fresh.empty
+            assert {many: mask for many, mask in kept.by_devices.items() if mask} == fresh.by_devices
+
+    def _is_right(self, pool: PoolCapacity, job: JobSpec) -> None:
+        state = self.state
+        usable = allowed(state, pool, job)
+        found = range(len(pool.ids)) if usable is None else each_bit(usable)
+        held = [node for node in pool.ids if state.nodes[node].alone is not None]
+        right = [node for node in pool.ids if may_use(state, job, node) and node not in held]
+        assert [node for node in map(pool.ids.__getitem__, found) if node not in held] == right
+        part = topology_for(state, pool, job)
+        part.ranking(Level.LEAF, 1)
+        for node, free in zip(part.nodes, part.free, strict=True):
+            is_open = node.is_schedulable and may_use(state, job, node.id)
+            assert free == (node.gpus_free if is_open else 0)
+        left_out = {state.nodes[node].id for node in pool.ids} - {node.id for node in part.nodes}
+        assert not [node for node in sorted(left_out) if may_use(state, job, node)]
+
+
+@given(before=MARKED_MOVES, undone=MARKED_MOVES, after=MARKED_MOVES)
+def test_the_masks_are_right_after_whatever_happens(before: list[Move], undone: list[Move], after: list[Move]) -> None:
+    machines = [Machine("a", zone="z1"), Machine("a", taints=("hot",)), Machine("b", zone="z2"), Machine(None)]
+    cell = MarkedCell(network(machines, "e-spread"))
+    cell.ask()
+    for move in before:
+        cell.do(move)
+        cell.ask()
+    mark = cell.state.checkpoint()
+    for move in undone:
+        cell.do(move)
+        cell.ask()
+    cell.state.rollback(mark)
+    cell.ask()
+    for move in after:
+        cell.do(move)
+    cell.ask()
+
+
+def relabelled(state: CellState, number: int, zone: str) -> None:
+    spec = node_spec(number, Machine("a", zone=zone))
+    apply(state, e.NodeChanged(spec=spec, boot="boot-1", status=NodeStatus.READY), 0)
+
+
+def test_a_part_stays_while_its_nodes_are_the_same_whatever_becomes_of_others() -> None:
+    state = network([Machine("a", zone=zone) for zone in ("z1", "z1", "z2", "z3")])
+    job = gang("probe", node_labels=("zone=z1",))
+    first = topology_for(state, state.pools["train"], job)
+    relabelled(state, 3, "z2")
+    assert topology_for(state, state.pools["train"], job) is first
+    relabelled(state, 3, "z1")
+    assert len(topology_for(state, state.pools["train"], job).nodes) == 3
+
+
+def test_only_so_many_parts_are_kept() -> None:
+    state = network([Machine("a", zone="z1")])
+    (pool,) = state.pools.values()
+    for number in range(PARTS_MOST + 20):
+        topology_of(state, pool, needs=Needs((f"zone!=z{number}",), (), exclusive=False))
+    assert len([name for name in pool.views if isinstance(name, tuple)]) == PARTS_MOST
+
+
+def test_a_part_that_nobody_asks_for_is_given_up() -> None:
+    state = network([Machine("a", zone="z1"), Machine("a", zone="z2")])
+    topology_for(state, state.pools["train"], gang("probe", node_labels=("zone",)))
+    for number in range(1_100):
+        device = e.DeviceChanged(node="n000", device=0, healthy=bool(number % 2))
+        apply(state, device, 0)
+        topology_for(state, state.pools["train"], gang("probe", node_labels=("zone=z1",)))
+    topology_for(state, state.pools["train"], gang("probe", node_labels=("zone=z2",)))
+    parts = [name[1].rules for name in state.pools["train"].views if isinstance(name, tuple)]
+    assert parts == [("zone=z1",), ("zone=z2",)]
+
+
+def test_a_wide_mask_has_the_bits_that_it_is_made_of() -> None:
+    numbers = [0, 1, 1_023, 1_024, 99_999]
+    assert list(each_bit(mask_from(numbers, 100_000))) == numbers
+    assert mask_from([], 0) == 0
