@@ -114,6 +114,7 @@ def counted_nodes(count: int, gpus_per_node: int) -> tuple[NodeSpec, ...]:
 def command_of(job: TraceJob, *, typed: bool, submit_ms: int, priority: int = 0) -> SubmitJob:
     """The job as its submitter would send it.
 
+    A service has no end of its own: what ends by itself in the trace is sent as training, whatever it was.
     What the language does not allow (no GPU at all, 1.5 GPUs for one worker) is sent as it is: to turn it away is
     admission's work, and the outcome counts it.
     """
@@ -128,7 +129,7 @@ def command_of(job: TraceJob, *, typed: bool, submit_ms: int, priority: int = 0)
     spec = JobSpec(
         id=job.id,
         tenant=job.tenant,
-        kind=job.kind,
+        kind=job.kind if job.duration_ms is None else JobKind.TRAINING,
         priority=priority,
         gpu_type=(job.gpu_type or None) if typed else None,
         workers=job.workers,
