@@ -50,14 +50,7 @@ def lines(found: WhyNot, spec: JobSpec) -> Iterator[str]:
         yield f"  also {more} ({PRECEDENCE[more]}): {DEFERRED[more]}"
     if found.recorded is not None and found.recorded not in found.codes:
         yield f"  when placement last looked, it was {found.recorded}: {DEFERRED[found.recorded]}"
-    if found.not_before_ms is not None:
-        yield f"  not before {moment(found.not_before_ms)}"
-    if found.waits_for:
-        yield f"  it waits for the end of {', '.join(found.waits_for)}"
-    if found.behind is not None:
-        yield f"  it may not pass {found.behind.job}{_since(found.behind.since_ms)}"
-    if found.head_since_ms is not None:
-        yield f"  it is the first of its queue that does not fit{_since(found.head_since_ms)}"
+    yield from _beside_room(found)
     yield f"  it wants {of_job(spec)}, {gpus(spec.gpus_milli)} in all"
     for room in found.pools:
         yield from _pool(room, spec)
@@ -66,6 +59,20 @@ def lines(found: WhyNot, spec: JobSpec) -> Iterator[str]:
     for use in found.accounts:
         yield f"  {_account(use)}"
     yield f"  {_ahead(found.ahead)}"
+
+
+def _beside_room(found: WhyNot) -> Iterator[str]:
+    """What it waits for that is no room."""
+    if found.not_before_ms is not None:
+        yield f"  not before {moment(found.not_before_ms)}"
+    for node, begin_ms in found.closing:
+        yield f"  maintenance of node {node} begins at {moment(begin_ms)}"
+    if found.waits_for:
+        yield f"  it waits for the end of {', '.join(found.waits_for)}"
+    if found.behind is not None:
+        yield f"  it may not pass {found.behind.job}{_since(found.behind.since_ms)}"
+    if found.head_since_ms is not None:
+        yield f"  it is the first of its queue that does not fit{_since(found.head_since_ms)}"
 
 
 def as_object(found: WhyNot) -> dict[str, Any]:
@@ -77,6 +84,7 @@ def as_object(found: WhyNot) -> dict[str, Any]:
         "recorded": found.recorded,
         "not_before_ms": found.not_before_ms,
         "waits_for": list(found.waits_for),
+        "closing": [{"node": node, "begin_ms": begin_ms} for node, begin_ms in found.closing],
         "behind": None if found.behind is None else asdict(found.behind),
         "head_since_ms": found.head_since_ms,
         "pools": [asdict(room) for room in found.pools],

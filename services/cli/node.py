@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with
-from services.cli.moments import CALENDAR_FROM_MS
+from services.cli.moments import CALENDAR_FROM_MS, moment
 from services.cli.operate import give, operation, tell_answer
-from services.cli.output import AsJson, CellName
+from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.patience import patiently
 from services.cli.when import DURATION_RULE, duration_of
 from shared.client.port import News
-from shared.events.effects import NodeChanged, ProposalRefused
-from shared.events.operations import Cordon, Drain, Operation, Uncordon
+from shared.events.effects import MaintenanceSet, NodeChanged, ProposalRefused
+from shared.events.operations import CancelMaintenance, Cordon, Drain, Operation, PlanMaintenance, Uncordon
 from shared.runtime.clocks import wall_ms
+from shared.view.rows import NodeRow
 
 app = typer.Typer(no_args_is_help=True, help="Close a node for new work, empty it, open it again.")
+
+ANSWER_S = 30
+"""How long to wait for the cell's answer to a plan."""
 
 NodeName = Annotated[str, typer.Argument(metavar="NODE", help="The node's id.", show_default=False)]
 Reason = Annotated[str, typer.Option(help="Words that are shown with the node.")]
@@ -71,6 +76,71 @@ def drain(
     _give(access, wish, node, timeout_s, as_json=as_json)
 
 
+@app.command()
+def maintain(  # noqa: PLR0913, PLR0917 - the options of a command
+    context: typer.Context,
+    node: NodeName,
+    begin: Annotated[
+        str | None, typer.Option("--from", help="When it begins, from now: 90s, 10min, 2h. None: now.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="When it ends, from now: 90s, 10min, 2h.")] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Give a plan up, or end what goes on.")] = False,
+    reason: Reason = "",
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Plan maintenance of a node: nothing starts there that would outlast its begin, then it is emptied, and in the end
+    it is used again.
+    """
+    access = access_of(context)
+    name = access.cell(cell)
+    if cancel:
+        wish = operation(CancelMaintenance, cell=name, node=node)
+    elif until is None:
+        end_with(Exit.USAGE, "fallow: --until is needed, or --cancel")
+    else:
+        now_ms = run(_cell_time(access, name))
+        begin_ms, end_ms = now_ms + _ahead("--from", begin or "0s"), now_ms + _ahead("--until", until)
+        wish = operation(PlanMaintenance, cell=name, node=node, begin_ms=begin_ms, end_ms=end_ms, reason=reason)
+    _give(access, wish, node, ANSWER_S, as_json=as_json)
+
+
+def _ahead(option: str, text: str) -> int:
+    found = duration_of(text)
+    if found is None:
+        end_with(Exit.USAGE, f"fallow: {option} = {text!r}: must be {DURATION_RULE}")
+    return found
+
+
+@app.command()
+def show(context: typer.Context, node: NodeName, cell: CellName = None, as_json: AsJson = False) -> None:
+    """Tell what a node is, what may happen on it, and what is planned."""
+    access = access_of(context)
+    row = run(_row(access, access.cell(cell), node))
+    if row is None:
+        end_with(Exit.NO, f"fallow: the cell knows no node {node}")
+    if as_json:
+        print_json({"node": asdict(row)})
+        return
+    why = f": {row.reason}" if row.reason else ""
+    print_line(f"node {row.id} of pool {row.pool} is {row.status}{why}")
+    failed = f", {len(row.gpus_failed)} failed" if row.gpus_failed else ""
+    print_line(f"  {row.gpus_free} of {row.gpus} {row.gpu_type} are free{failed}")
+    if row.drain_deadline_ms is not None:
+        print_line(f"  it is to be empty by {moment(row.drain_deadline_ms)}")
+    if row.maintenance_ms is not None:
+        words = f": {row.maintenance_why}" if row.maintenance_why else ""
+        print_line(f"  maintenance from {moment(row.maintenance_ms[0])} to {moment(row.maintenance_ms[1])}{words}")
+    for job, workers in row.jobs:
+        print_line(f"  job {job} has {workers} of its workers here")
+
+
+async def _row(access: Access, cell: str, node: str) -> NodeRow | None:
+    async with access.client() as client:
+        rows = (await patiently(lambda: client.nodes(cell))).value
+    return next((row for row in rows if row.id == node), None)
+
+
 async def _cell_time(access: Access, cell: str) -> int:
     """The cell's time by its view; a cell that runs by the calendar may have been quiet since."""
     async with access.client() as client:
@@ -83,6 +153,8 @@ def _give(access: Access, wish: Operation, node: str, timeout_s: int, *, as_json
         event = news.event
         if isinstance(event, ProposalRefused):
             return event.proposal == node
+        if isinstance(event, MaintenanceSet):
+            return event.node == node
         return isinstance(event, NodeChanged) and event.spec.id == node
 
     answer = run(give(access, wish, is_answer, timeout_s * 1000))

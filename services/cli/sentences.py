@@ -151,6 +151,13 @@ def _loan_draining(effect: e.NodeLoanDraining) -> str:
     return f"Lent node {effect.node} must be empty by {moment(effect.deadline_ms)} (loan {effect.loan})."
 
 
+def _maintenance(effect: e.MaintenanceSet) -> str:
+    if effect.begin_ms is None or effect.end_ms is None:
+        return f"No maintenance of node {effect.node} is planned any more."
+    when = f"from {moment(effect.begin_ms)} to {moment(effect.end_ms)}"
+    return f"Maintenance of node {effect.node} is planned {when}{_text(effect.reason)}."
+
+
 def _quota(effect: e.QuotaSet) -> str:
     quota = effect.quota
     limit = "no limit" if quota.limit_milli is None else f"at most {gpus(quota.limit_milli)}"
@@ -195,6 +202,8 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.HeadBlocked: lambda x: f"Job {x.job} is the first of its queue that does not fit, and is waited for from now on.",
     e.HeadCleared: lambda x: f"Job {x.job} is no longer the first of its queue that does not fit.",
     e.NodeChanged: _node,
+    e.MaintenanceSet: _maintenance,
+    e.MaintenanceBegan: lambda x: f"Maintenance of node {x.node} has begun: it is emptied.",
     e.DeviceChanged: _device,
     e.LeaseExpired: lambda x: f"Node {x.node} (boot {x.boot}) was silent for too long and is lost.",
     e.NodeLent: _lent,

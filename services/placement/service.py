@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from services.placement.policy import dependencies, nodes, requests, runs, settings
+from services.placement.policy import dependencies, maintenance, nodes, requests, runs, settings
 from services.placement.policy.deadlines import Deadlines
 from services.placement.policy.fair_clock import FairClock
 from services.placement.policy.gang import POLICIES, Places
@@ -232,6 +232,7 @@ class PlacementService:
 
     def _turn(self, now_ms: int) -> Turn:
         self._cell_ms = max(self._cell_ms, self.state.at_ms, 0 if self._stepped else now_ms)
+        self.state.clock_ms = self._cell_ms
         return Turn(self.state, self._cell_ms, words=dict(self._words))
 
     def _take_in(self, turn: Turn, wall_ms: int) -> tuple[Input, ...]:
@@ -319,7 +320,7 @@ class PlacementService:
     def _step_to(self, turn: Turn, event: Event) -> None:
         """A stepped clock goes by every time that it is told: an answer may overtake the step that caused it."""
         if self._stepped and _time_of(event) > turn.now_ms:
-            self._cell_ms = turn.now_ms = _time_of(event)
+            self._cell_ms = turn.now_ms = self.state.clock_ms = _time_of(event)
 
     def _operate(self, turn: Turn, event: o.Operation) -> None:
         match event:
@@ -331,6 +332,10 @@ class PlacementService:
                     settings.refuse(turn, "advance-time", ProposalCode.NOT_ALLOWED, "this cell runs by the wall clock")
             case o.Cordon() | o.Uncordon() | o.Drain():
                 why = nodes.operate(turn, event)
+                if why is not None:
+                    settings.refuse(turn, event.node, ProposalCode.NODE_CHANGED, why)
+            case o.PlanMaintenance() | o.CancelMaintenance():
+                why = maintenance.operate(turn, event)
                 if why is not None:
                     settings.refuse(turn, event.node, ProposalCode.NODE_CHANGED, why)
             case o.SetQuota():

@@ -19,6 +19,7 @@ from services.queueing.policy.row import Shown
 from shared.cluster.config import CellPart, Queue
 from shared.cluster.few import FEW_WAITING
 from shared.cluster.job import JobStatus
+from shared.cluster.maintenance import longest_run_ms
 from shared.cluster.singly import grows, in_line
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -78,6 +79,7 @@ class QueueingService:
         self._early: deque[tuple[int, str]] = deque()
         self._asleep: list[tuple[int, str]] = []
         self._limited = Limited()
+        self._by_length = bool(state.closing)
         self._jobs_offset = state.inputs.get(jobs_source, 0)
         self._window = 0
         self._changed = True
@@ -138,7 +140,7 @@ class QueueingService:
                 self._drop(job_id)
             for job_id in enter:
                 job = self.state.jobs[job_id]
-                self._stand(job.spec, job.submit_ms, job.digest)
+                self._enter(in_line(job), job.submit_ms, job.digest)
 
     def _begins(self, _: e.WriterStarted, _now_ms: int) -> None:
         """A new writer knows no window."""
@@ -152,6 +154,8 @@ class QueueingService:
     def _enters(self, effect: e.JobEnqueued, now_ms: int) -> None:
         if effect.spec.array_of is not None:
             self._limited.know(effect.spec)
+        if self._by_length:
+            self._leave(effect.spec.id)  # it may have come before the lines were parted
         self._look_at(effect.spec.id, now_ms)
 
     def _is_updated(self, effect: e.JobUpdated, now_ms: int) -> None:
@@ -161,6 +165,14 @@ class QueueingService:
 
     def _changes(self, effect: e.JobEffect, now_ms: int) -> None:
         self._look_at(effect.job, now_ms)
+
+    def _maintains(self, _: e.NodeEffect, now_ms: int) -> None:
+        """While there are nodes that only short jobs may use, jobs are alike only if they are as long."""
+        if self._by_length is not bool(self.state.closing):
+            self._by_length = not self._by_length
+            for job_id in [job_id for job_id in self._waiting if job_id in self.state.jobs]:
+                self._leave(job_id)
+                self._look_at(job_id, now_ms)
 
     _FOLLOW: ClassVar[dict[type[e.Effect], Callable[[QueueingService, Any, int], None]]] = {
         e.WriterStarted: _begins,
@@ -176,6 +188,8 @@ class QueueingService:
         e.JobReady: _changes,
         e.JobFailed: _changes,
         e.JobCancelled: _changes,
+        e.MaintenanceSet: _maintains,
+        e.MaintenanceBegan: _maintains,
     }
     """The effects that let a job into a line or out of it. All others happen to jobs that do not wait, or change
     nothing of where they stand. A job that is no gang stands in its line also while it runs and lacks workers.
@@ -195,19 +209,19 @@ class QueueingService:
                 known.submit_ms != job.submit_ms or known.digest != job.digest or not job.spec.gang
             ):
                 self._leave(job_id)  # the log knows another job under this id, or now it needs less
-            self._enter(in_line(job), job.submit_ms, job.digest)
+            spec = job.spec
+            if spec.array_of is None or spec.array_most_running is None or job.status is not JobStatus.QUEUED:
+                self._enter(in_line(job), job.submit_ms, job.digest)
+            else:
+                self._limited.add(spec.array_of, self._line(spec).place(spec, job.submit_ms)[1])
 
     def _enter(self, spec: JobSpec, submit_ms: int, digest: str) -> None:
-        if spec.array_of is not None and spec.array_most_running is not None:
-            self._limited.add(spec.array_of, self._line(spec).place(spec, submit_ms)[1])
-        else:
-            self._stand(spec, submit_ms, digest)
-
-    def _stand(self, spec: JobSpec, submit_ms: int, digest: str) -> None:
         """Put a job into its line."""
         if spec.id not in self._waiting:
             line = self._line(spec)
             place = line.place(spec, submit_ms)
+            if self._by_length:
+                place = line.among_alike(place, longest_run_ms(self.state, spec))
             self._changed |= line.add(place)
             self._waiting[spec.id] = Waiting(line, place, digest, submit_ms)
 

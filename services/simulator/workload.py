@@ -9,7 +9,16 @@ from services.simulator.engine import Engine
 from services.simulator.history.record import EPOCH_MS
 from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
 from shared.events.base import Event, replace
-from shared.events.operations import CellPolicy, Cordon, Drain, HoldJob, ReclaimFrom, SetQuota, Uncordon
+from shared.events.operations import (
+    CellPolicy,
+    Cordon,
+    Drain,
+    HoldJob,
+    PlanMaintenance,
+    ReclaimFrom,
+    SetQuota,
+    Uncordon,
+)
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from shared.events.values import (
@@ -309,8 +318,13 @@ def _operation(
 ) -> tuple[int, str, Event]:
     cell = engine.chance.choice(file.cells)
     node = engine.chance.choice(nodes[cell.name]).id
-    at_ms, kind = engine.between(1_000, ARRIVALS_MS), engine.between(0, 5)
+    at_ms, kind = engine.between(1_000, ARRIVALS_MS), engine.between(0, 6)
     event: Event
+    if kind == 6:  # noqa: PLR2004
+        begin_ms = EPOCH_MS + at_ms + engine.between(-500, 4_000)
+        end_ms = begin_ms + engine.between(500, 3_000)
+        event = PlanMaintenance(cell=cell.name, node=node, begin_ms=begin_ms, end_ms=end_ms, by="operator")
+        return at_ms, "operator", event
     if kind <= 1:
         event = Cordon(cell=cell.name, node=node, by="operator")
     elif kind == 2:  # noqa: PLR2004

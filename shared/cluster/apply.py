@@ -38,6 +38,8 @@ APPLY: dict[type[e.Effect], Callable[[CellState, Any, int], None]] = {
     e.HeadBlocked: jobs.head_blocked,
     e.HeadCleared: jobs.head_cleared,
     e.NodeChanged: nodes.node_changed,
+    e.MaintenanceSet: nodes.maintenance_set,
+    e.MaintenanceBegan: nodes.maintenance_began,
     e.DeviceChanged: nodes.device_changed,
     e.LeaseExpired: nodes.lease_expired,
     e.NodeLent: nodes.node_lent,

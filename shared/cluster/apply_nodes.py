@@ -66,6 +66,33 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
         enter_pool(state, node)
 
 
+def maintenance_set(state: CellState, effect: e.MaintenanceSet, at_ms: int) -> None:
+    """Work on a node is planned, or not any more. What it is used for then is what its operator wants."""
+    node = node_of(state, effect.node)
+    was_on = node.in_maintenance
+    window = None
+    if effect.begin_ms is not None and effect.end_ms is not None:
+        must(effect.begin_ms < effect.end_ms, f"the maintenance of node {node.id} ends before it begins")
+        window = (effect.begin_ms, effect.end_ms)
+    is_free = was_on and node.status is NodeStatus.DRAINING
+    status = node.wanted if is_free else node.status
+    change_node(state, node, maintenance_ms=window, maintenance_why=effect.reason, in_maintenance=False, status=status)
+    if window is not None:
+        state.journal.put(state.closing, node.id, window[0])
+    elif node.id in state.closing:
+        state.journal.drop(state.closing, node.id)
+
+
+def maintenance_began(state: CellState, effect: e.MaintenanceBegan, at_ms: int) -> None:
+    """A node is emptied, whatever else is wanted of it."""
+    node = node_of(state, effect.node)
+    must(node.maintenance_ms is not None, f"no maintenance of node {node.id} is planned")
+    must(node.status is not NodeStatus.LOST, f"node {node.id} is lost")
+    change_node(state, node, in_maintenance=True, status=NodeStatus.DRAINING)
+    if node.id in state.closing:
+        state.journal.drop(state.closing, node.id)
+
+
 def device_changed(state: CellState, effect: e.DeviceChanged, at_ms: int) -> None:
     """A device is usable or not."""
     node = node_of(state, effect.node)

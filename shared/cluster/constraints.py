@@ -11,11 +11,14 @@ from shared.events.values import JobSpec, NodeSpec
 
 
 class Needs(NamedTuple):
-    """The constraints of a job, in a form that is equal for jobs whose nodes are the same."""
+    """The constraints of a job, in a form that is equal for jobs whose nodes are the same. `shut` are nodes that it may
+    not use now whatever they are.
+    """
 
     rules: tuple[str, ...]
     tolerations: tuple[str, ...]
     exclusive: bool
+    shut: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=4096)

@@ -15,6 +15,7 @@ from operator import attrgetter
 
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.constraints import Needs, by_rule, by_taints
+from shared.cluster.maintenance import shut_for
 from shared.cluster.masks import mask_from
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
@@ -123,6 +124,8 @@ class Marks:
                     found &= self.passing(state, ("taints", needs.tolerations), by_taints(needs.tolerations))
                 for rule in needs.rules:
                     found &= self.passing(state, ("rule", rule), by_rule(rule))
+                for node_id in needs.shut:
+                    found &= ~(1 << self.pool.number(node_id))
             if len(self._members) >= TESTS_MOST:
                 self._members.clear()
             self._members[needs, part] = found
@@ -144,12 +147,13 @@ def _healthy(node: Node) -> int:
     return node.spec.gpus - node.failed.bit_count() if node.failed else node.spec.gpus
 
 
-def needs_of(pool: PoolCapacity, spec: JobSpec) -> Needs | None:
+def needs_of(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Needs | None:
     """What the job asks of the nodes of this pool beside room; None where any node will do."""
-    if not (pool.nodes_tainted or spec.node_labels or spec.exclusive):
+    shut = shut_for(state, pool, spec) if state.closing else ()
+    if not (pool.nodes_tainted or spec.node_labels or spec.exclusive or shut):
         return None
     tolerations = tuple(sorted(spec.tolerations)) if pool.nodes_tainted else ()
-    return Needs(tuple(sorted(spec.node_labels)), tolerations, spec.exclusive)
+    return Needs(tuple(sorted(spec.node_labels)), tolerations, spec.exclusive, shut)
 
 
 def marks_of(state: CellState, pool: PoolCapacity) -> Marks:
@@ -162,7 +166,7 @@ def marks_of(state: CellState, pool: PoolCapacity) -> Marks:
 
 def allowed(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int | None:
     """The nodes that the job may take now, as a mask over the pool's numbers; None for all of them."""
-    needs = needs_of(pool, spec)
+    needs = needs_of(state, pool, spec)
     if needs is None:
         return None
     marks = marks_of(state, pool)

@@ -62,7 +62,7 @@ class Node:
     """A node. `held` are devices held whole; `shares` the milli-GPUs free on each shared device; `failed` the unusable
     ones. `wanted` is the status that a lost node returns to; what it said with numbers up to `seq` is past. `alone` is
     the exclusive job that keeps all others off. `is_full` says that too much was started here that is not confirmed
-    yet: it follows from the jobs.
+    yet: it follows from the jobs. `maintenance_ms` is from when to when work on it is planned, or goes on.
     """
 
     spec: NodeSpec
@@ -82,6 +82,9 @@ class Node:
     reason: str = ""
     wanted: NodeStatus = NodeStatus.READY
     seq: int = 0
+    maintenance_ms: tuple[int, int] | None = None
+    maintenance_why: str = ""
+    in_maintenance: bool = False
     is_full: bool = field(default=False, compare=False)
     alone: str | None = None
 

@@ -152,6 +152,8 @@ def _quota(state: CellState, text: str) -> None:
 def _node(state: CellState, text: str) -> None:
     node = _NODE.decode(text)
     state.nodes[node.id] = node
+    if node.maintenance_ms is not None and not node.in_maintenance:
+        state.closing[node.id] = node.maintenance_ms[0]
 
 
 def _job(state: CellState, text: str) -> None:

@@ -332,7 +332,7 @@ def topology_for(
     state: CellState, pool: PoolCapacity, spec: JobSpec, part: str = ALL, has: Test | None = None
 ) -> Topology:
     """The index over those nodes of the pool, or of a part of it, on which this job may run."""
-    return topology_of(state, pool, part, has, needs_of(pool, spec))
+    return topology_of(state, pool, part, has, needs_of(state, pool, spec))
 
 
 def _part_of(state: CellState, pool: PoolCapacity, part: str, has: Test | None, needs: Needs | None) -> Topology:

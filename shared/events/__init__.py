@@ -31,7 +31,9 @@ that speaks for many nodes puts their words into one `RunsReported`, and their r
 into the log. Each `NodeReport` renews its lease. Silence beyond lease and margin, or `NodeLost` from somebody who
 knows, is `LeaseExpired`: the node is lost and its runs are over, because an agent that cannot renew its lease stops its
 own work. `NodeReturned` (same boot) or `NodeJoined` (new boot) brings it back, and nothing that was declared over is
-taken up again. `Cordon`, `Drain` and `Uncordon` say what an operator wants of it; `DeviceFailed` and `DeviceChanged`
+taken up again. `Cordon`, `Drain` and `Uncordon` say what an operator wants of it;
+`PlanMaintenance` and `CancelMaintenance` what is known ahead, which becomes `MaintenanceSet` and, when the time has
+come, `MaintenanceBegan`; `DeviceFailed` and `DeviceChanged`
 take single GPUs out and in.
 
 **The life of a loan.** `OfferLoan` (or `InferenceDemand` that leaves servers idle) lets loaning publish `LoanProposed`;

@@ -249,6 +249,18 @@ class NodeChanged(Effect):
     seq: Count = 0
 
 
+class MaintenanceSet(NodeEffect):
+    """Maintenance of the node is planned for this time; None: none is planned, and what was going on is over."""
+
+    begin_ms: Millis | None = None
+    end_ms: Millis | None = None
+    reason: Text = ""
+
+
+class MaintenanceBegan(NodeEffect):
+    """The node's maintenance has begun: nothing new starts there, and what still runs stops."""
+
+
 class DeviceChanged(NodeEffect):
     """The device is healthy or not. What runs on it goes on holding it until it is stopped."""
 
@@ -332,6 +344,8 @@ AnyEffect = (
     | HeadBlocked
     | HeadCleared
     | NodeChanged
+    | MaintenanceSet
+    | MaintenanceBegan
     | DeviceChanged
     | LeaseExpired
     | NodeLent

@@ -51,6 +51,23 @@ class ReclaimFrom(StrEnum):
     NEVER = "never"
 
 
+class PlanMaintenance(Operation, type="fallow.node.plan-maintenance.v1", topic="operations"):
+    """Work on this node is planned from `begin_ms` to `end_ms` of cell time. No job starts there that may run longer
+    than until it begins; then the node is drained, and in the end it is used again. A node has one plan at a time.
+    """
+
+    node: NodeId
+    begin_ms: Millis
+    end_ms: Millis
+    reason: Text = ""
+
+
+class CancelMaintenance(Operation, type="fallow.node.cancel-maintenance.v1", topic="operations"):
+    """The work on this node is not to be, or is over already."""
+
+    node: NodeId
+
+
 class Quota(Value):
     """A tenant's share of one GPU type, in milli-GPUs. `limit_milli` None: no limit but the cell. `parent` makes a
     tree: the use of a tenant counts at all above it, and what is guaranteed to a parent is shared by those below it.
@@ -105,6 +122,7 @@ class CellPolicy(Value, omit_defaults=False):
     fair_half_life_ms: Annotated[int, Meta(ge=0, le=90 * 86_400_000)] = 0
     unacknowledged_most: Count = 0
     unknown_dependency_ms: Millis = 60_000
+    maintenance_lead_ms: Millis = 0
 
 
 class SetPolicy(Operation, type="fallow.policy.set.v1", topic="operations"):

@@ -59,6 +59,7 @@ class DeferCode(StrEnum):
     AFTER = "after"
     NOT_BEFORE = "not_before"
     ARRAY_LIMIT = "array_limit"
+    MAINTENANCE = "maintenance"
 
 
 class StopReason(StrEnum):

@@ -143,6 +143,8 @@ TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = 
     e.HeadBlocked: None,
     e.HeadCleared: None,
     e.NodeChanged: _node_spec,
+    e.MaintenanceSet: _node,
+    e.MaintenanceBegan: _node,
     e.DeviceChanged: _node,
     e.LeaseExpired: _node,
     e.NodeLent: _node,

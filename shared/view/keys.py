@@ -6,7 +6,7 @@ forget a view is to unlink five of them.
 
 from __future__ import annotations
 
-SCHEMA = "1"
+SCHEMA = "2"
 """The form of the rows. A view of another form counts as not there, and is built anew."""
 
 

@@ -111,6 +111,8 @@ def node_text(node: Node) -> str:
         node.loan_deadline_ms,
         node.drain_deadline_ms,
         node.reason,
+        node.maintenance_ms,
+        node.maintenance_why,
     )
     return _to_json(fields)
 
@@ -123,6 +125,7 @@ def node_row(text: str) -> NodeRow:
     fields[8] = tuple(fields[8])
     fields[14] = tuple((job, workers) for job, workers in fields[14])
     fields[16] = LoanStatus(fields[16])
+    fields[20] = None if fields[20] is None else (fields[20][0], fields[20][1])
     return NodeRow(*fields)
 
 

@@ -72,6 +72,8 @@ class NodeRow:
     loan_deadline_ms: int | None
     drain_deadline_ms: int | None
     reason: str
+    maintenance_ms: tuple[int, int] | None = None
+    maintenance_why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,12 @@ TABLE: list[tuple[e.Effect, str]] = [
     (e.JobReleased(job="a"), "Job a may start again."),
     (e.JobReady(job="a"), "Job a waits for no other job any more."),
     (
+        e.MaintenanceSet(node="n", begin_ms=1_000, end_ms=61_000, reason="fan"),
+        "Maintenance of node n is planned from day 0 00:00:01.000 to day 0 00:01:01.000 (fan).",
+    ),
+    (e.MaintenanceSet(node="n"), "No maintenance of node n is planned any more."),
+    (e.MaintenanceBegan(node="n"), "Maintenance of node n has begun: it is emptied."),
+    (
         e.JobCancelled(job="a", reason=CancelReason.DEPENDENCY_FAILED, because_of="b"),
         "Job a is cancelled: job b, for which it waited, did not end well.",
     ),

@@ -87,6 +87,18 @@ def node_changes(world: Historian, at_ms: int) -> Effects:
     ]
 
 
+def maintenance_moves(world: Historian, at_ms: int) -> Effects:
+    """A plan, its beginning, or its end."""
+    node = world.one_of(world.state.nodes.values())
+    if node is None:
+        return []
+    if node.maintenance_ms is None:
+        return [e.MaintenanceSet(node=node.id, begin_ms=at_ms + 5, end_ms=at_ms + 9_000, reason="fan")]
+    if node.status is not NodeStatus.LOST and world.random.random() < 0.5:
+        return [e.MaintenanceBegan(node=node.id)]
+    return [e.MaintenanceSet(node=node.id)]
+
+
 def device_changes(world: Historian, at_ms: int) -> Effects:
     node = world.one_of(world.state.nodes.values())
     if node is None:
@@ -267,9 +279,7 @@ def workers_settle(world: Historian, at_ms: int) -> Effects:
         return [settled, *job_has_stopped_of(world, job, at_ms)]
     if len(job.done) + len(said["done"]) == job.spec.workers:
         return [e.JobFinished(job=job.id, attempt=job.attempt)]
-    again = e.JobRequeued(
-        job=job.id, reason=RequeueReason.NO_WORKER_LEFT, not_before_ms=at_ms + 500, failures=failures
-    )
+    again = e.JobRequeued(job=job.id, reason=RequeueReason.NO_WORKER_LEFT, not_before_ms=at_ms + 500, failures=failures)
     return [settled, again]
 
 
@@ -417,6 +427,7 @@ def writer_takes_over(world: Historian, at_ms: int) -> Effects:
 MOVES: dict[Callable[[Historian, int], Effects], int] = {
     node_arrives: 8,
     node_changes: 5,
+    maintenance_moves: 2,
     device_changes: 4,
     lease_expires: 2,
     job_arrives: 25,

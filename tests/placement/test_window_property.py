@@ -14,7 +14,7 @@ from services.queueing.policy.row import Shown
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
 from shared.events.base import Event
-from shared.events.operations import CellPolicy, HoldJob, ReleaseJob
+from shared.events.operations import CellPolicy, HoldJob, PlanMaintenance, ReleaseJob
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.values import GPU, AfterWhen, Dependency, JobSpec, Resources, RetryPolicy
 from tests.placement.queues import NaiveWorld, QueuedWorld
@@ -121,14 +121,15 @@ class Twins:
             id=f"job-{self.random.randint(0, 9)}{self.submitted:04}",
             tenant=self.random.choice(self.tenants),
             priority=self.random.choice((0, 0, 1, 2, -3)),
-            queue=self.random.choice(self.queues),
+            queue=(queue := self.random.choice(self.queues)),
             pools=self.random.choice(((), ("train",), ("extra", "train"))),
             workers=self.random.choice((1, 1, 1, 2, 3)),
             resources=Resources(gpu_milli=self.random.choice((500, GPU, GPU, 2 * GPU, 4 * GPU)), cpu_milli=100),
             retry=RetryPolicy(budget=1, backoff_ms=self.random.choice((0, 50))),
             not_before_ms=self.naive.now_ms + self.random.choice((0, 20, 60)) if self.random.random() < 0.1 else None,
+            estimate_run_ms=self.random.choice((None, None, 20, 70)),
             after=self.some_to_wait_for() if self.random.random() < 0.2 else (),
-            array=4 if (is_array := self.random.random() < 0.25) else None,
+            array=4 if (is_array := self.random.random() < 0.25 and "backfill" not in queue) else None,
             array_most_running=self.random.choice((None, 1, 2)) if is_array else None,
             **self.some_nodes_only() if self.is_choosy else {},
         )
@@ -178,6 +179,10 @@ class Twins:
     def nodes(self) -> None:
         """A node comes, goes or returns."""
         node, pool = f"n{self.random.randint(1, 6)}", self.random.choice(("train", "extra"))
+        if self.random.random() < 0.3:
+            begin_ms = self.naive.now_ms + self.random.choice((30, 60, 90))
+            self.settle(PlanMaintenance(cell=CELL, node=node, begin_ms=begin_ms, end_ms=begin_ms + 60), afresh=True)
+            return
         arrives = joined(node, self.random.choice((2, 4)), pool=pool, cpu_milli=self.random.choice((350, 9_000)))
         self.settle(self.random.choice((arrives, arrives, lost(node), report(node))), afresh=True)
 
@@ -192,7 +197,8 @@ class Twins:
         later_ms = self.random.choice((30, 30, 200))
         for world in self.worlds:
             world.now_ms += later_ms
-        self.settle()
+        # The end of maintenance makes room when pauses end.
+        self.settle(afresh=any(node.maintenance_ms for node in self.naive.state.nodes.values()))
 
 
 def starts(world: World) -> dict[str, tuple[object, ...]]:

@@ -11,7 +11,7 @@ from services.simulator.trace.cell import VirtualCell
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.job import Job
 from shared.events.nodes import RunWord
-from shared.events.operations import CellPolicy, ReclaimFrom
+from shared.events.operations import CellPolicy, PlanMaintenance, ReclaimFrom
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode
 from shared.events.submissions import SubmitJob
@@ -167,6 +167,14 @@ def backoff() -> VirtualCell:
     return found
 
 
+def maintenance() -> VirtualCell:
+    found = cell()
+    for node in found.state.nodes:
+        found.tell(PlanMaintenance(cell="c", node=node, begin_ms=1_000, end_ms=HOUR_MS))
+    submit(found, LATE, max_run_ms=2_000)
+    return found
+
+
 def not_before() -> VirtualCell:
     found = cell()
     submit(found, LATE, not_before_ms=HOUR_MS)
@@ -202,6 +210,7 @@ CELLS: dict[DeferCode, Callable[[], VirtualCell]] = {
     DeferCode.RESERVED_FOR_OTHER: reserved_for_other,
     DeferCode.BEHIND_HEAD: behind_head,
     DeferCode.BACKOFF: backoff,
+    DeferCode.MAINTENANCE: maintenance,
     DeferCode.NOT_BEFORE: not_before,
     DeferCode.AFTER: after,
     DeferCode.ARRAY_LIMIT: array_limit,

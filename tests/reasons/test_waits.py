@@ -29,6 +29,7 @@ NUMBERS: dict[DeferCode, tuple[str, ...]] = {
     DeferCode.RESERVED_FOR_OTHER: ("1 of 1 workers would fit now", "tenant bob, gpu: 0 GPUs in use"),
     DeferCode.BEHIND_HEAD: ("it may not pass head", "ahead of it in queue line: 1 job for 16 GPUs: head"),
     DeferCode.BACKOFF: ("not before day 0 00:00:10.010",),
+    DeferCode.MAINTENANCE: ("maintenance of node n7-0 begins at day 0 00:00:01.000",),
     DeferCode.NOT_BEFORE: ("not before day 0 01:00:00.000",),
     DeferCode.AFTER: ("it waits for the end of first",),
     DeferCode.ARRAY_LIMIT: ("1 of 2 nodes whole",),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from services.placement.policy.gang import Places, place_alike
 from shared.cluster.job import Job, JobStatus
+from shared.cluster.maintenance import longest_run_ms
 from shared.cluster.state import CellState
 from shared.events.values import GPU, JobSpec
 
@@ -54,7 +55,9 @@ def _run_from(state: CellState, jobs: Sequence[str], number: int, spec: JobSpec,
         job = known.get(job_id)
         if job is None or job.status is not JobStatus.QUEUED or job.not_before_ms > now_ms:
             break
-        if not are_alike(job.spec, spec):
+        if not are_alike(job.spec, spec) or (
+            state.closing and longest_run_ms(state, job.spec) != longest_run_ms(state, spec)
+        ):
             break
         run.append(job_id)
     return run if len(run) > 1 else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from heapq import heappop, heappush
 
-from services.placement.policy import dependencies
+from services.placement.policy import dependencies, maintenance
 from services.placement.policy.entrances import Entrances
 from services.placement.policy.nodes import empty
 from services.placement.policy.requests import stopping
@@ -48,6 +48,8 @@ class Deadlines:
                 self._look_for_unknown(state, job)
         for node_id in sorted(state.nodes):
             self._drain(node_id, state.nodes[node_id].drain_deadline_ms)
+            for at_ms in state.nodes[node_id].maintenance_ms or ():
+                heappush(self._by_cell, (at_ms, "maintenance", node_id, 0))
 
     def note(self, state: CellState, effects: tuple[e.AnyEffect, ...], wall_ms: int) -> None:
         """Take in the effects of a decision that is in force."""
@@ -68,10 +70,10 @@ class Deadlines:
                     self._limit(job)
             elif kind is e.NodeChanged:
                 self._drain(effect.spec.id, effect.drain_deadline_ms)  # type: ignore[union-attr]
+            elif kind is e.MaintenanceSet:
+                self._maintain(effect)  # type: ignore[arg-type]
             elif kind is e.JobDeferred and effect.code is DeferCode.AFTER:  # type: ignore[union-attr]
-                job = state.jobs.get(effect.job)  # type: ignore[union-attr]
-                if job is not None:
-                    self._look_for_unknown(state, job)
+                self._look_for_unknown(state, state.jobs.get(effect.job))  # type: ignore[union-attr]
         self._forget_started(state)
 
     def _forget_started(self, state: CellState) -> None:
@@ -98,9 +100,14 @@ class Deadlines:
             margin_ms = state.policy.lease_margin_wall_ms
             heappush(self._by_wall, (wall_ms + job.stop_grace_wall_ms + margin_ms, "stop", job.id, job.attempt))
 
-    def _look_for_unknown(self, state: CellState, job: Job) -> None:
+    def _maintain(self, effect: e.MaintenanceSet) -> None:
+        for at_ms in (effect.begin_ms, effect.end_ms):
+            if at_ms is not None:
+                heappush(self._by_cell, (at_ms, "maintenance", effect.node, 0))
+
+    def _look_for_unknown(self, state: CellState, job: Job | None) -> None:
         """A job that names others which nobody knows waits for them to come, but not for ever."""
-        if dependencies.waits_for_unknown(state, job):
+        if job is not None and dependencies.waits_for_unknown(state, job):
             heappush(self._by_cell, (state.at_ms + state.policy.unknown_dependency_ms, "unknown", job.id, job.attempt))
 
     def _drain(self, node_id: str, deadline_ms: int | None) -> None:
@@ -128,6 +135,9 @@ class Deadlines:
             node = turn.state.nodes.get(subject)
             if node is not None and node.status is NodeStatus.DRAINING and node.drain_deadline_ms == at_ms:
                 empty(turn, node)
+            return
+        if what == "maintenance":
+            maintenance.act(turn, turn.state.nodes[subject], at_ms)
             return
         job = turn.state.jobs.get(subject)
         if what == "unknown":

@@ -28,6 +28,7 @@ PRECEDENCE: Final[dict[DeferCode, ReasonKind]] = {
     DeferCode.RESERVED_FOR_OTHER: ReasonKind.POLICY,
     DeferCode.BEHIND_HEAD: ReasonKind.POLICY,
     DeferCode.BACKOFF: ReasonKind.POLICY,
+    DeferCode.MAINTENANCE: ReasonKind.POLICY,
     DeferCode.NOT_BEFORE: ReasonKind.POLICY,
     DeferCode.AFTER: ReasonKind.POLICY,
     DeferCode.ARRAY_LIMIT: ReasonKind.POLICY,

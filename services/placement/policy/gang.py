@@ -22,6 +22,7 @@ NEAREST_FIRST = (
     DeferCode.TOPOLOGY,
     DeferCode.FRAGMENTED,
     DeferCode.NO_FREE_GPUS,
+    DeferCode.MAINTENANCE,
 )
 
 

@@ -64,8 +64,11 @@ def report(turn: Turn, event: NodeReport | NodeReturned) -> None:
 
 
 def _is_back(turn: Turn, node: Node, spec: NodeSpec, event: NodeEvent) -> None:
-    """The node is what its operator wanted of it before it was lost."""
+    """The node is what its operator wanted of it before it was lost, and in its maintenance if that goes on."""
     turn.do(_changed(spec, event.boot, node.wanted, event.seq, node.drain_deadline_ms, node.reason), 300)
+    window = node.maintenance_ms
+    if window is not None and window[0] <= turn.now_ms < window[1]:
+        turn.do(e.MaintenanceBegan(node=node.id))
 
 
 def _is_stray(turn: Turn, node: Node, run: ObservedRun) -> bool:

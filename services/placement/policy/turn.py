@@ -42,6 +42,7 @@ _RELEASES: frozenset[type[e.Effect]] = frozenset(
         e.JobResized,
         e.WorkersSettled,
         e.NodeChanged,
+        e.MaintenanceSet,
         e.DeviceChanged,
         e.NodeLent,
         e.NodeReclaimed,

@@ -21,6 +21,7 @@ from services.placement.policy.fair_line import FairLine, merged
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.turn import RECORD_BYTES_MOST, gang_bytes
 from shared.cluster.job import Job, JobStatus
+from shared.cluster.maintenance import longest_run_ms
 from shared.cluster.singly import grows, in_line
 from shared.cluster.state import CellState
 from shared.events.queue import QueueDiscipline, QueueHead
@@ -52,6 +53,11 @@ def shape_of(spec: JobSpec) -> Shape:
         spec.preemptible,
         spec.gang,
     )
+
+
+def _shape(state: CellState, spec: JobSpec) -> Shape:
+    """The same, in a cell that may have nodes that only short jobs may use."""
+    return (*shape_of(spec), longest_run_ms(state, spec)) if state.closing else shape_of(spec)
 
 
 @dataclass(slots=True)
@@ -152,7 +158,7 @@ class _Line:
         state, blocked = self._state, self._blocked
         if not job.spec.gang:
             return _enter(state, job, blocked, self._now_ms)
-        found: Places | DeferCode | None = blocked.get(shape_of(job.spec)) if blocked else None
+        found: Places | DeferCode | None = blocked.get(_shape(state, job.spec)) if blocked else None
         if found is not None:
             return found
         return self._ahead.take(state, self._listed, number, job, self._now_ms) or _try(state, job, blocked)
@@ -219,7 +225,7 @@ def _block(state: CellState, job: Job, is_head: bool, keeps_mark: bool, walk: Wa
 
 def _enter(state: CellState, job: Job, blocked: dict[Shape, DeferCode], now_ms: int) -> Places | DeferCode:
     """The same for a job that is no gang, at its start or later. Whether it fits goes by the fewest that must."""
-    shape = shape_of(in_line(job))
+    shape = _shape(state, in_line(job))
     found = blocked.get(shape) or places_to_enter(state, job, now_ms)
     if isinstance(found, DeferCode):
         found = with_confirmations(state, job.spec, found)
@@ -238,5 +244,5 @@ def _try(state: CellState, job: Job, blocked: dict[Shape, DeferCode]) -> Places 
         found = with_confirmations(state, spec, found)
         if found is not DeferCode.RESERVED_FOR_OTHER:
             # From whom others keep room goes by priority too, which is no part of a shape.
-            blocked[shape_of(spec)] = found
+            blocked[_shape(state, spec)] = found
     return found

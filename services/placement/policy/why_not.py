@@ -21,6 +21,7 @@ from services.placement.policy.shares_told import TenantShare, share_of
 from services.placement.policy.shortfall import shortfall
 from shared.cluster.config import Queue
 from shared.cluster.job import Job, JobStatus
+from shared.cluster.maintenance import shut_for
 from shared.cluster.quota_room import rooms
 from shared.cluster.state import CellState
 from shared.events.queue import QueueDiscipline, QueueOrder
@@ -100,6 +101,7 @@ class WhyNot:
     behind: Behind | None = None
     head_since_ms: int | None = None
     to_free: tuple[str, ...] = ()
+    closing: tuple[tuple[str, int], ...] = ()
 
 
 def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) -> WhyNot:
@@ -135,7 +137,17 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         behind=behind,
         head_since_ms=state.heads.get(spec.id),
         to_free=_to_free(state, spec, codes, used),
+        closing=_closing(state, spec),
     )
+
+
+def _closing(state: CellState, spec: JobSpec) -> tuple[tuple[str, int], ...]:
+    """The first nodes that the job could still be on when their maintenance begins, and when that is."""
+    if not state.closing:
+        return ()
+    pools = [state.pools[name] for name in spec.pools or sorted(state.pools) if name in state.pools]
+    shut = [node_id for pool in pools for node_id in shut_for(state, pool, spec)]
+    return tuple((node_id, state.closing[node_id]) for node_id in shut[:NAMED_MOST])
 
 
 def _to_free(

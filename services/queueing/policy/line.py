@@ -35,6 +35,11 @@ class Line:
         key = () if self.queue.discipline is QueueDiscipline.STRICT_FIFO else class_of(spec)
         return key, order_in(self.queue, spec, submit_ms)
 
+    def among_alike(self, place: Place, length_ms: int) -> Place:
+        """The place of a job that is alike only with those that may run as long as it may."""
+        key, order = place
+        return place if self.queue.discipline is QueueDiscipline.STRICT_FIFO else ((*key, length_ms), order)
+
     def add(self, place: Place) -> bool:
         """Put a job in its place. Whether the last window would show it, or would be cut by it."""
         key, order = place

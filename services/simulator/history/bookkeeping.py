@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from services.simulator.history import arrays, waits
+from services.simulator.history import arrays, maintenance, waits
 from services.simulator.history import books as b
 from services.simulator.history.books import Books, JobPage, NodePage, OverPage
 from services.simulator.history.evidence import Violation
@@ -44,6 +44,8 @@ class Bookkeeper:
             e.JobReleased: self._released,
             e.JobReady: self._ready,
             e.NodeChanged: self._node_changed,
+            e.MaintenanceSet: lambda effect: maintenance.planned(self.books, effect),
+            e.MaintenanceBegan: lambda effect: maintenance.began(self.books, effect),
             e.DeviceChanged: self._device_changed,
             e.LeaseExpired: self._lease_expired,
             e.NodeLent: self._lent,
@@ -183,6 +185,7 @@ class Bookkeeper:
                 self._say("I1", f"job {job_id} starts on node {place.node}, which does not exist")
                 continue
             self._may_be_had(page, place, node)
+            self._found_here(maintenance.outlasted(books, page, node))
             self._fits(job_id, place, node)
             types[node.spec.gpu_type] = None
         for gpu_type in types:
@@ -329,8 +332,10 @@ class Bookkeeper:
     def _node_changed(self, effect: e.NodeChanged) -> None:
         spec, node = effect.spec, self.books.nodes.get(effect.spec.id)
         if node is None:
-            self.books.nodes[spec.id] = NodePage(spec, effect.boot, effect.status)
+            self.books.nodes[spec.id] = NodePage(spec, effect.boot, effect.status, wanted=effect.status)
             return
+        if effect.status is not NodeStatus.LOST:
+            node.wanted = effect.status
         if any(node.held.values()) and (spec.gpus, spec.gpu_type) != (node.spec.gpus, node.spec.gpu_type):
             self._say("I1", f"node {spec.id} changes its devices while they are held")
         if effect.boot != node.boot:

@@ -69,6 +69,9 @@ class NodePage:
     loan: str | None = None
     is_leaving_loan: bool = False
     loan_until_ms: int | None = None
+    wanted: NodeStatus = NodeStatus.READY
+    maintenance_ms: tuple[int, int] | None = None
+    in_maintenance: bool = False
 
     @property
     def pool(self) -> str:

@@ -33,6 +33,7 @@ NOT_GIVEN_YET = {
     DeferCode.BACKOFF,
     DeferCode.HELD,
     DeferCode.RESERVED_FOR_OTHER,
+    DeferCode.MAINTENANCE,
     DeferCode.NOT_BEFORE,
     DeferCode.AFTER,
     DeferCode.ARRAY_LIMIT,

@@ -1,0 +1,67 @@
+"""An array, one of whose elements is held, and a job that waits for all of it, on the running services."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from shared.cluster.job import JobStatus
+from shared.events.effects import JobCancelled, JobRunning, JobStarted
+from shared.events.operations import HoldJob, ReleaseJob
+from shared.events.reasons import CancelReason
+from shared.events.values import Dependency, VirtualRun
+from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell
+
+pytestmark = pytest.mark.real_kafka
+
+
+@pytest.fixture
+async def cell(kafka: str, redis_url: str, namespace: str, tmp_path: Path) -> AsyncIterator[RunningCell]:
+    async with running_cell(kafka, redis_url, namespace, tmp_path) as cell:
+        yield cell
+
+
+def most_at_once(cell: RunningCell, array: str) -> int:
+    """How many elements held places at one time, at most."""
+    running, most = dict[str, None](), 0
+    for effect in (effect for decision in cell.decisions for effect in decision.effects):
+        job = getattr(effect, "job", "")
+        if not job.startswith(f"{array}."):
+            continue
+        if isinstance(effect, JobStarted):
+            running[job] = None
+        elif not isinstance(effect, JobRunning):
+            running.pop(job, None)
+        most = max(most, len(running))
+    return most
+
+
+async def test_an_array_with_a_held_element_and_a_job_behind_it_all_end_right(cell: RunningCell) -> None:
+    await cell.submit(a_job("first", ms=500))
+    await cell.submit(
+        a_job("many", ms=200, array=6, array_most_running=2, after=[{"job": "first"}]),
+        a_job("next", after=[{"job": "many"}]),
+    )
+    await cell.until(lambda c: "many" in c.state.arrays and "next" in c.state.jobs, what="the array to be accepted")
+    await cell.publish(HoldJob(cell=CELL, job="many.3"))
+    others = [f"many.{index}" for index in (0, 1, 2, 4, 5)]
+    await cell.until_over("first", *others)
+    assert (cell.state.jobs["many.3"].status, cell.state.jobs["next"].status) == (JobStatus.HELD, JobStatus.AWAITING)
+    assert cell.state.arrays["many"].left == 1
+    await cell.publish(ReleaseJob(cell=CELL, job="many"))
+    await cell.until_over("many", "next")
+    assert {cell.state.over[job].status for job in ("many", "many.3", "next")} == {JobStatus.FINISHED}
+    assert cell.story("next")[:3] == ["JobEnqueued", "JobDeferred", "JobReady"]
+    assert most_at_once(cell, "many") == 2
+    assert cell.problems() == []
+
+
+async def test_what_waits_for_a_failure_is_cancelled_and_says_why(cell: RunningCell) -> None:
+    broken = VirtualRun(duration_ms=2_000, fail_at_ms=1_000)
+    await cell.submit(a_job("broken", run=broken), a_job("next", after=[Dependency(job="broken")]))
+    await cell.until_over("broken", "next")
+    ends = [x for decision in cell.decisions for x in decision.effects if isinstance(x, JobCancelled)]
+    assert [(x.job, x.reason, x.because_of) for x in ends] == [("next", CancelReason.DEPENDENCY_FAILED, "broken")]
+    assert cell.problems() == []

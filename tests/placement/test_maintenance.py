@@ -1,0 +1,183 @@
+"""Maintenance that is known ahead: who may still start, what stops when it begins, and how a node comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.placement.policy.why_not import why_not
+from shared.cluster.job import JobStatus
+from shared.events import effects as e
+from shared.events.operations import CancelMaintenance, Cordon, Drain, PlanMaintenance, Uncordon
+from shared.events.reasons import DeferCode, ProposalCode, StopReason
+from shared.events.values import NodeStatus
+from tests.placement.world import (
+    CELL,
+    FILE,
+    World,
+    admitted,
+    joined,
+    kinds,
+    lost,
+    report,
+    set_policy,
+    spec_of,
+    started,
+    stopped,
+)
+
+PLAN = PlanMaintenance(cell=CELL, node="n1", begin_ms=10_000, end_ms=20_000, reason="new memory")
+
+
+def cell() -> World:
+    """One node of 8 GPUs, and a placement that needs no windows."""
+    world = World(FILE, few=1_000)
+    world.tell(joined("n1"))
+    return world
+
+
+def planned() -> World:
+    """The same, with maintenance from 10 to 20 s."""
+    world = cell()
+    assert kinds(world.tell(PLAN)) == ["MaintenanceSet"]
+    return world
+
+
+def starts(effects: list[e.AnyEffect]) -> list[str]:
+    return [effect.job for effect in effects if isinstance(effect, e.JobStarted)]
+
+
+def test_a_job_starts_that_will_be_over_before_and_one_that_may_not_be_does_not() -> None:
+    world = planned()
+    assert starts(world.tell(admitted(spec_of("long", 1, max_run_ms=10_001)))) == []
+    assert world.job("long").deferred is DeferCode.MAINTENANCE
+    assert starts(world.tell(admitted(spec_of("short", 1, max_run_ms=10_000)))) == ["short"]
+
+
+def test_an_estimate_counts_where_there_is_no_limit() -> None:
+    world = planned()
+    assert starts(world.tell(admitted(spec_of("long", 1, estimate_run_ms=10_001)))) == []
+
+
+def test_a_job_that_declares_nothing_starts_until_the_lead_time_of_the_cell() -> None:
+    world = planned()
+    assert starts(world.tell(admitted(spec_of("some", 1)))) == ["some"]
+    world.tell(set_policy(maintenance_lead_ms=10_001))
+    assert starts(world.tell(admitted(spec_of("more", 1)))) == []
+
+
+def test_a_long_job_that_does_not_fit_hides_no_short_one() -> None:
+    world = planned()
+    jobs = [spec_of("a", 1, max_run_ms=90_000), spec_of("b", 1, max_run_ms=5_000), spec_of("c", 1, max_run_ms=90_000)]
+    assert starts(world.tell(*(admitted(job) for job in jobs))) == ["b"]
+
+
+def test_a_long_job_goes_to_another_node() -> None:
+    world = planned()
+    world.tell(joined("n2"))
+    world.tell(admitted(spec_of("long", 1, max_run_ms=90_000)))
+    assert [place.node for place in world.job("long").workers] == ["n2"]
+
+
+def test_when_it_begins_what_still_runs_is_stopped_and_queued_again() -> None:
+    world = planned()
+    world.tell(admitted(spec_of("some", 1)))
+    world.tell(started("some"))
+    effects = world.pass_time(10_000)
+    assert kinds(effects) == ["MaintenanceBegan", "JobStopping"]
+    assert world.job("some").stop_why is StopReason.DRAINED
+    assert world.state.nodes["n1"].status is NodeStatus.DRAINING
+    assert "JobRequeued" in kinds(world.tell(stopped("some")))
+
+
+def test_when_it_ends_the_node_is_used_again_by_itself() -> None:
+    world = planned()
+    world.tell(admitted(spec_of("long", 1, max_run_ms=90_000)))
+    world.pass_time(19_999)
+    assert kinds(world.pass_time(1)) == ["MaintenanceSet", "JobStarted"]
+    node = world.state.nodes["n1"]
+    assert (node.status, node.maintenance_ms, world.state.closing) == (NodeStatus.READY, None, {})
+
+
+@pytest.mark.parametrize("at_ms", [5_000, 15_000])
+def test_a_plan_that_is_given_up_leaves_the_node_as_it_was(at_ms: int) -> None:
+    world = planned()
+    world.tell(admitted(spec_of("long", 1, max_run_ms=90_000)))
+    world.pass_time(at_ms)
+    assert starts(world.tell(CancelMaintenance(cell=CELL, node="n1"))) == ["long"]
+
+
+def test_a_new_plan_takes_the_place_of_the_old_one() -> None:
+    world = planned()
+    world.tell(PlanMaintenance(cell=CELL, node="n1", begin_ms=30_000, end_ms=40_000))
+    assert world.pass_time(25_000) == []
+    assert kinds(world.pass_time(5_000)) == ["MaintenanceBegan"]
+
+
+def test_a_node_that_was_cordoned_is_so_afterwards() -> None:
+    world = planned()
+    world.tell(Cordon(cell=CELL, node="n1"))
+    world.pass_time(20_000)
+    assert world.state.nodes["n1"].status is NodeStatus.CORDONED
+
+
+def test_an_operator_may_use_the_node_in_the_middle_of_it() -> None:
+    world = planned()
+    world.pass_time(10_000)
+    world.tell(Uncordon(cell=CELL, node="n1"))
+    assert starts(world.tell(admitted(spec_of("some", 1)))) == ["some"]
+    assert kinds(world.pass_time(10_000)) == ["MaintenanceSet"]
+
+
+def test_a_drain_outlives_it() -> None:
+    world = planned()
+    world.tell(Drain(cell=CELL, node="n1"))
+    world.pass_time(20_000)
+    assert world.state.nodes["n1"].status is NodeStatus.DRAINING
+
+
+def test_a_node_that_comes_back_in_the_middle_of_it_stays_empty_until_its_end() -> None:
+    world = planned()
+    world.tell(lost("n1"), admitted(spec_of("some", 1)))
+    world.pass_time(12_000)
+    assert starts(world.tell(report("n1"))) == []
+    assert world.state.nodes["n1"].status is NodeStatus.DRAINING
+    assert starts(world.pass_time(8_000)) == ["some"]
+
+
+def test_a_new_writer_begins_and_ends_it() -> None:
+    world = planned()
+    world.restart()
+    assert kinds(world.pass_time(20_000)) == ["MaintenanceBegan", "MaintenanceSet"]
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (PlanMaintenance(cell=CELL, node="n9", begin_ms=1, end_ms=2), "no such node"),
+        (PlanMaintenance(cell=CELL, node="n1", begin_ms=5, end_ms=5), "ends before|end before"),
+        (PlanMaintenance(cell=CELL, node="n1", begin_ms=0, end_ms=100), "would be over"),
+        (CancelMaintenance(cell=CELL, node="n1"), "no maintenance"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(event: PlanMaintenance | CancelMaintenance, text: str) -> None:
+    world = cell()
+    world.pass_time(100)
+    (refused,) = world.tell(event)
+    assert isinstance(refused, e.ProposalRefused)
+    assert refused.code is ProposalCode.NODE_CHANGED
+    assert any(part in refused.text for part in text.split("|"))
+
+
+def test_a_reader_is_told_that_maintenance_keeps_a_job() -> None:
+    world = planned()
+    world.tell(admitted(spec_of("long", 1, max_run_ms=90_000)))
+    assert DeferCode.MAINTENANCE in why_not(world.state, world.job("long"), (), 0).codes
+
+
+def test_a_job_that_ended_in_time_is_not_stopped() -> None:
+    world = planned()
+    world.tell(admitted(spec_of("short", 1, max_run_ms=5_000)))
+    world.tell(started("short"))
+    effects = world.pass_time(5_000)
+    assert kinds(effects) == ["AttemptTimedOut", "JobStopping"]
+    assert world.job("short").status is JobStatus.STOPPING
