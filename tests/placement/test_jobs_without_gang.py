@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from services.placement.policy.why_not import why_not
 from shared.events import nodes as n
 from shared.events import operations as o
 from shared.events.queue import QueueDiscipline
@@ -100,6 +101,14 @@ def test_a_job_starts_with_its_fewest_workers_at_least() -> None:
     world.tell(admitted(spec_of("before", workers=2, priority=1)), admitted(loose("job", 4, workers_min=3)))
     assert ranks(world, "job") == []
     assert world.job("job").deferred == "no_free_gpus"
+
+
+def test_why_it_waits_is_told_of_its_fewest_workers() -> None:
+    world = cell(2, 2)
+    world.tell(admitted(spec_of("before", workers=2, priority=1)), admitted(loose("job", 4, workers_min=3)))
+    told = why_not(world.state, world.job("job"), (), 0)
+    assert [(room.workers_now, room.workers_ever) for room in told.pools] == [(2, 4)]
+    assert told.codes == ("no_free_gpus",)
 
 
 def test_workers_enter_several_pools() -> None:

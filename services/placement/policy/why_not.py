@@ -23,6 +23,7 @@ from shared.cluster.config import Queue
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.maintenance import shut_for
 from shared.cluster.quota_room import rooms
+from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
@@ -108,7 +109,7 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
     """Why this waiting job does not start at `now_ms` (cell time). `queues` are those of the cell file; one that is not
     among them is best-effort.
     """
-    spec, queue = job.spec, _queue_of(job.spec, queues)
+    spec, queue = in_line(job), _queue_of(job.spec, queues)
     pools = tuple(pool_room(state, name, spec) for name in spec.pools or sorted(state.pools))
     used = _accounts(state, spec, pools)
     before = jobs_before(state, job, queue, now_ms)
