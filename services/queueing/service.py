@@ -34,6 +34,11 @@ SHOWN = Shown(64, 4_000)
 SHOWN_STEPPED = Shown(256, 256)
 """With a stepped clock it does not matter how long a window is under way, and every run is to be the same."""
 
+SHOWN_IN_ALL = 4_000
+"""Where there are so many classes that a window would show more, it shows fewer of each, but not less than two: it is
+made, sent and walked at every change.
+"""
+
 RESEND_WALL_MS = 1_000
 
 LineName = tuple[str, str]
@@ -314,7 +319,10 @@ class QueueingService:
         self._window += 1
         self._changed = False
         self._sent_ms = wall_ms
-        parts = in_parts([line.head() for line in self._lines_in_order() if line.waiting])
+        lines = [line for line in self._lines_in_order() if line.waiting]
+        classes = sum(len(line.rows) for line in lines)
+        enough = max(2, SHOWN_IN_ALL // classes) if classes and not self._stepped else SHOWN_IN_ALL
+        parts = in_parts([line.head(enough) for line in lines])
         return [
             QueueOrdered(
                 cell=self.state.cell,

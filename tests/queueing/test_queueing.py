@@ -329,3 +329,14 @@ def test_the_policy_of_the_cell_changes_no_line() -> None:
     cell.heads()
     cell.decide(e.PolicySet(policy=CellPolicy(start_wall_ms=5)))
     assert not cell.is_due()
+
+
+@pytest.mark.parametrize(("classes", "each", "shown"), [(10, 80, 64), (100, 60, 40), (2_100, 4, 2)])
+def test_a_window_on_many_classes_shows_fewer_of_each(classes: int, each: int, shown: int) -> None:
+    cell = Cell(64)
+    for number in range(classes):
+        cell.enqueue(*(spec(f"j{number:04}-{at:02}", tenant=f"t{number}", priority=number) for at in range(each)))
+    for _ in range(20):
+        heads = cell.heads()
+    assert sum(len(head.jobs) for head in heads) == classes * shown
+    assert sum(len(head.cuts) for head in heads) == classes

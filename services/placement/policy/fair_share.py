@@ -58,10 +58,10 @@ class Shares:
         return Share(has_no_weight, share, tenant)
 
     def own(self, tenant: str) -> Share:
-        """The share of a tenant without those below it."""
+        """The share of a tenant without those below it, to be compared with theirs: nothing where there are none."""
         children = self._children_of(tenant)
         if not children:
-            return self.of(tenant)._replace(has_no_weight=False)
+            return Share(has_no_weight=False, share=0, tenant=tenant)
         share = 0
         for gpu_type, total_milli in self._totals:
             both = 0

@@ -59,11 +59,13 @@ class Line:
             del self.rows[key]
         return is_due
 
-    def head(self) -> QueueHead:
-        """What a window shows: the first jobs of each class, in the queue's order; cuts where a class has more."""
+    def head(self, enough: int) -> QueueHead:
+        """What a window shows: the first jobs of each class, in the queue's order; cuts where a class has more. Of a
+        class in which nothing moves so many are `enough`.
+        """
         ordered, lasts = list[Order](), list[Order]()
         for row in self.rows.values():
-            row.adapt()
+            row.adapt(enough)
             firsts = row.head()
             if len(row) > len(firsts):
                 lasts.append(firsts[-1])

@@ -73,10 +73,12 @@ class Row:
             del self._jobs[: self._first]
             self._first = 0
 
-    def adapt(self) -> None:
-        """A window is made now: let it show as many as leave until the next one, and somewhat more."""
+    def adapt(self, enough: int) -> None:
+        """A window is made now: let it show as many as leave until the next one, and somewhat more. Where `enough` is
+        below the least, it is shown instead: there are many rows.
+        """
         least, most = self._shown
-        self.most = max(least, min(most, 2 * self._left), self.most * 3 // 4)
+        self.most = max(min(least, enough), min(most, 2 * self._left), self.most * 3 // 4)
         self._left = 0
 
     def head(self) -> list[Order]:

@@ -99,7 +99,7 @@ def test_a_family_is_compared_as_one_and_a_parents_own_jobs_beside_its_children(
     assert shares.line("ada") == ["top", "ada"]
     assert [shares.of(name).share for name in ("top", "ada", "bob")] == [375_000_000, 62_500_000, 125_000_000]
     assert shares.own("top") == Share(has_no_weight=False, share=375_000_000, tenant="top")
-    assert shares.own("ada").share == 62_500_000
+    assert shares.own("ada").share == 0
 
 
 def test_parents_that_go_round_in_a_circle_over_two_types_end_somewhere() -> None:
