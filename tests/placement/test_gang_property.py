@@ -6,19 +6,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.gang import place_gang
+from services.placement.policy.gang import POLICIES, place_gang
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
 from shared.events.values import GPU, JobSpec, Resources
-from tests.placement.world import World, admitted, cell_with, joined, report, spec_of
+from tests.placement.world import World, admitted, cell_with, joined, report, set_policy, spec_of
 
 Wants = tuple[int, int, int]
 
 
 def world_of(nodes: list[tuple[int, int, int]], fillers: list[int], failed: list[int]) -> World:
     """Nodes of these GPUs, CPUs and memory; jobs that take a part of them; broken devices."""
-    sizes = enumerate(nodes)
-    world = cell_with(*(joined(f"n{at}", gpus, cpu_milli=cpu, memory_mib=mem) for at, (gpus, cpu, mem) in sizes))
+    world = cell_with(
+        *(
+            joined(f"n{at}", gpus, cpu_milli=cpu, memory_mib=mem, labels={"side": "ab"[at % 2]})
+            for at, (gpus, cpu, mem) in enumerate(nodes)
+        )
+    )
     world.tell(*(report(f"n{device % len(nodes)}", failed=(device % 3,)) for device in failed))
     for number, gpus in enumerate(fillers):
         if fits(world.state, spec_of("x", gpus)):
@@ -30,11 +34,12 @@ def fits(state: CellState, spec: JobSpec) -> bool:
     return not isinstance(place_gang(state, spec), DeferCode)
 
 
-def room_left(state: CellState) -> list[Wants]:
-    """What each node still has."""
+def room_left(state: CellState, side: str = "ab", *, exclusive: bool = False) -> list[Wants]:
+    """What each node of these sides still has, or each that is empty."""
     return [
         (node.gpus_free, node.spec.cpu_milli - node.cpu_used, node.spec.memory_mib - node.memory_used)
         for node in state.nodes.values()
+        if node.spec.labels["side"] in side and not (exclusive and node.jobs)
     ]
 
 
@@ -49,6 +54,7 @@ def search(room: list[Wants], wants: Wants, workers: int) -> bool:
     return False
 
 
+SIDES = (("ab", ()), ("a", ("side=a",)), ("b", ("side!=a",)), ("ab", ("side=a|b", "!zone")), ("", ("side=c",)))
 NODES = st.lists(st.tuples(st.integers(1, 8), st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=4)
 
 
@@ -58,15 +64,27 @@ NODES = st.lists(st.tuples(st.integers(1, 8), st.integers(0, 6), st.integers(0, 
     st.lists(st.integers(0, 30), max_size=3),
     st.tuples(st.integers(1, 4), st.integers(0, 2), st.integers(0, 2)),
     st.integers(1, 5),
+    st.sampled_from(sorted(POLICIES)),
+    st.sampled_from(SIDES),
+    st.booleans(),
 )
-def test_a_gang_finds_places_exactly_if_there_are_any(
-    nodes: list[tuple[int, int, int]], fillers: list[int], failed: list[int], wants: Wants, workers: int
+def test_a_gang_finds_places_exactly_if_there_are_any(  # noqa: PLR0917 - each is drawn for itself
+    nodes: list[tuple[int, int, int]],
+    fillers: list[int],
+    failed: list[int],
+    wants: Wants,
+    workers: int,
+    policy: str,
+    side: tuple[str, tuple[str, ...]],
+    exclusive: bool,
 ) -> None:
     world = world_of(nodes, fillers, failed)
+    world.tell(set_policy(placement=policy))
     gpus, cpu, memory = wants
     resources = Resources(gpu_milli=gpus * GPU, cpu_milli=cpu, memory_mib=memory)
-    spec = spec_of("gang", workers=workers, resources=resources)
-    assert fits(world.state, spec) == search(room_left(world.state), wants, workers)
+    spec = spec_of("gang", workers=workers, resources=resources, node_labels=side[1], exclusive=exclusive)
+    room = room_left(world.state, side[0], exclusive=exclusive)
+    assert fits(world.state, spec) == search(room, wants, workers)
 
 
 @given(
