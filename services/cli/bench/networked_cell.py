@@ -15,18 +15,22 @@ from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Position, Resources, TopologyWish, WorkerPlace
 
 POOL, LAB = "bench", "lab"
+ZONES = "abcdefgh"
 DIGEST = "0" * 32
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Nodes of so many GPUs, so many to a leaf, leaves to a spine and spines to a superspine."""
+    """Nodes of so many GPUs, so many to a leaf, leaves to a spine and spines to a superspine. With marks they are in
+    zones "a" to "h" by turns, and one of 20 has a taint.
+    """
 
     nodes: int
     gpus: int = 8
     leaf: int = 32
     spine: int = 32
     superspine: int = 1_000_000
+    has_marks: bool = False
 
     def node(self, number: int) -> NodeSpec:
         """One of them. Names of leaves tell of themselves alone: "leaf-3" of another spine is another leaf."""
@@ -36,7 +40,10 @@ class Network:
             spine=f"spine-{leaf // self.spine:04}",
             superspine=f"superspine-{leaf // self.spine // self.superspine:02}",
         )
-        return NodeSpec(id=f"node-{number:06}", pool=POOL, gpus=self.gpus, position=position)
+        spec = NodeSpec(id=f"node-{number:06}", pool=POOL, gpus=self.gpus, position=position)
+        if not self.has_marks:
+            return spec
+        return replace(spec, labels={"zone": ZONES[number % len(ZONES)]}, taints=() if number % 20 else ("reserved",))
 
     def cell(self, *, has_limits: bool = False) -> CellState:
         """A cell of these nodes, all idle, under E-Binpack. With limits, the tenant has one below that of its lab; both

@@ -25,12 +25,16 @@ from shared.cluster.state import CellState
 from shared.events.effects import JobStarted
 from shared.events.queue import QueueHead
 from shared.events.reasons import DeferCode
+from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, Level, TopologyWish, Wish, WorkerPlace
 from shared.runtime.collector import tune_collector
 
 RUNS = 7
 ROUNDS = 22
 """They use four fifths of 1,000 nodes."""
+
+CHOOSY_ROUNDS = 14
+"""They use half of 1,000 nodes."""
 
 LEAF, IN_LEAF = TopologyWish(level=Level.LEAF), TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
 BLOCK_OF_RACKS = Network(2_500, gpus=9, leaf=16, spine=16)
@@ -42,6 +46,7 @@ def place() -> Figure:
     watch = ProcessorTime({"place": os.getpid()})
     with _collector_as_in_services():
         body: dict[str, object] = {f"workers_per_s_{n}": round(_workers_per_s(n)) for n in (1_000, 10_000, 100_000)}
+        body |= {f"choosy_per_s_{n}": round(_choosy_per_s(n)) for n in (1_000, 10_000, 100_000)}
         body |= {
             "tas_2304_ms": _ms(BLOCK_OF_RACKS.cell(), gang("gang", 1, 2_304, LEAF), _is_one_block),
             "tas_144_ms": _ms(BLOCK_OF_RACKS.cell(), gang("gang", 1, 144, IN_LEAF), _is_one_rack),
@@ -58,6 +63,8 @@ def _lines(body: dict[str, object]) -> list[str]:
     return [
         "workers placed and started a second, with quotas, wishes and reasons: "
         + ", ".join(f"{body[f'workers_per_s_{n}']:,} on {n:,} nodes" for n in (1_000, 10_000, 100_000)),
+        "the same of jobs that rule out one zone of eight, where one node of 20 has a taint: "
+        + ", ".join(f"{body[f'choosy_per_s_{n}']:,} on {n:,} nodes" for n in (1_000, 10_000, 100_000)),
         f"2,304 workers, rack preferred: one block in {body['tas_2304_ms']} ms; 144, required: {body['tas_144_ms']} ms",
         f"512 workers on 512 nodes, rack preferred: {body['gang_512_ms']} ms",
         f'"no", with its numbers: {body["no_500_ms"]} ms on 500 nodes, {body["no_5000_ms"]} ms on 5,000',
@@ -126,8 +133,20 @@ def _fill_s(nodes: int, work: Callable[[CellState, QueueHead], int]) -> float:
 
 def _workers_per_s(nodes: int) -> float:
     """The jobs of several tenants' kinds, in one line."""
-    state = Network(nodes).cell(has_limits=True)
-    head = enqueue(state, [spec for number in range(ROUNDS) for spec in round_of_jobs(number)])
+    specs = [spec for number in range(ROUNDS) for spec in round_of_jobs(number)]
+    return _started_per_s(Network(nodes).cell(has_limits=True), specs)
+
+
+def _choosy_per_s(nodes: int) -> float:
+    """The same kinds of jobs, each with a rule for its nodes' labels, on nodes of which some have a taint."""
+    specs = [
+        replace(spec, node_labels=("zone!=h",)) for number in range(CHOOSY_ROUNDS) for spec in round_of_jobs(number)
+    ]
+    return _started_per_s(Network(nodes, has_marks=True).cell(has_limits=True), specs)
+
+
+def _started_per_s(state: CellState, specs: list[JobSpec]) -> float:
+    head = enqueue(state, specs)
     workers = sum(state.jobs[job].spec.workers for job in head.jobs if "too-large" not in job)
 
     def start_all() -> None:
