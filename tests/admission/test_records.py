@@ -83,3 +83,9 @@ def _singly(event: Event) -> list[Event]:
 
 def _alone(cell: str, job: AdmittedJob) -> JobAdmitted:
     return JobAdmitted(cell=cell, spec=job.spec, submit_ms=job.submit_ms, digest=job.digest)
+
+
+def test_an_array_is_a_record_of_its_own() -> None:
+    spec = JobSpec(id="many", tenant="vision", array=3)
+    array = JobAdmitted(cell="cell-a", spec=spec, submit_ms=0, digest=DIGEST)
+    assert in_short(answered(admitted("a"), array, admitted("b"), admitted("c"))) == ["a @0", "many @1", "b c @2+1"]

@@ -74,6 +74,13 @@ def test_a_worker_is_told_its_ranks_its_gang_and_its_devices() -> None:
     }
 
 
+def test_an_element_of_an_array_is_told_which_one_it_is() -> None:
+    places = (WorkerPlace(rank=0, node="node-1", devices=(0,), gpu_milli=1000),)
+    gang = Gang(1, ("node-1",), "a", 1, array=("many", 7))
+    told = worker_environment(Start("node-1", "many.7", 1, places, RUN, 0), RUN, gang, places[0], {})
+    assert (told["FALLOW_ARRAY_ID"], told["FALLOW_ARRAY_INDEX"]) == ("many", "7")
+
+
 def test_the_jobs_own_environment_hides_the_agents_and_not_what_fallow_says() -> None:
     run = ProcessRun(argv=("train",), env={"HOME": "/job", "RANK": "9"}, checkpoint_dir="/c")
     places = (WorkerPlace(rank=0, node="node-1", devices=(0,), gpu_milli=500),)
