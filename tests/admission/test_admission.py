@@ -51,6 +51,11 @@ def test_a_service_enters_replica_by_replica_and_a_single_worker_whole() -> None
     assert admitted(submit(workers=1, gang=False)).spec.gang
 
 
+def test_of_a_job_without_a_gang_a_pool_has_to_hold_only_what_must_start_together() -> None:
+    assert admitted(submit(workers=25, gang=False)).spec.pools == ("h100", "a100")
+    assert admitted(submit(workers=25, workers_min=21, gang=False)).spec.pools == ("h100",)
+
+
 def test_pools_of_another_gpu_type_are_left_out() -> None:
     assert admitted(submit(pools=["h100", "serve", "a100"], gpu_type="a100")).spec.pools == ("serve", "a100")
 

@@ -129,6 +129,14 @@ def test_an_agent_whose_lease_cannot_be_renewed_stops_its_own_work() -> None:
     assert (orders(in_time), orders(late)) == ([], ["Stop a/1"])
 
 
+def test_an_agent_that_is_never_heard_stops_what_it_took_up_when_that_ones_lease_is_over() -> None:
+    made, late = informed(), turn(20_001)
+    made.is_heard, made.has_lapsed = False, True
+    made.adopt(turn(), wanted("a"), is_new_to_log=False)
+    made.keep_lease(late, 20_000)
+    assert orders(late) == ["Stop a/1"]
+
+
 def test_an_agent_without_a_lease_starts_nothing_until_it_is_renewed() -> None:
     made, without, renewed = informed(), turn(), turn(21_000)
     made.keep_lease(turn(20_001), 20_000)

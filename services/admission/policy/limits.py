@@ -4,6 +4,7 @@ built in.
 
 from __future__ import annotations
 
+from services.admission.policy.ceilings import at_least
 from services.admission.policy.resolve import Home, Rejection
 from shared.cluster.config import CellFile, Pool
 from shared.events.reasons import RejectCode
@@ -64,7 +65,9 @@ def over_update_limits(file: CellFile, changes: JobChanges) -> Rejection | None:
 
 
 def never_fits(spec: JobSpec, home: Home) -> Rejection | tuple[Pool, ...]:
-    """The pools of the job's that could hold it if they were empty; a rejection if there is none."""
+    """The pools of the job's that could hold it if they were empty, or as much of it as must start together; a
+    rejection if there is none.
+    """
     worker_gpus = -(-spec.resources.gpu_milli // GPU)
     wide = [pool for pool in home.pools if worker_gpus <= pool.gpus_per_node]
     if not wide:
@@ -74,11 +77,12 @@ def never_fits(spec: JobSpec, home: Home) -> Rejection | tuple[Pool, ...]:
             RejectCode.LARGER_THAN_POOL, "resources.gpu_milli", str(worker_gpus), rule, worker_gpus, allowed
         )
     room = {pool.name: _workers(pool, spec) for pool in wide}
-    large = tuple(pool for pool in wide if spec.workers <= room[pool.name])
+    workers = at_least(spec)
+    large = tuple(pool for pool in wide if workers <= room[pool.name])
     if not large:
         allowed = max(room.values())
         rule = f"the largest pool ever holds {allowed} such workers"
-        return Rejection(RejectCode.LARGER_THAN_POOL, "workers", str(spec.workers), rule, spec.workers, allowed)
+        return Rejection(RejectCode.LARGER_THAN_POOL, "workers", str(workers), rule, workers, allowed)
     return large
 
 

@@ -237,7 +237,8 @@ class NodeAgent:
         if turn.now.monotonic_ms - self.renewed_ms <= allowed_ms:
             return False
         self.back_ms = None
-        if not self.has_lapsed:
+        # One that goes on for another agent begins nothing from the start, but what it took up stops as well.
+        if not self.has_lapsed or any(run.is_live and run.status is RunStatus.RUNNING for run in self.runs.values()):
             self.give_up(turn)
         return True
 
