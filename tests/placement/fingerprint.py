@@ -16,21 +16,28 @@ from tests.placement.world import Fate, World
 
 def fingerprint() -> str:
     """A hash over all bytes of the logs and of the windows."""
-    twins = Twins(Random(5), Shown(2, 2))
-    twins.settle(*NODES)
-    for _ in range(ROUNDS):
-        twins.one_round()
+    plain, fair = (lived(queues) for queues in (("first", "default", "aged"), ("fair", "fair-strict", "fair-backfill")))
     chaos = Chaos(11, bad_log=True)
     for _ in range(STEPS):
         chaos.step()
     hashed = blake2b(digest_size=16)
-    worlds: tuple[World, ...] = (live(repeat(Fate.KEPT)), twins.queued, chaos.world)
+    worlds: tuple[World, ...] = (live(repeat(Fate.KEPT)), plain.queued, fair.queued, chaos.world)
     for world in worlds:
         for record in world.log:
             hashed.update(record.value)
         for window in world.inputs.get("queue-0", []):
             hashed.update(repr(window).encode())
     return hashed.hexdigest()
+
+
+def lived(queues: tuple[str, ...]) -> Twins:
+    """Twins whose jobs wait in these queues."""
+    twins = Twins(Random(5), Shown(2, 2))
+    twins.queues = queues
+    twins.settle(*NODES)
+    for _ in range(ROUNDS):
+        twins.one_round()
+    return twins
 
 
 if __name__ == "__main__":

@@ -1,0 +1,120 @@
+"""A queue in fair-share order: whose turn it is, what a job that does not fit keeps back, and what time changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.placement.policy.fair_clock import FairClock
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.fair_use import FairUse
+from shared.cluster.state import CellState
+from shared.events.operations import CellPolicy
+from shared.events.queue import QueueDiscipline, QueueHead, QueueOrder
+from shared.events.reasons import DeferCode
+from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_quotas, spec_of, window
+
+STRICT, BEST, BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BEST_EFFORT_FIFO, QueueDiscipline.BACKFILL
+HALF_LIFE_MS = 64_000
+
+
+def part_of(discipline: QueueDiscipline, half_life_ms: int = 0, order: QueueOrder = QueueOrder.FAIR_SHARE) -> CellPart:
+    queue = Queue(name="q", order=order, discipline=discipline)
+    policy = CellPolicy(fair_half_life_ms=half_life_ms)
+    return CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=64),), queues=(queue,), policy=policy)
+
+
+def world_of(discipline: QueueDiscipline, gpus: int = 4, half_life_ms: int = 0, few: int = 100) -> World:
+    """A cell of one node."""
+    tenants = tuple(Tenant(name=name) for name in ("ada", "bob", "eve"))
+    world = World(CellFile(cells=(part_of(discipline, half_life_ms),), tenants=tenants), few=few)
+    world.tell(joined("n1", gpus))
+    return world
+
+
+def submit(world: World, *jobs: tuple[str, int]) -> None:
+    """Jobs (id that begins with the tenant, GPUs), all at once."""
+    world.tell(*(admitted(spec_of(job, gpus, tenant=job.split("-")[0], queue="q")) for job, gpus in jobs))
+
+
+def running(world: World) -> list[str]:
+    return sorted(job.id for job in world.state.jobs.values() if job.workers)
+
+
+def test_turns_go_round_within_one_walk() -> None:
+    world = world_of(BEST)
+    submit(world, *((f"{tenant}-{number}", 1) for tenant in ("ada", "bob") for number in range(4)))
+    assert running(world) == ["ada-0", "ada-1", "bob-0", "bob-1"]
+
+
+def test_where_jobs_may_pass_the_turn_stays_with_the_tenant_whose_job_does_not_fit() -> None:
+    world = world_of(BEST)
+    submit(world, ("ada-0", 8), ("ada-1", 1), ("ada-2", 8), ("ada-3", 1), ("bob-0", 3), ("bob-1", 1))
+    assert running(world) == ["ada-1", "bob-0"]
+
+
+@pytest.mark.parametrize(("discipline", "started"), [(STRICT, ["ada-0"]), (BEST, ["ada-0", "eve-0"])])
+def test_in_a_strict_queue_a_job_without_room_keeps_all_back(discipline: QueueDiscipline, started: list[str]) -> None:
+    world = world_of(discipline)
+    submit(world, ("ada-0", 1), ("ada-1", 1), ("bob-0", 4), ("eve-0", 3))
+    assert running(world) == started
+    codes = {job.id: job.deferred for job in world.state.jobs.values()}
+    assert codes["bob-0"] is DeferCode.NO_FREE_GPUS
+    assert (codes.get("eve-0") is DeferCode.BEHIND_HEAD) == (discipline is STRICT)
+
+
+def test_in_a_strict_queue_a_job_at_a_limit_keeps_back_only_its_tenant() -> None:
+    world = world_of(STRICT)
+    world.tell(set_quotas(quota("ada", 1)))
+    submit(world, ("ada-0", 2), ("ada-1", 1), ("bob-0", 1), ("bob-1", 1))
+    assert running(world) == ["bob-0", "bob-1"]
+    codes = {job.id: job.deferred for job in world.state.jobs.values()}
+    assert (codes["ada-0"], codes["ada-1"]) == (DeferCode.QUOTA_REACHED, DeferCode.BEHIND_HEAD)
+
+
+def test_the_heads_of_a_window_are_one_line_and_end_only_where_the_turn_comes_to_a_cut() -> None:
+    world = world_of(BEST, gpus=8, few=-1)
+    submit(world, *((f"{tenant}-{number}", 1) for tenant in ("ada", "bob") for number in range(5)))
+    heads = [
+        QueueHead(queue="q", discipline=BEST, jobs=("ada-0",), cuts=(0,), waiting=5, tenant="ada"),
+        QueueHead(queue="q", discipline=BEST, jobs=("bob-0", "bob-1"), waiting=5, tenant="bob"),
+    ]
+    world.tell(window(1, *heads))
+    assert running(world) == ["ada-0", "bob-0"]
+    world.tell(
+        window(2, heads[0], heads[1], QueueHead(queue="q", discipline=BEST, jobs=("ada-1", "ada-2"), tenant="ada"))
+    )
+    assert running(world) == ["ada-0", "bob-0"], "a window that is older than the starts says nothing of who is behind"
+
+
+def test_time_alone_may_put_another_job_first_and_it_starts_by_itself() -> None:
+    world = world_of(STRICT, half_life_ms=6_400)
+    submit(world, ("ada-0", 4))
+    world.pass_time(10_000)
+    world.tell(finished("ada-0"))
+    submit(world, ("bob-0", 2))
+    submit(world, ("bob-1", 4), ("ada-1", 2))
+    assert running(world) == ["bob-0"]
+    assert world.service.next_cell_ms() == 10_100
+    world.pass_time(12_800)
+    assert running(world) == ["ada-1", "bob-0"]
+
+
+@pytest.mark.parametrize(
+    ("discipline", "order", "half_life_ms", "waiting", "due_ms"),
+    [
+        (STRICT, QueueOrder.FAIR_SHARE, HALF_LIFE_MS, 1, 3_000),
+        (BACKFILL, QueueOrder.FAIR_SHARE, HALF_LIFE_MS, 1, 3_000),
+        (BEST, QueueOrder.FAIR_SHARE, HALF_LIFE_MS, 1, None),
+        (STRICT, QueueOrder.FIFO, HALF_LIFE_MS, 1, None),
+        (STRICT, QueueOrder.FAIR_SHARE, 0, 1, None),
+        (STRICT, QueueOrder.FAIR_SHARE, HALF_LIFE_MS, 0, None),
+    ],
+)
+def test_a_walk_is_due_at_the_next_tick_where_an_order_may_change_by_itself(
+    discipline: QueueDiscipline, order: QueueOrder, half_life_ms: int, waiting: int, due_ms: int | None
+) -> None:
+    clock, state = FairClock(part_of(discipline, half_life_ms, order)), CellState(CELL, waiting=waiting)
+    state.fair = FairUse(half_life_ms)
+    clock.walked(2_500)
+    assert clock.next_cell_ms(state) == due_ms
+    assert (clock.is_due(state, 2_999), clock.is_due(state, 3_000)) == (False, due_ms is not None)
