@@ -186,6 +186,7 @@ def _items(engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]
         found += _afterthoughts(engine, submit)
         if submit.job.kind is JobKind.INFERENCE:
             found += _scalings(engine, submit.job)
+    found += [_plan(engine, file, nodes) for _ in range(engine.between(0, 2))]
     for _ in range(engine.between(0, 4)):
         found.append(_operation(engine, file, nodes, submitted))
     found.sort(key=lambda item: item[0])
@@ -253,6 +254,8 @@ def _with_waits(
             whens = (AfterWhen.OK, AfterWhen.OK, AfterWhen.ANY)
             after = tuple(Dependency(job=each, when=engine.chance.choice(whens)) for each in chosen)
             job = replace(job, after=after)
+        if engine.between(0, 1):
+            job = replace(job, estimate_run_ms=engine.between(500, 5_000))
         if engine.between(0, 5) == 0:
             most = engine.chance.choice((None, 1, 2))
             job = replace(job, array=engine.between(1, 5), array_most_running=most)
@@ -313,6 +316,19 @@ def _afterthoughts(engine: Engine, submit: SubmitJob) -> list[tuple[int, str, Ev
     return [(at_ms, job.tenant, wish)]
 
 
+def _plan(engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]]) -> tuple[int, str, Event]:
+    """Maintenance that begins soon, at times at once."""
+    cell = engine.chance.choice(file.cells)
+    node, at_ms = engine.chance.choice(nodes[cell.name]).id, engine.between(500, ARRIVALS_MS)
+    begin_ms = EPOCH_MS + at_ms + engine.between(-500, 4_000)
+    end_ms = begin_ms + engine.between(500, 3_000)
+    return (
+        at_ms,
+        "operator",
+        PlanMaintenance(cell=cell.name, node=node, begin_ms=begin_ms, end_ms=end_ms, by="operator"),
+    )
+
+
 def _operation(
     engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]], submitted: list[SubmitJob]
 ) -> tuple[int, str, Event]:
@@ -321,10 +337,7 @@ def _operation(
     at_ms, kind = engine.between(1_000, ARRIVALS_MS), engine.between(0, 6)
     event: Event
     if kind == 6:  # noqa: PLR2004
-        begin_ms = EPOCH_MS + at_ms + engine.between(-500, 4_000)
-        end_ms = begin_ms + engine.between(500, 3_000)
-        event = PlanMaintenance(cell=cell.name, node=node, begin_ms=begin_ms, end_ms=end_ms, by="operator")
-        return at_ms, "operator", event
+        return _plan(engine, file, nodes)
     if kind <= 1:
         event = Cordon(cell=cell.name, node=node, by="operator")
     elif kind == 2:  # noqa: PLR2004

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared.events import effects as e
-from shared.events.reasons import CancelReason
+from shared.events.reasons import CancelReason, FailReason
 from shared.events.values import AfterWhen, Dependency
 from tests.cluster.examples import enqueued, node, place, started
 from tests.simulator.history.story import Story
@@ -15,7 +15,7 @@ from tests.simulator.history.story import Story
 START = started("job", place(0, "n1", 0))
 READY = e.JobReady(job="job")
 FIRST = enqueued("first")
-FAILS = (started("first", place(0, "n1", 1)), e.JobFailed(job="first", reason="retries_exhausted"))
+FAILS = (started("first", place(0, "n1", 1)), e.JobFailed(job="first", reason=FailReason.RETRIES_EXHAUSTED))
 ENDS = (started("first", place(0, "n1", 1)), e.JobFinished(job="first", attempt=1))
 WINDOW = e.MaintenanceSet(node="n1", begin_ms=100, end_ms=200)
 
