@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.access import Access, access_of, run
-from services.cli.failures import Exit, end_with
+from services.cli.failures import Exit, end_with, say
 from services.cli.newest import newest_state
 from services.cli.operate import give, operation, tell_answer
 from services.cli.output import AsJson, CellName, print_json, print_table
@@ -100,6 +100,9 @@ def _give(
     access: Access, cell: str, quotas: list[dict[str, Any]], fields: list[str], timeout_s: int, *, as_json: bool
 ) -> None:
     wish = operation(SetQuota, cell=cell, quotas=quotas, fields=fields)
+    known = {tenant.name: None for tenant in access.cells().tenants}
+    for name in dict.fromkeys(quota["tenant"] for quota in quotas if quota["tenant"] not in known):
+        say(f"fallow: {name} is no tenant of the cell file: its quota holds for those below it alone")
     accounts = [(quota["tenant"], quota["gpu_type"]) for quota in quotas]
 
     def is_answer(news: News) -> bool:

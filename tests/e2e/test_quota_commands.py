@@ -69,6 +69,9 @@ async def test_a_contradiction_is_refused_as_a_whole_with_its_rule(
         quotas.write_text("quotas: [{tenant: vision, guaranteed: 600}, {tenant: speech, guaranteed: 400, limit: 400}]")
         assert fallow("quota", "set", "--file", str(quotas)).returncode == 0
         await cell.until(lambda c: len(c.state.quotas) == 2, what="both quotas")
+        above = fallow("quota", "set", "lab", "--limit", "1000")
+        assert above.stderr == "fallow: lab is no tenant of the cell file: its quota holds for those below it alone\n"
+        assert fallow("quota", "set", "vision", "--parent", "lab").stdout.endswith("no limit, below lab.\n")
         assert cell.problems() == []
 
 

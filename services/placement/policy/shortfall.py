@@ -11,7 +11,7 @@ from heapq import nsmallest
 from services.placement.policy.policies import POLICIES
 from services.placement.policy.wishes import Seeker, seeker_of
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.quota import accounts
+from shared.cluster.quota_room import rooms
 from shared.cluster.state import CellState
 from shared.events.values import GPU, JobSpec, Level, Wish
 
@@ -141,13 +141,9 @@ def _units(gang: Seeker, level: Level, most: int) -> tuple[UnitRoom, ...]:
 
 
 def _left(state: CellState, spec: JobSpec, gpu_type: str | None) -> int | None:
-    """How much the tenant may use more before it or one above it is at a limit."""
-    left: list[int] = []
-    for account in accounts(state.quotas, spec.tenant, spec.gpu_type or gpu_type or ""):
-        quota = state.quotas.get(account)
-        if quota is not None and quota.limit_milli is not None:
-            left.append(max(quota.limit_milli - state.usage.get(account, 0), 0))
-    return min(left, default=None)
+    """How much the tenant may use more before it or one above it is at a limit, or may borrow no further."""
+    left = [room for _, room in rooms(state.tree, (spec.tenant, spec.gpu_type or gpu_type or ""))]
+    return min([max(room, 0) for room in left if room is not None], default=None)
 
 
 def _gpus(milli: int) -> str:
