@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "jobs": ("jobs", "List jobs."),
     "job": ("job", "Tell the story of one job, and where it ran."),
     "cancel": ("cancel", "Stop a job."),
+    "scale": ("scale", "Give a service more replicas or fewer."),
     "hold": ("hold", "Keep a waiting job from starting."),
     "release": ("release", "Let a held job start again."),
     "nodes": ("nodes", "List nodes with their free GPUs."),

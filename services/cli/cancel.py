@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Annotated
@@ -58,17 +59,17 @@ async def _cancel(
     """The answer, or the row of a job that was over before, or None if there is no answer in time."""
     async with access.client() as client:
         if tenant is None or cell is None:
-            cell, row = await _row(client, job_id, cell)
+            cell, row = await row_of(client, job_id, cell)
             if row is None and tenant is None:
                 end_with(Exit.NO, f"fallow: no cell knows a job {job_id}")
             if row is not None and row.id == job_id and row.status in FINAL:
                 return row
             tenant = tenant or (row.tenant if row is not None else "")
         mark = await client.cancel(job_id, tenant, cell=cell, reason=reason)
-        return await _answer(client, mark, job_id, wait_ms)
+        return await answer(client, mark, job_id, wait_ms, _is_answer)
 
 
-async def _row(client: CellClient, job_id: str, cell: str | None) -> tuple[str | None, JobRow | None]:
+async def row_of(client: CellClient, job_id: str, cell: str | None) -> tuple[str | None, JobRow | None]:
     """The job, or an element of the array, as the view knows it, and its cell."""
     for name in client.cells if cell is None else (cell,):
         for its_id in (job_id, element_id(job_id, 0)):  # an array has no row of its own while it lives
@@ -90,12 +91,15 @@ def _was_over(row: JobRow, *, as_json: bool) -> None:
         raise typer.Exit(Exit.NO)
 
 
-async def _answer(client: CellClient, mark: Mark, job_id: str, wait_ms: int) -> News | None:
+async def answer(
+    client: CellClient, mark: Mark, job_id: str, wait_ms: int, is_answer: Callable[[News], bool]
+) -> News | None:
+    """The first news about the job, or about an element of the array, that answers; None if none comes in time."""
     deadline = monotonic_ms() + wait_ms
     async with aclosing(client.news(mark)) as found:
         async for some in found:
             for news in some:
-                if _is_about(news, job_id) and _is_answer(news):
+                if _is_about(news, job_id) and is_answer(news):
                     return news
             if monotonic_ms() > deadline:
                 return None

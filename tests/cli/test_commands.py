@@ -70,6 +70,7 @@ def test_help_lists_every_command() -> None:
         "jobs",
         "job",
         "cancel",
+        "scale",
         "nodes",
         "tenants",
         "shares",

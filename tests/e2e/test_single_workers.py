@@ -4,6 +4,8 @@ grows as room comes.
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,14 +15,23 @@ from shared.events.nodes import NodeLost
 from shared.events.submissions import CancelJob, JobChanges, UpdateJob
 from shared.events.values import JobKind, NodeStatus, RunStatus
 from shared.runtime.clocks import wall_ms
+from tests.cli.test_commands import call
 from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell
 
 pytestmark = pytest.mark.real_kafka
+
+Fallow = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def running(job: Job | None) -> int:
     """How many of its workers run."""
     return 0 if job is None else sum(status is RunStatus.RUNNING for status in job.runs.values())
+
+
+@pytest.fixture
+def fallow(kafka: str, redis_url: str, namespace: str, tmp_path: Path) -> Fallow:
+    where = {"FALLOW_KAFKA": kafka, "FALLOW_REDIS": redis_url, "FALLOW_NAMESPACE": namespace}
+    return lambda *words: call(*words, FALLOW_CELL_FILE=str(tmp_path / "cell.yaml"), **where)
 
 
 def scaled(workers: int) -> UpdateJob:
@@ -42,13 +53,15 @@ async def until_it_has(cell: RunningCell, job: str, workers: int) -> None:
 
 
 async def test_a_service_is_scaled_up_and_down_and_goes_on_when_a_node_is_lost(
-    kafka: str, redis_url: str, namespace: str, tmp_path: Path
+    kafka: str, redis_url: str, namespace: str, tmp_path: Path, fallow: Fallow
 ) -> None:
     async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=3) as cell:
         await cell.submit(a_job("web", workers=2, gpus=4, ms=None, kind=JobKind.INFERENCE, workers_min=1))
         await until_it_has(cell, "web", 2)
-        await cell.publish(scaled(4))
+        done = fallow("scale", "web", "4")
+        assert (done.returncode, done.stdout) == (0, "Job web is now 1 to 4 workers of 4 GPUs, priority 0.\n")
         await until_it_has(cell, "web", 4)
+        assert "workers: 4 held, 4 wanted" in fallow("job", "web").stdout
         gone = cell.state.jobs["web"].workers[0].node
         await cell.publish(lost_node(cell, gone))
         await cell.until(lambda c: c.state.nodes[gone].status is NodeStatus.LOST, what="the loss of a node")
