@@ -75,10 +75,12 @@ class FairLine:
         job = self._state.jobs.get(job_id)
         return job is not None and self._waits(job)
 
-    def served(self) -> None:
-        """The job whose turn it is has got places."""
+    def served(self, *, stays: bool = False) -> None:
+        """The job whose turn it is has got places. One that `stays` lacks some, and is its tenant's next one again."""
         line = self._lines[self._turns.first() or ""]
-        line.is_over = line.at - 1 in line.cuts
+        if stays:
+            line.at -= 1
+        line.is_over = line.at - 1 in line.cuts and not stays
         self._is_served = True
         self._turns.served()
 

@@ -139,12 +139,13 @@ class _Line:
                     return True
                 continue
             has_room = self._let_in(job, found, "" if over is None else over.spec.id)
-            if has_room and self._waits_for_the_rest(job):
+            waits = has_room and self._waits_for_the_rest(job)
+            if waits and fair is None:
                 return True
             if not has_room or number in cuts:
                 return False
             if fair is not None:
-                fair.served()
+                fair.served(stays=waits)
         return fair is None or not fair.is_cut
 
     def _is_put_off(self, job: Job) -> bool:
@@ -190,8 +191,7 @@ class _Line:
 
     def _waits_for_the_rest(self, job: Job) -> bool:
         """Whether a job that is no gang keeps its strict queue back, since not all of its workers have places."""
-        is_strict = self._head.discipline is QueueDiscipline.STRICT_FIFO and self._fair is None
-        return is_strict and grows(job)
+        return self._head.discipline is QueueDiscipline.STRICT_FIFO and grows(job)
 
 
 def _waits(job: Job, now_ms: int) -> bool:
