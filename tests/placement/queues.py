@@ -149,7 +149,8 @@ class NaiveWorld(World):
             if not isinstance(found, DeferCode):
                 made.append(self._done(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found)))
             elif over and job.id in self.state.heads:
-                made.append(self._done(e.HeadCleared(job=job.id)))
+                if queue.order is QueueOrder.FIFO:
+                    made.append(self._done(e.HeadCleared(job=job.id)))
             elif not over and found not in NOT_WAITED_FOR:
                 heads.append((job, found))
                 if job.id not in self.state.heads:

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.placement.policy.owners import Owners
 from services.queueing.policy.row import Shown
-from shared.cluster.config import CellFile, Tenant, TenantQuota
-from shared.cluster.job import JobStatus
+from shared.cluster.config import CellFile, Queue, Tenant, TenantQuota
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.operations import ReclaimFrom, SetQuota
-from shared.events.queue import QueueDiscipline, QueueHead
+from shared.events.queue import QueueHead, QueueOrder
 from shared.events.value import replace
 from shared.events.values import JobSpec
 from tests.placement.queues import NaiveWorld, QueuedWorld
@@ -75,6 +74,10 @@ def test_so_does_a_placement_that_needs_no_window_while_few_jobs_wait(seed: int,
 class KeepingNaive(NaiveWorld):
     """Looks at each job, and keeps what is guaranteed to those who wait and might not get it back."""
 
+    def __init__(self, file: CellFile) -> None:
+        super().__init__(file)
+        self._owners = Owners()
+
     def settle(self, *events: Event, afresh: bool = False) -> None:
         """Walk all queues again and again, until nobody starts: who has started needs nothing kept any more."""
         self.tell(*events)
@@ -88,13 +91,21 @@ class KeepingNaive(NaiveWorld):
 
     def _done(self, effect: e.AnyEffect) -> e.AnyEffect:
         done = super()._done(effect)
-        self._note()
+        if isinstance(effect, e.JobStarted):
+            self._owners.started(self.state, effect.job)
         return done
 
     def _note(self) -> None:
-        ready = tuple(job.id for job in self.state.jobs.values() if job.status is JobStatus.QUEUED)
-        head = QueueHead(queue="all", discipline=QueueDiscipline.BEST_EFFORT_FIFO, jobs=ready)
-        Owners().note(self.state, (head,), self.now_ms, is_all=True)
+        fifo = [queue for queue in self._part.queues if queue.order is QueueOrder.FIFO]
+        shared = [queue for queue in self._part.queues if queue.order is QueueOrder.FAIR_SHARE]
+        heads = [self._head(queue, None) for queue in fifo]
+        heads += [self._head(queue, tenant.name) for queue in shared for tenant in FILE.tenants]
+        self._owners.note(self.state, heads, self.now_ms, is_all=True)
+
+    def _head(self, queue: Queue, tenant: str | None) -> QueueHead:
+        """A queue's line, or that of one of its tenants."""
+        jobs = tuple(job.id for job in self._line(queue) if tenant in (None, job.spec.tenant))
+        return QueueHead(queue=queue.name, discipline=queue.discipline, jobs=jobs)
 
 
 class KeepingTwins(QuotaTwins):

@@ -143,6 +143,17 @@ def reserved_for_other() -> VirtualCell:
     return found
 
 
+def strict_line_with_an_owner_behind_a_borrower() -> VirtualCell:
+    """One node, in use; behind each other wait a borrower and the owner, who could not take it back from him."""
+    owner = TenantQuota(guaranteed=8, reclaim=ReclaimFrom.LOWER_PRIORITY)
+    tenants = (Tenant(name="ada", quotas=(owner,)), Tenant(name="bob", quotas=(TenantQuota(),)))
+    found = cell(*leaves(1), tenants=tenants, discipline=QueueDiscipline.STRICT_FIFO)
+    submit(found, "first")
+    submit(found, LATE, tenant="bob")
+    submit(found, "owner")
+    return found
+
+
 def behind_head() -> VirtualCell:
     found = cell(discipline=QueueDiscipline.STRICT_FIFO)
     submit(found, "first")

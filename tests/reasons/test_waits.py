@@ -6,7 +6,14 @@ import pytest
 
 from services.cli.job_reason import as_object, lines
 from shared.events.reasons import DeferCode
-from tests.reasons.cells import CELLS, behind_a_head_that_waited_for_long, told, topology, waiting
+from tests.reasons.cells import (
+    CELLS,
+    behind_a_head_that_waited_for_long,
+    strict_line_with_an_owner_behind_a_borrower,
+    told,
+    topology,
+    waiting,
+)
 
 TOLD_BY_ITS_STATE = (DeferCode.BACKOFF, DeferCode.HELD)
 """The log need not say these: what holds the job is what the log says of it."""
@@ -70,3 +77,9 @@ def test_programs_are_told_the_same() -> None:
         ("leaf-7", 5, 8),
         ("leaf-8", 3, 3),
     ]
+
+
+def test_in_a_strict_queue_no_room_is_kept_for_an_owner_behind_the_head_or_both_would_wait_for_ever() -> None:
+    cell = strict_line_with_an_owner_behind_a_borrower()
+    cell.advance(None)
+    assert cell.state.jobs == {}

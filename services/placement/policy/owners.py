@@ -14,6 +14,7 @@ from shared.cluster.quota_tree import Account, Need
 from shared.cluster.state import CellState
 from shared.events.operations import ReclaimFrom
 from shared.events.queue import QueueDiscipline, QueueHead
+from shared.events.reasons import DeferCode
 from shared.events.values import JobSpec
 
 
@@ -60,7 +61,8 @@ class Owners:
     def note_all(self, state: CellState, now_ms: int) -> None:
         """The same for somebody who has no heads and looks at all jobs."""
         if has_keepers(state):
-            ready = tuple(job.id for job in state.jobs.values() if job.status is JobStatus.QUEUED)
+            waiting = [job for job in state.jobs.values() if job.status is JobStatus.QUEUED]
+            ready = tuple(job.id for job in waiting if job.deferred is not DeferCode.BEHIND_HEAD)
             head = QueueHead(queue="all", discipline=QueueDiscipline.BEST_EFFORT_FIFO, jobs=ready)
             self.note(state, (head,), now_ms, is_all=True)
 
@@ -77,11 +79,16 @@ class Owners:
 
 
 def _ready(state: CellState, heads: Iterable[QueueHead], now_ms: int) -> Iterator[Job]:
+    """The jobs that could start now. In a strict line that is the first one only: to keep room for one behind it could
+    keep the first from starting, and then both would wait for ever.
+    """
     for head in heads if has_keepers(state) else ():
         for job_id in head.jobs:
             job = state.jobs.get(job_id)
             if job is not None and job.status is JobStatus.QUEUED and job.not_before_ms <= now_ms:
                 yield job
+                if head.discipline is QueueDiscipline.STRICT_FIFO:
+                    break
 
 
 def _keepers_above(state: CellState, spec: JobSpec) -> list[Account]:
