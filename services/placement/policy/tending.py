@@ -38,31 +38,33 @@ class Tending:
         if not state.singly:
             self._jobs = {}
             return
-        if self._jobs is None:
-            self._jobs = dict.fromkeys(state.singly)
-        self._jobs.update(dict.fromkeys(_touched(state, turn.effects)))
+        fresh = dict.fromkeys(state.singly if self._jobs is None else _touched(state, turn.effects))
+        self._jobs = {**(self._jobs or {}), **fresh}
         for job_id in sorted(self._jobs):
-            job = state.jobs.get(job_id)
-            if job is None or turn.is_full or not _tend(turn, job):
+            job, may_fit = state.jobs.get(job_id), turn.has_released or job_id in fresh
+            if job is None or (not _tend(turn, job, may_fit=may_fit) and not turn.is_full):
                 del self._jobs[job_id]
 
 
 def _touched(state: CellState, effects: Iterable[e.AnyEffect]) -> list[str]:
+    """The jobs that are no gangs of which these effects may have changed what they have or want."""
     found: list[str] = []
     for effect in effects:
-        match effect:
-            case e.JobUpdated():
-                found.append(effect.spec.id)
-            case e.WorkersSettled() | e.JobRunning():
-                found.append(effect.job)
-            case e.NodeChanged() if effect.status is NodeStatus.DRAINING:
-                found += state.nodes[effect.spec.id].jobs
+        kind = type(effect)
+        if kind is e.WorkersSettled or kind is e.JobRunning:
+            found.append(effect.job)  # type: ignore[union-attr]  # said by the line above
+        elif kind is e.JobUpdated:
+            found.append(effect.spec.id)  # type: ignore[union-attr]
+        elif kind is e.NodeChanged and effect.status is NodeStatus.DRAINING:  # type: ignore[union-attr]
+            found += state.nodes[effect.spec.id].jobs  # type: ignore[union-attr]
     return [job_id for job_id in found if job_id in state.singly]
 
 
-def _tend(turn: Turn, job: Job) -> bool:
-    """Do what can be done for a job now. Whether it has to be looked at again."""
-    if not is_service(job) or job.status not in (JobStatus.STARTING, JobStatus.RUNNING):
+def _tend(turn: Turn, job: Job, *, may_fit: bool) -> bool:
+    """Do what can be done for a job now. Whether it has to be looked at again. `may_fit`: there may be room that was
+    not there when it was looked at last.
+    """
+    if turn.is_full or not is_service(job) or job.status not in (JobStatus.STARTING, JobStatus.RUNNING):
         return False
     staying = [place for place in job.workers if place.rank not in job.leaving]
     nodes = turn.state.nodes
@@ -71,7 +73,7 @@ def _tend(turn: Turn, job: Job) -> bool:
     if surplus > 0:
         leave(turn, job, _to_leave(turn.state, job, staying, surplus))
     elif moving and not job.leaving and RunStatus.STARTING not in job.runs.values():
-        _move(turn, job, moving)
+        _move(turn, job, moving, may_fit=may_fit)
     return bool(moving) or lacking(job) < 0
 
 
@@ -115,8 +117,8 @@ def _domain(state: CellState, node_id: str, level: Level) -> tuple[str | None, .
     return path[:depth] if depth and path[depth - 1] is not None else (node_id,)
 
 
-def _move(turn: Turn, job: Job, moving: list[WorkerPlace]) -> None:
-    if lacking(job) == 0:
+def _move(turn: Turn, job: Job, moving: list[WorkerPlace], *, may_fit: bool) -> None:
+    if may_fit and lacking(job) == 0:
         found = places_for(turn.state, job, 1, 1, turn.now_ms)
         if not isinstance(found, DeferCode):
             turn.do(e.JobResizing(job=job.id, attempt=job.attempt, add=found), gang_bytes(found))
