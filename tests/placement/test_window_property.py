@@ -121,7 +121,7 @@ class Twins:
             id=f"job-{self.random.randint(0, 9)}{self.submitted:04}",
             tenant=self.random.choice(self.tenants),
             priority=self.random.choice((0, 0, 1, 2, -3)),
-            queue=(queue := self.random.choice(self.queues)),
+            queue=self.random.choice(self.queues),
             pools=self.random.choice(((), ("train",), ("extra", "train"))),
             workers=self.random.choice((1, 1, 1, 2, 3)),
             resources=Resources(gpu_milli=self.random.choice((500, GPU, GPU, 2 * GPU, 4 * GPU)), cpu_milli=100),
@@ -129,7 +129,7 @@ class Twins:
             not_before_ms=self.naive.now_ms + self.random.choice((0, 20, 60)) if self.random.random() < 0.1 else None,
             estimate_run_ms=self.random.choice((None, None, 20, 70)),
             after=self.some_to_wait_for() if self.random.random() < 0.2 else (),
-            array=4 if (is_array := self.random.random() < 0.25 and "backfill" not in queue) else None,
+            array=4 if (is_array := self.random.random() < 0.25) else None,
             array_most_running=self.random.choice((None, 1, 2)) if is_array else None,
             **self.some_nodes_only() if self.is_choosy else {},
         )
