@@ -124,9 +124,21 @@ class _Line:
     def go(self) -> bool:
         """Whether the walk may go on with the next queue."""
         state, fair, heads, over, cuts = self._state, self._fair, self._heads, None, frozenset(self._head.cuts)
+        jobs, blocked, deferred, now_ms = state.jobs, self._blocked, self._walk.deferred, self._now_ms
+        is_plain = fair is None and self._head.discipline is QueueDiscipline.BEST_EFFORT_FIFO
         for number, job_id in enumerate(self._head.jobs):
-            job = state.jobs.get(job_id)
-            if job is None or not _waits(job, self._now_ms) or self._is_put_off(job):
+            job = jobs.get(job_id)
+            if is_plain and blocked and job is not None and job.status is _QUEUED and job.not_before_ms <= now_ms:
+                # Most jobs of a long line are like one before them that did not fit.
+                known = (
+                    blocked.get(_shape(state, job.spec))
+                    if job.spec.gang and job.spec.array_most_running is None
+                    else None
+                )
+                if known is not None:
+                    deferred[job_id] = known
+                    continue
+            if job is None or not _waits(job, now_ms) or self._is_put_off(job):
                 if number in cuts:
                     return False
                 continue
