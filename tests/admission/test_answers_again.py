@@ -9,7 +9,7 @@ import pytest
 from services.admission.app import Admission
 from services.admission.settings import AdmissionSettings
 from shared.events.encoding import ce_headers, encode
-from shared.events.jobs import JobAdmitted
+from shared.events.jobs import JobRejected, JobsAdmitted
 from shared.events.submissions import SubmitJob
 from shared.events.values import JobSpec
 from shared.log.layout import Layout
@@ -58,4 +58,7 @@ async def test_a_failed_batch_has_taken_no_tokens() -> None:
     await reader.start()
     answers = [event_of(record) for record in await reader.poll()]
     await reader.stop()
-    assert [isinstance(answer, JobAdmitted) for answer in answers] == [True, True, True, False, False]
+    admitted, *others = answers
+    assert isinstance(admitted, JobsAdmitted)
+    assert [job.spec.id for job in admitted.jobs] == ["job-0", "job-1", "job-2"]
+    assert [type(answer) for answer in others] == [JobRejected, JobRejected]

@@ -23,7 +23,9 @@ def test_a_flood_keeps_every_gpu_at_work_and_no_record_grows_without_bound() -> 
     flow = flow_of(nodes=200, run_ms=300, per_step=400, steps=40)
     assert flow.figures()["waiting"] > 5_000
     assert flow.service.state.pools["train"].free_whole < 20
-    assert flow.figures()["records_at_once"] <= 3
+    # Most are made where the jobs that wait become too many to be walked: up to then each of them gets its reason.
+    assert flow.figures()["records_at_once"] <= 6
+    assert flow.figures()["records"] < 2 * 40
 
 
 def test_a_backlog_drains_when_the_flood_is_over() -> None:
