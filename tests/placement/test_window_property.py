@@ -14,8 +14,9 @@ from services.queueing.policy.row import Shown
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
 from shared.events.base import Event
-from shared.events.operations import CellPolicy, HoldJob, PlanMaintenance, ReleaseJob
+from shared.events.operations import CellPolicy, HoldJob, PlanMaintenance, ReleaseJob, SetPolicy
 from shared.events.queue import QueueDiscipline, QueueOrder
+from shared.events.value import replace
 from shared.events.values import GPU, AfterWhen, Dependency, JobSpec, Resources, RetryPolicy
 from tests.placement.queues import NaiveWorld, QueuedWorld
 from tests.placement.world import (
@@ -103,6 +104,14 @@ class Twins:
     def settle(self, *events: Event, afresh: bool = False) -> None:
         for world in self.worlds:
             world.settle(*events, afresh=afresh)
+
+    def be_patient(self) -> None:
+        """Where tenants take turns, who is first changes with each walk, and whoever was a head once stays one: how
+        long heads have waited depends on how often there was a walk, and must keep nobody back here.
+        """
+        if "fair-backfill" in self.queues:
+            policy = replace(self.naive.state.policy, backfill_wait_ms=10**9)
+            self.settle(SetPolicy(cell=CELL, policy=policy))
 
     def one_round(self) -> None:
         """Something that reorders, or something that makes room: one after the other, not both at once."""
@@ -206,6 +215,7 @@ def starts(world: World) -> dict[str, tuple[object, ...]]:
 
 
 def live_alike(twins: Twins) -> None:
+    twins.be_patient()
     twins.settle(*NODES)
     for _ in range(ROUNDS):
         twins.one_round()
