@@ -295,17 +295,11 @@ class PlacementService:
                 requests.update(turn, event)
             case QueueOrdered():
                 self._walk_is_due = self._windows.take(event) or self._walk_is_due
-            case NodeEvent():
+            case NodeEvent() | RunsReported() | NodesReported():
                 self._step_to(turn, event)
-                cell = self._file.cell(self.state.cell)
-                self._set_aside(item, self._hearing.hear(turn, cell, event, wall_ms))
-            case RunsReported():
-                self._step_to(turn, event)
-                self._set_aside(item, self._hearing.hear_runs(turn, event.words, wall_ms))
-            case NodesReported():
-                self._step_to(turn, event)
-                cell = self._file.cell(self.state.cell)
-                self._set_aside(item, self._hearing.hear_reports(turn, cell, event.reports, wall_ms))
+                stray = self._hear(turn, event, wall_ms)
+                if stray is not None:
+                    self._strays.append((item, stray))
             case o.Operation():
                 self._operate(turn, event)
             case Proposal():
@@ -313,9 +307,14 @@ class PlacementService:
                     turn, event.proposal, ProposalCode.UNSUPPORTED, "proposals are not carried out by this version"
                 )
 
-    def _set_aside(self, item: Input, stray: Stray | None) -> None:
-        if stray is not None:
-            self._strays.append((item, stray))
+    def _hear(self, turn: Turn, event: NodeEvent | RunsReported | NodesReported, wall_ms: int) -> Stray | None:
+        """What nodes say. Why it is to be set aside, or None."""
+        if isinstance(event, RunsReported):
+            return self._hearing.hear_runs(turn, event.words, wall_ms)
+        cell = self._file.cell(self.state.cell)
+        if isinstance(event, NodesReported):
+            return self._hearing.hear_reports(turn, cell, event.reports, wall_ms)
+        return self._hearing.hear(turn, cell, event, wall_ms)
 
     def _step_to(self, turn: Turn, event: Event) -> None:
         """A stepped clock goes by every time that it is told: an answer may overtake the step that caused it."""
