@@ -4,6 +4,7 @@ grows as room comes.
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +14,11 @@ import pytest
 from shared.cluster.job import Job
 from shared.events.nodes import NodeLost
 from shared.events.submissions import CancelJob, JobChanges, UpdateJob
-from shared.events.values import JobKind, NodeStatus, RunStatus
+from shared.events.values import JobKind, NodeStatus, ProcessRun, RunStatus
 from shared.runtime.clocks import wall_ms
 from tests.cli.test_commands import call
 from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell
+from tests.e2e.test_process_jobs import live, two_agents
 
 pytestmark = pytest.mark.real_kafka
 
@@ -87,3 +89,28 @@ async def test_a_job_without_a_gang_grows_as_room_comes_and_ends_when_all_of_its
         assert cell.state.over["job"].status == "finished"
         assert "JobRequeued" not in cell.story("job")
         assert cell.problems() == []
+
+
+async def test_processes_of_a_service_come_and_go_on_agents_and_see_each_other(
+    kafka: str, redis_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with two_agents(kafka, redis_url, namespace, tmp_path) as cell:
+        run = ProcessRun(argv=("sh", "-c", "echo $RANK of $WORLD_SIZE; exec sleep 600"))
+        await cell.submit(a_job("web", workers=1, run=run, pools=("machines",), kind=JobKind.INFERENCE))
+        await until_it_has(cell, "web", 1)
+        await cell.publish(scaled(3))
+        await until_it_has(cell, "web", 3)
+        await cell.until(lambda _: shown(tmp_path) == {3}, what="three workers in each file")
+        await cell.publish(scaled(1))
+        await until_it_has(cell, "web", 1)
+        assert len(live("web")) == 1
+        await cell.publish(CancelJob(job="web", tenant="vision"))
+        await cell.until_over("web")
+        assert live("web") == []
+        assert cell.problems() == []
+
+
+def shown(folder: Path) -> set[int]:
+    """How many workers the file of each agent tells of."""
+    worlds = folder.glob("machine-*/runs/web/1/world.json")
+    return {len(json.loads(world.read_text())["workers"]) for world in worlds}
