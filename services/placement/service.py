@@ -375,7 +375,7 @@ class PlacementService:
         for job_id in changed[:DEFERRED_MOST]:
             turn.do(e.JobDeferred(job=job_id, code=walk.deferred[job_id]))
         goes_on = turn.is_full or turn.is_cut or len(changed) > DEFERRED_MOST or self._short_lines.are_back(self.state)
-        self._walk_is_due = self._note_owners(turn) or goes_on
+        self._walk_is_due = self._note_owners(turn) or goes_on or (self._fair_clock.matters and walk.starts > 0)
         return self._walk_is_due
 
     def _heads(self, turn: Turn) -> Sequence[QueueHead]:

@@ -79,16 +79,21 @@ class NaiveWorld(World):
     """A world in which each waiting job of each queue is looked at, one after the other."""
 
     def settle(self, *events: Event, afresh: bool = False) -> None:
-        """Hand these over, then walk all queues whole."""
+        """Hand these over, then walk all queues whole; again after starts, which change whose turn it is."""
         self.tell(*events)
+        while self._walk_all():
+            pass
+
+    def _walk_all(self) -> bool:
         self.writer.begin()
-        starts = [effect for queue in self._part.queues for effect in self._walk(queue)]
-        if not starts:
+        made = [effect for queue in self._part.queues for effect in self._walk(queue)]
+        if not made:
             self.writer.abandon()
-            return
-        draft = self.writer.draft(list(starts), {}, self.now_ms)
+            return False
+        draft = self.writer.draft(list(made), {}, self.now_ms)
         assert draft.chain == next_chain(self.state.chain, encode(draft.decision))
         self._record(draft)
+        return any(isinstance(effect, e.JobStarted) for effect in made)
 
     @property
     def _part(self) -> CellPart:

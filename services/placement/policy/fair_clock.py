@@ -15,14 +15,17 @@ from shared.events.queue import QueueDiscipline, QueueOrder
 class FairClock:
     """Remembers up to which moment the order of the last walk holds."""
 
-    __slots__ = ("_matters", "_walked_ms")
+    __slots__ = ("_walked_ms", "matters")
 
     def __init__(self, part: CellPart) -> None:
         self._walked_ms = 0
-        self._matters = any(
+        self.matters = any(
             queue.order is QueueOrder.FAIR_SHARE and queue.discipline is not QueueDiscipline.BEST_EFFORT_FIFO
             for queue in part.queues
         )
+        """Whether another order may let somebody start: also one by what was started behind a queue, so after starts
+        there is another walk, until there are none.
+        """
 
     def walked(self, now_ms: int) -> None:
         """All queues are walked in the order of now."""
@@ -36,7 +39,7 @@ class FairClock:
     def next_cell_ms(self, state: CellState) -> int | None:
         """When a walk is due though nothing happens; None while nobody waits, or no order changes by itself."""
         half_life_ms = state.fair.half_life_ms
-        if not self._matters or not half_life_ms or not state.waiting:
+        if not self.matters or not half_life_ms or not state.waiting:
             return None
         tick = tick_ms(half_life_ms)
         return (self._walked_ms // tick + 1) * tick
