@@ -179,6 +179,10 @@ class _Line:
     def _ends_at(self, job: Job, number: int, code: DeferCode, *, is_first: bool) -> bool:
         """This job does not fit: whether nobody behind it may start either."""
         walk, fair, waits = self._walk, self._fair, job.status is _QUEUED
+        if fair is not None and self._head.discipline is QueueDiscipline.STRICT_FIFO and job.spec.gang:
+            # Whom it keeps back goes by the reason, and since the shape was found not to fit that may be another one.
+            newest = _try(self._state, job, self._blocked)
+            code = newest if isinstance(newest, DeferCode) else code
         if waits:
             walk.deferred[job.spec.id] = code
         if self._head.discipline is QueueDiscipline.STRICT_FIFO:
