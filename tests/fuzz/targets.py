@@ -6,6 +6,7 @@ The word tells inputs that led to different ends apart: those that led to a new 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -159,13 +160,14 @@ def fold_target() -> Target:
     inputs = dict(state.inputs)
     digest = digest_of(state)
     own = (state.version, state.chain, state.at_ms, state.offset)
+    fair = deepcopy(state.fair)
     seeds = []
     for _ in range(40):
         mark = state.checkpoint()
         seeds.append(encode(history.decide()))
         state.rollback(mark)
         state.version, state.chain, state.at_ms, state.offset = own
-        state.inputs = dict(inputs)
+        state.inputs, state.fair = dict(inputs), deepcopy(fair)
     assert digest_of(state) == digest, "the seeds were drawn without a trace"
 
     def folded(value: bytes) -> str:
@@ -182,7 +184,7 @@ def fold_target() -> Target:
             word, offences = str(error).split(":")[-1][:30], []
         state.rollback(mark)
         state.version, state.chain, state.at_ms, state.offset = own
-        state.inputs = dict(inputs)
+        state.inputs, state.fair = dict(inputs), deepcopy(fair)
         assert offences == [], f"a fold that breaks {offences[0]}"
         assert digest_of(state) == digest, "an undone fold left something behind"
         return word
