@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from services.queueing.service import QueueingService
 from services.queueing.settings import QueueingSettings
 from shared.cluster.config import CellFile
+from shared.cluster.few import FEW_WAITING
 from shared.events.operations import AdvanceTime
 from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
@@ -79,9 +80,11 @@ class CellQueues:
         file: CellFile,
         tenure: Tenure,
         metrics: QueueingMetrics,
+        few: int = FEW_WAITING,
     ) -> None:
+        """`few`: up to how many waiting jobs placement needs no window."""
         self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
-        self._tenure, self._part = tenure, file.cell(tenure.cell)
+        self._tenure, self._part, self._few = tenure, file.cell(tenure.cell), few
         self._patient_ms = 0 if isinstance(context.clock, SteppedCellClock) else PATIENT_MS
         self._follower = Follower(log, layout, tenure.cell, patient_ms=self._patient_ms)
         self._news = asyncio.Event()
@@ -114,6 +117,7 @@ class CellQueues:
             writer=f"{self._context.instance}-{wall_ms()}",
             jobs_source=f"jobs-{self._jobs[1]}",
             stepped=isinstance(self._context.clock, SteppedCellClock),
+            few=self._few,
         )
         self._reader = await self._open()
         return None
@@ -156,11 +160,11 @@ class CellQueues:
                 reader.seek(error.tp, error.begin)
                 continue
             for record in records:
-                event = event_of(record)
                 if record.topic == self._jobs[0]:
                     # What cannot be read here is placement's to set aside: it reads the same records.
-                    self._service.take_job(event, record.offset + 1)
+                    self._service.take_job(event_of(record) if self._service.reads_ahead else None, record.offset + 1)
                 else:
+                    event = event_of(record)
                     self._operations_offset = record.offset + 1
                     if isinstance(event, AdvanceTime) and isinstance(self._context.clock, SteppedCellClock):
                         self._context.clock.advance_to(event.now_ms)

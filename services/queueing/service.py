@@ -103,7 +103,7 @@ class QueueingService:
     def take_job(self, event: object, next_offset: int) -> None:
         """One record of `jobs`. Only an admitted job that the log does not know yet matters here."""
         self._jobs_offset = max(self._jobs_offset, next_offset)
-        if next_offset <= self.state.inputs.get(self._jobs_source, 0):
+        if next_offset <= self.state.inputs.get(self._jobs_source, 0) or not self.reads_ahead:
             return
         if isinstance(event, JobAdmitted):
             self._take_new(event, next_offset)
@@ -297,6 +297,13 @@ class QueueingService:
         for (queue, _), line in self._lines.items():
             found[queue] += line.waiting
         return found
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether jobs enter their lines before the log has them. While few wait nobody asks for the lines, and most
+        jobs have started by the time that the log is read.
+        """
+        return self._stepped or not self.are_few
 
     @property
     def are_few(self) -> bool:

@@ -340,3 +340,12 @@ def test_a_window_on_many_classes_shows_fewer_of_each(classes: int, each: int, s
         heads = cell.heads()
     assert sum(len(head.jobs) for head in heads) == classes * shown
     assert sum(len(head.cuts) for head in heads) == classes
+
+
+def test_while_few_jobs_wait_none_enters_its_line_before_the_log_has_it() -> None:
+    cell = Cell(few=2)
+    cell.admit(spec("first"))
+    assert (cell.service.early, cell.service.waiting) == (0, 0)
+    cell.enqueue(spec("a"), spec("b"), spec("c"))
+    cell.admit(spec("later"))
+    assert (cell.service.early, cell.service.waiting) == (1, 4)
