@@ -34,14 +34,14 @@ DEFERRED: dict[DeferCode, str] = {
     DeferCode.QUOTA_REACHED: "its tenant, or one above it, is at its limit",
     DeferCode.BEHIND_HEAD: "it stands behind the head of its queue, which goes first",
     DeferCode.BACKOFF: "it waits for the time of its next attempt",
-    DeferCode.MAINTENANCE: "it might still run when maintenance of the nodes begins that it would need",
-    DeferCode.NOT_BEFORE: "its own time to start has not come",
-    DeferCode.AFTER: "it waits for the end of other jobs",
-    DeferCode.ARRAY_LIMIT: "so many elements of its array run that no more may",
     DeferCode.HELD: "it is held back",
-    DeferCode.UNACKNOWLEDGED: "the nodes with room have yet to confirm what was started there before",
     DeferCode.TOPOLOGY: "the GPUs that are free are too far apart",
     DeferCode.RESERVED_FOR_OTHER: "the free places are kept for another job",
+    DeferCode.UNACKNOWLEDGED: "the nodes with room have yet to confirm what was started there before",
+    DeferCode.AFTER: "it waits for the end of other jobs",
+    DeferCode.NOT_BEFORE: "its own time to start has not come",
+    DeferCode.ARRAY_LIMIT: "so many elements of its array run that no more may",
+    DeferCode.MAINTENANCE: "it might still run when maintenance of the nodes begins that it would need",
 }
 _VERSION = re.compile(rb'"version":(\d+)')
 

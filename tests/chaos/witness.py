@@ -14,6 +14,7 @@ from shared.events.effects import JobStarted
 from shared.log.port import Log, Record, TopicPartition
 from shared.log.reading import event_of
 from shared.view.reader import ViewReader
+from tests.admitted import singly
 from tests.e2e.running_cell import CELL, RunningCell
 
 POLL_RECORDS = 2_000
@@ -59,7 +60,8 @@ async def evidence_of(
         answers=[
             Answer(event, f"jobs-{record.partition}", record.offset)
             for record in jobs
-            if isinstance(event := event_of(record), Event)
+            for event in singly(event_of(record))
+            if isinstance(event, Event)
         ],
         readings=readings,
         views=[] if view is None else [view],

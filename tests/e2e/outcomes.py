@@ -6,6 +6,7 @@ from shared.events.base import Event
 from shared.events.encoding import Undecodable
 from shared.log.port import Record
 from shared.log.reading import event_of, header
+from tests.admitted import singly
 from tests.e2e.running_cell import CELL, RunningCell
 
 
@@ -24,7 +25,7 @@ async def records_of(cell: RunningCell, topic: str) -> list[Record]:
 
 async def answers(cell: RunningCell) -> list[Event | Undecodable]:
     """What admission published."""
-    return [event_of(record) for record in await records_of(cell, "jobs")]
+    return [event for record in await records_of(cell, "jobs") for event in singly(event_of(record))]
 
 
 async def letters(cell: RunningCell) -> list[Record]:

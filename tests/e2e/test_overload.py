@@ -18,6 +18,7 @@ from shared.events.submissions import SubmitJob
 from shared.log.port import Outgoing
 from shared.log.reading import event_of
 from shared.runtime.clocks import wall_ms
+from tests.admitted import singly
 from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell
 
 pytestmark = pytest.mark.real_kafka
@@ -101,11 +102,11 @@ async def answers(cell: RunningCell) -> dict[str, str]:
     await reader.start()
     while reader.positions()[tp] < end:
         for record in await reader.poll(5_000):
-            event = event_of(record)
-            if isinstance(event, JobAdmitted):
-                found.setdefault(event.spec.id, "admitted")
-            elif isinstance(event, JobRejected):
-                found.setdefault(event.job, event.code.value)
+            for event in singly(event_of(record)):
+                if isinstance(event, JobAdmitted):
+                    found.setdefault(event.spec.id, "admitted")
+                elif isinstance(event, JobRejected):
+                    found.setdefault(event.job, event.code.value)
     await reader.stop()
     return found
 

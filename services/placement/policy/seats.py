@@ -9,8 +9,10 @@ from services.placement.policy.fragmentation import QUANTUM, Losses
 from shared.cluster.node import Node
 from shared.events.values import GPU
 
-Look = tuple[int, int, tuple[int, ...], str]
-"""CPU, memory, the parts free on shared devices, the GPU type. What is whole follows from the room."""
+Look = tuple[int, int, tuple[int, ...], str, int, int, int]
+"""CPU, memory, the parts free on shared devices, the GPU type; then the devices, CPU and memory that it has in all. What
+is whole follows from the room.
+"""
 
 
 @dataclass(slots=True)
@@ -40,7 +42,8 @@ class Seats:
             parts = tuple(sorted([free for at, free in node.shares.items() if free and not node.failed >> at & 1]))
         milli = whole * GPU + sum(parts)
         cpu, memory = spec.cpu_milli - node.cpu_used, spec.memory_mib - node.memory_used
-        stranded, look = losses.stranded(milli, cpu, memory), (cpu, memory, parts, spec.gpu_type)
+        stranded = losses.stranded(milli, cpu, memory)
+        look = (cpu, memory, parts, spec.gpu_type, spec.gpus, spec.cpu_milli, spec.memory_mib)
         return cls(losses, spec.gpu_type, whole, parts, milli, cpu, memory, stranded, look)
 
     def cost(self, ask: Ask) -> int | None:
