@@ -1,0 +1,16 @@
+"""What a record of the topic `jobs` says, one job at a time: jobs that come thick are admitted in one record."""
+
+from __future__ import annotations
+
+from shared.events.base import Event
+from shared.events.encoding import Undecodable
+from shared.events.jobs import JobAdmitted, JobsAdmitted
+
+
+def singly(event: Event | Undecodable) -> list[Event | Undecodable]:
+    """The same as a record of its own for each job."""
+    if not isinstance(event, JobsAdmitted):
+        return [event]
+    return [
+        JobAdmitted(cell=event.cell, spec=job.spec, submit_ms=job.submit_ms, digest=job.digest) for job in event.jobs
+    ]
