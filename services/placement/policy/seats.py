@@ -10,8 +10,8 @@ from shared.cluster.node import Node
 from shared.events.values import GPU
 
 Look = tuple[int, int, tuple[int, ...], str, int, int, int]
-"""CPU, memory, the parts free on shared devices, the GPU type; then the devices, CPU and memory that it has in all. What
-is whole follows from the room.
+"""CPU, memory, the parts free on shared devices, the GPU type; then the devices, CPU and memory that it has in all.
+What is whole follows from the room.
 """
 
 
