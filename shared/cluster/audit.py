@@ -149,7 +149,8 @@ class Ledger:
         if places:
             self.places[job] = places
         if len(places) > len(before):
-            for place in places:
+            # Who has come: those that were there before may be of another GPU type, whose limit was lowered since.
+            for place in places[len(before) :] if places[: len(before)] == before else places:
                 raised[spec.tenant, self.types.get(place.node, "")] = None
         return None
 

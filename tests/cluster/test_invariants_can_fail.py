@@ -17,7 +17,7 @@ from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.operations import Quota
 from shared.events.reasons import FailReason
-from shared.events.value import build_valid
+from shared.events.value import build_valid, replace
 from shared.events.values import JobSpec, Resources, RunStatus, WorkerPlace
 from tests.cluster.examples import TWO_GPUS, cell, enqueued, node, place, quota, requeued, started, then
 from tests.cluster.histories import CELL
@@ -168,6 +168,24 @@ def test_a_limit_lowered_after_a_start_accuses_nobody() -> None:
     ledger = Ledger()
     assert ledger.take(decision([*LIFE, quota("ada", limit=1, parent="lab")])) is None
     assert ledger.take(decision([e.JobHeld(job="idle")])) is None
+
+
+def test_a_service_that_grows_on_one_gpu_type_is_not_held_against_the_lowered_limit_of_another() -> None:
+    ledger, h100 = Ledger(), node("n3")
+    h100 = replace(h100, spec=replace(h100.spec, gpu_type="h100"))
+    life = [
+        *LIFE,
+        h100,
+        enqueued("service", workers=2, workers_min=1, gang=False),
+        started("service", place(0, "n2", 4)),
+    ]
+    assert ledger.take(decision([*life, quota("ada", limit=1, parent="lab")])) is None
+    more = (replace(place(1, "n3", 0), turn=1),)
+    assert ledger.take(decision([e.JobResizing(job="service", attempt=1, add=more)])) is None
+    too_many = (replace(place(2, "n2", 5), turn=2),)
+    offence = ledger.take(decision([e.JobResizing(job="service", attempt=1, add=too_many)]))
+    assert offence is not None
+    assert offence.invariant == "I4"
 
 
 @pytest.mark.parametrize(
