@@ -27,6 +27,10 @@ class Ahead:
         self._places: list[Places] = []
         self._changes = 0
 
+    def has(self, job_id: str) -> bool:
+        """Whether a place was found for this job along with one before it: then its shape is none that does not fit."""
+        return bool(self._jobs) and self._jobs[-1] == job_id
+
     def take(self, state: CellState, jobs: Sequence[str], number: int, job: Job, now_ms: int) -> Places | None:
         """A place for this job, number `number` of the line, if it comes with others of its kind; else None."""
         changes = 0 if state.unacknowledged is None else state.unacknowledged.changes

@@ -125,10 +125,18 @@ class _Line:
         """Whether the walk may go on with the next queue."""
         state, fair, heads, over, cuts = self._state, self._fair, self._heads, None, frozenset(self._head.cuts)
         jobs, blocked, deferred, now_ms = state.jobs, self._blocked, self._walk.deferred, self._now_ms
+        is_found = self._ahead.has
         is_plain = fair is None and self._head.discipline is QueueDiscipline.BEST_EFFORT_FIFO
         for number, job_id in enumerate(self._head.jobs):
             job = jobs.get(job_id)
-            if is_plain and blocked and job is not None and job.status is _QUEUED and job.not_before_ms <= now_ms:
+            if (
+                is_plain
+                and blocked
+                and not is_found(job_id)
+                and job is not None
+                and job.status is _QUEUED
+                and job.not_before_ms <= now_ms
+            ):
                 # Most jobs of a long line are like one before them that did not fit.
                 known = (
                     blocked.get(_shape(state, job.spec))
@@ -171,10 +179,12 @@ class _Line:
         state, blocked = self._state, self._blocked
         if not job.spec.gang:
             return _enter(state, job, blocked, self._now_ms)
-        found: Places | DeferCode | None = blocked.get(_shape(state, job.spec)) if blocked else None
-        if found is not None:
-            return found
-        return self._ahead.take(state, self._listed, number, job, self._now_ms) or _try(state, job, blocked)
+        ahead = self._ahead
+        if blocked and not ahead.has(job.spec.id):
+            known = blocked.get(_shape(state, job.spec))
+            if known is not None:
+                return known
+        return ahead.take(state, self._listed, number, job, self._now_ms) or _try(state, job, blocked)
 
     def _ends_at(self, job: Job, number: int, code: DeferCode, *, is_first: bool) -> bool:
         """This job does not fit: whether nobody behind it may start either."""
