@@ -269,3 +269,14 @@ def test_a_cancelled_service_ends_when_its_last_replica_has_stopped() -> None:
     assert ranks(world, "web") == [1]
     made = world.tell(word(n.RunStopped, world, "web", 1))
     assert [type(effect) for effect in made] == [e.WorkersSettled, e.JobCancelled]
+
+
+def test_a_replica_that_is_still_stopping_holds_its_devices_though_nobody_heard_it_start() -> None:
+    world = cell(2)
+    world.tell(admitted(service("web", 2), digest=DIGEST))
+    world.tell(cancel("web"))
+    runs = [ObservedRun(job="web", attempt=1, status=RunStatus.STOPPING, rank=rank) for rank in (0, 1)]
+    world.tell(report("n1", *runs))
+    assert ranks(world, "web") == [0, 1]
+    made = world.tell(*(word(n.RunStopped, world, "web", rank) for rank in (0, 1)))
+    assert [type(effect) for effect in made] == [e.WorkersSettled, e.JobCancelled]

@@ -19,7 +19,7 @@ from shared.cluster.job import Job, JobStatus
 from shared.cluster.singly import is_service
 from shared.events import effects as e
 from shared.events.reasons import FailReason, RequeueReason, StopReason
-from shared.events.values import RunStatus, WorkerPlace
+from shared.events.values import RUN_IS_OVER, RunStatus, WorkerPlace
 
 
 def key_of(job: Job, node_id: str, rank: int | None, turn: int) -> str | None:
@@ -93,6 +93,8 @@ def _sorted_out(job: Job, noted: dict[str, RunStatus]) -> _News:
             if job.runs[key] is RunStatus.STARTING:
                 news.joined.append(rank)
             continue
+        if status not in RUN_IS_OVER:
+            continue  # who is told to stop holds its devices until nothing is left of it
         if status is RunStatus.FINISHED and not is_service(job):
             news.done.append(rank)
             continue
