@@ -60,14 +60,14 @@ class QuotaTwins(Twins):
 @given(st.integers(0, 10**9), st.integers(1, 4))
 def test_windows_lead_to_the_starts_of_a_walk_over_all_jobs(seed: int, most: int) -> None:
     twins = QuotaTwins(Random(seed), Shown(most, most))
-    live_alike(twins)
+    assert live_alike(twins)
     assert twins.naive.state.quotas
 
 
 @given(st.integers(0, 10**9), st.integers(0, 12))
 def test_so_does_a_placement_that_needs_no_window_while_few_jobs_wait(seed: int, few: int) -> None:
     twins = QuotaTwins(Random(seed), Shown(1, 4), few)
-    live_alike(twins)
+    assert live_alike(twins)
     assert twins.naive.state.quotas
 
 
@@ -123,5 +123,5 @@ class KeepingTwins(QuotaTwins):
 @given(st.integers(0, 10**9))
 def test_so_does_one_that_keeps_what_its_owners_might_not_get_back(seed: int) -> None:
     twins = KeepingTwins(Random(seed), 10_000)
-    live_alike(twins)
+    assert live_alike(twins)
     assert twins.naive.state.quotas
