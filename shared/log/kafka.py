@@ -12,6 +12,8 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
 from shared.log.group_timers import QUICK, GroupTimers
 from shared.log.kafka_closing import close
+from shared.log.kafka_consumer import COMMITTED
+from shared.log.kafka_looks import KafkaLooks
 from shared.log.kafka_member import KafkaMember
 from shared.log.kafka_producer import BoundedProducer, Compression, send, send_all
 from shared.log.kafka_reader import Fetching, KafkaReader
@@ -21,13 +23,18 @@ from shared.log.port import (
     LogUnavailable,
     Outgoing,
     Reader,
+    Record,
     RecordTooLarge,
     TopicPartition,
 )
+from shared.log.topic_admin import delete_records
 
 APPEND_BOUND_MS = 3_000
 PUBLISH_BOUND_MS = 10_000
 REQUEST_BOUND_MS = 2_500
+LOG_APPEND_TIME = 1
+"""The type of a time stamp that is the broker's."""
+
 FETCH_WAIT_MS, LONE_FETCH_WAIT_MS = 20, 500
 PATIENT_FETCH_BYTES = 262_144
 """With so much there, a patient reader is woken before its time."""
@@ -64,6 +71,7 @@ class KafkaLog:
         self._timers = timers
         self._producers: BoundedProducer | None = None
         self._queries: AIOKafkaConsumer | None = None
+        self._looks = KafkaLooks(bootstrap, client_id)
 
     async def start(self) -> None:
         """Connect the part that answers questions; the producer is opened by the first write."""
@@ -77,6 +85,7 @@ class KafkaLog:
             bootstrap_servers=self._bootstrap,
             client_id=f"{self._client_id}-queries",
             enable_auto_commit=False,
+            isolation_level=COMMITTED,
             request_timeout_ms=REQUEST_BOUND_MS,
         )
         try:
@@ -95,6 +104,7 @@ class KafkaLog:
             await producers.close()
         if queries is not None:
             await close(queries)
+        await self._looks.stop()
 
     async def publish(self, messages: Sequence[Outgoing]) -> None:
         """Pipelined: all are handed to the producer in order, then all acknowledgements are awaited."""
@@ -134,7 +144,8 @@ class KafkaLog:
         if metadata.offset < 0:
             # A duplicate whose metadata the broker has forgotten is acknowledged without an offset.
             return AppendUnknown(reason=f"append to {message.topic}: acknowledged without an offset")
-        return Appended(offset=metadata.offset)
+        is_stamped = metadata.timestamp_type == LOG_APPEND_TIME
+        return Appended(offset=metadata.offset, stamped_ms=metadata.timestamp if is_stamped else None)
 
     async def begin_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Asked of the broker, each time."""
@@ -151,6 +162,24 @@ class KafkaLog:
         except (KafkaError, TimeoutError, OSError) as error:
             raise LogUnavailable(f"offsets of {sorted(tps)}: {error!r}") from error
         return {(tp.topic, tp.partition): offset for tp, offset in answer.items()}
+
+    async def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+        """By a consumer of its own, which is opened by the first look."""
+        return await self._looks.records_at(offsets)
+
+    async def first_since(self, tp: TopicPartition, timestamp_ms: int) -> int | None:
+        """Asked of the broker, each time."""
+        asked = KafkaTopicPartition(*tp)
+        try:
+            async with asyncio.timeout(self._append_bound_s):
+                found = (await self._asking().offsets_for_times({asked: timestamp_ms}))[asked]
+        except (KafkaError, TimeoutError, OSError) as error:
+            raise LogUnavailable(f"offset of {tp} at {timestamp_ms}: {error!r}") from error
+        return None if found is None else found.offset
+
+    async def delete_before(self, tp: TopicPartition, offset: int) -> None:
+        """By Kafka's DeleteRecords."""
+        await delete_records(self._bootstrap, tp, offset)
 
     async def partitions(self, topic: str) -> int:
         """Asked of the broker, each time, since a topic may appear or grow."""

@@ -16,6 +16,9 @@ from aiokafka.consumer.fetcher import FetchResult
 
 from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Record
 
+COMMITTED = "read_committed"
+"""The isolation level of every consumer of ours: a record of a transaction that was given up is never read."""
+
 STEP_WAIT_MS = 300
 PREFIX_RECORDS = 500
 
@@ -25,6 +28,9 @@ Positions = dict[KafkaTopicPartition, int]
 
 class SteadyConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka ships no types
     """Where a batch cannot be read, empty records with UNREADABLE_HEADER come in its place, for the dead letters."""
+
+    def __init__(self, *topics: str, **settings: Any) -> None:
+        super().__init__(*topics, **{**settings, "isolation_level": COMMITTED})
 
     async def start(self) -> None:
         """As aiokafka's."""

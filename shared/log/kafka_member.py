@@ -14,6 +14,7 @@ from aiokafka.errors import KafkaError
 
 from shared.log.group_timers import GroupTimers
 from shared.log.kafka_closing import close
+from shared.log.kafka_consumer import COMMITTED
 from shared.log.port import LogUnavailable
 
 REBALANCE_TIMEOUT_MS = 5_000
@@ -82,6 +83,7 @@ class KafkaMember:
             group_id=self._group,
             enable_auto_commit=False,
             auto_offset_reset="latest",
+            isolation_level=COMMITTED,
             session_timeout_ms=self._timers.session_ms,
             heartbeat_interval_ms=self._timers.heartbeat_ms,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,

@@ -33,6 +33,8 @@ class Partition:
 
     begin: int = 0
     records: list[Record] = field(default_factory=list)
+    markers: set[int] = field(default_factory=set)
+    """Offsets that no reader is shown: the ends of transactions, which take an offset as a record does."""
 
     @property
     def end(self) -> int:
@@ -43,11 +45,14 @@ class Partition:
 class MemoryBroker:
     """What the cluster holds: topics, and the groups on them. All calls are synchronous and total."""
 
-    def __init__(self, now_ms: Callable[[], int] = lambda: 0, record_bytes_max: int = RECORD_BYTES_MAX) -> None:
-        """`now_ms` stamps records. `record_bytes_max` counts key, value and headers."""
+    def __init__(self, now_ms: Callable[[], int] | None = None, record_bytes_max: int = RECORD_BYTES_MAX) -> None:
+        """`now_ms` stamps records; without it every record has the time 0, and an append is told no time.
+
+        `record_bytes_max` counts key, value and headers.
+        """
         self.is_away = False
         self.acknowledgements_to_lose = 0
-        self._now_ms = now_ms
+        self.now_ms: Callable[[], int | None] = now_ms or (lambda: None)
         self._record_bytes_max = record_bytes_max
         self._topics: dict[str, list[Partition]] = {}
         self._groups: dict[str, MemoryGroup] = {}
@@ -79,7 +84,7 @@ class MemoryBroker:
         partition = self.partition(tp)
         offset = partition.end
         partition.records.append(
-            Record(*tp, offset, message.key, message.value, tuple(message.headers), self._now_ms())
+            Record(*tp, offset, message.key, message.value, tuple(message.headers), self.now_ms() or 0)
         )
         arrival, self._arrival = self._arrival, asyncio.Event()
         arrival.set()
@@ -91,6 +96,19 @@ class MemoryBroker:
         kept_from = min(max(offset, partition.begin), partition.end)
         del partition.records[: kept_from - partition.begin]
         partition.begin = kept_from
+
+    def write_marker(self, tp: TopicPartition) -> None:
+        """Take one offset as the end of a transaction does: readers step over it."""
+        partition = self.partition(tp)
+        partition.markers.add(partition.end)
+        partition.records.append(Record(*tp, partition.end, None, None, (), self.now_ms() or 0))
+
+    def cut(self, tp: TopicPartition, offset: int) -> None:
+        """Lose the records from `offset` on, though they were acknowledged."""
+        partition = self.partition(tp)
+        del partition.records[max(0, offset - partition.begin) :]
+        partition.begin = min(partition.begin, offset)
+        partition.markers -= {marker for marker in partition.markers if marker >= offset}
 
     def group(self, name: str, topic: str) -> MemoryGroup:
         """The group's membership, created on first use. One group has one topic here."""
@@ -145,7 +163,7 @@ class MemoryLog:
         if self._broker.acknowledgements_to_lose > 0:
             self._broker.acknowledgements_to_lose -= 1
             return AppendUnknown(reason="the acknowledgement was lost")
-        return Appended(offset=offset)
+        return Appended(offset=offset, stamped_ms=self._broker.now_ms())
 
     async def begin_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """As the port says."""
@@ -156,6 +174,27 @@ class MemoryLog:
         """As the port says."""
         self._reach()
         return {tp: self._broker.partition(tp).end for tp in tps}
+
+    async def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+        """As the port says."""
+        self._reach()
+        partitions = {tp: self._broker.partition(tp) for tp in offsets}
+        return {
+            tp: partition.records[offsets[tp] - partition.begin]
+            for tp, partition in partitions.items()
+            if partition.begin <= offsets[tp] < partition.end and offsets[tp] not in partition.markers
+        }
+
+    async def first_since(self, tp: TopicPartition, timestamp_ms: int) -> int | None:
+        """As the port says."""
+        self._reach()
+        records = self._broker.partition(tp).records
+        return next((record.offset for record in records if record.timestamp_ms >= timestamp_ms), None)
+
+    async def delete_before(self, tp: TopicPartition, offset: int) -> None:
+        """As the port says."""
+        self._reach()
+        self._broker.delete_before(tp, offset)
 
     async def partitions(self, topic: str) -> int:
         """As the port says."""

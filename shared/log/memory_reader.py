@@ -74,4 +74,4 @@ class MemoryReader:
             raise LogTruncated(tp, asked=asked, begin=partition.begin, end=partition.end)
         found = partition.records[asked - partition.begin : asked - partition.begin + room]
         self._positions[tp] += len(found)
-        return found
+        return [record for record in found if record.offset not in partition.markers] if partition.markers else found

@@ -6,7 +6,7 @@ Nothing here knows what a record means. Two implementations: `kafka.KafkaLog` an
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -24,7 +24,9 @@ UNREADABLE_TEXT = b"a header of this record, or of its batch, has a name that is
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One record as it stands in the log. `timestamp_ms` is the writer's wall clock: for people, not for decisions.
+    """One record as it stands in the log. `timestamp_ms` is the broker's wall clock when the record was appended: every
+    topic of ours is stamped by the broker (`shared/log/topics.py`). No decision is made from it, but it tells a clock
+    that is wrong.
 
     A struct, as Outgoing is: of these thousands are made in a second.
     """
@@ -58,9 +60,12 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The record is in the log for good, at this offset."""
+    """The record is in the log for good, at this offset. `stamped_ms` is the broker's wall clock when it wrote the
+    record, None where the topic keeps the sender's time.
+    """
 
     offset: int
+    stamped_ms: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +159,20 @@ class Log(Protocol):
 
     async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset that the next record will get, of each. Raises LogUnavailable, also for a missing partition."""
+
+    async def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+        """The record at exactly this offset, of each partition that has a committed one there. Raises LogUnavailable.
+
+        For a look now and then: it costs one fetch for each partition.
+        """
+
+    async def first_since(self, tp: TopicPartition, timestamp_ms: int) -> int | None:
+        """The offset of the first record that the broker stamped at this time or later; None when there is none yet.
+        Raises LogUnavailable.
+        """
+
+    async def delete_before(self, tp: TopicPartition, offset: int) -> None:
+        """Forget the records below `offset` for good. Raises LogUnavailable."""
 
     async def partitions(self, topic: str) -> int:
         """How many partitions the topic has; 0 when there is no such topic. Raises LogUnavailable."""

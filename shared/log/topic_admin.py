@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka import TopicPartition as KafkaTopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from shared.log.port import LogUnavailable
+from shared.log.port import LogUnavailable, TopicPartition
 from shared.log.topics import ActualTopic, Difference, DifferenceKind, TopicSpec, differences
 
 ADMIN_BOUND_S = 30.0
@@ -57,6 +58,12 @@ async def create_topics(
             await _grow(admin, expected, actual)
             await _wait_until_visible(admin, expected)
     return await check_topics(bootstrap, expected, embedded=embedded)
+
+
+async def delete_records(bootstrap: str, tp: TopicPartition, before: int) -> None:
+    """Let the broker forget the records below an offset. Raises LogUnavailable."""
+    async with _admin(bootstrap) as admin:
+        await admin.delete_records({KafkaTopicPartition(*tp): RecordsToDelete(before_offset=before)})
 
 
 def _loses_cells(difference: Difference) -> bool:

@@ -6,12 +6,14 @@ import itertools
 import time
 from typing import Protocol
 
+from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 
 from shared.log.kafka import KafkaLog
 from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.port import Log, TopicPartition
+from shared.log.port import Log, Outgoing, TopicPartition
+from tests.contract.eventually import eventually
 
 _numbers = itertools.count()
 
@@ -19,7 +21,9 @@ _numbers = itertools.count()
 class World(Protocol):
     """A cluster on which tests make topics and forget records."""
 
-    async def topic(self, partitions: int) -> str: ...
+    async def topic(self, partitions: int, *, stamped: bool = False) -> str: ...
+    async def refill(self, topic: str) -> None: ...
+    async def transaction(self, tp: TopicPartition, values: list[bytes], *, commits: bool) -> None: ...
     async def grow(self, topic: str, partitions: int) -> None: ...
     async def delete_before(self, tp: TopicPartition, offset: int) -> None: ...
     async def log(self) -> Log: ...
@@ -28,12 +32,24 @@ class World(Protocol):
 
 class MemoryWorld:
     def __init__(self) -> None:
-        self.broker = MemoryBroker()
+        self.broker = MemoryBroker(lambda: time.time_ns() // 1_000_000)
 
-    async def topic(self, partitions: int) -> str:
+    async def topic(self, partitions: int, *, stamped: bool = False) -> str:
         name = f"t{next(_numbers)}"
         self.broker.create_topic(name, partitions)
         return name
+
+    async def refill(self, topic: str) -> None:
+        """Lose every record of the topic, as a topic that is deleted and made again does."""
+        for partition in range(self.broker.topics()[topic]):
+            self.broker.cut((topic, partition), 0)
+
+    async def transaction(self, tp: TopicPartition, values: list[bytes], *, commits: bool) -> None:
+        for value in values if commits else []:
+            self.broker.write(Outgoing(tp[0], value, partition=tp[1]))
+        for _ in [] if commits else values:
+            self.broker.write_marker(tp)
+        self.broker.write_marker(tp)
 
     async def grow(self, topic: str, partitions: int) -> None:
         self.broker.create_topic(topic, partitions)
@@ -59,10 +75,32 @@ class KafkaWorld:
     async def start(self) -> None:
         await self._admin.start()
 
-    async def topic(self, partitions: int) -> str:
+    async def topic(self, partitions: int, *, stamped: bool = False) -> str:
         name = f"contract-{time.time_ns()}-{next(_numbers)}"
-        await self._admin.create_topics([NewTopic(name, partitions, 1)])
+        config = {"message.timestamp.type": "LogAppendTime"} if stamped else {}
+        await self._admin.create_topics([NewTopic(name, partitions, 1, topic_configs=config)])
         return name
+
+    async def refill(self, topic: str) -> None:
+        described = await self._admin.describe_topics([topic])
+        await self._admin.delete_topics([topic])
+        new = NewTopic(topic, len(described[0]["partitions"]), 1)
+
+        async def is_created() -> bool:
+            return not (await self._admin.create_topics([new])).topic_errors[0][1]
+
+        await eventually(is_created)
+
+    async def transaction(self, tp: TopicPartition, values: list[bytes], *, commits: bool) -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=f"tx-{next(_numbers)}")
+        await producer.start()
+        try:
+            await producer.begin_transaction()
+            for value in values:
+                await producer.send_and_wait(tp[0], value, partition=tp[1])
+            await (producer.commit_transaction() if commits else producer.abort_transaction())
+        finally:
+            await producer.stop()
 
     async def grow(self, topic: str, partitions: int) -> None:
         await self._admin.create_partitions({topic: NewPartitions(partitions)})

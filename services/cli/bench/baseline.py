@@ -122,7 +122,12 @@ async def chain(servers: Servers, folder: Path, traffic: Mapping[str, Flow]) -> 
 
 
 async def _count(bootstrap: str, topic: str, come: array[float]) -> None:
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="earliest")
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    )
     await consumer.start()
     consumer.assign([TopicPartition(topic, 0)])
     try:

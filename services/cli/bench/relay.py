@@ -45,6 +45,7 @@ async def relay(hop: Hop) -> None:
         bootstrap_servers=hop.bootstrap,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
+        isolation_level="read_committed",
         fetch_max_wait_ms=20 if sum(hop.reads.values()) > 1 else 500,
     )
     producer = AIOKafkaProducer(

@@ -124,7 +124,10 @@ async def _read_snapshot(servers: Servers, cell: BigCell) -> tuple[float, int]:
     topic, number = cell.layout.tp("snapshots", CELL)
     end = (await cell.log.end_offsets([(topic, number)]))[topic, number]
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=servers.kafka.server.address, enable_auto_commit=False, auto_offset_reset="earliest"
+        bootstrap_servers=servers.kafka.server.address,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
     )
     begin_s, size, next_offset = monotonic(), 0, 0
     await consumer.start()

@@ -1,0 +1,129 @@
+"""What a log tells of records that were read long ago, of transactions and of its own clock, in memory and on Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from shared.log.port import Appended, Log, LogTruncated, Outgoing, Reader
+from tests.contract.eventually import eventually
+from tests.contract.log_worlds import KafkaWorld, MemoryWorld, World
+
+SECOND_MS = 1_000
+
+
+@pytest_asyncio.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.real_kafka)])
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    if request.param == "memory":
+        yield MemoryWorld()
+        return
+    world = KafkaWorld(request.getfixturevalue("kafka"))
+    await world.start()
+    yield world
+    await world.close()
+
+
+@pytest_asyncio.fixture
+async def log(world: World) -> Log:
+    return await world.log()
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def write(log: Log, topic: str, *values: bytes) -> None:
+    await log.publish([Outgoing(topic, value, partition=0) for value in values])
+
+
+async def read_values(reader: Reader, count: int) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    async with asyncio.timeout(10):
+        while len(found) < count:
+            found += [record.value for record in await reader.poll(wait_ms=200)]
+    return found
+
+
+async def test_the_record_at_an_offset_is_told_where_there_is_one(world: World, log: Log) -> None:
+    topic = await world.topic(2)
+    await write(log, topic, b"a", b"b", b"c")
+    await world.delete_before((topic, 0), 1)
+
+    found = await log.records_at({(topic, 0): 1, (topic, 1): 0})
+    assert [(tp, record.offset, record.value) for tp, record in found.items()] == [((topic, 0), 1, b"b")]
+    assert (await log.records_at({(topic, 0): 2}))[topic, 0].value == b"c"
+    assert await log.records_at({(topic, 0): 0}) == {}, "deleted"
+    assert await log.records_at({(topic, 0): 3}) == {}, "not written yet"
+
+
+async def test_a_look_costs_the_next_look_nothing(world: World, log: Log) -> None:
+    topic = await world.topic(1)
+    await write(log, topic, *[b"%d" % n for n in range(100)])
+    for offset in (99, 0, 50, 50):
+        assert (await log.records_at({(topic, 0): offset}))[topic, 0].value == b"%d" % offset
+
+
+async def test_only_what_a_transaction_has_committed_is_read(world: World, log: Log) -> None:
+    topic = await world.topic(1)
+    await write(log, topic, b"before")
+    await world.transaction((topic, 0), [b"given up"], commits=False)
+    await world.transaction((topic, 0), [b"committed"], commits=True)
+    await write(log, topic, b"behind")
+
+    reader = log.reader({(topic, 0): 0})
+    await reader.start()
+    assert await read_values(reader, 3) == [b"before", b"committed", b"behind"]
+    await reader.stop()
+    end = (await log.end_offsets([(topic, 0)]))[topic, 0]
+    assert end == 6, "the end of a transaction takes an offset of its own"
+    offsets = {offset: await log.records_at({(topic, 0): offset}) for offset in range(end)}
+    assert [offset for offset, found in offsets.items() if found] == [0, 3, 5]
+
+
+async def test_a_topic_that_was_made_anew_holds_other_records(world: World, log: Log) -> None:
+    topic = await world.topic(1)
+    await write(log, topic, b"a", b"b")
+    await world.refill(topic)
+
+    async def is_empty() -> bool:
+        return not (await log.end_offsets([(topic, 0)]))[topic, 0]
+
+    await eventually(is_empty)
+    reader = log.reader({(topic, 0): 2})
+    await reader.start()
+    with pytest.raises(LogTruncated) as told:
+        await read_values(reader, 1)
+    assert (told.value.asked, told.value.begin, told.value.end) == (2, 0, 0)
+    await reader.stop()
+
+
+async def test_an_append_tells_the_time_of_a_broker_that_stamps(world: World, log: Log) -> None:
+    topic = await world.topic(1, stamped=True)
+    before_ms = now_ms()
+    answer = await log.append(Outgoing(topic, b"v", partition=0))
+    assert isinstance(answer, Appended)
+    assert answer.stamped_ms is not None
+    assert before_ms - SECOND_MS <= answer.stamped_ms <= now_ms() + SECOND_MS
+
+
+async def test_the_first_record_since_a_time_is_found(world: World, log: Log) -> None:
+    topic = await world.topic(1, stamped=True)
+    await write(log, topic, b"old")
+    await asyncio.sleep(0.05)
+    since_ms = now_ms()
+    await asyncio.sleep(0.05)
+    await write(log, topic, b"new")
+    assert await log.first_since((topic, 0), 0) == 0
+    assert await log.first_since((topic, 0), since_ms) == 1
+    assert await log.first_since((topic, 0), now_ms() + 60 * SECOND_MS) is None
+
+
+async def test_deleted_records_are_gone_for_good(world: World, log: Log) -> None:
+    topic = await world.topic(1)
+    await write(log, topic, b"a", b"b", b"c")
+    await log.delete_before((topic, 0), 2)
+    assert await log.begin_offsets([(topic, 0)]) == {(topic, 0): 2}
