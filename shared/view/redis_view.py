@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,33 +10,18 @@ import hiredis
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import (
-    AuthenticationError,
-    BusyLoadingError,
-    NoPermissionError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
-)
-from redis.exceptions import (
-    ConnectionError as RedisConnectionError,
-)
-from redis.exceptions import (
-    TimeoutError as RedisTimeoutError,
-)
+from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
+from shared.view.answers import meaning_of
 from shared.view.library import function, library_digest, library_source
-from shared.view.store import ViewMisused, ViewUnavailable
+from shared.view.store import ViewUnavailable
 
 CONNECT_WAIT_S = 1.0
 ANSWER_WAIT_S = 5.0
 """Beyond the longest function: a page of rows takes milliseconds, so a Redis that is silent for so long is away."""
 
-UNAVAILABLE = (RedisConnectionError, RedisTimeoutError, BusyLoadingError, ReadOnlyError, OutOfMemoryError, OSError)
-MISUSED = (AuthenticationError, NoPermissionError)
-PASSING = ("LOADING", "MASTERDOWN", "CLUSTERDOWN", "MISCONF", "NOREPLICAS", "BUSY")
-"""Beginnings of error texts that a Redis gives while it cannot serve."""
+ERRORS = (RedisError, RedisClusterException, hiredis.HiredisError, OSError, EOFError, ValueError)
+"""All that a call may raise. ValueError: an answer that is no text, or a redirection without its place."""
 
 
 class RedisFunctions:
@@ -75,10 +61,13 @@ class RedisFunctions:
             await self.load()
         command = "FCALL_RO" if name.startswith("read_") else "FCALL"
         try:
-            return await self._ask(command, function(name), len(keys), *keys, *arguments)
+            answer = await self._ask(command, function(name), len(keys), *keys, *arguments)
         except FunctionMissing as error:
             self._is_loaded = False
             raise ViewUnavailable(f"{function(name)} is not loaded yet") from error
+        if not isinstance(answer, list) or not answer:
+            raise ViewUnavailable(f"{function(name)}: what answers at this address is no Redis")
+        return answer
 
     async def _loaded_digest(self) -> str:
         try:
@@ -89,14 +78,13 @@ class RedisFunctions:
     async def _ask(self, command: str, *arguments: Any) -> Any:
         try:
             return await self._redis.execute_command(command, *arguments)
-        except MISUSED as error:
-            raise ViewMisused(f"{command}: {error}") from error
-        except UNAVAILABLE as error:
-            raise ViewUnavailable(f"{command}: {type(error).__name__}: {error}") from error
-        except ResponseError as error:
-            raise _meaning_of(command, error) from error
-        except RedisError as error:
-            raise ViewUnavailable(f"{command}: {type(error).__name__}: {error}") from error
+        except ERRORS as error:
+            if isinstance(error, ResponseError) and "Function not found" in str(error):
+                raise FunctionMissing(str(error)) from error
+            # After a failover the address may lead to another server: only a new connection finds that out.
+            with contextlib.suppress(*ERRORS):  # a connection that cannot be closed in order is gone all the same
+                await self._redis.connection_pool.disconnect(inuse_connections=False)
+            raise meaning_of(error) from error
 
 
 class PacksInC:
@@ -111,12 +99,3 @@ class PacksInC:
 
 class FunctionMissing(Exception):
     """Redis does not know the function."""
-
-
-def _meaning_of(command: str, error: ResponseError) -> Exception:
-    text = str(error)
-    if "Function not found" in text:
-        return FunctionMissing(text)
-    if text.startswith(PASSING):
-        return ViewUnavailable(f"{command}: {text}")
-    return ViewMisused(f"{command}: {text}")

@@ -16,8 +16,14 @@ class ViewUnavailable(Exception):
     """Redis did not answer in time, or cannot serve now. What was asked may have happened; to ask again is safe."""
 
 
+class ViewNeedsChange(ViewUnavailable):
+    """Redis answers, and refuses until a person changes a setting or a right; the text says which. To ask again is
+    safe, so a process that waits goes on by itself after the change.
+    """
+
+
 class ViewMisused(Exception):
-    """A function refused its arguments, or the user may not call it: a bug, or a wrong set-up, that no repeat mends."""
+    """A function refused its arguments: a bug that no repeat mends."""
 
 
 class Functions(Protocol):

@@ -16,7 +16,7 @@ from shared.view.keys import keys_of
 from shared.view.reader import ViewReader
 from shared.view.redis_view import RedisFunctions
 from shared.view.rights import LOADS_FUNCTIONS, reader_rights, writer_rights
-from shared.view.store import Applied, CellView, ViewMisused
+from shared.view.store import Applied, CellView, ViewNeedsChange
 from tests.histories import CELL, History
 
 
@@ -56,9 +56,9 @@ async def test_the_writer_writes_and_the_reader_reads(admin: Any, redis_url: str
         assert await view.load_rows("w/1", rows, 0)
     assert await view.finish_rebuild("w/1", stand_of(history.state), totals_of(history.state))
     assert await compare_view(ViewReader(reader, namespace), history.state) == []
-    with pytest.raises(ViewMisused, match=r"permission|can't"):
+    with pytest.raises(ViewNeedsChange, match=r"permission|can't"):
         await CellView(reader, keys_of(namespace, CELL)).apply(50, stand_of(history.state), Rows())
-    with pytest.raises(ViewMisused):
+    with pytest.raises(ViewNeedsChange):
         await CellView(writer, keys_of("elsewhere", CELL)).stands()
     await writer.stop()
     await reader.stop()

@@ -19,7 +19,7 @@ from shared.view.keys import keys_of
 from shared.view.library import LIBRARY
 from shared.view.machine import Projection
 from shared.view.steps import Outcome, Took, take_step
-from shared.view.store import CellView, Functions, ViewUnavailable
+from shared.view.store import CellView, Functions, ViewMisused, ViewUnavailable
 
 POLL_WALL_MS = 250
 FETCH_WALL_MS = 10
@@ -68,6 +68,7 @@ class CellProjector:
         )
         self._stepped = context.settings.clock is ClockKind.STEPPED
         self._complaint: str | None = None
+        self._away_for: str | None = None
         self._away = BackOff(LOG_AWAY_FIRST_S)
         self._has_gathered = False
         self._steps = 0
@@ -86,11 +87,20 @@ class CellProjector:
                 if self._tenure.holds:
                     rows = await self._bring_view()
                     self._report()
+                else:
+                    self._has_no_complaint()
                 if records:
                     self._pace.stepped(records, rows, began_ms)
                     await self._gather()
         finally:
+            self._has_no_complaint()
             await self._follower.stop()
+
+    def _has_no_complaint(self) -> None:
+        """The view is another process's matter now, and so is what hinders it."""
+        self._complaint = self._away_for = None
+        self._context.health.ready(f"redis of {self._cell}")
+        self._context.health.ready(self._cell)
 
     async def _begun(self) -> str | None:
         """Ask first where the view stands: what is folded behind that is what it lacks, so no rebuild is needed."""
@@ -151,7 +161,8 @@ class CellProjector:
         rebuild_id = f"{self._context.instance}/{wall_ms()}-{self._steps}"
         try:
             took = await take_step(self._view, self._projection, state, rebuild_id=rebuild_id, wall_ms=wall_ms)
-        except ViewUnavailable as error:
+        except (ViewUnavailable, ViewMisused) as error:
+            # Also what Redis refuses for good: the fold goes on, the reason is told, a person mends it.
             self._is_away(str(error))
             return None
         self._count(took, monotonic_ms() - begin_ms)
@@ -163,13 +174,15 @@ class CellProjector:
 
     def _is_away(self, reason: str) -> None:
         self._metrics.steps.labels(self._cell, "away").inc()
-        if not self._patience.failures:
+        if reason != self._away_for:
+            self._away_for = reason
             self._context.logger.warning("Redis is away, folding goes on", cell=self._cell, reason=reason)
             self._context.health.not_ready(f"waiting for Redis: {reason}", f"redis of {self._cell}")
         self._patience.failed(monotonic_ms(), random.random())  # noqa: S311 - jitter, not a secret
 
     def _is_back(self) -> None:
-        if self._patience.failures:
+        if self._away_for is not None:
+            self._away_for = None
             self._context.logger.info("Redis answers again", cell=self._cell, attempts=self._patience.failures)
             self._context.health.ready(f"redis of {self._cell}")
         self._patience.succeeded()

@@ -8,6 +8,7 @@ import re
 import shutil
 import socket
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -75,11 +76,18 @@ def version_of(path: str) -> str:
 class Valkey:
     """One server with its data in `data_dir`, on a port of its own that it keeps over restarts.
 
-    `append_only` keeps a log of writes that survives a kill; `flush` says when that log goes to the disk.
+    `append_only` keeps a log of writes that survives a kill; `flush` says when that log goes to the disk; `more` are
+    further settings of the server by name.
     """
 
     def __init__(
-        self, program: Program, data_dir: Path, *, append_only: bool = True, flush: Flush = "everysec"
+        self,
+        program: Program,
+        data_dir: Path,
+        *,
+        append_only: bool = True,
+        flush: Flush = "everysec",
+        more: Mapping[str, str] | None = None,
     ) -> None:
         self.source = program.source
         self.description = program.version
@@ -93,6 +101,7 @@ class Valkey:
             "appendfsync": flush,
             "save": "",  # no snapshots beside the log of writes
             "daemonize": "no",
+            **(more or {}),
         }
         argv = [program.path, *(word for key, value in options.items() for word in (f"--{key}", value))]
         self._child = Child(program.version, argv, data_dir / "valkey.log", {**os.environ, **MALLOC})

@@ -1,0 +1,80 @@
+"""What an error of Redis means for whoever asks: wait, or wait and tell a person what has to be changed, or a bug.
+
+One table, by the word that begins the error. Nothing in here ends a process: a view is shown again as soon as Redis
+serves again.
+"""
+
+from __future__ import annotations
+
+from redis.exceptions import ResponseError
+
+from shared.view.store import ViewMisused, ViewNeedsChange, ViewUnavailable
+
+ONE_PRIMARY = "FALLOW_REDIS must name one primary that holds all keys; a cluster of several primaries cannot be used"
+A_USER = "FALLOW_REDIS must name a user and a password that this Redis knows (redis://USER:PASSWORD@HOST:PORT/0)"
+
+PASSES: dict[str, str] = {
+    "LOADING": "Redis loads its data",
+    "MASTERDOWN": "this Redis is a replica that has lost its primary",
+    "READONLY": "this Redis is a replica; it serves again after a failover, or when FALLOW_REDIS names the primary",
+    "CLUSTERDOWN": "the Redis cluster does not serve these keys now",
+    "TRYAGAIN": "the Redis cluster moves these keys now",
+    "OOM": "the memory of Redis is full; free some, or raise its maxmemory",
+    "MISCONF": "Redis cannot write its data to the disk",
+    "NOREPLICAS": "Redis has too few replicas to accept a write",
+    "BUSY": "Redis runs another script",
+}
+"""Redis serves again by itself, or once there is room, a replica or a primary again."""
+
+NEEDS: dict[str, str] = {
+    "MOVED": ONE_PRIMARY,
+    "ASK": ONE_PRIMARY,
+    "CROSSSLOT": ONE_PRIMARY,
+    "NOAUTH": A_USER,
+    "WRONGPASS": A_USER,
+    "NOPERM": "the user of FALLOW_REDIS lacks rights; shared/view/rights.py lists them",
+    "DENIED": "Redis runs in protected mode and needs a password, or a bind to this network",
+    "WRONGTYPE": "a key of the view holds something that is not Fallow's; delete that key",
+}
+"""Redis answers, and will refuse until a person changes what is set up."""
+
+NEEDS_BY_TEXT: dict[str, str] = {
+    "unknown command": "Redis 7 or Valkey 7.2 or newer is needed, with its function commands enabled",
+    "DB index is out of range": "FALLOW_REDIS names a database that this Redis does not have",
+    "invalid DB index": "FALLOW_REDIS names a database that this Redis does not have",
+    "SELECT is not allowed in cluster mode": ONE_PRIMARY,
+    "invalid password": A_USER,
+    "'auth' command": A_USER,
+    "'AUTH' command": A_USER,
+}
+"""The same for errors that begin with ERR, by a part of their text."""
+
+DEFECTS = ("ERR", "FALLOW")
+"""Beginnings of errors that our own functions raise, or that Redis gives to a command that is wrong."""
+
+
+def meaning_of(error: Exception) -> ViewUnavailable | ViewMisused:
+    """What to raise in place of an error of redis-py, of its parser, or of the network."""
+    text, code = str(error) or type(error).__name__, code_of(error)
+    if not code:
+        return ViewUnavailable(f"{type(error).__name__}: {text}")
+    told = f"{code} {text.removeprefix(code).strip()}"
+    if code in PASSES:
+        return ViewUnavailable(f"{PASSES[code]} ({told})")
+    need = NEEDS.get(code) or next((need for part, need in NEEDS_BY_TEXT.items() if part in text), None)
+    if need is not None:
+        return ViewNeedsChange(f"{need} ({told})")
+    return ViewMisused(text) if code in DEFECTS else ViewUnavailable(told)
+
+
+def code_of(error: Exception) -> str:
+    """The word by which an error begins that Redis has sent; "" for an error that it has not sent. redis-py takes that
+    word out of the text of the errors that it knows.
+    """
+    code = getattr(error, "status_code", None)
+    if isinstance(code, str) and code:
+        return code
+    if not isinstance(error, ResponseError):
+        return ""
+    first = str(error).split(" ", 1)[0]
+    return first if first.isupper() else "ERR"

@@ -1,0 +1,230 @@
+"""The projector lives through every state of a real Redis, says in one line what it waits for, and goes on by itself.
+
+Readers are given the same clear answer meanwhile, or the view as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from redis.asyncio import Redis
+
+from shared.runtime.stack.ports import LOCAL
+from shared.runtime.stack.valkey import Program, Valkey, program_in_wheel, program_on_path
+from shared.view.keys import keys_of
+from shared.view.redis_view import RedisFunctions
+from shared.view.store import ViewUnavailable
+from tests.contract.eventually import eventually
+from tests.histories import CELL
+from tests.projector.projector_world import Projector, ProjectorWorld
+
+
+@pytest.fixture
+def program() -> Program:
+    for found in (program_in_wheel(), program_on_path()):
+        if isinstance(found, Program):
+            return found
+    pytest.skip("needs a Valkey or Redis program on this machine")
+
+
+class Place:
+    """A server of this test alone, whose state the test changes."""
+
+    def __init__(self, program: Program, folder: Path, **more: str) -> None:
+        self.server = Valkey(program, folder, more=more)
+        self.server.start()
+        self.admin: Any = Redis.from_url(self.server.address)
+
+    async def do(self, *words: str) -> Any:
+        return await self.admin.execute_command(*words)
+
+    async def hang_up(self) -> None:
+        await self.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+    async def close(self) -> None:
+        await self.admin.aclose()
+        self.server.kill()
+
+
+@pytest_asyncio.fixture
+async def place(program: Program, tmp_path: Path) -> AsyncIterator[Place]:
+    place = Place(program, tmp_path / "redis")
+    yield place
+    await place.close()
+
+
+@contextlib.asynccontextmanager
+async def world_on(url: str, namespace: str) -> AsyncIterator[ProjectorWorld]:
+    functions = RedisFunctions(url, loads=True)
+    world = ProjectorWorld(functions, namespace)
+    try:
+        yield world
+    finally:
+        await world.stop()
+        await functions.stop()
+
+
+async def waits_for(projector: Projector, words: str) -> None:
+    """Until the process is not ready for this reason."""
+    await eventually(lambda: words in (projector.context.health.waiting_for or ""), within_s=10)
+
+
+async def goes_on(world: ProjectorWorld, projector: Projector) -> None:
+    """Nothing but time passes, and the view is whole again."""
+    await eventually(world.is_equal, within_s=15)
+    await eventually(lambda: projector.context.health.is_ready)
+
+
+Commands = Sequence[tuple[str, ...]]
+STATES: dict[str, tuple[Commands, str, Commands]] = {
+    "a user without rights": (
+        [("ACL", "SETUSER", "default", "-fcall", "-fcall_ro")],
+        "lacks rights",
+        [("ACL", "SETUSER", "default", "+@all")],
+    ),
+    "a password that is not known": (
+        [("CONFIG", "SET", "requirepass", "secret")],
+        "must name a user and a password",
+        [("CONFIG", "SET", "requirepass", "")],
+    ),
+    "a replica": ([("REPLICAOF", LOCAL, "1")], "this Redis is a replica", [("REPLICAOF", "NO", "ONE")]),
+    "a full memory": (
+        [("CONFIG", "SET", "maxmemory", "1")],
+        "the memory of Redis is full",
+        [("CONFIG", "SET", "maxmemory", "0")],
+    ),
+    "too few replicas": (
+        [("CONFIG", "SET", "min-replicas-to-write", "1")],
+        "too few replicas",
+        [("CONFIG", "SET", "min-replicas-to-write", "0")],
+    ),
+    "a replica without its primary": (
+        [("CONFIG", "SET", "replica-serve-stale-data", "no"), ("REPLICAOF", LOCAL, "1")],
+        "replica",
+        [("REPLICAOF", "NO", "ONE")],
+    ),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_the_projector_waits_through(state: str, place: Place, namespace: str) -> None:
+    begin, words, end = STATES[state]
+    async with world_on(place.server.address, namespace) as world:
+        projector = world.start()
+        await world.live(20)
+        await world.settles()
+        for command in begin:
+            await place.do(*command)
+        await place.hang_up()
+        await world.live(20)
+        await waits_for(projector, words)
+        for command in end:
+            await place.do(*command)
+        await goes_on(world, projector)
+
+
+async def test_a_key_of_another_program_is_named_and_waited_for(place: Place, namespace: str) -> None:
+    key = keys_of(namespace, CELL)[0]
+    await place.do("SET", key, "something else")
+    async with world_on(place.server.address, namespace) as world:
+        projector = world.start()
+        await world.live(20)
+        await waits_for(projector, "holds something that is not Fallow's")
+        await place.do("DEL", key)
+        await goes_on(world, projector)
+
+
+async def test_a_server_that_dies_and_comes_back_is_waited_for(place: Place, namespace: str) -> None:
+    async with world_on(place.server.address, namespace) as world:
+        projector = world.start()
+        await world.live(20)
+        await world.settles()
+        place.server.kill()
+        await world.live(20)
+        await waits_for(projector, "waiting for Redis: ConnectionError")
+        place.server.start()
+        await goes_on(world, projector)
+
+
+async def test_a_server_that_loads_its_data_is_waited_for(program: Program, tmp_path: Path, namespace: str) -> None:
+    place = Place(program, tmp_path / "redis", appendonly="no")
+    await place.admin.mset({f"other-{number}": "x" * 100 for number in range(10_000)})
+    await place.do("SAVE")
+    await place.close()
+    slow = Valkey(
+        program,
+        tmp_path / "redis",
+        more={"appendonly": "no", "key-load-delay": "200", "loading-process-events-interval-bytes": "1024"},
+    )
+    async with world_on(slow.address, namespace) as world:
+        starting = asyncio.create_task(asyncio.to_thread(slow.start))
+        projector = world.start()
+        await world.live(20)
+        await waits_for(projector, "Redis loads its data")
+        with pytest.raises(ViewUnavailable, match="Redis loads its data"):
+            await world.reader.summary(CELL)
+        await starting
+        await goes_on(world, projector)
+    slow.kill()
+
+
+async def test_a_cluster_node_without_its_slots_is_waited_for(program: Program, tmp_path: Path, namespace: str) -> None:
+    place = Place(program, tmp_path / "redis", **{"cluster-enabled": "yes"})
+    async with world_on(place.server.address, namespace) as world:
+        projector = world.start()
+        await world.live(20)
+        await waits_for(projector, "the Redis cluster does not serve these keys now")
+        with pytest.raises(ViewUnavailable, match="the Redis cluster does not serve"):
+            await world.reader.summary(CELL)
+        await place.do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+        await goes_on(world, projector)
+    await place.close()
+
+
+async def test_after_a_failover_behind_one_address_the_new_primary_is_found(
+    program: Program, place: Place, tmp_path: Path, namespace: str
+) -> None:
+    other = Place(program, tmp_path / "other")
+    leads_to = [place.server.port]
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection(LOCAL, leads_to[0])
+        await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while chunk := await reader.read(65_536):
+                writer.write(chunk)
+        writer.close()
+
+    address = await asyncio.start_server(carry, LOCAL, 0)
+    async with world_on(f"redis://{LOCAL}:{address.sockets[0].getsockname()[1]}/0", namespace) as world:
+        projector = world.start()
+        await world.live(20)
+        await world.settles()
+        # The old primary becomes a replica and keeps its connections; only the address leads elsewhere from now on.
+        leads_to[0] = other.server.port
+        await place.do("REPLICAOF", LOCAL, str(other.server.port))
+        await world.live(20)
+        await goes_on(world, projector)
+    address.close()
+    await other.close()
+
+
+async def test_a_projector_that_loses_its_cell_is_ready_though_redis_is_away(place: Place, namespace: str) -> None:
+    async with world_on(place.server.address, namespace) as world:
+        projector = world.start()
+        await world.live(20)
+        await world.settles()
+        await place.do("CONFIG", "SET", "maxmemory", "1")
+        await world.live(20)
+        await waits_for(projector, "the memory of Redis is full")
+        projector.tenure.holds = False
+        await eventually(lambda: projector.context.health.is_ready)
+        await place.do("CONFIG", "SET", "maxmemory", "0")
