@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shared.log.port import Log, LogUnavailable, TopicPartition
-from shared.runtime.clocks import monotonic_ms
 from shared.runtime.process import Context
 
 LOOK_EVERY_S = 2.0
@@ -55,11 +54,11 @@ async def watch_lag(context: Context[Any], log: Log) -> None:
             continue  # the watch of Kafka tells of it
         for name, tp in names.items():
             sight = sights.setdefault(name, Sights())
-            sight.note(ends[tp], monotonic_ms())
+            sight.note(ends[tp], context.host.monotonic_ms())
             # The cursor of now, which may have moved while Kafka was asked; or it is somebody else's by now.
             cursor = context.health.progress.cursors.get(name)
             if cursor is not None:
-                _show(context, tp, max(0, ends[tp] - cursor), sight.behind_ms(cursor, monotonic_ms()))
+                _show(context, tp, max(0, ends[tp] - cursor), sight.behind_ms(cursor, context.host.monotonic_ms()))
 
 
 def partition_of(name: str) -> TopicPartition:

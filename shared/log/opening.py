@@ -4,6 +4,7 @@ differ.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from shared.log.group_timers import EMBEDDED
 from shared.log.kafka import KafkaLog
 from shared.log.lag import watch_lag
 from shared.log.layout import Layout
-from shared.log.port import LogUnavailable, Member
+from shared.log.port import Log, LogUnavailable, Member
 from shared.log.topic_admin import check_topics
 from shared.log.topics import TopicSpec, expected_topics, parse_topics
 from shared.log.watch import watch_log
@@ -22,6 +23,9 @@ AWAY = (LogUnavailable, OSError)
 TOPICS_FILE = Path(__file__).parents[2] / "deploy" / "kafka" / "topics.yaml"
 
 EMBEDDED_FETCH_WAIT_MS = 10
+
+OpenLog = Callable[[Context[Any], CellFile], Awaitable[Log | None]]
+"""How a process comes to its log, connected; None when it is to stop before that."""
 
 
 class WrongTopics(Exception):

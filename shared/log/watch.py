@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from shared.log.port import Log, LogUnavailable
-from shared.runtime.backoff import BackOff
 from shared.runtime.process import Context
 
 ASK_EVERY_S = 2.0
@@ -14,7 +13,7 @@ SUBJECT = "kafka"
 
 async def watch_log(context: Context[Any], log: Log, topic: str) -> None:
     """Ask now and then, until the process stops; readiness and one line at each change tell the answer."""
-    what, is_away, pause = f"Kafka at {context.settings.kafka}", False, BackOff()
+    what, is_away, pause = f"Kafka at {context.settings.kafka}", False, context.back_off()
     while await context.pause(pause.next_s() if is_away else ASK_EVERY_S):
         try:
             await log.partitions(topic)

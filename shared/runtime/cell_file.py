@@ -39,7 +39,7 @@ def reloaded(context: Context[Any], before: CellFile) -> CellFile | None:
     """
     path = context.settings.cell_file
     try:
-        file = load_cell_file(path)
+        file = context.host.cell_file(path)
         if _cells(file) != _cells(before):
             rule = "a reload keeps the cells and their ordinals; to change them, restart the services"
             raise CellFileError(f"{path}: cells: {rule}")

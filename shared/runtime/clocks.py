@@ -7,6 +7,7 @@ count from one origin.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from shared.runtime.settings import ClockKind, ServiceSettings
@@ -36,16 +37,16 @@ class WallCellClock:
     process, so that processes started at different moments agree; when that clock is set back, cell time waits for it.
     """
 
-    def __init__(self, origin_ms: int = 0, speed: float = 1.0) -> None:
+    def __init__(self, origin_ms: int = 0, speed: float = 1.0, wall: Callable[[], int] = wall_ms) -> None:
         if speed <= 0:
             raise ValueError(f"speed = {speed}: cell time must go forward")
         self.origin_ms = origin_ms
         self.speed = speed
-        self._last_ms = 0
+        self._last_ms, self._wall_ms = 0, wall
 
     def now_ms(self) -> int:
         """Cell time now; 0 before the origin."""
-        self._last_ms = max(self._last_ms, int((wall_ms() - self.origin_ms) * self.speed))
+        self._last_ms = max(self._last_ms, int((self._wall_ms() - self.origin_ms) * self.speed))
         return self._last_ms
 
     def wall_wait_ms(self, until_ms: int) -> int:

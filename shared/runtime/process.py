@@ -22,11 +22,12 @@ from typing import Any, Generic, TypeVar
 from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
-from shared.runtime.backoff import BackOff
+from shared.runtime.backoff import FIRST_S, MOST_S, BackOff
 from shared.runtime.clocks import SteppedCellClock, WallCellClock, clock_from
 from shared.runtime.collector import tune_collector
 from shared.runtime.endings import FAILED, WRONG_SETTINGS, ending_of
 from shared.runtime.health import Health, HealthServer
+from shared.runtime.host import Host
 from shared.runtime.logs import set_up_logs
 from shared.runtime.settings import ServiceSettings, SettingsError
 from shared.runtime.telemetry import Telemetry
@@ -51,6 +52,7 @@ class Context(Generic[SettingsT_co]):
     health: Health
     clock: WallCellClock | SteppedCellClock
     stopping: asyncio.Event
+    host: Host = field(default_factory=Host)
     beside: list[asyncio.Task[None]] = field(default_factory=list)
 
     def run_beside(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -61,6 +63,10 @@ class Context(Generic[SettingsT_co]):
     def registry(self) -> CollectorRegistry:
         """Where the service registers metrics of its own."""
         return self.telemetry.registry
+
+    def back_off(self, first_s: float = FIRST_S, most_s: float = MOST_S) -> BackOff:
+        """The pauses of one thing that is tried again and again."""
+        return BackOff(first_s, most_s, self.host.chance)
 
     async def pause(self, wait_s: float) -> bool:
         """Waits `wait_s`, or less when the process is to stop; whether it goes on."""
@@ -202,7 +208,7 @@ async def wait_for(
     Says in one line what it waits for, and again only when the reason changes. Tries with growing, jittered pauses
     for as long as it takes. Returns False when the process is to stop before that.
     """
-    pause, said = BackOff(), None
+    pause, said = context.back_off(), None
     while not context.stopping.is_set():
         try:
             reason = await check()

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from shared.runtime import clocks
 from shared.runtime.clocks import SteppedCellClock, WallCellClock, clock_from, wall_ms
 from shared.runtime.settings import ClockKind, ServiceSettings
 
@@ -21,16 +20,14 @@ def test_cell_time_before_its_origin_is_zero() -> None:
     assert WallCellClock(wall_ms() + 60_000).now_ms() == 0
 
 
-def test_cell_time_does_not_go_back_with_the_machines_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cell_time_does_not_go_back_with_the_machines_clock() -> None:
     told = iter([5_000, 3_000, 6_000])
-    monkeypatch.setattr(clocks, "wall_ms", lambda: next(told))
-    clock = WallCellClock()
+    clock = WallCellClock(wall=lambda: next(told))
     assert [clock.now_ms(), clock.now_ms(), clock.now_ms()] == [5_000, 5_000, 6_000]
 
 
-def test_a_wait_in_cell_time_is_shorter_in_wall_time_and_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clocks, "wall_ms", lambda: 1_000)
-    clock = WallCellClock(speed=10)
+def test_a_wait_in_cell_time_is_shorter_in_wall_time_and_rounded_up() -> None:
+    clock = WallCellClock(speed=10, wall=lambda: 1_000)
     assert clock.wall_wait_ms(10_101) == 11
     assert clock.wall_wait_ms(9_000) == 0
 

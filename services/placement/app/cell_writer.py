@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from time import perf_counter
 
 from services.placement.app.inflow import Inflow
 from services.placement.app.metrics import CellMetrics, PlacementMetrics
 from services.placement.service import Input, PlacementService, Tried
 from services.placement.settings import PlacementSettings
 from shared.cluster.config import CellFile, CellPart
+from shared.cluster.few import FEW_WAITING
 from shared.events.decisions import CHAIN_HEADER
 from shared.events.encoding import Undecodable
 from shared.events.operations import ReloadCell
 from shared.events.reasons import DeadLetterReason
 from shared.log.dead_letters import dead_letter
 from shared.log.follower import Follower
-from shared.log.kafka import KafkaLog
-from shared.log.layout import Layout
 from shared.log.machine.consumer import Dead
 from shared.log.machine.tenure import Tenure, Verdict
 from shared.log.machine.writer import Draft
-from shared.log.port import AppendUnknown, LogTruncated, LogUnavailable, Outgoing, Record
+from shared.log.opening import layout_of
+from shared.log.port import AppendUnknown, Log, LogTruncated, LogUnavailable, Outgoing, Record
 from shared.log.reading import event_of
-from shared.runtime.backoff import BackOff
 from shared.runtime.cell_file import reloaded
-from shared.runtime.clocks import WallCellClock, monotonic_ms, wall_ms
+from shared.runtime.clocks import WallCellClock
 from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind
 
 INPUTS = ("jobs", "queue", "nodes", "proposals", "operations")
 WAIT_MS_MOST = 200
+STANDBY_WAIT_MS = 1_000
+"""How long a standby waits for news of the log before it waits anew; it is woken when it has to write."""
+
 AWAY_FIRST_S = 0.25
 REST_MS_LEAST = 2
 
 PATIENT_MS = {"nodes": 10}
 """So long may records gather before they are read. Thousands of nodes say something at any time, and it is in no hurry.
 """
+
+IN_FORCE = "in force"
+"""What the log of the process says of each decision whose record the writer takes to be the newest of its cell."""
 
 NEW_JOBS = frozenset({"jobs"})
 NEW_JOBS_AHEAD_MOST = 2_000
@@ -54,23 +58,26 @@ class CellWriter:
     def __init__(
         self,
         context: Context[PlacementSettings],
-        log: KafkaLog,
-        layout: Layout,
+        log: Log,
         file: CellFile,
         cell: CellPart,
         owned: dict[int, None],
         metrics: PlacementMetrics,
+        few: int = FEW_WAITING,
     ) -> None:
+        """`few`: up to how many waiting jobs need no window."""
         self.cell = cell.name
-        self._context, self._log, self._layout = context, log, layout
+        self._context, self._log = context, log
+        self._layout = layout = layout_of(file, context.settings.namespace)
         self._metrics = CellMetrics(metrics, cell.name)
-        self._ordinal, self._owned, self._file = cell.ordinal, owned, file
+        self._ordinal, self._owned, self._file, self._few = cell.ordinal, owned, file, few
         self._stepped = context.settings.clock is ClockKind.STEPPED
         self._follower = Follower(log, layout, cell.name)
         self._sources = {layout.topic(name): f"{name}-{cell.ordinal}" for name in INPUTS}
         self._begun_ms = self._wrote_ms = 0
         self._goes_on = False
-        self._away = BackOff(AWAY_FIRST_S)
+        self._away = context.back_off(AWAY_FIRST_S)
+        self._standing_by: asyncio.Task[object] | None = None
         self._service: PlacementService
 
     @property
@@ -82,15 +89,16 @@ class CellWriter:
         if not await wait_for(self._context, f"the log of cell {self.cell}", self._begin, (LogUnavailable,)):
             return
         state = self._follower.state
-        self._service = PlacementService(state, self._file, writer=self._context.instance, stepped=self._stepped)
+        self._service = PlacementService(
+            state, self._file, writer=self._context.instance, stepped=self._stepped, few=self._few
+        )
         self._context.health.ready()
         while not self._context.stopping.is_set():
             try:
                 if self._owns:
                     await self._write()
                 else:
-                    await self._follower.poll(wait_ms=50)
-                    self._show()
+                    await self._stand_by()
                 self._is_back()
             except LogUnavailable as error:
                 self._context.health.not_ready(f"Kafka is away: {error}", self.cell)
@@ -102,6 +110,25 @@ class CellWriter:
         self._context.health.ready(self.cell)
         self._away.reset()
 
+    async def _stand_by(self) -> None:
+        """Fold what comes, for a while or until `wake`: then the reader is let go, and what it had is read anew."""
+        self._standing_by = asyncio.create_task(self._follower.poll(wait_ms=STANDBY_WAIT_MS))
+        try:
+            await asyncio.wait([self._standing_by])
+            if self._standing_by.cancelled():
+                await self._follower.rest()
+            else:
+                self._standing_by.result()
+                self._show()
+        finally:
+            self._standing_by.cancel()
+            self._standing_by = None
+
+    def wake(self) -> None:
+        """Something has changed that a standby must look at, now."""
+        if self._standing_by is not None:
+            self._standing_by.cancel()
+
     async def _begin(self) -> str | None:
         await self._follower.start()
         await self._follower.catch_up()
@@ -112,7 +139,7 @@ class CellWriter:
     async def _write(self) -> None:
         """Take the cell over and decide until it is somebody else's."""
         await self._follower.catch_up()
-        self._service.take_over(monotonic_ms())
+        self._service.take_over(self._context.host.monotonic_ms())
         tenure = Tenure(self._follower.state, self._service)
         if not await self._take_over(tenure):
             return
@@ -135,11 +162,11 @@ class CellWriter:
         """Append WriterStarted, on the newest state. Whether this process is the writer now."""
         while self._owns:
             tenure.begin()
-            tried = self._service.start(self._now_ms(), monotonic_ms())
+            tried = self._service.start(self._now_ms(), self._context.host.monotonic_ms())
             if await self._append(tenure, tried):
                 return True
             await self._follower.catch_up()
-            self._service.take_over(monotonic_ms())
+            self._service.take_over(self._context.host.monotonic_ms())
         return False
 
     async def _open_inputs(self) -> Inflow:
@@ -169,7 +196,7 @@ class CellWriter:
         await inflow.wait(0 if self._goes_on else self._wait_ms(), without=NEW_JOBS if ahead else frozenset())
         if not self._goes_on:
             await self._rest()
-        self._begun_ms = monotonic_ms()
+        self._begun_ms = self._context.host.monotonic_ms()
         is_full = self._goes_on and self._service.others_pending >= OTHERS_AHEAD_MOST
         records = [] if is_full else await inflow.take()
         if records:
@@ -179,10 +206,10 @@ class CellWriter:
 
     async def _decide(self, tenure: Tenure[Tried]) -> bool:
         """One decision, if there is one. Whether more is to be decided at once."""
-        begin_s = perf_counter()
+        begin_s = self._context.host.perf_s()
         tenure.begin()
-        tried = self._service.decide(self._now_ms(), monotonic_ms())
-        self._metrics.cycle.observe(perf_counter() - begin_s)
+        tried = self._service.decide(self._now_ms(), self._context.host.monotonic_ms())
+        self._metrics.cycle.observe(self._context.host.perf_s() - begin_s)
         try:
             await self._set_strays_aside()
         except LogUnavailable:
@@ -195,19 +222,22 @@ class CellWriter:
             return tried.has_more
         await self._follower.catch_up()
         await self._follower.rest()
-        self._service.caught_up(monotonic_ms())
+        self._service.caught_up(self._context.host.monotonic_ms())
         return True
 
     async def _append(self, tenure: Tenure[Tried], tried: Tried) -> bool:
         """Whether the decision is in force."""
         draft = tenure.draft(tried)
-        begin_s = perf_counter()
+        begin_s = self._context.host.perf_s()
         answer = await self._log.append(self._outgoing(draft))
-        self._metrics.append.observe(perf_counter() - begin_s)
-        self._wrote_ms = monotonic_ms()
+        self._metrics.append.observe(self._context.host.perf_s() - begin_s)
+        self._wrote_ms = self._context.host.monotonic_ms()
         verdict = tenure.answered(draft, tried, answer, self._wrote_ms)
         if verdict is Verdict.IN_FORCE:
             self._metrics.in_force(draft.decision.effects)
+            self._context.logger.debug(
+                IN_FORCE, cell=self.cell, version=draft.decision.version, offset=self._follower.state.offset
+            )
             return True
         if isinstance(answer, AppendUnknown):
             self._context.logger.warning("append without an answer", cell=self.cell, reason=answer.reason)
@@ -223,7 +253,7 @@ class CellWriter:
             decision,
             id=f"{self.cell}/{decision.version}/{decision.epoch}",
             source=self._context.instance,
-            wall_ms=wall_ms(),
+            wall_ms=self._context.host.wall_ms(),
             more=((CHAIN_HEADER, draft.chain.encode()),),
             value=draft.value,
         )
@@ -284,7 +314,7 @@ class CellWriter:
         and the busier the machine, the more so. An idle writer answers at once.
         """
         took_ms = max(REST_MS_LEAST, self._wrote_ms - self._begun_ms)
-        rest_ms = self._wrote_ms + min(took_ms, self._context.settings.pace_wall_ms) - monotonic_ms()
+        rest_ms = self._wrote_ms + min(took_ms, self._context.settings.pace_wall_ms) - self._context.host.monotonic_ms()
         if rest_ms > 0 and not self._stepped:
             await asyncio.sleep(rest_ms / 1000)
 

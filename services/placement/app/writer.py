@@ -9,40 +9,57 @@ from __future__ import annotations
 from services.placement.app.cell_writer import CellWriter
 from services.placement.app.metrics import PlacementMetrics
 from services.placement.settings import PlacementSettings
-from shared.log.opening import joined, layout_of, open_log
+from shared.cluster.few import FEW_WAITING
+from shared.log.opening import OpenLog, joined, layout_of, open_log
 from shared.log.port import Member
-from shared.runtime.cell_file import load_cell_file
 from shared.runtime.process import Context
 from shared.runtime.together import together
 
 
-async def main(context: Context[PlacementSettings]) -> None:
-    """Follow and write until told to stop. An error in one cell ends the process: its standby goes on."""
-    file = load_cell_file(context.settings.cell_file)
-    log = await open_log(context, file)
+async def main(context: Context[PlacementSettings], opening: OpenLog = open_log, few: int = FEW_WAITING) -> None:
+    """Follow and write until told to stop. An error in one cell ends the process: its standby goes on.
+
+    `few`: up to how many waiting jobs need no window, as queueing has it.
+    """
+    file = context.host.cell_file(context.settings.cell_file)
+    log = await opening(context, file)
     if log is None:
         return
     layout, metrics = layout_of(file, context.settings.namespace), PlacementMetrics(context.registry)
     member = log.member(layout.group("placement"), layout.topic("cells"))
     owned: dict[int, None] = {}
-    writers = [CellWriter(context, log, layout, file, cell, owned, metrics) for cell in file.cells]
+    writers = [CellWriter(context, log, file, cell, owned, metrics, few) for cell in file.cells]
     try:
         if not await joined(context, member):
             return
         await together(
             context.stopping,
             until_stopped={f"cell {writer.cell}": writer.run() for writer in writers},
-            cut_off={"ownership": watch_ownership(context, member, owned)},
+            cut_off={
+                "ownership": watch_ownership(context, member, owned, writers),
+                "wake": wake_at_the_end(context, writers),
+            },
         )
     finally:
         await member.stop()
         await log.stop()
 
 
-async def watch_ownership(context: Context[PlacementSettings], member: Member, owned: dict[int, None]) -> None:
+async def watch_ownership(
+    context: Context[PlacementSettings], member: Member, owned: dict[int, None], writers: list[CellWriter]
+) -> None:
     """Keep up with the group: `owned` holds the partitions of `cells` that are this process's to write, now."""
     while True:
         now = await member.changed()
         context.logger.info("cells to write", partitions=sorted(now))
         owned.clear()
         owned.update(dict.fromkeys(sorted(now)))
+        for writer in writers:
+            writer.wake()
+
+
+async def wake_at_the_end(context: Context[PlacementSettings], writers: list[CellWriter]) -> None:
+    """A writer that only waits for news of the log ends at once when the process is to stop."""
+    await context.stopping.wait()
+    for writer in writers:
+        writer.wake()

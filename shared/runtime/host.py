@@ -1,0 +1,38 @@
+"""What a process has of the machine that it runs on: clocks, chance, and the cell file.
+
+Services ask their context for these and never the modules, so that the same code runs in a simulated world.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+from shared.cluster.config import CellFile
+from shared.runtime.cell_file import load_cell_file
+from shared.runtime.clocks import monotonic_ms, wall_ms
+
+
+class Host:
+    """The machine itself."""
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some moment in the past; never goes back. For time-outs and durations."""
+        return monotonic_ms()
+
+    def wall_ms(self) -> int:
+        """Wall time: milliseconds since the Unix epoch. May jump when the machine's clock is set."""
+        return wall_ms()
+
+    def perf_s(self) -> float:
+        """Seconds since some moment in the past, as fine as the machine has them. For figures."""
+        return time.perf_counter()
+
+    def chance(self) -> float:
+        """A number from 0 to below 1, by chance: for pauses that shall differ between processes."""
+        return random.random()  # noqa: S311 - jitter, not a secret
+
+    def cell_file(self, path: Path) -> CellFile:
+        """The cell file, checked as a whole. Raises CellFileError."""
+        return load_cell_file(path)
