@@ -74,6 +74,8 @@ class PlacementService:
         self.state, self._file, self._name, self._stepped = state, file, writer, stepped
         self._inbox = Inbox(as_they_came=stepped)
         self._read: dict[str, int] = {}
+        self._nodes = f"nodes-{file.cell(state.cell).ordinal}"
+        self._nodes_handed = self._nodes_given = 0
         self._windows, self._deadlines, self._hearing = Windows(), Deadlines(), Hearing()
         self._strays = list[tuple[Input, Stray]]()
         self._quarantine, self._words = Quarantine(), dict[tuple[str, int], str]()
@@ -93,6 +95,7 @@ class PlacementService:
         """This process is to write, and the state is folded to the end: forget what belonged to an earlier time."""
         self._inbox.clear()
         self._read = {}
+        self._nodes_handed = self._nodes_given = 0
         self._windows, self._hearing, self._strays = Windows(), Hearing(), []
         self._quarantine, self._words = Quarantine(), {}
         self._hearing.leases.begin(self.state, wall_ms)
@@ -115,6 +118,21 @@ class PlacementService:
         """Inputs in the order in which they were read. What the state has taken in already is dropped."""
         known = self.state.inputs
         self._inbox.add(weighed(item) for item in inputs if item.next_offset > known.get(item.source, 0))
+        self._nodes_handed = next(
+            (item.next_offset for item in reversed(inputs) if item.source == self._nodes), self._nodes_handed
+        )
+
+    def nodes_end(self, end: int, asked_ms: int) -> None:
+        """Topic `nodes` ended at this offset when the shell asked at `asked_ms`: no lease runs out by time alone."""
+        self._hearing.leases.asked(self.state, end, asked_ms)
+
+    def nodes_given(self, next_offset: int) -> None:
+        """All that stands in topic `nodes` before this offset was given to `take`. What is no record counts, too."""
+        self._nodes_given = next_offset
+
+    def nodes_unread_ms(self, wall_ms: int) -> int:
+        """For how long topic `nodes` was not read to its end."""
+        return self._hearing.leases.listening.unread_ms(wall_ms)
 
     @property
     def read(self) -> dict[str, int]:
@@ -172,9 +190,10 @@ class PlacementService:
         """One cycle under the writer's checkpoint. None: nothing to write, the inputs so far need no record."""
         turn = self._turn(now_ms)
         taken = self._take_in(turn, wall_ms)
+        inputs = self._advance(taken)
         if self._reload:
             settings.configure(turn, self._file, tuple(POLICIES), anew=True)
-        self._expire(turn, wall_ms)
+        self._expire(turn)
         # What came in counts before what is due: who answered in the last moment has answered.
         runs.settle(turn)
         if not self._stepped:
@@ -186,7 +205,6 @@ class PlacementService:
         goes_on = self._walk(turn) or turn.is_full or bool(self._inbox)
         if self.state.singly:
             self._tending.act(turn)
-        inputs = self._advance(taken)
         idle = self._idle_inputs + len(taken)
         if turn.effects or idle >= IDLE_INPUTS_MOST:
             return Tried(turn.effects, inputs, turn.now_ms, wall_ms, taken, goes_on, turn.words)
@@ -260,11 +278,14 @@ class PlacementService:
         """A record has one time, for all of its effects: a step of the clock needs a record in which nothing is yet."""
         return not self._stepped or turn.is_empty or _time_of(event) <= turn.now_ms
 
-    def _expire(self, turn: Turn, wall_ms: int) -> None:
+    def _expire(self, turn: Turn) -> None:
         """Lose the nodes that were silent for too long, as far as the record has room."""
         if self._stepped:
             return
-        for node_id in self._hearing.leases.expired(self.state, wall_ms):
+        read = self.read.get(self._nodes, 0)
+        leases = self._hearing.leases
+        leases.reached(read if read < self._nodes_handed else max(read, self._nodes_given))
+        for node_id in leases.expired(self.state):
             if turn.is_full:
                 return
             nodes.lose(turn, self.state.nodes[node_id])

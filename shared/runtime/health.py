@@ -1,7 +1,7 @@
 """What a service says of itself over HTTP: /healthz, /readyz, /metrics and /cursors, in its own event loop.
 
 /healthz   200 while the loop turns, 503 once its work has made no turn for `stale_after_ms`
-/readyz    200 when ready, else 503 with the reason
+/readyz    200 when ready, else 503 with the reason; and notes of what a person should look at
 /metrics   Prometheus text
 /cursors   how far it has got: what is counted there is handled, with its consequences published
 """
@@ -51,6 +51,7 @@ class Health:
         self.stale_after_ms: int | None = None
         self._registry = registry
         self._reasons = {"": "starting"}  # what is missing -> why the service is not ready
+        self._notes: dict[str, str] = {}  # what is unusual -> what a person should know of it
         self._last_turn_ms = monotonic_ms()
         self._rss = (-RSS_AGE_MS_MAX, 0.0)
 
@@ -71,6 +72,13 @@ class Health:
     def not_ready(self, reason: str, what: str = "") -> None:
         """The service does not take part, for this reason about `what`; it is ready when all reasons are gone."""
         self._reasons[what] = reason
+
+    def noted(self, what: str, text: str | None = None) -> None:
+        """Something about `what` needs a person's eyes, though the service does its work. None: no longer."""
+        if text is None:
+            self._notes.pop(what, None)
+        else:
+            self._notes[what] = text
 
     def turned(self) -> None:
         """The service's work has made a turn; only services that set `stale_after_ms` need to say so."""
@@ -109,7 +117,13 @@ class Health:
         return NOT_FOUND
 
     def _readiness(self) -> dict[str, Any]:
-        return {"ready": self.is_ready, "reason": self.waiting_for, "service": self.service, "instance": self.instance}
+        return {
+            "ready": self.is_ready,
+            "reason": self.waiting_for,
+            "notes": list(self._notes.values()),
+            "service": self.service,
+            "instance": self.instance,
+        }
 
     def _cursors(self) -> dict[str, Any]:
         progress = self.progress

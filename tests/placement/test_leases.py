@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from services.placement.policy.leases import Leases
+from services.placement.policy.listening import Listening
 from shared.cluster.state import CellState
 from shared.events.operations import Cordon
 from tests.placement.world import CELL, World, cell_with, is_ready, joined, kinds, lost, report
@@ -97,4 +98,38 @@ def test_a_stepped_cell_expires_no_lease() -> None:
 def test_a_node_that_nobody_knows_is_never_lost() -> None:
     leases = Leases()
     leases.heard("stranger", 0)
-    assert leases.expired(CellState("cell-a"), 10_000) == []
+    leases.asked(CellState("cell-a"), 0, SILENCE_MS)
+    leases.reached(0)
+    assert leases.expired(CellState("cell-a")) == []
+
+
+def test_a_node_whose_words_lie_unread_in_the_log_is_not_lost() -> None:
+    world = cell_of(1)
+    world.unread_nodes = 1
+    assert world.pass_time(3 * SILENCE_MS) == []
+    assert world.service.nodes_unread_ms(world.wall_ms) == 3 * SILENCE_MS
+    world.unread_nodes = 0
+    assert world.tell(report("n00")) == []
+    assert world.pass_time(SILENCE_MS - 1) == []
+    assert kinds(world.pass_time(1)) == ["LeaseExpired"]
+
+
+def test_a_lease_runs_out_as_of_the_moment_at_which_the_end_of_the_topic_was_asked_for() -> None:
+    """The topic is read a minute late all the time: silence is seen a minute late, and no node dies of the lag."""
+    leases, state = Leases(), cell_of(1).state
+    leases.begin(state, 0)
+    for second in range(200):
+        leases.asked(state, second, second * 1_000)
+        leases.reached(second - 60)
+        lost = leases.expired(state)
+        assert bool(lost) == (second - 60 > SILENCE_MS // 1_000), second
+
+
+def test_an_end_that_is_never_reached_forgets_no_older_one() -> None:
+    listening = Listening()
+    for second in range(5_000):
+        listening.asked(second, second, 10)
+    for reached in (0, 10, 4_000, 4_999):
+        listening.reached(reached)
+        assert listening.as_of_ms is not None
+        assert 0 <= reached - listening.as_of_ms <= 50

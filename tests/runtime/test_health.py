@@ -45,6 +45,17 @@ async def test_a_service_is_not_ready_until_it_says_so_and_tells_why(health: Hea
     assert (await client.get("/readyz")).status_code == 200
 
 
+async def test_what_a_person_should_look_at_is_noted_and_leaves_the_service_ready(
+    health: Health, client: httpx.AsyncClient
+) -> None:
+    health.ready()
+    health.noted("leases", "many nodes are silent")
+    answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["notes"]) == (200, ["many nodes are silent"])
+    health.noted("leases")
+    assert (await client.get("/readyz")).json()["notes"] == []
+
+
 async def test_a_service_whose_work_stands_still_is_not_healthy(health: Health, client: httpx.AsyncClient) -> None:
     assert (await client.get("/healthz")).status_code == 200
     health.stale_after_ms = -1

@@ -6,6 +6,7 @@ import asyncio
 
 from services.placement.app.inflow import Inflow
 from services.placement.app.metrics import CellMetrics, PlacementMetrics
+from services.placement.app.nodes_end import NodesEnd
 from services.placement.service import Input, PlacementService, Tried
 from services.placement.settings import PlacementSettings
 from shared.cluster.config import CellFile, CellPart
@@ -75,6 +76,7 @@ class CellWriter:
         self._follower = Follower(log, layout, cell.name)
         self._sources = {layout.topic(name): f"{name}-{cell.ordinal}" for name in INPUTS}
         self._begun_ms = self._wrote_ms = 0
+        self._unread = f"nodes of {self.cell} unread"
         self._goes_on = False
         self._away = context.back_off(AWAY_FIRST_S)
         self._standing_by: asyncio.Task[object] | None = None
@@ -148,12 +150,16 @@ class CellWriter:
         self._is_back()
         self._metrics.writes.set(1)
         await self._follower.rest()
-        inflow = await self._open_inputs()
+        inflow, nodes_end = await self._open_inputs(), NodesEnd(self._log, self._layout.tp("nodes", self.cell))
         try:
             while self._owns and tenure.writes:
+                self._look_at_nodes(nodes_end)
                 await self._cycle(tenure, inflow)
         finally:
+            await nodes_end.stop()
             self._metrics.writes.set(0)
+            self._metrics.unread.set(0)
+            self._context.health.noted(self._unread)
             self._context.health.let_go(self._ordinal, *(self._layout.topic(name) for name in INPUTS))
             self._context.logger.info("no longer writing", cell=self.cell, epoch=epoch)
             await inflow.stop()
@@ -187,6 +193,20 @@ class CellWriter:
         self._goes_on = False
         return inflow
 
+    def _look_at_nodes(self, nodes_end: NodesEnd) -> None:
+        """Learn where topic `nodes` ends, and say so where it is not read for long: no lease runs out meanwhile."""
+        if self._stepped:
+            return
+        now_ms = self._context.host.monotonic_ms()
+        answer = nodes_end.ask(now_ms, self._follower.state.policy.lease_wall_ms)
+        if answer is not None:
+            self._service.nodes_end(*answer)
+        unread_ms = self._service.nodes_unread_ms(now_ms)
+        self._metrics.unread.set(unread_ms / 1000)
+        is_late = unread_ms > self._follower.state.policy.lease_wall_ms
+        text = f"reports of nodes wait unread for {unread_ms // 1000} s: no node of cell {self.cell} is declared lost"
+        self._context.health.noted(self._unread, text if is_late else None)
+
     def _truncated(self, error: LogTruncated) -> None:
         self._context.logger.warning("inputs were deleted unread", reason=str(error))
 
@@ -201,6 +221,7 @@ class CellWriter:
         records = [] if is_full else await inflow.take()
         if records:
             self._service.take([await self._input(record) for record in records])
+        self._service.nodes_given(inflow.given["nodes"])
         self._goes_on = await self._decide(tenure)
         self._show()
 

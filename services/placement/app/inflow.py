@@ -23,6 +23,8 @@ class Inflow:
         """`on_truncated` is told when records were deleted unread; then reading goes on where the log begins."""
         self._readers, self._poll_records, self._on_truncated = dict(readers), poll_records, on_truncated
         self._polls: dict[str, asyncio.Task[list[Record]]] = {}
+        self.given = {name: next(iter(reader.positions().values())) for name, reader in self._readers.items()}
+        """How far each topic was handed out, what is no record included."""
 
     async def start(self) -> None:
         """Connect. Raises LogUnavailable within a bound."""
@@ -54,6 +56,7 @@ class Inflow:
             if records and room:
                 records += await self._outcome(name, self._readers[name].poll(room, 0))
             found += records
+            self.given[name] = next(iter(self._readers[name].positions().values()))
         return found
 
     async def _outcome(self, name: str, poll: Awaitable[list[Record]]) -> list[Record]:

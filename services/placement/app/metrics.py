@@ -40,6 +40,10 @@ class PlacementMetrics:
             "fallow_leases_frozen", "1 while so many nodes are silent that none is declared lost", ["cell"],
             registry=registry
         )  # fmt: skip
+        self.unread = Gauge(
+            "fallow_nodes_unread_seconds", "For how long the reports of nodes were not read to the end", ["cell"],
+            registry=registry
+        )  # fmt: skip
 
 
 class CellMetrics:
@@ -50,6 +54,7 @@ class CellMetrics:
         self.cycle, self.append = metrics.cycle.labels(cell), metrics.append.labels(cell)
         self.version, self.epoch = metrics.version.labels(cell), metrics.epoch.labels(cell)
         self.writes, self.frozen = metrics.writes.labels(cell), metrics.frozen.labels(cell)
+        self.unread = metrics.unread.labels(cell)
         self.waiting, self.live = metrics.waiting.labels(cell), metrics.live.labels(cell)
         self._effects: dict[type[Effect], Counter] = {}
 

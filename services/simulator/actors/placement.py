@@ -133,6 +133,7 @@ class PlacementPart:
 
     def _decide(self) -> None:
         """One decision, if there is one."""
+        self._look_for_the_end_of_nodes()
         self._tenure.begin()
         tried = self._service.decide(self._process.cell_ms, self._process.monotonic_ms)
         try:
@@ -145,6 +146,10 @@ class PlacementPart:
             self._plan()
         else:
             self._append(tried)
+
+    def _look_for_the_end_of_nodes(self) -> None:
+        if not self._world.broker.is_away:
+            self._service.nodes_end(self._world.broker.end(("nodes", self._ordinal)), self._process.monotonic_ms)
 
     def _plan(self) -> None:
         """Wake again when something is due, or after a while to look at the leases."""

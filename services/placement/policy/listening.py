@@ -1,0 +1,58 @@
+"""How far topic `nodes` is read, in time: a report that lies unread in the log must not count as silence.
+
+The shell asks now and then where the topic ends. Once all before that end is taken in, everything that nodes had said
+when the shell asked is known. Times are the writer's own wall time since any origin.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+ENDS_MOST = 512
+"""So many ends are remembered; of more, every other one is forgotten, and a long lag is told less exactly."""
+
+
+class _End(NamedTuple):
+    """The topic ended here, or before, at `asked_ms`. Until then the writer had not listened for `missed_ms` in all."""
+
+    offset: int
+    asked_ms: int
+    missed_ms: int
+
+
+class Listening:
+    """As of when nodes were heard. `as_of_ms` None: nothing is known since this writer began at `begun_ms`.
+
+    `missed_ms`: for how long until then nobody could be heard, because the writer or the log was away.
+    """
+
+    def __init__(self, begun_ms: int = 0) -> None:
+        self.begun_ms = begun_ms
+        self.as_of_ms: int | None = None
+        self.missed_ms = 0
+        self._newest = _End(0, begun_ms, 0)
+        self._ends: deque[_End] = deque()
+
+    def asked(self, offset: int, asked_ms: int, pause_ms: int) -> None:
+        """The topic ended here when the shell asked. After a pause longer than `pause_ms` the time counts as missed."""
+        since_ms, missed_ms = asked_ms - self._newest.asked_ms, self._newest.missed_ms
+        if since_ms > pause_ms:
+            missed_ms += since_ms
+        self._newest = _End(offset, asked_ms, missed_ms)
+        self._ends.append(self._newest)
+        if len(self._ends) > ENDS_MOST:
+            self._ends = deque([self._ends[0], *list(self._ends)[2::2]])
+
+    def reached(self, next_offset: int) -> int:
+        """Everything before this offset is taken in. How much of the time that is known now was missed."""
+        reached, before_ms = None, self.missed_ms
+        while self._ends and self._ends[0].offset <= next_offset:
+            reached = self._ends.popleft()
+        if reached is not None:
+            self.as_of_ms, self.missed_ms = reached.asked_ms, reached.missed_ms
+        return self.missed_ms - before_ms
+
+    def unread_ms(self, wall_ms: int) -> int:
+        """For how long the topic was not read to its end, as far as is known."""
+        return wall_ms - (self.begun_ms if self.as_of_ms is None else self.as_of_ms)
