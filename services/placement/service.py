@@ -34,11 +34,11 @@ from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events import operations as o
 from shared.events.base import Event
-from shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
+from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobsAdmitted, JobUpdateRequested
 from shared.events.nodes import NodeEvent, NodesReported, RunsReported
 from shared.events.proposals import Proposal
 from shared.events.queue import QueueHead, QueueOrdered
-from shared.events.reasons import DeferCode, ProposalCode
+from shared.events.reasons import DeadLetterReason, DeferCode, ProposalCode
 
 __all__ = ["DEFERRED_MOST", "IDLE_INPUTS_MOST", "Input", "PlacementService", "Tried"]
 
@@ -299,7 +299,7 @@ class PlacementService:
     def _handle(self, turn: Turn, item: Input, wall_ms: int) -> None:
         event = item.event
         match event:
-            case None:
+            case None | JobRejected():
                 return
             case JobAdmitted():
                 self._step_to(turn, event)
@@ -327,6 +327,10 @@ class PlacementService:
                 settings.refuse(
                     turn, event.proposal, ProposalCode.UNSUPPORTED, "proposals are not carried out by this version"
                 )
+            case _:
+                # A command in another topic than its own, for example: its sender finds it among the dead letters.
+                text = f"ce_type: placement reads no {event.type}"
+                self._strays.append((item, Stray(DeadLetterReason.UNKNOWN_TYPE, text)))
 
     def _hear(self, turn: Turn, event: NodeEvent | RunsReported | NodesReported, wall_ms: int) -> Stray | None:
         """What nodes say. Why it is to be set aside, or None."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from services.placement.service import Input
 from shared.cluster.job import JobStatus
+from shared.events.jobs import JobRejected
 from shared.events.operations import HoldJob, ReleaseJob
-from shared.events.reasons import RefuseCode, StopReason
+from shared.events.reasons import RefuseCode, RejectCode, StopReason
+from shared.events.submissions import CancelJob
 from tests.placement.world import (
     CELL,
     DIGEST,
@@ -173,3 +176,18 @@ def test_a_job_of_a_lost_node_may_be_cancelled() -> None:
     world.tell(lost("n1"))
     assert kinds(world.tell(cancel("job"))) == ["JobStopping"]
     assert kinds(world.tell(stopped("job", "n2"))) == ["JobCancelled"]
+
+
+def test_a_command_in_a_topic_that_is_not_its_own_is_set_aside_with_a_reason() -> None:
+    world = with_job("queued")
+    world.service.take([Input("operations-0", 1, CancelJob(job="job", tenant="ada"))])
+    assert world.rest() == []
+    assert [stray.text for _, stray in world.service.take_strays()] == [
+        "ce_type: placement reads no fallow.job.cancel.v1"
+    ]
+
+
+def test_what_admission_tells_its_clients_needs_nothing_of_placement() -> None:
+    world = with_job("queued")
+    assert world.tell(JobRejected(job="other", command="submit", code=RejectCode.UNKNOWN_TENANT)) == []
+    assert world.service.take_strays() == []

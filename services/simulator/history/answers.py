@@ -12,6 +12,7 @@ from shared.events.base import Event, replace
 from shared.events.decisions import Decision
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.reasons import StopReason
+from shared.events.values import JobSpec
 
 
 class Settlements:
@@ -23,23 +24,21 @@ class Settlements:
         for answer in sorted(answers, key=lambda answer: (answer.source, -answer.offset)):
             self._ahead.setdefault(answer.source, []).append(answer)
         self._enqueued: dict[tuple[str, str], None] = {}
-        self._said: Counter[tuple[str, str]] = Counter()
-        self._asked: Counter[tuple[str, str]] = Counter()
+        self._elements: dict[str, dict[str, None]] = {}
+        self._refused: Counter[tuple[str, str]] = Counter()
+        self._updated: Counter[str] = Counter()
+        self._updates_read: Counter[str] = Counter()
 
     def take(self, decision: Decision, books: Books) -> list[Violation]:
         """Take in a decision that is in the books already; what it has read and not settled."""
+        self._begin_record()
         for effect in decision.effects:
             if isinstance(effect, e.JobEnqueued):
-                self._enqueued[effect.spec.array_of or effect.spec.id, effect.digest] = None
+                self._note_enqueued(effect.spec, effect.digest)
             elif isinstance(effect, e.JobRefused):
-                self._said[effect.job, effect.request] += 1
-                page = books.jobs.get(effect.job)
-                if page is not None and page.spec.array_of is not None:
-                    self._said[page.spec.array_of, effect.request] += 1
+                self._refused[effect.job, effect.request] += 1
             elif isinstance(effect, e.JobUpdated):
-                self._said[effect.spec.id, "update"] += 1
-                if effect.spec.array_of is not None:
-                    self._said[effect.spec.array_of, "update"] += 1
+                self._updated[effect.spec.id] += 1
         where = f"{self._cell}, version {decision.version}"
         return [
             Violation("I2", text, where)
@@ -47,6 +46,15 @@ class Settlements:
             for answer in self._read_up_to(source, position)
             if (text := self._unsettled(answer.event, books)) is not None
         ]
+
+    def _begin_record(self) -> None:
+        """An answer stands in the record that has read the command: what earlier ones say is none."""
+        self._refused, self._updated, self._updates_read = Counter(), Counter(), Counter()
+
+    def _note_enqueued(self, spec: JobSpec, digest: str) -> None:
+        self._enqueued[spec.array_of or spec.id, digest] = None
+        if spec.array_of is not None:
+            self._elements.setdefault(spec.array_of, {})[spec.id] = None
 
     def _read_up_to(self, source: str, position: int) -> Iterable[Answer]:
         ahead = self._ahead.get(source, [])
@@ -60,31 +68,34 @@ class Settlements:
             case JobCancelRequested() if event.cell == self._cell:
                 return self._unsettled_cancel(event, books)
             case JobUpdateRequested() if event.cell == self._cell:
-                return self._unsettled_update(event, books)
+                return self._unsettled_update(event)
         return None
 
-    def _unsettled_update(self, event: JobUpdateRequested, books: Books) -> str | None:
-        self._asked[event.job, "update"] += 1
-        if self._said[event.job, "update"] >= self._asked[event.job, "update"]:
+    def _unsettled_update(self, event: JobUpdateRequested) -> str | None:
+        """An array is refused as a whole, or each of its live elements has an answer: the record that gives it may end
+        them, too, and with the last one the array.
+        """
+        self._updates_read[event.job] += 1
+        by_element = max(map(self._update_answers, self._elements.get(event.job, ())), default=0)
+        if self._update_answers(event.job) + by_element >= self._updates_read[event.job]:
             return None
-        array = books.arrays.get(event.job)
-        if array is not None:
-            found = (self._unsettled_update(replace(event, job=job), books) for job in array.left)
-            return next((text for text in found if text is not None), None)
         return f"the update of job {event.job} was read and neither done nor refused"
 
+    def _update_answers(self, job: str) -> int:
+        return self._updated[job] + self._refused[job, "update"]
+
     def _unsettled_submit(self, event: JobAdmitted) -> str | None:
-        is_settled = (event.spec.id, event.digest) in self._enqueued or self._said[event.spec.id, "submit"]
+        is_settled = (event.spec.id, event.digest) in self._enqueued or self._refused[event.spec.id, "submit"]
         return None if is_settled else f"job {event.spec.id} was admitted and read, and neither accepted nor refused"
 
     def _unsettled_cancel(self, event: JobCancelRequested, books: Books) -> str | None:
         page, over, array = books.jobs.get(event.job), books.over.get(event.job), books.arrays.get(event.job)
-        if array is not None and not self._said[event.job, "cancel"]:
+        if array is not None and not self._refused[event.job, "cancel"]:
             found = (self._unsettled_cancel(replace(event, job=job), books) for job in array.left)
             return next((text for text in found if text is not None), None)
         is_stopping = page is not None and page.status == STOPPING and page.stop_why is StopReason.CANCELLED
         is_cancelled = over is not None and over.status == CANCELLED
-        if is_stopping or is_cancelled or self._said[event.job, "cancel"]:
+        if is_stopping or is_cancelled or self._refused[event.job, "cancel"]:
             return None
         if page is None and event.job in self._ended_otherwise(books):
             return None
@@ -96,6 +107,7 @@ class Settlements:
 
     def unread(self, books: Books) -> list[Violation]:
         """What was never read and is not settled either: for a run that is over."""
+        self._begin_record()
         return [
             Violation("I2", f"{text} (at {answer.source} offset {answer.offset}, never read)", self._cell)
             for ahead in self._ahead.values()

@@ -12,9 +12,10 @@ from shared.events import effects as e
 from shared.events.jobs import JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.reasons import RefuseCode, RejectCode, StopReason
 from shared.events.submissions import JobChanges
+from shared.events.value import replace
 from shared.view.compare import job_rows_of, tenant_rows_of
 from shared.view.row_text import node_row, node_text
-from tests.cluster.examples import cell, enqueued, node, place, quota, started, stopping
+from tests.cluster.examples import DIGEST, cell, enqueued, node, place, quota, started, stopping
 from tests.simulator.history.story import CELL, Story, admitted, finished_gang, two_nodes, with_gang
 
 READ: dict[str, Any] = {"inputs": {"jobs-0": 1}}
@@ -47,6 +48,21 @@ def test_what_is_read_and_settled_breaks_nothing(answer: Any, effects: list[Any]
 @pytest.mark.parametrize("answer", [admitted("new"), CANCEL, UPDATE], ids=lambda answer: type(answer).__name__)
 def test_what_is_read_and_forgotten_is_found(answer: Any) -> None:
     assert with_gang().answered(answer).decide(**READ).broken() == ["I2"]
+
+
+@pytest.mark.parametrize(("answer", "request_"), [(CANCEL, "cancel"), (UPDATE, "update")])
+def test_what_an_earlier_record_said_is_no_answer_to_a_later_command(answer: Any, request_: str) -> None:
+    story = with_gang().answered(answer).decide(refused(request_), **READ)
+    assert story.answered(answer).decide(inputs={"jobs-0": 2}).broken(diary=(), happened=()) == ["I2"]
+
+
+def test_the_update_of_an_array_that_ends_in_the_same_record_was_answered() -> None:
+    spec = enqueued("pair.0", array=1, array_of="pair", array_index=0).spec
+    update = replace(UPDATE, job="pair")
+    ends = (e.JobUpdated(spec=replace(spec, priority=3)), e.JobCancelled(job="pair.0"))
+    cancel = replace(CANCEL, job="pair")
+    story = two_nodes().decide(e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST))
+    assert story.answered(update).answered(cancel).decide(*ends, inputs={"jobs-0": 2}).broken() == []
 
 
 def test_what_is_never_read_is_found_at_the_end() -> None:
