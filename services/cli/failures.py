@@ -31,10 +31,10 @@ def end_with(code: Exit, text: str) -> NoReturn:
 
 def explain(error: Exception) -> tuple[Exit, str] | None:
     """Code and line of an error that a user can do something about; None for a defect of Fallow."""
-    names = {kind.__name__ for kind in type(error).__mro__}
-    for code, known in _KNOWN.items():
-        if names & known:
-            return code, str(error) or type(error).__name__
+    for kind in type(error).__mro__:
+        for code, known in _KNOWN.items():
+            if kind.__name__ in known:
+                return code, str(error) or type(error).__name__
     return None
 
 
@@ -53,5 +53,5 @@ _KNOWN: dict[Exit, frozenset[str]] = {
             *("SettingsError", "WorkloadError", "RecordTooLarge", "WrongOffer", "NoDevices"),
         }
     ),
-    Exit.NO: frozenset({"DamagedLog", "DamagedSnapshot", "LogOverflowed", "WrongTopics"}),
+    Exit.NO: frozenset({"DamagedLog", "DamagedSnapshot", "LogOverflowed", "LogRefused", "WrongTopics"}),
 }

@@ -22,7 +22,7 @@ from shared.events.base import Event
 from shared.events.submissions import CancelJob, SubmitJob
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
-from shared.log.port import LogUnavailable, Outgoing
+from shared.log.port import LogRefused, LogUnavailable, Outgoing
 from shared.runtime.backoff import BackOff
 from shared.runtime.clocks import WallCellClock, wall_ms
 
@@ -115,6 +115,8 @@ def _through_outages(today: Feed) -> asyncio.Task[None]:
         while True:
             try:
                 await today.run()
+            except LogRefused:
+                raise
             except LogUnavailable as error:
                 say(f"fallow: {error}; trying again")
                 await asyncio.sleep(pause.next_s())

@@ -14,7 +14,7 @@ from shared.events.operations import Operation
 from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from shared.events.values import JobSpec
 from shared.log.layout import Layout
-from shared.log.port import Log, LogTruncated, LogUnavailable
+from shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable
 from shared.runtime.clocks import wall_ms
 from shared.view.reader import Read, ViewBehind, ViewReader, ViewRebuilding
 from shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow
@@ -153,6 +153,8 @@ def told() -> Iterator[None]:
     """What the log says in its own words becomes what a client says."""
     try:
         yield
+    except LogRefused:
+        raise  # waiting would not help
     except (LogUnavailable, LogTruncated) as error:
         raise ClientUnavailable(f"Kafka: {error}") from error
     except (ViewRebuilding, ViewBehind) as error:

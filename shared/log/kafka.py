@@ -8,23 +8,25 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaTopicPartition
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError
+from aiokafka.errors import KafkaError
 
 from shared.log.group_timers import QUICK, GroupTimers
 from shared.log.kafka_closing import close
 from shared.log.kafka_consumer import COMMITTED
 from shared.log.kafka_looks import KafkaLooks
 from shared.log.kafka_member import KafkaMember
-from shared.log.kafka_producer import BoundedProducer, Compression, send, send_all
+from shared.log.kafka_producer import BoundedProducer, Compression, refused, send, send_all
 from shared.log.kafka_reader import Fetching, KafkaReader
 from shared.log.port import (
+    AppendAnswer,
     Appended,
+    AppendRefused,
     AppendUnknown,
+    LogRefused,
     LogUnavailable,
     Outgoing,
     Reader,
     Record,
-    RecordTooLarge,
     TopicPartition,
 )
 from shared.log.topic_admin import delete_records
@@ -119,28 +121,28 @@ class KafkaLog:
                 producer = await self._writing().current()
                 await send_all(producer, messages, acknowledgements)
                 await asyncio.gather(*acknowledgements)
-        except (KafkaError, TimeoutError, OSError, LogUnavailable, RecordTooLarge) as error:
+        except (KafkaError, TimeoutError, OSError, LogUnavailable) as error:
             _settle(acknowledgements)
             self._abandon(producer)
-            if isinstance(error, LogUnavailable | RecordTooLarge):
+            if isinstance(error, LogUnavailable):
                 raise
-            if isinstance(error, MessageSizeTooLargeError):
-                raise RecordTooLarge(f"the broker refused a record as too large: {error!r}") from error
-            raise LogUnavailable(f"publish of {len(messages)} records: {error!r}") from error
+            what = f"publish of {len(messages)} records"
+            raise (refused(what, error) or LogUnavailable(f"{what}: {error!r}")) from error
 
-    async def append(self, message: Outgoing) -> Appended | AppendUnknown:
+    async def append(self, message: Outgoing) -> AppendAnswer:
         """One record, idempotent, acknowledged by all replicas in sync; unknown after `append_bound_ms`."""
         producer: AIOKafkaProducer | None = None
         try:
             async with asyncio.timeout(self._append_bound_s):
                 producer = await self._writing().current()
                 metadata = await (await send(producer, message))
-        except MessageSizeTooLargeError as error:
-            self._abandon(producer)
-            raise RecordTooLarge(f"record for {message.topic}: {error!r}") from error
         except (KafkaError, TimeoutError, OSError, LogUnavailable) as error:
             self._abandon(producer)
-            return AppendUnknown(reason=f"append to {message.topic}: {error!r}")
+            what = f"append to {message.topic}"
+            refusal = error if isinstance(error, LogRefused) else refused(what, error)
+            if refusal is not None:
+                return AppendRefused(refusal.code, str(refusal))
+            return AppendUnknown(reason=f"{what}: {error!r}")
         if metadata.offset < 0:
             # A duplicate whose metadata the broker has forgotten is acknowledged without an offset.
             return AppendUnknown(reason=f"append to {message.topic}: acknowledged without an offset")

@@ -13,6 +13,7 @@ from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError
 
 from shared.log.group_timers import GroupTimers
+from shared.log.kafka_assignor import DecliningAssignor
 from shared.log.kafka_closing import close
 from shared.log.kafka_consumer import COMMITTED
 from shared.log.port import LogUnavailable
@@ -41,6 +42,7 @@ class KafkaMember:
         self._group = group
         self._topic = topic
         self._timers = timers
+        self._assignor = DecliningAssignor()
         self._owned: frozenset[int] = frozenset()
         self._change_count = 0
         self._seen_count = 0
@@ -76,6 +78,15 @@ class KafkaMember:
         self._seen_count = self._change_count
         return self._owned
 
+    def decline(self, partitions: frozenset[int]) -> None:
+        """The group rearranges itself; until it has, `owned` still shows what was."""
+        if partitions == self._assignor.declined:
+            return
+        self._assignor.declined = partitions
+        if self._consumer is not None:
+            # aiokafka has no public way to tell the group something new but to leave it.
+            self._consumer._coordinator.request_rejoin()  # noqa: SLF001 - see above
+
     async def _join(self) -> AIOKafkaConsumer:
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self._bootstrap,
@@ -88,6 +99,7 @@ class KafkaMember:
             heartbeat_interval_ms=self._timers.heartbeat_ms,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             request_timeout_ms=REBALANCE_TIMEOUT_MS + 2_000,
+            partition_assignment_strategy=(self._assignor,),
         )
         consumer.subscribe([self._topic], listener=_Listener(self))
         try:

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerClosed
+from aiokafka import errors as kafka_errors
+from aiokafka.errors import BrokerResponseError, KafkaError, MessageSizeTooLargeError, ProducerClosed
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from shared.log.port import LogUnavailable, Outgoing, RecordTooLarge
+from shared.log.port import LogRefused, LogUnavailable, Outgoing, RecordTooLarge, Refusal
 
 Compression = Literal["gzip"]
 
@@ -31,6 +32,45 @@ ABANDON_BOUND_S = 2.0
 """How long the connections of an abandoned producer may take to close."""
 
 logger = logging.getLogger(__name__)
+
+
+class InvalidRecord(BrokerResponseError):  # type: ignore[misc]  # aiokafka ships no types
+    """The topic does not take such a record: one without a key, in a compacted topic."""
+
+    errno = 87
+    message = "INVALID_RECORD"
+
+
+# aiokafka 0.14 does not know this code, and would take it for an error of the broker that may pass.
+kafka_errors.kafka_errors.setdefault(InvalidRecord.errno, InvalidRecord)
+
+REFUSALS: dict[type[KafkaError], Refusal] = {
+    kafka_errors.TopicAuthorizationFailedError: Refusal.NOT_ALLOWED,
+    kafka_errors.ClusterAuthorizationFailedError: Refusal.NOT_ALLOWED,
+    kafka_errors.TransactionalIdAuthorizationFailed: Refusal.NOT_ALLOWED,
+    kafka_errors.AuthenticationFailedError: Refusal.NOT_ALLOWED,
+    kafka_errors.SaslAuthenticationFailed: Refusal.NOT_ALLOWED,
+    kafka_errors.InvalidTimestampError: Refusal.TIMESTAMP,
+    kafka_errors.MessageSizeTooLargeError: Refusal.TOO_LARGE,
+    kafka_errors.RecordListTooLargeError: Refusal.TOO_LARGE,
+    kafka_errors.InvalidTopicError: Refusal.INVALID,
+    kafka_errors.PolicyViolationError: Refusal.INVALID,
+    InvalidRecord: Refusal.INVALID,
+    kafka_errors.UnsupportedVersionError: Refusal.UNSUPPORTED,
+    kafka_errors.UnsupportedForMessageFormatError: Refusal.UNSUPPORTED,
+    kafka_errors.UnsupportedCodecError: Refusal.UNSUPPORTED,
+    kafka_errors.InvalidRequiredAcksError: Refusal.UNSUPPORTED,
+}
+"""What a broker answers to a record that it does not take now and will not take later. All else may pass."""
+
+
+def refused(what: str, error: Exception) -> LogRefused | None:
+    """The refusal that this error is; None where a repeat may help."""
+    code = next((REFUSALS[kind] for kind in type(error).__mro__ if kind in REFUSALS), None)
+    if code is None:
+        return None
+    reason = f"{what} is refused ({code}): {error!r}"
+    return RecordTooLarge(reason) if code is Refusal.TOO_LARGE else LogRefused(code, reason)
 
 
 class BoundedProducer:
@@ -70,7 +110,8 @@ class BoundedProducer:
             await producer.start()
         except KafkaError as error:
             self._bury(producer)
-            raise LogUnavailable(f"no producer at {self._bootstrap}: {error!r}") from error
+            what = f"a producer at {self._bootstrap}"
+            raise (refused(what, error) or LogUnavailable(f"no {what.removeprefix('a ')}: {error!r}")) from error
         except asyncio.CancelledError:
             self._bury(producer)
             raise

@@ -14,13 +14,17 @@ from shared.log.machine.partitioner import partition_of
 from shared.log.memory_member import MemoryGroup, MemoryMember
 from shared.log.memory_reader import MemoryReader
 from shared.log.port import (
+    AppendAnswer,
     Appended,
+    AppendRefused,
     AppendUnknown,
+    LogRefused,
     LogUnavailable,
     Outgoing,
     Reader,
     Record,
     RecordTooLarge,
+    Refusal,
     TopicPartition,
 )
 
@@ -52,6 +56,8 @@ class MemoryBroker:
         """
         self.is_away = False
         self.acknowledgements_to_lose = 0
+        self.refuses: dict[str, Refusal] = {}
+        """Topics to which nothing may be written, and why."""
         self.now_ms: Callable[[], int | None] = now_ms or (lambda: None)
         self._record_bytes_max = record_bytes_max
         self._topics: dict[str, list[Partition]] = {}
@@ -78,7 +84,10 @@ class MemoryBroker:
         return partitions[tp[1]]
 
     def write(self, message: Outgoing) -> int:
-        """Append one record; return its offset. Raises RecordTooLarge, LogUnavailable."""
+        """Append one record; return its offset. Raises LogRefused, RecordTooLarge, LogUnavailable."""
+        if message.topic in self.refuses:
+            code = self.refuses[message.topic]
+            raise LogRefused(code, f"a record for {message.topic} is refused ({code})")
         self._check_size(message)
         tp = (message.topic, self._choose(message))
         partition = self.partition(tp)
@@ -153,11 +162,13 @@ class MemoryLog:
         for message in messages:
             self._broker.write(message)
 
-    async def append(self, message: Outgoing) -> Appended | AppendUnknown:
+    async def append(self, message: Outgoing) -> AppendAnswer:
         """Unknown while the broker is away, or when an acknowledgement is to be lost (then the record is there)."""
         try:
             self._reach()
             offset = self._broker.write(message)
+        except LogRefused as error:
+            return AppendRefused(error.code, str(error))
         except LogUnavailable as error:
             return AppendUnknown(reason=str(error))
         if self._broker.acknowledgements_to_lose > 0:

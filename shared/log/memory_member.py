@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from shared.log.machine.sharing import share
+
 
 class MemoryGroup:
     """The members of one group, and the number of partitions that they share."""
@@ -16,19 +18,21 @@ class MemoryGroup:
     def join(self, member: MemoryMember) -> None:
         """Add a member and share anew."""
         self._members.append(member)
-        self._share()
+        self.share()
 
     def leave(self, member: MemoryMember) -> None:
         """Take a member out and share anew. Harmless when it has left already."""
         if member in self._members:
             self._members.remove(member)
             member.own(frozenset())
-            self._share()
+            self.share()
 
-    def _share(self) -> None:
-        count = self._partitions()
-        for position, member in enumerate(self._members):
-            member.own(frozenset(range(position, count, len(self._members))))
+    def share(self) -> None:
+        """Say anew who owns what."""
+        declined = {f"{position:09}": member.declined for position, member in enumerate(self._members)}
+        shares = share(range(self._partitions()), declined)
+        for member, name in zip(self._members, declined, strict=True):
+            member.own(frozenset(shares[name]))
 
 
 class MemoryMember:
@@ -36,6 +40,7 @@ class MemoryMember:
 
     def __init__(self, group: MemoryGroup) -> None:
         self._group = group
+        self.declined: frozenset[int] = frozenset()
         self._owned: frozenset[int] = frozenset()
         self._change_count = 0
         self._seen_count = 0
@@ -52,6 +57,12 @@ class MemoryMember:
     def owned(self) -> frozenset[int]:
         """As the group last shared."""
         return self._owned
+
+    def decline(self, partitions: frozenset[int]) -> None:
+        """Shared anew at once."""
+        if partitions != self.declined:
+            self.declined = partitions
+            self._group.share()
 
     async def changed(self) -> frozenset[int]:
         """Meant for one waiter: a second one would take answers from the first."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 import msgspec
@@ -75,12 +76,48 @@ class AppendUnknown:
     reason: str
 
 
+class Refusal(StrEnum):
+    """Why the log refuses a record for good: to send the same record again is of no use until a person mends it."""
+
+    NOT_ALLOWED = "not_allowed"
+    TIMESTAMP = "timestamp"
+    TOO_LARGE = "too_large"
+    INVALID = "invalid_record"
+    UNSUPPORTED = "unsupported"
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRefused:
+    """The log refuses the record for good. An earlier try of the same call may be there all the same (the client
+    repeats what timed out): read on and look, as after AppendUnknown, but do not repeat it at once.
+    """
+
+    code: Refusal
+    reason: str
+
+
 class LogUnavailable(Exception):
     """The log did not answer within its bound. Any part of what was asked may have happened; back off and try again."""
 
 
-class RecordTooLarge(ValueError):
+class LogRefused(LogUnavailable):
+    """The log refuses a record for good, and any part of the others may be there. For its caller the log is away until
+    a person grants a right or changes a setting: back off, and say so.
+    """
+
+    def __init__(self, code: Refusal, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class RecordTooLarge(LogRefused):
     """The record exceeds what the log takes: it is certainly not there, and sending it again would not help."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(Refusal.TOO_LARGE, reason)
+
+
+AppendAnswer = Appended | AppendUnknown | AppendRefused
 
 
 class LogTruncated(Exception):
@@ -129,6 +166,11 @@ class Member(Protocol):
     def owned(self) -> frozenset[int]:
         """The partitions that should be ours now."""
 
+    def decline(self, partitions: frozenset[int]) -> None:
+        """Own none of these from the next rebalance on, which this asks for: another member gets them, or none where
+        all decline. An empty set takes them all again.
+        """
+
     async def changed(self) -> frozenset[int]:
         """Wait until owned() has changed since the last answer (at first: since nothing was owned) and return it.
 
@@ -148,11 +190,11 @@ class Log(Protocol):
     async def publish(self, messages: Sequence[Outgoing]) -> None:
         """Write all, in their order within each partition; return when all are acknowledged.
 
-        Raises LogUnavailable (any part of them may then be there), RecordTooLarge (a part of them may be there).
+        Raises LogUnavailable, LogRefused, RecordTooLarge: any part of them may then be there.
         """
 
-    async def append(self, message: Outgoing) -> Appended | AppendUnknown:
-        """Write one record and say at which offset it is. Never written twice. Raises RecordTooLarge."""
+    async def append(self, message: Outgoing) -> AppendAnswer:
+        """Write one record and say at which offset it is. Never written twice."""
 
     async def begin_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that can still be read, of each. Raises LogUnavailable, also for a missing partition."""

@@ -12,16 +12,23 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 
 from shared.log.kafka import KafkaLog
 from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.port import Log, Outgoing, TopicPartition
+from shared.log.port import Log, Outgoing, Refusal, TopicPartition
 from tests.contract.eventually import eventually
 
 _numbers = itertools.count()
+
+REFUSING = {
+    Refusal.INVALID: {"cleanup.policy": "compact"},
+    Refusal.TOO_LARGE: {"max.message.bytes": "10"},
+}
+"""Settings of a topic on which a record without a key is refused for this reason."""
 
 
 class World(Protocol):
     """A cluster on which tests make topics and forget records."""
 
     async def topic(self, partitions: int, *, stamped: bool = False) -> str: ...
+    async def topic_that_refuses(self, code: Refusal) -> str: ...
     async def refill(self, topic: str) -> None: ...
     async def transaction(self, tp: TopicPartition, values: list[bytes], *, commits: bool) -> None: ...
     async def grow(self, topic: str, partitions: int) -> None: ...
@@ -50,6 +57,11 @@ class MemoryWorld:
         for _ in [] if commits else values:
             self.broker.write_marker(tp)
         self.broker.write_marker(tp)
+
+    async def topic_that_refuses(self, code: Refusal) -> str:
+        name = await self.topic(1)
+        self.broker.refuses[name] = code
+        return name
 
     async def grow(self, topic: str, partitions: int) -> None:
         self.broker.create_topic(topic, partitions)
@@ -101,6 +113,11 @@ class KafkaWorld:
             await (producer.commit_transaction() if commits else producer.abort_transaction())
         finally:
             await producer.stop()
+
+    async def topic_that_refuses(self, code: Refusal) -> str:
+        name = f"contract-{time.time_ns()}-{next(_numbers)}"
+        await self._admin.create_topics([NewTopic(name, 1, 1, topic_configs=REFUSING[code])])
+        return name
 
     async def grow(self, topic: str, partitions: int) -> None:
         await self._admin.create_partitions({topic: NewPartitions(partitions)})

@@ -11,7 +11,9 @@ import pytest_asyncio
 
 from shared.log.port import (
     Appended,
+    AppendRefused,
     Log,
+    LogRefused,
     LogTruncated,
     LogUnavailable,
     Member,
@@ -19,6 +21,7 @@ from shared.log.port import (
     Reader,
     Record,
     RecordTooLarge,
+    Refusal,
 )
 from tests.contract.eventually import eventually
 from tests.contract.log_worlds import KafkaWorld, MemoryWorld, World
@@ -114,9 +117,26 @@ async def test_a_record_that_is_too_large_is_refused_for_good(world: World, log:
     topic = await world.topic(1)
     with pytest.raises(RecordTooLarge):
         await log.publish([Outgoing(topic, b"x" * 1_100_000)])
-    with pytest.raises(RecordTooLarge):
-        await log.append(Outgoing(topic, b"x" * 1_100_000, partition=0))
+    answer = await log.append(Outgoing(topic, b"x" * 1_100_000, partition=0))
+    assert isinstance(answer, AppendRefused)
+    assert answer.code is Refusal.TOO_LARGE
     assert await log.append(Outgoing(topic, b"next", partition=0)) == Appended(0)
+
+
+@pytest.mark.parametrize("code", [Refusal.INVALID, Refusal.TOO_LARGE])
+async def test_what_the_broker_refuses_for_good_is_told_apart_from_what_may_pass(
+    world: World, log: Log, code: Refusal
+) -> None:
+    topic = await world.topic_that_refuses(code)
+    answer = await log.append(Outgoing(topic, b"v", partition=0))
+    assert isinstance(answer, AppendRefused)
+    assert answer.code is code
+    with pytest.raises(LogRefused) as caught:
+        await log.publish([Outgoing(topic, b"v", partition=0)])
+    assert caught.value.code is code
+    assert await log.end_offsets([(topic, 0)]) == {(topic, 0): 0}
+    other = await world.topic(1)
+    assert await log.append(Outgoing(other, b"next", partition=0)) == Appended(0)
 
 
 async def test_absent_keys_and_values_and_all_headers_are_kept(world: World, log: Log) -> None:
@@ -288,6 +308,21 @@ async def test_groups_do_not_share_with_each_other(world: World, log: Log) -> No
     await must_own(theirs, {0, 1})
     await ours.stop()
     await theirs.stop()
+
+
+async def test_what_a_member_declines_goes_to_another_and_comes_back(world: World, log: Log) -> None:
+    topic = await world.topic(3)
+    first, second = log.member(f"group-{topic}", topic), log.member(f"group-{topic}", topic)
+    await first.start()
+    await must_own(first, {0, 1, 2})
+    first.decline(frozenset({1}))
+    await must_own(first, {0, 2})
+    await second.start()
+    await eventually(lambda: 1 in second.owned() and first.owned() | second.owned() == {0, 1, 2})
+    first.decline(frozenset())
+    await second.stop()
+    await must_own(first, {0, 1, 2})
+    await first.stop()
 
 
 async def test_changed_waits_for_a_change(world: World, log: Log) -> None:

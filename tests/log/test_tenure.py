@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
+
 from shared.cluster.apply import apply
 from shared.cluster.state import CellState
 from shared.events.effects import AnyEffect, WriterStarted
 from shared.log.machine.tenure import Tenure, Verdict
-from shared.log.port import Appended, AppendUnknown
+from shared.log.port import AppendAnswer, Appended, AppendRefused, AppendUnknown, Refusal
 
 
 @dataclass
@@ -60,11 +62,18 @@ def test_a_record_elsewhere_is_undone_and_refused() -> None:
     assert (state.version, state.epoch, state.inputs) == (0, 0, {})
 
 
-def test_a_record_of_which_nothing_is_known_is_undone_and_refused() -> None:
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        (AppendUnknown("no answer"), Verdict.UNKNOWN),
+        (AppendRefused(Refusal.NOT_ALLOWED, "no right"), Verdict.REFUSED),
+    ],
+)
+def test_a_record_that_is_not_known_to_be_there_is_undone(answer: AppendAnswer, verdict: Verdict) -> None:
     state, ears = CellState("cell-a"), Ears()
     tenure: Tenure[Trial] = Tenure(state, ears)
     tried = trial(state, tenure)
-    assert tenure.answered(tenure.draft(tried), tried, AppendUnknown("no answer"), 9) is Verdict.UNKNOWN
+    assert tenure.answered(tenure.draft(tried), tried, answer, 9) is verdict
     assert (ears.heard, tenure.writes, state.epoch) == (["refused"], False, 0)
 
 

@@ -62,6 +62,7 @@ class Outbox:
         """`before_publish` may find that some of the words are somebody else's to say by now."""
         self._context, self._log, self._layout = context, log, layout
         self._service, self._telemetry = service, telemetry
+        self._about = f"words of {service.cell}"
         self._waiting: list[Batch] = []
         self._before_publish = before_publish
         self._published = context.telemetry.records_published.labels("nodes")
@@ -109,18 +110,22 @@ class Outbox:
             try:
                 await self._publish([each for events in said for each in events])
             except LogUnavailable as error:
-                self._context.logger.warning(
-                    "cannot publish, will try again", cell=self._service.cell, reason=str(error)
-                )
+                self._cannot_publish(error)
                 # Some may have arrived, and a number that was heard once is ignored: say all with new numbers. What
                 # has come in meanwhile stands behind them, and so must its numbers.
                 batches, self._waiting = without_outdated([*batches, *self._waiting]), []
                 batches = [Batch(b.made_ms, self._service.renumber(b.events)) for b in batches]
                 await asyncio.sleep(pause.next_s())
                 continue
+            self._context.health.ready(self._about)
             for batch, events in zip(now, said, strict=True):
                 self._service.confirmed(events, batch.made_ms)
             batches = batches[len(now) :]
+
+    def _cannot_publish(self, error: LogUnavailable) -> None:
+        """While its nodes cannot speak, the process does not do its part."""
+        self._context.logger.warning("cannot publish, will try again", cell=self._service.cell, reason=str(error))
+        self._context.health.not_ready(f"what nodes say waits: {error}", self._about)
 
     async def _publish(self, said: Sequence[Said]) -> None:
         records = as_records(self._service.cell, said)

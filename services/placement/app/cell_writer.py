@@ -7,6 +7,8 @@ import asyncio
 from services.placement.app.inflow import Inflow
 from services.placement.app.metrics import CellMetrics, PlacementMetrics
 from services.placement.app.nodes_end import NodesEnd
+from services.placement.app.ownership import Ownership
+from services.placement.app.setbacks import AWAY_FIRST_S, AWAY_MOST_S, FIRST_S, MOST_S, CannotWrite, Setbacks
 from services.placement.service import Input, PlacementService, Tried
 from services.placement.settings import PlacementSettings
 from shared.cluster.config import CellFile, CellPart
@@ -21,7 +23,16 @@ from shared.log.machine.consumer import Dead
 from shared.log.machine.tenure import Tenure, Verdict
 from shared.log.machine.writer import Draft
 from shared.log.opening import layout_of
-from shared.log.port import AppendUnknown, Log, LogTruncated, LogUnavailable, Outgoing, Record
+from shared.log.port import (
+    AppendRefused,
+    AppendUnknown,
+    Log,
+    LogRefused,
+    LogTruncated,
+    LogUnavailable,
+    Outgoing,
+    Record,
+)
 from shared.log.reading import event_of
 from shared.runtime.cell_file import reloaded
 from shared.runtime.clocks import WallCellClock
@@ -33,7 +44,6 @@ WAIT_MS_MOST = 200
 STANDBY_WAIT_MS = 1_000
 """How long a standby waits for news of the log before it waits anew; it is woken when it has to write."""
 
-AWAY_FIRST_S = 0.25
 REST_MS_LEAST = 2
 
 PATIENT_MS = {"nodes": 10}
@@ -62,7 +72,7 @@ class CellWriter:
         log: Log,
         file: CellFile,
         cell: CellPart,
-        owned: dict[int, None],
+        owned: Ownership,
         metrics: PlacementMetrics,
         few: int = FEW_WAITING,
     ) -> None:
@@ -78,7 +88,8 @@ class CellWriter:
         self._begun_ms = self._wrote_ms = 0
         self._unread = f"nodes of {self.cell} unread"
         self._goes_on = False
-        self._away = context.back_off(AWAY_FIRST_S)
+        self._setbacks = Setbacks(context.back_off(FIRST_S, MOST_S), context.back_off(AWAY_FIRST_S, AWAY_MOST_S))
+        self._declines_until_ms: int | None = None
         self._standing_by: asyncio.Task[object] | None = None
         self._service: PlacementService
 
@@ -101,16 +112,33 @@ class CellWriter:
                     await self._write()
                 else:
                     await self._stand_by()
-                self._is_back()
             except LogUnavailable as error:
-                self._context.health.not_ready(f"Kafka is away: {error}", self.cell)
-                self._context.logger.warning("the log is away", cell=self.cell, reason=str(error))
-                await self._context.pause(self._away.next_s())
+                await self._wait_for_the_log(error)
+            except CannotWrite as error:
+                self._give_up(error)
         await self._follower.stop()
 
     def _is_back(self) -> None:
         self._context.health.ready(self.cell)
-        self._away.reset()
+        self._setbacks.succeeded()
+
+    async def _wait_for_the_log(self, error: LogUnavailable) -> None:
+        away = "" if isinstance(error, LogRefused) else "Kafka is away: "
+        self._context.health.not_ready(f"{away}{error}", self.cell)
+        self._context.logger.warning("the log does not answer", cell=self.cell, reason=str(error))
+        try:
+            await self._context.pause(self._setbacks.failed(error))
+        except CannotWrite as last:
+            self._give_up(last)
+
+    def _give_up(self, error: CannotWrite) -> None:
+        """Leave the cell to another process for a while: what is in the way may be this one's alone."""
+        away_s = self._setbacks.away_s()
+        self._declines_until_ms = self._context.host.monotonic_ms() + round(away_s * 1_000)
+        self._context.health.not_ready(f"gave the cell up for {away_s:.0f} s: {error}", self.cell)
+        self._context.logger.error("gave the cell up", cell=self.cell, away_s=round(away_s), reason=str(error))
+        self._metrics.given_up.inc()
+        self._owned.give_up(self._ordinal)
 
     async def _stand_by(self) -> None:
         """Fold what comes, for a while or until `wake`: then the reader is let go, and what it had is read anew."""
@@ -125,6 +153,17 @@ class CellWriter:
         finally:
             self._standing_by.cancel()
             self._standing_by = None
+        self._look_at_pause()
+
+    def _look_at_pause(self) -> None:
+        """The log answers; a cell that was given up is taken again when its time is over."""
+        if self._declines_until_ms is None:
+            self._context.health.ready(self.cell)
+            self._setbacks.log_answers()
+        elif self._context.host.monotonic_ms() >= self._declines_until_ms:
+            self._declines_until_ms = None
+            self._context.health.ready(self.cell)
+            self._owned.take_again(self._ordinal)
 
     def wake(self) -> None:
         """Something has changed that a standby must look at, now."""
@@ -147,7 +186,6 @@ class CellWriter:
             return
         epoch = self._follower.state.epoch
         self._context.logger.info("writing", cell=self.cell, epoch=epoch, version=self._follower.state.version)
-        self._is_back()
         self._metrics.writes.set(1)
         await self._follower.rest()
         inflow, nodes_end = await self._open_inputs(), NodesEnd(self._log, self._layout.tp("nodes", self.cell))
@@ -238,8 +276,10 @@ class CellWriter:
             raise
         if tried is None:
             tenure.abandon()
+            self._is_back()
             return False
         if await self._append(tenure, tried):
+            self._is_back()
             return tried.has_more
         await self._follower.catch_up()
         await self._follower.rest()
@@ -260,13 +300,20 @@ class CellWriter:
                 IN_FORCE, cell=self.cell, version=draft.decision.version, offset=self._follower.state.offset
             )
             return True
-        if isinstance(answer, AppendUnknown):
-            self._context.logger.warning("append without an answer", cell=self.cell, reason=answer.reason)
         self._metrics.stale(verdict.value)
-        self._context.logger.info(
-            "decision not in force", cell=self.cell, version=draft.decision.version, why=verdict.value
-        )
+        version = draft.decision.version
+        self._context.logger.info("decision not in force", cell=self.cell, version=version, why=verdict.value)
+        if isinstance(answer, AppendUnknown | AppendRefused):
+            await self._bear(answer, verdict)
         return False
+
+    async def _bear(self, answer: AppendUnknown | AppendRefused, verdict: Verdict) -> None:
+        """Wait before the next try. Raises CannotWrite where there is to be none."""
+        self._context.logger.warning("append without success", cell=self.cell, why=verdict.value, reason=answer.reason)
+        wait_s = self._setbacks.failed(answer)
+        if self._setbacks.is_serious:
+            self._context.health.not_ready(f"decisions do not get into the log: {answer.reason}", self.cell)
+        await self._context.pause(wait_s)
 
     def _outgoing(self, draft: Draft) -> Outgoing:
         decision = draft.decision

@@ -25,6 +25,12 @@ class PlacementMetrics:
         self.stale = Counter(
             "fallow_stale_appends_total", "Decisions that were not in force", ["cell", "why"], registry=registry
         )
+        self.given_up = Counter(
+            "fallow_cell_given_up_total",
+            "Times that the process left a cell to others because it could not write it",
+            ["cell"],
+            registry=registry,
+        )
         self.past = Counter(
             "fallow_past_node_events_total",
             "Words of nodes that came too late, by why: old_boot, old_sequence, run_over",
@@ -56,6 +62,7 @@ class CellMetrics:
         self.writes, self.frozen = metrics.writes.labels(cell), metrics.frozen.labels(cell)
         self.unread = metrics.unread.labels(cell)
         self.waiting, self.live = metrics.waiting.labels(cell), metrics.live.labels(cell)
+        self.given_up = metrics.given_up.labels(cell)
         self._effects: dict[type[Effect], Counter] = {}
 
     def in_force(self, effects: Iterable[AnyEffect]) -> None:

@@ -31,6 +31,9 @@ REST = 20
 """So many times as long as a snapshot took to write none is written: it costs a twentieth of a core at most."""
 
 STEPPED_PAUSE_S = 0.1
+UNWRITTEN_FIRST_S, UNWRITTEN_MOST_S = 1.0, 60.0
+"""A snapshot that does not get into the log is tried again later and later: each try cuts the whole state."""
+
 WRITE_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -76,6 +79,14 @@ class Pace:
         )
 
 
+@dataclass(slots=True)
+class Unwritten:
+    """Until when (monotonic) no snapshot is tried, since the last one did not get into the log."""
+
+    pause: BackOff
+    until_ms: int = 0
+
+
 async def main(context: Context[SnapshotSettings]) -> None:
     """Take snapshots of the owned cells until told to stop."""
     settings = context.settings
@@ -113,7 +124,7 @@ async def _keep(
         monotonic_ms(),
     )
     catalogue: Catalogue | None = None
-    away = BackOff()
+    away, unwritten = BackOff(), Unwritten(BackOff(UNWRITTEN_FIRST_S, UNWRITTEN_MOST_S))
     try:
         while not context.stopping.is_set():
             try:
@@ -129,9 +140,12 @@ async def _keep(
             _show(context, layout, follower)
             if not tenure.holds:
                 catalogue = None  # whoever holds the cell meanwhile writes what this one would not know of
-            elif pace.is_due(follower.state.version, begin_ms := monotonic_ms()):
+            elif pace.is_due(follower.state.version, begin_ms := monotonic_ms()) and begin_ms >= unwritten.until_ms:
                 catalogue = await _write(context, log, layout, metrics, follower, catalogue)
-                if catalogue is not None:
+                if catalogue is None:
+                    unwritten.until_ms = monotonic_ms() + round(1_000 * unwritten.pause.next_s())
+                else:
+                    unwritten.pause.reset()
                     pace.written(follower.state.version, begin_ms, monotonic_ms())
     finally:
         await follower.stop()
@@ -167,10 +181,11 @@ async def _write(
     except LogUnavailable as error:
         metrics.failed.labels(state.cell).inc()
         context.logger.warning("snapshot not written", cell=state.cell, version=state.version, reason=str(error))
-        await context.pause(1.0)
+        context.health.not_ready(f"snapshots are not written: {error}", f"snapshots of {state.cell}")
         return None
     finally:
         context.health.progress.busy = False
+    context.health.ready(f"snapshots of {state.cell}")
     took_ms = monotonic_ms() - begin_ms
     metrics.seconds.observe(took_ms / 1000)
     metrics.written.labels(state.cell).inc()

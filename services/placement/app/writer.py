@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from services.placement.app.cell_writer import CellWriter
 from services.placement.app.metrics import PlacementMetrics
+from services.placement.app.ownership import Ownership
 from services.placement.settings import PlacementSettings
 from shared.cluster.few import FEW_WAITING
 from shared.log.opening import OpenLog, joined, layout_of, open_log
-from shared.log.port import Member
 from shared.runtime.process import Context
 from shared.runtime.together import together
 
@@ -27,7 +27,7 @@ async def main(context: Context[PlacementSettings], opening: OpenLog = open_log,
         return
     layout, metrics = layout_of(file, context.settings.namespace), PlacementMetrics(context.registry)
     member = log.member(layout.group("placement"), layout.topic("cells"))
-    owned: dict[int, None] = {}
+    owned = Ownership(member)
     writers = [CellWriter(context, log, file, cell, owned, metrics, few) for cell in file.cells]
     try:
         if not await joined(context, member):
@@ -36,7 +36,7 @@ async def main(context: Context[PlacementSettings], opening: OpenLog = open_log,
             context.stopping,
             until_stopped={f"cell {writer.cell}": writer.run() for writer in writers},
             cut_off={
-                "ownership": watch_ownership(context, member, owned, writers),
+                "ownership": watch_ownership(context, owned, writers),
                 "wake": wake_at_the_end(context, writers),
             },
         )
@@ -45,15 +45,10 @@ async def main(context: Context[PlacementSettings], opening: OpenLog = open_log,
         await log.stop()
 
 
-async def watch_ownership(
-    context: Context[PlacementSettings], member: Member, owned: dict[int, None], writers: list[CellWriter]
-) -> None:
-    """Keep up with the group: `owned` holds the partitions of `cells` that are this process's to write, now."""
+async def watch_ownership(context: Context[PlacementSettings], owned: Ownership, writers: list[CellWriter]) -> None:
+    """Keep up with the group, until cancelled."""
     while True:
-        now = await member.changed()
-        context.logger.info("cells to write", partitions=sorted(now))
-        owned.clear()
-        owned.update(dict.fromkeys(sorted(now)))
+        context.logger.info("cells to write", partitions=await owned.changed())
         for writer in writers:
             writer.wake()
 

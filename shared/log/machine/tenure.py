@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from shared.cluster.state import CellState
 from shared.events.effects import AnyEffect
 from shared.log.machine.writer import Draft, Writer
-from shared.log.port import Appended, AppendUnknown
+from shared.log.port import AppendAnswer, Appended, AppendRefused
 
 
 class Trial(Protocol):
@@ -56,6 +56,7 @@ class Verdict(StrEnum):
     IN_FORCE = "in_force"
     OVERTAKEN = "overtaken"
     UNKNOWN = "unknown"
+    REFUSED = "refused"
 
 
 class Tenure(Generic[T]):
@@ -83,7 +84,7 @@ class Tenure(Generic[T]):
         """The record of what was tried, to be appended once."""
         return self._writer.draft(tried.effects, tried.inputs, tried.at_ms)
 
-    def answered(self, draft: Draft, tried: T, answer: Appended | AppendUnknown, wall_ms: int) -> Verdict:
+    def answered(self, draft: Draft, tried: T, answer: AppendAnswer, wall_ms: int) -> Verdict:
         """The log has answered, or not: the decider learns what became of its trial."""
         if isinstance(answer, Appended):
             if self._writer.appended(answer.offset):
@@ -95,6 +96,6 @@ class Tenure(Generic[T]):
             verdict = Verdict.OVERTAKEN
         else:
             self._writer.unknown()
-            verdict = Verdict.UNKNOWN
+            verdict = Verdict.REFUSED if isinstance(answer, AppendRefused) else Verdict.UNKNOWN
         self._decider.refused(tried)
         return verdict

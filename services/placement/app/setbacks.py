@@ -1,0 +1,66 @@
+"""How a cell's writer bears that what it writes does not get into the log: pauses, and in the end another writer.
+
+An append without an answer, and one that the log refuses for good, are no reason to decide at once again: the next one
+would fare the same, hundreds of times a second.
+"""
+
+from __future__ import annotations
+
+from shared.log.port import AppendRefused, AppendUnknown, LogRefused, LogUnavailable
+from shared.runtime.backoff import BackOff
+
+FIRST_S, MOST_S = 0.1, 2.0
+REFUSED_MOST = 5
+"""After so many refusals in a row another process may try: about three seconds."""
+
+UNANSWERED_MOST = 20
+"""After so many appends without an answer in a row, too: half a minute at least. This process may be the only one that
+does not reach the leader of the partition.
+"""
+
+AWAY_FIRST_S, AWAY_MOST_S = 30.0, 600.0
+"""For so long a process declines a cell that it cannot write: longer each time, until it has written it again."""
+
+
+class CannotWrite(Exception):
+    """What this process writes does not get into the log of its cell, time after time."""
+
+
+class Setbacks:
+    """The failures of one cell's writer since its last success."""
+
+    def __init__(self, pause: BackOff, away: BackOff) -> None:
+        """`pause` lies between two tries, `away` between giving the cell up and taking it again."""
+        self._refused = self._unanswered = 0
+        self._pause, self._away = pause, away
+
+    @property
+    def is_serious(self) -> bool:
+        """Whether the process does not do its part: a single append without an answer is nothing yet."""
+        return bool(self._refused) or self._unanswered > 1
+
+    def failed(self, why: AppendUnknown | AppendRefused | LogUnavailable) -> float:
+        """How long to wait before the next try, in seconds. Raises CannotWrite where there is to be none."""
+        if isinstance(why, AppendRefused | LogRefused):
+            self._refused += 1
+        elif isinstance(why, AppendUnknown):
+            self._unanswered += 1
+        if self._refused >= REFUSED_MOST or self._unanswered >= UNANSWERED_MOST:
+            times = f"{self._refused} refused, {self._unanswered} without an answer"
+            self._refused = self._unanswered = 0
+            raise CannotWrite(f"{why if isinstance(why, Exception) else why.reason} ({times} in a row)")
+        return self._pause.next_s()
+
+    def away_s(self) -> float:
+        """For how long to leave the cell to others."""
+        return self._away.next_s()
+
+    def log_answers(self) -> None:
+        """The log can be read: whether it can be written is another matter."""
+        self._pause.reset()
+
+    def succeeded(self) -> None:
+        """What was decided is in the log, and so are the dead letters before it."""
+        self._refused = self._unanswered = 0
+        self._pause.reset()
+        self._away.reset()

@@ -1,0 +1,90 @@
+"""What becomes of a cell whose writer may not write: few tries, a reason that people read, and another writer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from services.placement.app.setbacks import REFUSED_MOST, UNANSWERED_MOST, CannotWrite, Setbacks
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.port import AppendRefused, AppendUnknown, Outgoing, Refusal
+from shared.runtime.backoff import BackOff
+from tests.contract.eventually import eventually
+from tests.placement.writers import CELL, LAYOUT, PlacementProcess, RefusedLog, cluster
+
+DECISIONS = LAYOUT.topic("decisions")
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    return cluster()
+
+
+async def test_a_writer_whose_appends_are_refused_says_so_and_gives_the_cell_up_after_a_few(
+    broker: MemoryBroker,
+) -> None:
+    log = RefusedLog(broker, "decisions")
+    process = PlacementProcess(log, "one")
+    await process.start()
+    await eventually(lambda: process.metric("fallow_cell_given_up_total") == 1, within_s=15)
+    assert log.tries[DECISIONS] == REFUSED_MOST
+    assert "no right to write t.decisions" in process.health
+    await asyncio.sleep(0.5)
+    assert log.tries[DECISIONS] == REFUSED_MOST, "while it declines the cell it writes nothing"
+    await process.stop()
+
+
+async def test_the_standby_takes_over_from_a_writer_that_is_refused(broker: MemoryBroker) -> None:
+    refused = PlacementProcess(RefusedLog(broker, "decisions"), "refused")
+    await refused.start()
+    await eventually(lambda: "no right" in refused.health)
+    standby = PlacementProcess(MemoryLog(broker), "standby")
+    await standby.start()
+    await eventually(lambda: standby.metric("fallow_is_writer") == 1, within_s=15)
+    assert (standby.health, refused.metric("fallow_is_writer")) == ("", 0)
+    await refused.stop()
+    await standby.stop()
+
+
+async def test_a_writer_that_cannot_set_a_record_aside_does_not_take_the_cell_over_again_and_again(
+    broker: MemoryBroker,
+) -> None:
+    broker.write(Outgoing(LAYOUT.topic("nodes"), b"nonsense", partition=0))
+    log = RefusedLog(broker, "dead-letters")
+    process = PlacementProcess(log, "one")
+    await process.start()
+    await eventually(lambda: process.metric("fallow_cell_given_up_total") == 1, within_s=15)
+    assert log.tries[DECISIONS] == REFUSED_MOST, "each try begins with one WriterStarted"
+    assert "no right to write t.dead-letters" in process.health
+    await process.stop()
+
+
+async def test_a_writer_that_may_write_again_goes_on_and_is_ready(broker: MemoryBroker) -> None:
+    log = RefusedLog(broker, "decisions")
+    process = PlacementProcess(log, "one")
+    await process.start()
+    await eventually(lambda: "no right" in process.health)
+    log.refused.clear()
+    await eventually(lambda: process.metric("fallow_is_writer") == 1)
+    await eventually(lambda: CELL not in process.health and "no right" not in process.health)
+    await process.stop()
+
+
+def test_a_lost_answer_is_no_setback_to_speak_of_and_many_in_a_row_are() -> None:
+    setbacks, unknown = Setbacks(BackOff(0.1), BackOff(30.0)), AppendUnknown("no answer")
+    setbacks.failed(unknown)
+    assert not setbacks.is_serious
+    for _ in range(UNANSWERED_MOST - 2):
+        setbacks.failed(unknown)
+    assert setbacks.is_serious
+    with pytest.raises(CannotWrite, match="no answer"):
+        setbacks.failed(unknown)
+
+
+def test_each_failure_in_a_row_is_followed_by_a_longer_pause_and_a_success_ends_the_row() -> None:
+    setbacks, refused = Setbacks(BackOff(0.1), BackOff(30.0)), AppendRefused(Refusal.NOT_ALLOWED, "no right")
+    pauses = [setbacks.failed(refused) for _ in range(REFUSED_MOST - 1)]
+    assert pauses[-1] > pauses[0] * 2
+    setbacks.succeeded()
+    assert setbacks.failed(refused) < pauses[-1]

@@ -1,0 +1,93 @@
+"""Placement processes on a log in memory: the shells that ship, with the service and the group in them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+from services.placement.app.cell_writer import CellWriter
+from services.placement.app.metrics import PlacementMetrics
+from services.placement.app.ownership import Ownership
+from services.placement.app.writer import watch_ownership
+from services.placement.settings import PlacementSettings
+from shared.log.layout import Layout
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.port import AppendAnswer, AppendRefused, LogRefused, Outgoing, Refusal
+from shared.runtime.cell_file import parse_cell_file
+from shared.runtime.process import make_context
+
+NAMESPACE, CELL = "t", "main"
+LAYOUT = Layout(NAMESPACE, {CELL: 0})
+TEXT = """
+cells: [{name: main, ordinal: 0, pools: [{name: train, gpus: 8}]}]
+tenants: [{name: vision}]
+"""
+TOPICS = ("cells", "decisions", "snapshots", "jobs", "queue", "nodes", "proposals", "operations", "dead-letters")
+
+
+def cluster() -> MemoryBroker:
+    broker = MemoryBroker()
+    for topic in TOPICS:
+        broker.create_topic(f"{NAMESPACE}.{topic}", 1)
+    return broker
+
+
+class RefusedLog(MemoryLog):
+    """A process's handle onto a broker that refuses what this process alone writes to some topics."""
+
+    def __init__(self, broker: MemoryBroker, *topics: str) -> None:
+        super().__init__(broker)
+        self.refused = {f"{NAMESPACE}.{topic}" for topic in topics}
+        self.tries: Counter[str] = Counter()
+
+    async def append(self, message: Outgoing) -> AppendAnswer:
+        self.tries[message.topic] += 1
+        if message.topic in self.refused:
+            return AppendRefused(Refusal.NOT_ALLOWED, f"no right to write {message.topic}")
+        return await super().append(message)
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        for message in messages:
+            self.tries[message.topic] += 1
+            if message.topic in self.refused:
+                raise LogRefused(Refusal.NOT_ALLOWED, f"no right to write {message.topic}")
+        await super().publish(messages)
+
+
+class PlacementProcess:
+    """One placement process with one cell, and its place in the group."""
+
+    def __init__(self, log: MemoryLog, name: str) -> None:
+        self.context = make_context("placement", PlacementSettings(namespace=NAMESPACE, instance=name))
+        self.member = log.member(LAYOUT.group("placement"), LAYOUT.topic("cells"))
+        self.owned = Ownership(self.member)
+        file = parse_cell_file(TEXT, "cell")
+        metrics = PlacementMetrics(self.context.registry)
+        self.writer = CellWriter(self.context, log, file, file.cells[0], self.owned, metrics)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def health(self) -> str:
+        """Why the process is not ready; empty where it is."""
+        return self.context.health.waiting_for or ""
+
+    def metric(self, name: str) -> float:
+        """A metric of the cell."""
+        return self.context.registry.get_sample_value(name, {"cell": CELL}) or 0.0
+
+    async def start(self) -> None:
+        await self.member.start()
+        self._tasks = [
+            asyncio.create_task(self.writer.run()),
+            asyncio.create_task(watch_ownership(self.context, self.owned, [self.writer])),
+        ]
+
+    async def stop(self) -> None:
+        self.context.stopping.set()
+        self.writer.wake()
+        run, watch = self._tasks
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+        await asyncio.wait_for(run, 10)
+        await self.member.stop()
