@@ -19,6 +19,10 @@ class Membership:
     def __init__(self) -> None:
         self.shares: asyncio.Queue[frozenset[int]] = asyncio.Queue()
         self.last: frozenset[int] = frozenset()
+        self.declined: frozenset[int] = frozenset()
+
+    def decline(self, partitions: frozenset[int]) -> None:
+        self.declined = partitions
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
