@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from shared.log.layout import Layout
 from shared.log.opening import declared_topics, layout_of, log_for
 from shared.log.port import Outgoing
 from shared.log.topic_admin import create_topics
+from shared.log.topics import TopicSpec
 from shared.runtime.clocks import wall_ms
 from shared.runtime.stack.child import StackError
 from shared.runtime.stack.choose import Choice
@@ -118,11 +119,7 @@ async def stage_for(
     cell_file, nodes_file = write_files(workload, folder)
     kafka, embedded = servers.kafka.server.address, servers.is_embedded
     declared = declared_topics(workload.cell_file, namespace)
-    if embedded:
-        make_topics(kafka, [topic.name for topic in declared])
-    report = await create_topics(kafka, declared, embedded=embedded)
-    if report.must_stop:
-        raise StackError("; ".join(str(difference) for difference in report.differences))
+    await make_declared_topics(servers, declared)
     wanted = service_set(
         kafka=kafka,
         redis=servers.redis.server.address,
@@ -143,6 +140,16 @@ async def stage_for(
     finally:
         await log.stop()
         await services.stop()
+
+
+async def make_declared_topics(servers: Servers, declared: Sequence[TopicSpec]) -> None:
+    """Create the topics where they are missing. Raises StackError where they differ, LogUnavailable."""
+    kafka, embedded = servers.kafka.server.address, servers.is_embedded
+    if embedded:
+        make_topics(kafka, [topic.name for topic in declared])
+    report = await create_topics(kafka, declared, embedded=embedded)
+    if report.must_stop:
+        raise StackError("; ".join(difference.text for difference in report.differences))
 
 
 def refuse_what_the_embedded_broker_cannot_hold(workload: Workload, servers: Servers) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
@@ -15,21 +16,21 @@ import typer
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with
 from services.cli.output import print_line
-from services.cli.service_set import KINDS, service_set
-from services.cli.stage import Servers, running
+from services.cli.service_set import KINDS, ServiceSet, service_set
+from services.cli.stage import Servers, make_declared_topics, running
+from services.cli.upkeep import Upkeep
 from services.cli.workload import uniform_nodes
 from shared.cluster.config import CellFile, CellPart, Pool
 from shared.events.encoding import encode
 from shared.events.value import replace
 from shared.events.values import NodeSpec
 from shared.log.opening import declared_topics
-from shared.log.topic_admin import create_topics
-from shared.runtime.stack.child import StackError
 from shared.runtime.stack.choose import choose_kafka, choose_redis
 from shared.runtime.stack.services import Services
 
 app = typer.Typer()
 
+UPKEEP_END_S = 5.0
 COLOURS = ("36", "32", "33", "35", "34", "96", "92", "93", "95", "94")
 
 
@@ -43,6 +44,9 @@ def up(
 ) -> None:
     """Run all services on this machine. Kafka and Redis are taken as given, or started; Ctrl-C stops everything.
 
+    What dies is started again, later and later while it keeps dying. Only Ctrl-C, a wrong setting and the death of the
+    embedded broker end the command.
+
     What is started here keeps its data in --data, except for the embedded broker, which forgets at exit.
     """
     access = access_of(context)
@@ -54,29 +58,16 @@ def up(
     kafka, redis = choose_kafka(data / "kafka", durable=True), choose_redis(data / "redis")
     print_line(f"Kafka: {kafka.explanation()}")
     print_line(f"Redis: {redis.explanation()}")
-    with running(kafka, redis) as servers:
+    # The thread outlives the servers: the kernel kills what a thread has started when that thread ends.
+    with ThreadPoolExecutor(1, "starts servers") as starter, running(kafka, redis) as servers:
         if servers.is_embedded:
             print_line("The embedded broker forgets everything at exit; name a real one by --kafka HOST:PORT.")
-        run(_serve(access, servers, data, nodes_file or _nodes_file(access.cells(), nodes, data), counts))
+        wanted = _wanted(access, servers, data, nodes_file or _nodes_file(access.cells(), nodes, data), counts)
+        run(_serve(access, servers, wanted, data, starter))
 
 
-async def _serve(access: Access, servers: Servers, data: Path, nodes_file: Path, counts: Mapping[str, int]) -> None:
-    kafka, redis = servers.kafka.server.address, servers.redis.server.address
-    embedded = servers.is_embedded
-    report = await create_topics(kafka, declared_topics(access.cells(), access.namespace), embedded=embedded)
-    if report.must_stop:
-        raise StackError("; ".join(found.text for found in report.differences))
-    wanted = service_set(
-        kafka=kafka,
-        redis=redis,
-        namespace=access.namespace,
-        cell_file=access.cell_path,
-        data_dir=data,
-        nodes_file=nodes_file,
-        embedded=embedded,
-        replicas=counts,
-        more={"FALLOW_LOG_FORMAT": "console"},
-    )
+async def _serve(access: Access, servers: Servers, wanted: ServiceSet, data: Path, starter: Executor) -> None:
+    await make_declared_topics(servers, declared_topics(access.cells(), access.namespace))
     width = max(len(spec.name) for spec in wanted.specs)
     colours = {spec.name: COLOURS[number % len(COLOURS)] for number, spec in enumerate(wanted.specs)}
     services = Services(
@@ -85,33 +76,49 @@ async def _serve(access: Access, servers: Servers, data: Path, nodes_file: Path,
         run_dir=data / "logs",
         echo=lambda name, line: print_line(f"{_prefix(name, width, colours[name])} {line}"),
     )
-    await _until_stopped(services, f"FALLOW_KAFKA={kafka} FALLOW_REDIS={redis} FALLOW_NAMESPACE={access.namespace}")
+    upkeep = Upkeep(services, {"Kafka": servers.kafka.server, "Redis": servers.redis.server}, starter, print_line)
+    kafka, redis = servers.kafka.server.address, servers.redis.server.address
+    await _until_stopped(upkeep, f"FALLOW_KAFKA={kafka} FALLOW_REDIS={redis} FALLOW_NAMESPACE={access.namespace}")
 
 
-async def _until_stopped(services: Services, addresses: str) -> None:
-    """Run until a signal, or until a service ends by itself."""
-    stop = asyncio.Event()
+def _wanted(access: Access, servers: Servers, data: Path, nodes_file: Path, counts: Mapping[str, int]) -> ServiceSet:
+    return service_set(
+        kafka=servers.kafka.server.address,
+        redis=servers.redis.server.address,
+        namespace=access.namespace,
+        cell_file=access.cell_path,
+        data_dir=data,
+        nodes_file=nodes_file,
+        embedded=servers.is_embedded,
+        replicas=counts,
+        more={"FALLOW_LOG_FORMAT": "console"},
+    )
+
+
+async def _until_stopped(upkeep: Upkeep, addresses: str) -> None:
+    """Run until a signal, or until something fails for good: what dies meanwhile is started again."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    asked = asyncio.create_task(stop.wait(), name="stop asked")
-    ended = asyncio.create_task(services.ended(), name="a service ended")
-    begun = asyncio.create_task(_begin(services, addresses), name="services begin")
+        asyncio.get_running_loop().add_signal_handler(number, upkeep.stopping.set)
+    told = f"everything runs. In another terminal: export {addresses}"
+    begun = asyncio.create_task(upkeep.begin(told), name="services begin")
+    kept = asyncio.create_task(upkeep.run(), name="upkeep")
+    asked = asyncio.create_task(upkeep.stopping.wait(), name="stop asked")
     try:
-        await asyncio.wait({asked, ended}, return_when=asyncio.FIRST_COMPLETED)
-        if not stop.is_set():
-            raise StackError(str(ended.result()))
+        await asyncio.wait({asked, kept, begun}, return_when=asyncio.FIRST_COMPLETED)
+        if begun.done():
+            begun.result()
+            await asyncio.wait({asked, kept}, return_when=asyncio.FIRST_COMPLETED)
+        if kept.done():
+            kept.result()
     finally:
-        for task in (asked, ended, begun):
-            task.cancel()
-        await asyncio.gather(asked, ended, begun, return_exceptions=True)
+        upkeep.stopping.set()
+        begun.cancel()
+        asked.cancel()
+        await asyncio.wait({kept}, timeout=UPKEEP_END_S)
+        kept.cancel()
+        await asyncio.gather(begun, asked, kept, return_exceptions=True)
         print_line("stopping")
-        await services.stop()
-
-
-async def _begin(services: Services, addresses: str) -> None:
-    await services.start()
-    await services.wait_ready()
-    print_line(f"everything runs. In another terminal: export {addresses}")
+        await upkeep.services.stop()
 
 
 def _prefix(name: str, width: int, colour: str) -> str:

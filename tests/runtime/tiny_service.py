@@ -10,6 +10,11 @@ class TinySettings(ServiceSettings):
     fail_after_ms: int = 0
     ready_after_ms: int = 0
     ignore_stop: bool = False
+    fenced: bool = False
+
+
+class DamagedLog(Exception):
+    """Has the name of the error that fences a process."""
 
 
 async def main(context: Context[TinySettings]) -> None:
@@ -18,6 +23,8 @@ async def main(context: Context[TinySettings]) -> None:
     context.health.handled("fallow.jobs", 0, 7)
     context.health.progress.version["cell-a"] = 3
     context.health.ready()
+    if context.settings.fenced:
+        raise DamagedLog("a record is missing")
     if context.settings.fail_after_ms:
         await asyncio.sleep(context.settings.fail_after_ms / 1000)
         raise ValueError("tiny broke an invariant")

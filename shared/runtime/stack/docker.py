@@ -71,6 +71,11 @@ class Container:
         self._environment, self._is_up, self._command = dict(environment), is_up, command
         self._container: Any = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was created and has not ended, as the engine tells."""
+        return self._container is not None and not self._has_ended()
+
     def start(self) -> None:
         """Creates the container, or starts it again, and waits until it answers."""
         if self._container is None:
@@ -80,7 +85,7 @@ class Container:
         deadline_ms = monotonic_ms() + START_WAIT_MS
         while not self._is_up(LOCAL, self._port):
             if monotonic_ms() > deadline_ms or self._has_ended():
-                raise StackError(f"{self.description} did not answer:\n{self._tail()}")
+                raise StackError(f"{self.description} did not answer:\n{self.tail()}")
             threading.Event().wait(LOOK_AGAIN_S)
 
     def stop(self) -> None:
@@ -111,7 +116,8 @@ class Container:
         wrapped.reload()
         return bool(wrapped.status == "exited")
 
-    def _tail(self) -> str:
+    def tail(self) -> str:
+        """The last lines of its output."""
         return bytes(self._container.get_wrapped_container().logs(tail=15)).decode("utf-8", "replace")
 
 

@@ -46,6 +46,11 @@ class EmbeddedBroker:
         lines = self._output.read_text(encoding="utf-8").splitlines() if self._output.exists() else []
         return next((line for line in reversed(lines) if is_address(line)), "")
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its process was started and has not ended."""
+        return self._child.is_running
+
     def start(self) -> None:
         """Starts it and waits for its address."""
         self._output.unlink(missing_ok=True)
@@ -59,6 +64,10 @@ class EmbeddedBroker:
     def kill(self) -> None:
         """Ends it by SIGKILL."""
         self._child.kill()
+
+    def tail(self) -> str:
+        """The last lines of its output."""
+        return self._child.tail()
 
 
 def make_topics(address: str, names: Sequence[str]) -> None:

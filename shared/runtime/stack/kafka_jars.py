@@ -166,6 +166,10 @@ class KafkaFromJars:
         if self._child is not None:
             self._child.kill()
 
+    def tail(self) -> str:
+        """The last lines of its output."""
+        return "(no output)" if self._child is None else self._child.tail()
+
     def _server_properties(self) -> str:
         own = {
             "controller.quorum.voters": f"1@{LOCAL}:{self._controller_port}",

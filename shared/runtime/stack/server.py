@@ -32,6 +32,10 @@ class Server(Protocol):
     def description(self) -> str:
         """What it is, with its version, for one line of output."""
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended. May take a moment: it is not asked from an event loop."""
+
     def start(self) -> None:
         """Starts it and waits until it answers; StackError when it does not."""
 
@@ -40,6 +44,9 @@ class Server(Protocol):
 
     def kill(self) -> None:
         """Ends it as a power cut would."""
+
+    def tail(self) -> str:
+        """The last lines of its output."""
 
 
 class Given:
@@ -51,11 +58,20 @@ class Given:
         self.address = address
         self.description = description
 
+    @property
+    def is_running(self) -> bool:
+        """True: whether it does is not ours to watch."""
+        return True
+
     def start(self) -> None:
         """It runs already."""
 
     def stop(self) -> None:
         """It is not ours to stop."""
+
+    def tail(self) -> str:
+        """Its output is not ours to see."""
+        return "(no output)"
 
     def kill(self) -> None:
         """Refused: it is not ours to kill."""

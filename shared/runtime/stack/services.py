@@ -23,6 +23,7 @@ TOP = Path(__file__).parents[3]
 READY_WAIT_S = 60.0
 STOP_WAIT_S = 10.0
 LOOK_AGAIN_S = 0.02
+LAST_OUTPUT_WAIT_S = 1.0
 TAIL_LINES = 15
 LINE_BYTES_MAX = 1 << 20
 
@@ -124,6 +125,11 @@ class Services:
             if waiting:
                 await asyncio.sleep(LOOK_AGAIN_S)
 
+    async def not_ready(self) -> dict[str, str]:
+        """Who is not ready now, and why; those that have ended too."""
+        reasons = {name: await self._obstacle(service) for name, service in self._services.items()}
+        return {name: reason for name, reason in reasons.items() if reason}
+
     async def ended(self) -> Ended:
         """Waits for the next process that ends without being asked to."""
         return await self._ended.get()
@@ -203,20 +209,23 @@ class Services:
                 start_new_session=True,
             )
         service.tasks = [asyncio.create_task(self._watch(service, service.process))]
-        if self._echo is not None:
-            service.tasks.append(asyncio.create_task(self._copy_output(service, service.process, self._echo)))
 
     async def _watch(self, service: Service, process: asyncio.subprocess.Process) -> None:
+        copying = asyncio.create_task(self._copy_output(service, process))
         code = await process.wait()
+        # Up to the end of its output, so that its last lines are told; what it has started may hold that open.
+        await asyncio.wait([copying], timeout=LAST_OUTPUT_WAIT_S)
+        copying.cancel()
         if not service.is_asked_to_end:
             self._ended.put_nowait(Ended(service.spec.name, code, service.tail()))
 
-    async def _copy_output(self, service: Service, process: asyncio.subprocess.Process, echo: Echo) -> None:
-        assert process.stdout is not None, "the process was started with a pipe"
+    async def _copy_output(self, service: Service, process: asyncio.subprocess.Process) -> None:
+        if self._echo is None or process.stdout is None:
+            return
         with service.log_file.open("ab", buffering=0) as log_file:
-            while line := await process.stdout.readline():
+            while line := await next_line(process.stdout):
                 log_file.write(line)
-                echo(service.spec.name, line.decode("utf-8", "replace").rstrip("\n"))
+                self._echo(service.spec.name, line.decode("utf-8", "replace").rstrip("\n"))
 
     async def _end(self, service: Service, number: signal.Signals) -> None:
         look_at_memory(service)
@@ -237,11 +246,24 @@ class Services:
         if not service.is_running:
             code = None if service.process is None else service.process.returncode
             raise StackError(f"{name} ended with code {code} before it was ready:\n{service.tail()}")
+        return await self._obstacle(service)
+
+    async def _obstacle(self, service: Service) -> str:
+        if not service.is_running:
+            return "it does not run"
         try:
             status, body = await service.get_json("/readyz")
         except Unanswered as error:
             return str(error)
         return "" if status == 200 else str(body.get("reason"))  # noqa: PLR2004 - HTTP's OK
+
+
+async def next_line(output: asyncio.StreamReader) -> bytes:
+    """The next line, empty at the end. One that is too long is left out, since nobody else takes it from the pipe."""
+    try:
+        return await output.readline()
+    except ValueError:  # how a StreamReader tells that the line is beyond its limit, which it then forgets
+        return b"(a line of more than 1 MB is left out)\n"
 
 
 def look_at_memory(service: Service) -> None:

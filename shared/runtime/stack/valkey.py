@@ -116,6 +116,11 @@ class Valkey:
         """Its process, for measuring."""
         return self._child.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its process was started and has not ended."""
+        return self._child.is_running
+
     def start(self) -> None:
         """Starts it and waits until it has loaded its data and answers."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -129,6 +134,10 @@ class Valkey:
     def kill(self) -> None:
         """Ends it by SIGKILL; what its log of writes holds comes back with the next start."""
         self._child.kill()
+
+    def tail(self) -> str:
+        """The last lines of its output."""
+        return self._child.tail()
 
 
 def answers(host: str, port: int, *, wait_s: float = 0.5) -> bool:

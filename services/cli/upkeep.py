@@ -1,0 +1,122 @@
+"""Starts again what dies while `fallow up` runs: services, Kafka and Redis. Says in one line what died, and why."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+from shared.runtime.clocks import monotonic_ms
+from shared.runtime.endings import FENCED, WRONG_SETTINGS
+from shared.runtime.stack.child import StackError
+from shared.runtime.stack.restarts import Deaths, Restarts, how_it_ended
+from shared.runtime.stack.server import Server, Source
+from shared.runtime.stack.services import Ended, Services
+
+LOOK_AGAIN_S = 0.25
+READY_TOLD_S = 30.0
+
+
+@dataclass
+class Upkeep:
+    """`servers` are started again on the thread of `starter`, which must outlive them: the kernel kills a child when
+    the thread that started it ends. `say` gets one line at a time.
+    """
+
+    services: Services
+    servers: Mapping[str, Server]
+    starter: Executor
+    say: Callable[[str], None]
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    restarts: Restarts = field(default_factory=Restarts)
+
+    async def run(self) -> None:
+        """Until `stopping` is set. Raises StackError for what no start again can mend."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for name, server in self.servers.items():
+                    if server.source is not Source.GIVEN:
+                        tasks.create_task(self._keep_server(name, server))
+                await self._keep_services(tasks)
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from group
+
+    async def begin(self, told: str) -> None:
+        """Start all services, and say `told` once all are ready; until then say now and then which are not, and why."""
+        await self.services.start()
+        said_s = asyncio.get_running_loop().time()
+        while obstacles := await self.services.not_ready():
+            if asyncio.get_running_loop().time() - said_s >= READY_TOLD_S:
+                said_s = asyncio.get_running_loop().time()
+                self.say("not ready yet: " + "; ".join(f"{name}: {why}" for name, why in obstacles.items()))
+            await asyncio.sleep(LOOK_AGAIN_S)
+        self.say(told)
+
+    async def _keep_services(self, tasks: asyncio.TaskGroup) -> None:
+        stop = asyncio.create_task(self.stopping.wait())
+        ended = asyncio.create_task(self.services.ended())
+        try:
+            while not stop.done():
+                await asyncio.wait({ended, stop}, return_when=asyncio.FIRST_COMPLETED)
+                if ended.done():
+                    tasks.create_task(self._start_again(ended.result()))
+                    ended = asyncio.create_task(self.services.ended())
+        finally:
+            ended.cancel()
+            stop.cancel()
+
+    async def _start_again(self, ended: Ended) -> None:
+        line = last_line_of(ended.last_lines)
+        if ended.exit_code == FENCED:
+            self.say(f"{ended.name} is fenced and is not started again: a person must look. Its last line: {line}")
+            return
+        if ended.exit_code == WRONG_SETTINGS:
+            raise StackError(str(ended))
+        deaths = self.restarts.of(ended.name, 0)
+        if await self._pause(ended.name, how_it_ended(ended.exit_code), line, deaths):
+            await self.services.restart(ended.name)
+            deaths.started(monotonic_ms())
+
+    async def _keep_server(self, name: str, server: Server) -> None:
+        deaths, how = self.restarts.of(name, 0), "died"
+        while await self._goes_on(LOOK_AGAIN_S):
+            if await self._beside(lambda: server.is_running):
+                continue
+            if server.source is Source.EMBEDDED:
+                raise StackError(f"{server.description} died, and with it all that it held:\n{server.tail()}")
+            if not await self._pause(name, how, last_line_of(server.tail()), deaths):
+                return
+            how = "did not start" if await self._did_not_start(server) else "died"
+            deaths.started(monotonic_ms())
+            if how == "died":
+                self.say(f"{name} runs again at {server.address}")
+
+    async def _did_not_start(self, server: Server) -> bool:
+        try:
+            await self._beside(server.start)
+        except StackError:  # its last line is told with the next pause
+            return True
+        return False
+
+    async def _pause(self, name: str, how: str, line: str, deaths: Deaths) -> bool:
+        """Say it and wait; whether it is to be started again."""
+        wait_s = deaths.died(monotonic_ms()) / 1000
+        often = "" if deaths.in_a_row == 1 else f", {deaths.in_a_row} times in a row"
+        self.say(f"{name} {how}{often}; it is started again in {wait_s:g} s. Its last line: {line}")
+        return await self._goes_on(wait_s)
+
+    async def _goes_on(self, wait_s: float) -> bool:
+        with contextlib.suppress(TimeoutError):  # the pause is over
+            async with asyncio.timeout(wait_s):
+                await self.stopping.wait()
+        return not self.stopping.is_set()
+
+    async def _beside(self, work: Callable[[], object]) -> object:
+        return await asyncio.get_running_loop().run_in_executor(self.starter, work)
+
+
+def last_line_of(lines: str) -> str:
+    """The last line of an output, which says as a rule why the program ended."""
+    return lines.rstrip().rpartition("\n")[2].strip()

@@ -1,0 +1,48 @@
+"""When to start again what has died: soon, and later and later while it keeps dying."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from signal import Signals
+
+PAUSE_FIRST_MS, PAUSE_MOST_MS = 500, 30_000
+CALM_MS = 60_000
+"""What has run for so long has recovered: its next death is a first one again."""
+
+
+@dataclass(slots=True)
+class Deaths:
+    """The deaths of one process in a row, and when it was last started (milliseconds of a monotonic clock)."""
+
+    started_ms: int
+    in_a_row: int = 0
+
+    def died(self, now_ms: int) -> int:
+        """It died at `now_ms`. How long to wait before it is started again, in ms: doubles from death to death."""
+        if now_ms - self.started_ms >= CALM_MS:
+            self.in_a_row = 0
+        self.in_a_row += 1
+        return int(min(PAUSE_MOST_MS, PAUSE_FIRST_MS * 2 ** min(self.in_a_row - 1, 20)))
+
+    def started(self, now_ms: int) -> None:
+        """It was started again."""
+        self.started_ms = now_ms
+
+
+@dataclass(slots=True)
+class Restarts:
+    """The deaths of all processes of a run, by name."""
+
+    deaths: dict[str, Deaths] = field(default_factory=dict)
+
+    def of(self, name: str, now_ms: int) -> Deaths:
+        """The deaths of one process, which counts as started now if it is new here."""
+        return self.deaths.setdefault(name, Deaths(now_ms))
+
+
+def how_it_ended(exit_code: int) -> str:
+    """The end of a process in words: its exit code, or the signal that killed it."""
+    if exit_code >= 0:
+        return f"ended with code {exit_code}"
+    known = {int(number): number.name for number in Signals}
+    return f"was killed by {known.get(-exit_code, f'signal {-exit_code}')}"

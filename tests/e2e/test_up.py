@@ -1,0 +1,130 @@
+"""`fallow up` on this machine: whatever of it is killed comes back, and the next job runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from shared.runtime.stack import embedded_broker, kafka_jars
+from shared.runtime.stack.child import environment_with
+
+TOP = Path(__file__).parents[2]
+FALLOW = [sys.executable, "-m", "services.cli"]
+CELL_FILE = """
+cells: [{name: main, ordinal: 0, pools: [{name: virtual, gpus: 64, gpus_per_node: 8}]}]
+tenants: [{name: acme}]
+"""
+CHILDREN = {
+    "placement": "services.placement",
+    "admission": "services.admission",
+    "queueing": "services.queueing",
+    "executor": "services.executor",
+    "projector": "services.projector",
+    "metrics": "services.metrics",
+    "snapshots": "services.placement snapshots",
+    "Kafka": "kafka.Kafka",
+    "Redis": "valkey-server",
+}
+"""The name in what `up` says, and how its process is known by its command line."""
+
+
+SERVICES = ["admission", "queueing", "executor", "projector", "metrics", "snapshots"]
+
+
+class Up:
+    """`fallow up` as a process, what it has said so far, and its children."""
+
+    def __init__(self, kafka: str, folder: Path) -> None:
+        (folder / "cell.yaml").write_text(CELL_FILE, encoding="utf-8")
+        self._folder, self._said = folder, folder / "said.txt"
+        self._words = ["--redis", "wheel", "--cell-file", str(folder / "cell.yaml")]
+        environment = environment_with(TOP, FALLOW_NAMESPACE="up")
+        command = [*FALLOW, "--kafka", kafka, *self._words, "up", "--nodes", "2", "--data", str(folder / "data")]
+        with self._said.open("w") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
+        self.environment = environment
+
+    @property
+    def said(self) -> str:
+        return self._said.read_text(encoding="utf-8", errors="replace")
+
+    def waits_for(self, words: str, *, since: int = 0, within_s: float = 60) -> str:
+        """Until it has said so; the whole line."""
+        deadline = time.monotonic() + within_s
+        while not (found := re.search(f"^.*(?:{words}).*$", self.said[since:], re.MULTILINE)):
+            assert self.process.poll() is None, self.said[-3_000:]
+            assert time.monotonic() < deadline, f"{words!r} is missing in: {self.said[-3_000:]}"
+            threading.Event().wait(0.05)
+        return found[0]
+
+    def children(self) -> dict[str, int]:
+        """The processes that it has started, by the names in CHILDREN."""
+        found: dict[str, int] = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has ended since the folder was listed
+            if parent == self.process.pid:
+                found |= {name: int(folder.name) for name, end in CHILDREN.items() if words.endswith(end)}
+                found |= {name: int(folder.name) for name in ("Kafka", "Redis") if CHILDREN[name] in words}
+        return found
+
+    def runs_a_job(self, job: str) -> None:
+        """Submit a job by the command line, and wait for its end."""
+        address = self.waits_for("export FALLOW_KAFKA=").split("export ")[1].split()
+        environment = {**self.environment, **dict(word.split("=", 1) for word in address)}
+        file = self._folder / f"{job}.json"
+        spec = {"id": job, "tenant": "acme", "pools": ["virtual"], "resources": {"gpu_milli": 1000}}
+        file.write_text(json.dumps({**spec, "run": {"driver": "virtual", "duration_ms": 100}}), encoding="utf-8")
+        command = [*FALLOW, "--cell-file", str(self._folder / "cell.yaml"), "submit", str(file)]
+        more = ["--until", "ended", "--timeout", "60"]
+        done = subprocess.run([*command, *more], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr + self.said[-3_000:]
+
+
+@contextmanager
+def up(kafka: str, folder: Path) -> Iterator[Up]:
+    running = Up(kafka, folder)
+    try:
+        yield running
+    finally:
+        running.process.send_signal(signal.SIGINT)
+        assert running.process.wait(60) in (0, 130)
+
+
+@pytest.mark.skipif(embedded_broker.obstacle() is not None, reason=str(embedded_broker.obstacle()))
+def test_up_on_the_embedded_broker_gets_ready_and_runs_a_job(tmp_path: Path) -> None:
+    with up("embedded", tmp_path) as running:
+        running.waits_for("everything runs")
+        running.runs_a_job("first")
+
+
+@pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
+def test_whatever_is_killed_comes_back_and_the_next_job_runs(tmp_path: Path) -> None:
+    with up("jars", tmp_path) as running:
+        running.waits_for("everything runs", within_s=120)
+        running.runs_a_job("before")
+        assert running.children().keys() == CHILDREN.keys()
+        for names in (["placement"], SERVICES, ["Kafka"], ["Redis"]):
+            before, since = running.children(), len(running.said)
+            for name in names:
+                os.kill(before[name], signal.SIGKILL)
+            for name in names:
+                running.waits_for(f"{name} (was killed by SIGKILL|died); it is started again in 0.5 s", since=since)
+            for name in {"Kafka", "Redis"} & set(names):
+                running.waits_for(f"{name} runs again at", since=since)
+            running.runs_a_job(f"after-{names[0].lower()}")
+            assert all(running.children()[name] != before[name] for name in names)
