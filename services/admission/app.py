@@ -19,7 +19,7 @@ from shared.events.base import Event
 from shared.events.encoding import TYPE_HEADER, Undecodable
 from shared.events.jobs import JobAdmitted, JobRejected
 from shared.events.operations import AdvanceTime, ReloadCell
-from shared.log.dead_letters import dead_letter
+from shared.log.dead_letters import TOLD_MOST, dead_letter
 from shared.log.faststream_recipe import Delivery, make_broker, subscribe_batches
 from shared.log.group_timers import EMBEDDED, QUICK
 from shared.log.kafka import KafkaLog
@@ -143,7 +143,10 @@ class Admission:
             self._metrics.answers.labels(answer).inc(count)
         for dead in taken.dead:
             self._context.telemetry.dead_letters.labels(dead.record.topic, dead.reason).inc()
+        for dead in taken.dead[:TOLD_MOST]:
             self._context.logger.warning("set aside", reason=dead.reason, text=dead.text, offset=dead.record.offset)
+        if len(taken.dead) > TOLD_MOST:
+            self._context.logger.warning("more set aside", count=len(taken.dead) - TOLD_MOST)
         for (topic, partition), offset in taken.next_offsets.items():
             self._context.health.handled(topic, partition, offset)
         if taken.stop is not None:

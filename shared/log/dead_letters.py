@@ -15,6 +15,9 @@ from shared.log.machine.consumer import Dead
 from shared.log.port import Headers, Outgoing, Record
 
 TOPIC = "dead-letters"
+TOLD_MOST = 20
+"""So many of the letters of one batch are told one by one in a service's own log: its metrics count all of them."""
+
 VALUE_BYTES_MAX = 1_000_000
 """Together with the headers below, this stays under what the log takes in one record."""
 

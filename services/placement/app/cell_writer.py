@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from services.placement.app.inflow import Inflow
 from services.placement.app.metrics import CellMetrics, PlacementMetrics
@@ -17,7 +18,7 @@ from shared.events.decisions import CHAIN_HEADER
 from shared.events.encoding import Undecodable
 from shared.events.operations import ReloadCell
 from shared.events.reasons import DeadLetterReason
-from shared.log.dead_letters import dead_letter
+from shared.log.dead_letters import TOLD_MOST, dead_letter
 from shared.log.follower import Follower
 from shared.log.machine.consumer import Dead
 from shared.log.machine.tenure import Tenure, Verdict
@@ -258,7 +259,7 @@ class CellWriter:
         is_full = self._goes_on and self._service.others_pending >= OTHERS_AHEAD_MOST
         records = [] if is_full else await inflow.take()
         if records:
-            self._service.take([await self._input(record) for record in records])
+            await self._take(records)
         self._service.nodes_given(inflow.given["nodes"])
         self._goes_on = await self._decide(tenure)
         self._show()
@@ -328,16 +329,25 @@ class CellWriter:
 
     # Inputs and times.
 
-    async def _input(self, record: Record) -> Input:
-        """What a record says. What says nothing that belongs here is set aside."""
+    async def _take(self, records: list[Record]) -> None:
+        """Hand over what came, once what says nothing that belongs here is set aside: all of it together, since a flood
+        of bad records must not hold up the good ones.
+        """
+        dead: list[Dead] = []
+        inputs = [self._input(record, dead) for record in records]
+        await self._set_aside(dead)
+        self._service.take(inputs)
+
+    def _input(self, record: Record, dead: list[Dead]) -> Input:
+        """What a record says; one that says nothing that belongs here is added to `dead`."""
         source = self._sources[record.topic]
         event = event_of(record)
         if isinstance(event, Undecodable):
-            await self._set_aside(Dead(record, event.reason, str(event)))
+            dead.append(Dead(record, event.reason, str(event)))
             return Input(source, record.offset + 1, None)
         home = event.home()
         if home is not None and home != self.cell:
-            await self._set_aside(Dead(record, DeadLetterReason.WRONG_CELL, f"cell: {home} is not {self.cell}"))
+            dead.append(Dead(record, DeadLetterReason.WRONG_CELL, f"cell: {home} is not {self.cell}"))
             return Input(source, record.offset + 1, None)
         if isinstance(event, ReloadCell):
             self._reload()
@@ -345,19 +355,28 @@ class CellWriter:
 
     async def _set_strays_aside(self) -> None:
         """What the cycle could make nothing of. Its records are repeated here if the decision does not get through."""
+        dead = []
         for item, stray in self._service.take_strays():
             assert isinstance(item.origin, Record), "every input of a node comes with its record"
-            await self._set_aside(Dead(item.origin, stray.reason, stray.text))
+            dead.append(Dead(item.origin, stray.reason, stray.text))
+        await self._set_aside(dead)
         for why, count in self._service.take_past().items():
             self._metrics.past(why, count)
 
-    async def _set_aside(self, dead: Dead) -> None:
-        """One dead letter, confirmed before the cursor passes the record."""
-        self._context.logger.warning(
-            "input set aside", topic=dead.record.topic, offset=dead.record.offset, reason=dead.text
+    async def _set_aside(self, dead: Sequence[Dead]) -> None:
+        """Dead letters, confirmed together before the cursor passes their records."""
+        if not dead:
+            return
+        warn, counted = self._context.logger.warning, self._context.telemetry.dead_letters
+        for one in dead[:TOLD_MOST]:
+            warn("input set aside", topic=one.record.topic, offset=one.record.offset, reason=one.text)
+        if len(dead) > TOLD_MOST:
+            warn("more inputs set aside", count=len(dead) - TOLD_MOST)
+        for one in dead:
+            counted.labels(one.record.topic, one.reason).inc()
+        await self._log.publish(
+            [dead_letter(one, service="placement", namespace=self._layout.namespace) for one in dead]
         )
-        self._context.telemetry.dead_letters.labels(dead.record.topic, dead.reason).inc()
-        await self._log.publish([dead_letter(dead, service="placement", namespace=self._layout.namespace)])
 
     def _reload(self) -> None:
         file = reloaded(self._context, self._file)

@@ -1,0 +1,108 @@
+"""A flood of records that placement cannot read: set aside together, and before the cursor passes them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from services.placement.app.cell_writer import CellWriter
+from services.placement.app.metrics import PlacementMetrics
+from services.placement.app.ownership import Ownership
+from services.placement.settings import PlacementSettings
+from shared.events.decisions import Decision
+from shared.log.layout import Layout
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.port import LogUnavailable, Outgoing
+from shared.log.reading import event_of, header
+from shared.runtime.process import make_context
+from tests.contract.eventually import eventually
+from tests.placement.world import CELL, FILE, admitted, joined, spec_of
+
+TOPICS = ("cells", "decisions", "jobs", "queue", "nodes", "proposals", "operations", "dead-letters", "snapshots")
+FLOOD = 1_500
+LAYOUT = Layout("fallow", {CELL: 0})
+
+
+class CountingLog(MemoryLog):
+    """Tells how many messages came with each call of `publish`; some of the first calls fail, half done."""
+
+    def __init__(self, broker: MemoryBroker, *, fails: int = 0) -> None:
+        super().__init__(broker)
+        self.published: list[int] = []
+        self._fails = fails
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        self.published.append(len(messages))
+        if self._fails:
+            self._fails -= 1
+            await super().publish(messages[: len(messages) // 2])
+            raise LogUnavailable("half of it was acknowledged")
+        await super().publish(messages)
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    made = MemoryBroker()
+    for topic in TOPICS:
+        made.create_topic(LAYOUT.topic(topic), 1)
+    return made
+
+
+async def written(broker: MemoryBroker, log: CountingLog) -> None:
+    """A writer runs until the one good job, which stands behind the flood, is in the log."""
+    settings = PlacementSettings(namespace="fallow", instance="placement-1")
+    context = make_context("placement", settings)
+    member = log.member(LAYOUT.group("placement"), LAYOUT.topic("cells"))
+    await member.start()
+    owned = Ownership(member)
+    await owned.changed()
+    writer = CellWriter(context, log, FILE, FILE.cell(CELL), owned, PlacementMetrics(context.registry))
+    running = asyncio.create_task(writer.run())
+    await eventually(lambda: "JobEnqueued" in effects(broker) or running.done(), within_s=20)
+    context.stopping.set()
+    await running
+    await member.stop()
+
+
+def effects(broker: MemoryBroker) -> list[str]:
+    events = [event_of(record) for record in broker.partition(LAYOUT.tp("decisions", CELL)).records]
+    return [effect.kind for event in events if isinstance(event, Decision) for effect in event.effects]
+
+
+def flood(broker: MemoryBroker, topic: str) -> None:
+    for number in range(FLOOD):
+        broker.write(Outgoing(LAYOUT.topic(topic), b"%d is no event" % number, b"key", partition=0))
+
+
+def offsets_set_aside(broker: MemoryBroker) -> list[int]:
+    letters = broker.partition((LAYOUT.topic("dead-letters"), 0)).records
+    return sorted(int(header(letter, "origin_offset")) for letter in letters)
+
+
+async def test_bad_records_are_set_aside_many_at_a_time(broker: MemoryBroker) -> None:
+    flood(broker, "jobs")
+    broker.write(LAYOUT.outgoing(admitted(spec_of("good")), id="1", source="test", wall_ms=0))
+    log = CountingLog(broker)
+    await written(broker, log)
+    assert offsets_set_aside(broker) == list(range(FLOOD))
+    assert len(log.published) <= 5
+
+
+async def test_words_of_nodes_that_nobody_knows_are_set_aside_many_at_a_time(broker: MemoryBroker) -> None:
+    for number in range(FLOOD):
+        stray = joined(f"stray-{number}", pool="no-such-pool")
+        broker.write(LAYOUT.outgoing(stray, id="1", source="test", wall_ms=0))
+    broker.write(LAYOUT.outgoing(admitted(spec_of("good")), id="1", source="test", wall_ms=0))
+    log = CountingLog(broker)
+    await written(broker, log)
+    assert offsets_set_aside(broker) == list(range(FLOOD))
+    assert len(log.published) <= 5
+
+
+async def test_letters_that_fail_half_way_are_repeated_before_the_cursor_passes(broker: MemoryBroker) -> None:
+    flood(broker, "jobs")
+    broker.write(LAYOUT.outgoing(admitted(spec_of("good")), id="1", source="test", wall_ms=0))
+    await written(broker, CountingLog(broker, fails=2))
+    assert dict.fromkeys(offsets_set_aside(broker)) == dict.fromkeys(range(FLOOD))
