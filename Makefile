@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PYTHON ?= $(shell for candidate in python3.11 python3.12 python3.13 python3.14 python3; do \
 	$$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$candidate && break; done)
 
-.PHONY: setup test check demo faults chaos soak fuzz format lock clean
+.PHONY: setup test check demo faults mutants chaos soak fuzz format lock clean
 
 setup: $(READY)
 
@@ -36,6 +36,10 @@ demo: $(READY)
 # The real services in 10,000 simulated worlds full of faults. Choose: make faults ARGS="--seeds 500 --faults crash,late"
 faults: $(READY)
 	@$(BIN)/fallow faults --seeds 10000 --shrink $(ARGS)
+
+# One defence at a time taken out of a copy of the code: is it noticed? Choose: make mutants ARGS="--minutes 5"
+mutants: $(READY)
+	@$(BIN)/fallow faults --mutants $(ARGS)
 
 # Kills and other mishaps on a real Kafka and a real Valkey. Choose: make chaos ARGS="--kills 50 --seed 7"
 chaos: $(READY)

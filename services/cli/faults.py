@@ -6,6 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from time import perf_counter, time_ns
 from typing import Annotated, Any
 
@@ -13,13 +14,16 @@ import typer
 
 from services.cli.failures import Exit, end_with, say
 from services.cli.fault_worlds import Ending, Story, Told, shrunk, tell_all
-from services.cli.mutants import SEEDS_MOST, Hunt, MutantError, hunt_all, line_of, load_mutants, summary
+from services.cli.mutants import SEEDS_MOST, MutantError, chosen, hunt_all, line_of, load_mutants, summary
 from services.cli.output import AsJson, print_json, print_line
 from services.simulator.faults import Fault
 
 SEEDS = 100
 FRESH_SEEDS = 1_000_000_000
 TOLD_MOST = 40
+DAY_NS = 86_400 * 10**9
+MUTANTS_A_DAY = 17
+"""So many further on the hunt of the next day begins, if it has an end."""
 
 app = typer.Typer(help="Run the real services in simulated worlds full of faults, and judge what became of them.")
 
@@ -33,11 +37,16 @@ def faults(  # noqa: PLR0913, PLR0917 - its options
     shrink: Annotated[bool, typer.Option("--shrink", help="Look for the shortest story that fails.")] = False,
     keep: Annotated[str | None, typer.Option(help="Only these happen: numbers of faults / numbers of wishes.")] = None,
     mutants: Annotated[bool, typer.Option("--mutants", help="Take out one defence at a time: is it noticed?")] = False,
+    mutant: Annotated[str, typer.Option(help="With --mutants: these alone, with commas between.")] = "",
+    minutes: Annotated[
+        float | None, typer.Option(help="With --mutants: stop hunting then; each day another one comes first.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run one world for each seed, up to the first that breaks a promise."""
     if mutants:
-        _hunt_mutants(first_seed or 0, seeds or SEEDS_MOST, jobs_in_parallel, as_json=as_json)
+        hunt = Hunting(mutant, first_seed or 0, seeds or SEEDS_MOST, jobs_in_parallel, minutes)
+        _hunt_mutants(hunt, as_json=as_json)
         return
     first = time_ns() % FRESH_SEEDS if first_seed is None else first_seed
     seeds = seeds or SEEDS
@@ -57,14 +66,31 @@ def faults(  # noqa: PLR0913, PLR0917 - its options
         raise typer.Exit(Exit.NO)
 
 
-def _hunt_mutants(first_seed: int, seeds_most: int, jobs: int | None, *, as_json: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Hunting:
+    """Which mutants to hunt (names with commas between; none: all), in which worlds, and for how long."""
+
+    names: str
+    first_seed: int
+    seeds_most: int
+    jobs: int | None
+    minutes: float | None
+
+
+def _hunt_mutants(hunting: Hunting, *, as_json: bool) -> None:
     """Exit code 1 where a mutant was missed."""
-
-    def note(hunt: Hunt) -> None:
-        say(line_of(hunt))
-
     try:
-        hunts = hunt_all(load_mutants(), note, first_seed=first_seed, seeds_most=seeds_most, jobs=jobs)
+        mutants = chosen(
+            load_mutants(), hunting.names, 0 if hunting.minutes is None else MUTANTS_A_DAY * (time_ns() // DAY_NS)
+        )
+        hunts = hunt_all(
+            mutants,
+            lambda hunt: say(line_of(hunt)),
+            first_seed=hunting.first_seed,
+            seeds_most=hunting.seeds_most,
+            jobs=hunting.jobs,
+            seconds=None if hunting.minutes is None else 60 * hunting.minutes,
+        )
     except MutantError as error:
         end_with(Exit.USAGE, str(error))
     found = summary(hunts)
@@ -72,6 +98,8 @@ def _hunt_mutants(first_seed: int, seeds_most: int, jobs: int | None, *, as_json
         print_json(found)
     else:
         print_line(f"{found['mutants_caught']} of {found['mutants_total']} mutants were caught")
+        for name in found["no_time_for"]:
+            print_line(f"no time for {name}")
     if found["missed"]:
         raise typer.Exit(Exit.NO)
 

@@ -1,0 +1,64 @@
+"""Imports the code below a folder and runs one world of it. Told a folder and lines of JSON on standard input: texts to
+put into files first. Answers each line with one of its own: "", or why the code does not run.
+
+Everything but the code itself is imported once, before the first fork: so each mutant costs its own code and no more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from importlib import import_module
+from pathlib import Path
+
+for name in ("lupa", "msgspec", "pydantic", "structlog", "typer", "yaml"):
+    import_module(name)
+
+SEED = 7
+
+
+def forked(root: Path, texts: dict[str, str]) -> str:
+    """Try it in a process of its own, which leaves no module behind."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os.write(writing, tried(root, texts).encode()[:60_000])
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        told = pipe.read().decode()
+    status = os.waitpid(child, 0)[1]
+    return told if status == 0 else f"the process ended with {status}"
+
+
+def tried(root: Path, texts: dict[str, str]) -> str:
+    """Why the code does not run, or ""."""
+    try:
+        for name, text in texts.items():
+            (root / name).unlink()
+            (root / name).write_text(text, encoding="utf-8")
+        worlds, mutants = import_module("services.cli.fault_worlds"), import_module("services.cli.mutants")
+        violation = worlds.tell(worlds.Story(SEED)).violation
+    except Exception:  # noqa: BLE001 - whatever it is, it is the answer
+        return traceback.format_exc()
+    return violation[1] if violation is not None and mutants.is_broken(violation[1]) else ""
+
+
+def main() -> None:
+    root = Path(sys.argv[1])
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, str(root))
+    for line in sys.stdin:
+        texts = json.loads(line)
+        before = {name: (root / name).read_text(encoding="utf-8") for name in texts}
+        sys.stdout.write(json.dumps(forked(root, texts)) + "\n")
+        sys.stdout.flush()
+        for name, text in before.items():
+            (root / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
