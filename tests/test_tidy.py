@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,7 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
@@ -94,47 +96,57 @@ def long_functions(tree: ast.Module) -> Iterator[str]:
                 yield f"line {node.lineno}: {node.name} has {lines} lines, {LINES_PER_FUNCTION_MAX} are allowed"
 
 
-@pytest.mark.parametrize("path", ALL_PYTHON, ids=name_of)
-def test_no_function_is_too_long(path: Path) -> None:
-    assert list(long_functions(tree_of(path))) == []
+def found_in(paths: list[Path], rule: Callable[[ast.Module], Iterator[str]]) -> list[str]:
+    return [f"{name_of(path)}, {fault}" for path in paths for fault in rule(tree_of(path))]
 
 
-@pytest.mark.parametrize("path", ALL_PYTHON, ids=name_of)
-def test_no_exception_is_swallowed(path: Path) -> None:
-    assert list(swallowing_handlers(tree_of(path))) == []
+def prints(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and dotted(node.func) == "print":
+            yield f"line {node.lineno}: print"
 
 
-@pytest.mark.parametrize("path", ALL_PYTHON, ids=name_of)
-def test_banned_calls_have_their_replacement(path: Path) -> None:
-    assert list(banned_calls(tree_of(path))) == []
+def impure_imports(tree: ast.Module) -> Iterator[str]:
+    for line, module in imported_modules(tree):
+        if module in IMPURE_MODULES:
+            yield f"line {line}: {module}"
 
 
-@pytest.mark.parametrize("path", CODE, ids=name_of)
-def test_only_the_command_line_prints(path: Path) -> None:
-    calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
-    assert name_of(path).startswith("services/cli/") or not [call for call in calls if dotted(call.func) == "print"]
+def test_no_function_is_too_long() -> None:
+    assert found_in(ALL_PYTHON, long_functions) == []
 
 
-@pytest.mark.parametrize("path", [path for path in CODE if PURE.fullmatch(name_of(path))], ids=name_of)
-def test_pure_code_imports_nothing_impure(path: Path) -> None:
-    found = [f"line {line}: {module}" for line, module in imported_modules(tree_of(path)) if module in IMPURE_MODULES]
-    assert found == []
+def test_no_exception_is_swallowed() -> None:
+    assert found_in(ALL_PYTHON, swallowing_handlers) == []
 
 
-@pytest.mark.parametrize("path", CODE, ids=name_of)
-def test_a_file_is_named_after_its_idea(path: Path) -> None:
-    assert not VAGUE_NAMES & set(path.relative_to(ROOT).with_suffix("").parts)
+def test_banned_calls_have_their_replacement() -> None:
+    assert found_in(ALL_PYTHON, banned_calls) == []
 
 
-@pytest.mark.parametrize("path", CODE, ids=name_of)
-def test_a_module_says_what_it_is(path: Path) -> None:
-    assert ast.get_docstring(tree_of(path)) or path.name == "__init__.py"
+def test_only_the_command_line_prints() -> None:
+    assert found_in([path for path in CODE if not name_of(path).startswith("services/cli/")], prints) == []
 
 
-@pytest.mark.parametrize("path", ALL_PYTHON, ids=name_of)
-def test_nothing_unfinished_stays(path: Path) -> None:
+def test_pure_code_imports_nothing_impure() -> None:
+    pure = [path for path in CODE if PURE.fullmatch(name_of(path))]
+    assert pure
+    assert found_in(pure, impure_imports) == []
+
+
+def test_a_file_is_named_after_its_idea() -> None:
+    vague = [name_of(path) for path in CODE if VAGUE_NAMES & set(path.relative_to(ROOT).with_suffix("").parts)]
+    assert vague == []
+
+
+def test_a_module_says_what_it_is() -> None:
+    modules = [path for path in CODE if path.name != "__init__.py"]
+    assert [name_of(path) for path in modules if not ast.get_docstring(tree_of(path))] == []
+
+
+def test_nothing_unfinished_stays() -> None:
     markers = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b")
-    assert not markers.search(path.read_text(encoding="utf-8"))
+    assert [name_of(path) for path in ALL_PYTHON if markers.search(path.read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("*.lock")), ids=name_of)
