@@ -38,6 +38,7 @@ DEFERRED: dict[DeferCode, str] = {
     DeferCode.TOPOLOGY: "the GPUs that are free are too far apart",
     DeferCode.RESERVED_FOR_OTHER: "the free places are kept for another job",
     DeferCode.UNACKNOWLEDGED: "the nodes with room have yet to confirm what was started there before",
+    DeferCode.NODES_SILENT: "nothing is heard of nodes with room, so nothing new is placed there",
     DeferCode.AFTER: "it waits for the end of other jobs",
     DeferCode.NOT_BEFORE: "its own time to start has not come",
     DeferCode.ARRAY_LIMIT: "so many elements of its array run that no more may",
@@ -103,7 +104,7 @@ class Why:
                 return effect.for_whom == self.job
             case e.NodeChanged():
                 return effect.spec.id in nodes and effect.status is not NodeStatus.READY
-            case e.DeviceChanged() | e.LeaseExpired() | e.NodeLoanDraining():
+            case e.DeviceChanged() | e.LeaseExpired() | e.NodeSilent() | e.NodeHeard() | e.NodeLoanDraining():
                 return effect.node in nodes
         return False
 

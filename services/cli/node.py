@@ -10,6 +10,7 @@ import typer
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with
 from services.cli.moments import CALENDAR_FROM_MS, moment
+from services.cli.nodes import silence
 from services.cli.operate import give, operation, tell_answer
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.patience import patiently
@@ -126,6 +127,8 @@ def show(context: typer.Context, node: NodeName, cell: CellName = None, as_json:
     print_line(f"node {row.id} of pool {row.pool} is {row.status}{why}")
     failed = f", {len(row.gpus_failed)} failed" if row.gpus_failed else ""
     print_line(f"  {row.gpus_free} of {row.gpus} {row.gpu_type} are free{failed}")
+    if row.silent_wall_ms:
+        print_line(f"  it has been {silence(row)} and gets no new work")
     if row.drain_deadline_ms is not None:
         print_line(f"  it is to be empty by {moment(row.drain_deadline_ms)}")
     if row.maintenance_ms is not None:

@@ -6,6 +6,7 @@ import typer
 
 from services.cli.access import Access, access_of, run
 from services.cli.jobs import as_object
+from services.cli.moments import duration
 from services.cli.output import AsJson, CellName, print_json, print_table
 from services.cli.patience import patiently
 from services.cli.sentences import devices
@@ -51,5 +52,10 @@ def _row(node: NodeRow) -> tuple[object, ...]:
         f"{node.allocated_milli / GPU:g}",
         devices(node.gpus_failed),
         named + more,
-        ", ".join(filter(None, (node.reason, loan))),
+        ", ".join(filter(None, (silence(node), node.reason, loan))),
     )
+
+
+def silence(node: NodeRow) -> str:
+    """That nothing is heard of the node; empty where it speaks, or is lost."""
+    return f"silent for {duration(node.silent_wall_ms)} or more" if node.silent_wall_ms else ""

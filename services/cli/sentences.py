@@ -206,6 +206,8 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.MaintenanceBegan: lambda x: f"Maintenance of node {x.node} has begun: it is emptied.",
     e.DeviceChanged: _device,
     e.LeaseExpired: lambda x: f"Node {x.node} (boot {x.boot}) was silent for too long and is lost.",
+    e.NodeSilent: lambda x: f"Node {x.node} has been silent for {duration(x.silent_wall_ms)} and gets no new work.",
+    e.NodeHeard: lambda x: f"Node {x.node} is heard again.",
     e.NodeLent: _lent,
     e.NodeLoanDraining: _loan_draining,
     e.NodeReclaimed: lambda x: f"Node {x.node} is back at home (loan {x.loan}).",

@@ -18,6 +18,7 @@ from services.placement.policy.fair_clock import FairClock
 from services.placement.policy.gang import POLICIES, Places
 from services.placement.policy.hearing import Hearing
 from services.placement.policy.inbox import Inbox, Input, weighed
+from services.placement.policy.leases import is_to_be_noted
 from services.placement.policy.owners import Owners, has_keepers
 from services.placement.policy.quarantine import Quarantine
 from services.placement.policy.sequence import Past
@@ -86,6 +87,7 @@ class PlacementService:
         self._owners = Owners()
         self._walk_is_due = True
         self._cell_ms = 0
+        self._epoch: int | None = None
         self._idle_inputs = 0
         self._reload = False
 
@@ -96,13 +98,19 @@ class PlacementService:
         self._inbox.clear()
         self._read = {}
         self._nodes_handed = self._nodes_given = 0
-        self._windows, self._hearing, self._strays = Windows(), Hearing(), []
+        self._windows, self._strays = Windows(), []
         self._quarantine, self._words = Quarantine(), {}
-        self._hearing.leases.begin(self.state, wall_ms)
+        if self._epoch is not None and self.state.epoch == self._epoch:
+            # No other process has written since this one did: what it heard of nodes still holds.
+            self._hearing.sequences.undo()
+        else:
+            self._hearing = Hearing()
+            self._hearing.leases.begin(self.state, wall_ms)
         self.caught_up(wall_ms)
 
     def caught_up(self, wall_ms: int) -> None:
         """Decisions came from the log and not from here: nothing that was concluded from the old state holds."""
+        self._hearing.leases.enter_all(self.state, wall_ms)
         self._deadlines.from_state(self.state, wall_ms)
         self._short_lines.forget()
         self._owners.forget(self.state)
@@ -223,8 +231,11 @@ class PlacementService:
         # A gang may fail in one record and be over in a later one: its first words are kept until then.
         self._words = {at: text for at, text in tried.words.items() if self._is_held(*at)}
         for effect in tried.effects:
-            if isinstance(effect, e.NodeChanged):
-                self._hearing.leases.enter(effect.spec.id, tried.wall_ms)
+            if isinstance(effect, e.WriterStarted):
+                self._epoch = effect.epoch
+            elif isinstance(effect, e.NodeChanged):
+                if effect.spec.id not in self._hearing.leases:
+                    self._hearing.leases.heard(effect.spec.id, tried.wall_ms)
                 self._quarantine.changed(effect.spec.id, effect.status)
 
     def _is_held(self, job_id: str, attempt: int) -> bool:
@@ -279,16 +290,22 @@ class PlacementService:
         return not self._stepped or turn.is_empty or _time_of(event) <= turn.now_ms
 
     def _expire(self, turn: Turn) -> None:
-        """Lose the nodes that were silent for too long, as far as the record has room."""
+        """Put down which nodes are silent, and lose those that were so for too long, as far as the record has room."""
         if self._stepped:
             return
         read = self.read.get(self._nodes, 0)
         leases = self._hearing.leases
         leases.reached(read if read < self._nodes_handed else max(read, self._nodes_given))
-        for node_id in leases.expired(self.state):
+        silent = leases.silent(self.state)
+        lost = dict.fromkeys(leases.expired(self.state, silent))
+        for node_id, silent_ms in silent.items():
             if turn.is_full:
                 return
-            nodes.lose(turn, self.state.nodes[node_id])
+            node = self.state.nodes[node_id]
+            if node_id in lost:
+                nodes.lose(turn, node)
+            elif is_to_be_noted(node, silent_ms, self.state.policy):
+                turn.do(e.NodeSilent(node=node_id, boot=node.boot, silent_wall_ms=silent_ms))
 
     def _advance(self, taken: tuple[Input, ...]) -> dict[str, int]:
         for item in taken:

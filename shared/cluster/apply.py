@@ -42,6 +42,8 @@ APPLY: dict[type[e.Effect], Callable[[CellState, Any, int], None]] = {
     e.MaintenanceBegan: nodes.maintenance_began,
     e.DeviceChanged: nodes.device_changed,
     e.LeaseExpired: nodes.lease_expired,
+    e.NodeSilent: nodes.node_silent,
+    e.NodeHeard: nodes.node_heard,
     e.NodeLent: nodes.node_lent,
     e.NodeLoanDraining: nodes.node_loan_draining,
     e.NodeReclaimed: nodes.node_reclaimed,

@@ -199,6 +199,8 @@ def are_allowed_there(state: CellState, job: Job, workers: tuple[WorkerPlace, ..
             raise IllegalEffect(f"node {place.node} does not exist")
         if node.status is not _READY or node.loan_status is _DRAINING:
             raise IllegalEffect(f"node {node.id} is {node.status} and takes nothing new")
+        if node.silent_wall_ms:
+            raise IllegalEffect(f"node {node.id} is silent and takes nothing new")
         if pools and (node.lent_to or node.spec.pool) not in pools:
             raise IllegalEffect(f"job {job.id} does not accept pool {node.pool}")
         if gpu_type is not None and gpu_type != node.spec.gpu_type:

@@ -106,7 +106,31 @@ def lease_expired(state: CellState, effect: e.LeaseExpired, at_ms: int) -> None:
     node = node_of(state, effect.node)
     must(node.boot == effect.boot, f"node {node.id} is in boot {node.boot}, not {effect.boot}")
     must(node.status is not NodeStatus.LOST, f"node {node.id} is lost already")
-    change_node(state, node, status=NodeStatus.LOST)
+    change_node(state, node, status=NodeStatus.LOST, silent_wall_ms=0)
+    _speaks(state, node)
+
+
+def node_silent(state: CellState, effect: e.NodeSilent, at_ms: int) -> None:
+    """A node is silent, and for so long."""
+    node = node_of(state, effect.node)
+    must(node.boot == effect.boot, f"node {node.id} is in boot {node.boot}, not {effect.boot}")
+    must(node.status is not NodeStatus.LOST, f"node {node.id} is lost already")
+    must(effect.silent_wall_ms > node.silent_wall_ms, f"node {node.id} is silent for {node.silent_wall_ms} ms already")
+    change_node(state, node, silent_wall_ms=effect.silent_wall_ms)
+    state.journal.put(state.silent, node.id, None)
+
+
+def node_heard(state: CellState, effect: e.NodeHeard, at_ms: int) -> None:
+    """A silent node speaks."""
+    node = node_of(state, effect.node)
+    must(node.silent_wall_ms > 0, f"node {node.id} was not silent")
+    change_node(state, node, silent_wall_ms=0)
+    _speaks(state, node)
+
+
+def _speaks(state: CellState, node: Node) -> None:
+    if node.id in state.silent:
+        state.journal.drop(state.silent, node.id)
 
 
 def node_lent(state: CellState, effect: e.NodeLent, at_ms: int) -> None:

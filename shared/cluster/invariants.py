@@ -169,7 +169,9 @@ def waits_equal_a_recount(state: CellState) -> list[Offence]:
         if job.broken_by or (job.status is JobStatus.AWAITING and not job.waits_for)
     }
     counted = {array.id: (array.left, array.holding) for array in state.arrays.values()}
+    silent = {node.id: None for node in state.nodes.values() if node.silent_wall_ms}
     pairs = (
+        ("silent nodes", silent, state.silent),
         ("who waits for whom", dependents, state.dependents),
         ("whose wait has ended", ripe, state.ripe),
         ("arrays", elements, counted),

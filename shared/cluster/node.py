@@ -61,7 +61,8 @@ NOTHING = NodeShare(None, (), 0, 0, 0, 0)
 class Node:
     """A node. `held` are devices held whole; `shares` the milli-GPUs free on each shared device; `failed` the unusable
     ones. `wanted` is the status that a lost node returns to; what it said with numbers up to `seq` is past. `alone` is
-    the exclusive job that keeps all others off. `is_full` says that too much was started here that is not confirmed
+    the exclusive job that keeps all others off. `silent_wall_ms` is for how long nothing was heard of it, when that was
+    last put down; 0: it speaks. `is_full` says that too much was started here that is not confirmed
     yet: it follows from the jobs. `maintenance_ms` is from when to when work on it is planned, or goes on.
     """
 
@@ -85,6 +86,7 @@ class Node:
     maintenance_ms: tuple[int, int] | None = None
     maintenance_why: str = ""
     in_maintenance: bool = False
+    silent_wall_ms: int = 0
     is_full: bool = field(default=False, compare=False)
     alone: str | None = None
 
@@ -124,7 +126,12 @@ class Node:
     @property
     def is_schedulable(self) -> bool:
         """Whether new work may be placed here now."""
-        return not self.is_full and self.status is NodeStatus.READY and self.loan_status is not LoanStatus.DRAINING
+        return (
+            not self.is_full
+            and self.status is NodeStatus.READY
+            and self.loan_status is not LoanStatus.DRAINING
+            and not self.silent_wall_ms
+        )
 
     @property
     def allocated_milli(self) -> int:

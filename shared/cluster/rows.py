@@ -154,6 +154,8 @@ def _node(state: CellState, text: str) -> None:
     state.nodes[node.id] = node
     if node.maintenance_ms is not None and not node.in_maintenance:
         state.closing[node.id] = node.maintenance_ms[0]
+    if node.silent_wall_ms:
+        state.silent[node.id] = None
 
 
 def _job(state: CellState, text: str) -> None:

@@ -28,7 +28,8 @@ that speaks for many nodes puts their words into one `RunsReported`, and their r
 `RunObserved` keeps in the log what one node said while other nodes of the gang had not spoken.
 
 **The life of a node.** `NodeJoined` announces it with its devices and its place in the network; `NodeChanged` takes it
-into the log. Each `NodeReport` renews its lease. Silence beyond lease and margin, or `NodeLost` from somebody who
+into the log. Each `NodeReport` renews its lease. A node that says nothing for a part of it is `NodeSilent` and gets no
+new work until it is `NodeHeard`. Silence beyond lease and margin, or `NodeLost` from somebody who
 knows, is `LeaseExpired`: the node is lost and its runs are over, because an agent that cannot renew its lease stops its
 own work. `NodeReturned` (same boot) or `NodeJoined` (new boot) brings it back, and nothing that was declared over is
 taken up again. `Cordon`, `Drain` and `Uncordon` say what an operator wants of it;

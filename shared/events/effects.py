@@ -274,6 +274,19 @@ class LeaseExpired(NodeEffect):
     boot: NodeId
 
 
+class NodeSilent(NodeEffect):
+    """Nothing was heard of the node for so long, by the wall clock, while its topic was read: it gets no new work. A
+    writer that takes over counts its silence from here on.
+    """
+
+    boot: NodeId
+    silent_wall_ms: Annotated[int, Meta(ge=1)]
+
+
+class NodeHeard(NodeEffect):
+    """The node that was silent has said something: it may get new work again."""
+
+
 class LoanEffect(NodeEffect):
     """An effect on one node of a loan."""
 
@@ -348,6 +361,8 @@ AnyEffect = (
     | MaintenanceBegan
     | DeviceChanged
     | LeaseExpired
+    | NodeSilent
+    | NodeHeard
     | NodeLent
     | NodeLoanDraining
     | NodeReclaimed

@@ -60,6 +60,7 @@ class DeferCode(StrEnum):
     NOT_BEFORE = "not_before"
     ARRAY_LIMIT = "array_limit"
     MAINTENANCE = "maintenance"
+    NODES_SILENT = "nodes_silent"
 
 
 class StopReason(StrEnum):

@@ -147,6 +147,8 @@ TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = 
     e.MaintenanceBegan: _node,
     e.DeviceChanged: _node,
     e.LeaseExpired: _node,
+    e.NodeSilent: _node,
+    e.NodeHeard: _node,
     e.NodeLent: _node,
     e.NodeLoanDraining: _node,
     e.NodeReclaimed: _node,

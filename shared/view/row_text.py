@@ -113,6 +113,7 @@ def node_text(node: Node) -> str:
         node.reason,
         node.maintenance_ms,
         node.maintenance_why,
+        node.silent_wall_ms,
     )
     return _to_json(fields)
 

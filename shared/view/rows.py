@@ -74,6 +74,7 @@ class NodeRow:
     reason: str
     maintenance_ms: tuple[int, int] | None = None
     maintenance_why: str = ""
+    silent_wall_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,11 @@ TABLE: list[tuple[e.Effect, str]] = [
         "Node node-1 (boot b1) was silent for too long and is lost.",
     ),
     (
+        e.NodeSilent(node="node-1", boot="b1", silent_wall_ms=15_000),
+        "Node node-1 has been silent for 15.0 s and gets no new work.",
+    ),
+    (e.NodeHeard(node="node-1"), "Node node-1 is heard again."),
+    (
         e.NodeLent(node="node-1", loan="l1", to_pool="training"),
         "Node node-1 is lent to pool training until recalled (loan l1).",
     ),

@@ -117,6 +117,15 @@ def lease_expires(world: Historian, at_ms: int) -> Effects:
     return [e.LeaseExpired(node=node.id, boot=node.boot), *requeued]
 
 
+def node_falls_silent_or_speaks(world: Historian, at_ms: int) -> Effects:
+    node = world.one_of(node for node in world.state.nodes.values() if node.status is not NodeStatus.LOST)
+    if node is None:
+        return []
+    if node.silent_wall_ms and world.random.random() < 0.6:
+        return [e.NodeHeard(node=node.id)]
+    return [e.NodeSilent(node=node.id, boot=node.boot, silent_wall_ms=node.silent_wall_ms + 7_500)]
+
+
 def requeue(job: Job, reason: RequeueReason, not_before_ms: int) -> e.Effect:
     failures = job.failures + (reason is RequeueReason.WORKER_FAILED)
     return e.JobRequeued(job=job.id, reason=reason, not_before_ms=not_before_ms, failures=failures)
@@ -427,9 +436,10 @@ def writer_takes_over(world: Historian, at_ms: int) -> Effects:
 MOVES: dict[Callable[[Historian, int], Effects], int] = {
     node_arrives: 8,
     node_changes: 5,
-    maintenance_moves: 2,
+    maintenance_moves: 3,
     device_changes: 4,
     lease_expires: 2,
+    node_falls_silent_or_speaks: 4,
     job_arrives: 25,
     waits_end: 12,
     job_starts: 30,

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import pytest
+
 from services.placement.policy.leases import Leases
 from services.placement.policy.listening import Listening
+from shared.cluster.job import JobStatus
 from shared.cluster.state import CellState
+from shared.events import effects as e
 from shared.events.operations import Cordon
-from tests.placement.world import CELL, World, cell_with, is_ready, joined, kinds, lost, report
+from shared.events.reasons import DeferCode
+from tests.placement.world import (
+    CELL,
+    Fate,
+    World,
+    admitted,
+    cell_with,
+    finished,
+    is_ready,
+    joined,
+    kinds,
+    lost,
+    report,
+    spec_of,
+)
 
 SILENCE_MS = 40_001
 
@@ -16,18 +34,31 @@ def cell_of(count: int) -> World:
 
 
 def silence(world: World, *heard: str, ms: int = SILENCE_MS) -> list[str]:
-    """All but these nodes are silent for so long. The effects that follow."""
+    """All but these nodes are silent for so long. The nodes that are lost."""
     made: list[str] = []
     for step in (ms // 2, ms - ms // 2):
-        made += kinds(world.tell(*(report(node) for node in heard)))
-        made += kinds(world.pass_time(step))
-    return [*made, *kinds(world.tell(*(report(node) for node in heard)))]
+        made += lost_in(world.tell(*(report(node) for node in heard)))
+        made += lost_in(world.pass_time(step))
+    return [*made, *lost_in(world.tell(*(report(node) for node in heard)))]
+
+
+def lost_in(effects: list[e.AnyEffect]) -> list[str]:
+    return [effect.node for effect in effects if isinstance(effect, e.LeaseExpired)]
+
+
+def pass_seconds(world: World, seconds: int, *speaking: str) -> list[str]:
+    """Time passes while these nodes report. The nodes that are lost."""
+    made: list[str] = []
+    for _ in range(seconds):
+        world.hand_over(*(report(node) for node in speaking))
+        made += lost_in(world.pass_time(1_000))
+    return made
 
 
 def test_a_node_that_is_silent_beyond_lease_and_margin_is_lost() -> None:
     world = cell_of(1)
-    assert kinds(world.pass_time(SILENCE_MS - 1)) == []
-    assert kinds(world.pass_time(1)) == ["LeaseExpired"]
+    assert lost_in(world.pass_time(SILENCE_MS - 1)) == []
+    assert lost_in(world.pass_time(1)) == ["n00"]
 
 
 def test_a_node_that_speaks_lives() -> None:
@@ -39,12 +70,12 @@ def test_what_an_operator_does_with_a_node_renews_no_lease() -> None:
     world = cell_of(1)
     world.pass_time(SILENCE_MS - 1)
     world.tell(Cordon(cell=CELL, node="n00"))
-    assert kinds(world.pass_time(1)) == ["LeaseExpired"]
+    assert lost_in(world.pass_time(1)) == ["n00"]
 
 
 def test_two_silent_nodes_of_ten_are_lost() -> None:
     world = cell_of(10)
-    assert silence(world, *(f"n{number:02}" for number in range(2, 10))) == ["LeaseExpired"] * 2
+    assert silence(world, *(f"n{number:02}" for number in range(2, 10))) == ["n00", "n01"]
 
 
 def test_three_silent_nodes_of_ten_are_none() -> None:
@@ -57,29 +88,30 @@ def test_the_breaker_lets_go_when_enough_nodes_speak_again() -> None:
     world = cell_of(10)
     speaking = [f"n{number:02}" for number in range(3, 10)]
     silence(world, *speaking)
-    assert silence(world, "n02", *speaking) == ["LeaseExpired"] * 2
+    assert silence(world, "n02", *speaking) == ["n00", "n01"]
     assert not world.service.leases_frozen
 
 
 def test_lost_nodes_count_neither_as_silent_nor_as_living() -> None:
     world = cell_of(10)
     world.tell(*(lost(f"n{number:02}") for number in range(5)))
-    assert silence(world, *(f"n{number:02}" for number in range(6, 10))) == ["LeaseExpired"]
+    assert silence(world, *(f"n{number:02}" for number in range(6, 10))) == ["n05"]
 
 
-def test_a_writer_that_was_away_gives_everybody_a_new_lease() -> None:
+def test_time_in_which_the_writer_was_away_counts_for_no_node() -> None:
     world = cell_of(1)
     world.wall_ms += 10 * SILENCE_MS
     assert world.rest() == []
-    assert world.pass_time(SILENCE_MS - 1) == []
+    assert lost_in(world.pass_time(SILENCE_MS - 1)) == []
+    assert lost_in(world.pass_time(1)) == ["n00"]
 
 
-def test_a_writer_that_takes_over_gives_everybody_a_new_lease() -> None:
-    world = cell_of(1)
-    world.pass_time(SILENCE_MS - 10)
+def test_a_writer_that_takes_over_gives_a_new_lease_to_every_node_that_spoke() -> None:
+    world = cell_of(2)
+    world.pass_time(14_000)
     world.restart()
-    assert world.pass_time(SILENCE_MS - 1) == []
-    assert kinds(world.pass_time(1)) == ["LeaseExpired"]
+    assert lost_in(world.pass_time(SILENCE_MS - 1)) == []
+    assert lost_in(world.pass_time(1)) == ["n00", "n01"]
 
 
 def test_a_lost_node_comes_back_and_has_a_lease_again() -> None:
@@ -87,7 +119,92 @@ def test_a_lost_node_comes_back_and_has_a_lease_again() -> None:
     world.pass_time(SILENCE_MS)
     world.tell(report("n00"))
     assert is_ready(world, "n00")
-    assert kinds(world.pass_time(SILENCE_MS)) == ["LeaseExpired"]
+    assert lost_in(world.pass_time(SILENCE_MS)) == ["n00"]
+
+
+def test_a_node_whose_join_got_into_the_log_without_an_answer_has_a_lease() -> None:
+    world = cell_of(0)
+    fates = iter([Fate.LATE])
+    world.on_append = lambda: next(fates, Fate.KEPT)
+    world.tell(joined("n00"))
+    assert lost_in(world.pass_time(SILENCE_MS)) == ["n00"]
+
+
+# Silence in the log.
+
+
+def test_a_node_that_says_nothing_for_half_of_its_lease_gets_no_new_work_until_it_speaks() -> None:
+    world = cell_of(1)
+    assert kinds(world.pass_time(15_000)) == []
+    assert kinds(world.pass_time(1)) == ["NodeSilent"]
+    world.tell(admitted(spec_of("job")))
+    world.start_all()
+    assert (world.job("job").status, world.job("job").deferred) == (JobStatus.QUEUED, DeferCode.NODES_SILENT)
+    assert kinds(world.tell(report("n00"))) == ["NodeHeard", "JobStarted"]
+
+
+def test_what_runs_on_a_silent_node_goes_on() -> None:
+    world = cell_of(1)
+    world.run(spec_of("job"))
+    world.pass_time(15_001)
+    assert kinds(world.tell(finished("job", "n00"))) == ["NodeHeard", "JobFinished"]
+
+
+def test_a_word_whose_decision_is_lost_still_ends_the_silence() -> None:
+    world = cell_of(1)
+    world.pass_time(15_001)
+    fates = iter([Fate.LOST, Fate.LATE])
+    world.on_append = lambda: next(fates, Fate.KEPT)
+    world.tell(report("n00"))
+    assert not world.state.nodes["n00"].silent_wall_ms
+    world.check()
+
+
+def test_silence_is_put_down_as_it_grows_and_not_in_each_cycle() -> None:
+    world = cell_of(1)
+    assert pass_seconds(world, 41) == ["n00"]
+    effects = [effect for decision in world.decisions for effect in decision.effects]
+    assert [x.silent_wall_ms for x in effects if isinstance(x, e.NodeSilent)] == [16_000, 24_000, 32_000, 40_000]
+
+
+@pytest.mark.parametrize("stint_s", [16, 30])
+def test_writers_that_take_turns_lose_a_silent_node_all_the_same(stint_s: int) -> None:
+    """Each of them knows the log and nothing else."""
+    world, lost_nodes = cell_of(2), list[str]()
+    for _ in range(10):
+        lost_nodes += pass_seconds(world, stint_s, "n01")
+        world.restart()
+    assert lost_nodes == ["n00"]
+    assert is_ready(world, "n01")
+
+
+@pytest.mark.parametrize("stint_s", [1, 10, 30])
+def test_a_writer_that_regains_its_cell_keeps_its_clocks(stint_s: int) -> None:
+    world, lost_nodes = cell_of(2), list[str]()
+    for _ in range(60 // stint_s):
+        lost_nodes += pass_seconds(world, stint_s, "n01")
+        world.regain()
+    assert lost_nodes == ["n00"]
+    assert is_ready(world, "n01")
+
+
+def test_a_writer_that_regains_its_cell_takes_in_again_what_came_to_nothing() -> None:
+    world = cell_of(1)
+    world.run(spec_of("job"))
+    fates = iter([Fate.LOST])
+    world.on_append = lambda: next(fates, Fate.KEPT)
+    world.hand_over(finished("job", "n00"))
+    world.decide()
+    world.regain()
+    assert "job" not in world.state.jobs
+
+
+def test_a_silent_node_that_spoke_while_no_writer_listened_is_not_lost() -> None:
+    world = cell_of(1)
+    world.pass_time(38_000)
+    world.hand_over(report("n00"))
+    world.restart()
+    assert lost_in(world.pass_time(SILENCE_MS - 1_000)) == []
 
 
 def test_a_stepped_cell_expires_no_lease() -> None:
@@ -100,7 +217,7 @@ def test_a_node_that_nobody_knows_is_never_lost() -> None:
     leases.heard("stranger", 0)
     leases.asked(CellState("cell-a"), 0, SILENCE_MS)
     leases.reached(0)
-    assert leases.expired(CellState("cell-a")) == []
+    assert leases.silent(CellState("cell-a")) == {}
 
 
 def test_a_node_whose_words_lie_unread_in_the_log_is_not_lost() -> None:
@@ -110,8 +227,8 @@ def test_a_node_whose_words_lie_unread_in_the_log_is_not_lost() -> None:
     assert world.service.nodes_unread_ms(world.wall_ms) == 3 * SILENCE_MS
     world.unread_nodes = 0
     assert world.tell(report("n00")) == []
-    assert world.pass_time(SILENCE_MS - 1) == []
-    assert kinds(world.pass_time(1)) == ["LeaseExpired"]
+    assert lost_in(world.pass_time(SILENCE_MS - 1)) == []
+    assert lost_in(world.pass_time(1)) == ["n00"]
 
 
 def test_a_lease_runs_out_as_of_the_moment_at_which_the_end_of_the_topic_was_asked_for() -> None:
@@ -121,8 +238,8 @@ def test_a_lease_runs_out_as_of_the_moment_at_which_the_end_of_the_topic_was_ask
     for second in range(200):
         leases.asked(state, second, second * 1_000)
         leases.reached(second - 60)
-        lost = leases.expired(state)
-        assert bool(lost) == (second - 60 > SILENCE_MS // 1_000), second
+        died = leases.expired(state, leases.silent(state))
+        assert bool(died) == (second - 60 > SILENCE_MS // 1_000), second
 
 
 def test_an_end_that_is_never_reached_forgets_no_older_one() -> None:

@@ -154,6 +154,11 @@ class World:
         self._take_over()
         self.rest()
 
+    def regain(self) -> None:
+        """The same process loses the cell and gets it back, and no other one wrote meanwhile."""
+        self._take_over()
+        self.rest()
+
     # The log.
 
     def _take_over(self) -> None:

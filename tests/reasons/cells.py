@@ -8,8 +8,10 @@ from typing import Any
 from services.executor.policy.records import Said
 from services.placement.policy.why_not import WhyNot, why_not
 from services.simulator.trace.cell import VirtualCell
+from shared.cluster.apply import apply
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.job import Job
+from shared.events.effects import NodeSilent
 from shared.events.nodes import RunWord
 from shared.events.operations import CellPolicy, PlanMaintenance, ReclaimFrom
 from shared.events.queue import QueueDiscipline
@@ -126,6 +128,14 @@ def unacknowledged() -> VirtualCell:
     return found
 
 
+def nodes_silent() -> VirtualCell:
+    found = cell()
+    for node in found.state.nodes.values():
+        apply(found.state, NodeSilent(node=node.id, boot=node.boot, silent_wall_ms=15_000), 0)
+    submit(found, LATE)
+    return found
+
+
 def topology() -> VirtualCell:
     """Eight nodes are free, five of them below one leaf switch and three below the other."""
     found = cell(*leaves(8, 3))
@@ -217,6 +227,7 @@ CELLS: dict[DeferCode, Callable[[], VirtualCell]] = {
     DeferCode.NO_FREE_GPUS: no_free_gpus,
     DeferCode.FRAGMENTED: fragmented,
     DeferCode.UNACKNOWLEDGED: unacknowledged,
+    DeferCode.NODES_SILENT: nodes_silent,
     DeferCode.TOPOLOGY: topology,
     DeferCode.RESERVED_FOR_OTHER: reserved_for_other,
     DeferCode.BEHIND_HEAD: behind_head,

@@ -27,6 +27,7 @@ NUMBERS: dict[DeferCode, tuple[str, ...]] = {
     DeferCode.NO_FREE_GPUS: ("0 GPUs free of 16 GPUs", "0 of 1 workers would fit now, 4 if it were empty"),
     DeferCode.FRAGMENTED: ("6 GPUs free of 16 GPUs, 0 of 2 nodes whole", "missing: room for 1 more worker in train"),
     DeferCode.UNACKNOWLEDGED: ("2 nodes with unconfirmed starts",),
+    DeferCode.NODES_SILENT: ("2 nodes of which nothing is heard",),
     DeferCode.TOPOLOGY: (
         "8 of 11 nodes whole",
         "leaf leaf-7 has 5 of 8 whole nodes, 40 GPUs free, room for 5 of its workers",

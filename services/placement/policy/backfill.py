@@ -28,6 +28,7 @@ WAITED_FOR: Final = (
     DeferCode.FRAGMENTED,
     DeferCode.TOPOLOGY,
     DeferCode.UNACKNOWLEDGED,
+    DeferCode.NODES_SILENT,
 )
 """What passes when others end, so that it helps to keep what becomes free."""
 

@@ -1,4 +1,6 @@
-"""Whether a job waits for nodes to confirm what was started on them: those with room take nothing until then."""
+"""Whether a job waits for nodes to speak: those with room take nothing while nothing is heard of them, nor before they
+confirm what was started there.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,23 @@ OF_ROOM = (DeferCode.NO_FREE_GPUS, DeferCode.FRAGMENTED)
 
 
 def with_confirmations(state: CellState, spec: JobSpec, code: DeferCode) -> DeferCode:
-    """The code, or that confirmations are missing: the free devices of nodes that are full of starts would make up for
+    """The code, or that confirmations are missing, or the words of silent nodes: their free devices would make up for
     what the others do not have, in one of its pools. CPUs and memory are not looked at.
     """
-    index = state.unacknowledged
-    if index is None or not index.full or code not in OF_ROOM:
+    full = [] if state.unacknowledged is None else list(state.unacknowledged.full.values())
+    if not (full or state.silent) or code not in OF_ROOM:
         return code
+    silent = [state.nodes[node_id] for node_id in state.silent if not state.nodes[node_id].is_full]
     pools = state.pools
     for name in spec.pools or sorted(pools):
-        if name in pools and _would_do(pools[name], [n for n in index.full.values() if n.pool == name], spec):
+        if name not in pools:
+            continue
+        full_here = [node for node in full if node.pool == name]
+        if full_here and _would_do(pools[name], full_here, spec):
             return DeferCode.UNACKNOWLEDGED
+        silent_here = [node for node in silent if node.pool == name]
+        if silent_here and _would_do(pools[name], full_here + silent_here, spec):
+            return DeferCode.NODES_SILENT
     return code
 
 

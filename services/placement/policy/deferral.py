@@ -24,6 +24,7 @@ PRECEDENCE: Final[dict[DeferCode, ReasonKind]] = {
     DeferCode.NO_FREE_GPUS: ReasonKind.CAPACITY,
     DeferCode.FRAGMENTED: ReasonKind.CAPACITY,
     DeferCode.UNACKNOWLEDGED: ReasonKind.CAPACITY,
+    DeferCode.NODES_SILENT: ReasonKind.CAPACITY,
     DeferCode.TOPOLOGY: ReasonKind.TOPOLOGY,
     DeferCode.RESERVED_FOR_OTHER: ReasonKind.POLICY,
     DeferCode.BEHIND_HEAD: ReasonKind.POLICY,

@@ -16,6 +16,7 @@ from services.placement.policy.strays import Stray
 from services.placement.policy.turn import Turn
 from shared.cluster.config import CellPart
 from shared.cluster.node import Node
+from shared.events.effects import NodeHeard
 from shared.events.nodes import (
     DeviceFailed,
     NodeEvent,
@@ -47,7 +48,7 @@ class Hearing:
         stray = strays.stray(turn.state, cell, event)
         if stray is not None and not stray.is_news:
             return stray
-        if self._is_news(event, turn.state.nodes.get(event.node), wall_ms):
+        if self._is_news(turn, event, turn.state.nodes.get(event.node), wall_ms):
             if isinstance(event, RunEvent) and not runs.is_current(turn, event):
                 self._past[Past.RUN_OVER] += 1
             else:
@@ -70,11 +71,11 @@ class Hearing:
             node = known.get(word.node)
             if node is None:
                 stray = stray or strays.of_no_node(turn.state, word.node)
-            elif self._is_news(word, node, wall_ms) and not runs.note_word(turn, word):
+            elif self._is_news(turn, word, node, wall_ms) and not runs.note_word(turn, word):
                 self._past[Past.RUN_OVER] += 1
         return stray
 
-    def _is_news(self, word: Word, node: Node | None, wall_ms: int) -> bool:
+    def _is_news(self, turn: Turn, word: Word, node: Node | None, wall_ms: int) -> bool:
         if node is None:
             past = self.sequences.past(word, None)
         else:
@@ -84,6 +85,8 @@ class Hearing:
             return False
         if node is not None:
             self.leases.heard(word.node, wall_ms)
+            if node.silent_wall_ms:
+                turn.do(NodeHeard(node=word.node))
         return True
 
 

@@ -1,42 +1,59 @@
-"""Which nodes are silent beyond their lease. Times are wall time since any origin, as the writer itself measured them.
+"""Which nodes are silent, and beyond their lease. Times are wall time since any origin, as the writer measured them.
 
 A node is silent only as far as topic `nodes` is read: a lease runs out as of the moment at which the shell asked where
 the topic ends, once all before that end is taken in. So neither lag nor a log that is away kills a node. Time in which
 the writer did not listen counts for no node. And trouble of the control plane must not look like the death of nodes:
 when many fall silent at once, nothing expires.
+
+Silence is put into the log as it grows (`NodeSilent`), so that a writer that takes over goes on counting there.
 """
 
 from __future__ import annotations
 
 from services.placement.policy.listening import Listening
+from shared.cluster.node import Node
 from shared.cluster.state import CellState
+from shared.events.operations import CellPolicy
 from shared.events.values import NodeStatus
 
 BREAKER_PERCENT = 20
 BREAKER_NODES = 3
 
+SILENT_PART, STEP_PART = 2, 4
+"""A node counts as silent after this part of its lease, and its silence is put down again after each such step."""
+
 
 class Leases:
     """When each node was last heard of by this writer.
 
-    No living node was heard of before `_oldest_ms`; so all of them are looked at now and then only, not in each cycle.
+    No living node was heard of before `_oldest_ms`, so all of them are looked at seldom. `_suspects` were silent when
+    all were looked at last, which was as of `_looked_ms`.
     """
 
     def __init__(self) -> None:
         self.listening = Listening()
         self._heard_ms: dict[str, int] = {}
         self._oldest_ms = 0
+        self._looked_ms: int | None = None
+        self._suspects: list[str] = []
         self.is_frozen = False
 
     def begin(self, state: CellState, wall_ms: int) -> None:
-        """Every lease starts now: for a writer that takes over."""
+        """Every lease starts now, or where the log says that its node is silent: for a writer that takes over."""
         self.listening = Listening(wall_ms)
-        self._heard_ms = dict.fromkeys(sorted(state.nodes), wall_ms)
-        self._oldest_ms = wall_ms
+        self._heard_ms = {node_id: wall_ms - state.nodes[node_id].silent_wall_ms for node_id in sorted(state.nodes)}
+        self._oldest_ms = min(self._heard_ms.values(), default=wall_ms)
+        self._looked_ms, self._suspects = None, []
 
-    def enter(self, node_id: str, wall_ms: int) -> None:
-        """The node stands in the log. Its lease begins if it is new there; what others change about it renews none."""
-        self._heard_ms.setdefault(node_id, wall_ms)
+    def __contains__(self, node_id: str) -> bool:
+        return node_id in self._heard_ms
+
+    def enter_all(self, state: CellState, wall_ms: int) -> None:
+        """Give every node of the state a lease, whoever wrote of it; those that have one keep it."""
+        heard = self._heard_ms
+        for node_id in state.nodes:
+            if node_id not in heard:
+                heard[node_id] = wall_ms
 
     def heard(self, node_id: str, wall_ms: int) -> None:
         """The node lives."""
@@ -55,19 +72,48 @@ class Leases:
                 heard[node_id] = max(heard_ms, min(as_of_ms, heard_ms + missed_ms))
             self._oldest_ms = min(heard.values(), default=as_of_ms)
 
-    def expired(self, state: CellState) -> list[str]:
-        """The nodes to be declared lost now, by id."""
+    def silent(self, state: CellState) -> dict[str, int]:
+        """The nodes that are silent, by id, and for how long."""
         as_of_ms = self.listening.as_of_ms
         if as_of_ms is None:
-            return []
-        silent_since_ms = as_of_ms - state.policy.lease_wall_ms - state.policy.lease_margin_wall_ms
-        if self._oldest_ms >= silent_since_ms:
-            return []
-        living = {node: heard_ms for node, heard_ms in self._heard_ms.items() if _lives(state, node)}
-        self._oldest_ms = min(living.values(), default=as_of_ms)
-        silent = [node for node, heard_ms in living.items() if heard_ms < silent_since_ms]
-        self.is_frozen = len(silent) >= BREAKER_NODES and len(silent) * 100 > BREAKER_PERCENT * len(living)
-        return [] if self.is_frozen else sorted(silent)
+            return {}
+        latest_ms = as_of_ms - silent_after_ms(state.policy)
+        if self._looked_ms != as_of_ms and self._oldest_ms < latest_ms:
+            self._look_at_all(state, as_of_ms, latest_ms)
+        heard = self._heard_ms
+        return {
+            node_id: as_of_ms - heard[node_id]
+            for node_id in self._suspects
+            if heard[node_id] < latest_ms and _lives(state, node_id)
+        }
+
+    def _look_at_all(self, state: CellState, as_of_ms: int, latest_ms: int) -> None:
+        heard = self._heard_ms
+        living = [node_id for node_id in heard if _lives(state, node_id)]
+        self._looked_ms = as_of_ms
+        self._oldest_ms = min((heard[node_id] for node_id in living), default=as_of_ms)
+        self._suspects = sorted(node_id for node_id in living if heard[node_id] < latest_ms)
+
+    def expired(self, state: CellState, silent: dict[str, int]) -> list[str]:
+        """Those of the silent nodes that are to be declared lost now, by id."""
+        patience_ms = state.policy.lease_wall_ms + state.policy.lease_margin_wall_ms
+        found = [node_id for node_id, silent_ms in silent.items() if silent_ms > patience_ms]
+        if len(found) < BREAKER_NODES:
+            self.is_frozen = False
+            return found
+        living = sum(_lives(state, node_id) for node_id in state.nodes)
+        self.is_frozen = len(found) * 100 > BREAKER_PERCENT * living
+        return [] if self.is_frozen else found
+
+
+def silent_after_ms(policy: CellPolicy) -> int:
+    """For how long a node may say nothing before it gets no new work."""
+    return max(1, policy.lease_wall_ms // SILENT_PART)
+
+
+def is_to_be_noted(node: Node, silent_ms: int, policy: CellPolicy) -> bool:
+    """Whether the node's silence has grown by so much that the log shall know of it."""
+    return not node.silent_wall_ms or silent_ms >= node.silent_wall_ms + max(1, policy.lease_wall_ms // STEP_PART)
 
 
 def _lives(state: CellState, node_id: str) -> bool:

@@ -90,6 +90,8 @@ def _why_closed(node: Node, spec: JobSpec) -> str | None:
     why = misfit(node, spec)
     if why is not None:
         return why
+    if node.silent_wall_ms:
+        return "of which nothing is heard"
     return "with unconfirmed starts" if node.is_full else None
 
 

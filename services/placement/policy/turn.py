@@ -44,6 +44,7 @@ _RELEASES: frozenset[type[e.Effect]] = frozenset(
         e.NodeChanged,
         e.MaintenanceSet,
         e.DeviceChanged,
+        e.NodeHeard,
         e.NodeLent,
         e.NodeReclaimed,
         e.QuotaSet,

@@ -198,7 +198,7 @@ def _capacity(
         return [DeferCode.NO_SUCH_NODES]
     if any(use.is_over for use in used):
         found.append(DeferCode.QUOTA_REACHED)
-    if DeferCode.UNACKNOWLEDGED in found:
+    if DeferCode.UNACKNOWLEDGED in found or DeferCode.NODES_SILENT in found:
         return found
     if all(room.gpus_free_milli < spec.gpus_milli for room in able):
         found.append(DeferCode.NO_FREE_GPUS)

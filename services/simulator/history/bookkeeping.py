@@ -48,6 +48,8 @@ class Bookkeeper:
             e.MaintenanceBegan: lambda effect: maintenance.began(self.books, effect),
             e.DeviceChanged: self._device_changed,
             e.LeaseExpired: self._lease_expired,
+            e.NodeSilent: lambda effect: self._silence(effect, is_silent=True),
+            e.NodeHeard: lambda effect: self._silence(effect, is_silent=False),
             e.NodeLent: self._lent,
             e.NodeLoanDraining: self._loan_draining,
             e.NodeReclaimed: self._reclaimed,
@@ -195,6 +197,8 @@ class Bookkeeper:
         spec, wanted = page.spec, page.spec.resources
         if node.status is not NodeStatus.READY or node.is_leaving_loan:
             self._say("I1", f"job {spec.id} starts on node {node.spec.id}, which is {node.status}")
+        if node.is_silent:
+            self._say("LEASE", f"job {spec.id} starts on node {node.spec.id}, of which nothing is heard")
         if spec.pools and node.pool not in spec.pools:
             self._say("I3", f"job {spec.id} starts in pool {node.pool}, which it does not accept")
         if spec.gpu_type is not None and spec.gpu_type != node.spec.gpu_type:
@@ -355,7 +359,14 @@ class Bookkeeper:
         if node is None or node.boot != effect.boot or node.status is NodeStatus.LOST:
             self._say("LEASE", f"node {effect.node} is lost in boot {effect.boot}, in which it is not")
         if node is not None:
-            node.status = NodeStatus.LOST
+            node.status, node.is_silent = NodeStatus.LOST, False
+
+    def _silence(self, effect: e.NodeSilent | e.NodeHeard, *, is_silent: bool) -> None:
+        node = self.books.nodes.get(effect.node)
+        if node is None or node.status is NodeStatus.LOST:
+            self._say("LEASE", f"node {effect.node} is silent, or heard again, and does not live")
+        else:
+            node.is_silent = is_silent
 
     # Loans.
 

@@ -72,6 +72,7 @@ class NodePage:
     wanted: NodeStatus = NodeStatus.READY
     maintenance_ms: tuple[int, int] | None = None
     in_maintenance: bool = False
+    is_silent: bool = False
 
     @property
     def pool(self) -> str:

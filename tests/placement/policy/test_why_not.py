@@ -38,6 +38,7 @@ NOT_GIVEN_YET = {
     DeferCode.AFTER,
     DeferCode.ARRAY_LIMIT,
     DeferCode.UNACKNOWLEDGED,
+    DeferCode.NODES_SILENT,
 }
 """Codes that no walk over the heads finds. The first three are told when somebody reads, others have a test of their
 own.
