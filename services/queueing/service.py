@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from heapq import heappop, heappush
 from typing import Any, ClassVar, NamedTuple
 
 from services.queueing.policy.limited import Limited
@@ -17,6 +16,7 @@ from services.queueing.policy.line import Line, Place
 from services.queueing.policy.parts import in_parts
 from services.queueing.policy.row import Shown
 from shared.cluster.config import CellPart, Queue
+from shared.cluster.due import DueHeap
 from shared.cluster.few import FEW_WAITING
 from shared.cluster.job import JobStatus
 from shared.cluster.maintenance import longest_run_ms
@@ -82,7 +82,7 @@ class QueueingService:
         self._in_order: list[Line] | None = None
         self._waiting: dict[str, Waiting] = {}
         self._early: deque[tuple[int, str]] = deque()
-        self._asleep: list[tuple[int, str]] = []
+        self._asleep = DueHeap[tuple[int, str]]()
         self._limited = Limited()
         self._by_length = bool(state.closing)
         self._jobs_offset = state.inputs.get(jobs_source, 0)
@@ -207,7 +207,7 @@ class QueueingService:
             self._leave(job_id)
         elif job.not_before_ms > now_ms:
             self._leave(job_id)
-            heappush(self._asleep, (job.not_before_ms, job_id))
+            self._asleep.push((job.not_before_ms, job_id), self._sleeps)
         else:
             known = self._waiting.get(job_id)
             if known is not None and (
@@ -219,6 +219,10 @@ class QueueingService:
                 self._enter(in_line(job), job.submit_ms, job.digest)
             else:
                 self._limited.add(spec.array_of, self._line(spec).place(spec, job.submit_ms)[1])
+
+    def _sleeps(self, entry: tuple[int, str]) -> bool:
+        job = self.state.jobs.get(entry[1])
+        return job is not None and job.not_before_ms == entry[0]
 
     def _enter(self, spec: JobSpec, submit_ms: int, digest: str) -> None:
         """Put a job into its line."""
@@ -277,14 +281,15 @@ class QueueingService:
 
     def wake(self, now_ms: int) -> None:
         """Let jobs whose pause is over into their lines."""
-        while self._asleep and self._asleep[0][0] <= now_ms:
-            _, job_id = heappop(self._asleep)
+        while self._asleep.is_due(now_ms):
+            _, job_id = self._asleep.pop()
             self._look_at(job_id, now_ms)
         self._settle_arrays()
 
     def next_cell_ms(self) -> int | None:
         """When the next pause ends."""
-        return self._asleep[0][0] if self._asleep else None
+        first = self._asleep.first
+        return None if first is None else first[0]
 
     @property
     def waiting(self) -> int:

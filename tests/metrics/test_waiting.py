@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.metrics.policy import queue_depth
 from services.metrics.policy.queue_depth import QueueDepth
 from services.metrics.policy.size_classes import size_class
 from services.metrics.policy.tenant_labels import OTHERS, TenantLabels
 from services.metrics.policy.waiting import BUCKETS_MS, WaitingTimes, Waits, percentile
+from shared.cluster.due import ROOM_LEAST
 from shared.cluster.job import WAITING
 from shared.events import effects as e
 from shared.events.reasons import RequeueReason
@@ -126,14 +126,13 @@ def test_a_requeued_job_is_as_old_as_its_submission() -> None:
     assert (queue.count, queue.oldest_ms(700)) == (1, 700)
 
 
-def test_a_job_that_waits_for_long_keeps_none_of_those_that_went_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_depth, "GONE_KEPT_MOST", 5)
+def test_a_job_that_waits_for_long_keeps_none_of_those_that_went_before_it() -> None:
     queue = QueueDepth()
     log = Log(queue.take)
     log.node(0, "n1", gpus=100)
     log.submit(0, "patient", 200)
-    waited = [(log.submit(1, f"job-{n}"), log.start(1, f"job-{n}", "n1"), len(queue._by_age)) for n in range(20)]
-    assert max(kept for _, _, kept in waited) <= 5 + 2 * 1
+    waited = [(log.submit(1, f"job-{n}"), log.start(1, f"job-{n}", "n1"), len(queue._by_age)) for n in range(95)]
+    assert max(kept for _, _, kept in waited) <= ROOM_LEAST + 2 * 1
     assert queue.oldest_ms(100) == 100
 
 

@@ -10,6 +10,7 @@ from collections.abc import Container
 from heapq import heappop, heappush
 
 from services.executor.policy.turn import Observation, Start, Stop
+from shared.cluster.due import ROOM_LEAST
 from shared.events.values import RunStatus, VirtualRun
 
 Live = tuple[str, int, str, int, int]
@@ -45,6 +46,7 @@ class VirtualDriver:
         self._times: list[int] = []
         self._due: dict[int, list[tuple[Live, RunStatus]]] = {}
         self._live: dict[Live, None] = {}
+        self._planned, self._room = 0, ROOM_LEAST
 
     def start(self, order: Start) -> Observation:
         """The run is running at once; harmless when it runs already. A run of real processes cannot run here.
@@ -68,6 +70,17 @@ class VirtualDriver:
             due = self._due[at_ms] = []
             heappush(self._times, at_ms)
         due.append((key, status))
+        self._planned += 1
+        if self._planned > self._room:
+            self._let_go_of_ends()
+
+    def _let_go_of_ends(self) -> None:
+        """Runs that were stopped do not end by themselves any more. Looked at once as many may be pointless as not."""
+        due = {at_ms: [end for end in dict.fromkeys(ends) if end[0] in self._live] for at_ms, ends in self._due.items()}
+        self._due = {at_ms: ends for at_ms, ends in due.items() if ends}
+        self._times = sorted(self._due)
+        self._planned = sum(map(len, self._due.values()))
+        self._room = ROOM_LEAST + 2 * self._planned
 
     def stop(self, order: Stop) -> Observation:
         """Nothing is left of the run at once."""
@@ -80,6 +93,7 @@ class VirtualDriver:
         found, times, live = list[Observation](), self._times, self._live
         while times and times[0] <= now_ms:
             due = self._due.pop(heappop(times))
+            self._planned -= len(due)
             due.sort()
             for key, status in due:
                 if key in live:
@@ -93,7 +107,7 @@ class VirtualDriver:
         while times:
             if any(key in live for key, _ in self._due[times[0]]):
                 return times[0]
-            del self._due[heappop(times)]
+            self._planned -= len(self._due.pop(heappop(times)))
         return None
 
     def forget(self, nodes: Container[str]) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from heapq import heappop, heappush
 
 from services.metrics.policy.acting import Acts, act_on
+from shared.cluster.due import DueHeap
 from shared.cluster.job import WAITING
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
-
-GONE_KEPT_MOST = 1_000
 
 
 class QueueDepth:
@@ -20,7 +18,7 @@ class QueueDepth:
     def __init__(self) -> None:
         self.by_tenant: Counter[str] = Counter()
         self._waiting: dict[str, str] = {}
-        self._by_age: list[tuple[int, str]] = []
+        self._by_age = DueHeap[tuple[int, str]]()
         self.acts: Acts = {
             e.JobEnqueued: self._enqueued,
             e.JobRequeued: self._requeued,
@@ -46,7 +44,8 @@ class QueueDepth:
     def oldest_ms(self, now_ms: int) -> int:
         """How long ago the first of the waiting jobs was submitted; 0 when none waits."""
         self._drop_gone()
-        return max(0, now_ms - self._by_age[0][0]) if self._by_age else 0
+        first = self._by_age.first
+        return 0 if first is None else max(0, now_ms - first[0])
 
     def _enqueued(self, _: CellState, effect: e.JobEnqueued, __: int) -> None:
         self._wait(effect.spec.id, effect.spec.tenant, effect.submit_ms)
@@ -60,7 +59,7 @@ class QueueDepth:
         if job not in self._waiting:
             self._waiting[job] = tenant
             self.by_tenant[tenant] += 1
-            heappush(self._by_age, (submit_ms, job))
+            self._by_age.push((submit_ms, job), self._waits)
 
     def _go(self, _: CellState, effect: e.JobStarted | e.JobCancelled, __: int) -> None:
         tenant = self._waiting.pop(effect.job, None)
@@ -70,10 +69,10 @@ class QueueDepth:
                 del self.by_tenant[tenant]
             self._drop_gone()
 
+    def _waits(self, entry: tuple[int, str]) -> bool:
+        return entry[1] in self._waiting
+
     def _drop_gone(self) -> None:
-        """The oldest that wait no more are let go. Those behind one that waits for long are, when they are many."""
-        by_age = self._by_age
-        while by_age and by_age[0][1] not in self._waiting:
-            heappop(by_age)
-        if len(by_age) > GONE_KEPT_MOST + 2 * len(self._waiting):
-            self._by_age = sorted({entry: None for entry in by_age if entry[1] in self._waiting})
+        """The oldest that wait no more are let go."""
+        while (first := self._by_age.first) is not None and not self._waits(first):
+            self._by_age.pop()

@@ -7,49 +7,54 @@ anew then, because nobody knows when they began.
 from __future__ import annotations
 
 from collections import deque
-from heapq import heappop, heappush
+from collections.abc import Callable
 
 from services.placement.policy import dependencies, maintenance
 from services.placement.policy.entrances import Entrances
 from services.placement.policy.nodes import empty
 from services.placement.policy.requests import stopping
 from services.placement.policy.turn import Turn
+from shared.cluster.due import ROOM_LEAST, DueHeap
 from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import DeferCode, StopReason
 from shared.events.values import NodeStatus
 
+_Due = tuple[int, str, str, int]
+"""When, what, of which job or node, and of which attempt."""
+
 
 class Deadlines:
-    """Due times of one cell. An entry that has become pointless does nothing when it is due.
+    """Due times of one cell. An entry that has become pointless does nothing when it is due, and is let go of before
+    when there are many.
 
     What was acted upon is gone; if its decision does not come into force, everything begins anew from the state.
     """
 
     def __init__(self) -> None:
-        self._by_cell: list[tuple[int, str, str, int]] = []
-        self._by_wall: list[tuple[int, str, str, int]] = []
+        self._by_cell, self._by_wall = DueHeap[_Due](), DueHeap[_Due]()
         self._entrances = Entrances()
+        self._starting_room = ROOM_LEAST
         self._starting: deque[tuple[int, str, int]] = deque()
         """Nearly all waits are for a start, come in the order in which they are due, and end long before."""
 
     def from_state(self, state: CellState, wall_ms: int) -> None:
         """Begin anew for a state that somebody else wrote."""
-        self._by_cell, self._by_wall = [], []
+        self._by_cell, self._by_wall = DueHeap(), DueHeap()
         self._starting.clear()
         self._entrances.from_state(state, wall_ms)
         for job_id in sorted(state.jobs):
             job = state.jobs[job_id]
             if job.status in HOLDING:
-                self._limit(job)
+                self._limit(state, job)
                 self._await(state, job, wall_ms)
             elif job.waits_for:
                 self._look_for_unknown(state, job)
         for node_id in sorted(state.nodes):
-            self._drain(node_id, state.nodes[node_id].drain_deadline_ms)
+            self._drain(state, node_id, state.nodes[node_id].drain_deadline_ms)
             for at_ms in state.nodes[node_id].maintenance_ms or ():
-                heappush(self._by_cell, (at_ms, "maintenance", node_id, 0))
+                self._push(state, (at_ms, "maintenance", node_id, 0))
 
     def note(self, state: CellState, effects: tuple[e.AnyEffect, ...], wall_ms: int) -> None:
         """Take in the effects of a decision that is in force."""
@@ -63,73 +68,77 @@ class Deadlines:
                 if job is not None and job.attempt == effect.attempt:  # type: ignore[union-attr]
                     self._await(state, job, wall_ms)
                     if kind is e.JobStarted:
-                        self._limit(job)
+                        self._limit(state, job)
             elif kind is e.JobUpdated:
                 job = state.jobs.get(effect.spec.id)  # type: ignore[union-attr]
                 if job is not None and job.status in HOLDING:
-                    self._limit(job)
+                    self._limit(state, job)
             elif kind is e.NodeChanged:
-                self._drain(effect.spec.id, effect.drain_deadline_ms)  # type: ignore[union-attr]
+                self._drain(state, effect.spec.id, effect.drain_deadline_ms)  # type: ignore[union-attr]
             elif kind is e.MaintenanceSet:
-                self._maintain(effect)  # type: ignore[arg-type]
+                self._maintain(state, effect)  # type: ignore[arg-type]
             elif kind is e.JobDeferred and effect.code is DeferCode.AFTER:  # type: ignore[union-attr]
                 self._look_for_unknown(state, state.jobs.get(effect.job))  # type: ignore[union-attr]
         self._forget_started(state)
 
     def _forget_started(self, state: CellState) -> None:
         starting = self._starting
-        while starting:
-            _, job_id, attempt = starting[0]
-            job = state.jobs.get(job_id)
-            if job is not None and job.attempt == attempt and job.status is JobStatus.STARTING:
-                return
+        while starting and not _starts(state, *starting[0][1:]):
             starting.popleft()
+        if len(starting) > self._starting_room:  # behind one that takes its time
+            self._starting = deque(entry for entry in starting if _starts(state, *entry[1:]))
+            self._starting_room = ROOM_LEAST + 2 * len(self._starting)
 
-    def _limit(self, job: Job) -> None:
+    def _push(self, state: CellState, due: _Due) -> None:
+        self._by_cell.push(due, _lives_in(state))
+
+    def _limit(self, state: CellState, job: Job) -> None:
         if job.spec.max_run_ms is not None and job.started_ms is not None:
-            heappush(self._by_cell, (job.started_ms + job.spec.max_run_ms, "run", job.id, job.attempt))
+            self._push(state, (job.started_ms + job.spec.max_run_ms, "run", job.id, job.attempt))
 
     def _await(self, state: CellState, job: Job, wall_ms: int) -> None:
         if job.status is JobStatus.STARTING:
             due_ms = wall_ms + state.policy.start_wall_ms
             if self._starting and self._starting[-1][0] > due_ms:  # the policy has changed
-                heappush(self._by_wall, (due_ms, "start", job.id, job.attempt))
+                self._by_wall.push((due_ms, "start", job.id, job.attempt), _lives_in(state))
             else:
                 self._starting.append((due_ms, job.id, job.attempt))
         elif job.status is JobStatus.STOPPING:
             margin_ms = state.policy.lease_margin_wall_ms
-            heappush(self._by_wall, (wall_ms + job.stop_grace_wall_ms + margin_ms, "stop", job.id, job.attempt))
+            due_ms = wall_ms + job.stop_grace_wall_ms + margin_ms
+            self._by_wall.push((due_ms, "stop", job.id, job.attempt), _lives_in(state))
 
-    def _maintain(self, effect: e.MaintenanceSet) -> None:
+    def _maintain(self, state: CellState, effect: e.MaintenanceSet) -> None:
         for at_ms in (effect.begin_ms, effect.end_ms):
             if at_ms is not None:
-                heappush(self._by_cell, (at_ms, "maintenance", effect.node, 0))
+                self._push(state, (at_ms, "maintenance", effect.node, 0))
 
     def _look_for_unknown(self, state: CellState, job: Job | None) -> None:
         """A job that names others which nobody knows waits for them to come, but not for ever."""
         if job is not None and dependencies.waits_for_unknown(state, job):
-            heappush(self._by_cell, (state.at_ms + state.policy.unknown_dependency_ms, "unknown", job.id, job.attempt))
+            self._push(state, (state.at_ms + state.policy.unknown_dependency_ms, "unknown", job.id, job.attempt))
 
-    def _drain(self, node_id: str, deadline_ms: int | None) -> None:
+    def _drain(self, state: CellState, node_id: str, deadline_ms: int | None) -> None:
         if deadline_ms is not None:
-            heappush(self._by_cell, (deadline_ms, "drain", node_id, 0))
+            self._push(state, (deadline_ms, "drain", node_id, 0))
 
     def next_cell_ms(self) -> int | None:
         """The next due cell time."""
-        return self._by_cell[0][0] if self._by_cell else None
+        first = self._by_cell.first
+        return None if first is None else first[0]
 
     def act(self, turn: Turn, wall_ms: int) -> None:
         """Do what is due, as far as the record has room."""
-        while self._by_cell and self._by_cell[0][0] <= turn.now_ms and not turn.is_full:
-            self._act_by_cell(turn, heappop(self._by_cell))
+        while self._by_cell.is_due(turn.now_ms) and not turn.is_full:
+            self._act_by_cell(turn, self._by_cell.pop())
         while self._starting and self._starting[0][0] <= wall_ms and not turn.is_full:
             due_ms, job_id, attempt = self._starting.popleft()
             self._act_by_wall(turn, (due_ms, "start", job_id, attempt))
-        while self._by_wall and self._by_wall[0][0] <= wall_ms and not turn.is_full:
-            self._act_by_wall(turn, heappop(self._by_wall))
+        while self._by_wall.is_due(wall_ms) and not turn.is_full:
+            self._act_by_wall(turn, self._by_wall.pop())
         self._entrances.act(turn, wall_ms)
 
-    def _act_by_cell(self, turn: Turn, due: tuple[int, str, str, int]) -> None:
+    def _act_by_cell(self, turn: Turn, due: _Due) -> None:
         at_ms, what, subject, attempt = due
         if what == "drain":
             node = turn.state.nodes.get(subject)
@@ -137,7 +146,9 @@ class Deadlines:
                 empty(turn, node)
             return
         if what == "maintenance":
-            maintenance.act(turn, turn.state.nodes[subject], at_ms)
+            node = turn.state.nodes.get(subject)
+            if node is not None:
+                maintenance.act(turn, node, at_ms)
             return
         job = turn.state.jobs.get(subject)
         if what == "unknown":
@@ -154,7 +165,7 @@ class Deadlines:
             turn.do(e.AttemptTimedOut(job=job.id, attempt=attempt, what="run"))
             turn.do(stopping(job, StopReason.RUN_TIME_LIMIT, turn.state.policy.stop_grace_wall_ms))
 
-    def _act_by_wall(self, turn: Turn, due: tuple[int, str, str, int]) -> None:
+    def _act_by_wall(self, turn: Turn, due: _Due) -> None:
         _, what, job_id, attempt = due
         job = turn.state.jobs.get(job_id)
         if job is None or job.attempt != attempt:
@@ -165,3 +176,30 @@ class Deadlines:
         elif what == "stop" and job.status is JobStatus.STOPPING:
             # Its places stay held: a node that does not confirm may still run it. The audit trail tells.
             turn.do(e.AttemptTimedOut(job=job_id, attempt=attempt, what="stop"))
+
+
+def _lives_in(state: CellState) -> Callable[[_Due], bool]:
+    """Tells of an entry whether something would be done when it is due, as things stand in this state."""
+
+    def lives(due: _Due) -> bool:
+        at_ms, what, subject, attempt = due
+        if what in ("drain", "maintenance"):
+            node = state.nodes.get(subject)
+            times = () if node is None else (node.drain_deadline_ms,) if what == "drain" else node.maintenance_ms or ()
+            return at_ms in times
+        job = state.jobs.get(subject)
+        if job is None or job.attempt != attempt:
+            return False
+        if what == "unknown":
+            return bool(job.waits_for)
+        if what == "run":
+            return job.status in HOLDING and job.started_ms == at_ms - (job.spec.max_run_ms or 0)
+        return job.status is (JobStatus.STARTING if what == "start" else JobStatus.STOPPING)
+
+    return lives
+
+
+def _starts(state: CellState, job_id: str, attempt: int) -> bool:
+    """Whether this attempt is still to be confirmed by its nodes."""
+    job = state.jobs.get(job_id)
+    return job is not None and job.attempt == attempt and job.status is JobStatus.STARTING

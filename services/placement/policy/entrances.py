@@ -6,11 +6,12 @@ keeps its place, for it may still run; the audit trail tells.
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from collections.abc import Callable
 from typing import NamedTuple
 
 from services.placement.policy.turn import Turn
 from services.placement.policy.workers import leave
+from shared.cluster.due import DueHeap
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -30,14 +31,16 @@ class _Due(NamedTuple):
 
 
 class Entrances:
-    """Due times of one cell. An entry that has become pointless does nothing when it is due."""
+    """Due times of one cell. An entry that has become pointless does nothing when it is due, and is let go of before
+    when there are many.
+    """
 
     def __init__(self) -> None:
-        self._due: list[_Due] = []
+        self._due = DueHeap[_Due]()
 
     def from_state(self, state: CellState, wall_ms: int) -> None:
         """Begin anew for a state that somebody else wrote."""
-        self._due = []
+        self._due = DueHeap()
         for job_id in sorted(state.singly):
             job = state.jobs[job_id]
             starting = [place.turn for place in job.workers if job.runs[str(place.rank)] is RunStatus.STARTING]
@@ -57,17 +60,17 @@ class Entrances:
             self._await_leave(state, job, effect.remove, wall_ms)
 
     def _await_start(self, state: CellState, job: Job, turn: int, wall_ms: int) -> None:
-        heappush(self._due, _Due(wall_ms + state.policy.start_wall_ms, job.id, job.attempt, turn))
+        self._due.push(_Due(wall_ms + state.policy.start_wall_ms, job.id, job.attempt, turn), _lives_in(state))
 
     def _await_leave(self, state: CellState, job: Job, ranks: tuple[int, ...], wall_ms: int) -> None:
         if ranks:
             wait_ms = state.policy.stop_grace_wall_ms + state.policy.lease_margin_wall_ms
-            heappush(self._due, _Due(wall_ms + wait_ms, job.id, job.attempt, job.turns, ranks))
+            self._due.push(_Due(wall_ms + wait_ms, job.id, job.attempt, job.turns, ranks), _lives_in(state))
 
     def act(self, turn: Turn, wall_ms: int) -> None:
         """Do what is due, as far as the record has room."""
-        while self._due and self._due[0].at_ms <= wall_ms and not turn.is_full:
-            due = heappop(self._due)
+        while self._due.is_due(wall_ms) and not turn.is_full:
+            due = self._due.pop()
             job = turn.state.jobs.get(due.job)
             if job is None or job.attempt != due.attempt or job.status not in _GOES_ON:
                 continue
@@ -76,6 +79,23 @@ class Entrances:
                     turn.do(e.AttemptTimedOut(job=job.id, attempt=job.attempt, what="stop"))
             elif job.status is JobStatus.RUNNING:  # of one of which nobody has started the whole attempt is too late
                 _give_up_late(turn, job, due.turn)
+
+
+def _lives_in(state: CellState) -> Callable[[_Due], bool]:
+    """Tells of an entry whether one of its workers is still awaited, as things stand in this state."""
+    awaited: dict[str, tuple[frozenset[int], frozenset[int]]] = {}
+
+    def lives(due: _Due) -> bool:
+        job = state.jobs.get(due.job)
+        if job is None or job.attempt != due.attempt or job.status not in _GOES_ON:
+            return False
+        if due.job not in awaited:  # a job may have thousands of workers, and many entries
+            starting = (place.turn for place in job.workers if job.runs[str(place.rank)] is RunStatus.STARTING)
+            awaited[due.job] = (frozenset(starting), frozenset(job.leaving))
+        starts, leaves = awaited[due.job]
+        return not leaves.isdisjoint(due.ranks) if due.ranks else due.turn in starts
+
+    return lives
 
 
 def _give_up_late(turn: Turn, job: Job, entered: int) -> None:

@@ -1,0 +1,139 @@
+"""After any number of jobs and boots of nodes have come and gone, no service holds more than what lives and what is
+remembered.
+"""
+
+from __future__ import annotations
+
+from services.executor.policy.records import Said, as_records
+from services.executor.policy.turn import Now, Turn
+from services.executor.service import ExecutorService
+from services.metrics.policy.watch import REMEMBERED_ENDS
+from services.metrics.service import KEPT_WAITS, MetricsService
+from services.queueing.service import QueueingService
+from shared.cluster.fold import fold
+from shared.cluster.remembered import SEGMENT_JOBS
+from shared.cluster.state import CellState
+from shared.events.decisions import Decision
+from shared.events.values import Dependency, JobSpec, NodeSpec, RetryPolicy, VirtualRun
+from shared.view.machine import Projection
+from tests.long_lived.held import held_by
+from tests.placement.world import CELL, FILE, World, admitted, cancel, set_policy, spec_of, update
+
+WEEK_MS = 7 * 24 * 3_600_000
+REMEMBERED = 40
+ROW_BYTES = 29
+SLACK = 160
+"""So many entries more are no growth: heaps are looked through only when they have some."""
+
+NODES = [NodeSpec(id=f"n{number}", pool="train", gpus=8) for number in range(3)]
+MORE_MS = 1_000
+
+
+class Town:
+    """Placement, queueing, executor, metrics and projector of one cell, without their shells."""
+
+    def __init__(self) -> None:
+        self.world = World(few=1_000)
+        self.world.checks = self.world.numbers_words = False
+        self.state, self.read, self.rounds = CellState(CELL), 0, 0
+        part = FILE.cell(CELL)
+        self.queueing = QueueingService(self.state, part, writer="queueing-1", jobs_source="jobs-0", few=-1)
+        self.metrics = MetricsService(self.state)
+        self.projection = Projection()
+        self.executor = ExecutorService(CELL, NODES, 1, report_every_wall_ms=1_000)
+        self.world.tell(set_policy(remember_jobs=REMEMBERED, remember_ms=60_000, stop_grace_wall_ms=WEEK_MS))
+        self.hear(self.executor.take_over(0, self.state, 1_000, lambda _: [], self.now()))
+        self.tell(*(admitted(spec) for spec in RESIDENTS))
+
+    def now(self) -> Now:
+        return Now(self.world.now_ms, self.world.wall_ms, self.world.wall_ms)
+
+    def tell(self, *events: object) -> None:
+        """To placement; then all others read what it has decided, and it hears what the nodes say of that."""
+        self.world.tell(*events)  # type: ignore[arg-type]
+        self.follow()
+
+    def hear(self, turn: Turn) -> None:
+        said: list[Said] = turn.events
+        self.executor.confirmed(said, self.world.wall_ms)
+        if said:
+            self.tell(*as_records(CELL, said))
+
+    def follow(self) -> None:
+        while self.read < len(self.world.log):
+            record = self.world.log[self.read]
+            self.read += 1
+            if isinstance(record.decision, Decision):
+                self.projection.before_fold(self.state, record)
+                self.metrics.before(self.state, record.decision.at_ms)
+                fold(self.state, record)
+                self.queueing.take_decisions([record.decision], self.state.at_ms)
+                self.metrics.take(self.state, record.decision)
+                self.hear(self.executor.decided(self.state, [record.decision], self.now()))
+        self.metrics.look(self.state)
+
+    def pass_time(self, ms: int) -> None:
+        self.world.pass_time(ms)
+        self.follow()
+        self.hear(self.executor.tick(self.state, self.now()))
+        self.queueing.wake(self.state.at_ms)
+
+    def live_on(self, rounds: int) -> None:
+        """In each round jobs of all kinds come, and all of them are over in the end."""
+        for _ in range(rounds):
+            self.rounds += 1
+            specs = jobs_of(self.rounds)
+            self.tell(*(admitted(spec, self.world.now_ms) for spec in specs))
+            self.pass_time(MORE_MS)
+            self.tell(
+                update(f"service-{self.rounds}", workers=1), update(f"limited-{self.rounds}", max_run_ms=WEEK_MS - 1)
+            )
+            self.pass_time(MORE_MS)
+            self.tell(*(cancel(spec.id) for spec in specs))
+            self.pass_time(MORE_MS)
+        assert list(self.state.jobs) == [spec.id for spec in RESIDENTS]
+
+    def held(self) -> dict[str, int]:
+        return held_by(self.world.service, self.world.writer, self.queueing, self.metrics, self.executor)
+
+
+def jobs_of(number: int) -> list[JobSpec]:
+    """One of each kind that leaves something behind for later."""
+    forever = VirtualRun(duration_ms=4 * WEEK_MS)
+    retry = RetryPolicy(budget=5, backoff_ms=WEEK_MS, backoff_most_ms=WEEK_MS)
+    return [
+        spec_of(f"limited-{number}", run=forever, max_run_ms=WEEK_MS),
+        spec_of(f"brief-{number}", run=VirtualRun(duration_ms=10), max_run_ms=WEEK_MS),
+        spec_of(f"failing-{number}", run=VirtualRun(duration_ms=10, fail_at_ms=5), retry=retry),
+        spec_of(f"service-{number}", run=forever, workers=3, gang=False, workers_min=1),
+        spec_of(f"later-{number}", run=forever, not_before_ms=10**12 + number),
+        spec_of(f"behind-{number}", run=forever, after=(Dependency(job=f"nobody-{number}"),)),
+        spec_of(f"held-{number}", run=forever, hold=True),
+    ]
+
+
+RESIDENTS = [
+    spec_of("resident", run=VirtualRun(duration_ms=3 * WEEK_MS), max_run_ms=WEEK_MS - 1),
+    spec_of("resident-later", run=VirtualRun(duration_ms=WEEK_MS), not_before_ms=10**11),
+]
+"""They are due before all others, so that nothing behind them is let go of because it has come to the front."""
+
+BOUNDED = {
+    "Ledger.ended": 2 * REMEMBERED_ENDS,
+    "Waits._newest": KEPT_WAITS * 3,
+    "_Segment.ids": 2 * SEGMENT_JOBS,
+    "_Segment.blocks": 2 * SEGMENT_JOBS,
+    "_Segment.rows": 2 * SEGMENT_JOBS * ROW_BYTES,
+}
+"""What has a bound of its own, however much comes: see the constants."""
+
+
+def test_what_has_come_and_gone_leaves_nothing_behind() -> None:
+    town = Town()
+    town.live_on(60)
+    before = town.held()
+    town.live_on(180)
+    after = town.held()
+    most = {path: max(before.get(path, 0) + SLACK, BOUNDED.get(path, 0)) for path in after}
+    grown = {path: (before.get(path, 0), count) for path, count in after.items() if count > most[path]}
+    assert grown == {}
