@@ -33,9 +33,7 @@ STEPPED_PAUSE_S = 0.1
 
 
 async def main(context: Context[MetricsSettings]) -> None:
-    """Measure the owned cells until told to stop. Raises DamagedLog: figures of a log that cannot be trusted help
-    nobody.
-    """
+    """Measure the owned cells until told to stop. A cell whose log cannot be trusted has no figures."""
     file = load_cell_file(context.settings.cell_file)
     log = await open_log(context, file)
     if log is not None:
@@ -94,7 +92,7 @@ class CellMetrics:
     async def run(self) -> None:
         """Until cancelled."""
         what = f"the log of cell {self._tenure.cell}"
-        if not await wait_for(self._context, what, self._begin, errors=(LogUnavailable, OSError)):
+        if not await wait_for(self._context, what, self._begin, (LogUnavailable, OSError), about=self._tenure.cell):
             return
         self._context.health.ready()
         try:

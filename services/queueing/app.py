@@ -14,11 +14,10 @@ from shared.cluster.few import FEW_WAITING
 from shared.events.operations import AdvanceTime
 from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
-from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.opening import layout_of, open_log
 from shared.log.owned_cells import work_on_owned_cells
-from shared.log.port import LogTruncated, LogUnavailable, Reader
+from shared.log.port import Log, LogTruncated, LogUnavailable, Reader
 from shared.log.reading import event_of
 from shared.runtime.backoff import BackOff
 from shared.runtime.cell_file import load_cell_file
@@ -75,7 +74,7 @@ class CellQueues:
     def __init__(
         self,
         context: Context[QueueingSettings],
-        log: KafkaLog,
+        log: Log,
         layout: Layout,
         file: CellFile,
         tenure: Tenure,
@@ -97,7 +96,13 @@ class CellQueues:
 
     async def run(self) -> None:
         """Until the task is cancelled. An exception means that the log cannot be trusted."""
-        if not await wait_for(self._context, f"the log of cell {self._tenure.cell}", self._begin, (LogUnavailable,)):
+        if not await wait_for(
+            self._context,
+            f"the log of cell {self._tenure.cell}",
+            self._begin,
+            (LogUnavailable,),
+            about=self._tenure.cell,
+        ):
             return
         self._context.health.ready()
         reader = self._reader

@@ -13,7 +13,12 @@ from shared.events.encoding import Undecodable
 
 
 class DamagedLog(Exception):
-    """The log is not what its writer wrote: every reader stops here and the cell is fenced until a person looks."""
+    """The log is not what its writer wrote: every reader stops here and the cell is fenced until a person looks.
+
+    `offset` is that of the record at which it shows, where that is known.
+    """
+
+    offset: int | None = None
 
 
 class Verdict(StrEnum):
@@ -68,16 +73,21 @@ def fold(state: CellState, record: LogRecord) -> CellState:
     Raises DamagedLog, also when an effect of the record is illegal; the state is then as before. So does a record at
     the state's own offset that is none of its past: what stood there before is lost.
     """
-    if record.offset <= state.offset:
+    if record.offset < state.offset:
+        return state
+    try:
         if record.offset == state.offset:
             _is_of_the_past(state, record.decision)
-        return state
-    verdict = judge(state, record)
-    if verdict is Verdict.EXTENDS:
-        assert isinstance(record.decision, Decision)
-        extend(state, record.decision, record.chain)
-    else:
-        state.skipped += 1
+            return state
+        verdict = judge(state, record)
+        if verdict is Verdict.EXTENDS:
+            assert isinstance(record.decision, Decision)
+            extend(state, record.decision, record.chain)
+        else:
+            state.skipped += 1
+    except DamagedLog as error:
+        error.offset = record.offset
+        raise
     state.offset = record.offset
     return state
 

@@ -1,7 +1,8 @@
 """What a service says of itself over HTTP: /healthz, /readyz, /metrics and /cursors, in its own event loop.
 
 /healthz   200 while the loop turns, 503 once its work has made no turn for `stale_after_ms`
-/readyz    200 when ready, else 503 with the reason; and notes of what a person should look at
+/readyz    200 when ready, else 503 with the reason; whether each cell is; and notes of what a person should look at
+/readyz/C  the same of the cell C alone; where it is fenced, with the place in the log
 /metrics   Prometheus text
 /cursors   how far it has got: what is counted there is handled, with its consequences published
 """
@@ -31,6 +32,16 @@ RSS_AGE_MS_MAX = 1_000
 JSON_TYPE = "application/json"
 
 
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Why a process does nothing for a cell any more, and at which place of the log it saw that."""
+
+    reason: str
+    topic: str
+    partition: int
+    offset: int | None = None
+
+
 @dataclass(slots=True)
 class Progress:
     """How far a service has got. It changes these fields between two awaits, so that a reader sees them agree."""
@@ -51,6 +62,7 @@ class Health:
         self.stale_after_ms: int | None = None
         self._registry = registry
         self._reasons = {"": "starting"}  # what is missing -> why the service is not ready
+        self.fences: dict[str, Fence] = {}  # cell -> why nothing is done for it any more
         self._notes: dict[str, str] = {}  # what is unusual -> what a person should know of it
         self._last_turn_ms = monotonic_ms()
         self._rss = (-RSS_AGE_MS_MAX, 0.0)
@@ -72,6 +84,12 @@ class Health:
     def not_ready(self, reason: str, what: str = "") -> None:
         """The service does not take part, for this reason about `what`; it is ready when all reasons are gone."""
         self._reasons[what] = reason
+
+    def fence(self, cell: str, fence: Fence) -> None:
+        """Nothing is done for this cell any more, until the process is started anew."""
+        self.fences[cell] = fence
+        self._reasons = {what: why for what, why in self._reasons.items() if what != cell}
+        self.not_ready(f"cell {cell} is fenced: {fence.reason}", f"fence of {cell}")
 
     def noted(self, what: str, text: str | None = None) -> None:
         """Something about `what` needs a person's eyes, though the service does its work. None: no longer."""
@@ -108,6 +126,9 @@ class Health:
             return 200, JSON_TYPE, as_json(self._cursors())
         if path == "/readyz":
             return (200 if self.is_ready else 503), JSON_TYPE, as_json(self._readiness())
+        if path.startswith("/readyz/") and (cell := path.removeprefix("/readyz/")) in self._cells():
+            told = self._cell(cell)
+            return (200 if told["ready"] else 503), JSON_TYPE, as_json(told)
         if path == "/healthz":
             late_ms = monotonic_ms() - self._last_turn_ms
             turns = self.stale_after_ms is None or late_ms <= self.stale_after_ms
@@ -120,10 +141,23 @@ class Health:
         return {
             "ready": self.is_ready,
             "reason": self.waiting_for,
+            "cells": {cell: self._cell(cell) for cell in self._cells()},
             "notes": list(self._notes.values()),
             "service": self.service,
             "instance": self.instance,
         }
+
+    def _cells(self) -> list[str]:
+        return sorted(self.progress.version.keys() | self.fences.keys())
+
+    def _cell(self, cell: str) -> dict[str, Any]:
+        """What is known of one cell, and where the log says why nothing is done for it."""
+        fence = self.fences.get(cell)
+        if fence is None:
+            reason = self._reasons.get(cell) or self._reasons.get(f"work on cell {cell}")
+            return {"ready": reason is None, "reason": reason}
+        place = {"topic": fence.topic, "partition": fence.partition, "offset": fence.offset}
+        return {"ready": False, "reason": fence.reason, "fenced": True, **place}
 
     def _cursors(self) -> dict[str, Any]:
         progress = self.progress

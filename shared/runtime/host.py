@@ -33,6 +33,9 @@ class Host:
         """A number from 0 to below 1, by chance: for pauses that shall differ between processes."""
         return random.random()  # noqa: S311 - jitter, not a secret
 
+    def cell_ended(self, cell: str, error: Exception) -> None:
+        """The work on a cell has ended with this error; what follows from it is the caller's to do."""
+
     def cell_file(self, path: Path) -> CellFile:
         """The cell file, checked as a whole. Raises CellFileError."""
         return load_cell_file(path)

@@ -3,7 +3,7 @@
     serve("placement", main, PlacementSettings)
 
 Exit codes: 0 ended in order, 1 failed (an invariant broke, an error nobody expected, or no end in time), 2 wrong
-settings, cell file or topics, 3 fenced (the decision log is damaged).
+settings, cell file or topics, 3 fenced (the decision log is damaged: a process that keeps its cells apart stays up).
 """
 
 from __future__ import annotations
@@ -202,8 +202,12 @@ async def wait_for(
     what: str,
     check: Callable[[], Awaitable[str | None]],
     errors: tuple[type[Exception], ...] = (OSError,),
+    *,
+    about: str = "",
 ) -> bool:
     """Waits until `check` returns None; a text is the reason why not yet, and so is one of `errors`.
+
+    What waits is the service itself, or the cell `about`.
 
     Says in one line what it waits for, and again only when the reason changes. Tries with growing, jittered pauses
     for as long as it takes. Returns False when the process is to stop before that.
@@ -215,10 +219,12 @@ async def wait_for(
         except errors as error:
             reason = f"{type(error).__name__}: {error}"
         if reason is None:
+            if about:
+                context.health.ready(about)
             if said is not None:
                 context.logger.info("found", what=what)
             return True
-        context.health.not_ready(f"waiting for {what}: {reason}")
+        context.health.not_ready(f"waiting for {what}: {reason}", about)
         if reason != said:
             context.logger.warning("waiting", what=what, reason=reason)
             said = reason

@@ -41,6 +41,18 @@ class Telemetry:
             ["outcome"],
             registry=self.registry,
         )
+        self.cell_fenced = Gauge(
+            "fallow_cell_fenced",
+            "1 while nothing is done for a cell whose log cannot be trusted",
+            ["cell"],
+            registry=self.registry,
+        )
+        self.cell_failures = Counter(
+            "fallow_cell_failures_total",
+            "Errors after which the work on a cell began anew",
+            ["cell"],
+            registry=self.registry,
+        )
         self.lag = Gauge(
             "fallow_lag_records", "End of the log less the cursor", ["topic", "partition"], registry=self.registry
         )

@@ -21,6 +21,7 @@ from shared.events.submissions import SubmitJob
 from shared.events.values import NodeSpec, NodeStatus, ObservedRun, RunStatus
 from shared.log.port import Outgoing
 from shared.log.reading import header
+from tests.contract.eventually import eventually
 from tests.e2e.hostile_submissions import HARMLESS, REJECTED, SET_ASIDE, Hostile
 from tests.e2e.outcomes import answers, letters, reason, records_of
 from tests.e2e.running_cell import CELL, CELL_FILE, RunningCell, a_job, running_cell
@@ -171,12 +172,20 @@ async def test_a_stale_writers_record_is_skipped_and_a_broken_chain_fences_the_c
     assert cell.problems() == []
     await publish_decision(cell, version=cell.state.version + 1, chain="0" * 32)
     await cell.submit(a_job("never"))
-    codes = {name: await cell.services.wait_ended(name) for name in READERS}
-    assert codes == dict.fromkeys(READERS, 3)
+    for name in READERS:
+        await eventually(lambda name=name: is_fenced(cell, name), within_s=30)  # type: ignore[misc]  # mypy and defaults
     logs = {name: (cell.folder / "run" / f"{name}.log").read_text() for name in READERS}
     assert {name for name, log in logs.items() if "fenced: the decision log is damaged" in log} == set(READERS)
     assert {name for name, log in logs.items() if "does not continue the chain" in log} == set(READERS)
     assert not any("Traceback" in log for log in logs.values())
+
+
+async def is_fenced(cell: RunningCell, name: str) -> bool:
+    """Whether the service lives on, not ready, and says where the log is damaged."""
+    async with httpx.AsyncClient() as client:
+        answer = await client.get(f"http://127.0.0.1:{cell.services.port(name)}/readyz/{CELL}")
+    told = answer.json()
+    return answer.status_code == 503 and (told["fenced"], told["topic"]) == (True, cell.layout.topic("decisions"))
 
 
 async def publish_decision(cell: RunningCell, *, version: int, chain: str) -> None:

@@ -80,7 +80,7 @@ class PlacementProcess:
         await self.member.start()
         self._tasks = [
             asyncio.create_task(self.writer.run()),
-            asyncio.create_task(watch_ownership(self.context, self.owned, [self.writer])),
+            asyncio.create_task(watch_ownership(self.context, self.owned, {CELL: self.writer})),
         ]
 
     async def stop(self) -> None:

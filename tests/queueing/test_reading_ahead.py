@@ -43,7 +43,7 @@ async def test_a_flood_is_read_as_far_as_placement_follows(monkeypatch: pytest.M
     await log.publish([LAYOUT.outgoing(job, id="1", source="test", wall_ms=0) for job in jobs])
     context = make_context("queueing", QueueingSettings(namespace="t"))
     metrics = QueueingMetrics(context.registry)
-    queues = CellQueues(context, log, LAYOUT, file, Tenure("main"), metrics, few=-1)  # type: ignore[arg-type]  # any log will do
+    queues = CellQueues(context, log, LAYOUT, file, Tenure("main"), metrics, few=-1)
     running, cursors = asyncio.create_task(queues.run()), context.health.progress.cursors
     await eventually(lambda: cursors.get("t.jobs/0") == AT_ONCE)
     await asyncio.sleep(0.3)

@@ -22,6 +22,7 @@ from services.executor.processes.state_folder import StateFolder
 from services.executor.settings import AgentSettings
 from services.executor.telemetry import ExecutorTelemetry
 from shared.events.values import NodeSpec
+from shared.log.cell_work import work_apart
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.opening import layout_of, open_log
@@ -67,8 +68,10 @@ async def main(context: Context[AgentSettings]) -> None:
     log = await open_log(context, file)
     if log is not None:
         try:
-            agent = Agent(context, log, layout_of(file, settings.namespace), cell.name, spec, folder)
-            await agent.run()
+            layout = layout_of(file, settings.namespace)
+            agent = Agent(context, log, layout, cell.name, spec, folder)
+            # An agent has one cell. Fenced, it renews no lease, and its workers end with the last one.
+            await work_apart(context, layout, cell.name, agent.run, begins_anew=False)
         finally:
             await log.stop()
             folder.close()

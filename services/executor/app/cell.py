@@ -72,7 +72,7 @@ class CellExecutor:
         """Whether everything that its nodes said is acknowledged."""
         return self._outbox.is_empty
 
-    async def start(self) -> None:
+    async def begin(self) -> None:
         """Fold the log up to now. Raises LogUnavailable."""
         await self._follower.stop()
         await self._follower.start()
@@ -91,6 +91,11 @@ class CellExecutor:
                     tasks.create_task(self._follow_time(self._context.clock), name="time")
         finally:
             await self._follower.stop()
+
+    async def end(self) -> None:
+        """Let go of all slots, and of the log."""
+        await self.assign(frozenset())
+        await self._follower.stop()
 
     async def settle(self, wait_s: float) -> None:
         """Let what was said still go out, for so long."""

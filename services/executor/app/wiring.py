@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Coroutine, Mapping
+from typing import Any
 
 from services.executor.app.cell import CellExecutor
 from services.executor.nodes_file import load_nodes
@@ -12,6 +13,7 @@ from services.executor.settings import ExecutorSettings
 from services.executor.telemetry import ExecutorTelemetry
 from shared.cluster.config import CellFile
 from shared.events.values import NodeSpec, RunStatus
+from shared.log.cell_work import work_apart
 from shared.log.opening import joined, layout_of, open_log
 from shared.log.port import Log, LogUnavailable, Member
 from shared.runtime.cell_file import load_cell_file
@@ -54,47 +56,89 @@ async def execute(
 
     if not await wait_for(context, f"topic {topic}", is_missing, errors=(LogUnavailable, OSError)):
         return
-    services = {
-        cell: ExecutorService(
-            cell,
-            specs,
-            slots,
-            report_every_wall_ms=settings.report_every_wall_ms,
-            says_by_itself=settings.clock is ClockKind.WALL,
-        )
-        for cell, specs in nodes.items()
-    }
+    services: dict[str, ExecutorService] = {}
     telemetry = ExecutorTelemetry(context.registry, lambda: _nodes(services), lambda: _runs(services))
-    cells: list[CellExecutor] = []
+    share = Share()
 
     def note() -> None:
         due = [due_ms for service in services.values() if (due_ms := service.next_due_ms()) is not None]
         context.health.progress.next_due_ms = min(due, default=None)
-        context.health.progress.busy = not all(cell.is_idle for cell in cells)
+        context.health.progress.busy = not all(cell.is_idle for cell in share.cells.values())
 
-    cells.extend(CellExecutor(context, log, layout, service, telemetry, note) for service in services.values())
-    if await wait_for(context, "the decision log", lambda: _caught_up(cells), errors=(LogUnavailable, OSError)):
-        await _work(context, cells, log.member(layout.group("executor"), topic))
+    async def work(cell: str) -> None:
+        services[cell] = ExecutorService(
+            cell,
+            nodes[cell],
+            slots,
+            report_every_wall_ms=settings.report_every_wall_ms,
+            says_by_itself=settings.clock is ClockKind.WALL,
+        )
+        executor = CellExecutor(context, log, layout, services[cell], telemetry, note)
+        what = f"the decision log of cell {cell}"
+        try:
+            if await wait_for(context, what, executor.begin, (LogUnavailable, OSError), about=cell):
+                await share.come(executor)
+                await executor.run()
+        finally:
+            await share.go(executor)
+
+    work_on = {
+        cell: work_apart(context, layout, cell, lambda cell=cell: work(cell))  # type: ignore[misc]  # mypy and defaults
+        for cell in nodes
+    }
+    await _work(context, work_on, share, log.member(layout.group("executor"), topic))
 
 
-async def _caught_up(cells: list[CellExecutor]) -> None:
-    for cell in cells:
-        await cell.start()
+class Share:
+    """Which slots are ours, and the cells whose log is folded, which look after them."""
+
+    def __init__(self) -> None:
+        self.cells: dict[str, CellExecutor] = {}
+        self._owned: frozenset[int] = frozenset()
+        self._tried: dict[str, None] = {}
+        self._news = asyncio.Event()
+
+    async def come(self, executor: CellExecutor) -> None:
+        """The cell's log is folded: from now on it looks after our slots."""
+        self.cells[executor.service.cell] = executor
+        self._note(executor.service.cell)
+        await executor.assign(self._owned)
+
+    async def go(self, executor: CellExecutor) -> None:
+        """The work on the cell has ended: its nodes are let go."""
+        self.cells.pop(executor.service.cell, None)
+        self._note(executor.service.cell)
+        await executor.end()
+
+    def _note(self, cell: str) -> None:
+        self._tried[cell] = None
+        self._news.set()
+
+    async def tried(self, cells: Collection[str]) -> None:
+        """Wait until the log of each of these cells is folded, or has been found to be one that cannot be."""
+        while not all(cell in self._tried for cell in cells):
+            self._news.clear()
+            await self._news.wait()
+
+    async def assign(self, owned: frozenset[int]) -> None:
+        """These slots are ours now."""
+        self._owned = owned
+        for executor in list(self.cells.values()):
+            await executor.assign(owned)
 
 
-async def _work(context: Context[ExecutorSettings], cells: list[CellExecutor], member: Member) -> None:
-    if not await joined(context, member):
-        return
-    running = [asyncio.create_task(cell.run(), name=f"cell {cell.service.cell}") for cell in cells]
-    running.append(asyncio.create_task(_share(member, cells), name="slots"))
+async def _work(
+    context: Context[ExecutorSettings], work_on: dict[str, Coroutine[Any, Any, None]], share: Share, member: Member
+) -> None:
+    """Join the group once every cell is folded, and work until the process stops."""
+    running = [asyncio.create_task(work, name=f"cell {cell}") for cell, work in work_on.items()]
+    running.append(asyncio.create_task(_take_part(context, share, member, list(work_on)), name="slots"))
     stopping = asyncio.create_task(context.stopping.wait(), name="stop asked")
-    context.health.ready()
     try:
         await asyncio.wait([*running, stopping], return_when=asyncio.FIRST_COMPLETED)
         if context.stopping.is_set():
-            await asyncio.gather(*(cell.settle(SETTLE_WAIT_S) for cell in cells))
-            for cell in cells:
-                await cell.assign(frozenset())
+            await asyncio.gather(*(cell.settle(SETTLE_WAIT_S) for cell in share.cells.values()))
+            await share.assign(frozenset())
     finally:
         await member.stop()
         stopping.cancel()
@@ -106,12 +150,14 @@ async def _work(context: Context[ExecutorSettings], cells: list[CellExecutor], m
             raise error
 
 
-async def _share(member: Member, cells: list[CellExecutor]) -> None:
+async def _take_part(context: Context[ExecutorSettings], share: Share, member: Member, cells: list[str]) -> None:
     """Hand on which slots are ours, whenever that changes."""
+    await share.tried(cells)
+    if not await joined(context, member):
+        return
+    context.health.ready()
     while True:
-        owned = await member.changed()
-        for cell in cells:
-            await cell.assign(owned)
+        await share.assign(await member.changed())
 
 
 def _nodes(services: dict[str, ExecutorService]) -> dict[str, int]:

@@ -100,8 +100,16 @@ class CellWriter:
 
     async def run(self) -> None:
         """Until told to stop."""
-        if not await wait_for(self._context, f"the log of cell {self.cell}", self._begin, (LogUnavailable,)):
-            return
+        try:
+            if await wait_for(
+                self._context, f"the log of cell {self.cell}", self._begin, (LogUnavailable,), about=self.cell
+            ):
+                await self._follow_and_write()
+        finally:
+            self._owned.take_again(self._ordinal)
+            await self._follower.stop()
+
+    async def _follow_and_write(self) -> None:
         state = self._follower.state
         self._service = PlacementService(
             state, self._file, writer=self._context.instance, stepped=self._stepped, few=self._few
@@ -117,7 +125,6 @@ class CellWriter:
                 await self._wait_for_the_log(error)
             except CannotWrite as error:
                 self._give_up(error)
-        await self._follower.stop()
 
     def _is_back(self) -> None:
         self._context.health.ready(self.cell)

@@ -100,7 +100,7 @@ async def main(context: Context[SnapshotSettings]) -> None:
     layout, metrics = layout_of(file, settings.namespace), SnapshotMetrics(context.registry)
 
     async def work(tenure: Tenure) -> None:
-        await _keep(context, log, layout, metrics, tenure)
+        await keep(context, log, layout, metrics, tenure)
 
     try:
         await work_on_owned_cells(context, log, layout, "snapshots", work)
@@ -108,12 +108,14 @@ async def main(context: Context[SnapshotSettings]) -> None:
         await log.stop()
 
 
-async def _keep(
+async def keep(
     context: Context[SnapshotSettings], log: Log, layout: Layout, metrics: SnapshotMetrics, tenure: Tenure
 ) -> None:
     """Follow one cell, and write a snapshot of it whenever one is due."""
     follower, settings = Follower(log, layout, tenure.cell, patient_ms=PATIENT_MS), context.settings
-    if not await wait_for(context, f"the log of {tenure.cell}", lambda: _following(follower), (LogUnavailable,)):
+    if not await wait_for(
+        context, f"the log of {tenure.cell}", lambda: _following(follower), (LogUnavailable,), about=tenure.cell
+    ):
         return
     context.health.ready()
     stepped = settings.clock is ClockKind.STEPPED

@@ -6,18 +6,23 @@ takes over warm.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
 from services.placement.app.cell_writer import CellWriter
 from services.placement.app.metrics import PlacementMetrics
 from services.placement.app.ownership import Ownership
 from services.placement.settings import PlacementSettings
+from shared.cluster.config import CellPart
 from shared.cluster.few import FEW_WAITING
+from shared.log.cell_work import work_apart
 from shared.log.opening import OpenLog, joined, layout_of, open_log
 from shared.runtime.process import Context
 from shared.runtime.together import together
 
 
 async def main(context: Context[PlacementSettings], opening: OpenLog = open_log, few: int = FEW_WAITING) -> None:
-    """Follow and write until told to stop. An error in one cell ends the process: its standby goes on.
+    """Follow and write until told to stop. An error in one cell leaves the others alone.
 
     `few`: up to how many waiting jobs need no window, as queueing has it.
     """
@@ -28,13 +33,21 @@ async def main(context: Context[PlacementSettings], opening: OpenLog = open_log,
     layout, metrics = layout_of(file, context.settings.namespace), PlacementMetrics(context.registry)
     member = log.member(layout.group("placement"), layout.topic("cells"))
     owned = Ownership(member)
-    writers = [CellWriter(context, log, file, cell, owned, metrics, few) for cell in file.cells]
+    writers: dict[str, CellWriter] = {}
+
+    async def work(cell: CellPart) -> None:
+        writer = writers[cell.name] = CellWriter(context, log, file, cell, owned, metrics, few)
+        await writer.run()
+
+    def apart(cell: CellPart) -> Coroutine[Any, Any, None]:
+        return work_apart(context, layout, cell.name, lambda: work(cell))
+
     try:
         if not await joined(context, member):
             return
         await together(
             context.stopping,
-            until_stopped={f"cell {writer.cell}": writer.run() for writer in writers},
+            until_stopped={f"cell {cell.name}": apart(cell) for cell in file.cells},
             cut_off={
                 "ownership": watch_ownership(context, owned, writers),
                 "wake": wake_at_the_end(context, writers),
@@ -45,16 +58,18 @@ async def main(context: Context[PlacementSettings], opening: OpenLog = open_log,
         await log.stop()
 
 
-async def watch_ownership(context: Context[PlacementSettings], owned: Ownership, writers: list[CellWriter]) -> None:
+async def watch_ownership(
+    context: Context[PlacementSettings], owned: Ownership, writers: Mapping[str, CellWriter]
+) -> None:
     """Keep up with the group, until cancelled."""
     while True:
         context.logger.info("cells to write", partitions=await owned.changed())
-        for writer in writers:
+        for writer in writers.values():
             writer.wake()
 
 
-async def wake_at_the_end(context: Context[PlacementSettings], writers: list[CellWriter]) -> None:
+async def wake_at_the_end(context: Context[PlacementSettings], writers: Mapping[str, CellWriter]) -> None:
     """A writer that only waits for news of the log ends at once when the process is to stop."""
     await context.stopping.wait()
-    for writer in writers:
+    for writer in writers.values():
         writer.wake()

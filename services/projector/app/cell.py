@@ -77,7 +77,9 @@ class CellProjector:
 
     async def run(self) -> None:
         """Until told to stop. Raises DamagedLog, LogTruncated: then the truth cannot be known here."""
-        if not await wait_for(self._context, f"the log of {self._cell}", self._begun, (LogUnavailable,)):
+        if not await wait_for(
+            self._context, f"the log of {self._cell}", self._begun, (LogUnavailable,), about=self._cell
+        ):
             return
         self._context.health.ready()
         try:

@@ -1,0 +1,259 @@
+"""One cell of a process whose log is damaged, or on which the work fails, and the other one beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.executor.app.wiring import execute
+from services.executor.settings import ExecutorSettings
+from services.metrics.app import measure
+from services.metrics.settings import MetricsSettings
+from services.placement.app import snapshots
+from services.placement.app.writer import main as placement
+from services.placement.settings import PlacementSettings
+from services.projector.app.cell import CellProjector
+from services.projector.app.metrics import ProjectorMetrics
+from services.projector.settings import ProjectorSettings
+from services.queueing.app import CellQueues, QueueingMetrics
+from services.queueing.settings import QueueingSettings
+from shared.cluster.config import CellFile
+from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
+from shared.events.encoding import encode
+from shared.events.nodes import NodeJoined
+from shared.events.values import NodeSpec
+from shared.log.cell_tasks import Tenure
+from shared.log.cell_work import work_apart
+from shared.log.layout import Layout
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.owned_cells import work_on_owned_cells
+from shared.log.port import LogTruncated
+from shared.runtime.cell_file import parse_cell_file
+from shared.runtime.process import Context, make_context
+from shared.runtime.settings import ServiceSettings
+from shared.view.lupa_view import LuaFunctions
+from tests.contract.eventually import eventually
+from tests.executor.cells import node
+
+SICK, WELL = "cell-a", "cell-b"
+LAYOUT = Layout("t", {SICK: 0, WELL: 1})
+TEXT = """
+cells:
+  - {name: cell-a, ordinal: 0, pools: [{name: pool-a, gpus: 64}]}
+  - {name: cell-b, ordinal: 1, pools: [{name: pool-b, gpus: 64}]}
+tenants: [{name: acme}]
+"""
+FILE = parse_cell_file(TEXT, "cell")
+TOPICS = ("cells", "decisions", "snapshots", "jobs", "queue", "nodes", "proposals", "operations", "executor-slots")
+
+
+class Cells:
+    """Two cells on one log, whose decisions a test writes."""
+
+    def __init__(self) -> None:
+        self.broker = MemoryBroker()
+        for topic in TOPICS:
+            self.broker.create_topic(f"t.{topic}", 2)
+        self._chains = {SICK: CHAIN_START, WELL: CHAIN_START}
+        self._versions = {SICK: 0, WELL: 0}
+
+    @property
+    def log(self) -> MemoryLog:
+        return MemoryLog(self.broker)
+
+    def decide(self, cell: str) -> None:
+        self._versions[cell] += 1
+        decision = Decision(cell=cell, version=self._versions[cell], epoch=0, at_ms=0, inputs={}, effects=())
+        self._chains[cell] = next_chain(self._chains[cell], encode(decision))
+        self._write(decision, self._chains[cell])
+
+    def damage(self, cell: str) -> None:
+        """A record of the next version but one, as where records are lost."""
+        self._write(Decision(cell=cell, version=10**6, epoch=0, at_ms=0, inputs={}, effects=()), "0" * 32)
+
+    def join(self, cell: str) -> None:
+        """A node joins the cell."""
+        joined = NodeJoined(cell=cell, node="n", boot="b", seq=1, spec=NodeSpec(id="n", pool="pool-a", gpus=8))
+        self.broker.write(LAYOUT.outgoing(joined, id="1", source="test", wall_ms=0))
+
+    def _write(self, decision: Decision, chain: str) -> None:
+        more = ((CHAIN_HEADER, chain.encode()),)
+        self.broker.write(LAYOUT.outgoing(decision, id="1", source="test", wall_ms=0, more=more))
+
+
+Start = Callable[[MemoryLog], tuple[Context[Any], Awaitable[None]]]
+
+
+def a_queueing(log: MemoryLog) -> tuple[Context[Any], Awaitable[None]]:
+    context = make_context("queueing", QueueingSettings(namespace="t"))
+    metrics = QueueingMetrics(context.registry)
+
+    async def work(tenure: Tenure) -> None:
+        await CellQueues(context, log, LAYOUT, FILE, tenure, metrics).run()
+
+    return context, work_on_owned_cells(context, log, LAYOUT, "queueing", work)
+
+
+def a_projector(log: MemoryLog) -> tuple[Context[Any], Awaitable[None]]:
+    context = make_context("projector", ProjectorSettings(namespace="t"))
+    metrics, functions = ProjectorMetrics(context.registry), LuaFunctions()
+
+    async def work(tenure: Tenure) -> None:
+        await CellProjector(context, log, LAYOUT, functions, metrics, tenure).run()
+
+    return context, work_on_owned_cells(context, log, LAYOUT, "projector", work)
+
+
+def some_metrics(log: MemoryLog) -> tuple[Context[Any], Awaitable[None]]:
+    context = make_context("metrics", MetricsSettings(namespace="t"))
+    return context, measure(context, log, LAYOUT)
+
+
+def some_snapshots(log: MemoryLog) -> tuple[Context[Any], Awaitable[None]]:
+    context = make_context("snapshots", snapshots.SnapshotSettings(namespace="t"))
+    metrics = snapshots.SnapshotMetrics(context.registry)
+
+    async def work(tenure: Tenure) -> None:
+        await snapshots.keep(context, log, LAYOUT, metrics, tenure)
+
+    return context, work_on_owned_cells(context, log, LAYOUT, "snapshots", work)
+
+
+@pytest.fixture
+def a_placement(tmp_path: Path) -> Start:
+    file = tmp_path / "cell.yaml"
+    file.write_text(TEXT, encoding="utf-8")
+
+    def start(log: MemoryLog) -> tuple[Context[Any], Awaitable[None]]:
+        async def opening(_context: Context[Any], _file: CellFile) -> MemoryLog:
+            return log
+
+        context = make_context("placement", PlacementSettings(namespace="t", cell_file=file))
+        return context, placement(context, opening)
+
+    return start
+
+
+@pytest.fixture
+def an_executor(tmp_path: Path) -> Start:
+    def start(log: MemoryLog) -> tuple[Context[Any], Awaitable[None]]:
+        context = make_context("executor", ExecutorSettings(namespace="t", data_dir=tmp_path, nodes_file=tmp_path))
+        nodes = {SICK: (node(1),), WELL: (node(2),)}
+        return context, execute(context, log, FILE, nodes)
+
+    return start
+
+
+@pytest.fixture(params=["placement", "queueing", "projector", "metrics", "snapshots", "executor"])
+def start(request: pytest.FixtureRequest, a_placement: Start, an_executor: Start) -> Start:
+    starts: dict[str, Start] = {
+        "placement": a_placement,
+        "queueing": a_queueing,
+        "projector": a_projector,
+        "metrics": some_metrics,
+        "snapshots": some_snapshots,
+        "executor": an_executor,
+    }
+    return starts[request.param]
+
+
+@pytest.mark.parametrize("is_damaged_at_first", [False, True])
+async def test_a_damaged_cell_is_fenced_with_its_place_and_the_other_cell_goes_on(
+    start: Start, is_damaged_at_first: bool
+) -> None:
+    cells = Cells()
+    cells.decide(SICK)
+    if is_damaged_at_first:
+        cells.damage(SICK)
+    context, work = start(cells.log)
+    running = asyncio.ensure_future(work)
+    if not is_damaged_at_first:
+        await eventually(lambda: {SICK, WELL} <= context.health.progress.version.keys())
+        cells.damage(SICK)
+        cells.join(SICK)  # a writer at rest reads its own log only when it has something to write
+    await eventually(lambda: SICK in context.health.fences)
+    status, _, body = context.health.answer("/readyz")
+    told = json.loads(body)
+    assert (status, told["cells"][SICK]["ready"]) == (503, False)
+    assert (told["cells"][SICK]["topic"], told["cells"][SICK]["partition"]) == ("t.decisions", 0)
+    assert "version 1000000 follows" in told["cells"][SICK]["reason"]
+    assert told["cells"][SICK]["offset"] >= 1
+    assert context.registry.get_sample_value("fallow_cell_fenced", {"cell": SICK}) == 1
+    before = context.health.progress.version.get(WELL, 0)
+    if context.service != "placement":
+        cells.decide(WELL)  # placement itself writes there
+    await eventually(lambda: context.health.progress.version.get(WELL, 0) >= max(1, before))
+    assert context.health.answer(f"/readyz/{WELL}")[0] == 200
+    assert context.health.answer(f"/readyz/{SICK}")[0] == 503
+    assert not running.done()
+    context.stopping.set()
+    await asyncio.wait_for(running, 10)
+
+
+async def test_work_that_fails_begins_anew_and_says_so_meanwhile() -> None:
+    context, tries = make_context("any", ServiceSettings()), 0
+
+    async def work() -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise AssertionError("a rule of ours is broken")
+        await context.stopping.wait()
+
+    running = asyncio.create_task(work_apart(context, LAYOUT, SICK, work))
+    await eventually(lambda: "a rule of ours is broken" in (context.health.waiting_for or ""))
+    await eventually(lambda: tries == 2)
+    await eventually(lambda: "a rule of ours" not in (context.health.waiting_for or ""))
+    assert context.registry.get_sample_value("fallow_cell_failures_total", {"cell": SICK}) == 1
+    context.stopping.set()
+    await running
+
+
+async def test_records_that_were_cleaned_away_unread_are_no_damage() -> None:
+    context, tries = make_context("any", ServiceSettings()), 0
+
+    async def work() -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise LogTruncated(("t.decisions", 0), asked=3, begin=10, end=20)
+        await context.stopping.wait()
+
+    running = asyncio.create_task(work_apart(context, LAYOUT, SICK, work))
+    await eventually(lambda: tries == 2)
+    assert context.health.fences == {}
+    context.stopping.set()
+    await running
+
+
+async def test_a_lost_tail_fences_for_as_long_as_the_process_lives() -> None:
+    context, tries = make_context("any", ServiceSettings()), 0
+
+    async def work() -> None:
+        nonlocal tries
+        tries += 1
+        raise LogTruncated(("t.decisions", 0), asked=30, begin=10, end=20)
+
+    running = asyncio.create_task(work_apart(context, LAYOUT, SICK, work))
+    await eventually(lambda: SICK in context.health.fences)
+    again = asyncio.create_task(work_apart(context, LAYOUT, SICK, work))
+    await asyncio.sleep(0.05)
+    assert (tries, running.done(), again.done()) == (1, False, False)
+    context.stopping.set()
+    await asyncio.gather(running, again)
+
+
+async def test_an_error_that_concerns_the_whole_process_is_not_kept_from_it() -> None:
+    class WrongTopics(Exception):
+        pass
+
+    async def work() -> None:
+        raise WrongTopics("t.jobs is missing")
+
+    with pytest.raises(WrongTopics):
+        await work_apart(make_context("any", ServiceSettings()), LAYOUT, SICK, work)
