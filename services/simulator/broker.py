@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from services.simulator.engine import Action, Engine
 from services.simulator.faults import Fault, Faults
-from services.simulator.history.record import Logged, LostTail, TopicPartition
+from services.simulator.history.record import EPOCH_MS, Logged, LostTail, TopicPartition
 from shared.events.base import Event
 from shared.events.decisions import Decision
-from shared.log.port import Appended, AppendUnknown, LogTruncated, LogUnavailable
+from shared.log.port import Appended, AppendUnknown, LogTruncated, LogUnavailable, Outgoing, Refusal
 
 TIMEOUT_MS = 400
 """So long a producer waits for an answer before it is told that there is none."""
@@ -31,6 +32,8 @@ class Message:
     event: Event | None = None
     value: bytes | None = None
     chain: str = ""
+    sent: Outgoing | None = None
+    """What a process of production handed to its log."""
 
 
 def message_of(event: Event, partition: int) -> Message:
@@ -43,6 +46,11 @@ class Broker:
 
     def __init__(self, engine: Engine, faults: Faults, *, as_bytes: bool) -> None:
         self.engine, self.faults, self._as_bytes = engine, faults, as_bytes
+        self.topics: dict[str, int] = {}
+        """How many partitions each topic has."""
+        self.refuses: dict[str, Refusal] = {}
+        """Topics that take no record, and why."""
+        self._begins: dict[TopicPartition, int] = {}
         self.log: dict[TopicPartition, list[Logged]] = {}
         self.lost_tails: list[LostTail] = []
         self.away_until_ms = 0
@@ -80,6 +88,22 @@ class Broker:
         """No longer."""
         self._watchers[tp].remove(action)
 
+    def begin(self, tp: TopicPartition) -> int:
+        """The first offset that can still be read. Raises LogUnavailable."""
+        if self.is_away:
+            raise LogUnavailable("the broker is away")
+        return self._begins.get(tp, 0)
+
+    def first_since(self, tp: TopicPartition, at_ms: int) -> int | None:
+        """The first offset that landed then or later; None when there is none."""
+        logged = self.log.get(tp, [])
+        found = bisect_left(logged, at_ms, lo=self._begins.get(tp, 0), key=lambda record: record.at_ms)
+        return found if found < len(logged) else None
+
+    def delete_before(self, tp: TopicPartition, offset: int) -> None:
+        """Let nobody read what stands below `offset` any more, as retention does."""
+        self._begins[tp] = max(self._begins.get(tp, 0), min(offset, len(self.log.get(tp, ()))))
+
     def end(self, tp: TopicPartition) -> int:
         """The offset that the next record will get. Raises LogUnavailable."""
         if self.is_away:
@@ -90,9 +114,9 @@ class Broker:
         """What is there from this offset on; nothing while the broker is away. Raises LogTruncated."""
         if self.is_away:
             return ()
-        logged = self.log.get(tp, [])
-        if offset > len(logged):
-            raise LogTruncated(tp, asked=offset, begin=0, end=len(logged))
+        logged, begin = self.log.get(tp, []), self._begins.get(tp, 0)
+        if not begin <= offset <= len(logged):
+            raise LogTruncated(tp, asked=offset, begin=begin, end=len(logged))
         return logged[offset : offset + most]
 
     def land(self, message: Message) -> int:
@@ -109,6 +133,7 @@ class Broker:
             message.chain,
             message.event,
             message.value,
+            message.sent,
         )
         if self._as_bytes and message.event is not None:
             record._value, record._event = record.value, None  # noqa: SLF001 - the log alone makes records
@@ -144,11 +169,11 @@ class Broker:
         is_lost = faults.happens(Fault.ACK_LOST, f"append of {who} to {message.topic}")
 
         def land() -> None:
-            offset = self.land(message)
+            offset, stamped_ms = self.land(message), EPOCH_MS + engine.now_ms
             if is_lost:
                 engine.after(TIMEOUT_MS, lambda: answer(AppendUnknown("no answer")))
             else:
-                engine.after(engine.between(0, 2), lambda: answer(Appended(offset)))
+                engine.after(engine.between(0, 2), lambda: answer(Appended(offset, stamped_ms)))
 
         engine.after(engine.between(1, 4), land)
 

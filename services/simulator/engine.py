@@ -58,3 +58,11 @@ class Engine:
             action()
             if until():
                 return
+
+    def run_to(self, until_ms: int) -> None:
+        """Let happen what is due up to then, and be there."""
+        queue = self._queue
+        while queue and queue[0][0] <= until_ms:
+            self.now_ms, _, action = heappop(queue)
+            action()
+        self.now_ms = until_ms

@@ -31,6 +31,7 @@ class Groups:
     def joined(self, process: Process) -> None:
         """A process has started and asks for its share."""
         members = self.members[process.group]
+        process.is_member = True
         if process not in members:
             members.append(process)
         self._world.engine.after(self._world.engine.between(20, 300), lambda: self.share(process.group))
@@ -39,20 +40,31 @@ class Groups:
         """A process is silent from now on: the others hear of it when its session is over."""
         self._world.engine.after(SESSION_MS, lambda: self.share(process.group))
 
+    def leaves(self, process: Process) -> None:
+        """A process says that it wants no share any more: the others hear of it soon."""
+        process.is_member = False
+        self._world.engine.after(self._world.engine.between(1, 40), lambda: self.share(process.group))
+
+    def declines(self, process: Process, partitions: frozenset[int]) -> None:
+        """A process wants none of these: others get them, or none where all decline."""
+        process.declines = partitions
+        self._world.engine.after(self._world.engine.between(20, 300), lambda: self.share(process.group))
+
     def share(self, group: str, *, anew: bool = False) -> None:
         """Give every partition to a member that lives; `anew` to another one than before, where there is one."""
         self._turn += anew
-        living = [member for member in self.members[group] if member.is_up and not member.is_paused]
+        living = [member for member in self.members[group] if member.is_member and not member.is_paused]
         shares: dict[str, set[int]] = {member.name: set() for member in self.members[group]}
         for partition in range(self._partitions[group]):
-            owner = living[(partition + self._turn) % len(living)] if living else None
+            willing = [member for member in living if partition not in member.declines]
+            owner = willing[(partition + self._turn) % len(willing)] if willing else None
             if owner is not self.owners.get((group, partition)):
                 self._tenures[group, partition] = self._tenures.get((group, partition), 0) + 1
             self.owners[group, partition] = owner
             if owner is not None:
                 shares[owner.name].add(partition)
         for member in self.members[group]:
-            if member.is_up:
+            if member.is_member:
                 self._tell(member, frozenset(shares[member.name]))
 
     def _tell(self, member: Process, owned: frozenset[int]) -> None:

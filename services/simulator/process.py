@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from services.simulator.world import World
 
 
+HANDLES_MOST = 12
+"""So many handles of an event loop run at most between a wake-up and the fault that it draws."""
+
+
 class Release(Enum):
     """Which release of the services a process runs."""
 
@@ -34,6 +38,10 @@ class Part(Protocol):
     def told(self, owned: frozenset[int]) -> None:
         """These partitions of the group should be ours now."""
 
+    @property
+    def joins_by_itself(self) -> bool:
+        """Whether it says itself when it wants its share."""
+
 
 class Process:
     """One process. What it plans is dropped when it dies, and waits while it is paused."""
@@ -42,11 +50,12 @@ class Process:
         self.world, self.name, self.group = world, name, group
         self._make, self.parts = parts, list[Part]()
         self.incarnation = 0
-        self.is_up = self.is_fenced = False
+        self.is_up = self.is_fenced = self.is_member = False
         self.paused_until_ms = 0
         self.skew_ms = 0
         self.release = Release.THIS
         self.owned: frozenset[int] = frozenset()
+        self.declines: frozenset[int] = frozenset()
 
     # Its clocks.
 
@@ -65,16 +74,17 @@ class Process:
     def start(self) -> None:
         """Begin, with nothing in memory."""
         self.incarnation += 1
-        self.is_up, self.paused_until_ms, self.owned = True, 0, frozenset()
+        self.is_up, self.paused_until_ms, self.owned, self.declines = True, 0, frozenset(), frozenset()
         self.parts = self._make(self)
         for part in self.parts:
             self.after(1, part.begin)
-        self.world.groups.joined(self)
+        if not any(part.joins_by_itself for part in self.parts):
+            self.world.groups.joined(self)
 
     def stop(self) -> None:
         """Die at once."""
         self.incarnation += 1
-        self.is_up = False
+        self.is_up = self.is_member = False
         for part in self.parts:
             part.end()
         self.parts = []
@@ -107,6 +117,19 @@ class Process:
             self.world.step(self, action)
 
         engine.at(at_ms, step)
+
+    def woke(self) -> tuple[int, Action] | None:
+        """It wakes from a wait: whether it dies or stands still in the course of this, behind how many handles."""
+        faults, engine = self.world.faults, self.world.engine
+        if faults.happens(Fault.CRASH, self.name):
+            return engine.between(0, HANDLES_MOST), lambda: self.world.crash(self)
+        if faults.happens(Fault.PAUSE, self.name):
+            return engine.between(0, HANDLES_MOST), lambda: self.world.pause(self)
+        return None
+
+    def failed(self, error: BaseException) -> None:
+        """Something in it raised what it should not have."""
+        self.world.failed(self, error)
 
     def told(self, owned: frozenset[int]) -> None:
         """The group says what should be ours."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from services.executor.policy.records import Said
 from services.simulator.broker import Message
-from shared.events.base import CellEvent
+from shared.events.base import TYPES, CellEvent
 from shared.events.encoding import encode
 from shared.events.nodes import NodeEvent, RunFailed, RunFinished, RunStarted, RunStopped, RunWord
 from shared.events.values import RunStatus
@@ -24,11 +25,11 @@ _ALONE: dict[RunStatus, type[RunStarted | RunFinished | RunStopped]] = {
 
 def with_more(message: Message) -> Message:
     """The same record as a later release would write it."""
-    event = message.event
-    if event is None or event.is_command:
+    kind = TYPES.get(message.type)
+    value = message.value if message.event is None else encode(message.event)
+    if kind is None or kind.is_command or value is None:
         return message
-    value = encode(event)[:-1] + SURPLUS
-    return Message(message.topic, message.partition, message.key, message.type, None, value, message.chain)
+    return replace(message, event=None, value=value[:-1] + SURPLUS)
 
 
 def word_by_word(cell: str, said: Iterable[Said]) -> list[CellEvent]:

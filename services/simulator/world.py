@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import TypeVar
@@ -10,7 +11,6 @@ from services.simulator.actors.admission import AdmissionPart
 from services.simulator.actors.agent import AgentPart
 from services.simulator.actors.executor import SLOTS, ExecutorPart
 from services.simulator.actors.metrics import MetricsPart
-from services.simulator.actors.placement import PlacementPart
 from services.simulator.actors.projector import ProjectorPart
 from services.simulator.actors.queueing import QueueingPart
 from services.simulator.actors.snapshots import SnapshotsPart
@@ -28,6 +28,8 @@ from services.simulator.oracle import Oracle
 from services.simulator.process import Part, Process, Release
 from services.simulator.readers import Readers
 from services.simulator.redis import Redis
+from services.simulator.shells.part import ShellPart
+from services.simulator.shells.services import placement
 from services.simulator.versions import with_more
 from services.simulator.workload import draw_setting
 from shared.cluster.few import FEW_WAITING
@@ -41,6 +43,10 @@ T = TypeVar("T")
 FAULTS_BEGIN_MS, FAULTS_END_MS = 600, 12_000
 NOTICE_MS = 8_000
 """So long after the broker has lost a tail nobody may go on in ignorance of it."""
+
+TOPICS_OF_CELLS = (
+    "cells", "decisions", "snapshots", "jobs", "queue", "nodes", "proposals", "operations"
+)  # fmt: skip
 
 ALONE = ("snapshots", "metrics")
 """Services of which one process is enough: the others have two, so that one can take over."""
@@ -86,6 +92,8 @@ class World:
         sizes["projector"] = sizes["snapshots"] = sizes["metrics"] = cells
         sizes["agent"] = 0
         self.groups = Groups(self, sizes)
+        self.broker.topics = dict.fromkeys(TOPICS_OF_CELLS, cells)
+        self.broker.topics |= {"submissions": SUBMISSION_PARTITIONS, "executor-slots": SLOTS, "dead-letters": 1}
         self.clients = Clients(self, self.items)
         self.readers = Readers(self)
         self.processes = self._make_processes()
@@ -99,7 +107,7 @@ class World:
         makers: dict[str, Callable[[Process], list[Part]]] = {
             "admission": lambda process: [AdmissionPart(process)],
             "queueing": lambda process: [QueueingPart(process, cell) for cell in cells],
-            "placement": lambda process: [PlacementPart(process, cell) for cell in cells],
+            "placement": lambda process: [ShellPart(process, placement)],
             "projector": lambda process: [ProjectorPart(process, cell) for cell in cells],
             "snapshots": lambda process: [SnapshotsPart(process, cell) for cell in cells],
             "metrics": lambda process: [MetricsPart(process, cell) for cell in cells],
@@ -129,8 +137,13 @@ class World:
             self.engine.at(self.engine.between(0, 200), process.start)
         self.engine.at(FAULTS_BEGIN_MS, self._faults_begin)
         self.engine.at(FAULTS_END_MS, self._faults_end)
-        self.engine.run(self._is_over)
-        return self._told()
+        try:
+            self.engine.run(self._is_over)
+            return self._told()
+        finally:
+            for process in self.processes:
+                process.stop()
+            gc.unfreeze()  # what its processes set aside for good, as one that loads a large state does, ends with them
 
     def _draw_release(self, process: Process) -> None:
         release = self.engine.chance.choice((Release.EARLIER, Release.LATER))
@@ -208,16 +221,20 @@ class World:
         self.engine.steps += 1
         try:
             action()
-        except CANNOT_KNOW as error:
-            self.fence(process, error)
-            return
         except Exception as error:  # noqa: BLE001 - whatever a service raises here is what the world is looking for
-            self.violated("crash", f"{process.name}: {_told_of(error)}")
+            self.failed(process, error)
             return
         if self.faults.happens(Fault.CRASH, process.name):
             self.crash(process)
         elif self.faults.happens(Fault.PAUSE, process.name):
             self.pause(process)
+
+    def failed(self, process: Process, error: BaseException) -> None:
+        """A process met an error that ends it. Raised by what cannot know the truth, it is what should be."""
+        if isinstance(error, CANNOT_KNOW):
+            self.fence(process, error)
+        else:
+            self.violated("crash", f"{process.name}: {_told_of(error)}")
 
     def fence(self, process: Process, error: Exception) -> None:
         """The process cannot know the truth any more and stops."""
@@ -255,7 +272,7 @@ def _agent_of(machine: Machine, process: Process) -> list[Part]:
     return [AgentPart(process, machine)]
 
 
-def _told_of(error: Exception) -> str:
+def _told_of(error: BaseException) -> str:
     """The error and where it was raised, innermost last."""
     frames, trace = [], error.__traceback__
     while trace is not None:

@@ -1,4 +1,4 @@
-"""What every log must do, held against the one in memory and the one on Kafka."""
+"""What every log must do, held against the one in memory, the one of the fault worlds and the one on Kafka."""
 
 from __future__ import annotations
 
@@ -25,12 +25,18 @@ from shared.log.port import (
 )
 from tests.contract.eventually import eventually
 from tests.contract.log_worlds import KafkaWorld, MemoryWorld, World
+from tests.contract.simulated_world import SimulatedWorld
 
 
-@pytest_asyncio.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.real_kafka)])
+@pytest_asyncio.fixture(params=["memory", "simulated", pytest.param("kafka", marks=pytest.mark.real_kafka)])
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     if request.param == "memory":
         yield MemoryWorld()
+        return
+    if request.param == "simulated":
+        simulated = SimulatedWorld()
+        yield simulated
+        await simulated.close()
         return
     world = KafkaWorld(request.getfixturevalue("kafka"))
     await world.start()

@@ -12,14 +12,20 @@ import pytest_asyncio
 from shared.log.port import Appended, Log, LogTruncated, Outgoing, Reader
 from tests.contract.eventually import eventually
 from tests.contract.log_worlds import KafkaWorld, MemoryWorld, World
+from tests.contract.simulated_world import SimulatedWorld
 
 SECOND_MS = 1_000
 
 
-@pytest_asyncio.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.real_kafka)])
+@pytest_asyncio.fixture(params=["memory", "simulated", pytest.param("kafka", marks=pytest.mark.real_kafka)])
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     if request.param == "memory":
         yield MemoryWorld()
+        return
+    if request.param == "simulated":
+        simulated = SimulatedWorld()
+        yield simulated
+        await simulated.close()
         return
     world = KafkaWorld(request.getfixturevalue("kafka"))
     await world.start()

@@ -39,6 +39,8 @@ def letter_of(dead: Dead, service: str) -> Message:
 class AdmissionPart:
     """One admission process. The group's committed offsets are kept by the world."""
 
+    joins_by_itself = False
+
     def __init__(self, process: Process) -> None:
         self._process, self._world = process, process.world
         self._service = AdmissionService(self._world.file)

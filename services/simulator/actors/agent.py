@@ -28,6 +28,8 @@ RETRY_FIRST_MS, RETRY_MOST_MS = 50, 1_000
 class AgentPart:
     """One node and its agent. It leaves the workers running when it dies: the next one goes on with them."""
 
+    joins_by_itself = False
+
     def __init__(self, process: Process, machine: Machine) -> None:
         self._process, self._world, self._machine = process, process.world, machine
         machine.attach(process)

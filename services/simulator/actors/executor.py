@@ -29,6 +29,8 @@ AWAY_MS = 1_000
 class ExecutorPart:
     """One cell's nodes in one executor process."""
 
+    joins_by_itself = False
+
     def __init__(self, process: Process, cell: str) -> None:
         self._process, self._world, self._cell = process, process.world, cell
         self._service = ExecutorService(cell, self._world.nodes[cell], SLOTS, report_every_wall_ms=REPORT_EVERY_MS)

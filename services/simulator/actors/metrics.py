@@ -17,6 +17,8 @@ CHECK_EVERY = 8
 class MetricsPart:
     """One cell in a metrics process: from the newest snapshot on."""
 
+    joins_by_itself = False
+
     def __init__(self, process: Process, cell: str) -> None:
         self._process, self._world, self._cell = process, process.world, cell
         self._waker = Waker(process, self._step)

@@ -24,6 +24,8 @@ SETBACKS = (Outcome.BUSY, Outcome.REBUILD_LOST)
 class ProjectorPart:
     """One cell in a projector process. While another one owns the cell it folds along and leaves the view alone."""
 
+    joins_by_itself = False
+
     def __init__(self, process: Process, cell: str) -> None:
         self._process, self._world, self._cell = process, process.world, cell
         self._ordinal = self._world.ordinal(cell)

@@ -14,6 +14,8 @@ AGAIN_MS = 250
 class QueueingPart:
     """One cell in a queueing process. It folds from the beginning on, and sends while it owns the cell."""
 
+    joins_by_itself = False
+
     def __init__(self, process: Process, cell: str) -> None:
         self._process, self._world, self._cell = process, process.world, cell
         self._ordinal = self._world.ordinal(cell)

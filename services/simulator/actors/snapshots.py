@@ -23,6 +23,8 @@ AGAIN_MS = 1_000
 class SnapshotsPart:
     """One cell in a snapshot process."""
 
+    joins_by_itself = False
+
     def __init__(self, process: Process, cell: str) -> None:
         self._process, self._world, self._cell = process, process.world, cell
         self._ordinal = self._world.ordinal(cell)

@@ -15,8 +15,10 @@ from typing import Literal
 from shared.cluster.config import CellFile
 from shared.cluster.diary import DiaryLine
 from shared.events.base import Event
-from shared.events.encoding import Undecodable, decode, encode
+from shared.events.decisions import CHAIN_HEADER
+from shared.events.encoding import TYPE_HEADER, Undecodable, decode, encode
 from shared.events.values import NodeSpec
+from shared.log.port import Headers, Outgoing, Record
 
 EPOCH_MS = 1_000_000
 """The cell time of a right clock at simulated time 0."""
@@ -41,6 +43,9 @@ class Logged:
     chain: str = ""
     _event: Event | None = None
     _value: bytes | None = None
+    _sent: Outgoing | None = None
+    _said: Event | Undecodable | None = None
+    _record: Record | None = None
 
     @property
     def value(self) -> bytes | None:
@@ -51,7 +56,21 @@ class Logged:
 
     def event(self) -> Event | Undecodable:
         """What it says, or why that cannot be told."""
-        return self._event if self._event is not None else decode(self.type, self._value)
+        if self._event is not None:
+            return self._event
+        if self._said is None:
+            self._said = decode(self.type, self._value)
+        return self._said
+
+    def record(self, topic: str) -> Record:
+        """The record as its readers get it, with the full name of its topic: the same object for all of them."""
+        if self._record is None:
+            sent, at_ms = self._sent, EPOCH_MS + self.at_ms
+            if sent is None:
+                headers: Headers = ((TYPE_HEADER, self.type.encode()), (CHAIN_HEADER, self.chain.encode()))
+                sent = Outgoing(topic, self.value, self.key.encode(), headers)
+            self._record = Record(topic, self.partition, self.offset, sent.key, self.value, sent.headers, at_ms)
+        return self._record
 
 
 @dataclass(frozen=True, slots=True)

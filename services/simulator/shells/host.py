@@ -1,0 +1,36 @@
+"""The machine of a simulated process: the world's clock, as skewed as the process has it, chance, and cell file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from services.simulator.process import Process
+from shared.cluster.config import CellFile
+from shared.runtime.host import Host
+
+
+class WorldHost(Host):
+    """What a process asks its machine for, answered by the world. Nothing takes time but waiting."""
+
+    def __init__(self, process: Process) -> None:
+        self._process, self._engine = process, process.world.engine
+
+    def monotonic_ms(self) -> int:
+        """Never skewed."""
+        return self._process.monotonic_ms
+
+    def wall_ms(self) -> int:
+        """By the process's own clock."""
+        return self._process.cell_ms
+
+    def perf_s(self) -> float:
+        """In steps of a millisecond."""
+        return self._engine.now_ms / 1000
+
+    def chance(self) -> float:
+        """Drawn from the world's seed."""
+        return self._engine.chance.random()
+
+    def cell_file(self, path: Path) -> CellFile:  # noqa: ARG002 - there is one
+        """The one that the operator has put there last, wherever that is."""
+        return self._process.world.file
