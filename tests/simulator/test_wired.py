@@ -1,0 +1,63 @@
+"""Worlds draw every policy, network, type and wish that this version carries out, and nothing that it does not."""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+
+import pytest
+
+from services.admission.policy.limits import unsupported
+from services.placement.policy.policies import POLICIES
+from services.simulator.engine import Engine
+from services.simulator.wired import grants
+from services.simulator.workload import Setting, draw_setting
+from shared.events.operations import SetPolicy
+from shared.events.submissions import SubmitJob
+from shared.events.values import JobSpec, Level, Wish
+
+SEEDS = range(150)
+
+
+@cache
+def setting(seed: int) -> Setting:
+    return draw_setting(Engine(Random(seed)))
+
+
+def jobs(seed: int) -> list[JobSpec]:
+    return [item.event.job for item in setting(seed).items if isinstance(item.event, SubmitJob)]
+
+
+ALL = [job for seed in SEEDS for job in jobs(seed)]
+
+
+def test_every_placement_policy_is_drawn_and_set_at_run_time() -> None:
+    assert {cell.policy.placement for seed in SEEDS for cell in setting(seed).file.cells} == set(POLICIES)
+    later = [item.event for seed in SEEDS for item in setting(seed).items if isinstance(item.event, SetPolicy)]
+    assert {event.policy.placement for event in later} == set(POLICIES)
+
+
+def test_every_kind_of_job_is_drawn() -> None:
+    wishes = [job.topology for job in ALL if job.topology is not None]
+    assert {wish.level for wish in wishes} == set(Level)
+    assert {wish.wish for wish in wishes} == set(Wish)
+    assert {wish.slice_workers is None for wish in wishes} == {True, False}
+    assert {job.gpu_type for job in ALL} == {None, "h100", "a100"}
+    assert {job.preemptible for job in ALL} == {True, False}
+    assert {job.hold for job in ALL} == {True, False}
+    assert {job.retry.backoff_ms for job in ALL} == {0, 1, 300, 1_200}
+    assert {job.resources.gpu_milli for job in ALL} >= {1, 333, 999, 1_000, 2_000}
+    assert {job.array is None for job in ALL} == {True, False}
+
+
+def test_nothing_is_drawn_that_is_not_supported() -> None:
+    assert [job.id for job in ALL if unsupported(job) is not None] == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_required_place_in_the_network_is_there(seed: int) -> None:
+    found = setting(seed)
+    for job in jobs(seed):
+        if job.topology is not None and job.topology.wish is Wish.REQUIRED:
+            specs = found.nodes[job.cell or ""] + found.machines[job.cell or ""]
+            assert grants(specs, job)
