@@ -21,6 +21,7 @@ from services.placement.policy.inbox import Inbox, Input, weighed
 from services.placement.policy.leases import is_to_be_noted
 from services.placement.policy.owners import Owners, has_keepers
 from services.placement.policy.quarantine import Quarantine
+from services.placement.policy.room import Room
 from services.placement.policy.sequence import Past
 from services.placement.policy.short_lines import ShortLines
 from services.placement.policy.strays import Stray
@@ -30,12 +31,21 @@ from services.placement.policy.walk import Shape, walk_heads
 from services.placement.policy.windows import Windows
 from shared.cluster.config import CellFile
 from shared.cluster.few import FEW_WAITING
+from shared.cluster.illegal import IllegalEffect
 from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events import operations as o
 from shared.events.base import Event
-from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobsAdmitted, JobUpdateRequested
+from shared.events.encoding import Undecodable
+from shared.events.jobs import (
+    AdmittedJob,
+    JobAdmitted,
+    JobCancelRequested,
+    JobRejected,
+    JobsAdmitted,
+    JobUpdateRequested,
+)
 from shared.events.nodes import NodeEvent, NodesReported, RunsReported
 from shared.events.proposals import Proposal
 from shared.events.queue import QueueHead, QueueOrdered
@@ -61,6 +71,9 @@ class Tried:
     taken: tuple[Input, ...]
     has_more: bool
     words: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    size_bytes: int = 0
+    fault: Undecodable | None = None
+    """Why nothing may be written of it: a rule of the fold that it would break."""
 
 
 class PlacementService:
@@ -78,7 +91,7 @@ class PlacementService:
         self._nodes = f"nodes-{file.cell(state.cell).ordinal}"
         self._nodes_handed = self._nodes_given = 0
         self._windows, self._deadlines, self._hearing = Windows(), Deadlines(), Hearing()
-        self._strays = list[tuple[Input, Stray]]()
+        self._strays, self._culprits = list[tuple[Input, Stray]](), list[tuple[Input, Stray]]()
         self._quarantine, self._words = Quarantine(), dict[tuple[str, int], str]()
         self._short_lines = ShortLines(file.cell(state.cell), few)
         self._fair_clock = FairClock(file.cell(state.cell))
@@ -89,7 +102,10 @@ class PlacementService:
         self._cell_ms = 0
         self._epoch: int | None = None
         self._idle_inputs = 0
-        self._reload = False
+        self._reload = self._begins = self._is_configured = False
+        self._room = Room()
+        self._taken: list[Input] = []
+        self._losing: dict[str, None] = {}
 
     # What the shell tells.
 
@@ -98,7 +114,7 @@ class PlacementService:
         self._inbox.clear()
         self._read = {}
         self._nodes_handed = self._nodes_given = 0
-        self._windows, self._strays = Windows(), []
+        self._windows, self._strays, self._culprits, self._room = Windows(), [], [], Room()
         self._quarantine, self._words = Quarantine(), {}
         if self._epoch is not None and self.state.epoch == self._epoch:
             # No other process has written since this one did: what it heard of nodes still holds.
@@ -112,6 +128,11 @@ class PlacementService:
         """Decisions came from the log and not from here: nothing that was concluded from the old state holds."""
         self._hearing.leases.enter_all(self.state, wall_ms)
         self._deadlines.from_state(self.state, wall_ms)
+        self._look_anew()
+
+    def _look_anew(self) -> None:
+        """Nothing holds that was concluded from a state that is no more."""
+        self._losing = nodes.half_lost(self.state)
         self._short_lines.forget()
         self._owners.forget(self.state)
         self._tending.forget()
@@ -149,7 +170,7 @@ class PlacementService:
 
     def take_strays(self) -> list[tuple[Input, Stray]]:
         """What the last cycle could make nothing of: to be set aside before its inputs count as read."""
-        found, self._strays = self._strays, []
+        found, self._strays, self._culprits = self._culprits + self._strays, [], []
         return found
 
     def take_past(self) -> dict[Past, int]:
@@ -191,16 +212,36 @@ class PlacementService:
         """The first decision of a writer: it takes the log over, and a new cell gets its quotas and policy."""
         turn = self._turn(now_ms)
         turn.do(e.WriterStarted(epoch=self.state.epoch + 1, writer=self._name))
-        settings.configure(turn, self._file, tuple(POLICIES), anew=False)
-        return Tried(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False)
+        self._begins = True
+        self._is_configured = settings.configure(turn, self._file, tuple(POLICIES), anew=False)
+        return Tried(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False, size_bytes=turn.bytes)
 
     def decide(self, now_ms: int, wall_ms: int) -> Tried | None:
         """One cycle under the writer's checkpoint. None: nothing to write, the inputs so far need no record."""
-        turn = self._turn(now_ms)
-        taken = self._take_in(turn, wall_ms)
+        while True:
+            turn = self._turn(now_ms)
+            self._taken = []
+            self._deadlines.begin()
+            try:
+                tried = self._cycle(turn, wall_ms)
+            except IllegalEffect as error:
+                # What the fold refuses is not written. Which input it comes from, `unwritable` finds out.
+                fault = Undecodable(DeadLetterReason.INVALID, str(error))
+                taken = tuple(self._taken)
+                return Tried([], {}, turn.now_ms, wall_ms, taken, has_more=True, size_bytes=turn.bytes, fault=fault)
+            if tried is not None or not self._inbox:
+                return tried
+
+    def _cycle(self, turn: Turn, wall_ms: int) -> Tried | None:
+        if self._room.takes_inputs:
+            self._take_in(turn, wall_ms)
+        taken = tuple(self._taken)
         inputs = self._advance(taken)
-        if self._reload:
-            settings.configure(turn, self._file, tuple(POLICIES), anew=True)
+        turn.is_closed = bool(taken) and self._room.is_one_step
+        if self._reload or self._begins:
+            self._is_configured = settings.configure(turn, self._file, tuple(POLICIES), anew=self._reload)
+        for node_id in list(self._losing):
+            nodes.go_on_losing(turn, node_id)
         self._expire(turn)
         # What came in counts before what is due: who answered in the last moment has answered.
         runs.settle(turn)
@@ -210,24 +251,33 @@ class PlacementService:
         self._deadlines.act(turn, wall_ms)
         if self.state.ripe:
             dependencies.settle(turn)
-        goes_on = self._walk(turn) or turn.is_full or bool(self._inbox)
+        goes_on = self._walk(turn) or turn.is_full or bool(self._inbox) or not self._is_done
         if self.state.singly:
             self._tending.act(turn)
         idle = self._idle_inputs + len(taken)
         if turn.effects or idle >= IDLE_INPUTS_MOST:
-            return Tried(turn.effects, inputs, turn.now_ms, wall_ms, taken, goes_on, turn.words)
+            return Tried(turn.effects, inputs, turn.now_ms, wall_ms, taken, goes_on, turn.words, turn.bytes)
         self._idle_inputs = idle
-        self._reload = False
+        self._keep()
+        return None
+
+    @property
+    def _is_done(self) -> bool:
+        """Whether nothing was begun that goes on with the next record."""
+        return not self._losing and (self._is_configured or not (self._reload or self._begins))
+
+    def _keep(self) -> None:
+        """Nothing of the last cycle will be undone."""
+        if self._is_configured:
+            self._reload = self._begins = False
         self._hearing.sequences.keep()
         self._quarantine.keep()
-        return None
+        self._room.went_well()
 
     def accepted(self, tried: Tried) -> None:
         """The decision is in force."""
         self._idle_inputs = 0
-        self._reload = False
-        self._hearing.sequences.keep()
-        self._quarantine.keep()
+        self._keep()
         # A gang may fail in one record and be over in a later one: its first words are kept until then.
         self._words = {at: text for at, text in tried.words.items() if self._is_held(*at)}
         for effect in tried.effects:
@@ -257,25 +307,40 @@ class PlacementService:
             self._read.pop(item.source, None)
         self._inbox.put_back(tried.taken)
 
+    def unwritable(self, tried: Tried, why: Undecodable) -> bool:
+        """No reader could read the decision, or fold it: nothing of it is in the state, and it was not appended. Its
+        inputs wait again, and the next decision takes fewer of them. A single one that is left is the culprit: it is
+        set aside. Whether that helps; if not, the decision comes from no input, and a rule of ours is broken.
+        """
+        self.refused(tried)
+        self._deadlines.put_back()
+        self._look_anew()
+        self._strays = []
+        if not self._room.is_one_step:
+            self._room.narrow(tried.size_bytes)
+            return True
+        if not tried.taken:
+            return False
+        (culprit,) = tried.taken
+        self._culprits.append((culprit, Stray(DeadLetterReason.UNWRITABLE, str(why))))
+        self._inbox.drop_first(culprit)
+        return True
+
     # Inside a cycle.
 
     def _turn(self, now_ms: int) -> Turn:
         self._cell_ms = max(self._cell_ms, self.state.at_ms, 0 if self._stepped else now_ms)
         self.state.clock_ms = self._cell_ms
-        return Turn(self.state, self._cell_ms, words=dict(self._words))
+        return Turn(self.state, self._cell_ms, words=dict(self._words), room=self._room.bytes, losing=self._losing)
 
-    def _take_in(self, turn: Turn, wall_ms: int) -> tuple[Input, ...]:
-        taken: list[Input] = []
-        self._take_from(self._inbox.others, turn.takes, turn, wall_ms, taken)
-        self._take_from(self._inbox.new_jobs, turn.takes_new_job, turn, wall_ms, taken)
-        return tuple(taken)
+    def _take_in(self, turn: Turn, wall_ms: int) -> None:
+        self._take_from(self._inbox.others, turn.takes, turn, wall_ms)
+        self._take_from(self._inbox.new_jobs, turn.takes_new_job, turn, wall_ms)
 
-    def _take_from(
-        self, line: deque[Input], takes: Callable[[int], bool], turn: Turn, wall_ms: int, taken: list[Input]
-    ) -> None:
+    def _take_from(self, line: deque[Input], takes: Callable[[int], bool], turn: Turn, wall_ms: int) -> None:
         """Take inputs from the front of a line, as far as the record has room."""
-        known = self.state.inputs
-        while line and takes(line[0].size_bytes):
+        known, taken, most = self.state.inputs, self._taken, self._room.inputs_most
+        while line and len(taken) < most and takes(line[0].size_bytes):
             item = line.popleft()
             if item.next_offset <= known.get(item.source, 0):
                 continue
@@ -283,7 +348,12 @@ class PlacementService:
                 line.appendleft(item)
                 return
             taken.append(item)
-            self._handle(turn, item, wall_ms)
+            done = self._handle(turn, item, wall_ms)
+            parts = None if done is None else item.cut(done)
+            if parts is not None:
+                taken[-1], rest = parts
+                line.appendleft(rest)
+                return
 
     def _keeps_time(self, turn: Turn, event: Event | None) -> bool:
         """A record has one time, for all of its effects: a step of the clock needs a record in which nothing is yet."""
@@ -309,24 +379,25 @@ class PlacementService:
 
     def _advance(self, taken: tuple[Input, ...]) -> dict[str, int]:
         for item in taken:
-            self._read[item.source] = item.next_offset
+            if not item.goes_on:
+                self._read[item.source] = item.next_offset
         known = self.state.inputs
         return {source: read for source, read in sorted(self._read.items()) if read > known.get(source, 0)}
 
-    def _handle(self, turn: Turn, item: Input, wall_ms: int) -> None:
+    def _handle(self, turn: Turn, item: Input, wall_ms: int) -> int | None:
+        """Do what an input asks for. How many of its words are done, where it has several."""
         event = item.event
         match event:
             case None | JobRejected():
-                return
+                return None
             case JobAdmitted():
                 self._step_to(turn, event)
                 requests.enqueue(turn, event, item.size_bytes)
                 self._walk_is_due = True
             case JobsAdmitted():
                 self._step_to(turn, event)
-                for job in event.jobs:
-                    requests.enqueue(turn, job, item.size_bytes // len(event.jobs))
                 self._walk_is_due = True
+                return _enqueue(turn, event.jobs, item.size_bytes // len(event.jobs))
             case JobCancelRequested():
                 requests.cancel(turn, event)
             case JobUpdateRequested():
@@ -335,9 +406,10 @@ class PlacementService:
                 self._walk_is_due = self._windows.take(event) or self._walk_is_due
             case NodeEvent() | RunsReported() | NodesReported():
                 self._step_to(turn, event)
-                stray = self._hear(turn, event, wall_ms)
+                stray, heard = self._hear(turn, event, wall_ms)
                 if stray is not None:
                     self._strays.append((item, stray))
+                return heard
             case o.Operation():
                 self._operate(turn, event)
             case Proposal():
@@ -348,15 +420,18 @@ class PlacementService:
                 # A command in another topic than its own, for example: its sender finds it among the dead letters.
                 text = f"ce_type: placement reads no {event.type}"
                 self._strays.append((item, Stray(DeadLetterReason.UNKNOWN_TYPE, text)))
+        return None
 
-    def _hear(self, turn: Turn, event: NodeEvent | RunsReported | NodesReported, wall_ms: int) -> Stray | None:
-        """What nodes say. Why it is to be set aside, or None."""
+    def _hear(
+        self, turn: Turn, event: NodeEvent | RunsReported | NodesReported, wall_ms: int
+    ) -> tuple[Stray | None, int]:
+        """What nodes say. Why it is to be set aside, or None; and how many of its words were heard."""
         if isinstance(event, RunsReported):
             return self._hearing.hear_runs(turn, event.words, wall_ms)
         cell = self._file.cell(self.state.cell)
         if isinstance(event, NodesReported):
             return self._hearing.hear_reports(turn, cell, event.reports, wall_ms)
-        return self._hearing.hear(turn, cell, event, wall_ms)
+        return self._hearing.hear(turn, cell, event, wall_ms), 1
 
     def _step_to(self, turn: Turn, event: Event) -> None:
         """A stepped clock goes by every time that it is told: an answer may overtake the step that caused it."""
@@ -400,6 +475,11 @@ class PlacementService:
         self._walk_is_due |= self._note_owners(turn)
         if not (self._walk_is_due or turn.has_released):
             return False
+        self._walk_is_due = turn.is_full or self._walk_lines(turn)
+        return self._walk_is_due
+
+    def _walk_lines(self, turn: Turn) -> bool:
+        """Start what fits, and say why the rest waits. Whether there is more to do."""
 
         def start(job: Job, places: Places, over: str) -> bool:
             self._owners.started(self.state, job.id)
@@ -417,8 +497,7 @@ class PlacementService:
         for job_id in changed[:DEFERRED_MOST]:
             turn.do(e.JobDeferred(job=job_id, code=walk.deferred[job_id]))
         goes_on = turn.is_full or turn.is_cut or len(changed) > DEFERRED_MOST or self._short_lines.are_back(self.state)
-        self._walk_is_due = self._note_owners(turn) or goes_on or (self._fair_clock.matters and walk.starts > 0)
-        return self._walk_is_due
+        return self._note_owners(turn) or goes_on or (self._fair_clock.matters and walk.starts > 0)
 
     def _heads(self, turn: Turn) -> Sequence[QueueHead]:
         """All jobs that wait, or where these are many, those that queueing shows."""
@@ -442,6 +521,17 @@ def _enter(turn: Turn, job: Job, places: Places, over: str) -> bool:
     is_first = job.status is JobStatus.QUEUED
     goes_on = turn.start(job.id, job.attempt + 1, places, over) if is_first else turn.enter(job, places)
     return goes_on and not turn.is_full
+
+
+def _enqueue(turn: Turn, jobs: Sequence[AdmittedJob], size_bytes: int) -> int:
+    """Enqueue these jobs, each of so many bytes, until the record is full. How many that were."""
+    done = 0
+    for job in jobs:
+        requests.enqueue(turn, job, size_bytes)
+        done += 1
+        if turn.bytes >= turn.room:
+            break
+    return done
 
 
 def _time_of(event: Event | None) -> int:

@@ -44,6 +44,10 @@ class DueHeap(Generic[T]):
         """Take the first one out."""
         return heappop(self.entries)
 
+    def put_back(self, entry: T) -> None:
+        """Put in again what was taken out."""
+        heappush(self.entries, entry)
+
     @property
     def first(self) -> T | None:
         """The first one."""

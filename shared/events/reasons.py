@@ -138,3 +138,4 @@ class DeadLetterReason(StrEnum):
     UNKNOWN_POOL = "unknown_pool"
     UNKNOWN_DEVICE = "unknown_device"
     LARGER_THAN_POOL = "larger_than_pool"
+    UNWRITABLE = "unwritable"

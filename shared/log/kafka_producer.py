@@ -18,12 +18,9 @@ from aiokafka import errors as kafka_errors
 from aiokafka.errors import BrokerResponseError, KafkaError, MessageSizeTooLargeError, ProducerClosed
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from shared.log.port import LogRefused, LogUnavailable, Outgoing, RecordTooLarge, Refusal
+from shared.log.port import RECORD_BYTES_MAX, LogRefused, LogUnavailable, Outgoing, RecordTooLarge, Refusal
 
 Compression = Literal["gzip"]
-
-REQUEST_BYTES_MAX = 1_048_000
-"""The largest record that is sent, just below the broker's default message.max.bytes."""
 
 BATCH_BYTES_MAX = 131_072
 """A batch counts against a topic's max.message.bytes as a whole, so it stays well below the smallest of these."""
@@ -102,7 +99,7 @@ class BoundedProducer:
             acks="all",
             linger_ms=0,
             request_timeout_ms=self._request_timeout_ms,
-            max_request_size=REQUEST_BYTES_MAX,
+            max_request_size=RECORD_BYTES_MAX,
             max_batch_size=BATCH_BYTES_MAX,
             compression_type=self._compression,
         )
@@ -194,7 +191,7 @@ def _takes(batch: BatchBuilder, message: Outgoing) -> bool:
     headers = list(message.headers)
     if batch.append(timestamp=None, key=message.key, value=message.value, headers=headers) is None:
         return False
-    if batch.record_count() == 1 and batch.size() > REQUEST_BYTES_MAX:
+    if batch.record_count() == 1 and batch.size() > RECORD_BYTES_MAX:
         raise RecordTooLarge(f"record for {message.topic}: {batch.size()} bytes")
     return True
 

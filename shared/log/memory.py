@@ -14,6 +14,7 @@ from shared.log.machine.partitioner import partition_of
 from shared.log.memory_member import MemoryGroup, MemoryMember
 from shared.log.memory_reader import MemoryReader
 from shared.log.port import (
+    RECORD_BYTES_MAX,
     AppendAnswer,
     Appended,
     AppendRefused,
@@ -27,8 +28,6 @@ from shared.log.port import (
     Refusal,
     TopicPartition,
 )
-
-RECORD_BYTES_MAX = 1_048_000
 
 
 @dataclass(slots=True)

@@ -18,6 +18,9 @@ TopicPartition = tuple[str, int]
 Headers = tuple[tuple[str, bytes], ...]
 """Names and values in the order they were written; a name may occur more than once."""
 
+RECORD_BYTES_MAX = 1_048_000
+"""The largest record that is sent, key and headers included: just below the broker's default message.max.bytes."""
+
 UNREADABLE_HEADER = "unreadable"
 """The only header of the record that stands for one that cannot be read; its key and value are absent."""
 

@@ -24,6 +24,7 @@ ENDINGS: dict[str, Ending] = {
     "NodeTakenOver": Ending("another agent speaks for the node", FAILED),
     "WrongTopics": Ending("the topics are not as declared", WRONG_SETTINGS),
     "DamagedLog": Ending("fenced: the decision log is damaged, a person must look", FENCED),
+    "UnwritableDecision": Ending("fenced: what is due can stand in no record, a person must look", FENCED),
     "LogTruncated": Ending("the decision log no longer holds what is needed", FAILED),
 }
 

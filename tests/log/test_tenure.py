@@ -8,8 +8,12 @@ import pytest
 
 from shared.cluster.apply import apply
 from shared.cluster.state import CellState
-from shared.events.effects import AnyEffect, WriterStarted
+from shared.events.effects import AnyEffect, JobEnqueued, WriterStarted
+from shared.events.encoding import Undecodable
+from shared.events.reasons import DeadLetterReason
+from shared.events.values import JobSpec
 from shared.log.machine.tenure import Tenure, Verdict
+from shared.log.machine.writer import Draft, UnwritableDecision
 from shared.log.port import AppendAnswer, Appended, AppendRefused, AppendUnknown, Refusal
 
 
@@ -18,6 +22,7 @@ class Trial:
     effects: list[AnyEffect]
     inputs: dict[str, int]
     at_ms: int = 0
+    fault: Undecodable | None = None
 
 
 @dataclass
@@ -25,12 +30,17 @@ class Ears:
     """A decider that only listens."""
 
     heard: list[str] = field(default_factory=list)
+    knows_better: bool = True
 
     def accepted(self, tried: Trial) -> None:
         self.heard.append("accepted")
 
     def refused(self, tried: Trial) -> None:
         self.heard.append("refused")
+
+    def unwritable(self, tried: Trial, why: Undecodable) -> bool:
+        self.heard.append(f"unwritable: {why}")
+        return self.knows_better
 
     def note(self, effects: tuple[AnyEffect, ...], wall_ms: int) -> None:
         self.heard.append(f"note {len(effects)} at {wall_ms}")
@@ -44,11 +54,17 @@ def trial(state: CellState, tenure: Tenure[Trial]) -> Trial:
     return Trial([started], {"jobs-0": 3})
 
 
+def drafted(tenure: Tenure[Trial], tried: Trial) -> Draft:
+    draft = tenure.draft(tried)
+    assert isinstance(draft, Draft)
+    return draft
+
+
 def test_a_record_right_behind_the_state_is_in_force_and_makes_the_process_the_writer() -> None:
     state, ears = CellState("cell-a"), Ears()
     tenure: Tenure[Trial] = Tenure(state, ears)
     tried = trial(state, tenure)
-    assert tenure.answered(tenure.draft(tried), tried, Appended(0), 9) is Verdict.IN_FORCE
+    assert tenure.answered(drafted(tenure, tried), tried, Appended(0), 9) is Verdict.IN_FORCE
     assert (ears.heard, tenure.writes) == (["accepted", "note 1 at 9"], True)
     assert (state.version, state.epoch, state.inputs) == (1, 1, {"jobs-0": 3})
 
@@ -57,7 +73,7 @@ def test_a_record_elsewhere_is_undone_and_refused() -> None:
     state, ears = CellState("cell-a"), Ears()
     tenure: Tenure[Trial] = Tenure(state, ears)
     tried = trial(state, tenure)
-    assert tenure.answered(tenure.draft(tried), tried, Appended(4), 9) is Verdict.OVERTAKEN
+    assert tenure.answered(drafted(tenure, tried), tried, Appended(4), 9) is Verdict.OVERTAKEN
     assert (ears.heard, tenure.writes) == (["refused"], False)
     assert (state.version, state.epoch, state.inputs) == (0, 0, {})
 
@@ -73,7 +89,7 @@ def test_a_record_that_is_not_known_to_be_there_is_undone(answer: AppendAnswer, 
     state, ears = CellState("cell-a"), Ears()
     tenure: Tenure[Trial] = Tenure(state, ears)
     tried = trial(state, tenure)
-    assert tenure.answered(tenure.draft(tried), tried, answer, 9) is verdict
+    assert tenure.answered(drafted(tenure, tried), tried, answer, 9) is verdict
     assert (ears.heard, tenure.writes, state.epoch) == (["refused"], False, 0)
 
 
@@ -81,7 +97,7 @@ def test_the_writer_of_a_later_epoch_ends_the_tenure() -> None:
     state = CellState("cell-a")
     tenure: Tenure[Trial] = Tenure(state, Ears())
     tried = trial(state, tenure)
-    tenure.answered(tenure.draft(tried), tried, Appended(0), 9)
+    tenure.answered(drafted(tenure, tried), tried, Appended(0), 9)
     apply(state, WriterStarted(epoch=2, writer="two"), 0)
     assert not tenure.writes
 
@@ -91,4 +107,47 @@ def test_what_comes_to_nothing_leaves_no_trace() -> None:
     tenure: Tenure[Trial] = Tenure(state, ears)
     trial(state, tenure)
     tenure.abandon()
+    assert (state.epoch, ears.heard) == (0, [])
+
+
+def too_late(state: CellState, tenure: Tenure[Trial]) -> Trial:
+    """Makes a job wait for a time that no reader takes for one."""
+    tenure.begin()
+    effect = JobEnqueued(spec=JobSpec(id="a", tenant="ada"), submit_ms=2**62, digest="0123456789abcdef" * 2)
+    apply(state, effect, 0)
+    return Trial([effect], {"jobs-0": 3})
+
+
+def test_a_record_that_no_reader_could_decode_is_not_made_and_the_decider_hears_why() -> None:
+    state, ears = CellState("cell-a"), Ears()
+    tenure: Tenure[Trial] = Tenure(state, ears)
+    assert isinstance(tenure.draft(too_late(state, tenure)), Undecodable)
+    assert ears.heard[0].startswith("unwritable: effects.0.JobEnqueued.submit_ms")
+    assert (state.jobs, state.waiting) == ({}, 0)
+    tried = trial(state, tenure)
+    assert tenure.answered(drafted(tenure, tried), tried, Appended(0), 9) is Verdict.IN_FORCE
+
+
+def test_a_trial_that_broke_a_rule_is_undone_before_anything_is_encoded() -> None:
+    state, ears = CellState("cell-a"), Ears()
+    tenure: Tenure[Trial] = Tenure(state, ears)
+    tried = trial(state, tenure)
+    tried.fault = Undecodable(DeadLetterReason.INVALID, "job a exists already")
+    assert tenure.draft(tried) is tried.fault
+    assert (state.epoch, ears.heard) == (0, ["unwritable: job a exists already"])
+
+
+def test_what_nobody_can_change_about_a_trial_stops_the_cell() -> None:
+    state, ears = CellState("cell-a"), Ears(knows_better=False)
+    tenure: Tenure[Trial] = Tenure(state, ears)
+    with pytest.raises(UnwritableDecision, match="submit_ms"):
+        tenure.draft(too_late(state, tenure))
+    assert state.jobs == {}
+
+
+def test_a_draft_that_was_not_appended_leaves_no_trace() -> None:
+    state, ears = CellState("cell-a"), Ears()
+    tenure: Tenure[Trial] = Tenure(state, ears)
+    drafted(tenure, trial(state, tenure))
+    tenure.discard()
     assert (state.epoch, ears.heard) == (0, [])

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from shared.cluster.apply import apply
 from shared.cluster.fold import DamagedLog, LogRecord, fold
 from shared.cluster.rows import digest_of
 from shared.cluster.state import CellState
 from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.encoding import decode
+from shared.events.decisions import CHAIN_HEADER, Decision
+from shared.events.encoding import Undecodable, decode, encode
+from shared.events.reasons import DeadLetterReason, FailReason
+from shared.events.value import replace
 from shared.events.values import JobSpec
-from shared.log.machine.writer import Draft, Writer
+from shared.log.layout import Layout
+from shared.log.machine.writer import DECISION_BYTES_MOST, Draft, Writer, readable
+from shared.log.port import RECORD_BYTES_MAX
 
 CELL = "cell-a"
 DIGEST = "0123456789abcdef" * 2
@@ -27,7 +34,9 @@ def tried(writer: Writer, *effects: e.AnyEffect, at_ms: int = 5, inputs: dict[st
     writer.begin()
     for effect in effects:
         apply(writer.state, effect, at_ms)
-    return writer.draft(list(effects), inputs or {}, at_ms)
+    draft = writer.draft(list(effects), inputs or {}, at_ms)
+    assert isinstance(draft, Draft)
+    return draft
 
 
 def record(draft: Draft, offset: int) -> LogRecord:
@@ -128,3 +137,51 @@ def test_the_order_of_calls_is_kept() -> None:
     writer.draft([], {}, 0)
     with pytest.raises(AssertionError, match="may be in the log"):
         writer.abandon()
+
+
+def test_the_parts_of_a_record_make_the_bytes_that_the_whole_would_have() -> None:
+    effects = (e.WriterStarted(epoch=4, writer="p"), enqueued("a"), e.JobRunning(job="a", attempt=1))
+    for some in ((), effects):
+        decision = Decision(cell=CELL, version=1, epoch=0, inputs={"jobs-0": 3}, at_ms=5, effects=some)
+        assert readable(decision) == encode(decision)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [({"at_ms": 2**63}, "at_ms"), ({"inputs": {"jobs-0": -1}}, "inputs.jobs-0"), ({"version": 0}, "version")],
+)
+def test_what_surrounds_the_effects_is_proven_as_well(change: dict[str, Any], field: str) -> None:
+    decision = replace(Decision(cell=CELL, version=1, epoch=0, at_ms=5, effects=(enqueued("a"),)), **change)
+    why = readable(decision)
+    assert isinstance(why, Undecodable)
+    assert why.field == field
+
+
+def test_a_text_that_no_bytes_can_hold_is_told() -> None:
+    effects = (e.JobFailed(job="a", reason=FailReason.RUN_TIME_LIMIT, text="\ud800"),)
+    why = readable(Decision(cell=CELL, version=1, epoch=0, at_ms=5, effects=effects))
+    assert isinstance(why, Undecodable)
+    assert "cannot be encoded" in why.rule
+
+
+def test_a_record_that_no_broker_would_take_is_refused_with_its_size() -> None:
+    effects = tuple(e.JobFailed(job="a" * 128, reason=FailReason.RUN_TIME_LIMIT, text="x" * 500) for _ in range(1_600))
+    why = readable(Decision(cell=CELL, version=1, epoch=0, at_ms=5, effects=effects))
+    assert isinstance(why, Undecodable)
+    assert (why.reason, why.field) == (DeadLetterReason.TOO_LARGE, "effects")
+
+
+def test_the_largest_decision_and_its_envelope_are_within_what_a_producer_sends() -> None:
+    """Counted as Kafka's client counts: with key, headers and framing, and a batch around it."""
+    cell, writer = "c" * 63, "é" * 500
+    decision = Decision(cell=cell, version=2**53 - 1, epoch=2**53 - 1, at_ms=5)
+    sent = Layout("n" * 100, {cell: 0}).outgoing(
+        decision,
+        id=f"{cell}/{decision.version}/{decision.epoch}",
+        source=writer,
+        wall_ms=2**53 - 1,
+        more=((CHAIN_HEADER, b"f" * 32),),
+        value=b"x" * DECISION_BYTES_MOST,
+    )
+    size = DefaultRecordBatchBuilder.estimate_size_in_bytes(sent.key, sent.value, list(sent.headers))
+    assert size + 2_000 < RECORD_BYTES_MAX

@@ -27,7 +27,7 @@ from shared.events.queue import QueueDiscipline, QueueHead
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import NodeSpec, NodeStatus
-from shared.log.machine.writer import Writer
+from shared.log.machine.writer import Draft, Writer
 from shared.runtime.collector import tune_collector
 from tests.placement.world import CELL, DIGEST, admitted, finished, spec_of, started, window
 
@@ -103,6 +103,7 @@ class Life:
                 self.writer.abandon()
                 return
             draft = self.writer.draft(tried.effects, tried.inputs, tried.at_ms)
+            assert isinstance(draft, Draft), draft
             self.bytes += len(draft.value)
             assert self.writer.appended(self.writer.state.offset + 1)
             self.service.accepted(tried)

@@ -27,7 +27,7 @@ from shared.events.decisions import CHAIN_HEADER, Decision
 from shared.events.encoding import TYPE_HEADER, encode
 from shared.events.nodes import RunsReported, RunWord
 from shared.events.values import JobSpec, Resources, RunStatus
-from shared.log.machine.writer import Writer
+from shared.log.machine.writer import Draft, Writer
 from shared.log.port import Record
 from shared.log.reading import event_of, log_record
 from shared.runtime.collector import tune_collector
@@ -138,6 +138,7 @@ class Flow:
                     self.writer.abandon()
                     break
                 draft = self.writer.draft(tried.effects, tried.inputs, tried.at_ms)
+                assert isinstance(draft, Draft), draft
                 assert self.writer.appended(self.writer.state.offset + 1)
                 self.service.accepted(tried)
                 self.service.note(draft.decision.effects, self.now_ms)

@@ -91,6 +91,7 @@ class NaiveWorld(World):
             self.writer.abandon()
             return False
         draft = self.writer.draft(list(made), {}, self.now_ms)
+        assert isinstance(draft, Draft), draft
         assert draft.chain == next_chain(self.state.chain, encode(draft.decision))
         self._record(draft)
         return any(isinstance(effect, e.JobStarted) for effect in made)

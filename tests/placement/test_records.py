@@ -7,7 +7,7 @@ from itertools import chain, cycle, repeat
 
 import pytest
 
-from services.placement.policy.turn import BYTES_MOST, NEW_JOBS_BYTES_MOST, RECORD_BYTES_MOST, STARTS_MOST
+from services.placement.policy.turn import BYTES_MOST, RECORD_BYTES_MOST, STARTS_MOST
 from services.placement.service import DEFERRED_MOST, IDLE_INPUTS_MOST
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant
 from shared.cluster.job import JobStatus
@@ -81,7 +81,7 @@ def test_new_jobs_leave_room_for_starts_however_many_come() -> None:
     world.decide()
     effects = kinds(world.decisions[-1].effects)
     assert effects.count("JobStarted") == 300
-    assert effects.count("JobEnqueued") == NEW_JOBS_BYTES_MOST // 600
+    assert effects.count("JobEnqueued") == BYTES_MOST // 2 // 600
 
 
 def test_what_nodes_say_does_not_wait_behind_new_jobs() -> None:
@@ -91,7 +91,7 @@ def test_what_nodes_say_does_not_wait_behind_new_jobs() -> None:
     world.hand_over(finished("first"))
     world.decide()
     assert "JobFinished" in kinds(world.decisions[-1].effects)
-    assert world.service.new_jobs_pending == 3_000 - NEW_JOBS_BYTES_MOST // 600
+    assert world.service.new_jobs_pending == 3_000 - BYTES_MOST // 2 // 600
 
 
 def test_a_stepped_clock_takes_its_inputs_as_they_came() -> None:
@@ -157,8 +157,8 @@ def test_many_nodes_lost_at_once_make_several_bounded_records() -> None:
 
 
 def test_a_gang_that_does_not_fit_into_the_record_any_more_starts_in_the_next_one() -> None:
-    world = quick(*(joined(f"n{number:02}", 1_000) for number in range(11)))
-    world.tell(*(admitted(spec_of(f"gang-{number}", workers=5_000)) for number in range(2)))
+    world = quick(*(joined(f"n{number:02}", 1_000) for number in range(17)))
+    world.tell(*(admitted(spec_of(f"gang-{number}", workers=8_000)) for number in range(2)))
     world.start_all()
     world.check()
     starts = [kinds(decision.effects).count("JobStarted") for decision in world.decisions]
@@ -168,8 +168,8 @@ def test_a_gang_that_does_not_fit_into_the_record_any_more_starts_in_the_next_on
 
 def test_a_gang_that_no_record_can_hold_waits_and_stops_nobody() -> None:
     node = "n" * 100
-    world = quick(joined(node, 6_000), joined("small", 8))
-    world.tell(admitted(spec_of("huge", workers=6_000)), admitted(spec_of("a", priority=-1)))
+    world = quick(joined(node, 7_000), joined("small", 8))
+    world.tell(admitted(spec_of("huge", workers=7_000)), admitted(spec_of("a", priority=-1)))
     world.start_all()
     world.check()
     assert world.job("huge").deferred is DeferCode.NO_SUCH_NODES

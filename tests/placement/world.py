@@ -86,6 +86,7 @@ class World:
         self.numbers_words = True
         """Whether what nodes say is numbered in the order in which it is told."""
         self._after = 0
+        self.unwritable: list[str] = []
         self.service = PlacementService(self.state, file, writer="placement-1", stepped=stepped, few=few)
         self.writer = Writer(self.state)
         self._take_over()
@@ -136,8 +137,11 @@ class World:
         if tried is None:
             self.writer.abandon()
             return False
+        known = len(self.unwritable)
         if self._append(tried):
             return tried.has_more
+        if len(self.unwritable) > known:
+            return True
         if self.state.epoch != self.epochs:
             self._take_over()
         else:
@@ -166,7 +170,8 @@ class World:
         self.service.take_over(self.wall_ms)
         self.writer.begin()
         tried = self.service.start(self.now_ms, self.wall_ms)
-        draft = self.writer.draft(tried.effects, tried.inputs, tried.at_ms)
+        draft = self._draft(tried)
+        assert draft is not None
         self._keep(draft)
         assert self.writer.appended(len(self.log) - 1)
         self._in_force(tried, draft)
@@ -175,9 +180,22 @@ class World:
             stream = enumerate(self.inputs[source])
             self.service.take([Input(source, number + 1, event) for number, event in stream])
 
+    def _draft(self, tried: Tried) -> Draft | None:
+        """The record of a decision; None where no reader could read it."""
+        found = tried.fault or self.writer.draft(tried.effects, tried.inputs, tried.at_ms)
+        if isinstance(found, Draft):
+            return found
+        if found is tried.fault:
+            self.writer.abandon()
+        self.unwritable.append(str(found))
+        assert self.service.unwritable(tried, found), found
+        return None
+
     def _append(self, tried: Tried) -> bool:
         """Whether the decision came into force here and now."""
-        draft = self.writer.draft(tried.effects, tried.inputs, tried.at_ms)
+        draft = self._draft(tried)
+        if draft is None:
+            return False
         fate = self.on_append()
         if fate is Fate.AFTER_A_STALE_ONE:
             self.log.append(LogRecord(len(self.log), b"", "", replace(draft.decision, version=1)))

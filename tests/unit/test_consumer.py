@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from shared.log.dead_letters import VALUE_BYTES_MAX, dead_letter
-from shared.log.kafka_producer import REQUEST_BYTES_MAX
 from shared.log.letters import Letter, Letters, Lost, letter_of, note_of_replay, original_of
 from shared.log.machine.consumer import (
     DECODER_FAILED,
@@ -24,7 +23,7 @@ from shared.log.machine.consumer import (
     next_offsets,
     take_batch,
 )
-from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Outgoing, Record
+from shared.log.port import RECORD_BYTES_MAX, UNREADABLE_HEADER, UNREADABLE_TEXT, Outgoing, Record
 
 NO_LIMIT = DeadLetterLimit(dead_percent_max=None, dead_in_a_row_max=None)
 
@@ -242,7 +241,7 @@ def test_the_largest_dead_letter_fits_into_one_record() -> None:
     found = record(b"x" * 2_000_000, headers=tuple((f"{n}" + "n" * 500, b"\xff" * 9000) for n in range(100)))
     letter = dead_letter(Dead(found, "r" * 999, "t" * 9999), service="s" * 999, namespace="ns")
     size = len(letter.value or b"") + sum(len(name.encode()) + len(value) + 8 for name, value in letter.headers)
-    assert size < REQUEST_BYTES_MAX - 1000
+    assert size < RECORD_BYTES_MAX - 1000
 
 
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 500))

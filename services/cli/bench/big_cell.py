@@ -21,7 +21,7 @@ from shared.events.values import GPU, JobSpec, NodeStatus, WorkerPlace
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import Catalogue
-from shared.log.machine.writer import Writer
+from shared.log.machine.writer import Draft, Writer
 from shared.log.opening import declared_topics, layout_of, log_for
 from shared.log.port import Appended, LogUnavailable
 from shared.log.snapshots import write_snapshot
@@ -110,6 +110,7 @@ async def _fill(log: KafkaLog, layout: Layout, workload: Workload, live: Live) -
         for effect in some:
             apply(state, effect, 0)
         draft = writer.draft(some, {}, 0)
+        assert isinstance(draft, Draft), draft
         outgoing = layout.outgoing(
             draft.decision,
             id=f"{CELL}/{draft.decision.version}",

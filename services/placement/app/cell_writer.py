@@ -215,7 +215,10 @@ class CellWriter:
         while self._owns:
             tenure.begin()
             tried = self._service.start(self._now_ms(), self._context.host.monotonic_ms())
-            if await self._append(tenure, tried):
+            draft = self._draft(tenure, tried)
+            if draft is None:
+                continue
+            if await self._append(tenure, tried, draft):
                 return True
             await self._follower.catch_up()
             self._service.take_over(self._context.host.monotonic_ms())
@@ -276,17 +279,24 @@ class CellWriter:
         begin_s = self._context.host.perf_s()
         tenure.begin()
         tried = self._service.decide(self._now_ms(), self._context.host.monotonic_ms())
+        draft = None if tried is None else self._draft(tenure, tried)
         self._metrics.cycle.observe(self._context.host.perf_s() - begin_s)
+        if tried is not None and draft is None:
+            return True
         try:
             await self._set_strays_aside()
         except LogUnavailable:
-            tenure.abandon()  # the cell is taken over anew, from the cursors of the state
+            # The cell is taken over anew, from the cursors of the state.
+            if draft is None:
+                tenure.abandon()
+            else:
+                tenure.discard()
             raise
-        if tried is None:
+        if tried is None or draft is None:
             tenure.abandon()
             self._is_back()
             return False
-        if await self._append(tenure, tried):
+        if await self._append(tenure, tried, draft):
             self._is_back()
             return tried.has_more
         await self._follower.catch_up()
@@ -294,9 +304,23 @@ class CellWriter:
         self._service.caught_up(self._context.host.monotonic_ms())
         return True
 
-    async def _append(self, tenure: Tenure[Tried], tried: Tried) -> bool:
-        """Whether the decision is in force."""
+    def _draft(self, tenure: Tenure[Tried], tried: Tried) -> Draft | None:
+        """The record of a decision; None where no reader could read it, and it is to be made anew with less in it."""
         draft = tenure.draft(tried)
+        if isinstance(draft, Draft):
+            return draft
+        self._context.logger.warning(
+            "decision made anew with less in it",
+            cell=self.cell,
+            inputs=len(tried.taken),
+            effects=len(tried.effects),
+            reason=str(draft),
+        )
+        self._metrics.stale("unwritable")
+        return None
+
+    async def _append(self, tenure: Tenure[Tried], tried: Tried, draft: Draft) -> bool:
+        """Whether the decision is in force."""
         begin_s = self._context.host.perf_s()
         answer = await self._log.append(self._outgoing(draft))
         self._metrics.append.observe(self._context.host.perf_s() - begin_s)

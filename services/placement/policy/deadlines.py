@@ -29,7 +29,8 @@ class Deadlines:
     """Due times of one cell. An entry that has become pointless does nothing when it is due, and is let go of before
     when there are many.
 
-    What was acted upon is gone; if its decision does not come into force, everything begins anew from the state.
+    What was acted upon is gone. If its decision cannot be written, it is put back; if others wrote, everything begins
+    anew from the state.
     """
 
     def __init__(self) -> None:
@@ -38,10 +39,12 @@ class Deadlines:
         self._starting_room = ROOM_LEAST
         self._starting: deque[tuple[int, str, int]] = deque()
         """Nearly all waits are for a start, come in the order in which they are due, and end long before."""
+        self._done: list[tuple[DueHeap[_Due] | None, _Due]] = []
 
     def from_state(self, state: CellState, wall_ms: int) -> None:
         """Begin anew for a state that somebody else wrote."""
         self._by_cell, self._by_wall = DueHeap(), DueHeap()
+        self._done.clear()
         self._starting.clear()
         self._entrances.from_state(state, wall_ms)
         for job_id in sorted(state.jobs):
@@ -127,29 +130,55 @@ class Deadlines:
         first = self._by_cell.first
         return None if first is None else first[0]
 
+    def begin(self) -> None:
+        """A decision begins: what was done before is done."""
+        self._done.clear()
+        self._entrances.begin()
+
+    def put_back(self) -> None:
+        """The decision in the making cannot be written: what was done since `begin` is due again."""
+        for heap, due in reversed(self._done):
+            if heap is None:
+                self._starting.appendleft((due[0], due[2], due[3]))
+            else:
+                heap.put_back(due)
+        self._done.clear()
+        self._entrances.put_back()
+
     def act(self, turn: Turn, wall_ms: int) -> None:
         """Do what is due, as far as the record has room."""
         while self._by_cell.is_due(turn.now_ms) and not turn.is_full:
-            self._act_by_cell(turn, self._by_cell.pop())
+            due = self._by_cell.pop()
+            self._done.append((self._by_cell, due))
+            if not self._act_by_cell(turn, due):
+                self._by_cell.put_back(due)
+                break
         while self._starting and self._starting[0][0] <= wall_ms and not turn.is_full:
             due_ms, job_id, attempt = self._starting.popleft()
+            self._done.append((None, (due_ms, "start", job_id, attempt)))
             self._act_by_wall(turn, (due_ms, "start", job_id, attempt))
         while self._by_wall.is_due(wall_ms) and not turn.is_full:
-            self._act_by_wall(turn, self._by_wall.pop())
+            due = self._by_wall.pop()
+            self._done.append((self._by_wall, due))
+            self._act_by_wall(turn, due)
         self._entrances.act(turn, wall_ms)
 
-    def _act_by_cell(self, turn: Turn, due: _Due) -> None:
-        at_ms, what, subject, attempt = due
+    def _act_by_cell(self, turn: Turn, due: _Due) -> bool:
+        """Whether all is done, or the record has no room for the rest of it."""
+        at_ms, what, subject, _ = due
         if what == "drain":
             node = turn.state.nodes.get(subject)
-            if node is not None and node.status is NodeStatus.DRAINING and node.drain_deadline_ms == at_ms:
-                empty(turn, node)
-            return
+            is_due = node is not None and node.status is NodeStatus.DRAINING and node.drain_deadline_ms == at_ms
+            return node is None or not is_due or empty(turn, node)
         if what == "maintenance":
             node = turn.state.nodes.get(subject)
-            if node is not None:
-                maintenance.act(turn, node, at_ms)
-            return
+            return node is None or maintenance.act(turn, node, at_ms)
+        self._act_on_job(turn, due)
+        return True
+
+    @staticmethod
+    def _act_on_job(turn: Turn, due: _Due) -> None:
+        at_ms, what, subject, attempt = due
         job = turn.state.jobs.get(subject)
         if what == "unknown":
             if job is not None:

@@ -37,10 +37,21 @@ class Entrances:
 
     def __init__(self) -> None:
         self._due = DueHeap[_Due]()
+        self._done: list[_Due] = []
+
+    def begin(self) -> None:
+        """A decision begins: what was done before is done."""
+        self._done.clear()
+
+    def put_back(self) -> None:
+        """The decision in the making cannot be written: what was done since `begin` is due again."""
+        for due in self._done:
+            self._due.put_back(due)
+        self._done.clear()
 
     def from_state(self, state: CellState, wall_ms: int) -> None:
         """Begin anew for a state that somebody else wrote."""
-        self._due = DueHeap()
+        self._due, self._done = DueHeap(), []
         for job_id in sorted(state.singly):
             job = state.jobs[job_id]
             starting = [place.turn for place in job.workers if job.runs[str(place.rank)] is RunStatus.STARTING]
@@ -71,6 +82,7 @@ class Entrances:
         """Do what is due, as far as the record has room."""
         while self._due.is_due(wall_ms) and not turn.is_full:
             due = self._due.pop()
+            self._done.append(due)
             job = turn.state.jobs.get(due.job)
             if job is None or job.attempt != due.attempt or job.status not in _GOES_ON:
                 continue

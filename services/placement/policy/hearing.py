@@ -55,25 +55,36 @@ class Hearing:
                 _handle(turn, event)
         return stray
 
-    def hear_reports(self, turn: Turn, cell: CellPart, reports: Iterable[NodeReport], wall_ms: int) -> Stray | None:
-        """The reports of one record, one after the other. Why the record is to be set aside, or None; the reports that
-        have nothing to do with that count.
+    def hear_reports(
+        self, turn: Turn, cell: CellPart, reports: Iterable[NodeReport], wall_ms: int
+    ) -> tuple[Stray | None, int]:
+        """The reports of one record, one after the other, until the decision is full. Why the record is to be set
+        aside, or None (the reports that have nothing to do with that count); and how many of them were heard.
         """
-        strays_found = [self.hear(turn, cell, report, wall_ms) for report in reports]
-        return next((stray for stray in strays_found if stray is not None), None)
+        stray, heard = None, 0
+        for report in reports:
+            heard += 1
+            found = self.hear(turn, cell, report, wall_ms)
+            stray = stray or found
+            if turn.bytes >= turn.room:
+                break
+        return stray, heard
 
-    def hear_runs(self, turn: Turn, words: Iterable[RunWord], wall_ms: int) -> Stray | None:
-        """The words of one record, one after the other. Why the record is to be set aside, or None; the words that
-        have nothing to do with that count.
+    def hear_runs(self, turn: Turn, words: Iterable[RunWord], wall_ms: int) -> tuple[Stray | None, int]:
+        """The words of one record, one after the other, until the decision is full. Why the record is to be set aside,
+        or None (the words that have nothing to do with that count); and how many of them were heard.
         """
-        known, stray = turn.state.nodes, None
+        known, stray, heard = turn.state.nodes, None, 0
         for word in words:
+            heard += 1
             node = known.get(word.node)
             if node is None:
                 stray = stray or strays.of_no_node(turn.state, word.node)
             elif self._is_news(turn, word, node, wall_ms) and not runs.note_word(turn, word):
                 self._past[Past.RUN_OVER] += 1
-        return stray
+            if turn.bytes >= turn.room:
+                break
+        return stray, heard
 
     def _is_news(self, turn: Turn, word: Word, node: Node | None, wall_ms: int) -> bool:
         if node is None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from shared.events.base import Event
 from shared.events.jobs import JobAdmitted, JobsAdmitted
+from shared.events.nodes import NodesReported, RunsReported
+from shared.events.value import replace
 
 NEW_JOBS = "jobs-"
 """What the sources of new jobs begin with."""
@@ -20,7 +22,8 @@ NEW_JOBS = "jobs-"
 @dataclass(slots=True)
 class Input:
     """One input: where it stands (`topic-partition` and the offset behind it), what it says (None: nothing that can be
-    read). `origin` is the shell's own: it comes back with an input that is to be set aside.
+    read). `origin` is the shell's own: it comes back with an input that is to be set aside. With `goes_on` it is a part
+    of its record, and another part follows: the record counts as read only with the last one.
     """
 
     source: str
@@ -28,6 +31,30 @@ class Input:
     event: Event | None
     size_bytes: int = 0
     origin: object = None
+    goes_on: bool = False
+
+    def cut(self, count: int) -> tuple[Input, Input] | None:
+        """Its first `count` words and the rest, as two inputs; None where it does not consist of so many."""
+        event = self.event
+        first: Event
+        rest: Event
+        match event:
+            case JobsAdmitted() if 0 < count < len(event.jobs):
+                first, rest = replace(event, jobs=event.jobs[:count]), replace(event, jobs=event.jobs[count:])
+                size_bytes = self.size_bytes * count // len(event.jobs)
+            case RunsReported() if 0 < count < len(event.words):
+                first, rest = replace(event, words=event.words[:count]), replace(event, words=event.words[count:])
+                size_bytes = self.size_bytes * count // len(event.words)
+            case NodesReported() if 0 < count < len(event.reports):
+                first = replace(event, reports=event.reports[:count])
+                rest = replace(event, reports=event.reports[count:])
+                size_bytes = self.size_bytes * count // len(event.reports)
+            case _:
+                return None
+        begun = Input(self.source, self.next_offset, first, size_bytes, self.origin, goes_on=True)
+        return begun, Input(
+            self.source, self.next_offset, rest, self.size_bytes - size_bytes, self.origin, goes_on=self.goes_on
+        )
 
 
 def weighed(item: Input) -> Input:
@@ -63,6 +90,12 @@ class Inbox:
         """Before those that wait: they were taken in that order, and nothing came of it."""
         for item in reversed(list(taken)):
             self._line(item).appendleft(item)
+
+    def drop_first(self, item: Input) -> None:
+        """Make nothing of this one, which is the first of its line, but that it was read."""
+        line = self._line(item)
+        assert line[0] is item, "it was put back last"
+        line[0] = Input(item.source, item.next_offset, None, goes_on=item.goes_on)
 
     def clear(self) -> None:
         """Forget them all."""

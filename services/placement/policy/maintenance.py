@@ -24,25 +24,31 @@ def operate(turn: Turn, event: PlanMaintenance | CancelMaintenance) -> str | Non
         return "it would end before it begins"
     if event.end_ms <= turn.now_ms:
         return f"it would be over: the cell's time is {turn.now_ms}"
-    turn.do(e.MaintenanceSet(node=node.id, begin_ms=event.begin_ms, end_ms=event.end_ms, reason=event.reason), 200)
+    turn.do(e.MaintenanceSet(node=node.id, begin_ms=event.begin_ms, end_ms=event.end_ms, reason=event.reason))
     if event.begin_ms <= turn.now_ms:
         begin(turn, node)
     return None
 
 
-def begin(turn: Turn, node: Node) -> None:
-    """The time has come: what runs on the node stops and is queued again. A lost node is emptied when it is back."""
-    if node.status is not NodeStatus.LOST:
+def begin(turn: Turn, node: Node) -> bool:
+    """The time has come: what runs on the node stops and is queued again. A lost node is emptied when it is back.
+    Whether the record had room for all of that.
+    """
+    if node.status is NodeStatus.LOST:
+        return True
+    if not node.in_maintenance:
         turn.do(e.MaintenanceBegan(node=node.id))
-        empty(turn, node)
+    return empty(turn, node)
 
 
-def act(turn: Turn, node: Node, at_ms: int) -> None:
-    """A time at which the maintenance of the node begins or ends, if it was not planned anew since."""
+def act(turn: Turn, node: Node, at_ms: int) -> bool:
+    """A time at which the maintenance of the node begins or ends, if it was not planned anew since. Whether all is done
+    that is due then.
+    """
     window = node.maintenance_ms
     if window is None or at_ms not in window:
-        return
+        return True
     if turn.now_ms >= window[1]:
         turn.do(e.MaintenanceSet(node=node.id))
-    elif not node.in_maintenance:
-        begin(turn, node)
+        return True
+    return begin(turn, node)

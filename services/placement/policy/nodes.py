@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from services.placement.policy import workers
 from services.placement.policy.requests import stopping
-from services.placement.policy.runs import is_wanted, node_is_gone, note, settle
+from services.placement.policy.runs import has_runs, is_wanted, node_is_gone, note, settle
 from services.placement.policy.settings import refuse
 from services.placement.policy.turn import Turn
 from shared.cluster.job import HOLDING, JobStatus
 from shared.cluster.node import Node
+from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeLost, NodeReport, NodeReturned
 from shared.events.operations import Cordon, Drain, Uncordon
@@ -26,13 +27,15 @@ def join(turn: Turn, event: NodeJoined) -> None:
         refuse(turn, event.node, ProposalCode.NOT_ALLOWED, f"node {event.node} cannot offer {event.spec.id}")
         return
     if node is None:
-        turn.do(_changed(event.spec, event.boot, NodeStatus.READY, event.seq), 300)
+        turn.do(_changed(event.spec, event.boot, NodeStatus.READY, event.seq))
         return
     if node.boot == event.boot and node.status is not NodeStatus.LOST:
         _relabel(turn, node, event)
         return
     lose(turn, node)
     settle(turn)
+    if node.id in turn.losing:
+        return  # the record is full, and the node offers itself again
     spec = event.spec if not node.jobs else node.spec
     _is_back(turn, node, spec, event)
 
@@ -40,7 +43,7 @@ def join(turn: Turn, event: NodeJoined) -> None:
 def _relabel(turn: Turn, node: Node, event: NodeJoined) -> None:
     spec = replace(node.spec, labels=event.spec.labels, taints=event.spec.taints)
     if spec != node.spec:
-        turn.do(_changed(spec, node.boot, node.status, event.seq, node.drain_deadline_ms, node.reason), 300)
+        turn.do(_changed(spec, node.boot, node.status, event.seq, node.drain_deadline_ms, node.reason))
 
 
 def _changed(
@@ -59,13 +62,15 @@ def report(turn: Turn, event: NodeReport | NodeReturned) -> None:
     if isinstance(event, NodeReport):
         for device in event.failed_devices:
             _device_failed(turn, node, device)
-    if node.status is NodeStatus.LOST and not any(_is_stray(turn, node, run) for run in event.observed):
+    if node.status is not NodeStatus.LOST or node.id in turn.losing:
+        return
+    if not any(_is_stray(turn, node, run) for run in event.observed):
         _is_back(turn, node, node.spec, event)
 
 
 def _is_back(turn: Turn, node: Node, spec: NodeSpec, event: NodeEvent) -> None:
     """The node is what its operator wanted of it before it was lost, and in its maintenance if that goes on."""
-    turn.do(_changed(spec, event.boot, node.wanted, event.seq, node.drain_deadline_ms, node.reason), 300)
+    turn.do(_changed(spec, event.boot, node.wanted, event.seq, node.drain_deadline_ms, node.reason))
     window = node.maintenance_ms
     if window is not None and window[0] <= turn.now_ms < window[1]:
         turn.do(e.MaintenanceBegan(node=node.id))
@@ -77,10 +82,28 @@ def _is_stray(turn: Turn, node: Node, run: ObservedRun) -> bool:
 
 
 def lose(turn: Turn, node: Node) -> None:
-    """The node is lost: its runs are over, by no fault of the jobs."""
+    """The node is lost: its runs are over, by no fault of the jobs. What the record has no room for goes on with
+    `go_on_losing`.
+    """
     if node.status is not NodeStatus.LOST:
         turn.do(e.LeaseExpired(node=node.id, boot=node.boot))
-        node_is_gone(turn, node.id)
+        turn.losing[node.id] = None
+        go_on_losing(turn, node.id)
+
+
+def go_on_losing(turn: Turn, node_id: str) -> None:
+    """End the runs of a lost node, as far as the record has room."""
+    if node_is_gone(turn, node_id):
+        turn.losing.pop(node_id, None)
+
+
+def half_lost(state: CellState) -> dict[str, None]:
+    """The lost nodes with runs that are not said to be over yet."""
+    return {
+        node_id: None
+        for node_id in sorted(state.nodes)
+        if state.nodes[node_id].status is NodeStatus.LOST and has_runs(state, node_id)
+    }
 
 
 def said_lost(turn: Turn, event: NodeLost) -> None:
@@ -111,22 +134,27 @@ def operate(turn: Turn, event: Cordon | Uncordon | Drain) -> str | None:
         return "the node is lost"
     match event:
         case Cordon():
-            turn.do(_changed(node.spec, node.boot, NodeStatus.CORDONED, node.seq, None, event.reason), 300)
+            turn.do(_changed(node.spec, node.boot, NodeStatus.CORDONED, node.seq, None, event.reason))
         case Uncordon():
-            turn.do(_changed(node.spec, node.boot, NodeStatus.READY, node.seq), 300)
+            turn.do(_changed(node.spec, node.boot, NodeStatus.READY, node.seq))
         case Drain():
             deadline_ms = turn.now_ms if event.deadline_ms is None else event.deadline_ms
-            turn.do(_changed(node.spec, node.boot, NodeStatus.DRAINING, node.seq, deadline_ms, event.reason), 300)
+            turn.do(_changed(node.spec, node.boot, NodeStatus.DRAINING, node.seq, deadline_ms, event.reason))
             if deadline_ms <= turn.now_ms:
                 empty(turn, node)
     return None
 
 
-def empty(turn: Turn, node: Node) -> None:
-    """A drain's deadline has come: what still runs on the node stops and is queued again."""
+def empty(turn: Turn, node: Node) -> bool:
+    """A drain's deadline has come: what still runs on the node stops and is queued again. Whether the record had room
+    for all of that.
+    """
     for job_id in sorted(node.jobs):
+        if turn.is_full:
+            return False
         job = turn.state.jobs[job_id]
         if not job.spec.gang:
             workers.make_room(turn, job, node.id)
         elif job.status in HOLDING and job.status is not JobStatus.STOPPING:
             turn.do(stopping(job, StopReason.DRAINED, turn.state.policy.stop_grace_wall_ms, node.id))
+    return True

@@ -39,7 +39,7 @@ class Quarantine:
         for node_id, row in self._after(turn.ended).items():
             node = turn.state.nodes[node_id]
             if len(row) >= FAILURES and node.status is NodeStatus.READY and self._has_room(turn.state, node):
-                turn.do(_quarantined(node, row), 500)
+                turn.do(_quarantined(node, row))
                 self._shutting.append(node_id)
 
     def _after(self, ended: Sequence[RunEnd]) -> dict[str, tuple[str, ...]]:

@@ -7,6 +7,7 @@ from services.placement.policy.outcome import outcome_of
 from services.placement.policy.requests import stopping
 from services.placement.policy.turn import RunEnd, Turn
 from shared.cluster.job import HOLDING, Job, JobStatus
+from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.nodes import NodeEvent, RunEvent, RunFailed, RunFinished, RunStarted, RunStopped, RunWord
 from shared.events.reasons import StopReason
@@ -112,15 +113,32 @@ def is_wanted(turn: Turn, node_id: str, run: ObservedRun) -> bool:
     return key is not None and _status(turn, job, key) not in RUN_IS_OVER
 
 
-def node_is_gone(turn: Turn, node_id: str) -> None:
-    """Nothing runs on this node any more: its runs are over, by no fault of the jobs."""
+def node_is_gone(turn: Turn, node_id: str) -> bool:
+    """Nothing runs on this node any more: its runs are over, by no fault of the jobs. Whether the record had room for
+    all of them.
+    """
     for job_id in sorted(turn.state.nodes[node_id].jobs):
+        if turn.is_full:
+            return False
         job = turn.state.jobs[job_id]
         if job.spec.gang:
             note(turn, job_id, job.attempt, node_id, RunStatus.STOPPED)
             continue
         for place in workers.on_node(job, node_id):
             note(turn, job_id, job.attempt, node_id, RunStatus.STOPPED, worker=(place.rank, place.turn))
+    return True
+
+
+def has_runs(state: CellState, node_id: str) -> bool:
+    """Whether the log takes any run on this node for one that is not over."""
+    for job_id in state.nodes[node_id].jobs:
+        job = state.jobs[job_id]
+        if not job.spec.gang:
+            if workers.on_node(job, node_id):
+                return True
+        elif job.runs[node_id] not in RUN_IS_OVER:
+            return True
+    return False
 
 
 def settle(turn: Turn) -> None:

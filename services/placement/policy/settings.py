@@ -9,6 +9,7 @@ from shared.cluster.arrays import elements_of
 from shared.cluster.config import CellFile
 from shared.cluster.job import WAITING, JobStatus
 from shared.cluster.quota_rules import Fault, fault_among, fault_in_pools, top_down
+from shared.cluster.quota_tree import Account
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.encoding import encode
@@ -23,8 +24,10 @@ QUOTAS_BYTES_MOST = 400_000
 """Quotas that are set together are one decision, and its record must have room for them."""
 
 
-def configure(turn: Turn, file: CellFile, known: tuple[str, ...], *, anew: bool) -> None:
-    """Bring the state to the cell file. What was changed at run time stays, unless the file is put in force `anew`."""
+def configure(turn: Turn, file: CellFile, known: tuple[str, ...], *, anew: bool) -> bool:
+    """Bring the state to the cell file, as far as the record has room. What was changed at run time stays, unless the
+    file is put in force `anew`. Whether all of it is in force now.
+    """
     if anew or turn.state.version == 0:
         _put_policy(turn, file.cell(turn.state.cell).policy, known, "cell-file")
     changed = []
@@ -33,13 +36,33 @@ def configure(turn: Turn, file: CellFile, known: tuple[str, ...], *, anew: bool)
         if before is None or (anew and before != quota):
             changed.append(quota)
     tenants = _tenants(file)
-    if _put_quotas(turn, changed, tenants) is None:
-        return
+    merged, fault = _merged(turn, changed, tenants)
+    if fault is None:
+        return _put_first(turn, top_down(merged, changed))
     # Some contradict what was set at run time: the rest of the file still counts.
+    faults: list[Fault] = []
     for quota in changed:
+        if turn.is_full:
+            return False
         fault = _put_quotas(turn, [quota], tenants)
         if fault is not None:
-            refuse(turn, "cell-file", ProposalCode.NOT_ALLOWED, str(fault))
+            faults.append(fault)
+    for number, each in enumerate(faults):
+        if turn.is_full:
+            text = f"{len(faults) - number} more quotas contradict others"
+            refuse(turn, "cell-file", ProposalCode.NOT_ALLOWED, text)
+            break
+        refuse(turn, "cell-file", ProposalCode.NOT_ALLOWED, str(each))
+    return True
+
+
+def _put_first(turn: Turn, quotas: Sequence[Quota]) -> bool:
+    """Set these quotas in their order. Whether the record had room for all of them."""
+    for quota in quotas:
+        if turn.is_full:
+            return False
+        turn.do(e.QuotaSet(quota=quota))
+    return True
 
 
 def set_quota(turn: Turn, event: SetQuota, file: CellFile) -> None:
@@ -48,14 +71,15 @@ def set_quota(turn: Turn, event: SetQuota, file: CellFile) -> None:
     if unknown:
         refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, f"{unknown[0]!r} is nothing of a quota")
         return
-    quotas, size_bytes = event.quotas, len(encode(event))
+    quotas = event.quotas
+    if event.fields:
+        parents = {tenant.name: tenant.parent for tenant in file.tenants}
+        quotas = tuple(_changed(turn.state, quota, event.fields, parents) for quota in quotas)
+    size_bytes = sum(len(encode(e.QuotaSet(quota=quota))) + 1 for quota in quotas)
     if size_bytes > QUOTAS_BYTES_MOST:
         text = f"{len(quotas)} quotas need {size_bytes} bytes, a decision takes {QUOTAS_BYTES_MOST}: set fewer at once"
         refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, text)
         return
-    if event.fields:
-        parents = {tenant.name: tenant.parent for tenant in file.tenants}
-        quotas = tuple(_changed(turn.state, quota, event.fields, parents) for quota in quotas)
     fault = _put_quotas(turn, quotas, _tenants(file), file.gpus_of(turn.state.cell))
     if fault is not None:
         refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, str(fault))
@@ -79,15 +103,21 @@ def _put_quotas(
     """Put all of these quotas in force; or none, with the rule that they break. Pools of which the cell file speaks are
     held against `gpus`, if there are any.
     """
+    merged, fault = _merged(turn, quotas, tenants)
     changed = {(quota.tenant, quota.gpu_type): quota for quota in quotas}
-    merged = {**turn.state.quotas, **changed}
-    fault = fault_among(merged, tuple(changed.values()), tenants)
     if fault is None and gpus is not None:
         fault = fault_in_pools(merged, (quota.gpu_type for quota in changed.values()), gpus)
     if fault is None:
         for quota in top_down(merged, changed.values()):
             turn.do(e.QuotaSet(quota=quota))
     return fault
+
+
+def _merged(turn: Turn, quotas: Sequence[Quota], tenants: frozenset[str]) -> tuple[dict[Account, Quota], Fault | None]:
+    """All quotas as they would be with these, and the rule that they would break together, if any."""
+    changed = {(quota.tenant, quota.gpu_type): quota for quota in quotas}
+    merged = {**turn.state.quotas, **changed}
+    return merged, fault_among(merged, tuple(changed.values()), tenants)
 
 
 def set_policy(turn: Turn, event: SetPolicy, known: tuple[str, ...]) -> None:

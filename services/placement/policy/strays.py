@@ -6,8 +6,12 @@ from dataclasses import dataclass
 
 from shared.cluster.config import CellPart
 from shared.cluster.state import CellState
+from shared.events.encoding import encode
 from shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeReport
 from shared.events.reasons import DeadLetterReason
+
+NODE_BYTES_MOST = 64_000
+"""What a node may tell of itself. It stands in each record of a change of the node, of which many may come at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,10 @@ def _devices_of(event: NodeEvent) -> tuple[int, ...]:
 
 
 def _of_no_pool(cell: CellPart, event: NodeJoined) -> Stray | None:
-    spec = event.spec
+    spec, size_bytes = event.spec, len(encode(event.spec))
+    if size_bytes > NODE_BYTES_MOST:
+        text = f"spec: {size_bytes} bytes, a node has at most {NODE_BYTES_MOST} with all of its labels"
+        return Stray(DeadLetterReason.TOO_LARGE, text)
     for pool in cell.pools:
         if pool.name != spec.pool:
             continue

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from services.placement.policy.entering import places_for
-from services.placement.policy.turn import Turn, gang_bytes
+from services.placement.policy.turn import Turn
 from services.placement.policy.workers import leave
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.singly import is_service, lacking
@@ -121,7 +121,7 @@ def _move(turn: Turn, job: Job, moving: list[WorkerPlace], *, may_fit: bool) -> 
     if may_fit and lacking(job) == 0:
         found = places_for(turn.state, job, 1, 1, turn.now_ms)
         if not isinstance(found, DeferCode):
-            turn.do(e.JobResizing(job=job.id, attempt=job.attempt, add=found), gang_bytes(found))
+            turn.do(e.JobResizing(job=job.id, attempt=job.attempt, add=found))
             return
     nodes = turn.state.nodes
     due = [place for place in moving if (nodes[place.node].drain_deadline_ms or 0) <= turn.now_ms]

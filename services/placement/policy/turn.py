@@ -5,31 +5,35 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
+
 from shared.cluster.apply import APPLY
 from shared.cluster.job import Job
 from shared.cluster.state import CellState
 from shared.events import effects as e
+from shared.events.encoding import encode
 from shared.events.values import RunStatus, WorkerPlace
 
 STARTS_MOST = 1_000
 BYTES_MOST = 400_000
 """A record stops growing here, well below Kafka's limit: what comes last may be as large again."""
 
-INPUTS_BYTES_MOST = BYTES_MOST * 3 // 4
-NEW_JOBS_BYTES_MOST = BYTES_MOST // 2
-"""What inputs, and new jobs among them, may make of a record: starts always have room, however many jobs come."""
+ONE_STEP = 0
+"""The room of a record that holds what follows from a single step, however much that is."""
 
 RECORD_BYTES_MOST = 950_000
 """A single gang that needs more could never be written."""
 
-_EFFECT_BYTES = 160
-_SMALL_EFFECT_BYTES = 100
-_WORKER_BYTES = 96
+_HEARD_BYTES = 240
+_SMALL_EFFECT_BYTES = 120
+_WORKER_BYTES = 190
 
 _SMALL: frozenset[type[e.Effect]] = frozenset(
     {e.JobEnqueued, e.JobStarted, e.JobRunning, e.JobFinished, e.JobDeferred, e.JobReady}
 )
-"""They name one job and little else. What else they hold is counted where they are made."""
+"""They name one job and little else, so that their size has a tight bound. What else they hold is counted where they
+are made; all other effects are encoded to count them.
+"""
 
 _RELEASES: frozenset[type[e.Effect]] = frozenset(
     {
@@ -53,6 +57,8 @@ _RELEASES: frozenset[type[e.Effect]] = frozenset(
     }
 )
 
+_ENCODE_TEXT = msgspec.json.Encoder().encode
+
 
 class RunEnd(NamedTuple):
     """A run that ended by itself, well or badly."""
@@ -70,7 +76,8 @@ class Turn:
     nodes all speak in one turn makes one effect and not one for each node. `has_released` tells that something may fit
     that did not before. `words` is what nodes said of failures, `ended` the runs that ended by themselves. `bytes` is
     what the record will hold at most, with what is still to be settled (`heard_bytes`) and with `new_bytes` of new
-    jobs.
+    jobs. At `room` bytes it ends; `is_closed` ends it at once. `losing` are the lost nodes whose runs are not all over
+    yet, because the record had no room for that.
     """
 
     state: CellState
@@ -80,18 +87,26 @@ class Turn:
     bytes: int = 0
     heard_bytes: int = 0
     new_bytes: int = 0
+    room: int = BYTES_MOST
+    is_closed: bool = False
     has_released: bool = False
     is_cut: bool = False
     runs: dict[tuple[str, int], dict[str, RunStatus]] = field(default_factory=dict)
     words: dict[tuple[str, int], str] = field(default_factory=dict)
     ended: list[RunEnd] = field(default_factory=list)
+    losing: dict[str, None] = field(default_factory=dict)
 
     def do(self, effect: e.AnyEffect, size_bytes: int = 0) -> None:
-        """Apply an effect and keep it for the record."""
+        """Apply an effect and keep it for the record. `size_bytes` is what a small effect holds besides its job."""
         kind = type(effect)
         APPLY[kind](self.state, effect, self.now_ms)
         self.effects.append(effect)
-        self.bytes += (_SMALL_EFFECT_BYTES if kind in _SMALL else _EFFECT_BYTES) + size_bytes
+        if kind not in _SMALL:
+            self.bytes += len(encode(effect)) + 1
+        elif kind is e.JobEnqueued:
+            self.bytes += _SMALL_EFFECT_BYTES + size_bytes
+        else:
+            self.bytes += _SMALL_EFFECT_BYTES + len(effect.job) + size_bytes  # type: ignore[union-attr]
         if kind is e.JobStarted:
             self.starts += 1
         elif kind in _RELEASES:
@@ -120,15 +135,16 @@ class Turn:
         size_bytes = gang_bytes(workers)
         self.is_cut = self.bytes + size_bytes > RECORD_BYTES_MOST and not self.is_empty
         if not self.is_cut:
-            self.do(e.JobResizing(job=job.id, attempt=job.attempt, add=workers), size_bytes)
+            self.do(e.JobResizing(job=job.id, attempt=job.attempt, add=workers))
             self.starts += 1
         return not self.is_cut
 
     def hear(self, job_id: str, attempt: int, node_id: str, status: RunStatus) -> None:
         """Keep what a node said of a run until it is settled."""
         self.runs.setdefault((job_id, attempt), {})[node_id] = status
-        self.bytes += _EFFECT_BYTES
-        self.heard_bytes += _EFFECT_BYTES
+        size_bytes = _HEARD_BYTES + 2 * len(job_id) + len(node_id)
+        self.bytes += size_bytes
+        self.heard_bytes += size_bytes
 
     def take_heard(self) -> dict[tuple[str, int], dict[str, RunStatus]]:
         """What nodes said since the last call, to be settled now: its effects are counted as they are made."""
@@ -140,16 +156,18 @@ class Turn:
         """Keep the first words about an attempt's failure until it is settled."""
         if text and (job_id, attempt) not in self.words:
             self.words[job_id, attempt] = text
-            self.bytes += len(text.encode())
+            self.bytes += len(_ENCODE_TEXT(text))
 
     def takes(self, size_bytes: int) -> bool:
-        """Whether an input of this size may come into this record. Into an empty one anything may."""
-        return self.is_empty or self.bytes + size_bytes <= INPUTS_BYTES_MOST
+        """Whether an input of this size may come into this record. Into an empty one anything may. A quarter of it is
+        left for starts, and half of it by new jobs, however many come.
+        """
+        return self.is_empty or self.bytes + size_bytes <= self.room * 3 // 4
 
     def takes_new_job(self, size_bytes: int) -> bool:
         """The same for what admission passes on."""
         return self.is_empty or (
-            self.bytes + size_bytes <= INPUTS_BYTES_MOST and self.new_bytes + size_bytes <= NEW_JOBS_BYTES_MOST
+            self.bytes + size_bytes <= self.room * 3 // 4 and self.new_bytes + size_bytes <= self.room // 2
         )
 
     @property
@@ -160,11 +178,11 @@ class Turn:
     @property
     def is_full(self) -> bool:
         """Whether the record must end here and the rest go into the next one."""
-        return self.starts >= STARTS_MOST or self.bytes >= BYTES_MOST
+        return self.is_closed or self.starts >= STARTS_MOST or (self.bytes >= self.room and not self.is_empty)
 
 
 def gang_bytes(workers: tuple[WorkerPlace, ...]) -> int:
     """What the places of a gang need in a record."""
     if len(workers) == 1:
-        return _WORKER_BYTES + len(workers[0].node) + 4 * len(workers[0].devices)
-    return sum([_WORKER_BYTES + len(place.node) + 4 * len(place.devices) for place in workers])
+        return _WORKER_BYTES + len(workers[0].node) + 6 * len(workers[0].devices)
+    return len(_ENCODE_TEXT(workers))

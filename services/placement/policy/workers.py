@@ -47,7 +47,7 @@ def make_room(turn: Turn, job: Job, node_id: str) -> None:
 def leave(turn: Turn, job: Job, ranks: list[int]) -> None:
     """Tell these workers to leave. They hold their places until their nodes say that they have."""
     if ranks:
-        turn.do(e.JobResizing(job=job.id, attempt=job.attempt, remove=tuple(sorted(ranks))), 4 * len(ranks))
+        turn.do(e.JobResizing(job=job.id, attempt=job.attempt, remove=tuple(sorted(ranks))))
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ def settle(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> None:
     if not (news.joined or news.done or news.gone):
         return
     settled = _settled(job, news, turn.now_ms)
-    turn.do(settled, 4 * (len(news.joined) + len(news.done) + len(news.gone)))
+    turn.do(settled)
     if news.failed and not is_service(job) and settled.failures > job.spec.retry.budget:
         _fail(turn, job)
     elif not job.workers:

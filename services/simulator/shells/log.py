@@ -14,8 +14,8 @@ from services.simulator.shells.member import WorldMember
 from shared.events.decisions import CHAIN_HEADER
 from shared.events.encoding import TYPE_HEADER
 from shared.log.machine.partitioner import partition_of
-from shared.log.memory import RECORD_BYTES_MAX
 from shared.log.port import (
+    RECORD_BYTES_MAX,
     AppendAnswer,
     Appended,
     AppendRefused,

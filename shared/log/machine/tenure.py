@@ -13,7 +13,8 @@ from typing import Generic, Protocol, TypeVar
 
 from shared.cluster.state import CellState
 from shared.events.effects import AnyEffect
-from shared.log.machine.writer import Draft, Writer
+from shared.events.encoding import Undecodable
+from shared.log.machine.writer import Draft, UnwritableDecision, Writer
 from shared.log.port import AppendAnswer, Appended, AppendRefused
 
 
@@ -32,6 +33,10 @@ class Trial(Protocol):
     def at_ms(self) -> int:
         """Its cell time."""
 
+    @property
+    def fault(self) -> Undecodable | None:
+        """Why nothing may be written of it, if that is known already."""
+
 
 T = TypeVar("T", bound=Trial)
 T_contra = TypeVar("T_contra", bound=Trial, contravariant=True)
@@ -45,6 +50,9 @@ class Decider(Protocol[T_contra]):
 
     def refused(self, tried: T_contra, /) -> None:
         """It is not, and the state is as before."""
+
+    def unwritable(self, tried: T_contra, why: Undecodable, /) -> bool:
+        """No reader could read it, and the state is as before. Whether the next trial will be another one."""
 
     def note(self, effects: tuple[AnyEffect, ...], wall_ms: int, /) -> None:
         """These effects are in force."""
@@ -80,9 +88,22 @@ class Tenure(Generic[T]):
         """Nothing comes of it."""
         self._writer.abandon()
 
-    def draft(self, tried: T) -> Draft:
-        """The record of what was tried, to be appended once."""
-        return self._writer.draft(tried.effects, tried.inputs, tried.at_ms)
+    def discard(self) -> None:
+        """The draft was not appended, and will not be: nothing comes of it."""
+        self._writer.discard()
+
+    def draft(self, tried: T) -> Draft | Undecodable:
+        """The record of what was tried, to be appended once; or why no reader could read it. Then it is undone, the
+        decider knows, and the next trial is another one. Raises UnwritableDecision where it cannot be.
+        """
+        found = tried.fault or self._writer.draft(tried.effects, tried.inputs, tried.at_ms)
+        if isinstance(found, Draft):
+            return found
+        if found is tried.fault:
+            self._writer.abandon()
+        if not self._decider.unwritable(tried, found):
+            raise UnwritableDecision(f"a decision that comes from no input cannot be written: {found}")
+        return found
 
     def answered(self, draft: Draft, tried: T, answer: AppendAnswer, wall_ms: int) -> Verdict:
         """The log has answered, or not: the decider learns what became of its trial."""

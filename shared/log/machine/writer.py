@@ -9,12 +9,28 @@ back to the checkpoint, and the shell folds forward and looks; the writer then d
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, get_args
+
+import msgspec
 
 from shared.cluster.fold import seal
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision, next_chain
 from shared.events.effects import AnyEffect
-from shared.events.encoding import encode
+from shared.events.encoding import Undecodable, decode, encode
+from shared.events.reasons import DeadLetterReason
+from shared.events.value import replace
+from shared.log.port import RECORD_BYTES_MAX
+
+ENVELOPE_BYTES_MOST: Final = 8_000
+"""What key, headers and framing of a decision take at most: a writer's name has at most 500 characters."""
+
+DECISION_BYTES_MOST: Final = RECORD_BYTES_MAX - ENVELOPE_BYTES_MOST
+"""The longest value of a record of decisions."""
+
+
+class UnwritableDecision(Exception):
+    """What no input asked for can be written in no record: a rule of ours is broken, and the cell stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +59,20 @@ class Writer:
         """Nothing is worth a record: undo what was tried."""
         assert self._mark is not None, "begin() comes first"
         assert self._draft is None, "what was drafted may be in the log"
-        self.state.rollback(self._mark)
-        self._mark = None
+        self._undo()
 
-    def draft(self, effects: list[AnyEffect], inputs: dict[str, int], at_ms: int) -> Draft:
-        """The record of what was tried since begin()."""
+    def discard(self) -> None:
+        """The draft was not appended, and will not be: undo what was tried."""
+        self._drafted()
+        self._undo()
+
+    def draft(self, effects: list[AnyEffect], inputs: dict[str, int], at_ms: int) -> Draft | Undecodable:
+        """The record of what was tried since begin(), which every reader can read and fold; or why there is none, and
+        then what was tried is undone.
+
+        The effects were applied to the state that a reader has before this record, in their order and at its time, and
+        none was refused. So a reader that gets equal effects from the bytes comes to the writer's own state.
+        """
         assert self._mark is not None, "begin() comes first"
         state = self.state
         decision = Decision(
@@ -58,7 +83,10 @@ class Writer:
             at_ms=max(at_ms, state.at_ms),
             effects=tuple(effects),
         )
-        value = encode(decision)
+        value = readable(decision)
+        if isinstance(value, Undecodable):
+            self._undo()
+            return value
         self._draft = Draft(decision, value, next_chain(state.chain, value))
         return self._draft
 
@@ -88,3 +116,35 @@ class Writer:
         assert self._mark is not None
         self.state.rollback(self._mark)
         self._mark = self._draft = None
+
+
+_DECODE_EFFECT: Final = msgspec.json.Decoder(AnyEffect).decode
+
+_BARE: Final = frozenset(cls for cls in get_args(AnyEffect) if {"job", "attempt"}.issuperset(cls.__struct_fields__))
+"""Effects that hold nothing but a job and a count of its attempts, which no reader refuses. They are a third of all."""
+
+
+def readable(decision: Decision) -> bytes | Undecodable:
+    """The bytes of a decision as every reader will decode them; or which value breaks which rule of theirs.
+
+    Effects are encoded and decoded one by one, and then put together: the memory of one serves the next, so that this
+    takes half as long as decoding the whole record, to the same end.
+    """
+    try:
+        parts = [encode(effect) for effect in decision.effects]
+        head = encode(replace(decision, effects=()))
+    except (OverflowError, UnicodeEncodeError) as error:
+        return Undecodable(DeadLetterReason.INVALID, f"cannot be encoded: {error}")
+    value = b'%b,"effects":[%b]}' % (head[:-1], b",".join(parts)) if parts else head
+    if len(value) > DECISION_BYTES_MOST:
+        rule = f"{len(parts)} effects in one record, which takes {DECISION_BYTES_MOST} bytes"
+        return Undecodable(DeadLetterReason.TOO_LARGE, rule, "effects", f"{len(value)} bytes")
+    try:
+        for effect, part in zip(decision.effects, parts, strict=True):
+            if type(effect) not in _BARE:
+                _DECODE_EFFECT(part)
+        read = decode(Decision.type, head)
+    except msgspec.DecodeError:
+        read = decode(Decision.type, value)  # it tells which effect and which of its fields
+        assert isinstance(read, Undecodable), "no reader takes whole what it does not take in parts"
+    return read if isinstance(read, Undecodable) else value

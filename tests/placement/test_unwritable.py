@@ -1,0 +1,333 @@
+"""No input makes a record that a reader could not read: what is too much is split, a culprit is set aside."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
+from shared.cluster.job import JobStatus
+from shared.events import effects as e
+from shared.events.base import Event
+from shared.events.encoding import encode
+from shared.events.jobs import AdmittedJob, JobsAdmitted
+from shared.events.nodes import NodesReported, RunsReported, RunWord
+from shared.events.operations import Cordon, Drain, PlanMaintenance, Quota, ReloadCell, SetQuota
+from shared.events.reasons import DeadLetterReason, ProposalCode
+from shared.events.values import JobSpec, NodeStatus, ProcessRun, Resources, RunStatus
+from shared.log.machine.tenure import Tenure
+from shared.log.machine.writer import DECISION_BYTES_MOST, UnwritableDecision
+from tests.placement.world import (
+    CELL,
+    DIGEST,
+    World,
+    admitted,
+    joined,
+    kinds,
+    lost,
+    quota,
+    report,
+    set_quotas,
+    spec_of,
+    started,
+    update,
+)
+
+FAR_MS = 2**62
+"""No reader takes this for a time."""
+
+LABELS = {f"label-{number:03}": "v" * 32 for number in range(48)}
+"""2.3 kB."""
+
+
+def wide(gpus_per_node: int = 10_000) -> CellFile:
+    pool = Pool(name="train", gpus=10_000_000, gpus_per_node=gpus_per_node)
+    return CellFile(cells=(CellPart(name=CELL, ordinal=0, pools=(pool,)),), tenants=(Tenant(name="ada"),))
+
+
+def quick(*nodes: Event, file: CellFile | None = None) -> World:
+    """A world that looks at itself only at the end of a test."""
+    world = World(file or wide())
+    world.checks = False
+    world.tell(*nodes)
+    return world
+
+
+def is_sound(world: World, *, since: int = 0) -> None:
+    """Every record can be read, none had to be made anew, and all see the same."""
+    world.check()
+    assert world.unwritable == []
+    assert max(len(record.value) for record in world.log[since:]) <= DECISION_BYTES_MOST
+
+
+def large(job: str, kb: int = 450) -> JobSpec:
+    return spec_of(job, run=ProcessRun(argv=tuple("x" * 8_000 for _ in range(kb // 8))))
+
+
+# A culprit.
+
+
+def far(job: str) -> AdmittedJob:
+    return AdmittedJob(spec=spec_of(job), submit_ms=FAR_MS, digest=DIGEST)
+
+
+def near(job: str) -> AdmittedJob:
+    return AdmittedJob(spec=spec_of(job), submit_ms=0, digest=DIGEST)
+
+
+@pytest.mark.parametrize("at", [0, 1, 137, 299])
+def test_one_input_of_many_that_cannot_be_written_is_set_aside_and_the_others_count(at: int) -> None:
+    world = quick()
+    jobs = [admitted(spec_of(f"job-{number}")) for number in range(300)]
+    jobs[at] = admitted(spec_of(f"job-{at}"), submit_ms=FAR_MS)
+    world.tell(*jobs)
+    world.check()
+    ((item, stray),) = world.service.take_strays()
+    assert (item.next_offset, stray.reason) == (at + 1, DeadLetterReason.UNWRITABLE)
+    assert stray.text.startswith("effects.0.JobEnqueued.submit_ms: Input should be less than or equal to")
+    assert str(FAR_MS) in stray.text
+    assert sorted(world.state.jobs) == sorted(f"job-{number}" for number in range(300) if number != at)
+    assert world.service.read["jobs-0"] == 300
+
+
+def test_one_job_of_a_record_of_many_is_set_aside_alone() -> None:
+    world = quick()
+    jobs = tuple(far(f"job-{number}") if number == 41 else near(f"job-{number}") for number in range(100))
+    world.tell(JobsAdmitted(cell=CELL, jobs=jobs), admitted(spec_of("next")))
+    world.check()
+    assert len(world.service.take_strays()) == 1
+    assert sorted(world.state.jobs) == sorted(["next", *(f"job-{n}" for n in range(100) if n != 41)])
+    assert world.service.read["jobs-0"] == 2
+
+
+def test_several_culprits_are_found_one_by_one() -> None:
+    world = quick(joined("n1"))
+    jobs = [admitted(spec_of(f"job-{n}"), submit_ms=FAR_MS if n % 50 == 7 else 0) for n in range(200)]
+    world.tell(*jobs, report("n1"))
+    world.check()
+    assert [item.next_offset for item, _ in world.service.take_strays()] == [8, 58, 108, 158]
+    assert len(world.state.jobs) == 196
+
+
+def test_a_record_is_read_only_with_its_last_part() -> None:
+    world = quick()
+    world.service.take_strays()
+    jobs = tuple(far(f"job-{number}") if number == 99 else near(f"job-{number}") for number in range(100))
+    world.tell(JobsAdmitted(cell=CELL, jobs=jobs))
+    read = [decision.inputs.get("jobs-0", 0) for decision in world.decisions]
+    assert all(earlier <= later for earlier, later in pairwise(read))
+    parts = [decision for decision in world.decisions if "JobEnqueued" in kinds(decision.effects)]
+    assert len(parts) > 1
+    assert all("jobs-0" not in decision.inputs for decision in parts)
+    assert world.service.read["jobs-0"] == 1
+
+
+def test_a_new_writer_reads_a_half_read_record_once_more_and_no_job_comes_twice() -> None:
+    world = quick()
+    jobs = tuple(far(f"job-{number}") if number == 60 else near(f"job-{number}") for number in range(100))
+    world.hand_over(JobsAdmitted(cell=CELL, jobs=jobs))
+    while not world.state.jobs:
+        world.decide()
+    assert 0 < len(world.state.jobs) < 100
+    world.restart()
+    world.check()
+    assert len(world.state.jobs) == 99
+
+
+def test_what_is_due_by_itself_and_cannot_be_written_stops_the_cell_and_says_why() -> None:
+    world = quick(joined("n1"))
+    world.run(spec_of("a", max_run_ms=1_000))
+    world.state.policy = world.state.policy.__class__(stop_grace_wall_ms=FAR_MS)
+    world.now_ms += 2_000
+    with pytest.raises(UnwritableDecision, match="grace_wall_ms"):
+        decide_again_and_again(world)
+
+
+def decide_again_and_again(world: World) -> None:
+    tenure = Tenure(world.state, world.service)
+    for _ in range(30):
+        tenure.begin()
+        tried = world.service.decide(world.now_ms, world.wall_ms)
+        assert tried is not None
+        tenure.draft(tried)
+
+
+def test_what_is_due_is_due_again_after_a_decision_that_could_not_be_written() -> None:
+    world = quick(joined("n1"))
+    world.run(spec_of("a", max_run_ms=1_000))
+    world.hand_over(admitted(spec_of("far"), submit_ms=FAR_MS))
+    world.now_ms += 2_000
+    world.rest()
+    world.check()
+    assert world.job("a").status is JobStatus.STOPPING
+    assert len(world.service.take_strays()) == 1
+
+
+# Too much for one record.
+
+
+def test_updates_of_large_jobs_are_counted_with_all_that_the_jobs_hold() -> None:
+    world = quick()
+    names = ("a", "b", "c")
+    world.tell(*(admitted(large(name)) for name in names), size_bytes=460_000)
+    world.tell(*(update(name, priority=7) for name in names))
+    is_sound(world)
+    assert [world.job(name).spec.priority for name in names] == [7, 7, 7]
+
+
+def test_nodes_with_many_labels_join_at_once() -> None:
+    world = quick(*(joined(f"n{number:03}", labels=LABELS) for number in range(500)))
+    is_sound(world)
+    assert len(world.state.nodes) == 500
+
+
+def lost_nodes(count: int) -> World:
+    world = quick(*(joined(f"n{number:04}", labels=LABELS) for number in range(count)))
+    world.tell(*(lost(f"n{number:04}") for number in range(count)))
+    assert {node.status for node in world.state.nodes.values()} == {NodeStatus.LOST}
+    return world
+
+
+def test_a_thousand_lost_nodes_report_back_in_one_record() -> None:
+    world = lost_nodes(1_000)
+    reports = tuple(report(f"n{number:04}") for number in range(1_000))
+    numbered = tuple(type(each)(cell=CELL, node=each.node, boot=each.boot, seq=5_000) for each in reports)
+    world.tell(NodesReported(cell=CELL, reports=numbered))
+    is_sound(world)
+    assert {node.status for node in world.state.nodes.values()} == {NodeStatus.READY}
+
+
+def test_a_node_of_thousands_of_jobs_is_lost_in_several_records() -> None:
+    world = crowded()
+    before = len(world.log)
+    world.tell(lost("n1"))
+    is_sound(world, since=before)
+    assert len(world.log) - before > 2
+    assert {job.status for job in world.state.jobs.values()} == {JobStatus.QUEUED}
+
+
+def crowded() -> World:
+    """A node with thousands of jobs of long names."""
+    world = quick(joined("n1", 4_000))
+    names = [f"job-{number:04}-{'x' * 100}" for number in range(4_000)]
+    world.tell(*(admitted(spec_of(name)) for name in names))
+    world.start_all()
+    world.tell(*(started(name) for name in names))
+    return world
+
+
+def test_a_writer_that_takes_over_goes_on_with_a_node_that_is_half_lost() -> None:
+    world = crowded()
+    world.hand_over(lost("n1"))
+    world.decide()
+    running = [job for job in world.state.jobs.values() if job.status is JobStatus.RUNNING]
+    assert 0 < len(running) < 4_000
+    world.restart()
+    is_sound(world)
+    assert {job.status for job in world.state.jobs.values()} == {JobStatus.QUEUED}
+
+
+def test_a_node_that_comes_back_while_it_is_half_lost_works_again_when_nothing_of_it_is_left() -> None:
+    world = crowded()
+    world.tell(joined("n1", 4_000, boot="boot-2"))
+    assert statuses(world) == [NodeStatus.LOST]
+    world.tell(joined("n1", 4_000, boot="boot-2"))
+    is_sound(world)
+    assert statuses(world) == [NodeStatus.READY]
+
+
+def statuses(world: World) -> list[NodeStatus]:
+    return [node.status for node in world.state.nodes.values()]
+
+
+@pytest.mark.parametrize("kind", ["drain", "maintenance"])
+def test_a_node_of_thousands_of_jobs_is_emptied_in_several_records(kind: str) -> None:
+    world = crowded()
+    before = len(world.log)
+    if kind == "drain":
+        world.tell(Drain(cell=CELL, node="n1"))
+    else:
+        world.tell(PlanMaintenance(cell=CELL, node="n1", begin_ms=0, end_ms=10_000))
+    is_sound(world, since=before)
+    assert len(world.log) - before > 2
+    assert {job.status for job in world.state.jobs.values()} == {JobStatus.STOPPING}
+
+
+def test_long_words_of_a_thousand_failures_come_in_several_records() -> None:
+    world = quick(joined("n1", 1_000))
+    names = [f"job-{number:04}" for number in range(1_000)]
+    world.run(*(spec_of(name) for name in names))
+    words = tuple(
+        RunWord(node="n1", boot="boot-1", seq=9_000 + n, job=name, attempt=1, status=RunStatus.FAILED, text="\0" * 500)
+        for n, name in enumerate(names)
+    )
+    before = len(world.log)
+    world.tell(RunsReported(cell=CELL, words=words))
+    is_sound(world, since=before)
+    assert len(world.log) - before > 2
+    assert world.state.jobs == {}
+
+
+def of_many_tenants(count: int) -> CellFile:
+    quotas = tuple(TenantQuota(gpu_type=f"type-{number}-{'x' * 100}", limit=10**9) for number in range(4))
+    tenants = tuple(Tenant(name=f"tenant-{number:05}-{'x' * 40}", quotas=quotas) for number in range(count))
+    return CellFile(cells=wide().cells, tenants=tenants)
+
+
+def test_a_cell_file_of_thousands_of_quotas_is_put_in_force_by_several_records() -> None:
+    world = quick(file=of_many_tenants(1_500))
+    is_sound(world)
+    assert len(world.state.quotas) == 6_000
+
+
+def test_a_writer_that_takes_over_goes_on_with_a_cell_file_that_is_half_in_force() -> None:
+    world = World(of_many_tenants(1_500))
+    world.checks = False
+    assert 0 < len(world.state.quotas) < 6_000
+    world.restart()
+    is_sound(world)
+    assert len(world.state.quotas) == 6_000
+
+
+def test_a_reloaded_cell_file_of_thousands_of_quotas_is_put_in_force_by_several_records() -> None:
+    world = quick()
+    world.service.reload(of_many_tenants(1_500))
+    world.tell(ReloadCell(cell=CELL))
+    is_sound(world)
+    assert len(world.state.quotas) == 6_000
+
+
+def test_quotas_that_no_record_holds_are_refused_with_their_size() -> None:
+    world = quick()
+    most = 2**53 - 1
+    quotas = tuple(
+        Quota(tenant="ada", gpu_type=f"{'t' * 100}{number}", limit_milli=most, borrow_limit_milli=most)
+        for number in range(2_500)
+    )
+    world.tell(SetQuota(cell=CELL, quotas=quotas))
+    is_sound(world)
+    (refused,) = [each for each in world.decisions[-1].effects if isinstance(each, e.ProposalRefused)]
+    assert refused.code is ProposalCode.NOT_ALLOWED
+    assert refused.text.startswith("2500 quotas need ")
+
+
+def test_a_node_that_tells_too_much_of_itself_is_set_aside_with_the_figure() -> None:
+    labels = {f"label-{number:05}": "v" * 100 for number in range(600)}
+    world = quick(joined("n1", labels=labels), joined("n2"))
+    ((_, stray),) = world.service.take_strays()
+    size = len(encode(joined("n1", labels=labels).spec))
+    assert stray.reason is DeadLetterReason.TOO_LARGE
+    assert stray.text == f"spec: {size} bytes, a node has at most 64000 with all of its labels"
+    world.tell(Cordon(cell=CELL, node="n2"))
+    assert list(world.state.nodes) == ["n2"]
+
+
+def test_limits_of_tenants_are_read_by_every_reader() -> None:
+    world = quick(joined("n1", 8))
+    world.tell(set_quotas(quota("ada", 2**53 // 1000 - 1)))
+    world.tell(admitted(spec_of("a", workers=2)))
+    world.start_all()
+    is_sound(world)
+    assert world.job("a").status is JobStatus.STARTING
+    assert world.job("a").spec.resources == Resources(gpu_milli=1000)
