@@ -12,11 +12,11 @@ from pydantic import ValidationError
 
 from services.cli.log_file import LogFileError, read_log_file
 from services.cli.verify import LogCheck, Verification, Violation
-from shared.cluster.diary import DiaryLine, Orders, check_diaries
+from shared.cluster.diary import HORIZON_BEGINS, DiaryHorizon, DiaryLine, check_diaries
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
 from shared.events.encoding import shorten
-from shared.events.value import read_valid
+from shared.events.value import V, read_valid
 from shared.log.layout import Layout
 from shared.log.port import Log, LogUnavailable, Reader, Record
 from shared.log.reading import event_of
@@ -143,9 +143,9 @@ class LiveCheck:
     async def _compare_diaries(self, check: LogCheck, reader: Reader, diaries: Path) -> None:
         """What was confirmed before they were read must stand in them; what stands in them must be ordered by now."""
         confirmed = dict(check.orders.running)
-        lines = list(read_diaries(diaries))
+        lines, forgotten = list(read_diaries(diaries)), forgotten_version(diaries, self.cell)
         await self._read_to_end(check, reader)
-        check_lines(check, lines, confirmed)
+        check_lines(check, lines, confirmed, forgotten)
 
     async def _read_to_end(self, check: LogCheck, reader: Reader, version: int | None = None) -> int:
         """Read to the end of the log as it is now, or only as far as to this version."""
@@ -162,17 +162,22 @@ class LiveCheck:
 
 
 def _take_diaries(check: LogCheck, folder: Path, confirmed: dict[tuple[str, int], None]) -> None:
-    check_lines(check, list(read_diaries(folder)), confirmed)
+    check_lines(check, list(read_diaries(folder)), confirmed, forgotten_version(folder, check.state.cell))
 
 
-def check_lines(check: LogCheck, lines: list[DiaryLine], confirmed: dict[tuple[str, int], None]) -> None:
-    """I6: the nodes' diaries against all orders of the log; `confirmed` are the attempts that must stand in them."""
+def check_lines(
+    check: LogCheck, lines: list[DiaryLine], confirmed: dict[tuple[str, int], None], forgotten: int = 0
+) -> None:
+    """I6: the nodes' diaries against all orders of the log; `confirmed` are the attempts that must stand in them, those
+    ordered by the version `forgotten` apart.
+    """
     if check.violation is not None:
         return
     if not check.began_at_the_beginning:
         raise DiaryError("diaries can be compared only with a log that is there from its beginning")
     check.checks += len(lines)
-    offences = check_diaries(Orders(check.orders.started, confirmed), lines)
+    orders = replace(check.orders, running=confirmed)
+    offences = check_diaries(orders, lines, forgotten)
     if offences:
         first = offences[0]
         check.violation = Violation(None, check.state.version, first.invariant, first.text)
@@ -184,20 +189,40 @@ def read_diaries(folder: Path) -> Iterator[DiaryLine]:
     `folder` may also be the one that holds `diaries/`. A last line without its end was never finished: its node died
     while it wrote, so it says nothing.
     """
+    for path in _files(folder):
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.endswith(b"\n") and not line.startswith(HORIZON_BEGINS):
+                    yield _diary_line(path, number, line)
+
+
+def forgotten_version(folder: Path, cell: str) -> int:
+    """Up to which version of the cell's log its nodes' diaries need not tell of a run. Raises DiaryError."""
+    found = 0
+    for path in _files(folder):
+        with path.open("rb") as lines:
+            first = lines.readline()
+        if first.startswith(HORIZON_BEGINS) and first.endswith(b"\n"):
+            horizon = _judged(DiaryHorizon, path, 1, first)
+            found = max(found, horizon.forgotten_version if horizon.cell == cell else 0)
+    return found
+
+
+def _files(folder: Path) -> list[Path]:
     inner = folder / "diaries"
     found = inner if inner.is_dir() else folder
     if not found.is_dir():
         raise DiaryError(f"{folder}: is no folder of diaries")
-    for path in sorted(found.glob("*.jsonl")):
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.endswith(b"\n"):
-                    yield _diary_line(path, number, line)
+    return sorted(found.glob("*.jsonl"))
 
 
 def _diary_line(path: Path, number: int, line: bytes) -> DiaryLine:
+    return _judged(DiaryLine, path, number, line)
+
+
+def _judged(cls: type[V], path: Path, number: int, line: bytes) -> V:
     try:
-        return read_valid(DiaryLine, line)
+        return read_valid(cls, line)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = shorten(".".join(map(str, first["loc"])))

@@ -6,6 +6,10 @@ it was told.
 
 A slot's nodes share a file because thousands of them write at all times: a turn costs one write for each slot, and not
 one for each node.
+
+A file that has grown is written anew (`forget`): with all of every run that is not over, all of those of which its
+newest lines tell, and nothing of the others. So it is bounded by what lives, and for a while it can be compared with
+the log.
 """
 
 from __future__ import annotations
@@ -17,36 +21,53 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
 from services.executor.policy.desired import RunKey
 from services.executor.policy.past import key_of
 from services.executor.service import slot_of
-from shared.cluster.diary import DiaryLine
+from shared.cluster.diary import HORIZON_BEGINS, DiaryHorizon, DiaryLine
 from shared.events.encoding import encode
 
 SEQ_PER_MS = 1_000
 SEQ_PER_REIGN = 1_000_000_000
 """More than what the agents of one reign will ever say, so that the next one's numbers are above theirs."""
 
+GROWN_BYTES = 4_000_000
+"""Some 12,000 runs: to write the file anew takes a tenth of a second, in which the process does nothing else."""
+
 _READ = msgspec.json.Decoder(DiaryLine).decode
 
 
-@dataclass(frozen=True, slots=True)
+class Lives(NamedTuple):
+    """What the log knows at a version: runs of these jobs, and begun runs on these nodes, are not over for good."""
+
+    version: int
+    jobs: Container[str]
+    nodes: Container[str]
+
+
+@dataclass(slots=True)
 class Reign:
-    """A slot whose diary this process may write until another takes it: what it wrote to say so, and its open files."""
+    """A slot whose diary this process may write until another takes it: what it wrote to say so, its open files, how
+    long the diary is, and at which length it has grown.
+    """
 
     text: bytes
     claim: int
     diary: int
+    size_bytes: int
+    grown_bytes: int
 
 
 class Diaries:
     """The diaries of one cell's nodes below `data_dir`, as one process writes them."""
 
-    def __init__(self, data_dir: Path, cell: str, slots: int) -> None:
-        self._cell, self._slots = cell, slots
+    def __init__(self, data_dir: Path, cell: str, slots: int, grown_bytes: int = GROWN_BYTES) -> None:
+        """A diary of at least `grown_bytes` has grown; a quarter of these tell of the runs that are kept."""
+        self._cell, self._slots, self._grown_bytes = cell, slots, grown_bytes
         self._diaries = data_dir / "diaries"
         self._reigns = data_dir / "reigns"
         self._own: dict[int, Reign] = {}
@@ -68,7 +89,7 @@ class Diaries:
             text = b"%020d" % seq
             os.pwrite(claim, text, 0)
         diary = os.open(self._path(slot), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        self._own[slot] = Reign(text, claim, diary)
+        self._own[slot] = Reign(text, claim, diary, os.fstat(diary).st_size, self._grown_bytes)
         return seq
 
     def let_go(self, slot: int) -> None:
@@ -102,8 +123,34 @@ class Diaries:
         with _locked(own.claim):
             if os.pread(own.claim, 32, 0) != own.text:
                 return False
+            own.size_bytes += len(text)
             while text:
                 text = text[os.write(own.diary, text) :]
+        return True
+
+    def grown(self) -> list[int]:
+        """The slots that were taken here and whose diary has grown."""
+        return [slot for slot, own in self._own.items() if own.size_bytes >= own.grown_bytes]
+
+    def forget(self, slot: int, lives: Lives) -> bool:
+        """Write the slot's diary anew, without the runs that are over for good and not of late. False: its reign is
+        somebody else's, and nothing was done.
+
+        The new file takes the place of the old one when all of it is on the disk: a crash leaves one of the two, whole.
+        Nobody else writes meanwhile, and whoever takes the reign next opens the file behind this.
+        """
+        own = self._own.get(slot)
+        if own is None:
+            return False
+        with _locked(own.claim):
+            if os.pread(own.claim, 32, 0) != own.text:
+                return False
+            path = self._path(slot)
+            text = _without_past(path.read_bytes(), self._cell, lives, self._grown_bytes // 4)
+            _replace(path, text)
+            os.close(own.diary)
+            own.diary = os.open(path, os.O_WRONLY | os.O_APPEND)
+        own.size_bytes, own.grown_bytes = len(text), max(self._grown_bytes, 2 * len(text))
         return True
 
     def read(self, slot: int, jobs: Container[str]) -> defaultdict[str, list[DiaryLine]]:
@@ -132,12 +179,68 @@ class Diaries:
             for entry in text:
                 if entry.endswith(b"\n"):
                     whole += len(entry)
-                    yield _READ(entry)
+                    if not entry.startswith(HORIZON_BEGINS):
+                        yield _READ(entry)
         if whole < path.stat().st_size:
             os.truncate(path, whole)
 
     def _path(self, slot: int) -> Path:
         return self._diaries / f"{self._cell}-{slot}-of-{self._slots}.jsonl"
+
+
+class _Brief(msgspec.Struct, gc=False):
+    """Of a line only which run it is about, and whether that has ended: a file has tens of thousands."""
+
+    node: str
+    job: str
+    attempt: int
+    event: str
+    rank: int | None = None
+    turn: int = 0
+
+
+_READ_BRIEF = msgspec.json.Decoder(_Brief).decode
+
+
+def _without_past(text: bytes, cell: str, lives: Lives, kept_bytes: int) -> bytes:
+    """The whole lines of a diary that tell of a run that is not over for good, or that is told of in the newest bytes;
+    behind a line that says by which version what was forgotten was over.
+    """
+    lines = text[: text.rfind(b"\n") + 1].splitlines(keepends=True)
+    if lines and lines[0].startswith(HORIZON_BEGINS):
+        del lines[0]
+    runs, is_open = list[tuple[Any, ...]](), dict[tuple[Any, ...], bool]()
+    for line in lines:
+        read = _READ_BRIEF(line)
+        run = (read.node, read.job, read.attempt, read.rank, read.turn)
+        runs.append(run)
+        is_open[run] = read.event != "ended"
+    kept, newer_bytes, jobs, nodes = dict[tuple[Any, ...], None](), 0, lives.jobs, lives.nodes
+    for run, line in zip(reversed(runs), reversed(lines), strict=True):
+        newer_bytes += len(line)
+        if newer_bytes > kept_bytes:
+            break
+        kept[run] = None
+    for run, goes_on in is_open.items():
+        if run[1] in jobs or (goes_on and run[0] in nodes):
+            kept[run] = None
+    horizon = encode(DiaryHorizon(forgotten_version=lives.version, cell=cell)) + b"\n"
+    return horizon + b"".join([line for run, line in zip(runs, lines, strict=True) if run in kept])
+
+
+def _replace(path: Path, text: bytes) -> None:
+    """Put a file with this content in the place of another, so that one of the two is there whatever happens."""
+    new = path.with_suffix(".jsonl.new")
+    with new.open("wb") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from shared.cluster.invariants import Offence
-from shared.events.base import Attempt, Count, JobId, Millis, NodeId, Value
+from shared.events.base import Attempt, Count, JobId, Millis, Name, NodeId, Value
 from shared.events.decisions import Decision
 from shared.events.effects import (
     JobEnqueued,
@@ -43,6 +43,18 @@ class DiaryLine(Value):
     turn: Count = 0
 
 
+class DiaryHorizon(Value):
+    """The first line of a diary of which something was forgotten: of runs that the cell's log had ordered by this
+    version, the file tells all, or nothing. All later ones stand in it.
+    """
+
+    forgotten_version: Count
+    cell: Name
+
+
+HORIZON_BEGINS = b'{"forgotten_version":'
+"""How that line begins, and no other."""
+
 RunKey = tuple[str, str, int, int | None, int]
 """(node, job, attempt, rank, turn); of a gang all workers on a node are one run, without a rank."""
 
@@ -59,9 +71,13 @@ class Orders:
     joined: dict[RunKey, None] = field(default_factory=dict)
     singly: dict[str, dict[int, RunKey]] = field(default_factory=dict)
     """Of each job that is no gang, the newest run of each rank."""
+    versions: dict[RunKey, int] = field(default_factory=dict)
+    """The version that ordered each run."""
+    version: int = 0
 
     def take(self, decision: Decision) -> None:
         """Note the starts, and the attempts that the nodes must have begun: what ran, and what ended well."""
+        self.version = decision.version
         for effect in decision.effects:
             if isinstance(effect, JobStarted):
                 self._order(effect.job, effect.attempt, effect.workers)
@@ -88,15 +104,16 @@ class Orders:
             key: RunKey = (place.node, job, attempt, None, 0)
             if ranks is not None:
                 key = ranks[place.rank] = (place.node, job, attempt, place.rank, place.turn)
+            self.versions[key] = self.version
             devices = self.started.setdefault(key, {})
             for device in place.devices:
                 devices[device] = devices.get(device, 0) + place.gpu_milli // len(place.devices)
 
 
-def check_diaries(orders: Orders, lines: Iterable[DiaryLine]) -> list[Offence]:
+def check_diaries(orders: Orders, lines: Iterable[DiaryLine], forgotten_version: int = 0) -> list[Offence]:
     """Every offence of the diaries against the orders: starts that are repeated or were never ordered, ends and
     adoptions without a start, confirmed runs that no node began, and two runs on one device at one time. Lines of one
-    node stand in the order in which it wrote them.
+    node stand in the order in which it wrote them. Runs that were ordered by `forgotten_version` need not stand there.
     """
     found: list[Offence] = []
     begun: dict[RunKey, None] = {}
@@ -119,7 +136,9 @@ def check_diaries(orders: Orders, lines: Iterable[DiaryLine]) -> list[Offence]:
     unbegun = [
         key
         for key in orders.started
-        if key not in begun and (key in orders.joined or (key[1], key[2]) in orders.running)
+        if key not in begun
+        and (key in orders.joined or (key[1], key[2]) in orders.running)
+        and orders.versions.get(key, forgotten_version + 1) > forgotten_version
     ]
     return [*found, *(Offence("I6", f"{_run(key)} was confirmed and its node never began it") for key in unbegun)]
 

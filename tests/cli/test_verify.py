@@ -230,6 +230,27 @@ def test_a_diary_that_differs_from_the_orders_is_found(
     assert (found.offset, found.invariant, found.text) == (None, "I6", text)
 
 
+def horizon(version: int, cell: str) -> str:
+    return json.dumps({"forgotten_version": version, "cell": cell}, separators=(",", ":")) + "\n"
+
+
+def test_runs_that_a_diary_may_have_forgotten_are_not_missed(exported: Exported, tmp_path: Path) -> None:
+    log = an_honest_log()
+    lines = {"node-0": [horizon(log.state.version, log.state.cell), *HONEST["node-0"]]}
+    assert verify_file(exported(log.records), diaries(tmp_path, lines)).ok
+
+
+@pytest.mark.parametrize(("version", "cell"), [(3, None), (10**6, "another-cell")])
+def test_a_run_behind_what_was_forgotten_is_missed(
+    exported: Exported, tmp_path: Path, version: int, cell: str | None
+) -> None:
+    log = an_honest_log()
+    lines = {"node-0": [horizon(version, cell or log.state.cell), *HONEST["node-0"]]}
+    found = verify_file(exported(log.records), diaries(tmp_path, lines)).first_violation
+    assert found is not None
+    assert "its node never began it" in found.text
+
+
 def test_an_unreadable_diary_line_is_named(exported: Exported, tmp_path: Path) -> None:
     folder = diaries(tmp_path, {"node-0": ["{}\n"]})
     with pytest.raises(DiaryError, match=r"node-0\.jsonl: line 1: node: Field required"):

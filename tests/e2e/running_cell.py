@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.cli.service_set import service_set
+from services.cli.verification import read_diaries
 from shared.cluster.audit import Ledger
 from shared.cluster.diary import DiaryLine, Orders, check_diaries
 from shared.cluster.invariants import Offence, check_state
@@ -21,7 +22,7 @@ from shared.cluster.state import CellState
 from shared.events.base import Event
 from shared.events.decisions import Decision
 from shared.events.submissions import SubmitJob
-from shared.events.value import build_valid, plain, read_valid
+from shared.events.value import build_valid, plain
 from shared.events.values import JobSpec, NodeSpec, Resources, VirtualRun
 from shared.log.follower import Follower
 from shared.log.kafka import KafkaLog
@@ -107,8 +108,8 @@ class RunningCell:
 
     def diary(self) -> list[DiaryLine]:
         """Every node's diary, in the order in which it was written: the virtual nodes' and those of agents."""
-        files = sorted(self.folder.glob("*/diaries/*.jsonl"))
-        return [read_valid(DiaryLine, line) for file in files for line in file.read_text().splitlines()]
+        folders = sorted(self.folder.glob("*/diaries"))
+        return [line for folder in folders for line in read_diaries(folder)]
 
     def problems(self) -> list[Offence]:
         """Everything that is wrong with the log, the state and the diaries."""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from services.executor.diaries import Diaries
-from shared.cluster.diary import DiaryLine
+from services.cli.verification import forgotten_version, read_diaries
+from services.executor.diaries import Diaries, Lives
+from shared.cluster.diary import HORIZON_BEGINS, DiaryLine, Orders, RunKey, check_diaries
+from shared.events.encoding import encode
 from shared.events.value import replace
+from shared.events.values import RunStatus
 
 
 def line(node: str = "node-1", job: str = "a") -> DiaryLine:
@@ -80,3 +86,132 @@ def test_each_reign_counts_from_above_the_one_before(tmp_path: Path) -> None:
     assert first == 1_000_000_000
     assert back_in_time == 2_000_000_000
     assert on_another_disk == 9_000_000_000
+
+
+def run_lines(job: str, node: str = "node-1", *, is_over: bool = True) -> list[DiaryLine]:
+    begun = line(node, job)
+    return [begun, replace(begun, event="ended", status=RunStatus.FINISHED)] if is_over else [begun]
+
+
+def grown_diaries(folder: Path, grown_bytes: int = 1) -> Diaries:
+    made = Diaries(folder, "cell-a", 1, grown_bytes)
+    made.take(0, wall_ms=5)
+    return made
+
+
+def text_of(folder: Path) -> bytes:
+    return (folder / "diaries" / "cell-a-0-of-1.jsonl").read_bytes()
+
+
+def lives(*jobs: str, version: int = 7, nodes: tuple[str, ...] = ("node-1",)) -> Lives:
+    return Lives(version, jobs, nodes)
+
+
+def test_what_is_over_for_good_is_forgotten_and_the_rest_is_kept_whole(tmp_path: Path) -> None:
+    diaries = grown_diaries(tmp_path)
+    diaries.write([*run_lines("over"), *run_lines("awaited"), *run_lines("open", is_over=False)])
+    assert diaries.grown() == [0]
+    assert diaries.forget(0, lives("awaited"))
+    assert diaries.read(0, EVERY)["node-1"] == [*run_lines("open", is_over=False)]
+    assert diaries.read(0, ["awaited"])["node-1"] == [*run_lines("awaited"), *run_lines("open", is_over=False)]
+    assert b"over" not in text_of(tmp_path)
+    assert text_of(tmp_path).startswith(HORIZON_BEGINS)
+
+
+def test_the_newest_lines_stay_for_a_while_with_all_of_their_runs(tmp_path: Path) -> None:
+    diaries = grown_diaries(tmp_path, 4 * len(encode(run_lines("new")[1])) + 8)
+    old, new = run_lines("old"), run_lines("new")
+    diaries.write([*new[:1], *old, *new[1:]])
+    assert diaries.forget(0, lives())
+    assert diaries.read(0, ["old", "new"])["node-1"] == new
+
+
+def test_an_open_run_of_a_node_that_was_removed_is_forgotten_with_its_job(tmp_path: Path) -> None:
+    diaries = grown_diaries(tmp_path)
+    diaries.write([*run_lines("job", "node-9", is_over=False), *run_lines("job", is_over=False), line(job="last")])
+    assert diaries.forget(0, lives())
+    assert {node: len(lines) for node, lines in diaries.read(0, EVERY).items()} == {"node-1": 2}
+
+
+def test_what_is_written_behind_a_shortening_is_in_the_new_file(tmp_path: Path) -> None:
+    diaries = grown_diaries(tmp_path)
+    diaries.write(run_lines("over"))
+    assert diaries.forget(0, lives())
+    assert diaries.write([line(job="next")]) == []
+    assert [read.job for read in Diaries(tmp_path, "cell-a", 1).read(0, EVERY)["node-1"]] == ["next"]
+    assert diaries.forget(0, lives("next", version=9))
+    assert text_of(tmp_path).count(HORIZON_BEGINS) == 1
+    assert b'"forgotten_version":9' in text_of(tmp_path)
+
+
+def test_whoever_lost_the_reign_shortens_nothing(tmp_path: Path) -> None:
+    diaries = grown_diaries(tmp_path)
+    diaries.write(run_lines("over"))
+    Diaries(tmp_path, "cell-a", 1).take(0, wall_ms=6)
+    before = text_of(tmp_path)
+    assert not diaries.forget(0, lives())
+    assert text_of(tmp_path) == before
+    assert not Diaries(tmp_path, "cell-a", 1).forget(0, lives())
+
+
+def test_a_shortening_that_a_crash_tore_harms_nothing(tmp_path: Path) -> None:
+    diaries = grown_diaries(tmp_path)
+    diaries.write([*run_lines("over"), line(job="open")])
+    torn = tmp_path / "diaries" / "cell-a-0-of-1.jsonl.new"
+    torn.write_bytes(b'{"forgotten_version":3,"cell":"cell-a"}\n{"node":"nod')
+    again = grown_diaries(tmp_path)
+    assert [read.job for read in again.read(0, EVERY)["node-1"]] == ["open"]
+    assert list(read_diaries(tmp_path)) == [*run_lines("over"), line(job="open")]
+    assert again.forget(0, lives())
+    assert not torn.exists()
+
+
+def test_a_diary_of_what_lives_alone_is_not_shortened_again_and_again(tmp_path: Path) -> None:
+    diaries = grown_diaries(tmp_path)
+    diaries.write([line(job=f"job-{number}") for number in range(50)])
+    assert diaries.forget(0, lives())
+    assert diaries.grown() == []
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["begin", "end", "settle", "forget", "restart"]), st.integers(0, 11)), max_size=80
+)
+
+
+@settings(deadline=None)
+@given(steps, st.integers(1, 3_000))
+def test_whatever_is_forgotten_an_executor_and_the_judge_find_what_they_need(
+    moves: list[tuple[str, int]], grown_bytes: int
+) -> None:
+    """Runs begin, end, and are over in the log; the diary is shortened, and its writer replaced, at any time."""
+    with TemporaryDirectory() as folder:
+        diaries, told, orders = grown_diaries(Path(folder), grown_bytes), list[DiaryLine](), Orders()
+        live, running = dict[str, None](), dict[str, DiaryLine]()
+        for version, (move, number) in enumerate(moves, start=1):
+            job = f"job-{number}"
+            if move == "begin" and all(line.job != job for line in told):
+                live[job], running[job] = None, line(f"node-{number % 3}", job)
+                orders.versions[of(running[job])] = version
+                orders.started[of(running[job])], orders.running[job, 1] = {0: 1}, None
+                told.append(running[job])
+                diaries.write(told[-1:])
+            elif move == "end" and job in running:
+                told.append(replace(running.pop(job), event="ended"))
+                diaries.write(told[-1:])
+            elif move == "settle" and job not in running:
+                live.pop(job, None)
+            elif move == "restart":
+                diaries = grown_diaries(Path(folder), grown_bytes)
+            elif move == "forget":
+                before = diaries.read(0, live)
+                assert diaries.forget(0, Lives(version, live, ("node-0", "node-1", "node-2")))
+                assert diaries.read(0, live) == before
+        kept = list(read_diaries(Path(folder)))
+        whole = {of(line): None for line in kept}
+        assert kept == [line for line in told if of(line) in whole]
+        assert all(of(line) in whole for line in running.values())
+        assert check_diaries(orders, kept, forgotten_version(Path(folder), "cell-a")) == []
+
+
+def of(line: DiaryLine) -> RunKey:
+    return (line.node, line.job, line.attempt, line.rank, line.turn)

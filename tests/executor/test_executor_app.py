@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from services.cli.verification import forgotten_version, read_diaries
 from services.executor.app.wiring import execute
+from services.executor.diaries import GROWN_BYTES
 from services.executor.nodes_file import load_nodes
 from services.executor.policy.records import Said
+from services.executor.service import slot_of
 from services.executor.settings import ExecutorSettings
 from shared.cluster.diary import DiaryLine, Orders, check_diaries
 from shared.events.base import Event
@@ -21,7 +24,7 @@ from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_ch
 from shared.events.encoding import encode
 from shared.events.nodes import RunWord
 from shared.events.operations import AdvanceTime
-from shared.events.value import plain, read_valid
+from shared.events.value import plain, replace
 from shared.events.values import RunStatus, VirtualRun
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
@@ -120,10 +123,8 @@ class World:
         orders = Orders()
         for decision in self.writer.log:
             orders.take(decision)
-        lines: list[DiaryLine] = []
-        for path in sorted((self.folder / "diaries").iterdir()):
-            lines.extend(read_valid(DiaryLine, text) for text in path.read_text().splitlines())
-        return [offence.text for offence in check_diaries(orders, lines)]
+        forgotten = forgotten_version(self.folder, CELL)
+        return [offence.text for offence in check_diaries(orders, read_diaries(self.folder), forgotten)]
 
 
 @asynccontextmanager
@@ -203,3 +204,25 @@ async def test_cursors_stand_behind_what_was_published(tmp_path: Path) -> None:
         end = world.broker.partition(("test.decisions", 0)).end
         await eventually(lambda: context.health.progress.cursors["test.decisions/0"] == end)
         assert not context.health.progress.busy
+
+
+async def test_a_diary_that_has_grown_is_shortened_while_its_nodes_go_on(tmp_path: Path) -> None:
+    begun = DiaryLine(node="node-1", job="long-ago", attempt=1, event="started", devices=(0,), cell_ms=0, wall_ms=0)
+    ended = replace(begun, event="ended", status=RunStatus.FINISHED)
+    pair = encode(begun) + b"\n" + encode(ended) + b"\n"
+    past = b"".join(pair.replace(b"long-ago", b"long-ago-%d" % number) for number in range(GROWN_BYTES // 200))
+    async with living(tmp_path) as world:
+        (tmp_path / "diaries").mkdir()
+        path = tmp_path / "diaries" / f"{CELL}-{slot_of('node-1', SLOTS)}-of-{SLOTS}.jsonl"
+        path.write_bytes(past)
+        context = world.start("only")
+        await eventually(joined(world))
+        world.order("a", "node-1", duration_ms=100, at_ms=context.clock.now_ms())
+        await eventually(lambda: world.finished() == ["a"])
+        world.order("b", "node-1", duration_ms=100, at_ms=context.clock.now_ms())
+        await eventually(lambda: world.finished() == ["a", "b"])
+        assert path.stat().st_size < len(past) // 2
+        assert [(line.job, line.event) for line in read_diaries(tmp_path) if line.job == "b"] == [
+            ("b", "started"),
+            ("b", "ended"),
+        ]

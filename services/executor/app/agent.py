@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 
 from services.executor.app.outbox import Outbox
-from services.executor.diaries import Diaries
+from services.executor.diaries import Diaries, Lives
 from services.executor.offer import home_of, offer_of
 from services.executor.policy.own_node import OwnNode, keeps_boot
 from services.executor.policy.turn import Now, Observation, Start, Stop, Turn
@@ -180,6 +180,7 @@ class Agent:
             self._carry_out(node.tick(self._follower.state, self._now()))
             if node.is_replaced:
                 self._give_way()
+            self._forget_past()
 
     def _give_way(self) -> None:
         """Another agent has taken the node: the process ends when nothing runs here any more."""
@@ -201,6 +202,12 @@ class Agent:
             if not seen:
                 return
             turn = self._begun.node.observed(seen, self._now())
+
+    def _forget_past(self) -> None:
+        """Shorten the diary when it has grown. What the log has taken as over needs no line any more."""
+        state = self._follower.state
+        if self._diaries.grown() and not self._diaries.forget(0, Lives(state.version, state.jobs, (self._spec.id,))):
+            raise NodeTakenOver(f"the diary of node {self._spec.id} is written by somebody else")
 
     def _act(self, action: Start | Stop) -> Observation | None:
         if isinstance(action, Stop):

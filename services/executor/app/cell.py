@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 
 from services.executor.app.outbox import Outbox
-from services.executor.diaries import Diaries
+from services.executor.diaries import Diaries, Lives
 from services.executor.policy.slots import Slots
 from services.executor.policy.turn import Now, Turn
 from services.executor.service import ExecutorService
@@ -211,6 +211,7 @@ class CellExecutor:
         """The diary first, then the world hears of it; of a slot that is somebody else's nothing."""
         if turn.lines:
             self._fence(self._diaries.write(turn.lines))
+            self._forget_past()
         self._outbox.put(turn.events, turn.now.monotonic_ms)
         rest_ms = min(TICK_WALL_MS_MIN + REST_MS_PER_WORD * len(turn.events), TICK_WALL_MS_BUSY)
         self._rests_until_ms = turn.now.monotonic_ms + rest_ms
@@ -218,6 +219,15 @@ class CellExecutor:
         if due_ms is not None and (self._planned_ms is None or due_ms < self._planned_ms):
             self._wake.set()
         self._note()
+
+    def _forget_past(self) -> None:
+        """Shorten the diaries that have grown. What the log has taken as over needs no line any more. Of a slot that is
+        still on its way to us nobody here has read yet what its last owner had read.
+        """
+        state = self._follower.state
+        for slot in self._diaries.grown():
+            if slot in self.held and not self._diaries.forget(slot, Lives(state.version, state.jobs, state.nodes)):
+                self._fence([slot])
 
     def _look_at_reigns(self) -> None:
         """Who is told to stop what it never began writes no line, and would not notice that it is fenced."""
