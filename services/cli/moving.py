@@ -105,7 +105,7 @@ async def arrive(log: Log, layout: Layout, archive: Archive, *, writer: str, wal
     """
     state = archive.state
     # Here nothing has been read yet, neither of the log nor of the inputs.
-    state.offset, state.inputs, state.skipped = -1, {}, 0
+    state.offset, state.inputs, state.input_checksums, state.skipped = -1, {}, {}, 0
     records = [record.outgoing(layout.namespace, _partition(layout, state.cell, record)) for record in archive.unread]
     for first in range(0, len(records), PUBLISH_AT_ONCE):
         await log.publish(records[first : first + PUBLISH_AT_ONCE])

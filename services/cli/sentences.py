@@ -214,6 +214,7 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.QuotaSet: _quota,
     e.PolicySet: _policy,
     e.ProposalRefused: lambda x: f"Proposal {x.proposal} is not carried out: {x.code}{_text(x.text)}.",
+    e.InputResumed: lambda x: f"Input {x.input} was read to {x.from_offset}, and is read on from {x.to_offset}.",
 }
 """Every kind of effect; a test holds it against the language."""
 

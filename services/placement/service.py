@@ -74,6 +74,7 @@ class Tried:
     size_bytes: int = 0
     fault: Undecodable | None = None
     """Why nothing may be written of it: a rule of the fold that it would break."""
+    input_checksums: dict[str, int] = field(default_factory=dict)
 
 
 class PlacementService:
@@ -90,6 +91,7 @@ class PlacementService:
         self._read: dict[str, int] = {}
         self._nodes = f"nodes-{file.cell(state.cell).ordinal}"
         self._nodes_handed = self._nodes_given = 0
+        self._checksums: dict[str, int] = {}
         self._windows, self._deadlines, self._hearing = Windows(), Deadlines(), Hearing()
         self._strays, self._culprits = list[tuple[Input, Stray]](), list[tuple[Input, Stray]]()
         self._quarantine, self._words = Quarantine(), dict[tuple[str, int], str]()
@@ -112,7 +114,7 @@ class PlacementService:
     def take_over(self, wall_ms: int) -> None:
         """This process is to write, and the state is folded to the end: forget what belonged to an earlier time."""
         self._inbox.clear()
-        self._read = {}
+        self._read, self._checksums = {}, {}
         self._nodes_handed = self._nodes_given = 0
         self._windows, self._strays, self._culprits, self._room = Windows(), [], [], Room()
         self._quarantine, self._words = Quarantine(), {}
@@ -216,6 +218,13 @@ class PlacementService:
         self._is_configured = settings.configure(turn, self._file, tuple(POLICIES), anew=False)
         return Tried(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False, size_bytes=turn.bytes)
 
+    def resume(self, starts: Mapping[str, int], now_ms: int, wall_ms: int) -> Tried:
+        """Read these inputs, which have lost records, on from these offsets."""
+        turn = self._turn(now_ms)
+        for source, start in sorted(starts.items()):
+            turn.do(e.InputResumed(input=source, from_offset=self.state.inputs.get(source, 0), to_offset=start))
+        return Tried(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False)
+
     def decide(self, now_ms: int, wall_ms: int) -> Tried | None:
         """One cycle under the writer's checkpoint. None: nothing to write, the inputs so far need no record."""
         while True:
@@ -256,7 +265,18 @@ class PlacementService:
             self._tending.act(turn)
         idle = self._idle_inputs + len(taken)
         if turn.effects or idle >= IDLE_INPUTS_MOST:
-            return Tried(turn.effects, inputs, turn.now_ms, wall_ms, taken, goes_on, turn.words, turn.bytes)
+            checksums = {source: self._checksums[source] for source in inputs if source in self._checksums}
+            return Tried(
+                turn.effects,
+                inputs,
+                turn.now_ms,
+                wall_ms,
+                taken,
+                goes_on,
+                turn.words,
+                turn.bytes,
+                input_checksums=checksums,
+            )
         self._idle_inputs = idle
         self._keep()
         return None
@@ -379,8 +399,13 @@ class PlacementService:
 
     def _advance(self, taken: tuple[Input, ...]) -> dict[str, int]:
         for item in taken:
-            if not item.goes_on:
-                self._read[item.source] = item.next_offset
+            if item.goes_on:
+                continue
+            self._read[item.source] = item.next_offset
+            if item.checksum is None:
+                self._checksums.pop(item.source, None)
+            else:
+                self._checksums[item.source] = item.checksum
         known = self.state.inputs
         return {source: read for source, read in sorted(self._read.items()) if read > known.get(source, 0)}
 

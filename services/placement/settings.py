@@ -6,6 +6,9 @@ from pydantic import Field
 
 from shared.runtime.settings import ServiceSettings
 
+_RESUME = "[a-z]+-[0-9]{1,9}@[0-9]{1,15}:[0-9]{1,15}"
+_RESUMES = f"^({_RESUME}(,{_RESUME})*)?$"
+
 
 class PlacementSettings(ServiceSettings):
     """How the writer paces itself."""
@@ -13,4 +16,19 @@ class PlacementSettings(ServiceSettings):
     pace_wall_ms: int = Field(
         20, ge=0, le=1_000, description="the longest pause between two records, in which inputs gather under load"
     )
+    resume_inputs: str = Field(
+        "",
+        pattern=_RESUMES,
+        description="inputs that have lost records and are read on: INPUT-PARTITION@READ:FROM, by commas",
+    )
     poll_records: int = Field(2_000, ge=1, le=100_000, description="inputs of one topic taken at once")
+
+    @property
+    def resumes(self) -> dict[tuple[str, int], int]:
+        """What `resume_inputs` says: of an input that was read to an offset, the offset from which it is read on."""
+        found = {}
+        for words in self.resume_inputs.split(",") if self.resume_inputs else ():
+            source, _, offsets = words.partition("@")
+            read, _, start = offsets.partition(":")
+            found[source, int(read)] = int(start)
+        return found

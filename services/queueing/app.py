@@ -15,10 +15,12 @@ from shared.events.operations import AdvanceTime
 from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
 from shared.log.layout import Layout
+from shared.log.machine.losses import Place
 from shared.log.opening import layout_of, open_log
 from shared.log.owned_cells import work_on_owned_cells
-from shared.log.port import Log, LogTruncated, LogUnavailable, Reader
-from shared.log.reading import event_of
+from shared.log.port import Log, LogTruncated, LogUnavailable, Reader, Record
+from shared.log.reading import checksum_of, event_of
+from shared.log.topic_fence import TopicFence
 from shared.runtime.backoff import BackOff
 from shared.runtime.cell_file import load_cell_file
 from shared.runtime.clocks import SteppedCellClock, monotonic_ms, wall_ms
@@ -91,6 +93,7 @@ class CellQueues:
         self._operations = layout.tp("operations", tenure.cell)
         self._operations_offset = 0
         self._shown_ms = 0
+        self._fence = TopicFence(context, log, tenure.cell, self._jobs)
         self._service: QueueingService
         self._reader: Reader
 
@@ -110,6 +113,7 @@ class CellQueues:
             work = {"decisions": self._follow(), "jobs": self._read(reader), "windows": self._publish()}
             await together(self._context.stopping, until_stopped={}, cut_off=work)
         finally:
+            await self._fence.end()
             await reader.stop()
             await self._follower.stop()
 
@@ -129,9 +133,13 @@ class CellQueues:
 
     async def _open(self) -> Reader:
         """Jobs from the state's cursor; operations, which only matter to a stepped clock, from their beginning."""
+        checksum = self._follower.state.input_checksums.get(f"jobs-{self._jobs[1]}")
+        await self._fence.begin(Place(self._service.jobs_offset, checksum))
         begin = await self._log.begin_offsets([self._jobs, self._operations])
         self._operations_offset = begin[self._operations]
-        positions = {self._jobs: max(self._service.jobs_offset, begin[self._jobs])}
+        # A fenced topic is read only to be passed over: its position in the log does not matter until it is lifted.
+        first = 0 if self._fence.is_up else self._service.jobs_offset
+        positions = {self._jobs: max(first, begin[self._jobs])}
         if isinstance(self._context.clock, SteppedCellClock):
             positions[self._operations] = self._operations_offset
         reader = self._log.reader(positions, patient_ms=self._patient_ms)
@@ -153,6 +161,7 @@ class CellQueues:
                 self._news.set()
 
     async def _read(self, reader: Reader) -> None:
+        resumes = self._service.resumes
         while True:
             if self._service.early > EARLY_MOST and not isinstance(self._context.clock, SteppedCellClock):
                 # A flood waits in the log, not in memory: placement is no further, and has these to begin with.
@@ -161,20 +170,41 @@ class CellQueues:
             try:
                 records = await reader.poll(READ_RECORDS_MOST, WAIT_MS)
             except LogTruncated as error:
-                self._context.logger.warning("inputs were deleted unread", reason=str(error))
-                reader.seek(error.tp, error.begin)
+                self._refused(reader, error)
                 continue
-            for record in records:
-                if record.topic == self._jobs[0]:
-                    # What cannot be read here is placement's to set aside: it reads the same records.
-                    self._service.take_job(event_of(record) if self._service.reads_ahead else None, record.offset + 1)
-                else:
-                    event = event_of(record)
-                    self._operations_offset = record.offset + 1
-                    if isinstance(event, AdvanceTime) and isinstance(self._context.clock, SteppedCellClock):
-                        self._context.clock.advance_to(event.now_ms)
+            if self._service.resumes != resumes:
+                resumes = self._service.resumes
+                self._fence.lift()
+                reader.seek(self._jobs, self._service.jobs_offset)
+                records = [record for record in records if record.topic != self._jobs[0]]
+            self._fence.look()
+            self._take(records)
             if records:
                 self._news.set()
+
+    def _refused(self, reader: Reader, error: LogTruncated) -> None:
+        if error.tp == self._jobs and not self._fence.is_up:
+            self._fence.refused(error)
+        else:
+            self._context.logger.warning("inputs were deleted unread", reason=str(error))
+        reader.seek(error.tp, error.begin)
+
+    def _take(self, records: list[Record]) -> None:
+        newest: Record | None = None
+        for record in records:
+            if record.topic == self._jobs[0]:
+                if self._fence.is_up:
+                    continue
+                # What cannot be read here is placement's to set aside: it reads the same records.
+                self._service.take_job(event_of(record) if self._service.reads_ahead else None, record.offset + 1)
+                newest = record
+            else:
+                event = event_of(record)
+                self._operations_offset = record.offset + 1
+                if isinstance(event, AdvanceTime) and isinstance(self._context.clock, SteppedCellClock):
+                    self._context.clock.advance_to(event.now_ms)
+        if newest is not None:
+            self._fence.read(newest.offset + 1, checksum_of(newest.key, newest.value))
 
     async def _publish(self) -> None:
         sent_ms = 0

@@ -60,7 +60,10 @@ def _waits_for_more_than_room(spec: JobSpec) -> bool:
 
 
 class QueueingService:
-    """The lines of one cell. `state` is the folded one; after each fold the shell hands over the decisions."""
+    """The lines of one cell. `state` is the folded one; after each fold the shell hands over the decisions.
+
+    `resumes` counts how often a person has decided from where `jobs` is read on: then the shell goes to `jobs_offset`.
+    """
 
     def __init__(
         self,
@@ -86,6 +89,7 @@ class QueueingService:
         self._limited = Limited()
         self._by_length = bool(state.closing)
         self._jobs_offset = state.inputs.get(jobs_source, 0)
+        self.resumes = 0
         self._window = 0
         self._changed = True
         self._sent_ms: int | None = None
@@ -179,6 +183,16 @@ class QueueingService:
                 self._leave(job_id)
                 self._look_at(job_id, now_ms)
 
+    def _resumes(self, effect: e.InputResumed, _now_ms: int) -> None:
+        """A person decided from where jobs are read on: those that stand in no log are not read before that again."""
+        if effect.input == self._jobs_source:
+            self._jobs_offset = effect.to_offset
+            self.resumes += 1
+            while self._early:
+                _, job_id = self._early.popleft()
+                if job_id not in self.state.jobs:
+                    self._leave(job_id)
+
     _FOLLOW: ClassVar[dict[type[e.Effect], Callable[[QueueingService, Any, int], None]]] = {
         e.WriterStarted: _begins,
         e.JobEnqueued: _enters,
@@ -195,6 +209,7 @@ class QueueingService:
         e.JobCancelled: _changes,
         e.MaintenanceSet: _maintains,
         e.MaintenanceBegan: _maintains,
+        e.InputResumed: _resumes,
     }
     """The effects that let a job into a line or out of it. All others happen to jobs that do not wait, or change
     nothing of where they stand. A job that is no gang stands in its line also while it runs and lacks workers.

@@ -50,6 +50,7 @@ APPLY: dict[type[e.Effect], Callable[[CellState, Any, int], None]] = {
     e.QuotaSet: nodes.quota_set,
     e.PolicySet: nodes.policy_set,
     e.ProposalRefused: jobs.nothing,
+    e.InputResumed: nodes.input_resumed,
 }
 
 

@@ -180,3 +180,12 @@ def policy_set(state: CellState, effect: e.PolicySet, at_ms: int) -> None:
     """The cell decides by other numbers."""
     state.journal.set(state, "policy", effect.policy)
     go_by(state, effect.policy.unacknowledged_most)
+
+
+def input_resumed(state: CellState, effect: e.InputResumed, at_ms: int) -> None:
+    """An input is read on from elsewhere; which record stands before that is not known."""
+    at = state.inputs.get(effect.input, 0)
+    must(at == effect.from_offset, f"input {effect.input} was read to {at}, not to {effect.from_offset}")
+    state.journal.put(state.inputs, effect.input, effect.to_offset)
+    if effect.input in state.input_checksums:
+        state.journal.drop(state.input_checksums, effect.input)

@@ -122,11 +122,21 @@ def seal(state: CellState, decision: Decision, chain: str) -> None:
     state.version = decision.version
     state.chain = chain
     state.at_ms = decision.at_ms
-    state.inputs.update(decision.inputs)
+    _read_to(state, decision)
     state.journal.trim()
     half_life_ms = state.policy.fair_half_life_ms
     if half_life_ms or state.fair.half_life_ms:
         state.fair.follow(half_life_ms, state.usage, decision.at_ms)
+
+
+def _read_to(state: CellState, decision: Decision) -> None:
+    """Note how far the inputs were read; a position without a checksum has none."""
+    state.inputs.update(decision.inputs)
+    state.input_checksums.update(decision.input_checksums)
+    if len(decision.input_checksums) < len(decision.inputs):
+        for source in decision.inputs:
+            if source not in decision.input_checksums:
+                state.input_checksums.pop(source, None)
 
 
 def _goes_forward(state: CellState, decision: Decision) -> None:

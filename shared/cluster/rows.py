@@ -29,7 +29,7 @@ K = TypeVar("K", int, str)
 V = TypeVar("V")
 
 _CELL = msgspec.json.Decoder(tuple[str, int, int, int, str, int, int])
-_INPUTS = msgspec.json.Decoder(tuple[tuple[str, int], ...])
+_INPUTS = msgspec.json.Decoder(tuple[tuple[str, int, int | None], ...])
 _POLICY = msgspec.json.Decoder(CellPolicy)
 _QUOTA = msgspec.json.Decoder(Quota)
 _NODE = msgspec.json.Decoder(Node)
@@ -79,7 +79,7 @@ _told_of_node, _told_of_job, _told_of_array = _told_of(Node), _told_of(Job), _to
 def rows_of(state: CellState) -> Iterator[str]:
     """The state in rows `[section, ...]`, in a total order. Equal states give equal rows; indices are left out."""
     yield _row("cell", (state.cell, state.version, state.epoch, state.offset, state.chain, state.at_ms, state.skipped))
-    yield _row("inputs", sorted(state.inputs.items()))
+    yield _row("inputs", [(name, state.inputs[name], state.input_checksums.get(name)) for name in sorted(state.inputs)])
     yield _row("policy", state.policy)
     for account in sorted(state.quotas):
         yield _row("quota", state.quotas[account])
@@ -137,7 +137,9 @@ def _cell(state: CellState, text: str) -> None:
 
 
 def _inputs(state: CellState, text: str) -> None:
-    state.inputs = dict(_INPUTS.decode(text))
+    rows = _INPUTS.decode(text)
+    state.inputs = {name: offset for name, offset, _ in rows}
+    state.input_checksums = {name: checksum for name, _, checksum in rows if checksum is not None}
 
 
 def _policy(state: CellState, text: str) -> None:

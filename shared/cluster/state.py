@@ -23,9 +23,10 @@ from shared.events.operations import CellPolicy
 class CellState:
     """One cell behind the record at `offset` of its log.
 
-    `version` counts the accepted records, `inputs` says how far the writer had read its inputs, `chain` is the hash
-    over all accepted bytes. `jobs` are those that wait or run, `over` those that are remembered. `capacity` and `usage`
-    are indices: they can be counted from the rest at any time; so is `unacknowledged`, where the policy asks for it.
+    `version` counts the accepted records, `inputs` says how far the writer had read its inputs, `input_checksums` which
+    record it read last of each, `chain` is the hash over all accepted bytes. `jobs` are those that wait or run, `over`
+    those that are remembered. `capacity` and `usage` are indices: they can be counted from the rest at any time; so is
+    `unacknowledged`, where the policy asks for it.
     `heads` are the first jobs of queues that do not fit, with the cell time since when.
 
     `singly`, the jobs that hold places and are no gangs, is an index: their workers come and go one by one.
@@ -46,6 +47,7 @@ class CellState:
     at_ms: int = 0
     skipped: int = 0
     inputs: dict[str, int] = field(default_factory=dict)
+    input_checksums: dict[str, int] = field(default_factory=dict)
     policy: CellPolicy = field(default_factory=CellPolicy)
     quotas: Quotas = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)

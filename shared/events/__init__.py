@@ -62,6 +62,8 @@ on the newest state or answers `ProposalRefused`.
 `AttemptTimedOut` notes that an attempt did not start, run or stop in its time. The state at one offset of the log is
 kept as `SnapshotChunk`s and vouched for by a `SnapshotManifest`.
 
+**An input that has lost records** is read no further until a person decides; `InputResumed` says from where it is then.
+
 Every change of all these lives is an effect inside one `Decision`, and a `Decision` is one record of one log.
 """
 

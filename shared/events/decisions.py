@@ -19,11 +19,14 @@ class Decision(CellEvent, type="fallow.decision.v1", topic="decisions"):
 
     It extends the state of version `version - 1`; on any other state it is skipped by every reader. `inputs` are the
     positions (`topic-partition` -> next offset) up to which the writer had taken in its inputs when it decided.
+    `input_checksums` names the last record before each of these positions (CRC-32 of its key and value), so that the
+    next writer can tell whether the topic still holds what was read from it.
     """
 
     version: Annotated[int, Meta(ge=1)]
     epoch: Count
     inputs: dict[str, Count] = {}
+    input_checksums: dict[str, Count] = {}
     at_ms: Millis
     effects: tuple[AnyEffect, ...] = ()
 

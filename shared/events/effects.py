@@ -330,6 +330,16 @@ class ProposalRefused(Effect):
     text: Text = ""
 
 
+class InputResumed(Effect):
+    """A person decided from which offset an input that has lost records is read on. The offset may be a lower one: a
+    topic that was lost and filled anew begins at 0.
+    """
+
+    input: Name
+    from_offset: Count
+    to_offset: Count
+
+
 AnyEffect = (
     WriterStarted
     | JobEnqueued
@@ -369,5 +379,6 @@ AnyEffect = (
     | QuotaSet
     | PolicySet
     | ProposalRefused
+    | InputResumed
 )
 """Every effect there is. A new one is added here, beside its class."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shared.cluster.fold import LogRecord, fold
+from shared.cluster.fold import DamagedLog, LogRecord, fold
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
 from shared.log.layout import Layout
-from shared.log.port import Log, LogTruncated, Reader
-from shared.log.reading import log_record
+from shared.log.losses import PlaceWatch
+from shared.log.machine.losses import LossKind, Place
+from shared.log.port import Log, LogTruncated, Outgoing, Reader
+from shared.log.reading import checksum_of, log_record
 from shared.log.snapshots import newest_snapshot
 
 BeforeFold = Callable[[CellState, LogRecord], None]
@@ -40,6 +42,8 @@ class Follower:
         self._before_fold, self._patient_ms = before_fold, patient_ms
         self._tp = layout.tp("decisions", cell)
         self._reader: Reader | None = None
+        self._watch = PlaceWatch(log)
+        self._last: tuple[int, bytes | None, bytes | None] | None = None
 
     @property
     def next_offset(self) -> int:
@@ -56,6 +60,7 @@ class Follower:
 
     async def stop(self) -> None:
         """Let go of the log."""
+        await self._watch.stop()
         await self.rest()
 
     async def rest(self) -> None:
@@ -75,14 +80,39 @@ class Follower:
     async def poll(self, wait_ms: int = 100, max_records: int = 500) -> list[Decision]:
         """Fold what has come; the decisions that extended the state, in their order."""
         reader, accepted = await self._open(), list[Decision]()
-        for record in await reader.poll(max_records, wait_ms):
+        records = await reader.poll(max_records, wait_ms)
+        if not records:
+            self.look()
+        for record in records:
             entry, version = log_record(record), self.state.version
             if self._before_fold is not None and entry.offset >= self.next_offset:
                 self._before_fold(self.state, entry)
             fold(self.state, entry)
             if self.state.version != version and isinstance(entry.decision, Decision):
                 accepted.append(entry.decision)
+        if records and records[-1].offset == self.state.offset:
+            self._last = (records[-1].offset, records[-1].key, records[-1].value)
         return accepted
+
+    def wrote(self, message: Outgoing) -> None:
+        """The state's last record is this one, which was appended and not read."""
+        self._last = (self.state.offset, message.key, message.value)
+
+    def look(self) -> None:
+        """Whether the log still holds, at the state's own offset, the record that was folded last: asked every few
+        seconds while nothing comes. Raises DamagedLog where it does not, LogTruncated where it ends before.
+
+        A process that has read nothing since its snapshot knows no more than the offset.
+        """
+        offset = self.state.offset
+        if offset >= 0 and self._watch.is_due:
+            _, key, value = self._last if self._last is not None and self._last[0] == offset else (0, None, None)
+            checksum = None if value is None else checksum_of(key, value)
+            self._watch.read(self._tp, Place(offset + 1, checksum))
+        for loss in self._watch.lost():
+            if loss.kind is LossKind.OTHER_RECORD:
+                raise DamagedLog(str(loss))
+            raise LogTruncated(self._tp, asked=loss.next_offset, begin=loss.begin, end=loss.end)
 
     async def catch_up(self) -> None:
         """Fold to the end of the log as it is at this moment. Raises LogTruncated where it ends before the state does.

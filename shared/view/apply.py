@@ -155,6 +155,7 @@ TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = 
     e.QuotaSet: _quota,
     e.PolicySet: None,
     e.ProposalRefused: None,
+    e.InputResumed: None,
 }
 """What each effect touches; None for those that no row shows."""
 

@@ -152,6 +152,10 @@ TABLE: list[tuple[e.Effect, str]] = [
         e.ProposalRefused(proposal="p1", code=ProposalCode.DOES_NOT_HELP),
         "Proposal p1 is not carried out: does_not_help.",
     ),
+    (
+        e.InputResumed(input="jobs-0", from_offset=30, to_offset=0),
+        "Input jobs-0 was read to 30, and is read on from 0.",
+    ),
 ]
 
 

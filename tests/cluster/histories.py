@@ -80,11 +80,13 @@ def history(seed: int, decisions: int) -> Historian:
 
 def extending(state: CellState, effects: Iterable[Any], *, at_ms: int | None = None, offset: int = -1) -> LogRecord:
     """The record that extends a state by these effects."""
+    read = state.inputs.get("nodes-0", 0) + 3
     decision = Decision(
         cell=state.cell,
         version=state.version + 1,
         epoch=state.epoch,
-        inputs={**state.inputs, "nodes-0": state.inputs.get("nodes-0", 0) + 3},
+        inputs={"nodes-0": read},
+        input_checksums={"nodes-0": read * 7_919} if read % 2 else {},
         at_ms=state.at_ms if at_ms is None else at_ms,
         effects=tuple(effects),
     )

@@ -21,6 +21,7 @@ from shared.log.port import AppendAnswer, Appended, AppendRefused, AppendUnknown
 class Trial:
     effects: list[AnyEffect]
     inputs: dict[str, int]
+    input_checksums: dict[str, int] = field(default_factory=dict)
     at_ms: int = 0
     fault: Undecodable | None = None
 

@@ -20,7 +20,11 @@ class Inputs:
             self.broker.create_topic(topic, 1)
         log = MemoryLog(self.broker)
         readers = {topic: log.reader({(topic, 0): 0}) for topic, _ in (JOBS, NODES)}
-        self.inflow = Inflow(readers, poll_records, self.truncated.append)
+        self.inflow = Inflow(readers, poll_records, self.refused)
+
+    def refused(self, error: LogTruncated) -> bool:
+        self.truncated.append(error)
+        return error.asked < error.begin
 
     def write(self, topic: str, *values: str) -> None:
         for value in values:

@@ -75,7 +75,7 @@ async def test_a_log_that_is_away_gives_no_answer_and_is_asked_again() -> None:
 async def test_what_lies_with_the_reader_is_not_given_yet() -> None:
     """A reader that has read ahead of the writer says nothing of what the writer knows."""
     broker = written(3)
-    inflow = Inflow({"nodes": MemoryLog(broker).reader({NODES: 1})}, 2, lambda _: None)
+    inflow = Inflow({"nodes": MemoryLog(broker).reader({NODES: 1})}, 2, lambda _: True)
     assert inflow.given == {"nodes": 1}
     await inflow.wait(50)
     assert inflow.given == {"nodes": 1}

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from services.placement.app.inflow import Inflow
+from services.placement.app.input_watch import InputWatch
 from services.placement.app.metrics import CellMetrics, PlacementMetrics
 from services.placement.app.nodes_end import NodesEnd
 from services.placement.app.ownership import Ownership
@@ -21,6 +22,7 @@ from shared.events.reasons import DeadLetterReason
 from shared.log.dead_letters import TOLD_MOST, dead_letter
 from shared.log.follower import Follower
 from shared.log.machine.consumer import Dead
+from shared.log.machine.losses import Place
 from shared.log.machine.tenure import Tenure, Verdict
 from shared.log.machine.writer import Draft
 from shared.log.opening import layout_of
@@ -29,12 +31,11 @@ from shared.log.port import (
     AppendUnknown,
     Log,
     LogRefused,
-    LogTruncated,
     LogUnavailable,
     Outgoing,
     Record,
 )
-from shared.log.reading import event_of
+from shared.log.reading import checksum_of, event_of
 from shared.runtime.cell_file import reloaded
 from shared.runtime.clocks import WallCellClock
 from shared.runtime.process import Context, wait_for
@@ -92,6 +93,7 @@ class CellWriter:
         self._setbacks = Setbacks(context.back_off(FIRST_S, MOST_S), context.back_off(AWAY_FIRST_S, AWAY_MOST_S))
         self._declines_until_ms: int | None = None
         self._standing_by: asyncio.Task[object] | None = None
+        self._watch: InputWatch
         self._service: PlacementService
 
     @property
@@ -196,13 +198,17 @@ class CellWriter:
         self._context.logger.info("writing", cell=self.cell, epoch=epoch, version=self._follower.state.version)
         self._metrics.writes.set(1)
         await self._follower.rest()
-        inflow, nodes_end = await self._open_inputs(), NodesEnd(self._log, self._layout.tp("nodes", self.cell))
+        inputs = {name: self._layout.tp(name, self.cell) for name in INPUTS}
+        self._watch = InputWatch(self._context, self._log, self.cell, inputs, self._metrics)
+        inflow = await self._open_inputs(tenure)
+        nodes_end = NodesEnd(self._log, self._layout.tp("nodes", self.cell))
         try:
             while self._owns and tenure.writes:
                 self._look_at_nodes(nodes_end)
                 await self._cycle(tenure, inflow)
         finally:
             await nodes_end.stop()
+            await self._watch.end()
             self._metrics.writes.set(0)
             self._metrics.unread.set(0)
             self._context.health.noted(self._unread)
@@ -224,20 +230,19 @@ class CellWriter:
             self._service.take_over(self._context.host.monotonic_ms())
         return False
 
-    async def _open_inputs(self) -> Inflow:
-        """Every input from the state's own cursor, or from its beginning where the state has not read it."""
-        tps = {name: self._layout.tp(name, self.cell) for name in INPUTS}
-        begin = await self._log.begin_offsets(list(tps.values()))
+    async def _open_inputs(self, tenure: Tenure[Tried]) -> Inflow:
+        """Every input that is whole, from the state's own cursor, or from its beginning where the state has not read
+        it.
+        """
+        starts = await self._watch.begin(self._places())
+        if await self._resume(tenure):
+            await self._watch.end()
+            starts = await self._watch.begin(self._places())
         readers = {}
-        for name, tp in tps.items():
-            cursor = self._follower.state.inputs.get(self._sources[tp[0]], 0)
-            if cursor < begin[tp] and cursor:
-                self._context.logger.error(
-                    "inputs were deleted unread", topic=tp[0], from_offset=cursor, to_offset=begin[tp]
-                )
+        for name, start in starts.items():
             patient_ms = 0 if self._stepped else PATIENT_MS.get(name, 0)
-            readers[name] = self._log.reader({tp: max(cursor, begin[tp])}, patient_ms=patient_ms)
-        inflow = Inflow(readers, self._context.settings.poll_records, self._truncated)
+            readers[name] = self._log.reader({self._layout.tp(name, self.cell): start}, patient_ms=patient_ms)
+        inflow = Inflow(readers, self._context.settings.poll_records, self._watch.refused)
         await inflow.start()
         self._goes_on = False
         return inflow
@@ -248,7 +253,7 @@ class CellWriter:
             return
         now_ms = self._context.host.monotonic_ms()
         answer = nodes_end.ask(now_ms, self._follower.state.policy.lease_wall_ms)
-        if answer is not None:
+        if answer is not None and "nodes" not in self._watch.fenced:
             self._service.nodes_end(*answer)
         unread_ms = self._service.nodes_unread_ms(now_ms)
         self._metrics.unread.set(unread_ms / 1000)
@@ -256,8 +261,34 @@ class CellWriter:
         text = f"reports of nodes wait unread for {unread_ms // 1000} s: no node of cell {self.cell} is declared lost"
         self._context.health.noted(self._unread, text if is_late else None)
 
-    def _truncated(self, error: LogTruncated) -> None:
-        self._context.logger.warning("inputs were deleted unread", reason=str(error))
+    def _places(self) -> dict[str, Place]:
+        """How far the state has read each input that it has read at all."""
+        state = self._follower.state
+        sources = {name: f"{name}-{self._ordinal}" for name in INPUTS}
+        return {
+            name: Place(state.inputs[source], state.input_checksums.get(source))
+            for name, source in sources.items()
+            if source in state.inputs
+        }
+
+    async def _resume(self, tenure: Tenure[Tried]) -> bool:
+        """Put in the log what a person decided about fenced inputs. Whether there was anything to put there."""
+        resumes, sources = self._context.settings.resumes, dict[str, int]()
+        for name, loss in self._watch.fenced.items():
+            start = resumes.get((f"{name}-{self._ordinal}", loss.next_offset))
+            if start is not None:
+                sources[f"{name}-{self._ordinal}"] = start
+        if not sources:
+            return False
+        tenure.begin()
+        tried = self._service.resume(sources, self._now_ms(), self._context.host.monotonic_ms())
+        draft = self._draft(tenure, tried)
+        assert draft is not None, "an offset of an input always fits into a record"
+        if not await self._append(tenure, tried, draft):
+            await self._follower.catch_up()
+            await self._follower.rest()
+            self._service.caught_up(self._context.host.monotonic_ms())
+        return True
 
     async def _cycle(self, tenure: Tenure[Tried], inflow: Inflow) -> None:
         """Take in what has come, and write one record at the most: what comes meanwhile may be in the next."""
@@ -265,12 +296,15 @@ class CellWriter:
         await inflow.wait(0 if self._goes_on else self._wait_ms(), without=NEW_JOBS if ahead else frozenset())
         if not self._goes_on:
             await self._rest()
+        for name in self._watch.look():
+            inflow.close(name)
+        self._follower.look()
         self._begun_ms = self._context.host.monotonic_ms()
         is_full = self._goes_on and self._service.others_pending >= OTHERS_AHEAD_MOST
         records = [] if is_full else await inflow.take()
         if records:
             await self._take(records)
-        self._service.nodes_given(inflow.given["nodes"])
+        self._service.nodes_given(inflow.given.get("nodes", 0))
         self._goes_on = await self._decide(tenure)
         self._show()
 
@@ -322,11 +356,13 @@ class CellWriter:
     async def _append(self, tenure: Tenure[Tried], tried: Tried, draft: Draft) -> bool:
         """Whether the decision is in force."""
         begin_s = self._context.host.perf_s()
-        answer = await self._log.append(self._outgoing(draft))
+        message = self._outgoing(draft)
+        answer = await self._log.append(message)
         self._metrics.append.observe(self._context.host.perf_s() - begin_s)
         self._wrote_ms = self._context.host.monotonic_ms()
         verdict = tenure.answered(draft, tried, answer, self._wrote_ms)
         if verdict is Verdict.IN_FORCE:
+            self._follower.wrote(message)
             self._metrics.in_force(draft.decision.effects)
             self._context.logger.debug(
                 IN_FORCE, cell=self.cell, version=draft.decision.version, offset=self._follower.state.offset
@@ -371,18 +407,19 @@ class CellWriter:
 
     def _input(self, record: Record, dead: list[Dead]) -> Input:
         """What a record says; one that says nothing that belongs here is added to `dead`."""
-        source = self._sources[record.topic]
+        source, checksum = self._sources[record.topic], checksum_of(record.key, record.value)
+        self._watch.read((record.topic, record.partition), record.offset + 1, checksum)
         event = event_of(record)
         if isinstance(event, Undecodable):
             dead.append(Dead(record, event.reason, str(event)))
-            return Input(source, record.offset + 1, None)
+            return Input(source, record.offset + 1, None, checksum=checksum)
         home = event.home()
         if home is not None and home != self.cell:
             dead.append(Dead(record, DeadLetterReason.WRONG_CELL, f"cell: {home} is not {self.cell}"))
-            return Input(source, record.offset + 1, None)
+            return Input(source, record.offset + 1, None, checksum=checksum)
         if isinstance(event, ReloadCell):
             self._reload()
-        return Input(source, record.offset + 1, event, len(record.value or b""), record)
+        return Input(source, record.offset + 1, event, len(record.value or b""), record, checksum)
 
     async def _set_strays_aside(self) -> None:
         """What the cycle could make nothing of. Its records are repeated here if the decision does not get through."""

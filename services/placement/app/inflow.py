@@ -18,13 +18,16 @@ class Inflow:
     """Readers that all wait at once. A record that one of them has read is handed out exactly once."""
 
     def __init__(
-        self, readers: Mapping[str, Reader], poll_records: int, on_truncated: Callable[[LogTruncated], None]
+        self, readers: Mapping[str, Reader], poll_records: int, on_truncated: Callable[[LogTruncated], bool]
     ) -> None:
-        """`on_truncated` is told when records were deleted unread; then reading goes on where the log begins."""
+        """`on_truncated` is told when a topic does not hold a reader's position, and says whether that reader goes on
+        where its topic begins; else it reads no more.
+        """
         self._readers, self._poll_records, self._on_truncated = dict(readers), poll_records, on_truncated
         self._polls: dict[str, asyncio.Task[list[Record]]] = {}
         self.given = {name: next(iter(reader.positions().values())) for name, reader in self._readers.items()}
         """How far each topic was handed out, what is no record included."""
+        self._closed: list[Reader] = []
 
     async def start(self) -> None:
         """Connect. Raises LogUnavailable within a bound."""
@@ -36,8 +39,17 @@ class Inflow:
             poll.cancel()
         await asyncio.gather(*self._polls.values(), return_exceptions=True)
         self._polls = {}
-        for reader in self._readers.values():
+        for reader in (*self._readers.values(), *self._closed):
             await reader.stop()
+
+    def close(self, name: str) -> None:
+        """Read this topic no more."""
+        poll = self._polls.pop(name, None)
+        if poll is not None:
+            poll.cancel()
+        reader = self._readers.pop(name, None)
+        if reader is not None:
+            self._closed.append(reader)
 
     async def wait(self, wait_ms: int, *, without: frozenset[str] = frozenset()) -> None:
         """Return when there is something to take, after `wait_ms` at the latest. Topics in `without` are let be."""
@@ -45,7 +57,10 @@ class Inflow:
             if name not in self._polls and name not in without:
                 self._polls[name] = asyncio.create_task(reader.poll(self._poll_records, POLL_WAIT_MS))
         waiting = [poll for name, poll in self._polls.items() if name not in without]
-        await asyncio.wait(waiting, timeout=wait_ms / 1_000, return_when=asyncio.FIRST_COMPLETED)
+        if waiting:
+            await asyncio.wait(waiting, timeout=wait_ms / 1_000, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await asyncio.sleep(wait_ms / 1_000)
 
     async def take(self) -> list[Record]:
         """All that has come, without waiting. Raises LogUnavailable."""
@@ -53,16 +68,19 @@ class Inflow:
         for name in [name for name, poll in self._polls.items() if poll.done()]:
             records = await self._outcome(name, self._polls.pop(name))
             room = self._poll_records - len(records)
-            if records and room:
+            if records and room and name in self._readers:
                 records += await self._outcome(name, self._readers[name].poll(room, 0))
             found += records
-            self.given[name] = next(iter(self._readers[name].positions().values()))
+            if name in self._readers:
+                self.given[name] = next(iter(self._readers[name].positions().values()))
         return found
 
     async def _outcome(self, name: str, poll: Awaitable[list[Record]]) -> list[Record]:
         try:
             return await poll
         except LogTruncated as error:
-            self._on_truncated(error)
-            self._readers[name].seek(error.tp, error.begin)
+            if self._on_truncated(error):
+                self._readers[name].seek(error.tp, error.begin)
+            else:
+                self.close(name)
             return []

@@ -50,6 +50,14 @@ class PlacementMetrics:
             "fallow_nodes_unread_seconds", "For how long the reports of nodes were not read to the end", ["cell"],
             registry=registry
         )  # fmt: skip
+        self.fenced = Gauge(
+            "fallow_input_fenced", "1 while an input that has lost records waits for a person", ["cell", "input"],
+            registry=registry
+        )  # fmt: skip
+        self.deleted_unread = Counter(
+            "fallow_inputs_deleted_unread_total", "Input records that were deleted before they were read",
+            ["cell", "input"], registry=registry
+        )  # fmt: skip
 
 
 class CellMetrics:
@@ -76,6 +84,14 @@ class CellMetrics:
     def stale(self, why: str) -> None:
         """A decision was not in force."""
         self._all.stale.labels(self._cell, why).inc()
+
+    def fenced(self, name: str, *, is_fenced: bool) -> None:
+        """An input is fenced, or no longer."""
+        self._all.fenced.labels(self._cell, name).set(is_fenced)
+
+    def deleted_unread(self, name: str, count: int) -> None:
+        """So many records of an input were deleted before they were read."""
+        self._all.deleted_unread.labels(self._cell, name).inc(count)
 
     def past(self, why: str, count: int) -> None:
         """So many words of nodes came too late."""

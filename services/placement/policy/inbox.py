@@ -23,7 +23,8 @@ NEW_JOBS = "jobs-"
 class Input:
     """One input: where it stands (`topic-partition` and the offset behind it), what it says (None: nothing that can be
     read). `origin` is the shell's own: it comes back with an input that is to be set aside. With `goes_on` it is a part
-    of its record, and another part follows: the record counts as read only with the last one.
+    of its record, and another part follows: the record counts as read only with the last one. `checksum` names its
+    record.
     """
 
     source: str
@@ -31,6 +32,7 @@ class Input:
     event: Event | None
     size_bytes: int = 0
     origin: object = None
+    checksum: int | None = None
     goes_on: bool = False
 
     def cut(self, count: int) -> tuple[Input, Input] | None:
@@ -51,9 +53,15 @@ class Input:
                 size_bytes = self.size_bytes * count // len(event.reports)
             case _:
                 return None
-        begun = Input(self.source, self.next_offset, first, size_bytes, self.origin, goes_on=True)
+        begun = Input(self.source, self.next_offset, first, size_bytes, self.origin, self.checksum, goes_on=True)
         return begun, Input(
-            self.source, self.next_offset, rest, self.size_bytes - size_bytes, self.origin, goes_on=self.goes_on
+            self.source,
+            self.next_offset,
+            rest,
+            self.size_bytes - size_bytes,
+            self.origin,
+            self.checksum,
+            goes_on=self.goes_on,
         )
 
 

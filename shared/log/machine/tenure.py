@@ -30,6 +30,10 @@ class Trial(Protocol):
         """How far the inputs are read with it."""
 
     @property
+    def input_checksums(self) -> dict[str, int]:
+        """The last record that was read of each of them."""
+
+    @property
     def at_ms(self) -> int:
         """Its cell time."""
 
@@ -96,7 +100,7 @@ class Tenure(Generic[T]):
         """The record of what was tried, to be appended once; or why no reader could read it. Then it is undone, the
         decider knows, and the next trial is another one. Raises UnwritableDecision where it cannot be.
         """
-        found = tried.fault or self._writer.draft(tried.effects, tried.inputs, tried.at_ms)
+        found = tried.fault or self._writer.draft(tried.effects, tried.inputs, tried.at_ms, tried.input_checksums)
         if isinstance(found, Draft):
             return found
         if found is tried.fault:

@@ -66,7 +66,9 @@ class Writer:
         self._drafted()
         self._undo()
 
-    def draft(self, effects: list[AnyEffect], inputs: dict[str, int], at_ms: int) -> Draft | Undecodable:
+    def draft(
+        self, effects: list[AnyEffect], inputs: dict[str, int], at_ms: int, checksums: dict[str, int] | None = None
+    ) -> Draft | Undecodable:
         """The record of what was tried since begin(), which every reader can read and fold; or why there is none, and
         then what was tried is undone.
 
@@ -80,6 +82,7 @@ class Writer:
             version=state.version + 1,
             epoch=state.epoch,
             inputs=inputs,
+            input_checksums=checksums or {},
             at_ms=max(at_ms, state.at_ms),
             effects=tuple(effects),
         )

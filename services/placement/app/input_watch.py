@@ -1,0 +1,123 @@
+"""The inputs of a writer that have lost records: each is fenced by itself, and the cell decides on the others.
+
+An input is fenced where its cursor lies beyond the end of its topic, or where another record stands at the last offset
+that was read; `jobs`, `proposals` and `operations` also where records were deleted before they were read. A fenced
+input is not read: the process is not ready for it, and a person decides from where it goes on (`resume_inputs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from services.placement.app.metrics import CellMetrics
+from services.placement.settings import PlacementSettings
+from shared.log.losses import PlaceWatch, loss_met, losses_of
+from shared.log.machine.losses import Loss, LossKind, Place
+from shared.log.port import Log, LogTruncated, TopicPartition
+from shared.runtime.process import Context
+
+EACH_COUNTS = frozenset({"jobs", "proposals", "operations"})
+"""Inputs that say a thing once. In `nodes` and `queue` a newer record says again what a deleted one has said: nodes
+report in full every few seconds, and a window is sent again while jobs wait.
+"""
+
+
+class InputWatch:
+    """The inputs of one cell while this process writes it. `tps` names the partition of each."""
+
+    def __init__(
+        self,
+        context: Context[PlacementSettings],
+        log: Log,
+        cell: str,
+        tps: Mapping[str, TopicPartition],
+        metrics: CellMetrics,
+    ) -> None:
+        self._context, self._log, self._cell, self._metrics = context, log, cell, metrics
+        self._tps = dict(tps)
+        self._names = {tp: name for name, tp in self._tps.items()}
+        self._watch = PlaceWatch(log)
+        self.fenced: dict[str, Loss] = {}
+
+    async def begin(self, places: Mapping[str, Place]) -> dict[str, int]:
+        """Where each input that is whole is read on, by the places that the state has read them to. An input that the
+        state has never read begins where its topic does. Raises LogUnavailable.
+        """
+        begins = await self._log.begin_offsets(list(self._tps.values()))
+        losses = await losses_of(self._log, {self._tps[name]: place for name, place in places.items()})
+        for tp, loss in losses.items():
+            self._judge(self._names[tp], loss)
+        for name in self._tps.keys() - places.keys():
+            if begins[self._tps[name]]:
+                self._count(name, Loss(LossKind.DELETED_UNREAD, self._tps[name], 0, begins[self._tps[name]], 0))
+        starts = {name: max(places.get(name, Place(0)).next_offset, begins[tp]) for name, tp in self._tps.items()}
+        for name, place in places.items():
+            if name not in self.fenced:
+                self._watch.read(self._tps[name], place)
+        return {name: start for name, start in starts.items() if name not in self.fenced}
+
+    def read(self, tp: TopicPartition, next_offset: int, checksum: int) -> None:
+        """An input was read to here."""
+        if self._names[tp] not in self.fenced:
+            self._watch.read(tp, Place(next_offset, checksum))
+
+    def refused(self, error: LogTruncated) -> bool:
+        """A reader was refused its position. Whether it goes on where the topic begins; else the input is fenced."""
+        return self._judge(self._names[error.tp], loss_met(error))
+
+    def look(self) -> list[str]:
+        """Which inputs are fenced by what the last look at the topics has found."""
+        found = [(self._names[loss.tp], loss) for loss in self._watch.lost()]
+        for name, loss in found:
+            self._fence(name, loss)
+        return [name for name, _ in found]
+
+    async def end(self) -> None:
+        """The cell is no longer written here: what is wrong with its inputs is its next writer's to tell."""
+        await self._watch.stop()
+        for name in self.fenced:
+            self._context.health.ready(_subject(self._tps[name]))
+            self._metrics.fenced(name, is_fenced=False)
+        self.fenced = {}
+
+    def _judge(self, name: str, loss: Loss) -> bool:
+        if loss.kind is LossKind.DELETED_UNREAD and name not in EACH_COUNTS:
+            self._count(name, loss)
+            return True
+        self._fence(name, loss)
+        return False
+
+    def _fence(self, name: str, loss: Loss) -> None:
+        self.fenced[name] = loss
+        self._watch.forget(loss.tp)
+        topic, partition = loss.tp
+        how = f"{name}-{partition}@{loss.next_offset}:OFFSET"
+        reason = f"cell {self._cell}: {loss}; to read on from OFFSET, start placement with resume_inputs={how}"
+        self._context.health.not_ready(reason, _subject(loss.tp))
+        self._context.logger.error(
+            "input fenced",
+            cell=self._cell,
+            topic=topic,
+            partition=partition,
+            offset=loss.next_offset,
+            why=loss.kind.value,
+            begin=loss.begin,
+            end=loss.end,
+            reason=reason,
+        )
+        self._metrics.fenced(name, is_fenced=True)
+
+    def _count(self, name: str, loss: Loss) -> None:
+        self._context.logger.error(
+            "inputs were deleted unread",
+            cell=self._cell,
+            topic=loss.tp[0],
+            partition=loss.tp[1],
+            from_offset=loss.next_offset,
+            to_offset=loss.begin,
+        )
+        self._metrics.deleted_unread(name, loss.begin - loss.next_offset)
+
+
+def _subject(tp: TopicPartition) -> str:
+    return f"{tp[0]}/{tp[1]}"

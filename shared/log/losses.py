@@ -1,0 +1,95 @@
+"""Asks the log, now and then, whether it still holds what was read from it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from shared.log.machine.losses import Loss, LossKind, Place, loss_of
+from shared.log.port import Log, LogTruncated, LogUnavailable, TopicPartition
+from shared.log.reading import checksum_of
+
+LOOK_EVERY_S = 5.0
+
+
+async def losses_of(log: Log, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Loss]:
+    """The partitions of these that do not continue what was read. Raises LogUnavailable.
+
+    The beginnings are asked for last: a record that is deleted by its age during the look is no loss.
+    """
+    ends = await log.end_offsets(list(places))
+    last = {tp: p.next_offset - 1 for tp, p in places.items() if p.checksum is not None and p.next_offset <= ends[tp]}
+    found = await log.records_at({tp: offset for tp, offset in last.items() if offset >= 0})
+    begins = await log.begin_offsets(list(places))
+    checksums = {tp: checksum_of(record.key, record.value) for tp, record in found.items()}
+    losses = {tp: loss_of(tp, p, begins[tp], ends[tp], checksums.get(tp)) for tp, p in places.items()}
+    return {tp: loss for tp, loss in losses.items() if loss is not None}
+
+
+def loss_met(error: LogTruncated) -> Loss:
+    """The same of a reader that was refused its position."""
+    kind = LossKind.DELETED_UNREAD if error.asked < error.begin else LossKind.BEYOND_END
+    return Loss(kind, error.tp, error.asked, error.begin, error.end)
+
+
+class PlaceWatch:
+    """Looks every five seconds, beside other work, whether partitions still hold what was read from them.
+
+    Each look is at the place that was the newest one at the look before: so a topic that was cut below that place is
+    found out even when it has been filled and read on since.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._read: dict[TopicPartition, Place] = {}
+        self._remembered: dict[TopicPartition, Place] = {}
+        self._next: dict[TopicPartition, Place] = {}
+        self._look: asyncio.Task[dict[TopicPartition, Loss]] | None = None
+        self._look_at_s: float | None = None
+
+    def read(self, tp: TopicPartition, place: Place) -> None:
+        """The partition was read to here."""
+        self._read[tp] = place
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Look at this partition no more, until it is read again."""
+        for places in (self._read, self._remembered, self._next):
+            places.pop(tp, None)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next call of `lost` begins a look."""
+        now_s = asyncio.get_running_loop().time()
+        if self._look_at_s is None:
+            self._look_at_s = now_s + LOOK_EVERY_S
+        return self._look is None and now_s >= self._look_at_s
+
+    def lost(self) -> list[Loss]:
+        """What the last look has found, once. Begins a look when one is due. While the log is away nothing is found."""
+        if self.is_due:
+            self._begin()
+        if self._look is None or not self._look.done():
+            return []
+        look, self._look = self._look, None
+        self._look_at_s = asyncio.get_running_loop().time() + LOOK_EVERY_S
+        try:
+            losses = look.result()
+        except LogUnavailable:
+            return []
+        self._remembered = self._next
+        # What was read may be deleted by its age: only a reader that has not read it yet has lost it.
+        return [
+            loss for tp, loss in losses.items() if loss.kind is not LossKind.DELETED_UNREAD and tp in self._remembered
+        ]
+
+    def _begin(self) -> None:
+        self._next = dict(self._read)
+        places = {tp: self._remembered.get(tp, place) for tp, place in self._next.items()}
+        self._look = asyncio.create_task(losses_of(self._log, places), name="look at what was read")
+
+    async def stop(self) -> None:
+        """Let a look that is under way go."""
+        look, self._look = self._look, None
+        if look is not None:
+            look.cancel()
+            await asyncio.gather(look, return_exceptions=True)

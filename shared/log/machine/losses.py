@@ -1,0 +1,63 @@
+"""Whether a topic still holds what was read from it: pure, from what the log says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shared.log.port import TopicPartition
+
+
+class LossKind(StrEnum):
+    """How a topic shows that it is not the one that was read."""
+
+    BEYOND_END = "beyond_end"
+    OTHER_RECORD = "other_record"
+    DELETED_UNREAD = "deleted_unread"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a partition was read: the next offset, and the checksum of the record before it where that is known."""
+
+    next_offset: int
+    checksum: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A partition that does not continue what was read from it. It was read to `next_offset`, and holds the records
+    from `begin` to `end`.
+    """
+
+    kind: LossKind
+    tp: TopicPartition
+    next_offset: int
+    begin: int
+    end: int
+
+    def __str__(self) -> str:
+        where = f"{self.tp[0]}/{self.tp[1]}"
+        match self.kind:
+            case LossKind.BEYOND_END:
+                return f"{where} was read to offset {self.next_offset} and ends at {self.end}: records are lost"
+            case LossKind.OTHER_RECORD:
+                last = self.next_offset - 1
+                return f"{where} holds another record at offset {last} than the one that was read: records are lost"
+            case LossKind.DELETED_UNREAD:
+                count = self.begin - self.next_offset
+                return f"{where} begins at {self.begin} and was read to {self.next_offset}: {count} were deleted unread"
+
+
+def loss_of(tp: TopicPartition, place: Place, begin: int, end: int, found: int | None) -> Loss | None:
+    """What is wrong with a partition that holds `begin` to `end`, or None. `found` is the checksum of the record right
+    before the place, None where the log holds none there.
+    """
+    kind: LossKind | None = None
+    if place.next_offset > end:
+        kind = LossKind.BEYOND_END
+    elif place.next_offset < begin:
+        kind = LossKind.DELETED_UNREAD
+    elif place.next_offset > begin and place.checksum is not None and found != place.checksum:
+        kind = LossKind.OTHER_RECORD
+    return None if kind is None else Loss(kind, tp, place.next_offset, begin, end)

@@ -1,0 +1,117 @@
+"""A reader at rest looks now and then whether the log still holds what was read from it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from shared.cluster.fold import DamagedLog
+from shared.log import losses
+from shared.log.follower import Follower
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.port import LogTruncated
+from tests.histories import CELL, History, outgoing
+from tests.log.snapshot_world import TOPICS, layout_of
+
+LAYOUT = layout_of("fallow")
+TP = LAYOUT.tp("decisions", CELL)
+
+
+@pytest.fixture(autouse=True)
+def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "LOOK_EVERY_S", 0.02)
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    broker = MemoryBroker()
+    for topic in TOPICS:
+        broker.create_topic(LAYOUT.topic(topic), 2)
+    return broker
+
+
+async def publish(broker: MemoryBroker, seed: int, decisions: int) -> None:
+    await MemoryLog(broker).publish(outgoing(LAYOUT, History(seed).decisions(decisions)))
+
+
+async def following(broker: MemoryBroker) -> Follower:
+    follower = Follower(MemoryLog(broker), LAYOUT, CELL)
+    await follower.start()
+    await follower.catch_up()
+    return follower
+
+
+async def polled(follower: Follower, seconds: float = 0.3) -> None:
+    """Poll as one does who has nothing else to do, for so long."""
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + seconds
+    while loop.time() < end_s:
+        await follower.poll(wait_ms=5)
+
+
+async def test_a_log_that_stays_as_it_is_is_no_loss(broker: MemoryBroker) -> None:
+    await publish(broker, 31, 10)
+    follower = await following(broker)
+    await polled(follower)
+    broker.delete_before(TP, 10)
+    await polled(follower)
+    assert follower.next_offset == 10
+    await follower.stop()
+
+
+async def test_a_log_that_was_filled_anew_to_the_same_end_is_noticed_at_rest(broker: MemoryBroker) -> None:
+    await publish(broker, 31, 10)
+    follower = await following(broker)
+    broker.cut(TP, 0)
+    await publish(broker, 32, 10)
+    with pytest.raises(DamagedLog, match="another record at offset 9"):
+        await polled(follower)
+    await follower.stop()
+
+
+async def test_a_writer_notices_it_too_though_it_only_wrote(broker: MemoryBroker) -> None:
+    await publish(broker, 31, 10)
+    follower = await following(broker)
+    await follower.rest()
+    last = outgoing(LAYOUT, History(31).decisions(10))[-1]
+    follower.wrote(last)
+    follower.look()
+    await asyncio.sleep(0.05)
+    broker.cut(TP, 0)
+    await publish(broker, 32, 10)
+
+    async def looked() -> None:
+        for _ in range(20):
+            follower.look()
+            await asyncio.sleep(0.01)
+
+    with pytest.raises(DamagedLog, match="another record at offset 9"):
+        await looked()
+    await follower.stop()
+
+
+async def test_a_log_that_ends_before_is_noticed_by_a_writer_at_rest(broker: MemoryBroker) -> None:
+    await publish(broker, 31, 10)
+    follower = await following(broker)
+    await follower.rest()
+    broker.cut(TP, 4)
+
+    async def looked() -> None:
+        for _ in range(20):
+            follower.look()
+            await asyncio.sleep(0.01)
+
+    with pytest.raises(LogTruncated):
+        await looked()
+    await follower.stop()
+
+
+async def test_a_log_that_is_away_is_no_loss(broker: MemoryBroker) -> None:
+    await publish(broker, 31, 10)
+    follower = await following(broker)
+    broker.is_away = True
+    await polled(follower, 0.1)
+    broker.is_away = False
+    await polled(follower, 0.1)
+    await follower.stop()

@@ -1,0 +1,182 @@
+"""An input that has lost records is fenced, with its place; the cell decides on the others, and a person decides."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import generate_latest
+
+from services.placement.settings import PlacementSettings
+from shared.events.effects import InputResumed
+from shared.events.operations import HoldJob
+from shared.log import losses
+from shared.log.machine.losses import LossKind, Place, loss_of
+from shared.runtime.process import Context
+from tests.contract.eventually import eventually
+from tests.placement.lost_world import CELL, LAYOUT, LostWorld
+
+JOBS = ("test.jobs", 0)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> LostWorld:
+    return LostWorld(tmp_path)
+
+
+def names(begin: int, end: int) -> list[str]:
+    return [f"job-{n}" for n in range(begin, end)]
+
+
+async def fenced(context: Context[PlacementSettings], *words: str) -> None:
+    await eventually(lambda: all(word in (context.health.waiting_for or "") for word in words))
+    assert 'fallow_input_fenced{cell="cell-a",input="jobs"} 1.0' in generate_latest(context.registry).decode()
+
+
+async def test_jobs_that_stand_where_others_were_read_are_not_passed_over(world: LostWorld) -> None:
+    """The topic was lost and filled anew: 20 of its 30 jobs stand before the cursor."""
+    world.admit(*names(0, 20))
+    async with world.placement():
+        await world.until_enqueued(20)
+    world.broker.cut(JOBS, 0)
+    world.admit(*names(100, 130))
+    async with world.placement() as context:
+        await fenced(context, "test.jobs/0", "another record at offset 19")
+    assert len(world.enqueued()) == 20, "what came behind the cursor is not taken for all that came"
+
+
+async def test_a_cursor_beyond_the_end_fences_the_input(world: LostWorld) -> None:
+    world.admit(*names(0, 20))
+    async with world.placement():
+        await world.until_enqueued(20)
+    world.broker.cut(JOBS, 5)
+    async with world.placement() as context:
+        await fenced(context, "test.jobs/0", "was read to offset 20 and ends at 5")
+
+
+async def test_jobs_that_were_deleted_unread_fence_their_input(world: LostWorld) -> None:
+    world.admit(*names(0, 3))
+    async with world.placement():
+        await world.until_enqueued(3)
+    world.admit(*names(3, 9))
+    world.broker.delete_before(JOBS, 5)
+    async with world.placement() as context:
+        await fenced(context, "test.jobs/0", "2 were deleted unread")
+    assert len(world.enqueued()) == 3
+
+
+async def test_a_cell_goes_on_deciding_on_its_other_inputs(world: LostWorld) -> None:
+    world.admit("job-0", "job-1")
+    async with world.placement():
+        await world.until_enqueued(2)
+    world.broker.cut(JOBS, 0)
+    world.admit("job-9")
+    async with world.placement() as context:
+        await fenced(context, "ends at 1")
+        before = world.end("decisions")
+        world.tell(HoldJob(cell=CELL, job="job-0"))
+        await eventually(lambda: world.end("decisions") > before)
+        assert "test.operations/0" in context.health.progress.cursors
+
+
+async def test_a_running_writer_notices_that_its_input_was_cut(world: LostWorld) -> None:
+    async with world.placement() as context:
+        world.admit(*names(0, 4))
+        await world.until_enqueued(4)
+        world.broker.cut(JOBS, 1)
+        await fenced(context, "was read to offset 4 and ends at 1")
+
+
+@pytest.fixture
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "LOOK_EVERY_S", 0.05)
+
+
+@pytest.mark.usefixtures("quick_looks")
+@pytest.mark.parametrize("more", [0, 3])
+async def test_a_running_writer_at_rest_notices_that_its_input_was_filled_anew(world: LostWorld, more: int) -> None:
+    """Also where the new records end exactly where it stands, or where it has read on in them."""
+    async with world.placement() as context:
+        world.admit(*names(0, 4))
+        await world.until_enqueued(4)
+        await asyncio.sleep(0.3)  # at rest for longer than two looks
+        world.broker.cut(JOBS, 0)
+        world.admit(*names(10, 14 + more))
+        await fenced(context, "another record at offset 3")
+
+
+async def test_a_person_decides_from_where_an_input_is_read_on(world: LostWorld) -> None:
+    world.admit(*names(0, 20))
+    async with world.placement():
+        await world.until_enqueued(20)
+    world.broker.cut(JOBS, 0)
+    world.admit(*names(100, 103))
+    async with world.placement(resume_inputs="jobs-0@20:0") as context:
+        await world.until_enqueued(23)
+        assert context.health.waiting_for is None
+    resumed = [e for d in world.decisions() for e in d.effects if isinstance(e, InputResumed)]
+    assert resumed == [InputResumed(input="jobs-0", from_offset=20, to_offset=0)]
+
+    async with world.placement(resume_inputs="jobs-0@20:0"):
+        world.admit("job-last")
+        await world.until_enqueued(24)
+    assert len([e for d in world.decisions() for e in d.effects if isinstance(e, InputResumed)]) == 1, "said once"
+
+
+async def test_windows_that_were_deleted_unread_are_counted_and_passed_over(world: LostWorld) -> None:
+    """A later window says again what an older one said."""
+    queue = ("test.queue", 0)
+    for _ in range(3):
+        world.broker.write_marker(queue)
+    world.broker.delete_before(queue, 3)
+    async with world.placement() as context:
+        world.admit("job-0")
+        await world.until_enqueued(1)
+        assert context.health.waiting_for is None
+    text = generate_latest(context.registry).decode()
+    assert 'fallow_inputs_deleted_unread_total{cell="cell-a",input="queue"} 3.0' in text
+
+
+async def test_a_transaction_in_an_input_topic_is_no_loss(world: LostWorld) -> None:
+    """Its end takes an offset: positions need not be adjacent, and a cursor may end at one."""
+    world.admit("job-0")
+    world.broker.write_marker(JOBS)
+    async with world.placement():
+        await world.until_enqueued(1)
+    world.broker.write_marker(JOBS)
+    world.admit("job-1")
+    world.broker.write_marker(JOBS)
+    async with world.placement() as context:
+        await world.until_enqueued(2)
+        assert context.health.waiting_for is None
+
+
+async def test_a_transaction_in_the_decisions_does_not_stop_the_writer(world: LostWorld) -> None:
+    async with world.placement():
+        world.admit("job-0")
+        await world.until_enqueued(1)
+        world.broker.write_marker((LAYOUT.topic("decisions"), 0))
+        world.admit("job-1")
+        await world.until_enqueued(2)
+
+
+@pytest.mark.parametrize("words", ["jobs", "jobs-0@x:1", "jobs-0@1:2,", "jobs-0@1"])
+def test_a_resume_that_means_nothing_is_refused(words: str) -> None:
+    with pytest.raises(ValueError, match="resume_inputs"):
+        PlacementSettings(resume_inputs=words)
+
+
+@given(begin=st.integers(0, 9), length=st.integers(0, 9), read=st.integers(0, 20), checksum=st.none() | st.just(7))
+def test_a_place_is_whole_only_where_the_log_continues_it(
+    begin: int, length: int, read: int, checksum: int | None
+) -> None:
+    end = begin + length
+    for found in (None, 7, 8):
+        loss = loss_of(JOBS, Place(read, checksum), begin, end, found)
+        assert (loss is not None and loss.kind is LossKind.BEYOND_END) == (read > end)
+        assert (loss is not None and loss.kind is LossKind.DELETED_UNREAD) == (read < begin)
+        if loss is None and checksum is not None and read > begin:
+            assert found == checksum
