@@ -91,6 +91,7 @@ class ExecutorService:
         lost = {spec.id: None for slot in slots for spec in self._specs.get(slot, ())}
         for node_id in lost:
             self.agents.pop(node_id, None)
+            self._report_due_ms.pop(node_id, None)
         self._wanted.disown(lost)
         self._driver.forget(lost)
 
@@ -230,7 +231,7 @@ class ExecutorService:
         while self._reports and self._reports[0][0] <= turn.now.monotonic_ms:
             due_ms, node_id = heappop(self._reports)
             agent = self.agents.get(node_id)
-            if agent is None or self._report_due_ms[node_id] != due_ms:
+            if agent is None or self._report_due_ms.get(node_id) != due_ms:
                 continue  # lost, or lost and taken over again since this was planned
             node = state.nodes.get(node_id)
             if node is not None and node.boot == agent.boot:

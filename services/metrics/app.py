@@ -105,7 +105,7 @@ class CellMetrics:
         with loading():
             await self._follower.stop()
             await self._follower.start()
-            self._service = MetricsService(self._follower.state)
+            self._service = MetricsService(self._follower.state, self._context.settings.tenants_named)
 
     def _before_fold(self, state: CellState, record: LogRecord) -> None:
         if self._service is not None and isinstance(record.decision, Decision):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from services.metrics.policy.figures import Figures
+from services.metrics.policy.tenant_labels import TenantLabels
 from services.metrics.policy.watch import LogWatch
 from shared.cluster.invariants import Offence
 from shared.cluster.state import CellState
@@ -15,11 +16,15 @@ KEPT_WAITS = 2_000
 """Newest waits of each tenant, pool and size class of which a live service tells percentiles."""
 
 
+TENANTS_NAMED = 200
+
+
 class MetricsService:
     """One cell, from a state on: the beginning of its log or a snapshot."""
 
-    def __init__(self, state: CellState) -> None:
-        self.figures = Figures(state, kept_waits=KEPT_WAITS)
+    def __init__(self, state: CellState, tenants_named: int = TENANTS_NAMED) -> None:
+        """`tenants_named` tenants have figures of their own, all others share one set of them."""
+        self.figures = Figures(state, kept_waits=KEPT_WAITS, named=TenantLabels(tenants_named).label)
         self.watch = LogWatch(state)
         self._kinds: Counter[type[Effect]] = Counter()
 

@@ -16,7 +16,7 @@ from services.queueing.policy.line import Line, Place
 from services.queueing.policy.parts import in_parts
 from services.queueing.policy.row import Shown
 from shared.cluster.config import CellPart, Queue
-from shared.cluster.due import DueHeap
+from shared.cluster.due import ROOM_LEAST, DueHeap
 from shared.cluster.few import FEW_WAITING
 from shared.cluster.job import JobStatus
 from shared.cluster.maintenance import longest_run_ms
@@ -82,6 +82,7 @@ class QueueingService:
         self._queues = {queue.name: queue for queue in cell.queues}
         self._numbers = {queue.name: number for number, queue in enumerate(cell.queues)}
         self._lines: dict[LineName, Line] = {}
+        self._lines_room = ROOM_LEAST
         self._in_order: list[Line] | None = None
         self._waiting: dict[str, Waiting] = {}
         self._early: deque[tuple[int, str]] = deque()
@@ -269,6 +270,8 @@ class QueueingService:
         line_of = (name, spec.tenant if queue.order is QueueOrder.FAIR_SHARE else "")
         line = self._lines.get(line_of)
         if line is None:
+            if len(self._lines) > self._lines_room:
+                self._let_go_of_empty()
             line = self._lines[line_of] = Line(queue, self._shown, line_of[1] or None)
             self._in_order = None
         return line
@@ -280,6 +283,11 @@ class QueueingService:
             names = sorted(self._lines, key=lambda line: (self._numbers.get(line[0], last), line))
             self._in_order = [self._lines[name] for name in names]
         return self._in_order
+
+    def _let_go_of_empty(self) -> None:
+        """Tenants come and go: lines in which nobody waits are let go of when there may be more of them than others."""
+        self._lines = {name: line for name, line in self._lines.items() if line.waiting}
+        self._lines_room = ROOM_LEAST + 2 * len(self._lines)
 
     def _drop_refused(self) -> None:
         """Placement has passed these records of `jobs`: a job that is not in the log now was refused."""

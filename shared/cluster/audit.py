@@ -182,6 +182,8 @@ class Ledger:
                     row[device] -= share
             account = (tenant, types.get(node, ""))
             use[account] = use.get(account, 0) - milli
+            if not use[account]:
+                del use[account]
 
     def _take_place(self, job: str, tenant: str, place: WorkerPlace) -> Offence | None:
         """I1: the place's devices exist and hold no more than a device."""

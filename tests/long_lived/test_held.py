@@ -10,10 +10,14 @@ from services.executor.service import ExecutorService
 from services.metrics.policy.watch import REMEMBERED_ENDS
 from services.metrics.service import KEPT_WAITS, MetricsService
 from services.queueing.service import QueueingService
+from shared.cluster.config import CellPart, Queue
 from shared.cluster.fold import fold
 from shared.cluster.remembered import SEGMENT_JOBS
+from shared.cluster.sharing import KINDS_MOST
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
+from shared.events.nodes import NodeLost
+from shared.events.queue import QueueOrder
 from shared.events.values import Dependency, JobSpec, NodeSpec, RetryPolicy, VirtualRun
 from shared.view.machine import Projection
 from tests.long_lived.held import held_by
@@ -36,9 +40,10 @@ class Town:
         self.world = World(few=1_000)
         self.world.checks = self.world.numbers_words = False
         self.state, self.read, self.rounds = CellState(CELL), 0, 0
-        part = FILE.cell(CELL)
+        queue = Queue(name="default", order=QueueOrder.FAIR_SHARE)
+        part = CellPart(name=CELL, ordinal=0, pools=FILE.cell(CELL).pools, queues=(queue,))
         self.queueing = QueueingService(self.state, part, writer="queueing-1", jobs_source="jobs-0", few=-1)
-        self.metrics = MetricsService(self.state)
+        self.metrics = MetricsService(self.state, tenants_named=10)
         self.projection = Projection()
         self.executor = ExecutorService(CELL, NODES, 1, report_every_wall_ms=1_000)
         self.world.tell(set_policy(remember_jobs=REMEMBERED, remember_ms=60_000, stop_grace_wall_ms=WEEK_MS))
@@ -86,12 +91,22 @@ class Town:
             self.tell(*(admitted(spec, self.world.now_ms) for spec in specs))
             self.pass_time(MORE_MS)
             self.tell(
-                update(f"service-{self.rounds}", workers=1), update(f"limited-{self.rounds}", max_run_ms=WEEK_MS - 1)
+                update(f"service-{self.rounds}", specs[0].tenant, workers=1),
+                update(f"limited-{self.rounds}", specs[0].tenant, max_run_ms=WEEK_MS - 1),
             )
             self.pass_time(MORE_MS)
-            self.tell(*(cancel(spec.id) for spec in specs))
+            self.tell(*(cancel(spec.id, spec.tenant) for spec in specs))
             self.pass_time(MORE_MS)
+            self.lose_a_node()
         assert list(self.state.jobs) == [spec.id for spec in RESIDENTS]
+
+    def lose_a_node(self) -> None:
+        """One of those without residents boots anew."""
+        node = self.state.nodes[f"n{1 + self.rounds % 2}"]
+        before = node.boot
+        self.tell(NodeLost(cell=CELL, node=node.id, boot=node.boot, seq=self.executor.agents[node.id].next_seq()))
+        self.pass_time(MORE_MS)
+        assert self.state.nodes[node.id].boot != before
 
     def held(self) -> dict[str, int]:
         return held_by(self.world.service, self.world.writer, self.queueing, self.metrics, self.executor)
@@ -101,14 +116,16 @@ def jobs_of(number: int) -> list[JobSpec]:
     """One of each kind that leaves something behind for later."""
     forever = VirtualRun(duration_ms=4 * WEEK_MS)
     retry = RetryPolicy(budget=5, backoff_ms=WEEK_MS, backoff_most_ms=WEEK_MS)
+    tenant = f"tenant-{number}"
     return [
-        spec_of(f"limited-{number}", run=forever, max_run_ms=WEEK_MS),
-        spec_of(f"brief-{number}", run=VirtualRun(duration_ms=10), max_run_ms=WEEK_MS),
-        spec_of(f"failing-{number}", run=VirtualRun(duration_ms=10, fail_at_ms=5), retry=retry),
-        spec_of(f"service-{number}", run=forever, workers=3, gang=False, workers_min=1),
-        spec_of(f"later-{number}", run=forever, not_before_ms=10**12 + number),
-        spec_of(f"behind-{number}", run=forever, after=(Dependency(job=f"nobody-{number}"),)),
-        spec_of(f"held-{number}", run=forever, hold=True),
+        spec_of(f"limited-{number}", tenant=tenant, run=forever, max_run_ms=WEEK_MS),
+        spec_of(f"brief-{number}", tenant=tenant, run=VirtualRun(duration_ms=10), max_run_ms=WEEK_MS),
+        spec_of(f"failing-{number}", tenant=tenant, run=VirtualRun(duration_ms=10, fail_at_ms=5), retry=retry),
+        spec_of(f"service-{number}", tenant=tenant, run=forever, workers=3, gang=False, workers_min=1),
+        spec_of(f"later-{number}", tenant=tenant, run=forever, not_before_ms=10**12 + number),
+        spec_of(f"behind-{number}", tenant=tenant, run=forever, after=(Dependency(job=f"nobody-{number}"),)),
+        spec_of(f"large-{number}", gpus=8, workers=9, tenant=tenant, run=forever),
+        spec_of(f"held-{number}", tenant=tenant, run=forever, hold=True),
     ]
 
 
@@ -120,12 +137,17 @@ RESIDENTS = [
 
 BOUNDED = {
     "Ledger.ended": 2 * REMEMBERED_ENDS,
-    "Waits._newest": KEPT_WAITS * 3,
+    "Waits._newest": KEPT_WAITS * 3 * 11,
+    "CellState.kinds": 4 * KINDS_MOST,
+    "Remembered._tenants": 10**6,
+    "Remembered._tenant_numbers": 10**6,
     "_Segment.ids": 2 * SEGMENT_JOBS,
     "_Segment.blocks": 2 * SEGMENT_JOBS,
     "_Segment.rows": 2 * SEGMENT_JOBS * ROW_BYTES,
 }
-"""What has a bound of its own, however much comes: see the constants."""
+"""What has a bound of its own, however much comes: see the constants. The names of all tenants that ever had a job are
+kept once, since the rows of remembered jobs point there.
+"""
 
 
 def test_what_has_come_and_gone_leaves_nothing_behind() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from services.metrics.policy.gar import Gar
 from services.metrics.policy.gfr import Gfr
 from services.metrics.policy.sor import Sor
-from services.metrics.policy.time_weighted import TimeWeightedRatio
+from services.metrics.policy.time_weighted import WHOLES_MOST, TimeWeightedRatio
 from shared.events import effects as e
 from shared.events.reasons import RequeueReason
 from tests.histories import History
@@ -153,3 +153,14 @@ def test_ratios_stay_between_nothing_and_all_whatever_happens(seed: int) -> None
     assert 0 <= (gfr.cell.mean(until_ms) or 0) <= 1
     assert (gar.cell.mean(until_ms) or 0) >= 0
     assert (sor.value(until_ms) or 0) >= 0
+
+
+def test_a_ratio_over_ever_other_wholes_keeps_few_of_them_and_stays_true() -> None:
+    ratio, exact = TimeWeightedRatio(), Fraction(0)
+    for step in range(1_000):
+        ratio.set(step, step % 7, 1_000 + step)
+        exact += Fraction(step % 7, 1_000 + step)
+    assert len(ratio._part_ms) <= WHOLES_MOST
+    mean = ratio.mean(1_000)
+    assert mean is not None
+    assert abs(mean - exact / 1_000) < Fraction(1, 2**60)

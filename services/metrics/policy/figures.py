@@ -6,11 +6,13 @@ somebody asks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from services.metrics.policy.acting import together
 from services.metrics.policy.communication import RING, CommunicationModel
 from services.metrics.policy.gar import Gar, TenantGar
 from services.metrics.policy.gfr import Gfr
-from services.metrics.policy.groups import Whose
+from services.metrics.policy.groups import Whose, as_it_is
 from services.metrics.policy.jtted import Jtted
 from services.metrics.policy.queue_depth import QueueDepth
 from services.metrics.policy.sor import Sor
@@ -31,9 +33,10 @@ class Figures:
         since_ms: int | None = None,
         kept_waits: int = KEPT_MOST,
         model: CommunicationModel = RING,
+        named: Callable[[str], str] = as_it_is,
     ) -> None:
-        self.gar, self.tenant_gar, self.gfr = Gar(), TenantGar(), Gfr()
-        whose = Whose()
+        self.gar, self.tenant_gar, self.gfr = Gar(), TenantGar(named), Gfr()
+        whose = Whose(named)
         self.sor, self.queue = Sor(whose), QueueDepth()
         self.waiting, self.jtted = WaitingTimes(kept_most=kept_waits, whose=whose), Jtted(model, whose)
         self.since_ms = state.at_ms if since_ms is None else since_ms

@@ -6,6 +6,9 @@ Schedulable are the healthy GPUs of nodes that are not lost. A cordoned node's G
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from services.metrics.policy.groups import as_it_is
 from services.metrics.policy.time_weighted import PoolRatios, TimeWeightedRatio
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
@@ -29,14 +32,19 @@ class Gar(PoolRatios):
 class TenantGar:
     """What each tenant's own jobs have of the cell's schedulable GPUs: of all tenants they add up to its GAR."""
 
-    def __init__(self) -> None:
+    def __init__(self, named: Callable[[str], str] = as_it_is) -> None:
+        """`named` says under which name a tenant's share is kept."""
+        self._named = named
         self.tenants: dict[str, TimeWeightedRatio] = {}
         self._nobody = TimeWeightedRatio()
 
     def begin(self, state: CellState, at_ms: int | None = None) -> None:
         """Take in a state as it is at `at_ms` (None: its own time), at the beginning or later."""
         now_ms = state.at_ms if at_ms is None else at_ms
-        whole, own = sum(pool.gpus_milli for pool in state.pools.values()), own_use(state)
+        whole, own = sum(pool.gpus_milli for pool in state.pools.values()), dict[str, int]()
+        for tenant, milli in own_use(state).items():
+            name = self._named(tenant)
+            own[name] = own.get(name, 0) + milli
         for tenant in own:
             if tenant not in self.tenants:
                 self.tenants[tenant] = self._nobody.twin()

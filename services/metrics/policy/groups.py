@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from shared.cluster.state import CellState
@@ -38,12 +39,21 @@ def pool_of(state: CellState, place: WorkerPlace) -> str:
     return NO_POOL if node is None else node.lent_to or node.spec.pool
 
 
+def as_it_is(tenant: str) -> str:
+    """Every tenant under its own name, however many there are."""
+    return tenant
+
+
 class Whose:
-    """Tenant and pool of a start. Several want to know of each start, one after the other; it is found out once."""
+    """Tenant and pool of a start. Several want to know of each start, one after the other; it is found out once.
 
-    __slots__ = ("_effect", "_found")
+    `named` says under which name a tenant's figures are kept.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_effect", "_found", "named")
+
+    def __init__(self, named: Callable[[str], str] = as_it_is) -> None:
+        self.named = named
         self._effect: JobStarted | None = None
         self._found = (FORGOTTEN, NO_POOL)
 
@@ -51,5 +61,9 @@ class Whose:
         """The tenant, and the pool of its first worker."""
         if effect is not self._effect:
             self._effect = effect
-            self._found = (tenant_of(state, effect.job), pool_of(state, effect.workers[0]))
+            self._found = (self.tenant(state, effect.job), pool_of(state, effect.workers[0]))
         return self._found
+
+    def tenant(self, state: CellState, job_id: str) -> str:
+        """Under which name the figures of the job's tenant are kept."""
+        return self.named(tenant_of(state, job_id))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from services.metrics.policy.acting import Acts, act_on
-from services.metrics.policy.groups import Whose, pool_of, tenant_of
+from services.metrics.policy.groups import Whose, pool_of
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
@@ -151,7 +151,7 @@ class Sor:
             self._open(state, effect.job, job.workers, at_ms)
 
     def _open(self, state: CellState, job_id: str, places: tuple[WorkerPlace, ...], at_ms: int) -> None:
-        tenant = tenant_of(state, job_id)
+        tenant = self._whose.tenant(state, job_id)
         by_pool: dict[str, int] = {}
         for place in places:
             pool = pool_of(state, place)

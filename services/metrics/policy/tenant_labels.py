@@ -15,7 +15,7 @@ class TenantLabels:
 
     def label(self, tenant: str) -> str:
         """The name under which this tenant is counted, the same each time."""
-        if tenant in self._known:
+        if tenant in self._known or tenant == OTHERS:
             return tenant
         if len(self._known) >= self._most:
             return OTHERS

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
+WHOLES_MOST = 64
+BITS = 64
+
 
 class TimeWeightedRatio:
     """`part / whole` as a function of cell time that changes in steps. While there is no whole there is no ratio, and
     that time does not count.
 
-    Kept as one sum for each whole that there was, so the mean is exact however long it runs: a whole changes with
-    nodes, seldom.
+    Kept as one sum for each whole that there was, so the mean is exact: a whole changes with nodes, seldom. Where there
+    were very many wholes, what is behind is put together, exact to 2^-64 for each of them.
     """
 
     def __init__(self) -> None:
@@ -20,6 +23,8 @@ class TimeWeightedRatio:
         self._since_ms = 0
         self._time_ms = 0
         self._part_ms: dict[int, int] = {}
+        self._behind_ms = 0
+        """Of wholes that were put together: the sum of `part / whole` over time, times 2^64."""
 
     def set(self, at_ms: int, part: int, whole: int) -> None:
         """From `at_ms` on it is `part / whole`. Time must not go back."""
@@ -31,6 +36,9 @@ class TimeWeightedRatio:
             passed_ms = at_ms - self._since_ms
             self._time_ms += passed_ms
             self._part_ms[self.whole] = self._part_ms.get(self.whole, 0) + self.part * passed_ms
+            if len(self._part_ms) > WHOLES_MOST:
+                self._behind_ms += sum((part_ms << BITS) // whole for whole, part_ms in self._part_ms.items())
+                self._part_ms.clear()
         self.part, self.whole, self._since_ms = part, whole, at_ms
 
     def twin(self) -> TimeWeightedRatio:
@@ -49,7 +57,8 @@ class TimeWeightedRatio:
         time_ms = self._time_ms + open_ms
         if not time_ms:
             return None
-        total = sum((Fraction(part_ms, whole) for whole, part_ms in self._part_ms.items()), Fraction(0))
+        behind = Fraction(self._behind_ms, 1 << BITS)
+        total = sum((Fraction(part_ms, whole) for whole, part_ms in self._part_ms.items()), behind)
         if open_ms:
             total += Fraction(self.part * open_ms, self.whole)
         return total / time_ms

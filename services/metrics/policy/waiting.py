@@ -145,7 +145,8 @@ class WaitingTimes:
 
     def _expect(self, spec: JobSpec, submit_ms: int) -> None:
         if not self._excluded or spec.id not in self._excluded:
-            self._unstarted[spec.id] = (submit_ms, spec.tenant, size_class(spec.gpus_milli))
+            tenant = self._whose.named(spec.tenant)
+            self._unstarted[spec.id] = (submit_ms, tenant, size_class(spec.gpus_milli))
 
     def count(self) -> int:
         """How many jobs of all sizes."""
