@@ -211,6 +211,9 @@ class History:
         jobs, half_life_ms = self._random.choice(((3, 0), (50, 0), (3, 70), (50, 1_000)))
         return [e.PolicySet(policy=CellPolicy(remember_jobs=jobs, remember_ms=10**9, fair_half_life_ms=half_life_ms))]
 
+    def cell_file(self) -> list[e.Effect]:
+        return [e.CellFileSet(digest=f"{self._random.randrange(16**32):032x}", content="{}")]
+
     def device(self) -> list[e.Effect]:
         if not self.state.nodes:
             return []
@@ -259,6 +262,7 @@ ACTIONS: tuple[Callable[[History], list[e.Effect]], ...] = (
     History.released,
     History.updated,
     History.quota,
+    History.cell_file,
     History.policy,
     History.device,
     History.loan,

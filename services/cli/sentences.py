@@ -213,6 +213,7 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.NodeReclaimed: lambda x: f"Node {x.node} is back at home (loan {x.loan}).",
     e.QuotaSet: _quota,
     e.PolicySet: _policy,
+    e.CellFileSet: lambda x: f"The cell goes by the cell file {x.digest[:8]} ({len(x.content)} characters).",
     e.ProposalRefused: lambda x: f"Proposal {x.proposal} is not carried out: {x.code}{_text(x.text)}.",
     e.InputResumed: lambda x: f"Input {x.input} was read to {x.from_offset}, and is read on from {x.to_offset}.",
 }

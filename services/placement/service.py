@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from services.placement.policy import dependencies, maintenance, nodes, requests, runs, settings
 from services.placement.policy.deadlines import Deadlines
 from services.placement.policy.fair_clock import FairClock
+from services.placement.policy.file_in_force import FileInForce
 from services.placement.policy.gang import POLICIES, Places
 from services.placement.policy.hearing import Hearing
 from services.placement.policy.inbox import Inbox, Input, weighed
@@ -95,7 +96,7 @@ class PlacementService:
         self._windows, self._deadlines, self._hearing = Windows(), Deadlines(), Hearing()
         self._strays, self._culprits = list[tuple[Input, Stray]](), list[tuple[Input, Stray]]()
         self._quarantine, self._words = Quarantine(), dict[tuple[str, int], str]()
-        self._short_lines = ShortLines(file.cell(state.cell), few)
+        self._short_lines, self._few = ShortLines(file.cell(state.cell), few), few
         self._fair_clock = FairClock(file.cell(state.cell))
         self._tending = Tending()
         self._blocked: dict[Shape, DeferCode] = {}
@@ -108,6 +109,7 @@ class PlacementService:
         self._room = Room()
         self._taken: list[Input] = []
         self._losing: dict[str, None] = {}
+        self._in_force = FileInForce(file, state)
 
     # What the shell tells.
 
@@ -124,7 +126,15 @@ class PlacementService:
         else:
             self._hearing = Hearing()
             self._hearing.leases.begin(self.state, wall_ms)
+        self._reload = False
+        self._go_by(self._in_force.taken_over(self._file, self.state))
         self.caught_up(wall_ms)
+
+    def take_contradiction(self) -> str:
+        """What a person should know of the cell file of this process and the one in force; once, and empty where they
+        agree.
+        """
+        return self._in_force.take_contradiction()
 
     def caught_up(self, wall_ms: int) -> None:
         """Decisions came from the log and not from here: nothing that was concluded from the old state holds."""
@@ -143,7 +153,16 @@ class PlacementService:
 
     def reload(self, file: CellFile) -> None:
         """Put this cell file in force with the next decision."""
-        self._file, self._reload = file, True
+        self._reload = True
+        self._in_force.reloaded(file, self.state)
+        self._go_by(file)
+
+    def _go_by(self, file: CellFile) -> None:
+        if file is self._file:
+            return
+        self._file, part = file, file.cell(self.state.cell)
+        self._short_lines, self._fair_clock = ShortLines(part, self._few), FairClock(part)
+        self._walk_is_due = True
 
     def take(self, inputs: list[Input]) -> None:
         """Inputs in the order in which they were read. What the state has taken in already is dropped."""
@@ -215,6 +234,7 @@ class PlacementService:
         turn = self._turn(now_ms)
         turn.do(e.WriterStarted(epoch=self.state.epoch + 1, writer=self._name))
         self._begins = True
+        self._in_force.put(turn)
         self._is_configured = settings.configure(turn, self._file, tuple(POLICIES), anew=False)
         return Tried(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False, size_bytes=turn.bytes)
 
@@ -247,6 +267,7 @@ class PlacementService:
         taken = tuple(self._taken)
         inputs = self._advance(taken)
         turn.is_closed = bool(taken) and self._room.is_one_step
+        self._in_force.put(turn)
         if self._reload or self._begins:
             self._is_configured = settings.configure(turn, self._file, tuple(POLICIES), anew=self._reload)
         for node_id in list(self._losing):

@@ -49,6 +49,7 @@ APPLY: dict[type[e.Effect], Callable[[CellState, Any, int], None]] = {
     e.NodeReclaimed: nodes.node_reclaimed,
     e.QuotaSet: nodes.quota_set,
     e.PolicySet: nodes.policy_set,
+    e.CellFileSet: nodes.cell_file_set,
     e.ProposalRefused: jobs.nothing,
     e.InputResumed: nodes.input_resumed,
 }

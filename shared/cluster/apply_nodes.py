@@ -176,6 +176,11 @@ def quota_set(state: CellState, effect: e.QuotaSet, at_ms: int) -> None:
     set_quota(state.journal, state.tree, effect.quota)
 
 
+def cell_file_set(state: CellState, effect: e.CellFileSet, at_ms: int) -> None:
+    """The cell goes by another cell file. What of it counts for the fold stands in effects of its own."""
+    state.journal.set(state, "cell_file", effect)
+
+
 def policy_set(state: CellState, effect: e.PolicySet, at_ms: int) -> None:
     """The cell decides by other numbers."""
     state.journal.set(state, "policy", effect.policy)

@@ -21,7 +21,7 @@ from shared.cluster.remembered import is_digest
 from shared.cluster.sharing import share
 from shared.cluster.state import CellState
 from shared.cluster.unacknowledged import go_by
-from shared.events.effects import ReservationSet
+from shared.events.effects import CellFileSet, ReservationSet
 from shared.events.encoding import shorten
 from shared.events.operations import CellPolicy, Quota
 
@@ -31,6 +31,7 @@ V = TypeVar("V")
 _CELL = msgspec.json.Decoder(tuple[str, int, int, int, str, int, int])
 _INPUTS = msgspec.json.Decoder(tuple[tuple[str, int, int | None], ...])
 _POLICY = msgspec.json.Decoder(CellPolicy)
+_CELL_FILE = msgspec.json.Decoder(CellFileSet)
 _QUOTA = msgspec.json.Decoder(Quota)
 _NODE = msgspec.json.Decoder(Node)
 _JOB = msgspec.json.Decoder(Job)
@@ -81,6 +82,8 @@ def rows_of(state: CellState) -> Iterator[str]:
     yield _row("cell", (state.cell, state.version, state.epoch, state.offset, state.chain, state.at_ms, state.skipped))
     yield _row("inputs", [(name, state.inputs[name], state.input_checksums.get(name)) for name in sorted(state.inputs)])
     yield _row("policy", state.policy)
+    if state.cell_file is not None:
+        yield _row("file", state.cell_file)
     for account in sorted(state.quotas):
         yield _row("quota", state.quotas[account])
     for node_id in sorted(state.nodes):
@@ -146,6 +149,10 @@ def _policy(state: CellState, text: str) -> None:
     state.policy = _POLICY.decode(text)
 
 
+def _file(state: CellState, text: str) -> None:
+    state.cell_file = _CELL_FILE.decode(text)
+
+
 def _quota(state: CellState, text: str) -> None:
     quota = _QUOTA.decode(text)
     state.quotas[quota.tenant, quota.gpu_type] = quota
@@ -206,6 +213,7 @@ _READ = {
     "cell": _cell,
     "inputs": _inputs,
     "policy": _policy,
+    "file": _file,
     "quota": _quota,
     "node": _node,
     "job": _job,

@@ -15,7 +15,7 @@ from shared.cluster.remembered import Remembered
 from shared.cluster.sharing import Kinds
 from shared.cluster.unacknowledged import Unacknowledged
 from shared.events.decisions import CHAIN_START
-from shared.events.effects import ReservationSet
+from shared.events.effects import CellFileSet, ReservationSet
 from shared.events.operations import CellPolicy
 
 
@@ -49,6 +49,7 @@ class CellState:
     inputs: dict[str, int] = field(default_factory=dict)
     input_checksums: dict[str, int] = field(default_factory=dict)
     policy: CellPolicy = field(default_factory=CellPolicy)
+    cell_file: CellFileSet | None = None
     quotas: Quotas = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)

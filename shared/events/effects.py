@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
+from pydantic import Field
 
 from shared.events.base import Attempt, Count, JobId, Millis, Name, NodeId, Text, Value
 from shared.events.jobs import Digest
@@ -34,6 +35,10 @@ class EffectMeta(ValueMeta):
         cls: Any = super().__new__(mcs, name, bases, namespace, **config)
         cls.kind = name
         return cls  # type: ignore[no-any-return]
+
+
+CELL_FILE_CHARACTERS_MOST = 200_000
+"""A larger cell file stays out of the log: it must fit into a record beside the quotas that it sets."""
 
 
 class Effect(Value, metaclass=EffectMeta, tag_field="kind", tag=True):
@@ -322,6 +327,15 @@ class PolicySet(Effect):
     policy: CellPolicy
 
 
+class CellFileSet(Effect):
+    """The cell goes by this cell file now: its pools, queues, tenants and limits. A process that takes the cell over
+    has it from here. `content` is the file as JSON, `digest` its hash.
+    """
+
+    digest: Digest
+    content: Annotated[str, Meta(max_length=CELL_FILE_CHARACTERS_MOST), Field(max_length=CELL_FILE_CHARACTERS_MOST)]
+
+
 class ProposalRefused(Effect):
     """A proposal was not carried out."""
 
@@ -378,6 +392,7 @@ AnyEffect = (
     | NodeReclaimed
     | QuotaSet
     | PolicySet
+    | CellFileSet
     | ProposalRefused
     | InputResumed
 )

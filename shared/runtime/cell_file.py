@@ -39,16 +39,23 @@ def reloaded(context: Context[Any], before: CellFile) -> CellFile | None:
     """
     path = context.settings.cell_file
     try:
-        file = context.host.cell_file(path)
-        if _cells(file) != _cells(before):
-            rule = "a reload keeps the cells and their ordinals; to change them, restart the services"
-            raise CellFileError(f"{path}: cells: {rule}")
+        file = read_again(context, before)
     except CellFileError as error:
         context.telemetry.reloads.labels("refused").inc()
         context.logger.warning("the cell file has an error, the old one stays in force", reason=str(error))
         return None
     context.telemetry.reloads.labels("in_force").inc()
     context.logger.info("the cell file was read again", file=str(path))
+    return file
+
+
+def read_again(context: Context[Any], before: CellFile) -> CellFile:
+    """The file as it is now. Raises CellFileError, also where it has other cells than before."""
+    path = context.settings.cell_file
+    file = context.host.cell_file(path)
+    if _cells(file) != _cells(before):
+        rule = "a reload keeps the cells and their ordinals; to change them, restart the services"
+        raise CellFileError(f"{path}: cells: {rule}")
     return file
 
 

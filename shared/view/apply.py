@@ -154,6 +154,7 @@ TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = 
     e.NodeReclaimed: _node,
     e.QuotaSet: _quota,
     e.PolicySet: None,
+    e.CellFileSet: None,
     e.ProposalRefused: None,
     e.InputResumed: None,
 }

@@ -148,6 +148,7 @@ TABLE: list[tuple[e.Effect, str]] = [
         e.PolicySet(policy=CellPolicy()),
         "The cell places by best-fit; a start may take 2 min, a stop 30.0 s, a node's silence 30.0 s.",
     ),
+    (e.CellFileSet(digest="0a1b" * 8, content="{}"), "The cell goes by the cell file 0a1b0a1b (2 characters)."),
     (
         e.ProposalRefused(proposal="p1", code=ProposalCode.DOES_NOT_HELP),
         "Proposal p1 is not carried out: does_not_help.",

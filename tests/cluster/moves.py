@@ -430,6 +430,10 @@ def policy_is_set(world: Historian, at_ms: int) -> Effects:
     return [e.PolicySet(policy=policy)]
 
 
+def cell_file_is_set(world: Historian, at_ms: int) -> Effects:
+    return [e.CellFileSet(digest=f"{world.random.randrange(16**32):032x}", content="{}")]
+
+
 def writer_takes_over(world: Historian, at_ms: int) -> Effects:
     return [e.WriterStarted(epoch=world.state.epoch + world.random.randint(1, 3), writer="placement-2")]
 
@@ -464,6 +468,7 @@ MOVES: dict[Callable[[Historian, int], Effects], int] = {
     loan_moves: 8,
     quota_is_set: 4,
     policy_is_set: 1,
+    cell_file_is_set: 1,
     writer_takes_over: 1,
 }
 """Every move, and how often it is tried."""

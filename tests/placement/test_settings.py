@@ -27,7 +27,7 @@ LIMITED = Tenant(name="ada", quotas=(TenantQuota(limit=8),))
 
 def test_a_new_cell_gets_its_policy_and_quotas_in_its_first_record() -> None:
     world = World(file_with(LIMITED, start_wall_ms=5))
-    assert kinds(world.decisions[0].effects) == ["WriterStarted", "PolicySet", "QuotaSet"]
+    assert kinds(world.decisions[0].effects) == ["WriterStarted", "CellFileSet", "PolicySet", "QuotaSet"]
     assert world.state.policy.start_wall_ms == 5
 
 
@@ -42,7 +42,7 @@ def test_a_reload_puts_the_file_in_force_anew() -> None:
     world = World(file_with(LIMITED))
     world.tell(set_quotas(quota("ada", 2)))
     world.service.reload(file_with(Tenant(name="ada", quotas=(TenantQuota(limit=5),)), start_wall_ms=7))
-    assert sorted(kinds(world.rest())) == ["PolicySet", "QuotaSet"]
+    assert sorted(kinds(world.rest())) == ["CellFileSet", "PolicySet", "QuotaSet"]
     assert (world.state.quotas["ada", "gpu"].limit_milli, world.state.policy.start_wall_ms) == (5_000, 7)
     assert world.rest() == []
 

@@ -36,7 +36,7 @@ from shared.log.port import (
     Record,
 )
 from shared.log.reading import checksum_of, event_of
-from shared.runtime.cell_file import reloaded
+from shared.runtime.cell_file import CellFileError, read_again, reloaded
 from shared.runtime.clocks import WallCellClock
 from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind
@@ -112,7 +112,7 @@ class CellWriter:
             await self._follower.stop()
 
     async def _follow_and_write(self) -> None:
-        state = self._follower.state
+        state, self._file = self._follower.state, self._file_as_it_is()
         self._service = PlacementService(
             state, self._file, writer=self._context.instance, stepped=self._stepped, few=self._few
         )
@@ -127,6 +127,14 @@ class CellWriter:
                 await self._wait_for_the_log(error)
             except CannotWrite as error:
                 self._give_up(error)
+
+    def _file_as_it_is(self) -> CellFile:
+        """The cell file, read behind the log's: what the log puts in force from here on is newer."""
+        try:
+            return read_again(self._context, self._file)
+        except CellFileError as error:
+            self._context.logger.warning("the cell file has an error now", cell=self.cell, reason=str(error))
+            return self._file
 
     def _is_back(self) -> None:
         self._context.health.ready(self.cell)
@@ -196,6 +204,7 @@ class CellWriter:
             return
         epoch = self._follower.state.epoch
         self._context.logger.info("writing", cell=self.cell, epoch=epoch, version=self._follower.state.version)
+        self._tell_contradiction()
         self._metrics.writes.set(1)
         await self._follower.rest()
         inputs = {name: self._layout.tp(name, self.cell) for name in INPUTS}
@@ -215,6 +224,11 @@ class CellWriter:
             self._context.health.let_go(self._ordinal, *(self._layout.topic(name) for name in INPUTS))
             self._context.logger.info("no longer writing", cell=self.cell, epoch=epoch)
             await inflow.stop()
+
+    def _tell_contradiction(self) -> None:
+        reason = self._service.take_contradiction()
+        if reason:
+            self._context.logger.warning("the cell file here is not the one in force", cell=self.cell, reason=reason)
 
     async def _take_over(self, tenure: Tenure[Tried]) -> bool:
         """Append WriterStarted, on the newest state. Whether this process is the writer now."""

@@ -1,0 +1,74 @@
+"""Which cell file a writer goes by: the newest one that was put in force, which the log holds.
+
+A process reads its file when it starts and at a reload. Where the log has put another one in force since then, that one
+is newer. Where it has not, the process's own is: it was changed before the process started, and is put in force when
+the process takes the cell over.
+"""
+
+from __future__ import annotations
+
+from services.placement.policy.turn import Turn
+from shared.cluster.config import CellFile
+from shared.cluster.file_in_force import as_effect, difference, from_effect
+from shared.cluster.state import CellState
+from shared.events.effects import CellFileSet
+from shared.events.encoding import encode
+
+
+class FileInForce:
+    """One process's file and the log's."""
+
+    def __init__(self, file: CellFile, state: CellState) -> None:
+        """The file was read when the log was folded to this state."""
+        self._own = as_effect(file)
+        self._read_behind = state.cell_file
+        self._contradiction = ""
+
+    def reloaded(self, file: CellFile, state: CellState) -> None:
+        """This file was read again, and is to be put in force."""
+        self._own, self._read_behind = as_effect(file), state.cell_file
+        self._note_size(file)
+
+    def taken_over(self, file: CellFile, state: CellState) -> CellFile:
+        """The file to go by from now on. `file` is the one that the process went by so far."""
+        in_force = state.cell_file
+        if in_force is None or self._own is None or in_force.digest == self._own.digest:
+            self._note_size(file)
+            return file
+        if in_force == self._read_behind:
+            return file
+        try:
+            theirs = from_effect(in_force)
+            theirs.cell(state.cell)
+        except (ValueError, KeyError) as error:
+            self._contradiction = f"cell file {in_force.digest[:8]} is in force and cannot be read here: {error}"
+            return file
+        self._contradiction = (
+            f"cell file {in_force.digest[:8]} is in force; the one read here, {self._own.digest[:8]}, is older and "
+            f"differs in {difference(file, theirs, state.cell)}: it counts only after a reload"
+        )
+        self._own = self._read_behind = in_force
+        return theirs
+
+    def put(self, turn: Turn) -> None:
+        """Put the file that the process goes by in force, where it is not and the record has room for it."""
+        if self._own is None or _digest(turn.state.cell_file) == self._own.digest:
+            return
+        if turn.takes(len(encode(self._own))):
+            turn.do(self._own)
+
+    def take_contradiction(self) -> str:
+        """What is to be told, once."""
+        told, self._contradiction = self._contradiction, ""
+        return told
+
+    def _note_size(self, file: CellFile) -> None:
+        if self._own is None:
+            self._contradiction = (
+                f"a cell file of {len(file.tenants)} tenants is too large for the log: "
+                "whoever takes the cell over goes by the file of its own"
+            )
+
+
+def _digest(effect: CellFileSet | None) -> str:
+    return "" if effect is None else effect.digest

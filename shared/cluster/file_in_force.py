@@ -1,0 +1,37 @@
+"""The cell file as the log holds it: whole, as JSON, so that whoever takes the cell over goes by the same one."""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+
+from shared.cluster.config import CellFile
+from shared.events.effects import CELL_FILE_CHARACTERS_MOST, CellFileSet
+
+DIGEST_BYTES = 16
+
+
+def as_effect(file: CellFile) -> CellFileSet | None:
+    """What puts the file in force; None for a file that is too large for the log."""
+    content = json.dumps(file.model_dump(mode="json", exclude_defaults=True), separators=(",", ":"), sort_keys=True)
+    if len(content) > CELL_FILE_CHARACTERS_MOST:
+        return None
+    return CellFileSet(digest=digest_of(content), content=content)
+
+
+def digest_of(content: str) -> str:
+    """The name of a cell file: equal for files that say the same."""
+    return blake2b(content.encode(), digest_size=DIGEST_BYTES).hexdigest()
+
+
+def from_effect(effect: CellFileSet) -> CellFile:
+    """The file again. Raises ValueError for what another release may have written and this one cannot read."""
+    return CellFile.model_validate_json(effect.content)
+
+
+def difference(one: CellFile, other: CellFile, cell: str) -> str:
+    """In which parts two files differ, as far as it matters to this cell."""
+    mine, theirs = one.cell(cell), other.cell(cell)
+    parts = [f"{cell}.{part}" for part in ("pools", "queues", "policy") if getattr(mine, part) != getattr(theirs, part)]
+    parts += [part for part in ("tenants", "limits") if getattr(one, part) != getattr(other, part)]
+    return ", ".join(parts) or "other cells"

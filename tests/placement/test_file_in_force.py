@@ -1,0 +1,125 @@
+"""The log says which cell file is in force, and whoever takes the cell over goes by the newest one."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.placement.service import PlacementService
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.file_in_force import as_effect, difference, digest_of, from_effect
+from shared.events import effects as e
+from shared.events.queue import QueueDiscipline
+from shared.events.values import NodeStatus
+from shared.log.machine.writer import Draft, Writer
+from tests.placement.world import CELL, World, joined, kinds
+
+
+def file_with(pool: str = "train", *tenants: str) -> CellFile:
+    part = CellPart(name=CELL, ordinal=0, pools=(Pool(name=pool, gpus=1_000),))
+    return CellFile(cells=(part,), tenants=tuple(Tenant(name=name) for name in tenants or ("ada",)))
+
+
+OLD, NEW, NEWEST = file_with(), file_with("late"), file_with("last", "ada", "birch")
+
+
+def standby(world: World, file: CellFile) -> PlacementService:
+    """Another process that has read this file now, and folds the log along: here, by sharing the state."""
+    return PlacementService(world.state, file, writer="standby")
+
+
+def take_over(world: World, service: PlacementService) -> list[e.AnyEffect]:
+    """The standby takes the cell over; what its first record holds."""
+    service.take_over(world.wall_ms)
+    writer = Writer(world.state)
+    writer.begin()
+    tried = service.start(world.now_ms, world.wall_ms)
+    draft = writer.draft(tried.effects, tried.inputs, tried.at_ms)
+    assert isinstance(draft, Draft)
+    assert writer.appended(world.state.offset + 1)
+    service.accepted(tried)
+    return list(draft.decision.effects)
+
+
+def in_force(world: World) -> CellFile:
+    assert world.state.cell_file is not None
+    return from_effect(world.state.cell_file)
+
+
+def test_a_standby_that_started_before_a_reload_takes_over_with_the_new_file() -> None:
+    world = World(OLD)
+    other = standby(world, OLD)
+    world.service.reload(NEW)
+    world.rest()
+    assert kinds(take_over(world, other)) == ["WriterStarted"]
+    assert in_force(world) == NEW
+    assert "is older and differs in main.pools" in other.take_contradiction().replace(CELL, "main")
+    assert other.take_contradiction() == "", "it is told once"
+
+
+def test_the_file_that_it_takes_over_with_is_the_one_that_it_decides_by() -> None:
+    world = World(OLD)
+    other = standby(world, OLD)
+    world.service.reload(NEW)
+    world.rest()
+    world.service = other
+    world.regain()
+    assert kinds(world.tell(joined("n1", pool="late"))) == ["NodeChanged"]
+    assert world.state.nodes["n1"].status is NodeStatus.READY
+
+
+def test_a_process_that_starts_with_a_newer_file_puts_it_in_force_when_it_takes_over() -> None:
+    world = World(OLD)
+    late = standby(world, NEW)
+    assert in_force(world) == OLD, "until it takes over nothing has changed"
+    assert kinds(take_over(world, late)) == ["WriterStarted", "CellFileSet"]
+    assert (in_force(world), late.take_contradiction()) == (NEW, "")
+
+
+def test_of_two_processes_that_started_with_other_files_the_later_writer_goes_by_what_the_log_holds() -> None:
+    world = World(OLD)
+    first, second = standby(world, NEW), standby(world, NEWEST)
+    take_over(world, first)
+    assert kinds(take_over(world, second)) == ["WriterStarted"]
+    assert in_force(world) == NEW
+    assert "pools, tenants" in second.take_contradiction()
+
+
+def test_a_reload_that_did_not_get_into_the_log_is_not_in_force() -> None:
+    world = World(OLD)
+    other = standby(world, OLD)
+    world.service.reload(NEW)
+    take_over(world, other)
+    assert in_force(world) == OLD
+    take_over(world, world.service)
+    assert in_force(world) == NEW, "the file that was read last, and nothing was put in force since"
+
+
+def test_a_restart_with_the_same_file_writes_nothing_of_it() -> None:
+    world = World(OLD)
+    world.restart()
+    assert kinds(world.decisions[-1].effects) == ["WriterStarted"]
+
+
+def test_a_file_that_is_too_large_for_the_log_is_said_to_be() -> None:
+    large = file_with("train", *(f"tenant-{number:05}" for number in range(15_000)))
+    world = World(large)
+    world.restart()
+    assert world.state.cell_file is None
+    assert "too large for the log" in world.service.take_contradiction()
+
+
+@pytest.mark.parametrize("file", [OLD, NEW, NEWEST])
+def test_a_file_comes_back_as_it_was(file: CellFile) -> None:
+    effect = as_effect(file)
+    assert effect is not None
+    assert (from_effect(effect), digest_of(effect.content)) == (file, effect.digest)
+
+
+def test_a_difference_names_the_parts() -> None:
+    strict = CellPart(
+        name=CELL,
+        ordinal=0,
+        pools=OLD.cells[0].pools,
+        queues=(Queue(name="q", discipline=QueueDiscipline.STRICT_FIFO),),
+    )
+    assert difference(OLD, OLD.model_copy(update={"cells": (strict,)}), CELL) == f"{CELL}.queues"
