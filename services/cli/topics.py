@@ -9,9 +9,9 @@ import typer
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit
 from services.cli.output import AsJson, print_json, print_line
-from shared.log.opening import TOPICS_FILE
+from shared.log.opening import declared_topics
 from shared.log.topic_admin import TopicsReport, check_topics, create_topics
-from shared.log.topics import TopicSpec, expected_topics, parse_topics
+from shared.log.topics import TopicSpec
 
 app = typer.Typer(no_args_is_help=True, help="Create and check Kafka's topics.")
 
@@ -38,14 +38,7 @@ def check(context: typer.Context, replicas: Replicas = 1, embedded: Embedded = F
 
 def declared(access: Access, replicas: int) -> tuple[TopicSpec, ...]:
     """Every topic that the cell file needs. Raises CellFileError, TopicsFileError."""
-    file = access.cells()
-    return expected_topics(
-        parse_topics(TOPICS_FILE.read_text(encoding="utf-8")),
-        access.namespace,
-        max(cell.ordinal for cell in file.cells) + 1,
-        [tenant.name for tenant in file.tenants if tenant.own_topic],
-        replicas=replicas,
-    )
+    return declared_topics(access.cells(), access.namespace, replicas)
 
 
 def answer(access: Access, specs: tuple[TopicSpec, ...], report: TopicsReport, *, as_json: bool) -> None:

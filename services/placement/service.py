@@ -57,6 +57,12 @@ __all__ = ["DEFERRED_MOST", "IDLE_INPUTS_MOST", "Input", "PlacementService", "Tr
 DEFERRED_MOST = 200
 """How many jobs at most get a new reason to wait in one record; the others get theirs in the next ones."""
 
+REPEATED = ("nodes-", "queue-")
+"""What the sources begin with of which a newer input says again what an older one has said."""
+
+IDLE_WALL_MS = 60_000
+"""An input of any other source gets such a record after this time at the latest."""
+
 IDLE_INPUTS_MOST = 2_000
 """So many inputs without a decision, and the log gets a record of its own that says how far they were read."""
 
@@ -105,6 +111,7 @@ class PlacementService:
         self._cell_ms = 0
         self._epoch: int | None = None
         self._idle_inputs = 0
+        self._idle_since_ms: int | None = None
         self._reload = self._begins = self._is_configured = False
         self._room = Room()
         self._taken: list[Input] = []
@@ -285,7 +292,7 @@ class PlacementService:
         if self.state.singly:
             self._tending.act(turn)
         idle = self._idle_inputs + len(taken)
-        if turn.effects or idle >= IDLE_INPUTS_MOST:
+        if turn.effects or idle >= IDLE_INPUTS_MOST or self._is_idle_for_long(inputs, wall_ms):
             checksums = {source: self._checksums[source] for source in inputs if source in self._checksums}
             return Tried(
                 turn.effects,
@@ -302,6 +309,16 @@ class PlacementService:
         self._keep()
         return None
 
+    def _is_idle_for_long(self, inputs: dict[str, int], wall_ms: int) -> bool:
+        """Whether inputs that say a thing once were read long ago, and no record says so. A cell may rest for longer
+        than its topics keep records: what was read must not be taken for deleted unread.
+        """
+        if all(source.startswith(REPEATED) for source in inputs):
+            self._idle_since_ms = None
+        elif self._idle_since_ms is None:
+            self._idle_since_ms = wall_ms
+        return not self._stepped and self._idle_since_ms is not None and wall_ms - self._idle_since_ms >= IDLE_WALL_MS
+
     @property
     def _is_done(self) -> bool:
         """Whether nothing was begun that goes on with the next record."""
@@ -317,7 +334,7 @@ class PlacementService:
 
     def accepted(self, tried: Tried) -> None:
         """The decision is in force."""
-        self._idle_inputs = 0
+        self._idle_inputs, self._idle_since_ms = 0, None
         self._keep()
         # A gang may fail in one record and be over in a later one: its first words are kept until then.
         self._words = {at: text for at, text in tried.words.items() if self._is_held(*at)}

@@ -168,6 +168,7 @@ class CellFile(Part):
     cells: Annotated[tuple[CellPart, ...], Field(min_length=1)]
     tenants: Annotated[tuple[Tenant, ...], Field(min_length=1)]
     limits: Limits = Limits()
+    retention_hours: dict[str, Annotated[int, Field(strict=True, ge=1, le=876_000)]] = {}
 
     @model_validator(mode="after")
     def _fits_together(self) -> CellFile:

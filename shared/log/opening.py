@@ -15,7 +15,7 @@ from shared.log.lag import watch_lag
 from shared.log.layout import Layout
 from shared.log.port import Log, LogUnavailable, Member
 from shared.log.topic_admin import check_topics
-from shared.log.topics import TopicSpec, expected_topics, parse_topics
+from shared.log.topics import TopicsFile, TopicSpec, expected_topics, parse_topics
 from shared.log.watch import watch_log
 from shared.runtime.process import Context, wait_for
 
@@ -39,9 +39,14 @@ def layout_of(file: CellFile, namespace: str) -> Layout:
     return Layout(namespace, {cell.name: cell.ordinal for cell in file.cells})
 
 
+def topics_file(file: CellFile) -> TopicsFile:
+    """What deploy/kafka/topics.yaml declares, with the retention that the cell file sets. Raises TopicsFileError."""
+    return parse_topics(TOPICS_FILE.read_text(encoding="utf-8")).with_retention(file.retention_hours)
+
+
 def declared_topics(file: CellFile, namespace: str, replicas: int = 1) -> tuple[TopicSpec, ...]:
     """Every topic that this cell file needs."""
-    declared = parse_topics(TOPICS_FILE.read_text(encoding="utf-8"))
+    declared = topics_file(file)
     cells = max(cell.ordinal for cell in file.cells) + 1
     tenants = [tenant.name for tenant in file.tenants if tenant.own_topic]
     return expected_topics(declared, namespace, cells, tenants, replicas=replicas)

@@ -16,6 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 TOPIC_NAME_CHARS_MAX = 249
 MS_PER_HOUR = 3_600_000
+FOR_EVER = "-1"
+"""Kafka's word for a retention without an end, in time or in bytes."""
+
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -31,7 +34,7 @@ class TopicDeclaration(BaseModel):
     partitions: Annotated[int, Field(ge=1)] | Literal["per_cell"]
     per_tenant: bool = False
     unpacked: bool = False
-    stamped: bool = False
+    kept_by_snapshots: bool = False
     cleanup: Literal["delete", "compact"]
     retention_hours: Annotated[int, Field(ge=1)] | None = None
     record_bytes_max: Annotated[int, Field(ge=1024, le=2_000_000)]
@@ -40,6 +43,8 @@ class TopicDeclaration(BaseModel):
     def _retention_belongs_to_delete(self) -> TopicDeclaration:
         if (self.cleanup == "delete") != (self.retention_hours is not None):
             raise ValueError("retention_hours must be there where cleanup is delete, and only there")
+        if self.kept_by_snapshots and self.cleanup != "delete":
+            raise ValueError("kept_by_snapshots is for topics whose cleanup is delete")
         return self
 
 
@@ -49,6 +54,24 @@ class TopicsFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     topics: dict[str, TopicDeclaration]
+
+    def retention_ms(self, name: str) -> int | None:
+        """How long a topic keeps its records; None where it is compacted."""
+        hours = self.topics[name].retention_hours
+        return None if hours is None else hours * MS_PER_HOUR
+
+    def with_retention(self, hours: Mapping[str, int]) -> TopicsFile:
+        """The same with the retention that an operator has set, by topic. Raises TopicsFileError for a topic that is
+        not declared or has no retention.
+        """
+        topics = dict(self.topics)
+        for name, value in hours.items():
+            found = topics.get(name)
+            if found is None or found.retention_hours is None:
+                known = ", ".join(name for name, each in topics.items() if each.retention_hours is not None)
+                raise TopicsFileError(f"retention_hours.{name}: no topic with a retention; these have one: {known}")
+            topics[name] = found.model_copy(update={"retention_hours": value})
+        return TopicsFile(topics=topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +154,14 @@ def _spec(name: str, declaration: TopicDeclaration, cells: int, replicas: int) -
         "cleanup.policy": declaration.cleanup,
         "compression.type": "uncompressed" if declaration.unpacked else "producer",
         "max.message.bytes": str(declaration.record_bytes_max),
+        "message.timestamp.type": "LogAppendTime",
         "min.insync.replicas": str(max(1, replicas - 1)),
+        "unclean.leader.election.enable": "false",
     }
-    if declaration.stamped:
-        config["message.timestamp.type"] = "LogAppendTime"
     if declaration.retention_hours is not None:
-        config["retention.ms"] = str(declaration.retention_hours * MS_PER_HOUR)
+        by_age = str(declaration.retention_hours * MS_PER_HOUR)
+        config["retention.ms"] = FOR_EVER if declaration.kept_by_snapshots else by_age
+        config["retention.bytes"] = FOR_EVER
     per_cell = declaration.partitions == "per_cell"
     partitions = cells if declaration.partitions == "per_cell" else declaration.partitions
     return TopicSpec(name=name, partitions=partitions, config=tuple(sorted(config.items())), may_grow=per_cell)

@@ -1,4 +1,4 @@
-"""The time of a submission is the broker's, whatever its sender says."""
+"""The time of a record is the broker's, whatever its sender says."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FILE = parse_topics((Path(__file__).parents[2] / "deploy" / "kafka" / "topics.ya
 AN_HOUR_MS = 3_600_000
 
 
-@pytest.mark.parametrize("name", ["submissions", "submissions.acme"])
-async def test_nobody_can_send_a_submission_of_another_time(kafka: str, name: str) -> None:
+@pytest.mark.parametrize("name", ["submissions", "submissions.acme", "jobs", "nodes", "decisions"])
+async def test_no_record_has_another_time_than_the_broker_s(kafka: str, name: str) -> None:
     namespace, before_ms = f"ns{time.time_ns()}", wall_ms()
     await create_topics(kafka, expected_topics(FILE, namespace, 1, ["acme"]))
     topic, sender = f"{namespace}.{name}", Producer({"bootstrap.servers": kafka})

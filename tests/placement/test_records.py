@@ -195,6 +195,18 @@ def test_inputs_without_consequences_get_a_record_now_and_then() -> None:
     assert world.decisions[-1].effects == ()
 
 
+def test_an_input_without_consequences_that_comes_once_gets_a_record_within_minutes() -> None:
+    """Else a cell that rests for longer than its topics keep records would take it for deleted unread."""
+    world = quick()
+    world.tell(admitted(spec_of("job")))
+    world.tell(admitted(spec_of("job")))
+    assert world.state.inputs["jobs-0"] == 1, "the same job again changes nothing"
+    world.pass_time(30_000)
+    assert world.state.inputs["jobs-0"] == 1
+    world.pass_time(31_000)
+    assert world.state.inputs["jobs-0"] == 2
+
+
 def story() -> Iterator[list[Event]]:
     """A little of everything, in batches."""
     yield [joined("n1"), joined("n2"), joined("n3", 4)]

@@ -59,6 +59,34 @@ def test_one_broker_may_be_lost_when_there_are_three_copies(file: TopicsFile) ->
     assert ("min.insync.replicas", "1") in expected_topics(file, "fallow", 1, [], replicas=1)[0].config
 
 
+def test_every_topic_is_stamped_by_the_broker_and_led_only_by_what_has_all_of_it(file: TopicsFile) -> None:
+    for spec in expected_topics(file, "fallow", 1, ["acme"]):
+        config = dict(spec.config)
+        assert config["message.timestamp.type"] == "LogAppendTime"
+        assert config["unclean.leader.election.enable"] == "false"
+        assert config.get("retention.bytes") == ("-1" if config["cleanup.policy"] == "delete" else None)
+
+
+def test_the_broker_deletes_no_decision(file: TopicsFile) -> None:
+    retention = {spec.name: dict(spec.config).get("retention.ms") for spec in expected_topics(file, "fallow", 1, [])}
+    assert retention["fallow.decisions"] == "-1"
+    assert retention["fallow.jobs"] == str(168 * 3_600_000)
+    assert file.retention_ms("decisions") == 720 * 3_600_000
+
+
+def test_an_operator_sets_how_long_a_topic_keeps_its_records(file: TopicsFile) -> None:
+    longer = file.with_retention({"jobs": 400, "decisions": 8_760})
+    retention = {spec.name: dict(spec.config).get("retention.ms") for spec in expected_topics(longer, "fallow", 1, [])}
+    assert (retention["fallow.jobs"], retention["fallow.decisions"]) == (str(400 * 3_600_000), "-1")
+    assert longer.retention_ms("decisions") == 8_760 * 3_600_000
+
+
+@pytest.mark.parametrize("name", ["job", "snapshots"])
+def test_a_retention_of_nothing_is_refused(file: TopicsFile, name: str) -> None:
+    with pytest.raises(TopicsFileError, match=f"retention_hours.{name}: no topic with a retention"):
+        file.with_retention({name: 5})
+
+
 def test_what_is_as_expected_differs_in_nothing(file: TopicsFile) -> None:
     specs = expected_topics(file, "fallow", 2, ["acme"])
     assert differences(specs, as_expected(specs) | {"other": ActualTopic(1, {})}) == ()
@@ -98,11 +126,11 @@ def test_other_settings_are_told_with_both_values(file: TopicsFile) -> None:
     specs = expected_topics(file, "fallow", 1, [])
     actual = as_expected(specs)
     config = dict(actual["fallow.decisions"].config or {}) | {"cleanup.policy": "compact"}
-    del config["retention.ms"]
+    del config["retention.bytes"]
     actual["fallow.decisions"] = ActualTopic(1, config)
     assert [d.text for d in differences(specs, actual)] == [
         "fallow.decisions has cleanup.policy=compact, it should be delete",
-        "fallow.decisions has retention.ms=nothing, it should be 2592000000",
+        "fallow.decisions has retention.bytes=nothing, it should be -1",
     ]
 
 

@@ -5,16 +5,19 @@ Beside the writer and not in it, since to write 150,000 jobs takes seconds. It d
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic import Field
 
+from services.placement.app.retention import delete_old
 from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import Catalogue
-from shared.log.opening import layout_of, open_log
+from shared.log.opening import layout_of, open_log, topics_file
 from shared.log.owned_cells import work_on_owned_cells
 from shared.log.port import Log, LogUnavailable
 from shared.log.snapshots import read_catalogue, write_snapshot
@@ -31,6 +34,9 @@ REST = 20
 """So many times as long as a snapshot took to write none is written: it costs a twentieth of a core at most."""
 
 STEPPED_PAUSE_S = 0.1
+LAST_BOUND_S = 12.0
+"""So long a snapshot at an orderly stop may take: the process has 20 seconds to end."""
+
 UNWRITTEN_FIRST_S, UNWRITTEN_MOST_S = 1.0, 60.0
 """A snapshot that does not get into the log is tried again later and later: each try cuts the whole state."""
 
@@ -98,9 +104,10 @@ async def main(context: Context[SnapshotSettings]) -> None:
     if log is None:
         return
     layout, metrics = layout_of(file, settings.namespace), SnapshotMetrics(context.registry)
+    retention_ms = topics_file(file).retention_ms("decisions")
 
     async def work(tenure: Tenure) -> None:
-        await keep(context, log, layout, metrics, tenure)
+        await keep(context, log, layout, metrics, tenure, retention_ms)
 
     try:
         await work_on_owned_cells(context, log, layout, "snapshots", work)
@@ -109,9 +116,16 @@ async def main(context: Context[SnapshotSettings]) -> None:
 
 
 async def keep(
-    context: Context[SnapshotSettings], log: Log, layout: Layout, metrics: SnapshotMetrics, tenure: Tenure
+    context: Context[SnapshotSettings],
+    log: Log,
+    layout: Layout,
+    metrics: SnapshotMetrics,
+    tenure: Tenure,
+    retention_ms: int | None = None,
 ) -> None:
-    """Follow one cell, and write a snapshot of it whenever one is due."""
+    """Follow one cell, write a snapshot of it whenever one is due and at an orderly stop, and delete decisions that are
+    older than `retention_ms` and that no kept snapshot needs.
+    """
     follower, settings = Follower(log, layout, tenure.cell, patient_ms=PATIENT_MS), context.settings
     if not await wait_for(
         context, f"the log of {tenure.cell}", lambda: _following(follower), (LogUnavailable,), about=tenure.cell
@@ -127,6 +141,14 @@ async def keep(
     )
     catalogue: Catalogue | None = None
     away, unwritten = BackOff(), Unwritten(BackOff(UNWRITTEN_FIRST_S, UNWRITTEN_MOST_S))
+
+    async def last_one(known: Catalogue | None) -> None:
+        """A cell that rests from now on is to be found again, however long it rests."""
+        if context.stopping.is_set() and tenure.holds and follower.state.version != pace.version and not stepped:
+            with contextlib.suppress(TimeoutError):  # the decisions are all there: the next start takes longer
+                async with asyncio.timeout(LAST_BOUND_S):
+                    await _write(context, log, layout, metrics, follower, known)
+
     try:
         while not context.stopping.is_set():
             try:
@@ -149,8 +171,34 @@ async def keep(
                 else:
                     unwritten.pause.reset()
                     pace.written(follower.state.version, begin_ms, monotonic_ms())
+                    await _delete_old(context, log, layout, catalogue, tenure.cell, retention_ms)
+    except asyncio.CancelledError:
+        await last_one(catalogue)
+        raise
+    else:
+        await last_one(catalogue)
     finally:
         await follower.stop()
+
+
+async def _delete_old(
+    context: Context[SnapshotSettings],
+    log: Log,
+    layout: Layout,
+    catalogue: Catalogue,
+    cell: str,
+    retention_ms: int | None,
+) -> None:
+    """Once behind each snapshot. What cannot be deleted now can be behind the next one."""
+    if retention_ms is None:
+        return
+    try:
+        count = await delete_old(log, layout, cell, catalogue, retention_ms)
+    except LogUnavailable as error:
+        context.logger.warning("old decisions are not deleted", cell=cell, reason=str(error))
+    else:
+        if count:
+            context.logger.info("old decisions deleted", cell=cell, records=count)
 
 
 async def _following(follower: Follower) -> str | None:

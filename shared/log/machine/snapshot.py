@@ -250,6 +250,22 @@ class Catalogue:
         is_first = held is None or held.at_ms // HOUR_MS != at_ms // HOUR_MS
         return (NEWEST, slot) if is_first else (NEWEST,)
 
+    def is_whole(self, manifest: SnapshotManifest) -> bool:
+        """Whether every chunk of this snapshot is there."""
+        parts = self.parts.get(manifest.snapshot, {})
+        return all(part in parts for part in range(manifest.parts))
+
+    def covers_from(self) -> int | None:
+        """The offset of the first decision behind the oldest whole snapshot; None while the newest one is not whole.
+
+        The snapshot with which a cell was moved here covers nothing of this log.
+        """
+        newest = self.manifests.get(NEWEST)
+        if newest is None or not self.is_whole(newest):
+            return None
+        whole = [m.offset for m in self.manifests.values() if m.offset >= 0 and self.is_whole(m)]
+        return min(whole, default=-1) + 1
+
     def superfluous(self, cell: str) -> list[str]:
         """The keys of all chunks that no slot's manifest counts: of replaced snapshots, and of some never finished."""
         counted = {manifest.snapshot: manifest.parts for manifest in self.manifests.values()}

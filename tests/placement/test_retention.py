@@ -1,0 +1,119 @@
+"""A cell that has rested for any time starts again: what no kept snapshot covers is never deleted."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from services.placement.app import retention
+from services.placement.app.retention import delete_old
+from services.placement.app.snapshots import SnapshotMetrics, SnapshotSettings, keep
+from shared.cluster.rows import digest_of
+from shared.events.decisions import Decision
+from shared.log.cell_tasks import Tenure
+from shared.log.follower import Follower
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.snapshots import newest_snapshot, read_catalogue
+from shared.runtime.process import make_context
+from tests.contract.eventually import eventually
+from tests.histories import CELL, History, outgoing
+from tests.log.snapshot_world import TOPICS, layout_of, snapshot
+
+LAYOUT = layout_of("fallow")
+TP = LAYOUT.tp("decisions", CELL)
+YEAR_MS = 365 * 86_400_000
+
+
+class Rested:
+    """A cell's log whose broker stamps by a clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+        self.broker = MemoryBroker(lambda: self.now_ms)
+        for topic in TOPICS:
+            self.broker.create_topic(LAYOUT.topic(topic), 2)
+        self.log, self.history = MemoryLog(self.broker), History(41)
+        self._written = list[Decision]()
+
+    async def decide(self, count: int) -> None:
+        self._written += self.history.decisions(count)
+        await self.log.publish(outgoing(LAYOUT, self._written)[-count:])
+
+    @property
+    def begin(self) -> int:
+        return self.broker.partition(TP).begin
+
+    async def delete(self, keep_ms: int) -> int:
+        return await delete_old(self.log, LAYOUT, CELL, await read_catalogue(self.log, LAYOUT, CELL), keep_ms)
+
+
+@pytest.fixture
+def cell(monkeypatch: pytest.MonkeyPatch) -> Rested:
+    rested = Rested()
+    monkeypatch.setattr(retention, "wall_ms", lambda: rested.now_ms)
+    return rested
+
+
+async def test_without_a_snapshot_nothing_is_deleted_however_old_it_is(cell: Rested) -> None:
+    await cell.decide(10)
+    cell.now_ms += YEAR_MS
+    assert await cell.delete(1) == 0
+    assert cell.begin == 0
+
+
+async def test_what_a_snapshot_covers_is_deleted_when_it_is_old(cell: Rested) -> None:
+    await cell.decide(10)
+    await snapshot(cell.log, LAYOUT, cell.history.state)
+    cell.now_ms += 10_000
+    await cell.decide(5)
+    assert await cell.delete(20_000) == 0, "nothing is old"
+    assert await cell.delete(5_000) == 10
+    cell.now_ms += YEAR_MS
+    assert await cell.delete(5_000) == 0, "what lies behind the snapshot stays"
+
+    follower = Follower(cell.log, LAYOUT, CELL)
+    await follower.start()
+    await follower.catch_up()
+    assert digest_of(follower.state) == digest_of(cell.history.state)
+    await follower.stop()
+
+
+async def test_a_torn_snapshot_covers_nothing(cell: Rested) -> None:
+    await cell.decide(10)
+    await snapshot(cell.log, LAYOUT, cell.history.state)
+    catalogue = await read_catalogue(cell.log, LAYOUT, CELL)
+    catalogue.parts.clear()
+    cell.now_ms += YEAR_MS
+    assert await delete_old(cell.log, LAYOUT, CELL, catalogue, 1) == 0
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_an_orderly_stop_writes_what_has_changed_since_the_last_snapshot(
+    cell: Rested, *, is_cancelled: bool
+) -> None:
+    await cell.decide(7)
+    context = make_context("snapshots", SnapshotSettings(namespace="fallow"))
+    metrics = SnapshotMetrics(context.registry)
+    keeping = asyncio.create_task(keep(context, cell.log, LAYOUT, metrics, Tenure(CELL), YEAR_MS))
+    await eventually(lambda: context.health.progress.cursors.get("fallow.decisions/1") == 7)
+    assert await newest_snapshot(cell.log, LAYOUT, CELL) is None, "none was due"
+    context.stopping.set()
+    if is_cancelled:
+        keeping.cancel()
+    await asyncio.wait([keeping], timeout=10)
+    state = await newest_snapshot(cell.log, LAYOUT, CELL)
+    assert state is not None
+    assert digest_of(state) == digest_of(cell.history.state)
+
+
+async def test_a_cell_that_was_lost_to_another_process_is_not_written(cell: Rested) -> None:
+    await cell.decide(7)
+    context = make_context("snapshots", SnapshotSettings(namespace="fallow"))
+    tenure = Tenure(CELL)
+    keeping = asyncio.create_task(keep(context, cell.log, LAYOUT, SnapshotMetrics(context.registry), tenure, None))
+    await eventually(lambda: context.health.progress.cursors.get("fallow.decisions/1") == 7)
+    tenure.holds = False
+    keeping.cancel()
+    await asyncio.wait([keeping], timeout=10)
+    assert await newest_snapshot(cell.log, LAYOUT, CELL) is None
