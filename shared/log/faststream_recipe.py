@@ -109,7 +109,7 @@ class SteadyBroker(KafkaBroker):
 def make_broker(bootstrap: str, client_id: str, *, embedded: bool = False) -> KafkaBroker:
     """A FastStream broker that creates no topics, writes idempotently and logs only what goes wrong."""
     broker = SteadyBroker(
-        bootstrap,
+        bootstrap.split(","),  # FastStream would take several addresses for one
         client_id=client_id,
         acks="all",
         enable_idempotence=True,

@@ -38,7 +38,7 @@ class Mishaps:
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
-        self._kinds: list[tuple[int, Callable[[], Awaitable[None]]]] = [
+        self.kinds: list[tuple[int, Callable[[], Awaitable[None]]]] = [
             (70, self._kill),
             (14, self._pause),
             (5, self._kill_redis),
@@ -52,7 +52,7 @@ class Mishaps:
         while not self.is_over(self.kills.total()):
             await asyncio.sleep(self._between(REST_S))
             (chosen,) = self._random.choices(
-                [act for _, act in self._kinds], weights=[weight for weight, _ in self._kinds]
+                [act for _, act in self.kinds], weights=[weight for weight, _ in self.kinds]
             )
             await chosen()
 

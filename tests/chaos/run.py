@@ -1,4 +1,4 @@
-"""Chaos on real parts: `python -m tests.chaos.run [--kills N] [--seconds S] [--seed N] [--json]`.
+"""Chaos on real parts: `python -m tests.chaos.run [--kills N] [--brokers 3] [--seconds S] [--seed N] [--json]`.
 
 Every service runs twice where it can, on a Kafka and a Valkey of their own, with two node agents that start real
 processes, while one mishap follows the other. Then everything comes to rest, and the checker judges.
@@ -34,6 +34,7 @@ from shared.runtime.stack.services import Services
 from shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
 from shared.view.redis_view import RedisFunctions
 from shared.view.store import ViewUnavailable
+from tests.chaos.brokers import BROKERS, BrokerMishaps, Brokers
 from tests.chaos.clients import Submitter, Watcher
 from tests.chaos.mishaps import Mishaps
 from tests.chaos.witness import doubled, evidence_of, longest_gap_s, records, whole_view
@@ -70,8 +71,13 @@ class Outcome:
 class Parts:
     """The real parts of one run: the servers, and where clients find them."""
 
-    kafka: KafkaFromJars
+    kafka: KafkaFromJars | Brokers
     redis: Server
+
+    @property
+    def copies(self) -> int:
+        """How many brokers keep each record."""
+        return BROKERS if isinstance(self.kafka, Brokers) else 1
 
 
 class Harm(Protocol):
@@ -85,9 +91,18 @@ class Harm(Protocol):
         """Do it."""
 
 
-def parts_in(folder: Path) -> Parts:
+def parts_in(folder: Path, brokers: int = 1) -> Parts:
     """Servers of the run's own, not started yet."""
-    return Parts(KafkaFromJars(folder / "kafka"), choose_redis(folder / "redis").server)
+    kafka = Brokers(folder / "kafka") if brokers == BROKERS else KafkaFromJars(folder / "kafka")
+    return Parts(kafka, choose_redis(folder / "redis").server)
+
+
+def mishaps(parts: Parts, services: Services, namespace: str, seed: int, is_over: Callable[[int], bool]) -> Mishaps:
+    """What goes wrong with these parts."""
+    if not isinstance(parts.kafka, Brokers):
+        return Mishaps(services, parts.kafka, parts.redis, seed, is_over)
+    tp = (f"{namespace}.decisions", 0)
+    return BrokerMishaps(services, parts.kafka, parts.redis, seed, is_over, brokers=parts.kafka, tp=tp)
 
 
 async def chaos(
@@ -106,7 +121,15 @@ async def chaos(
         agents = [an_agent(folder, name) for name in ("machine-a", "machine-b")]
         cell = await stack.enter_async_context(
             running_cell(
-                kafka, redis, namespace, folder, nodes=NODES, replicas=REPLICAS, cell_file=CELL_FILE, beside=agents
+                kafka,
+                redis,
+                namespace,
+                folder,
+                nodes=NODES,
+                replicas=REPLICAS,
+                cell_file=CELL_FILE,
+                beside=agents,
+                copies=parts.copies,
             )
         )
         await cell.until(lambda c: len(c.state.nodes) == NODES + 2, what="all nodes to join")
@@ -186,6 +209,7 @@ def main() -> int:
     """Run it, print what came of it, and say by the exit code whether every promise was kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--brokers", type=int, default=1, choices=(1, BROKERS), help="how many brokers keep the log")
     parser.add_argument("--seconds", type=float, default=3600.0, help="end after so long, whatever the kills")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--json", action="store_true")
@@ -200,13 +224,13 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="fallow-chaos-") as folder,
         asyncio.Runner(loop_factory=loop_factory()) as runner,
     ):
-        parts = parts_in(Path(folder))
+        parts, namespace = parts_in(Path(folder), wanted.brokers), f"chaos-{wanted.seed}"
         outcome = runner.run(
             chaos(
                 Path(folder),
-                f"chaos-{wanted.seed}",
+                namespace,
                 parts,
-                lambda services: Mishaps(services, parts.kafka, parts.redis, wanted.seed, is_over),
+                lambda services: mishaps(parts, services, namespace, wanted.seed, is_over),
             )
         )
     sys.stderr.write("".join(f"{line}\n" for line in outcome.violations))

@@ -73,8 +73,9 @@ class FullDisk:
 
 
 async def test_a_full_disk_stops_the_log_and_loses_nothing(tmp_path: Path, namespace: str, small_disk: Path) -> None:
-    parts = parts_in(tmp_path)
-    outcome = await chaos(tmp_path, namespace, parts, lambda _: FullDisk(parts.kafka, small_disk))
+    kafka = KafkaFromJars(tmp_path / "kafka")
+    parts = Parts(kafka, parts_in(tmp_path).redis)
+    outcome = await chaos(tmp_path, namespace, parts, lambda _: FullDisk(kafka, small_disk))
     assert outcome.violations == ()
     assert outcome.body["others"] == {"the broker gave up": 1}
     assert outcome.body["lost"] == 0
@@ -98,10 +99,11 @@ class SlowLinks:
 
 
 async def test_slow_links_delay_and_lose_nothing(tmp_path: Path, namespace: str) -> None:
-    shown, plain = free_port(), parts_in(tmp_path)
-    parts = Parts(KafkaFromJars(tmp_path / "kafka", shown_port=shown), plain.redis)
+    shown, redis = free_port(), parts_in(tmp_path).redis
+    kafka = KafkaFromJars(tmp_path / "kafka", shown_port=shown)
+    parts = Parts(kafka, redis)
     to_redis = SlowLink(free_port(), int(parts.redis.address.rpartition(":")[2].partition("/")[0]), seed=1)
-    to_kafka = SlowLink(shown, parts.kafka.port, seed=2)
+    to_kafka = SlowLink(shown, kafka.port, seed=2)
     addresses = (f"127.0.0.1:{shown}", f"redis://127.0.0.1:{to_redis.port}/0")
     async with to_redis.open(), to_kafka.open():
         outcome = await chaos(tmp_path, namespace, parts, lambda _: SlowLinks((to_redis, to_kafka)), addresses)

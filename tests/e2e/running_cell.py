@@ -148,12 +148,14 @@ async def running_cell(
     more: Mapping[str, str] | None = None,
     beside: Sequence[ServiceSpec] = (),
     begins_at_0: bool = True,
+    copies: int = 1,
 ) -> AsyncIterator[RunningCell]:
+    """`copies` of each topic are kept, on as many brokers."""
     (folder / "cell.yaml").write_text(cell_file)
     file = load_cell_file(folder / "cell.yaml")
     lines = [plain(NodeSpec(id=f"node-{n:03}", pool="training", gpus=8)) for n in range(nodes)]
     (folder / "nodes.jsonl").write_text("".join(json.dumps({"cell": CELL, "node": line}) + "\n" for line in lines))
-    report = await create_topics(kafka, declared_topics(file, namespace))
+    report = await create_topics(kafka, declared_topics(file, namespace, copies), replicas=copies)
     assert report.differences == ()
     log = KafkaLog(kafka, "test")
     await log.start()
@@ -166,7 +168,7 @@ async def running_cell(
         data_dir=folder / "data",
         nodes_file=folder / "nodes.jsonl",
         replicas=replicas,
-        more=more,
+        more={**(more or {}), "FALLOW_REPLICAS": str(copies)},
     )
     services = Services((*wanted.specs, *beside), environment=wanted.environment, run_dir=folder / "run")
     cell = RunningCell(services, log, layout, Follower(log, layout, CELL, snapshots=False), folder)

@@ -26,7 +26,8 @@ FETCH_WAIT_S = 300
 START_WAIT_S = 60.0
 STOP_WAIT_S = 20.0
 CLUSTER_ID = "RmFsbG93RmFsbG93RmFsbA"  # any 16 bytes do for one node
-JAVA_OPTIONS = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto")
+JAVA_OPTIONS = ("-Xms128m", "-XX:+UseSerialGC", "-Xshare:auto")
+HEAP_MB_MOST = 512
 # C1 only: up in under 2 s and small, which counts for more in tests than peak throughput.
 QUICK_START = "-XX:TieredStopAtLevel=1"
 NEVER = 2**63 - 1
@@ -96,7 +97,8 @@ class KafkaFromJars:
     `durable` flushes each record before it is acknowledged, as server.properties has it; without it the log survives
     the end of the process but not of the machine, which is all that a test asks for. `quick_start` leaves Java's best
     compiler out: without it the first seconds are slower and the hours behind them quicker. `shown_port` is the port
-    that clients are told, where they come by another way. `more` are further lines of server.properties.
+    that clients are told, where they come by another way. `more` are further lines of server.properties: a node of
+    several names the others there. It takes up to `heap_mb_most` of memory for its objects.
     """
 
     source = Source.JARS
@@ -108,13 +110,15 @@ class KafkaFromJars:
         durable: bool = False,
         quick_start: bool = True,
         shown_port: int | None = None,
+        heap_mb_most: int = HEAP_MB_MOST,
         more: Mapping[str, str] | None = None,
     ) -> None:
         self.data_dir = data_dir
         self.durable = durable
         self.quick_start = quick_start
-        self.port, self._controller_port = free_ports(2)
-        self._shown_port, self._more = shown_port or self.port, dict(more or {})
+        self.port, self.controller_port = free_ports(2)
+        self.more, self._heap_mb_most = dict(more or {}), heap_mb_most
+        self._shown_port = shown_port or self.port
         self._properties = data_dir / "server.properties"
         self._child: Child | None = None
 
@@ -143,9 +147,12 @@ class KafkaFromJars:
         return self._child is not None and self._child.is_running
 
     def start(self) -> None:
-        """Fetches the jars and formats the storage if that was not done, then starts the broker and waits for its
-        answer.
-        """
+        """Starts the broker and waits for its answer."""
+        self.launch()
+        self.wait_until_up()
+
+    def launch(self) -> None:
+        """Fetches the jars and formats the storage if that was not done, then starts the broker."""
         jars = fetch_jars()
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self._properties.write_text(self._server_properties(), encoding="utf-8")
@@ -154,7 +161,11 @@ class KafkaFromJars:
         child = Child("Kafka", [*self._java(jars), "kafka.Kafka", str(self._properties)], self.data_dir / "kafka.log")
         self._child = child
         child.start()
-        child.wait_until(lambda: answers(LOCAL, self.port), wait_s=START_WAIT_S)
+
+    def wait_until_up(self) -> None:
+        """Waits for its answer: one of several gives none before enough of the others are there."""
+        assert self._child is not None, "launched before"
+        self._child.wait_until(lambda: answers(LOCAL, self.port), wait_s=START_WAIT_S)
 
     def stop(self) -> None:
         """Ends the broker in order."""
@@ -172,11 +183,11 @@ class KafkaFromJars:
 
     def _server_properties(self) -> str:
         own = {
-            "controller.quorum.voters": f"1@{LOCAL}:{self._controller_port}",
-            "listeners": f"PLAINTEXT://{LOCAL}:{self.port},CONTROLLER://{LOCAL}:{self._controller_port}",
+            "controller.quorum.voters": f"1@{LOCAL}:{self.controller_port}",
+            "listeners": f"PLAINTEXT://{LOCAL}:{self.port},CONTROLLER://{LOCAL}:{self.controller_port}",
             "advertised.listeners": f"PLAINTEXT://{LOCAL}:{self._shown_port}",
             "log.dirs": str(self.data_dir / "log"),
-            **self._more,
+            **self.more,
         }
         if not self.durable:
             own["log.flush.interval.messages"] = str(NEVER)
@@ -185,7 +196,8 @@ class KafkaFromJars:
 
     def _java(self, jars: Path) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={DEPLOY / 'log4j2.xml'}"
-        return ["java", *JAVA_OPTIONS, *([QUICK_START] if self.quick_start else []), logging, "-cp", f"{jars}/*"]
+        heap = f"-Xmx{self._heap_mb_most}m"
+        return ["java", *JAVA_OPTIONS, heap, *([QUICK_START] if self.quick_start else []), logging, "-cp", f"{jars}/*"]
 
     def _format(self, jars: Path) -> None:
         arguments = ["format", "--cluster-id", CLUSTER_ID, "--config", str(self._properties)]
