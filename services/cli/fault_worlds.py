@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 
 from services.simulator.faults import Fault
 from services.simulator.history.of_world import judge_history
+from services.simulator.history.reached import reached
 from services.simulator.history.record import Injected
 from services.simulator.shrink import shortest
 from services.simulator.workload import Item
@@ -32,13 +33,16 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """How a world ended: (invariant, words) of its first violation, or None."""
+    """How a world ended: (invariant, words) of its first violation, or None; and which effects and reasons its log
+    holds.
+    """
 
     story: Story
     steps: int
     injected: Counter[str]
     violation: tuple[str, str] | None
     violations: int = 0
+    reached: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,5 +107,5 @@ def _ending(story: Story) -> Ending:
     found = [(violation.invariant, violation.text) for violation in history.violations]
     found = found or [(violation.invariant, violation.text) for violation in judge_history(history)]
     injected = Counter(fault.kind for fault in history.injected)
-    told = Told(story, history.steps, injected, found[0] if found else None, len(found))
+    told = Told(story, history.steps, injected, found[0] if found else None, len(found), reached(history))
     return Ending(told, history.injected, world.items)

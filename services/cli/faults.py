@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter, time_ns
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from services.cli.failures import Exit, end_with, say
-from services.cli.fault_worlds import Ending, Story, Told, shrunk, tell_all
+from services.cli.fault_report import Report, body_of, print_report
+from services.cli.fault_worlds import Story, Told, shrunk, tell_all
 from services.cli.mutants import SEEDS_MOST, MutantError, chosen, hunt_all, line_of, load_mutants, summary
 from services.cli.output import AsJson, print_json, print_line
 from services.simulator.faults import Fault
 
 SEEDS = 100
 FRESH_SEEDS = 1_000_000_000
-TOLD_MOST = 40
 DAY_NS = 86_400 * 10**9
 MUTANTS_A_DAY = 17
 """So many further on the hunt of the next day begins, if it has an end."""
@@ -36,6 +35,9 @@ def faults(  # noqa: PLR0913, PLR0917 - its options
     jobs_in_parallel: Annotated[int | None, typer.Option(min=1, help="Worlds at a time; one a core if none.")] = None,
     shrink: Annotated[bool, typer.Option("--shrink", help="Look for the shortest story that fails.")] = False,
     keep: Annotated[str | None, typer.Option(help="Only these happen: numbers of faults / numbers of wishes.")] = None,
+    go_on: Annotated[
+        bool, typer.Option("--go-on", help="Run all worlds, and tell of each that breaks a promise.")
+    ] = False,
     mutants: Annotated[bool, typer.Option("--mutants", help="Take out one defence at a time: is it noticed?")] = False,
     mutant: Annotated[str, typer.Option(help="With --mutants: these alone, with commas between.")] = "",
     minutes: Annotated[
@@ -43,7 +45,7 @@ def faults(  # noqa: PLR0913, PLR0917 - its options
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one world for each seed, up to the first that breaks a promise."""
+    """Run one world for each seed, up to the first that breaks a promise (or, with --go-on, all of them)."""
     if mutants:
         hunt = Hunting(mutant, first_seed or 0, seeds or SEEDS_MOST, jobs_in_parallel, minutes)
         _hunt_mutants(hunt, as_json=as_json)
@@ -54,15 +56,15 @@ def faults(  # noqa: PLR0913, PLR0917 - its options
     say(f"first seed {first}, {seeds} seeds")
     stories = [Story(seed, kinds, kept_faults, kept_items) for seed in range(first, first + seeds)]
     begun_s = perf_counter()
-    told = _run(stories, jobs_in_parallel or os.cpu_count() or 1)
-    failed = told[-1] if told[-1].violation is not None else None
+    told = _run(stories, jobs_in_parallel or os.cpu_count() or 1, goes_on=go_on)
     seconds = perf_counter() - begun_s
-    ending = shrunk(failed.story) if failed is not None and shrink else None
+    broken = next((each for each in told if each.violation is not None), None)
+    report = Report(told, shrunk(broken.story) if broken is not None and shrink else None, seconds)
     if as_json:
-        print_json(_body(told, failed, ending, seconds))
+        print_json(body_of(report))
     else:
-        _print(told, failed, ending, seconds)
-    if failed is not None:
+        print_report(report)
+    if report.broken:
         raise typer.Exit(Exit.NO)
 
 
@@ -133,8 +135,8 @@ def _numbers(text: str) -> frozenset[int] | None:
     return None if text == "all" else frozenset(int(number) for number in text.split(",") if number)
 
 
-def _run(stories: Sequence[Story], processes: int) -> list[Told]:
-    """Every world up to the first that fails."""
+def _run(stories: Sequence[Story], processes: int, *, goes_on: bool) -> list[Told]:
+    """Every world, or those up to the first that fails."""
     found: list[Told] = []
     shows, begun_s = sys.stderr.isatty(), perf_counter()
     for told in tell_all(stories, processes):
@@ -142,71 +144,8 @@ def _run(stories: Sequence[Story], processes: int) -> list[Told]:
         if shows and (len(found) % 20 == 0 or len(found) == len(stories)):
             rate = len(found) / (perf_counter() - begun_s)
             sys.stderr.write(f"\r{len(found)} of {len(stories)} seeds, {rate:.0f} a second ")
-        if told.violation is not None:
+        if told.violation is not None and not goes_on:
             break
     if shows:
         sys.stderr.write("\n")
     return found
-
-
-def _body(told: Sequence[Told], failed: Told | None, ending: Ending | None, seconds: float) -> dict[str, Any]:
-    return {
-        "seeds": len(told),
-        "steps": sum(each.steps for each in told),
-        "faults_injected": _injected(told),
-        "violations": 0 if failed is None else failed.violations,
-        "first_violation": None if failed is None else _violation(failed, ending),
-        "seconds": round(seconds, 2),
-    }
-
-
-def _injected(told: Sequence[Told]) -> dict[str, int]:
-    count: Counter[str] = Counter()
-    for each in told:
-        count.update(each.injected)
-    return {fault.value: count[fault.value] for fault in Fault}
-
-
-def _violation(failed: Told, ending: Ending | None) -> dict[str, Any]:
-    told = failed if ending is None else ending.told
-    assert told.violation is not None
-    invariant, text = told.violation
-    found: dict[str, Any] = {
-        "seed": told.story.seed,
-        "invariant": invariant,
-        "text": text,
-        "command": command_of(told.story),
-    }
-    if ending is not None:
-        found["faults"] = [f"{fault.at_ms} ms: {fault.kind}: {fault.what}" for fault in ending.faults]
-        found["wishes"] = [
-            f"{item.at_ms} ms: {item.client}: {type(item.event).__name__} {item.event.key()}" for item in ending.items
-        ]
-    return found
-
-
-def command_of(story: Story) -> str:
-    """The command that tells this story once more."""
-    words = [f"fallow faults --first-seed {story.seed} --seeds 1"]
-    if story.kinds != tuple(Fault):
-        words.append(f"--faults {','.join(kind.value for kind in story.kinds)}")
-    kept = (story.keep_faults, story.keep_items)
-    if kept != (None, None):
-        words.append("--keep " + "/".join("all" if some is None else ",".join(map(str, sorted(some))) for some in kept))
-    return " ".join(words)
-
-
-def _print(told: Sequence[Told], failed: Told | None, ending: Ending | None, seconds: float) -> None:
-    steps = sum(each.steps for each in told)
-    rate = len(told) / seconds
-    print_line(f"{len(told)} seeds, {steps} steps, {seconds:.1f} s ({rate:.0f} seeds a second)")
-    print_line("faults: " + ", ".join(f"{kind} {count}" for kind, count in _injected(told).items() if count))
-    if failed is None:
-        print_line("every promise was kept")
-        return
-    found = _violation(failed, ending)
-    print_line(f"seed {found['seed']} breaks {found['invariant']}: {found['text']}")
-    for name in ("faults", "wishes"):
-        for line in found.get(name, ())[:TOLD_MOST]:
-            print_line(f"  {name}: {line}")
-    print_line(f"again: {found['command']}")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_MS, TIDY_EVERY_MS = 250, 4_000
 SETTLE_MS = 2_500
+FAR_MS = 600_000
 DRAIN_MOST_MS = 90_000
 """The longest chain: a lease runs out, an attempt times out, its retries back off, and others queue behind it."""
 
@@ -107,7 +108,8 @@ class Drain:
         for job in state.jobs.values():
             if job.status is JobStatus.HELD:
                 self._operate(ReleaseJob(cell=oracle.cell, job=job.id, by="operator"))
-            elif job.spec.kind is JobKind.INFERENCE:  # it has no end of its own
+            elif job.spec.kind is JobKind.INFERENCE or job.not_before_ms > state.at_ms + FAR_MS:
+                # It has no end of its own, or would wait for years.
                 self._operate(JobCancelRequested(cell=oracle.cell, job=job.id, tenant=job.spec.tenant))
         # A job that was admitted under another limit may need more than its tenant has now: nobody is held back here.
         first = {

@@ -6,15 +6,15 @@ No lie is one that only the node itself could know to be wrong: its word about i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from services.simulator.engine import Engine
 from services.simulator.history.record import Logged
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
-from shared.events.base import Event
-from shared.events.nodes import NodeReport, RunFailed, RunFinished, RunStarted, RunStopped
-from shared.events.values import ObservedRun, RunStatus
+from shared.events.base import Event, replace
+from shared.events.nodes import DeviceFailed, NodeJoined, NodeReport, RunFailed, RunFinished, RunStarted, RunStopped
+from shared.events.values import DEVICES_MOST, ObservedRun, RunStatus
 
 FAR = 90
 """So many attempts ahead no job gets."""
@@ -38,6 +38,8 @@ def lie_of(engine: Engine, state: CellState, said: Sequence[Logged]) -> Lie | No
     if not state.nodes:
         return None
     node = engine.chance.choice(list(state.nodes.values()))
+    if engine.chance.random() < 0.2:  # noqa: PLR2004 - a share
+        return _of_nothing_known(engine, state, node)
     job, attempt = _no_run_of(engine, state, node)
     if engine.chance.random() < 0.4:  # noqa: PLR2004 - a share
         run = ObservedRun(job=job, attempt=attempt, status=engine.chance.choice(tuple(RunStatus)))
@@ -47,6 +49,20 @@ def lie_of(engine: Engine, state: CellState, said: Sequence[Logged]) -> Lie | No
     boot = node.boot if engine.between(0, 2) else "boot-0"
     event = kind(cell=state.cell, node=node.id, boot=boot, seq=_seq(engine), job=job, attempt=attempt)
     return Lie(event, f"{node.id} says {kind.__name__} of attempt {attempt} of {job}")
+
+
+def _of_nothing_known(engine: Engine, state: CellState, node: Node) -> Lie:
+    """A word of a node that never joined or can never join, or of a device that is not there."""
+    head: dict[str, Any] = {"cell": state.cell, "boot": node.boot, "seq": _seq(engine)}
+    ghost = replace(node.spec, id="ghost")
+    events: tuple[Event, ...] = (
+        NodeReport(node="ghost", **head),
+        NodeJoined(node="ghost", spec=replace(ghost, pool="none"), **head),
+        NodeJoined(node="ghost", spec=replace(ghost, gpus=DEVICES_MOST, islands=(), nics=()), **head),
+        DeviceFailed(node=node.id, device=DEVICES_MOST - 1, **head),
+    )
+    event = engine.chance.choice(events)
+    return Lie(event, f"{type(event).__name__} of what is not there")
 
 
 def _seq(engine: Engine) -> int:

@@ -9,6 +9,7 @@ from services.placement.policy.policies import POLICIES
 from services.simulator.choosy import choosy, marked
 from services.simulator.engine import Engine
 from services.simulator.history.record import EPOCH_MS
+from services.simulator.odd import odd
 from services.simulator.wired import typed, wired, wishful
 from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
 from shared.events.base import Event, replace
@@ -193,6 +194,8 @@ def _items(engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]
         found = [(at_ms, client, _each(choosy, engine, event, nodes)) for at_ms, client, event in found]
     if engine.between(0, 1):
         found = [(at_ms, client, _each(wishful, engine, event, nodes)) for at_ms, client, event in found]
+    if engine.between(0, 1):
+        found = [(at_ms, client, _odd(engine, event)) for at_ms, client, event in found]
     submitted = [event for _, _, event in found if isinstance(event, SubmitJob)]
     for submit in submitted:
         found += _afterthoughts(engine, submit)
@@ -244,6 +247,11 @@ def _each(
 ) -> Event:
     assert isinstance(event, SubmitJob)
     return change(engine, event, nodes[event.job.cell or ""])
+
+
+def _odd(engine: Engine, event: Event) -> Event:
+    assert isinstance(event, SubmitJob)
+    return odd(engine, event)
 
 
 def _with_waits(

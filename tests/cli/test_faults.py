@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from services.cli.app import app
+from services.cli.fault_report import command_of
 from services.cli.fault_worlds import Story, shrunk, tell, tell_all
-from services.cli.faults import command_of, kept_of
+from services.cli.faults import kept_of
 from services.simulator.faults import Fault
 from services.simulator.shrink import shortest
 
@@ -20,8 +21,18 @@ def test_the_last_line_is_one_object_with_the_figures() -> None:
     done = RUN.invoke(app, ["faults", "--first-seed", "3", "--seeds", "2", "--jobs-in-parallel", "1", "--json"])
     assert done.exit_code == 0
     told = json.loads(done.stdout.splitlines()[-1])
-    assert list(told) == ["seeds", "steps", "faults_injected", "violations", "first_violation", "seconds"]
-    assert (told["seeds"], told["violations"], told["first_violation"]) == (2, 0, None)
+    assert list(told) == [
+        "seeds",
+        "steps",
+        "faults_injected",
+        "effects_reached",
+        "reasons_reached",
+        "violations",
+        "first_violation",
+        "broken_seeds",
+        "seconds",
+    ]
+    assert (told["seeds"], told["violations"], told["first_violation"], told["broken_seeds"]) == (2, 0, None, [])
     assert list(told["faults_injected"]) == [fault.value for fault in Fault]
 
 
