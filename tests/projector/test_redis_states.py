@@ -160,7 +160,8 @@ async def test_a_server_that_loads_its_data_is_waited_for(program: Program, tmp_
     slow = Valkey(
         program,
         tmp_path / "redis",
-        more={"appendonly": "no", "key-load-delay": "200", "loading-process-events-interval-bytes": "1024"},
+        more={"appendonly": "no", "key-load-delay": "500", "loading-process-events-interval-bytes": "1024"},
+        start_wait_s=4,
     )
     async with world_on(slow.address, namespace) as world:
         starting = asyncio.create_task(asyncio.to_thread(slow.start))

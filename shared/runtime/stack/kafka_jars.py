@@ -23,7 +23,8 @@ from shared.runtime.stack.server import Source
 DEPLOY = Path(__file__).parents[3] / "deploy" / "kafka"
 JAVA_VERSION_MIN = 17
 FETCH_WAIT_S = 300
-START_WAIT_S = 60.0
+START_WAIT_S = 300.0
+"""After a kill it looks through its log first. One that ends is noticed at once."""
 STOP_WAIT_S = 20.0
 CLUSTER_ID = "RmFsbG93RmFsbG93RmFsbA"  # any 16 bytes do for one node
 JAVA_OPTIONS = ("-Xms128m", "-XX:+UseSerialGC", "-Xshare:auto")

@@ -20,6 +20,8 @@ from shared.runtime.stack.server import Source
 SERVER_PROGRAMS = ("valkey-server", "redis-server")
 MAJOR_VERSION_MIN = 7  # Redis Functions, which the view is made of
 START_WAIT_S = 15.0
+LOADING_WAIT_S = 600.0
+"""A server that loads its data lives: to kill it would only make it begin again."""
 MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=10000"}
 """The wheel's server is built with the C library's own malloc, which keeps 7 pieces of each size at hand. Other builds
 do not look at this.
@@ -77,7 +79,7 @@ class Valkey:
     """One server with its data in `data_dir`, on a port of its own that it keeps over restarts.
 
     `append_only` keeps a log of writes that survives a kill; `flush` says when that log goes to the disk; `more` are
-    further settings of the server by name.
+    further settings of the server by name. Within `start_wait_s` it must answer at all, be it that it loads its data.
     """
 
     def __init__(
@@ -88,10 +90,11 @@ class Valkey:
         append_only: bool = True,
         flush: Flush = "everysec",
         more: Mapping[str, str] | None = None,
+        start_wait_s: float = START_WAIT_S,
     ) -> None:
         self.source = program.source
         self.description = program.version
-        self.port = free_port()
+        self.port, self._start_wait_s = free_port(), start_wait_s
         self.data_dir = data_dir
         options = {
             "bind": LOCAL,
@@ -125,7 +128,8 @@ class Valkey:
         """Starts it and waits until it has loaded its data and answers."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self._child.start()
-        self._child.wait_until(lambda: answers(LOCAL, self.port), wait_s=START_WAIT_S)
+        self._child.wait_until(lambda: bool(answer_of(LOCAL, self.port)), wait_s=self._start_wait_s)
+        self._child.wait_until(lambda: answers(LOCAL, self.port), wait_s=LOADING_WAIT_S)
 
     def stop(self) -> None:
         """Ends it in order."""
@@ -142,9 +146,14 @@ class Valkey:
 
 def answers(host: str, port: int, *, wait_s: float = 0.5) -> bool:
     """Whether a server there answers PING with PONG: one that still loads its data says LOADING."""
+    return answer_of(host, port, wait_s=wait_s).startswith(b"+PONG")
+
+
+def answer_of(host: str, port: int, *, wait_s: float = 0.5) -> bytes:
+    """What a server there answers to PING; nothing where none answers."""
     try:
         with socket.create_connection((host, port), timeout=wait_s) as connection:
             connection.sendall(b"PING\r\n")
-            return connection.recv(64).startswith(b"+PONG")
+            return connection.recv(64)
     except OSError:
-        return False
+        return b""
