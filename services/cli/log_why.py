@@ -104,7 +104,14 @@ class Why:
                 return effect.for_whom == self.job
             case e.NodeChanged():
                 return effect.spec.id in nodes and effect.status is not NodeStatus.READY
-            case e.DeviceChanged() | e.LeaseExpired() | e.NodeSilent() | e.NodeHeard() | e.NodeLoanDraining():
+            case (
+                e.DeviceChanged()
+                | e.LeaseExpired()
+                | e.NodeSilent()
+                | e.NodeHeard()
+                | e.NodeRemoved()
+                | e.NodeLoanDraining()
+            ):
                 return effect.node in nodes
         return False
 

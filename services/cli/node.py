@@ -16,8 +16,17 @@ from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.patience import patiently
 from services.cli.when import DURATION_RULE, duration_of
 from shared.client.port import News
-from shared.events.effects import MaintenanceSet, NodeChanged, ProposalRefused
-from shared.events.operations import CancelMaintenance, Cordon, Drain, Operation, PlanMaintenance, Uncordon
+from shared.events.effects import LeaseExpired, MaintenanceSet, NodeChanged, NodeRemoved, ProposalRefused
+from shared.events.operations import (
+    CancelMaintenance,
+    Cordon,
+    DeclareLost,
+    Drain,
+    Operation,
+    PlanMaintenance,
+    RemoveNode,
+    Uncordon,
+)
 from shared.runtime.clocks import wall_ms
 from shared.view.rows import NodeRow
 
@@ -52,6 +61,32 @@ def uncordon(
     """Use a node again that was cordoned or drained."""
     access = access_of(context)
     _give(access, operation(Uncordon, cell=access.cell(cell), node=node), node, timeout_s, as_json=as_json)
+
+
+@app.command()
+def lost(
+    context: typer.Context,
+    node: NodeName,
+    reason: Reason = "",
+    timeout_s: Timeout = 30,
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Declare a node lost at once: its work is queued again. Only for a node that is switched off for certain, since
+    what still ran there would run twice.
+    """
+    access = access_of(context)
+    wish = operation(DeclareLost, cell=access.cell(cell), node=node, reason=reason)
+    _give(access, wish, node, timeout_s, as_json=as_json)
+
+
+@app.command()
+def remove(
+    context: typer.Context, node: NodeName, timeout_s: Timeout = 30, cell: CellName = None, as_json: AsJson = False
+) -> None:
+    """Forget a lost node on which nothing is held any more. If it comes back, it joins as a new one."""
+    access = access_of(context)
+    _give(access, operation(RemoveNode, cell=access.cell(cell), node=node), node, timeout_s, as_json=as_json)
 
 
 @app.command()
@@ -156,7 +191,7 @@ def _give(access: Access, wish: Operation, node: str, timeout_s: int, *, as_json
         event = news.event
         if isinstance(event, ProposalRefused):
             return event.proposal == node
-        if isinstance(event, MaintenanceSet):
+        if isinstance(event, MaintenanceSet | LeaseExpired | NodeRemoved):
             return event.node == node
         return isinstance(event, NodeChanged) and event.spec.id == node
 

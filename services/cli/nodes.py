@@ -7,10 +7,11 @@ import typer
 from services.cli.access import Access, access_of, run
 from services.cli.jobs import as_object
 from services.cli.moments import duration
-from services.cli.output import AsJson, CellName, print_json, print_table
+from services.cli.output import AsJson, CellName, print_json, print_line, print_table
 from services.cli.patience import patiently
 from services.cli.sentences import devices
-from shared.events.values import GPU
+from services.placement.policy.breaker import BREAKER_NODES, BREAKER_PERCENT
+from shared.events.values import GPU, NodeStatus
 from shared.view.reader import Read
 from shared.view.rows import NodeRow
 
@@ -18,6 +19,11 @@ app = typer.Typer()
 
 COLUMNS = ("NODE", "POOL", "STATUS", ">GPUS", ">FREE", ">IN USE", "FAILED", "JOBS", "REMARK")
 JOBS_NAMED_MOST = 3
+
+MANY_SILENT = (
+    "So many nodes are silent that they are declared lost only after breaker_wait_wall_ms, and then "
+    "breaker_nodes_per_minute. Of a node that is switched off for certain say: fallow node lost NODE"
+)
 
 
 @app.command()
@@ -30,8 +36,13 @@ def nodes(context: typer.Context, cell: CellName = None, as_json: AsJson = False
         print_json(as_object(name, read, "nodes"))
         return
     free = sum(node.gpus_free for node in read.value)
+    silent = sum(node.silent_wall_ms > 0 for node in read.value)
     title = f"{len(read.value)} nodes of cell {name} at version {read.version}, {free} GPUs free"
+    title += f", {silent} silent" if silent else ""
     print_table(title, COLUMNS, [_row(node) for node in read.value])
+    living = sum(node.status is not NodeStatus.LOST for node in read.value)
+    if silent >= BREAKER_NODES and silent * 100 > BREAKER_PERCENT * living:
+        print_line(MANY_SILENT)
 
 
 async def _nodes(access: Access, cell: str) -> Read[tuple[NodeRow, ...]]:

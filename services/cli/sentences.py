@@ -158,6 +158,14 @@ def _maintenance(effect: e.MaintenanceSet) -> str:
     return f"Maintenance of node {effect.node} is planned {when}{_text(effect.reason)}."
 
 
+def _held_back(effect: e.EvictionsHeld) -> str:
+    lost = f"; {effect.lost} were" if effect.lost else ""
+    return (
+        f"{effect.silent} nodes are silent at once and not declared lost at once, "
+        f"for {duration(effect.held_wall_ms)}{lost}."
+    )
+
+
 def _quota(effect: e.QuotaSet) -> str:
     quota = effect.quota
     limit = "no limit" if quota.limit_milli is None else f"at most {gpus(quota.limit_milli)}"
@@ -207,6 +215,9 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.DeviceChanged: _device,
     e.LeaseExpired: lambda x: f"Node {x.node} (boot {x.boot}) was silent for too long and is lost.",
     e.NodeSilent: lambda x: f"Node {x.node} has been silent for {duration(x.silent_wall_ms)} and gets no new work.",
+    e.NodeRemoved: lambda x: f"Node {x.node} is forgotten.",
+    e.EvictionsHeld: _held_back,
+    e.EvictionsResumed: lambda _: "Few nodes are silent: each is declared lost when its lease runs out.",
     e.NodeHeard: lambda x: f"Node {x.node} is heard again.",
     e.NodeLent: _lent,
     e.NodeLoanDraining: _loan_draining,

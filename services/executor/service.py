@@ -148,12 +148,13 @@ class ExecutorService:
         agents, nodes, version = self.agents, state.nodes, state.version
         for node_id, name, run in self._wanted.changes(state, moved):
             agent = agents.get(node_id)
-            if agent is None:
+            node = nodes.get(node_id)
+            if agent is None or node is None:
                 continue
-            if nodes[node_id].boot == agent.boot:
+            if node.boot == agent.boot:
                 agent.desire(turn, version, name, run)
             else:
-                agent.desire_all(turn, nodes[node_id].boot, version, desired_of(state, node_id))
+                agent.desire_all(turn, node.boot, version, desired_of(state, node_id))
         self._drive(turn)
         self._end_runs(turn)
         return turn
@@ -163,7 +164,9 @@ class ExecutorService:
             agent = self.agents.get(node_id)
             if agent is None:
                 continue
-            node = state.nodes[node_id]
+            node = state.nodes.get(node_id)
+            if node is None:
+                continue  # the log has forgotten the node: its agent joins when its next report is due
             if node.boot == agent.boot and node.status is NodeStatus.LOST:
                 self._boot_again(turn, state, agent)
             elif node.boot == agent.boot:

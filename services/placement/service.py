@@ -12,14 +12,15 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from services.placement.policy import dependencies, maintenance, nodes, requests, runs, settings
+from services.placement.policy import dependencies, maintenance, nodes, removal, requests, runs, settings
+from services.placement.policy.breaker import Breaker
 from services.placement.policy.deadlines import Deadlines
 from services.placement.policy.fair_clock import FairClock
 from services.placement.policy.file_in_force import FileInForce
 from services.placement.policy.gang import POLICIES, Places
 from services.placement.policy.hearing import Hearing
 from services.placement.policy.inbox import Inbox, Input, weighed
-from services.placement.policy.leases import is_to_be_noted
+from services.placement.policy.leases import is_to_be_noted, patience_ms
 from services.placement.policy.owners import Owners, has_keepers
 from services.placement.policy.quarantine import Quarantine
 from services.placement.policy.room import Room
@@ -51,6 +52,8 @@ from shared.events.nodes import NodeEvent, NodesReported, RunsReported
 from shared.events.proposals import Proposal
 from shared.events.queue import QueueHead, QueueOrdered
 from shared.events.reasons import DeadLetterReason, DeferCode, ProposalCode
+from shared.events.value import replace
+from shared.events.values import NodeStatus
 
 __all__ = ["DEFERRED_MOST", "IDLE_INPUTS_MOST", "Input", "PlacementService", "Tried"]
 
@@ -99,7 +102,7 @@ class PlacementService:
         self._nodes = f"nodes-{file.cell(state.cell).ordinal}"
         self._nodes_handed = self._nodes_given = 0
         self._checksums: dict[str, int] = {}
-        self._windows, self._deadlines, self._hearing = Windows(), Deadlines(), Hearing()
+        self._windows, self._deadlines, self._hearing = Windows(), Deadlines(forgets_nodes=not stepped), Hearing()
         self._strays, self._culprits = list[tuple[Input, Stray]](), list[tuple[Input, Stray]]()
         self._quarantine, self._words = Quarantine(), dict[tuple[str, int], str]()
         self._short_lines, self._few = ShortLines(file.cell(state.cell), few), few
@@ -110,6 +113,7 @@ class PlacementService:
         self._walk_is_due = True
         self._cell_ms = 0
         self._epoch: int | None = None
+        self._breaker = Breaker()
         self._idle_inputs = 0
         self._idle_since_ms: int | None = None
         self._reload = self._begins = self._is_configured = False
@@ -131,7 +135,7 @@ class PlacementService:
             # No other process has written since this one did: what it heard of nodes still holds.
             self._hearing.sequences.undo()
         else:
-            self._hearing = Hearing()
+            self._hearing, self._breaker = Hearing(), Breaker()
             self._hearing.leases.begin(self.state, wall_ms)
         self._reload = False
         self._go_by(self._in_force.taken_over(self._file, self.state))
@@ -232,7 +236,7 @@ class PlacementService:
     @property
     def leases_frozen(self) -> bool:
         """Whether so many nodes are silent at once that none is declared lost."""
-        return self._hearing.leases.is_frozen
+        return self.state.evictions is not None
 
     # One cycle.
 
@@ -341,6 +345,8 @@ class PlacementService:
         for effect in tried.effects:
             if isinstance(effect, e.WriterStarted):
                 self._epoch = effect.epoch
+            elif isinstance(effect, e.NodeRemoved):
+                self._hearing.forget(effect.node)
             elif isinstance(effect, e.NodeChanged):
                 if effect.spec.id not in self._hearing.leases:
                     self._hearing.leases.heard(effect.spec.id, tried.wall_ms)
@@ -424,16 +430,33 @@ class PlacementService:
         read = self.read.get(self._nodes, 0)
         leases = self._hearing.leases
         leases.reached(read if read < self._nodes_handed else max(read, self._nodes_given))
-        silent = leases.silent(self.state)
-        lost = dict.fromkeys(leases.expired(self.state, silent))
+        if leases.listening.as_of_ms is None:
+            return
+        silent, patience = leases.silent(self.state), patience_ms(self.state.policy)
+        overdue = {node_id: silent_ms for node_id, silent_ms in silent.items() if silent_ms > patience}
+        if not turn.is_full:
+            self._lose(turn, overdue, leases.listened_ms)
         for node_id, silent_ms in silent.items():
             if turn.is_full:
                 return
             node = self.state.nodes[node_id]
-            if node_id in lost:
-                nodes.lose(turn, node)
-            elif is_to_be_noted(node, silent_ms, self.state.policy):
+            if node.status is not NodeStatus.LOST and is_to_be_noted(node, silent_ms, self.state.policy):
                 turn.do(e.NodeSilent(node=node_id, boot=node.boot, silent_wall_ms=silent_ms))
+
+    def _lose(self, turn: Turn, overdue: dict[str, int], listened_ms: int) -> None:
+        """Lose as many of the nodes whose lease has run out as the breaker lets go, and the record has room for."""
+        may_be_lost, held = self._breaker.judge(self.state, overdue, listened_ms)
+        lost = 0
+        for node_id in may_be_lost:
+            if turn.is_full:
+                break
+            nodes.lose(turn, self.state.nodes[node_id])
+            lost += 1
+        if isinstance(held, e.EvictionsHeld):
+            left = len(may_be_lost) - lost
+            held = replace(held, silent=held.silent + left, lost=held.lost - left)
+        if held is not None:
+            turn.do(held)
 
     def _advance(self, taken: tuple[Input, ...]) -> dict[str, int]:
         for item in taken:
@@ -509,12 +532,11 @@ class PlacementService:
                     self._walk_is_due = True
                 else:
                     settings.refuse(turn, "advance-time", ProposalCode.NOT_ALLOWED, "this cell runs by the wall clock")
-            case o.Cordon() | o.Uncordon() | o.Drain():
-                why = nodes.operate(turn, event)
-                if why is not None:
-                    settings.refuse(turn, event.node, ProposalCode.NODE_CHANGED, why)
-            case o.PlanMaintenance() | o.CancelMaintenance():
-                why = maintenance.operate(turn, event)
+            case (
+                o.Cordon() | o.Uncordon() | o.Drain() | o.PlanMaintenance() | o.CancelMaintenance() | o.DeclareLost()
+                | o.RemoveNode()
+            ):  # fmt: skip
+                why = _operate_on_node(turn, event)
                 if why is not None:
                     settings.refuse(turn, event.node, ProposalCode.NODE_CHANGED, why)
             case o.SetQuota():
@@ -595,6 +617,20 @@ def _enqueue(turn: Turn, jobs: Sequence[AdmittedJob], size_bytes: int) -> int:
         if turn.bytes >= turn.room:
             break
     return done
+
+
+OfNode = o.Cordon | o.Uncordon | o.Drain | o.PlanMaintenance | o.CancelMaintenance | o.DeclareLost | o.RemoveNode
+
+
+def _operate_on_node(turn: Turn, event: OfNode) -> str | None:
+    """What an operator wants of a node. Why that cannot be, or None."""
+    match event:
+        case o.Cordon() | o.Uncordon() | o.Drain():
+            return nodes.operate(turn, event)
+        case o.PlanMaintenance() | o.CancelMaintenance():
+            return maintenance.operate(turn, event)
+        case o.DeclareLost() | o.RemoveNode():
+            return removal.operate(turn, event)
 
 
 def _time_of(event: Event | None) -> int:

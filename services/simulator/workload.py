@@ -22,6 +22,7 @@ from shared.events.operations import (
     PlanMaintenance,
     ReclaimFrom,
     ReleaseJob,
+    RemoveNode,
     SetPolicy,
     SetQuota,
     Uncordon,
@@ -128,6 +129,9 @@ def _cell(engine: Engine, number: int) -> tuple[CellPart, tuple[NodeSpec, ...]]:
         backfill_wait_ms=engine.chance.choice((0, 1_000, 600_000)),
         unacknowledged_most=engine.chance.choice((0, 0, 1, 3)),
         fair_half_life_ms=engine.chance.choice((0, 0, 2_000, 60_000)),
+        breaker_wait_wall_ms=engine.chance.choice((1_000, 300_000)),
+        breaker_nodes_per_minute=engine.chance.choice((10, 600)),
+        remove_lost_ms=engine.chance.choice((0, 3_000, 86_400_000)),
     )
     cell = CellPart(name=f"cell-{number}", ordinal=number, pools=tuple(pools), queues=queues, policy=policy)
     return cell, tuple(nodes)
@@ -359,7 +363,7 @@ def _operation(
 ) -> tuple[int, str, Event]:
     cell = engine.chance.choice(file.cells)
     node = engine.chance.choice(nodes[cell.name]).id
-    at_ms, kind = engine.between(1_000, ARRIVALS_MS), engine.between(0, 9)
+    at_ms, kind = engine.between(1_000, ARRIVALS_MS), engine.between(0, 10)
     job = engine.chance.choice(submitted).job.id
     event: Event = Cordon(cell=cell.name, node=node, by="operator")
     match kind:
@@ -383,4 +387,6 @@ def _operation(
         case 9:
             policy = CellPolicy(placement=engine.chance.choice(PLACEMENTS))
             event = SetPolicy(cell=cell.name, policy=policy, fields=("placement",), by="operator")
+        case 10:
+            event = RemoveNode(cell=cell.name, node=node, by="operator")
     return at_ms, "operator", event

@@ -61,6 +61,7 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
         failed=node.failed if effect.boot == node.boot else 0,
         wanted=node.wanted if effect.status is NodeStatus.LOST else effect.status,
         seq=effect.seq,
+        lost_ms=node.lost_ms if effect.status is NodeStatus.LOST else None,
     )
     if moves:
         enter_pool(state, node)
@@ -106,7 +107,7 @@ def lease_expired(state: CellState, effect: e.LeaseExpired, at_ms: int) -> None:
     node = node_of(state, effect.node)
     must(node.boot == effect.boot, f"node {node.id} is in boot {node.boot}, not {effect.boot}")
     must(node.status is not NodeStatus.LOST, f"node {node.id} is lost already")
-    change_node(state, node, status=NodeStatus.LOST, silent_wall_ms=0)
+    change_node(state, node, status=NodeStatus.LOST, silent_wall_ms=0, lost_ms=at_ms)
     _speaks(state, node)
 
 
@@ -126,6 +127,29 @@ def node_heard(state: CellState, effect: e.NodeHeard, at_ms: int) -> None:
     must(node.silent_wall_ms > 0, f"node {node.id} was not silent")
     change_node(state, node, silent_wall_ms=0)
     _speaks(state, node)
+
+
+def node_removed(state: CellState, effect: e.NodeRemoved, at_ms: int) -> None:
+    """A lost node is forgotten."""
+    node = node_of(state, effect.node)
+    must(node.status is NodeStatus.LOST, f"node {node.id} is {node.status}, not lost")
+    must(not node.jobs, f"places on node {node.id} are still held")
+    must(node.loan is None, f"node {node.id} is lent")
+    leave_pool(state, node)
+    state.journal.drop(state.nodes, node.id)
+    if node.id in state.closing:
+        state.journal.drop(state.closing, node.id)
+
+
+def evictions_held(state: CellState, effect: e.EvictionsHeld, at_ms: int) -> None:
+    """Too many nodes are silent."""
+    state.journal.set(state, "evictions", effect)
+
+
+def evictions_resumed(state: CellState, effect: e.EvictionsResumed, at_ms: int) -> None:
+    """Few nodes are silent."""
+    must(state.evictions is not None, "no node was kept from being declared lost")
+    state.journal.set(state, "evictions", None)
 
 
 def _speaks(state: CellState, node: Node) -> None:

@@ -65,6 +65,13 @@ class Ledger:
         row = self.used.setdefault(spec.id, [])
         row += [0] * (spec.gpus - len(row))
 
+    def _remove_node(self, effect: e.NodeRemoved, _: Raised) -> Offence | None:
+        if any(self.used.pop(effect.node, ())):
+            return Offence("I1", f"node {effect.node} is forgotten while it is in use")
+        self.gpus.pop(effect.node, None)
+        self.types.pop(effect.node, None)
+        return None
+
     def _take_quota(self, effect: e.QuotaSet, raised: Raised) -> Offence | None:
         return self._set_quota(effect.quota, raised)
 
@@ -211,6 +218,7 @@ class Ledger:
 
     _TAKE: ClassVar[dict[type[e.Effect], Callable[[Ledger, Any, Raised], Offence | None]]] = {
         e.NodeChanged: _take_node,
+        e.NodeRemoved: _remove_node,
         e.QuotaSet: _take_quota,
         e.JobEnqueued: _enqueue,
         e.JobUpdated: _update,

@@ -62,8 +62,9 @@ class Node:
     """A node. `held` are devices held whole; `shares` the milli-GPUs free on each shared device; `failed` the unusable
     ones. `wanted` is the status that a lost node returns to; what it said with numbers up to `seq` is past. `alone` is
     the exclusive job that keeps all others off. `silent_wall_ms` is for how long nothing was heard of it, when that was
-    last put down; 0: it speaks. `is_full` says that too much was started here that is not confirmed
-    yet: it follows from the jobs. `maintenance_ms` is from when to when work on it is planned, or goes on.
+    last put down; 0: it speaks. `lost_ms` is when it was lost. `is_full` says that too much was started here that is
+    not confirmed yet: it follows from the jobs. `maintenance_ms` is from when to when work on it is planned, or goes
+    on.
     """
 
     spec: NodeSpec
@@ -87,6 +88,7 @@ class Node:
     maintenance_why: str = ""
     in_maintenance: bool = False
     silent_wall_ms: int = 0
+    lost_ms: int | None = None
     is_full: bool = field(default=False, compare=False)
     alone: str | None = None
 

@@ -21,7 +21,7 @@ from shared.cluster.remembered import is_digest
 from shared.cluster.sharing import share
 from shared.cluster.state import CellState
 from shared.cluster.unacknowledged import go_by
-from shared.events.effects import CellFileSet, ReservationSet
+from shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet
 from shared.events.encoding import shorten
 from shared.events.operations import CellPolicy, Quota
 
@@ -39,6 +39,7 @@ _ARRAY = msgspec.json.Decoder(ArrayJob)
 _OVER = msgspec.json.Decoder(tuple[int, int])
 _GONE = msgspec.json.Decoder(OverJob)
 _HEAD = msgspec.json.Decoder(tuple[str, int])
+_EVICTIONS = msgspec.json.Decoder(EvictionsHeld)
 _RESERVATION = msgspec.json.Decoder(ReservationSet)
 _USED = msgspec.json.Decoder(tuple[str, str, int, int, int])
 _ENCODE = msgspec.json.Encoder().encode
@@ -99,6 +100,8 @@ def rows_of(state: CellState) -> Iterator[str]:
         yield _row("reservation", state.reservations[job_id])
     for tenant, gpu_type in sorted(state.fair.used):
         yield _row("used", (tenant, gpu_type, *state.fair.used[tenant, gpu_type]))
+    if state.evictions is not None:
+        yield _row("evictions", state.evictions)
     for job_id in sorted(state.heads):
         yield _row("head", (job_id, state.heads[job_id]))
 
@@ -182,6 +185,10 @@ def _array(state: CellState, text: str) -> None:
     state.arrays[array.id] = array
 
 
+def _evictions(state: CellState, text: str) -> None:
+    state.evictions = _EVICTIONS.decode(text)
+
+
 def _over(state: CellState, text: str) -> None:
     state.over.start_at(_OVER.decode(text)[0])
 
@@ -220,6 +227,7 @@ _READ = {
     "array": _array,
     "over": _over,
     "gone": _gone,
+    "evictions": _evictions,
     "reservation": _reservation,
     "used": _used,
     "head": _head,

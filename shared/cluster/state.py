@@ -15,7 +15,7 @@ from shared.cluster.remembered import Remembered
 from shared.cluster.sharing import Kinds
 from shared.cluster.unacknowledged import Unacknowledged
 from shared.events.decisions import CHAIN_START
-from shared.events.effects import CellFileSet, ReservationSet
+from shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet
 from shared.events.operations import CellPolicy
 
 
@@ -27,7 +27,8 @@ class CellState:
     record it read last of each, `chain` is the hash over all accepted bytes. `jobs` are those that wait or run, `over`
     those that are remembered. `capacity` and `usage` are indices: they can be counted from the rest at any time; so is
     `unacknowledged`, where the policy asks for it.
-    `heads` are the first jobs of queues that do not fit, with the cell time since when.
+    `evictions` says that too many nodes are silent to be declared lost at once. `heads` are the first jobs of queues
+    that do not fit, with the cell time since when.
 
     `singly`, the jobs that hold places and are no gangs, is an index: their workers come and go one by one.
     `dependents`, who waits for the end of each job, and `ripe`, the jobs whose wait for others has ended, well or not,
@@ -63,6 +64,7 @@ class CellState:
     ripe: dict[str, None] = field(default_factory=dict)
     closing: dict[str, int] = field(default_factory=dict)
     silent: dict[str, None] = field(default_factory=dict)
+    evictions: EvictionsHeld | None = None
     clock_ms: int = field(default=0, compare=False, repr=False)
     usage: Usage = field(default_factory=dict)
     tree: QuotaTree = field(init=False, compare=False, repr=False)

@@ -27,15 +27,16 @@ Nodes say so again in every `NodeReport` until the log has taken it in, so that 
 that speaks for many nodes puts their words into one `RunsReported`, and their reports into one `NodesReported`.
 `RunObserved` keeps in the log what one node said while other nodes of the gang had not spoken.
 
-**The life of a node.** `NodeJoined` announces it with its devices and its place in the network; `NodeChanged` takes it
-into the log. Each `NodeReport` renews its lease. A node that says nothing for a part of it is `NodeSilent` and gets no
-new work until it is `NodeHeard`. Silence beyond lease and margin, or `NodeLost` from somebody who
-knows, is `LeaseExpired`: the node is lost and its runs are over, because an agent that cannot renew its lease stops its
-own work. `NodeReturned` (same boot) or `NodeJoined` (new boot) brings it back, and nothing that was declared over is
-taken up again. `Cordon`, `Drain` and `Uncordon` say what an operator wants of it;
-`PlanMaintenance` and `CancelMaintenance` what is known ahead, which becomes `MaintenanceSet` and, when the time has
-come, `MaintenanceBegan`; `DeviceFailed` and `DeviceChanged`
-take single GPUs out and in.
+**The life of a node.** `NodeJoined` announces it with its devices and its place in the network; `NodeChanged` takes
+it into the log. Each `NodeReport` renews its lease. A node that says nothing for a part of it is `NodeSilent` and
+gets no new work until it is `NodeHeard`. Silence beyond lease and margin, or `NodeLost` from somebody who knows, or
+`DeclareLost` from an operator, is `LeaseExpired`: the node is lost and its runs are over, because an agent that
+cannot renew its lease stops its own work. `NodeReturned` (same boot) or `NodeJoined` (new boot) brings it back, and
+nothing that was declared over is taken up again. While too many nodes are silent at once, `EvictionsHeld` keeps them
+from being lost until a wait is over, and `EvictionsResumed` ends it. A lost node without work is `NodeRemoved` after
+a while, or by `RemoveNode`. `Cordon`, `Drain` and `Uncordon` say what an operator wants of it; `PlanMaintenance` and
+`CancelMaintenance` what is known ahead, which becomes `MaintenanceSet` and, when the time has come,
+`MaintenanceBegan`; `DeviceFailed` and `DeviceChanged` take single GPUs out and in.
 
 **The life of a loan.** `OfferLoan` (or `InferenceDemand` that leaves servers idle) lets loaning publish `LoanProposed`;
 placement answers `NodeLent` or `ProposalRefused`. A lent node works for training until `RecallLoan`, new demand or its

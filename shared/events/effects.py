@@ -292,6 +292,24 @@ class NodeHeard(NodeEffect):
     """The node that was silent has said something: it may get new work again."""
 
 
+class NodeRemoved(NodeEffect):
+    """The lost node, on which nothing was held, is forgotten. What comes under its name is a new node."""
+
+
+class EvictionsHeld(Effect):
+    """So many nodes are silent at once that they are not declared lost at once: `silent` wait for that now. It has gone
+    on for `held_wall_ms`, and `lost` were declared lost nevertheless since it began.
+    """
+
+    silent: Count
+    held_wall_ms: Millis
+    lost: Count = 0
+
+
+class EvictionsResumed(Effect):
+    """Few nodes are silent: each is declared lost when its lease runs out."""
+
+
 class LoanEffect(NodeEffect):
     """An effect on one node of a loan."""
 
@@ -387,6 +405,9 @@ AnyEffect = (
     | LeaseExpired
     | NodeSilent
     | NodeHeard
+    | NodeRemoved
+    | EvictionsHeld
+    | EvictionsResumed
     | NodeLent
     | NodeLoanDraining
     | NodeReclaimed

@@ -43,6 +43,21 @@ class Drain(Operation, type="fallow.node.drain.v1", topic="operations"):
     reason: Text = ""
 
 
+class DeclareLost(Operation, type="fallow.node.declare-lost.v1", topic="operations"):
+    """This node is gone for certain, whatever its lease says: its work is queued again. Do not say so of a node that
+    may still run: what runs there would run twice.
+    """
+
+    node: NodeId
+    reason: Text = ""
+
+
+class RemoveNode(Operation, type="fallow.node.remove.v1", topic="operations"):
+    """Forget this lost node, on which nothing is held any more. If it comes back, it joins as a new one."""
+
+    node: NodeId
+
+
 class ReclaimFrom(StrEnum):
     """From which jobs that use what it lent a tenant may take back what is guaranteed to it."""
 
@@ -107,6 +122,8 @@ class CellPolicy(Value, omit_defaults=False):
     Times with `wall` in their name run by the wall clock, all others by the cell's. `backfill_wait_ms` is how long a
     queue's head may be passed by jobs that could use what it needs, in queues that backfill. A node on which
     `unacknowledged_most` workers were started and not yet confirmed gets nothing new (0: however many there are).
+    When many nodes are silent at once, none is declared lost for `breaker_wait_wall_ms`, and then
+    `breaker_nodes_per_minute`. A lost node without work is forgotten after `remove_lost_ms` (0: never).
     After `fair_half_life_ms` what a tenant used counts half for its fair share (0: only what it holds now counts).
     """
 
@@ -123,6 +140,9 @@ class CellPolicy(Value, omit_defaults=False):
     unacknowledged_most: Count = 0
     unknown_dependency_ms: Millis = 60_000
     maintenance_lead_ms: Millis = 0
+    breaker_wait_wall_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 300_000
+    breaker_nodes_per_minute: Annotated[int, Meta(ge=1, le=100_000)] = 10
+    remove_lost_ms: Annotated[int, Meta(ge=0, le=366 * 86_400_000)] = 86_400_000
 
 
 class SetPolicy(Operation, type="fallow.policy.set.v1", topic="operations"):

@@ -128,6 +128,15 @@ TABLE: list[tuple[e.Effect, str]] = [
         e.NodeSilent(node="node-1", boot="b1", silent_wall_ms=15_000),
         "Node node-1 has been silent for 15.0 s and gets no new work.",
     ),
+    (e.NodeRemoved(node="node-1"), "Node node-1 is forgotten."),
+    (
+        e.EvictionsHeld(silent=7, held_wall_ms=60_000, lost=2),
+        "7 nodes are silent at once and not declared lost at once, for 1 min; 2 were.",
+    ),
+    (
+        e.EvictionsResumed(),
+        "Few nodes are silent: each is declared lost when its lease runs out.",
+    ),
     (e.NodeHeard(node="node-1"), "Node node-1 is heard again."),
     (
         e.NodeLent(node="node-1", loan="l1", to_pool="training"),

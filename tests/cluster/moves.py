@@ -126,6 +126,25 @@ def node_falls_silent_or_speaks(world: Historian, at_ms: int) -> Effects:
     return [e.NodeSilent(node=node.id, boot=node.boot, silent_wall_ms=node.silent_wall_ms + 7_500)]
 
 
+def lost_node_is_forgotten(world: Historian, at_ms: int) -> Effects:
+    gone = [
+        node
+        for node in world.state.nodes.values()
+        if node.status is NodeStatus.LOST and not node.jobs and node.loan is None
+    ]
+    kept = {place.node for kept in world.state.reservations.values() for place in kept.workers}
+    node = world.one_of(node for node in gone if node.id not in kept)
+    return [] if node is None else [e.NodeRemoved(node=node.id)]
+
+
+def evictions_are_held_or_resumed(world: Historian, at_ms: int) -> Effects:
+    held = world.state.evictions
+    if held is not None and world.random.random() < 0.5:
+        return [e.EvictionsResumed()]
+    wall_ms = 0 if held is None else held.held_wall_ms + 10_000
+    return [e.EvictionsHeld(silent=world.random.randint(3, 9), held_wall_ms=wall_ms, lost=wall_ms // 10_000)]
+
+
 def requeue(job: Job, reason: RequeueReason, not_before_ms: int) -> e.Effect:
     failures = job.failures + (reason is RequeueReason.WORKER_FAILED)
     return e.JobRequeued(job=job.id, reason=reason, not_before_ms=not_before_ms, failures=failures)
@@ -445,6 +464,8 @@ MOVES: dict[Callable[[Historian, int], Effects], int] = {
     device_changes: 4,
     lease_expires: 2,
     node_falls_silent_or_speaks: 4,
+    lost_node_is_forgotten: 2,
+    evictions_are_held_or_resumed: 2,
     job_arrives: 25,
     waits_end: 12,
     job_starts: 30,

@@ -15,8 +15,11 @@ from shared.cluster.diary import DiaryLine, Orders, check_diaries
 from shared.events import effects as e
 from shared.events.nodes import RunWord
 from shared.events.operations import CellPolicy
+from shared.events.reasons import RequeueReason
 from shared.events.values import RunStatus, VirtualRun
 from tests.executor.cells import CELL, Writer, node, now, said, written
+
+BACK_IN_THE_QUEUE = e.JobRequeued(job="a", reason=RequeueReason.INFRASTRUCTURE, not_before_ms=0, failures=0)
 
 BRIEF = VirtualRun(duration_ms=100)
 NODES = [node(1), node(2)]
@@ -81,6 +84,19 @@ def test_a_node_that_was_given_up_comes_back_in_a_new_boot_and_with_nothing_left
     _, made = site.executor()
     assert "node-1 NodeJoined boot-2" in said(made)
     assert written(made) == ["node-1 ended a/1"]
+
+
+def test_a_node_that_the_log_has_forgotten_joins_again() -> None:
+    site = Site(Writer(NODES))
+    service, _ = site.executor()
+    site.keep(service.decided(site.writer.state, [site.writer.start("a", "node-1")], now()))
+    gone = [
+        site.writer.decide(e.LeaseExpired(node="node-1", boot="boot-1"), BACK_IN_THE_QUEUE),
+        site.writer.decide(e.NodeRemoved(node="node-1")),
+    ]
+    service.decided(site.writer.state, gone, now())
+    made = service.tick(site.writer.state, now(0, 60_000))
+    assert "node-1 NodeJoined boot-1" in said(made)
 
 
 def test_a_node_that_is_given_up_while_it_works_stops_and_boots_anew() -> None:

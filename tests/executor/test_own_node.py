@@ -116,6 +116,16 @@ def test_a_node_that_was_given_up_stops_everything_and_tells_of_it_until_nothing
     assert observed_in(own.tick(writer.state, now(0, 2_002))) == []
 
 
+def test_a_node_that_the_log_has_forgotten_joins_again() -> None:
+    writer = Writer()
+    own = with_a_job(writer)
+    gone = writer.decide(e.LeaseExpired(node="node-1", boot="boot-a"), BACK_IN_THE_QUEUE, e.NodeRemoved(node="node-1"))
+    turn = own.decided(writer.state, [gone], now())
+    assert turn.actions == [Stop("node-1", "job-1", 1, 0)]
+    assert not own.is_replaced
+    assert said(own.tick(writer.state, now(0, 2_000)))[0] == "node-1 NodeJoined boot-a"
+
+
 def observed_in(turn: Turn) -> list[str]:
     (report,) = [event for event in turn.events if isinstance(event, NodeReport)]
     return [named(run) for run in report.observed]

@@ -32,6 +32,7 @@ def cell() -> World:
     """One node of 8 GPUs, and a placement that needs no windows."""
     world = World(FILE, few=1_000)
     world.tell(joined("n1"))
+    world.listens = False  # no node reports here, and none is to be taken for silent
     return world
 
 

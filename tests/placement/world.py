@@ -81,6 +81,8 @@ class World:
         self.now_ms, self.wall_ms, self.epochs = 0, 0, 0
         self.on_append = on_append or (lambda: Fate.KEPT)
         self.checks = True
+        self.listens = True
+        """Whether topic `nodes` is read: else no silence is noticed, however much time passes."""
         self.unread_nodes = 0
         """So many records lie in topic `nodes` behind all that is told here."""
         self.numbers_words = True
@@ -131,7 +133,8 @@ class World:
 
     def decide(self) -> bool:
         """One decision, if there is one. Whether more may follow at once."""
-        self.service.nodes_end(len(self.inputs.get("nodes-0", ())) + self.unread_nodes, self.wall_ms)
+        if self.listens:
+            self.service.nodes_end(len(self.inputs.get("nodes-0", ())) + self.unread_nodes, self.wall_ms)
         self.writer.begin()
         tried = self.service.decide(self.now_ms, self.wall_ms)
         if tried is None:

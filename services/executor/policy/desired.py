@@ -88,7 +88,7 @@ MOVES_RUNS: frozenset[type[e.Effect]] = frozenset(
 )
 """The effects behind which a node may have something to do. All of them are about one job."""
 
-CHANGES_NODES: frozenset[type[e.Effect]] = frozenset({e.NodeChanged, e.LeaseExpired})
+CHANGES_NODES: frozenset[type[e.Effect]] = frozenset({e.NodeChanged, e.LeaseExpired, e.NodeRemoved})
 """The effects that change a node itself: its boot, its state."""
 
 

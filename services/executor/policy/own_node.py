@@ -93,9 +93,11 @@ class OwnNode:
         agent.lapse_when_late(turn, lease_allowed_ms(state.policy))
         changed, moved = touched(decisions)
         if agent.id in changed:
-            self._follow(turn, state, state.nodes[agent.id])
+            self._follow(turn, state, state.nodes.get(agent.id))
         for _, name, run in self._wanted.changes(state, moved):
-            node = state.nodes[agent.id]
+            node = state.nodes.get(agent.id)
+            if node is None:
+                continue
             if node.boot == agent.boot:
                 agent.desire(turn, state.version, name, run)
             else:
@@ -105,8 +107,13 @@ class OwnNode:
             turn.worlds += [(job_id, here[job_id]) for job_id in moved if job_id in state.singly and job_id in here]
         return turn
 
-    def _follow(self, turn: Turn, state: CellState, node: Node) -> None:
-        if node.boot == self.agent.boot:
+    def _follow(self, turn: Turn, state: CellState, node: Node | None) -> None:
+        if node is None:
+            # The log has forgotten the node: nothing is wanted of it until it has joined again.
+            self._is_known = False
+            self.agent.give_up(turn)
+            self._report_due_ms = 0
+        elif node.boot == self.agent.boot:
             self._is_known = True
             if node.status is NodeStatus.LOST:
                 # The log has given the node up, and with it all of its runs.

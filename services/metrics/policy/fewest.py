@@ -47,7 +47,12 @@ class Fewest:
     def __init__(self) -> None:
         self._known: dict[Kind, Room] = {}
         self._specs: dict[str, NodeSpec] = {}
-        self.acts: Acts = {e.NodeChanged: self._changed, e.NodeLent: self._moved, e.NodeReclaimed: self._moved}
+        self.acts: Acts = {
+            e.NodeChanged: self._changed,
+            e.NodeRemoved: self._removed,
+            e.NodeLent: self._moved,
+            e.NodeReclaimed: self._moved,
+        }
 
     def count(self, state: CellState, kind: Kind, workers: int) -> tuple[int, int]:
         """The fewest nodes, and the fewest leaf groups, for so many workers; all there are where they hold fewer."""
@@ -62,6 +67,10 @@ class Fewest:
         self._specs[effect.spec.id] = effect.spec
         if before is None or before != effect.spec:
             self._known.clear()
+
+    def _removed(self, _: CellState, effect: e.NodeRemoved, __: int) -> None:
+        self._specs.pop(effect.node, None)
+        self._known.clear()
 
     def _moved(self, _: CellState, __: e.Effect, ___: int) -> None:
         self._known.clear()

@@ -16,6 +16,7 @@ from services.placement.settings import PlacementSettings
 from shared.cluster.config import CellFile, CellPart
 from shared.cluster.few import FEW_WAITING
 from shared.events.decisions import CHAIN_HEADER
+from shared.events.effects import EvictionsHeld
 from shared.events.encoding import Undecodable
 from shared.events.operations import ReloadCell
 from shared.events.reasons import DeadLetterReason
@@ -506,3 +507,12 @@ class CellWriter:
         self._metrics.waiting.set(state.waiting)
         self._metrics.live.set(len(state.jobs))
         self._metrics.frozen.set(self._service.leases_frozen)
+        self._metrics.silent.set(len(state.silent))
+        health.noted(f"silent nodes of {self.cell}", _many_silent(self.cell, state.evictions))
+
+
+def _many_silent(cell: str, held: EvictionsHeld | None) -> str | None:
+    """What a person should know while many nodes are silent at once."""
+    if held is None:
+        return None
+    return f"{held.silent} nodes of cell {cell} are silent at once and are declared lost only slowly: see fallow nodes"

@@ -43,9 +43,10 @@ class PlacementMetrics:
         self.waiting = Gauge("fallow_jobs_waiting", "Jobs that wait", ["cell"], registry=registry)
         self.live = Gauge("fallow_jobs_live", "Jobs that wait or run", ["cell"], registry=registry)
         self.frozen = Gauge(
-            "fallow_leases_frozen", "1 while so many nodes are silent that none is declared lost", ["cell"],
+            "fallow_leases_frozen", "1 while many nodes are silent and are declared lost only slowly", ["cell"],
             registry=registry
         )  # fmt: skip
+        self.silent = Gauge("fallow_nodes_silent", "Nodes of which nothing is heard", ["cell"], registry=registry)
         self.unread = Gauge(
             "fallow_nodes_unread_seconds", "For how long the reports of nodes were not read to the end", ["cell"],
             registry=registry
@@ -68,6 +69,7 @@ class CellMetrics:
         self.cycle, self.append = metrics.cycle.labels(cell), metrics.append.labels(cell)
         self.version, self.epoch = metrics.version.labels(cell), metrics.epoch.labels(cell)
         self.writes, self.frozen = metrics.writes.labels(cell), metrics.frozen.labels(cell)
+        self.silent = metrics.silent.labels(cell)
         self.unread = metrics.unread.labels(cell)
         self.waiting, self.live = metrics.waiting.labels(cell), metrics.live.labels(cell)
         self.given_up = metrics.given_up.labels(cell)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from services.placement.policy import dependencies, maintenance
+from services.placement.policy import dependencies, maintenance, removal
 from services.placement.policy.entrances import Entrances
 from services.placement.policy.nodes import empty
 from services.placement.policy.requests import stopping
@@ -24,6 +24,8 @@ from shared.events.values import NodeStatus
 _Due = tuple[int, str, str, int]
 """When, what, of which job or node, and of which attempt."""
 
+_OF_NODES = frozenset({e.NodeChanged, e.MaintenanceSet, e.LeaseExpired, e.PolicySet})
+
 
 class Deadlines:
     """Due times of one cell. An entry that has become pointless does nothing when it is due, and is let go of before
@@ -33,7 +35,9 @@ class Deadlines:
     anew from the state.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, forgets_nodes: bool = True) -> None:
+        """`forgets_nodes`: whether lost nodes are forgotten after a while."""
+        self._forgets_nodes = forgets_nodes
         self._by_cell, self._by_wall = DueHeap[_Due](), DueHeap[_Due]()
         self._entrances = Entrances()
         self._starting_room = ROOM_LEAST
@@ -58,6 +62,7 @@ class Deadlines:
             self._drain(state, node_id, state.nodes[node_id].drain_deadline_ms)
             for at_ms in state.nodes[node_id].maintenance_ms or ():
                 self._push(state, (at_ms, "maintenance", node_id, 0))
+            self._forget(state, node_id)
 
     def note(self, state: CellState, effects: tuple[e.AnyEffect, ...], wall_ms: int) -> None:
         """Take in the effects of a decision that is in force."""
@@ -76,13 +81,23 @@ class Deadlines:
                 job = state.jobs.get(effect.spec.id)  # type: ignore[union-attr]
                 if job is not None and job.status in HOLDING:
                     self._limit(state, job)
-            elif kind is e.NodeChanged:
-                self._drain(state, effect.spec.id, effect.drain_deadline_ms)  # type: ignore[union-attr]
-            elif kind is e.MaintenanceSet:
-                self._maintain(state, effect)  # type: ignore[arg-type]
+            elif kind in _OF_NODES:
+                self._note_node(state, effect)
             elif kind is e.JobDeferred and effect.code is DeferCode.AFTER:  # type: ignore[union-attr]
                 self._look_for_unknown(state, state.jobs.get(effect.job))  # type: ignore[union-attr]
         self._forget_started(state)
+
+    def _note_node(self, state: CellState, effect: e.AnyEffect) -> None:
+        match effect:
+            case e.NodeChanged():
+                self._drain(state, effect.spec.id, effect.drain_deadline_ms)
+            case e.MaintenanceSet():
+                self._maintain(state, effect)
+            case e.LeaseExpired():
+                self._forget(state, effect.node)
+            case e.PolicySet():
+                for node_id in state.nodes:
+                    self._forget(state, node_id)
 
     def _forget_started(self, state: CellState) -> None:
         starting = self._starting
@@ -124,6 +139,11 @@ class Deadlines:
     def _drain(self, state: CellState, node_id: str, deadline_ms: int | None) -> None:
         if deadline_ms is not None:
             self._push(state, (deadline_ms, "drain", node_id, 0))
+
+    def _forget(self, state: CellState, node_id: str) -> None:
+        node = state.nodes.get(node_id)
+        if self._forgets_nodes and node is not None and node.lost_ms is not None and state.policy.remove_lost_ms:
+            self._push(state, (node.lost_ms + state.policy.remove_lost_ms, "forget", node_id, 0))
 
     def next_cell_ms(self) -> int | None:
         """The next due cell time."""
@@ -173,6 +193,11 @@ class Deadlines:
         if what == "maintenance":
             node = turn.state.nodes.get(subject)
             return node is None or maintenance.act(turn, node, at_ms)
+        if what == "forget":
+            again_ms = removal.forget(turn, turn.state.nodes.get(subject))
+            if again_ms is not None and again_ms > at_ms:
+                self._push(turn.state, (again_ms, "forget", subject, 0))
+            return True
         self._act_on_job(turn, due)
         return True
 
@@ -216,6 +241,9 @@ def _lives_in(state: CellState) -> Callable[[_Due], bool]:
             node = state.nodes.get(subject)
             times = () if node is None else (node.drain_deadline_ms,) if what == "drain" else node.maintenance_ms or ()
             return at_ms in times
+        if what == "forget":
+            lost = state.nodes.get(subject)
+            return lost is not None and lost.lost_ms is not None
         job = state.jobs.get(subject)
         if job is None or job.attempt != attempt:
             return False

@@ -43,6 +43,11 @@ class Hearing:
         found, self._past = self._past, Counter()
         return dict(found)
 
+    def forget(self, node_id: str) -> None:
+        """The node is no longer in the log: what comes under its name is another one."""
+        self.leases.forget(node_id)
+        self.sequences.forget(node_id)
+
     def hear(self, turn: Turn, cell: CellPart, event: NodeEvent, wall_ms: int) -> Stray | None:
         """One node's word. Why its record is to be set aside, or None."""
         stray = strays.stray(turn.state, cell, event)

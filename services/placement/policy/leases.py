@@ -2,8 +2,7 @@
 
 A node is silent only as far as topic `nodes` is read: a lease runs out as of the moment at which the shell asked where
 the topic ends, once all before that end is taken in. So neither lag nor a log that is away kills a node. Time in which
-the writer did not listen counts for no node. And trouble of the control plane must not look like the death of nodes:
-when many fall silent at once, nothing expires.
+the writer did not listen counts for no node.
 
 Silence is put into the log as it grows (`NodeSilent`), so that a writer that takes over goes on counting there.
 """
@@ -15,9 +14,6 @@ from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.operations import CellPolicy
 from shared.events.values import NodeStatus
-
-BREAKER_PERCENT = 20
-BREAKER_NODES = 3
 
 SILENT_PART, STEP_PART = 2, 4
 """A node counts as silent after this part of its lease, and its silence is put down again after each such step."""
@@ -36,7 +32,6 @@ class Leases:
         self._oldest_ms = 0
         self._looked_ms: int | None = None
         self._suspects: list[str] = []
-        self.is_frozen = False
 
     def begin(self, state: CellState, wall_ms: int) -> None:
         """Every lease starts now, or where the log says that its node is silent: for a writer that takes over."""
@@ -84,7 +79,7 @@ class Leases:
         return {
             node_id: as_of_ms - heard[node_id]
             for node_id in self._suspects
-            if heard[node_id] < latest_ms and _lives(state, node_id)
+            if heard.get(node_id, as_of_ms) < latest_ms and _lives(state, node_id)
         }
 
     def _look_at_all(self, state: CellState, as_of_ms: int, latest_ms: int) -> None:
@@ -94,16 +89,19 @@ class Leases:
         self._oldest_ms = min((heard[node_id] for node_id in living), default=as_of_ms)
         self._suspects = sorted(node_id for node_id in living if heard[node_id] < latest_ms)
 
-    def expired(self, state: CellState, silent: dict[str, int]) -> list[str]:
-        """Those of the silent nodes that are to be declared lost now, by id."""
-        patience_ms = state.policy.lease_wall_ms + state.policy.lease_margin_wall_ms
-        found = [node_id for node_id, silent_ms in silent.items() if silent_ms > patience_ms]
-        if len(found) < BREAKER_NODES:
-            self.is_frozen = False
-            return found
-        living = sum(_lives(state, node_id) for node_id in state.nodes)
-        self.is_frozen = len(found) * 100 > BREAKER_PERCENT * living
-        return [] if self.is_frozen else found
+    @property
+    def listened_ms(self) -> int:
+        """For how long nodes were listened to, since any origin."""
+        return (self.listening.as_of_ms or 0) - self.listening.missed_ms
+
+    def forget(self, node_id: str) -> None:
+        """The node is no longer in the log."""
+        self._heard_ms.pop(node_id, None)
+
+
+def patience_ms(policy: CellPolicy) -> int:
+    """A node that is silent for longer is lost."""
+    return policy.lease_wall_ms + policy.lease_margin_wall_ms
 
 
 def silent_after_ms(policy: CellPolicy) -> int:
@@ -112,8 +110,11 @@ def silent_after_ms(policy: CellPolicy) -> int:
 
 
 def is_to_be_noted(node: Node, silent_ms: int, policy: CellPolicy) -> bool:
-    """Whether the node's silence has grown by so much that the log shall know of it."""
-    return not node.silent_wall_ms or silent_ms >= node.silent_wall_ms + max(1, policy.lease_wall_ms // STEP_PART)
+    """Whether the node's silence has grown by so much that the log shall know of it; not beyond its lease's end."""
+    noted_ms, patience = node.silent_wall_ms, patience_ms(policy)
+    if not noted_ms or noted_ms > patience:
+        return not noted_ms
+    return silent_ms > patience or silent_ms >= noted_ms + max(1, policy.lease_wall_ms // STEP_PART)
 
 
 def _lives(state: CellState, node_id: str) -> bool:

@@ -96,6 +96,10 @@ class Sequences:
         self._before.append((event.node, newest, 0 if newest is None else newest.seq))
         self._newest[event.node] = Heard(event.boot, event.seq, former)
 
+    def forget(self, node: str) -> None:
+        """Nothing is known of the node any more."""
+        self._newest.pop(node, None)
+
     def keep(self) -> None:
         """What was noted since the last keep or undo stays."""
         self._before.clear()

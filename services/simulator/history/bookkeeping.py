@@ -50,6 +50,7 @@ class Bookkeeper:
             e.LeaseExpired: self._lease_expired,
             e.NodeSilent: lambda effect: self._silence(effect, is_silent=True),
             e.NodeHeard: lambda effect: self._silence(effect, is_silent=False),
+            e.NodeRemoved: self._node_removed,
             e.NodeLent: self._lent,
             e.NodeLoanDraining: self._loan_draining,
             e.NodeReclaimed: self._reclaimed,
@@ -370,6 +371,11 @@ class Bookkeeper:
             self._say("LEASE", f"node {effect.node} is silent, or heard again, and does not live")
         else:
             node.is_silent = is_silent
+
+    def _node_removed(self, effect: e.NodeRemoved) -> None:
+        node = self.books.nodes.pop(effect.node, None)
+        if node is None or node.status is not NodeStatus.LOST or node.workers or node.loan is not None:
+            self._say("I1", f"node {effect.node} is forgotten while it lives, or is in use")
 
     # Loans.
 

@@ -78,6 +78,8 @@ class Sweep:
                     self._overdue.setdefault(key, moment)
             if isinstance(effect, e.NodeChanged):
                 self._up[effect.spec.id] = effect.status != "lost"
+            elif isinstance(effect, e.NodeRemoved):
+                self._up.pop(effect.node, None)
         self._nodes_are_given_up_singly(moment, decision)
         for effect in decision.decision.effects:
             if isinstance(effect, e.LeaseExpired):

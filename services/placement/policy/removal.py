@@ -1,0 +1,50 @@
+"""Nodes that are gone for good: an operator says that they are lost, or they are forgotten."""
+
+from __future__ import annotations
+
+from services.placement.policy.nodes import lose
+from services.placement.policy.turn import Turn
+from shared.cluster.node import Node
+from shared.events import effects as e
+from shared.events.operations import DeclareLost, RemoveNode
+from shared.events.values import NodeStatus
+
+AGAIN_MS = 60_000
+"""After so long a node that could not be forgotten is looked at again."""
+
+
+def operate(turn: Turn, event: DeclareLost | RemoveNode) -> str | None:
+    """Take a node for lost, or forget it. Why that cannot be, or None."""
+    node = turn.state.nodes.get(event.node)
+    if node is None:
+        return "there is no such node"
+    if isinstance(event, RemoveNode):
+        why = _why_it_stays(node)
+        if why is None:
+            turn.do(e.NodeRemoved(node=node.id))
+        return why
+    if node.status is NodeStatus.LOST:
+        return "the node is lost"
+    lose(turn, node)
+    return None
+
+
+def _why_it_stays(node: Node) -> str | None:
+    if node.status is not NodeStatus.LOST:
+        return f"the node is {node.status}: only a lost node can be removed (fallow node lost {node.id})"
+    if node.jobs:
+        return f"job {min(node.jobs)} still holds places there, until all of its workers have stopped"
+    return f"it is lent (loan {node.loan})" if node.loan is not None else None
+
+
+def forget(turn: Turn, node: Node | None) -> int | None:
+    """The node may have been lost for so long that it is forgotten. When to look again, or None."""
+    after_ms = turn.state.policy.remove_lost_ms
+    if node is None or node.lost_ms is None or not after_ms:
+        return None
+    if turn.now_ms < node.lost_ms + after_ms:
+        return node.lost_ms + after_ms
+    if _why_it_stays(node) is not None:
+        return turn.now_ms + AGAIN_MS
+    turn.do(e.NodeRemoved(node=node.id))
+    return None

@@ -1,0 +1,114 @@
+"""Many silent nodes at once: none is lost for a while, then so many in a minute, whoever writes meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.placement.policy.breaker import BREAKER_NODES
+from shared.cluster.job import JobStatus
+from shared.events import effects as e
+from shared.events.operations import SetPolicy
+from shared.events.value import replace
+from shared.events.values import NodeStatus
+from tests.placement.world import CELL, Fate, World, cell_with, finished, joined, report, seen, spec_of
+
+WAIT_S, PATIENCE_S = 60, 40
+
+
+def cell_of(count: int, *, wait_s: int = WAIT_S, per_minute: int = 6) -> World:
+    world = cell_with(*(joined(f"n{number:02}") for number in range(count)))
+    policy = replace(
+        world.state.policy, breaker_wait_wall_ms=wait_s * 1_000, breaker_nodes_per_minute=per_minute, remove_lost_ms=0
+    )
+    world.tell(SetPolicy(cell=CELL, policy=policy))
+    return world
+
+
+def pass_seconds(world: World, seconds: int, *speaking: str) -> list[tuple[int, str]]:
+    """Time passes while these nodes report. Which nodes are lost, and after how many seconds."""
+    made: list[tuple[int, str]] = []
+    for second in range(1, seconds + 1):
+        world.hand_over(*(report(node) for node in speaking))
+        effects = world.pass_time(1_000)
+        made += [(second, effect.node) for effect in effects if isinstance(effect, e.LeaseExpired)]
+    return made
+
+
+def lost(world: World) -> list[str]:
+    return [node.id for node in world.state.nodes.values() if node.status is NodeStatus.LOST]
+
+
+def test_when_all_nodes_are_silent_none_is_lost_before_the_wait_is_over() -> None:
+    world = cell_of(4)
+    assert pass_seconds(world, PATIENCE_S + WAIT_S) == []
+    assert world.service.leases_frozen
+    assert world.state.evictions is not None
+    assert world.state.evictions.silent == 4
+
+
+def test_then_they_are_lost_at_the_set_rate_and_the_last_ones_by_their_leases() -> None:
+    world = cell_of(5)
+    at = [second for second, _ in pass_seconds(world, PATIENCE_S + WAIT_S + 60)]
+    begun = PATIENCE_S + WAIT_S + 1
+    assert at[:3] == [begun, begun + 10, begun + 20]
+    assert max(at) <= begun + 21
+    assert len(at) == 5
+    assert not world.service.leases_frozen
+
+
+def test_a_rate_of_many_nodes_still_loses_no_large_part_in_one_record() -> None:
+    world = cell_of(20, per_minute=100_000)
+    pass_seconds(world, PATIENCE_S + WAIT_S + 30)
+    assert len(lost(world)) == 20
+    at_once = [sum(isinstance(effect, e.LeaseExpired) for effect in decision.effects) for decision in world.decisions]
+    living = 20
+    for count in at_once:
+        assert count < BREAKER_NODES or count * 100 <= 20 * living
+        living -= count
+
+
+def test_nodes_that_speak_again_end_it_and_a_later_silence_waits_anew() -> None:
+    world = cell_of(4)
+    nodes = sorted(world.state.nodes)
+    pass_seconds(world, PATIENCE_S + WAIT_S - 5)
+    world.tell(*(report(node) for node in nodes))
+    assert world.state.evictions is None
+    assert pass_seconds(world, PATIENCE_S + WAIT_S) == []
+
+
+@pytest.mark.parametrize("stint_s", [30, 45])
+def test_writers_that_take_turns_come_to_an_end_too(stint_s: int) -> None:
+    world, gone = cell_of(8), list[str]()
+    for _ in range(20):
+        gone += [node for _, node in pass_seconds(world, stint_s, "n06", "n07")]
+        world.restart()
+    assert sorted(gone) == [f"n{number:02}" for number in range(6)]
+
+
+def test_a_record_that_is_lost_counts_nothing() -> None:
+    world = cell_of(4)
+    pass_seconds(world, PATIENCE_S + WAIT_S)
+    fates = iter([Fate.LOST, Fate.LATE, Fate.BEATEN])
+    world.on_append = lambda: next(fates, Fate.KEPT)
+    pass_seconds(world, 60)
+    assert len(lost(world)) == 4
+    world.check()
+
+
+def test_the_work_of_nodes_that_do_not_come_back_goes_to_those_that_are_there() -> None:
+    """A cell of eight nodes is started again with four of them."""
+    world = cell_of(8, wait_s=5, per_minute=600)
+    world.run(*(spec_of(f"job-{number}", 8) for number in range(8)))
+    here = [f"n{number:02}" for number in range(4)]
+    world.restart()
+    runs = {node: [seen(job, attempt=1) for job in world.state.nodes[node].jobs] for node in here}
+    for _ in range(55):
+        world.hand_over(*(report(node, *runs[node]) for node in here))
+        world.pass_time(1_000)
+    assert sorted(lost(world)) == [f"n{number:02}" for number in range(4, 8)]
+    waiting = [job for job in world.state.jobs.values() if job.status is JobStatus.QUEUED]
+    assert len(waiting) == 4
+    world.tell(finished(runs["n00"][0].job, "n00"))
+    world.start_all()
+    (next_job,) = [job for job in waiting if job.status is JobStatus.STARTING]
+    assert world.nodes_of(next_job.id) == ["n00"]

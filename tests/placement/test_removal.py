@@ -1,0 +1,150 @@
+"""Nodes that are gone for good: an operator says that they are lost, they are removed, or they go after a while."""
+
+from __future__ import annotations
+
+from shared.cluster.job import JobStatus
+from shared.events import effects as e
+from shared.events.operations import Cordon, DeclareLost, RemoveNode
+from shared.events.reasons import ProposalCode
+from tests.placement.world import (
+    CELL,
+    Fate,
+    World,
+    cell_with,
+    codes,
+    is_ready,
+    joined,
+    kinds,
+    lost,
+    report,
+    set_policy,
+    spec_of,
+    stopped,
+)
+
+HOUR_MS = 3_600_000
+
+
+def texts(effects: list[e.AnyEffect]) -> list[str]:
+    return [effect.text for effect in effects if isinstance(effect, e.ProposalRefused)]
+
+
+def with_gang() -> World:
+    world = cell_with(joined("n1"), joined("n2"))
+    world.run(spec_of("gang", 8, workers=2))
+    return world
+
+
+def test_an_operator_says_that_a_node_is_lost_and_its_work_is_queued_again() -> None:
+    world = cell_with(joined("n1"))
+    world.run(spec_of("job"))
+    assert kinds(world.tell(DeclareLost(cell=CELL, node="n1")))[:2] == ["LeaseExpired", "JobRequeued"]
+    assert world.job("job").status is JobStatus.QUEUED
+
+
+def test_a_node_that_was_said_to_be_lost_and_lives_comes_back() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(DeclareLost(cell=CELL, node="n1"))
+    world.tell(report("n1"))
+    assert is_ready(world, "n1")
+
+
+def test_a_lost_node_is_removed() -> None:
+    world = cell_with(joined("n1"), joined("n2"))
+    world.tell(DeclareLost(cell=CELL, node="n1"))
+    assert kinds(world.tell(RemoveNode(cell=CELL, node="n1"))) == ["NodeRemoved"]
+    assert list(world.state.nodes) == ["n2"]
+
+
+def test_what_cannot_be_said_to_be_lost_or_removed_is_refused_with_the_reason() -> None:
+    world = with_gang()
+    assert codes(world.tell(RemoveNode(cell=CELL, node="n9"))) == [ProposalCode.NODE_CHANGED]
+    assert "only a lost node can be removed" in texts(world.tell(RemoveNode(cell=CELL, node="n1")))[0]
+    world.tell(DeclareLost(cell=CELL, node="n1"))
+    assert texts(world.tell(DeclareLost(cell=CELL, node="n1"))) == ["the node is lost"]
+    assert "job gang still holds places there" in texts(world.tell(RemoveNode(cell=CELL, node="n1")))[0]
+
+
+def test_a_removed_node_that_comes_back_is_a_new_one() -> None:
+    world = cell_with(joined("n1", boot="boot-7"))
+    world.tell(Cordon(cell=CELL, node="n1"))
+    world.tell(DeclareLost(cell=CELL, node="n1"), RemoveNode(cell=CELL, node="n1"))
+    world.tell(joined("n1", boot="boot-7"))
+    assert is_ready(world, "n1")
+    world.tell(DeclareLost(cell=CELL, node="n1"), RemoveNode(cell=CELL, node="n1"))
+    world.tell(joined("n1", boot="boot-1"))
+    assert is_ready(world, "n1")
+    assert "LeaseExpired" in kinds(world.pass_time(40_001))
+
+
+def test_what_a_removed_node_still_says_is_set_aside() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(DeclareLost(cell=CELL, node="n1"), RemoveNode(cell=CELL, node="n1"))
+    assert world.tell(report("n1")) == []
+    assert [stray.reason for _, stray in world.service.take_strays()] == ["unknown_node"]
+
+
+def test_a_lost_node_is_forgotten_after_the_set_time() -> None:
+    world = cell_with(joined("n1"), joined("n2"))
+    world.tell(set_policy(remove_lost_ms=HOUR_MS))
+    world.tell(lost("n1"))
+    world.restart()
+    assert _passes(world, HOUR_MS - 1) == []
+    assert _passes(world, 1) == ["NodeRemoved"]
+    assert list(world.state.nodes) == ["n2"]
+
+
+def test_a_node_that_is_back_in_time_is_not_forgotten() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(set_policy(remove_lost_ms=HOUR_MS))
+    world.tell(lost("n1"))
+    _passes(world, HOUR_MS // 2)
+    world.tell(report("n1"))
+    assert _passes(world, HOUR_MS // 2) == []
+
+
+def test_a_lost_node_on_which_places_are_held_is_forgotten_when_these_are_free() -> None:
+    world = with_gang()
+    world.tell(set_policy(remove_lost_ms=HOUR_MS))
+    world.tell(lost("n1"))
+    assert "NodeRemoved" not in _passes(world, HOUR_MS + 1)
+    world.tell(stopped("gang", "n2"))
+    assert _passes(world, 60_000) == ["NodeRemoved"]
+
+
+def test_no_node_is_forgotten_where_the_policy_says_never() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(set_policy(remove_lost_ms=0))
+    world.tell(lost("n1"))
+    assert _passes(world, 1_000 * HOUR_MS) == []
+
+
+def test_a_time_that_is_set_later_counts_for_nodes_that_are_lost_already() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(set_policy(remove_lost_ms=0))
+    world.tell(lost("n1"))
+    _passes(world, 2 * HOUR_MS)
+    assert kinds(world.tell(set_policy(remove_lost_ms=HOUR_MS))) == ["PolicySet"]
+    assert _passes(world, 1) == ["NodeRemoved"]
+
+
+def test_a_removal_that_does_not_get_into_the_log_is_tried_again() -> None:
+    world = cell_with(joined("n1"), joined("n2"))
+    world.tell(lost("n1"))
+    fates = iter([Fate.LOST, Fate.BEATEN, Fate.LATE])
+    world.on_append = lambda: next(fates, Fate.KEPT)
+    world.tell(RemoveNode(cell=CELL, node="n1"))
+    assert list(world.state.nodes) == ["n2"]
+    world.check()
+
+
+def test_a_stepped_cell_forgets_no_node() -> None:
+    world = cell_with(joined("n1"), stepped=True)
+    world.tell(lost("n1"))
+    assert world.service.next_cell_ms() is None
+
+
+def _passes(world: World, ms: int) -> list[str]:
+    """Cell time alone passes: the nodes go on speaking."""
+    world.now_ms += ms
+    return kinds(world.rest())
