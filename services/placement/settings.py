@@ -16,6 +16,12 @@ class PlacementSettings(ServiceSettings):
     pace_wall_ms: int = Field(
         20, ge=0, le=1_000, description="the longest pause between two records, in which inputs gather under load"
     )
+    clock_bound_wall_ms: int = Field(
+        30_000,
+        ge=1_000,
+        le=3_600_000,
+        description="so far this machine's clock may be from the broker's: else it writes no cell",
+    )
     resume_inputs: str = Field(
         "",
         pattern=_RESUMES,

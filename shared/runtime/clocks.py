@@ -49,6 +49,10 @@ class WallCellClock:
         self._last_ms = max(self._last_ms, int((self._wall_ms() - self.origin_ms) * self.speed))
         return self._last_ms
 
+    def forget(self) -> None:
+        """The machine's clock was wrong: what it said must not hold cell time ahead once it is set right."""
+        self._last_ms = 0
+
     def wall_wait_ms(self, until_ms: int) -> int:
         """The wall time, in milliseconds and rounded up, until the cell time `until_ms`; 0 when it is past."""
         return max(0, -int(-(until_ms - self.now_ms()) // self.speed))

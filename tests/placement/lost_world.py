@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from shared.events.values import JobSpec
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.reading import event_of
+from shared.runtime.host import Host
 from shared.runtime.process import Context, make_context
 from tests.contract.eventually import eventually
 
@@ -30,8 +32,9 @@ FILE = "cells: [{name: cell-a, ordinal: 0, pools: [{name: pool-0, gpus: 8}]}]\nt
 class LostWorld:
     """One cell's topics, and the placement processes that were run on them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.broker = MemoryBroker()
+    def __init__(self, folder: Path, stamps: Callable[[], int] | None = None) -> None:
+        """`stamps`: the broker's clock; without it the broker stamps no record."""
+        self.broker = MemoryBroker(stamps)
         for topic in TOPICS:
             self.broker.create_topic(LAYOUT.topic(topic), 1)
         self._file = folder / "cell.yaml"
@@ -60,9 +63,13 @@ class LostWorld:
         await eventually(lambda: len(self.enqueued()) == count)
 
     @asynccontextmanager
-    async def placement(self, **settings: Any) -> AsyncIterator[Context[PlacementSettings]]:
+    async def placement(
+        self, *, host: Host | None = None, **settings: Any
+    ) -> AsyncIterator[Context[PlacementSettings]]:
         """The process, while it runs; its failure is the test's."""
         context = make_context("placement", PlacementSettings(namespace="test", cell_file=self._file, **settings))
+        if host is not None:
+            context = replace(context, host=host)
 
         async def opening(*_: object) -> MemoryLog:
             return MemoryLog(self.broker)

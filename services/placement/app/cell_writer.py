@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from services.placement.app.clock_watch import ClockWatch
 from services.placement.app.inflow import Inflow
 from services.placement.app.input_watch import InputWatch
 from services.placement.app.metrics import CellMetrics, PlacementMetrics
@@ -28,6 +29,7 @@ from shared.log.machine.tenure import Tenure, Verdict
 from shared.log.machine.writer import Draft
 from shared.log.opening import layout_of
 from shared.log.port import (
+    Appended,
     AppendRefused,
     AppendUnknown,
     Log,
@@ -94,6 +96,7 @@ class CellWriter:
         self._setbacks = Setbacks(context.back_off(FIRST_S, MOST_S), context.back_off(AWAY_FIRST_S, AWAY_MOST_S))
         self._declines_until_ms: int | None = None
         self._standing_by: asyncio.Task[object] | None = None
+        self._clock = ClockWatch(context, log, layout.topic("cells"), cell.ordinal)
         self._watch: InputWatch
         self._service: PlacementService
 
@@ -199,6 +202,7 @@ class CellWriter:
     async def _write(self) -> None:
         """Take the cell over and decide until it is somebody else's."""
         await self._follower.catch_up()
+        await self._clock.check()
         self._service.take_over(self._context.host.monotonic_ms())
         tenure = Tenure(self._follower.state, self._service)
         if not await self._take_over(tenure):
@@ -320,6 +324,7 @@ class CellWriter:
         if records:
             await self._take(records)
         self._service.nodes_given(inflow.given.get("nodes", 0))
+        await self._clock.check()
         self._goes_on = await self._decide(tenure)
         self._show()
 
@@ -372,9 +377,12 @@ class CellWriter:
         """Whether the decision is in force."""
         begin_s = self._context.host.perf_s()
         message = self._outgoing(draft)
+        sent_ms = self._context.host.monotonic_ms()
         answer = await self._log.append(message)
         self._metrics.append.observe(self._context.host.perf_s() - begin_s)
         self._wrote_ms = self._context.host.monotonic_ms()
+        if isinstance(answer, Appended):
+            self._clock.stamped(answer, sent_ms)
         verdict = tenure.answered(draft, tried, answer, self._wrote_ms)
         if verdict is Verdict.IN_FORCE:
             self._follower.wrote(message)

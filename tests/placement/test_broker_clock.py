@@ -1,0 +1,96 @@
+"""A writer whose clock differs from the broker's by more than a bound does not decide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.events.effects import WriterStarted
+from shared.log.machine.broker_clock import BrokerClock
+from shared.runtime import clocks
+from shared.runtime.host import Host
+from tests.contract.eventually import eventually
+from tests.placement.lost_world import LostWorld
+
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+MOMENTS = st.integers(0, 10**13)
+
+
+class Wrong(Host):
+    """A machine whose clock is wrong by so much."""
+
+    def __init__(self, by_ms: int) -> None:
+        self.by_ms = by_ms
+
+    def wall_ms(self) -> int:
+        return clocks.wall_ms() + self.by_ms
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> LostWorld:
+    return LostWorld(tmp_path, stamps=clocks.wall_ms)
+
+
+@pytest.mark.parametrize(
+    ("by_ms", "words"), [(2 * HOUR_MS, "s ahead of the broker's"), (-40 * DAY_MS, "s behind the broker's")]
+)
+async def test_a_writer_with_a_wrong_clock_does_not_decide(world: LostWorld, by_ms: int, words: str) -> None:
+    world.admit("job-0")
+    async with world.placement(host=Wrong(by_ms)) as context:
+        await eventually(lambda: words in (context.health.waiting_for or ""))
+        assert world.decisions() == []
+
+
+async def test_a_writer_whose_clock_is_a_little_wrong_decides(world: LostWorld) -> None:
+    world.admit("job-0")
+    async with world.placement(host=Wrong(5_000)) as context:
+        await world.until_enqueued(1)
+        assert context.health.waiting_for is None
+
+
+async def test_a_clock_that_jumps_stops_the_writer_before_it_decides(world: LostWorld) -> None:
+    machine = Wrong(0)
+    world.admit("job-0")
+    async with world.placement(host=machine) as context:
+        await world.until_enqueued(1)
+        machine.by_ms = 2 * HOUR_MS
+        await eventually(lambda: "s ahead of the broker's" in (context.health.waiting_for or ""))
+        before = len(world.decisions())
+        world.admit("job-1")
+        machine.by_ms = 0
+    assert len(world.decisions()) == before
+    assert all(decision.at_ms < clocks.wall_ms() + HOUR_MS for decision in world.decisions())
+
+
+async def test_another_process_whose_clock_is_right_takes_the_cell(world: LostWorld) -> None:
+    world.admit("job-0")
+    async with world.placement(host=Wrong(2 * HOUR_MS)) as context:
+        await eventually(lambda: bool(context.health.waiting_for))
+        async with world.placement():
+            await world.until_enqueued(1)
+    starts = [e for decision in world.decisions() for e in decision.effects if isinstance(e, WriterStarted)]
+    assert len(starts) == 1
+
+
+async def test_a_broker_that_stamps_nothing_is_not_asked_for_more(tmp_path: Path) -> None:
+    world = LostWorld(tmp_path)
+    world.admit("job-0")
+    async with world.placement(host=Wrong(2 * HOUR_MS)):
+        await world.until_enqueued(1)
+
+
+@given(true_ms=MOMENTS, wrong_ms=st.integers(-(10**10), 10**10), way_ms=st.integers(0, 5_000), later_ms=MOMENTS)
+def test_the_difference_is_told_to_within_the_time_of_an_append(
+    true_ms: int, wrong_ms: int, way_ms: int, later_ms: int
+) -> None:
+    clock = BrokerClock()
+    assert clock.ahead_ms(true_ms, 0) == 0, "nothing is known"
+    clock.stamped(true_ms, 0, way_ms)
+    for stamped_at_ms in (0, way_ms):
+        now_ms = true_ms + way_ms - stamped_at_ms + later_ms
+        told = clock.ahead_ms(now_ms + wrong_ms, way_ms + later_ms)
+        assert abs(told) <= abs(wrong_ms)
+        assert abs(told - wrong_ms) <= way_ms
