@@ -8,14 +8,19 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from services.simulator.broker import Message, message_of
 from services.simulator.faults import INTERVALS_MS, Fault
 from services.simulator.history.record import Logged
 from services.simulator.hostile import hostile_message
 from services.simulator.lies import lie_of
+from services.simulator.versions import with_fields
 from services.simulator.workload import another_file
 from shared.cluster.config import CellFile
-from shared.events.decisions import Decision
+from shared.events.decisions import Decision, next_chain
+from shared.events.effects import PolicySet
+from shared.events.encoding import encode
 from shared.events.nodes import DeviceFailed, NodeEvent, NodeLost, NodesReported, RunsReported, RunWord
 from shared.events.operations import ReloadCell
 
@@ -185,7 +190,9 @@ class Mishaps:
             world.faults.is_active = False  # nothing else may hide it
 
     def _forge(self) -> None:
-        """A decision of the right version that no writer of this cell made: nobody may go on behind it."""
+        """A decision of the right version that no writer of this cell made, or one of a later release with fields that
+        this one does not know: no reader may go on behind it.
+        """
         world, oracle = self._world, self._oracle()
         state = oracle.state
         if not (
@@ -193,8 +200,12 @@ class Mishaps:
         ):
             return
         decision = Decision(cell=state.cell, version=state.version + 1, epoch=state.epoch, at_ms=state.at_ms)
+        forged = replace(message_of(decision, oracle.tp[1]), chain=FORGED_CHAIN)
+        if world.engine.between(0, 1):
+            value = with_fields(encode(msgspec.structs.replace(decision, effects=(PolicySet(policy=state.policy),))))
+            forged = replace(forged, event=None, value=value, chain=next_chain(state.chain, value))
         world.broker.harmed(oracle.tp)
-        world.broker.land(replace(message_of(decision, oracle.tp[1]), chain=FORGED_CHAIN))
+        world.broker.land(forged)
         world.faults.is_active = False
 
 

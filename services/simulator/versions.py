@@ -6,15 +6,22 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from services.executor.policy.records import Said
 from services.simulator.broker import Message
 from shared.events.base import TYPES, CellEvent
-from shared.events.encoding import encode
+from shared.events.encoding import STRICT, encode
 from shared.events.nodes import NodeEvent, RunFailed, RunFinished, RunStarted, RunStopped, RunWord
 from shared.events.values import RunStatus
 
-SURPLUS = b',"field_of_a_later_release":{"of":[1,"kind"]}}'
-"""What a later release may add to a record: readers of today pass over it."""
+SURPLUS = "field_of_a_later_release"
+"""What a later release may add to a record and to any of its parts. Readers of today pass over it, but not in what the
+truth is made of: there it stops them.
+"""
+
+_TABLES = frozenset({"labels", "env", "inputs"})
+"""Fields whose keys are names of their own: one more is no field."""
 
 _ALONE: dict[RunStatus, type[RunStarted | RunFinished | RunStopped]] = {
     RunStatus.RUNNING: RunStarted,
@@ -24,12 +31,27 @@ _ALONE: dict[RunStatus, type[RunStarted | RunFinished | RunStopped]] = {
 
 
 def with_more(message: Message) -> Message:
-    """The same record as a later release would write it."""
+    """The same record as a later release would write it. In what the truth is made of it writes nothing new before all
+    readers know it.
+    """
     kind = TYPES.get(message.type)
     value = message.value if message.event is None else encode(message.event)
-    if kind is None or kind.is_command or value is None:
+    if kind is None or kind.is_command or kind.topic in STRICT or value is None:
         return message
-    return replace(message, event=None, value=value[:-1] + SURPLUS)
+    return replace(message, event=None, value=with_fields(value))
+
+
+def with_fields(value: bytes) -> bytes:
+    """The same record with a field more in each of its parts: in effects, specifications, policies."""
+    return msgspec.json.encode(_with_fields(msgspec.json.decode(value)))
+
+
+def _with_fields(part: Any, name: str = "") -> Any:
+    if isinstance(part, list):
+        return [_with_fields(each, name) for each in part]
+    if not isinstance(part, dict) or name in _TABLES:
+        return part
+    return {**{key: _with_fields(each, key) for key, each in part.items()}, SURPLUS: {"of": [1, "kind"]}}
 
 
 def word_by_word(cell: str, said: Iterable[Said]) -> list[CellEvent]:

@@ -7,12 +7,17 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from shared.cluster.quota_rules import fault_among, fault_in_pools
-from shared.events.base import Count, Label, Millis, Name
+from shared.events.base import LARGEST_INTEGER, LATEST_MS, Label, Millis, Name
 from shared.events.operations import CellPolicy, Quota, ReclaimFrom
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.values import DEVICES_MOST, GPU, WORKERS_MOST, NodeRole
 
 AGING_MOST_MS = 10 * 365 * 86_400_000
+
+GPUS_MOST = LARGEST_INTEGER // GPU
+"""So many GPUs a pool or a share of it has at most: the log counts them in thousandths."""
+
+Gpus = Annotated[int, Field(strict=True, ge=0, le=GPUS_MOST)]
 
 
 class Part(BaseModel):
@@ -30,7 +35,7 @@ class Pool(Part):
     gpu_type: Label = "gpu"
     role: NodeRole = NodeRole.TRAINING
     driver: Literal["virtual", "process"] = "virtual"
-    gpus: Annotated[int, Field(strict=True, ge=1)]
+    gpus: Annotated[int, Field(strict=True, ge=1, le=GPUS_MOST)]
     gpus_per_node: Annotated[int, Field(strict=True, ge=1, le=DEVICES_MOST)] = 8
 
 
@@ -87,13 +92,13 @@ class TenantQuota(Part):
     """
 
     gpu_type: Label = "gpu"
-    guaranteed: Annotated[Count, Field(strict=True)] = 0
-    limit: Annotated[Count, Field(strict=True)] | None = None
+    guaranteed: Gpus = 0
+    limit: Gpus | None = None
     weight: Annotated[int, Field(strict=True, ge=0, le=1_000_000)] = 1
     lends: bool = True
     borrows: bool = True
-    borrow_limit: Annotated[Count, Field(strict=True)] | None = None
-    lend_limit: Annotated[Count, Field(strict=True)] | None = None
+    borrow_limit: Gpus | None = None
+    lend_limit: Gpus | None = None
     reclaim: ReclaimFrom = ReclaimFrom.ANY
     min_run_ms: Annotated[Millis, Field(strict=True)] | None = None
 
@@ -156,10 +161,10 @@ class Limits(Part):
     """
 
     workers_per_job: Annotated[int, Field(strict=True, ge=1, le=WORKERS_MOST)] = 10_000
-    gpus_per_job: Annotated[int, Field(strict=True, ge=1)] = 100_000
-    retry_budget: Annotated[int, Field(strict=True, ge=0)] = 100
-    submit_skew_ms: Annotated[int, Field(strict=True, ge=0)] | None = 86_400_000
-    not_before_ahead_ms: Annotated[int, Field(strict=True, ge=0)] = 30 * 86_400_000
+    gpus_per_job: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] = 100_000
+    retry_budget: Annotated[int, Field(strict=True, ge=0, le=LARGEST_INTEGER)] = 100
+    submit_skew_ms: Annotated[int, Field(strict=True, ge=0, le=LATEST_MS)] | None = 86_400_000
+    not_before_ahead_ms: Annotated[int, Field(strict=True, ge=0, le=LATEST_MS)] = 30 * 86_400_000
 
 
 class CellFile(Part):

@@ -25,7 +25,7 @@ from shared.events.effects import (
 from shared.events.values import GPU, RunStatus, WorkerPlace
 
 
-class DiaryLine(Value):
+class DiaryLine(Value, forbid_unknown_fields=False):
     """One line of a node's diary. `devices` and `gpu_milli` are all that the run holds on the node; `status` says how
     it ended; `cell_ms` and `wall_ms` when this was. Where each worker is a run of its own it has a `rank` and a `turn`.
     """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, fields
 from hashlib import blake2b
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
@@ -27,15 +27,13 @@ from shared.events.operations import CellPolicy, Quota
 
 K = TypeVar("K", int, str)
 V = TypeVar("V")
+T = TypeVar("T")
 
 _CELL = msgspec.json.Decoder(tuple[str, int, int, int, str, int, int])
 _INPUTS = msgspec.json.Decoder(tuple[tuple[str, int, int | None], ...])
 _POLICY = msgspec.json.Decoder(CellPolicy)
 _CELL_FILE = msgspec.json.Decoder(CellFileSet)
 _QUOTA = msgspec.json.Decoder(Quota)
-_NODE = msgspec.json.Decoder(Node)
-_JOB = msgspec.json.Decoder(Job)
-_ARRAY = msgspec.json.Decoder(ArrayJob)
 _OVER = msgspec.json.Decoder(tuple[int, int])
 _GONE = msgspec.json.Decoder(OverJob)
 _HEAD = msgspec.json.Decoder(tuple[str, int])
@@ -76,6 +74,33 @@ def _in_order(table: dict[K, V]) -> dict[K, V]:
 
 
 _told_of_node, _told_of_job, _told_of_array = _told_of(Node), _told_of(Job), _told_of(ArrayJob)
+
+
+def _reader_of(cls: Callable[..., T]) -> Callable[[str], T]:
+    """What reads a `cls` from what `_told_of` made of it. A field that it does not have is an error, as in every record
+    of which the truth is made.
+    """
+    hints = get_type_hints(cls)
+    columns: list[Any] = []
+    for each in fields(cls):  # type: ignore[arg-type]  # a dataclass
+        if not each.compare:
+            continue
+        column: Any = (each.name, hints[each.name])
+        if each.default is not MISSING:
+            column = (*column, each.default)
+        elif each.default_factory is not MISSING:
+            column = (*column, msgspec.field(default_factory=each.default_factory))
+        columns.append(column)
+    row = msgspec.defstruct("Row", columns, forbid_unknown_fields=True, gc=False)
+    decode, as_dict = msgspec.json.Decoder(row).decode, msgspec.structs.asdict
+
+    def read(text: str) -> T:
+        return cls(**as_dict(decode(text)))
+
+    return read
+
+
+_read_node, _read_job, _read_array = _reader_of(Node), _reader_of(Job), _reader_of(ArrayJob)
 
 
 def rows_of(state: CellState) -> Iterator[str]:
@@ -162,7 +187,7 @@ def _quota(state: CellState, text: str) -> None:
 
 
 def _node(state: CellState, text: str) -> None:
-    node = _NODE.decode(text)
+    node = _read_node(text)
     state.nodes[node.id] = node
     if node.maintenance_ms is not None and not node.in_maintenance:
         state.closing[node.id] = node.maintenance_ms[0]
@@ -171,7 +196,7 @@ def _node(state: CellState, text: str) -> None:
 
 
 def _job(state: CellState, text: str) -> None:
-    job = _JOB.decode(text)
+    job = _read_job(text)
     if not is_digest(job.digest):
         raise ValueError(f"{job.digest!r} is no digest")
     share(state.kinds, job.spec)
@@ -179,7 +204,7 @@ def _job(state: CellState, text: str) -> None:
 
 
 def _array(state: CellState, text: str) -> None:
-    array = _ARRAY.decode(text)
+    array = _read_array(text)
     if not is_digest(array.digest):
         raise ValueError(f"{array.digest!r} is no digest")
     state.arrays[array.id] = array

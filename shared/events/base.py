@@ -11,6 +11,7 @@ from shared.events.value import Value, ValueMeta, plain, replace
 
 __all__ = [
     "LARGEST_INTEGER",
+    "LATEST_MS",
     "TYPES",
     "Attempt",
     "CellEvent",
@@ -25,6 +26,7 @@ __all__ = [
     "NodeId",
     "Text",
     "Value",
+    "later",
     "plain",
     "replace",
 ]
@@ -50,11 +52,21 @@ Text = Annotated[str, Meta(max_length=500), Field(max_length=500)]
 Count = Annotated[int, Meta(ge=0, le=LARGEST_INTEGER), Field(ge=0, le=LARGEST_INTEGER)]
 """Something counted, from 0."""
 
-Millis = Annotated[int, Meta(ge=0, le=LARGEST_INTEGER), Field(ge=0, le=LARGEST_INTEGER)]
+LATEST_MS = 2**60
+"""The latest cell time. A clock of speed 100,000 that counts from 1970 is there after three centuries; a reader that
+keeps numbers as floats is wrong by a quarter of a second at the most.
+"""
+
+Millis = Annotated[int, Meta(ge=0, le=LATEST_MS), Field(ge=0, le=LATEST_MS)]
 """Milliseconds: a time (of the cell's clock unless the name says wall) or a duration."""
 
 Attempt = Annotated[int, Meta(ge=1, le=LARGEST_INTEGER), Field(ge=1, le=LARGEST_INTEGER)]
 """The number of a job's start: 1, 2, 3, ..."""
+
+
+def later(at_ms: int, by_ms: int) -> int:
+    """So much later, and never later than the latest time: what is due then is due when cell time ends."""
+    return min(at_ms + by_ms, LATEST_MS)
 
 
 TYPES: dict[str, type[Event]] = {}

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from shared.events.base import TYPES, Event
 from shared.events.reasons import DeadLetterReason
-from shared.events.value import Value, model_of
+from shared.events.value import Value, model_of, read_known
 
 SUBMISSION_BYTES_MOST = 512_000
 VALUE_CHARACTERS_MOST = 100
@@ -20,6 +20,9 @@ RULE_CHARACTERS_MOST = 300
 TYPE_HEADER = "ce_type"
 SPEC_VERSION = ("ce_specversion", b"1.0")
 CONTENT_TYPE = ("content-type", b"application/json")
+
+STRICT = frozenset({"decisions", "snapshots"})
+"""The topics of which the truth is made: what a later release adds there stops the readers that do not know it."""
 
 OUTSIDE = frozenset({"submissions", "operations", "nodes", "demand"})
 """The topics that others than one service of this project may write."""
@@ -58,9 +61,10 @@ def encode(event: Value) -> bytes:
 def decode(type_: str, value: bytes | None) -> Event | Undecodable:
     """The event of these bytes, or why there is none. Never raises on content.
 
-    Commands must not hold fields that are unknown; in all other events these are ignored. What strangers may write is
-    judged by its pydantic model first, names and all; what names only things that are known, of which there are
-    thousands in a second, and the topics that one service writes are read as they are.
+    Commands must not hold fields that are unknown, nor may records of which the truth is made, at any depth; in all
+    other events these are ignored. What strangers may write is judged by its pydantic model first, names and all; what
+    names only things that are known, of which there are thousands in a second, and the topics that one service writes
+    are read as they are.
     """
     cls = TYPES.get(type_)
     if cls is None:
@@ -74,7 +78,10 @@ def decode(type_: str, value: bytes | None) -> Event | Undecodable:
     try:
         return _decoder(cls).decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return _judged(cls, value) or _unread(error)
+        why = _judged(cls, value)
+        if why is None and cls.topic not in STRICT and not cls.is_command:
+            return read_known(cls, value)  # a later release says more
+        return why or _unread(error)
 
 
 def judged(cls: type[Value], value: bytes, *, forbid_unknown: bool = False) -> Undecodable | None:

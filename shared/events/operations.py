@@ -7,7 +7,19 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shared.events.base import CellEvent, Command, Count, JobId, Label, Millis, Name, NodeId, Text, Value
+from shared.events.base import (
+    LARGEST_INTEGER,
+    CellEvent,
+    Command,
+    Count,
+    JobId,
+    Label,
+    Millis,
+    Name,
+    NodeId,
+    Text,
+    Value,
+)
 
 
 class Operation(Command, CellEvent):
@@ -127,13 +139,13 @@ class CellPolicy(Value, omit_defaults=False):
     After `fair_half_life_ms` what a tenant used counts half for its fair share (0: only what it holds now counts).
     """
 
-    start_wall_ms: Annotated[int, Meta(ge=1)] = 120_000
+    start_wall_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 120_000
     stop_grace_wall_ms: Millis = 30_000
-    lease_wall_ms: Annotated[int, Meta(ge=1)] = 30_000
+    lease_wall_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 30_000
     lease_margin_wall_ms: Millis = 10_000
-    remember_jobs: Annotated[int, Meta(ge=1)] = 1_000_000
-    remember_ms: Annotated[int, Meta(ge=1)] = 7 * 86_400_000
-    waiting_jobs_most: Annotated[int, Meta(ge=1)] = 1_000_000
+    remember_jobs: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 1_000_000
+    remember_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 7 * 86_400_000
+    waiting_jobs_most: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 1_000_000
     placement: Name = "best-fit"
     backfill_wait_ms: Millis = 1_800_000
     fair_half_life_ms: Annotated[int, Meta(ge=0, le=90 * 86_400_000)] = 0
@@ -168,7 +180,7 @@ class RecallLoan(Operation, type="fallow.loan.recall.v1", topic="operations"):
     """Bring so many nodes of a loan back by `deadline_ms`."""
 
     loan: JobId
-    count: Annotated[int, Meta(ge=1)]
+    count: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)]
     deadline_ms: Millis
 
 

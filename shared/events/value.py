@@ -42,8 +42,11 @@ class ValueMeta(msgspec.StructMeta):
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-class Value(msgspec.Struct, metaclass=ValueMeta, frozen=True, omit_defaults=True, gc=False):
+class Value(msgspec.Struct, metaclass=ValueMeta, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     """A part of a record. Fields that hold their default are left out when it is written.
+
+    A field that it does not have is an error, wherever in a record it stands: what a reader does not know it cannot
+    fold. Where that may be passed over, `read_known` does so.
 
     No value holds itself, so the garbage collector need not look at any. To build one checks nothing; to read one
     does. What several fields demand together is checked by `check`.
@@ -74,8 +77,43 @@ def replace(value: V, **changes: Any) -> V:
 
 def read_valid(cls: type[V], text: bytes | str, *, forbid_unknown: bool = False) -> V:
     """The `cls` that this JSON text says, judged by all of its rules. Raises pydantic's ValidationError."""
-    model_of(cls).__pydantic_validator__.validate_json(text, extra="forbid" if forbid_unknown else None)
+    if not forbid_unknown:
+        return read_known(cls, text)
+    model_of(cls).__pydantic_validator__.validate_json(text, extra="forbid")
     return msgspec.json.decode(text, type=cls)
+
+
+def read_known(cls: type[V], text: bytes | str) -> V:
+    """The `cls` that this JSON text says, without what is no field of it, at any depth. Raises pydantic's
+    ValidationError.
+    """
+    model_of(cls).__pydantic_validator__.validate_json(text)
+    return msgspec.convert(_known(cls, msgspec.json.decode(text)), cls)
+
+
+def _known(hint: Any, part: Any) -> Any:
+    """A part of a record that has been judged, without the fields that its type does not have."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _known(parts[0], part)
+    if isinstance(part, list) and origin is tuple:
+        return [_known(parts[0], each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    if origin is dict:
+        return {key: _known(parts[1], each) for key, each in part.items()}
+    candidates = parts if origin in (Union, UnionType) else (hint,)
+    structs = [each for each in candidates if isinstance(each, type) and issubclass(each, Value)]
+    tag = structs[0].__struct_config__.tag_field
+    cls = structs[0] if len(structs) == 1 else next(e for e in structs if e.__struct_config__.tag == part[tag])
+    hints = _hints_of(cls)
+    return {key: _known(hints.get(key), each) for key, each in part.items() if key in hints or key == tag}
+
+
+@cache
+def _hints_of(cls: type[Value]) -> dict[str, Any]:
+    hints = type_hints(cls, include_extras=True)
+    return {name: hints[name] for name in cls.__struct_fields__}
 
 
 def build_valid(cls: type[V], **fields: Any) -> V:

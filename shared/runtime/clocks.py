@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from shared.runtime.settings import ClockKind, ServiceSettings
+from shared.runtime.settings import LATEST_CELL_MS, ClockKind, ServiceSettings
 
 
 class CellClock(Protocol):
@@ -45,8 +45,9 @@ class WallCellClock:
         self._last_ms, self._wall_ms = 0, wall
 
     def now_ms(self) -> int:
-        """Cell time now; 0 before the origin."""
-        self._last_ms = max(self._last_ms, int((self._wall_ms() - self.origin_ms) * self.speed))
+        """Cell time now; 0 before the origin, and never past the latest time that a record can hold."""
+        now_ms = int((self._wall_ms() - self.origin_ms) * self.speed)
+        self._last_ms = max(self._last_ms, min(now_ms, LATEST_CELL_MS))
         return self._last_ms
 
     def forget(self) -> None:

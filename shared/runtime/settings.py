@@ -7,14 +7,21 @@ start with the field, the value and the rule.
 from __future__ import annotations
 
 import os
+import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$")]
+
+LATEST_CELL_MS = 2**60
+"""The latest cell time that a record can hold."""
+
+CLOCK_ROOM_MS = 10 * 365 * 86_400_000
+"""For so long a cell's clock must be able to go on."""
 
 
 class ClockKind(StrEnum):
@@ -68,6 +75,17 @@ class ServiceSettings(BaseSettings):
 
     replicas: int = Field(1, ge=1, le=100, description="copies of each topic, as they were asked for at creation")
     embedded: bool = Field(default=False, description="the log is the embedded broker: its limits hold, see the README")
+
+    @field_validator("clock_speed")
+    @classmethod
+    def _cell_time_has_room(cls, speed: float, info: ValidationInfo) -> float:
+        origin_ms = info.data.get("clock_origin_ms", 0)
+        end_ms = (time.time_ns() // 1_000_000 - origin_ms + CLOCK_ROOM_MS) * speed
+        if end_ms > LATEST_CELL_MS:
+            raise ValueError(
+                f"cell time would end within ten years; count it from a later clock_origin_ms: {origin_ms}"
+            )
+        return speed
 
     @classmethod
     def load(cls) -> Self:

@@ -32,4 +32,4 @@ def place_in_queue(queue: str, priority: int, submit_ms: int, job_id: str) -> st
 
     A space sorts before every character that a queue's name may hold, so each queue's jobs stand together.
     """
-    return f"{queue} {PRIORITY_MOST - priority:07} {submit_ms:016} {job_id}"
+    return f"{queue} {PRIORITY_MOST - priority:07} {submit_ms:019} {job_id}"

@@ -99,6 +99,13 @@ MISTAKES: dict[str, tuple[str, Any, str]] = {
     ),
     "a limit below the guarantee": ("tenants.1.quotas.0.limit", 7, "limit 7 is below guaranteed 8"),
     "a job of no workers": ("limits", {"workers_per_job": 0}, "greater than or equal to 1"),
+    "a limit beyond the log": (
+        "tenants.1.quotas.0.limit",
+        10**13,
+        "less than or equal to 9007199254740",
+    ),
+    "a pool beyond what the log can count": ("cells.0.pools.0.gpus", 10**13, "less than or equal to 9007199254740"),
+    "a policy time beyond all": ("cells.0.policy.start_wall_ms", 2**53, "less than or equal to 9007199254740991"),
     "a policy time of nothing": ("cells.0.policy.lease_wall_ms", 0, "greater than or equal to 1"),
 }
 

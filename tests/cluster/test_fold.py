@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from shared.cluster.fold import DamagedLog, LogRecord, Verdict, fold, judge
-from shared.cluster.rows import digest_of, rows_of, state_from
+from shared.cluster.rows import DamagedRow, digest_of, rows_of, state_from
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision, next_chain
@@ -147,6 +148,19 @@ def test_equal_states_have_equal_rows_whatever_was_undone_on_the_way() -> None:
     state.inputs, state.input_checksums = straight.inputs, straight.input_checksums
     assert list(state.nodes["n1"].jobs) != list(straight.nodes["n1"].jobs)
     assert digest_of(state) == digest_of(straight)
+
+
+def test_a_snapshot_with_a_field_of_a_later_release_is_refused() -> None:
+    state = cell(node("n1"), enqueued("a"))
+    for section in ("policy", "node", "job"):
+        rows = [_with_more(row) if row.startswith(f'["{section}"') else row for row in rows_of(state)]
+        with pytest.raises(DamagedRow, match="unknown field `later`"):
+            state_from(rows)
+
+
+def _with_more(row: str) -> str:
+    section, content = json.loads(row)
+    return json.dumps([section, {**content, "later": 1}], separators=(",", ":"))
 
 
 def test_a_snapshot_of_an_unknown_section_is_refused() -> None:

@@ -9,13 +9,13 @@ import pytest
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
-from shared.events.base import Event
+from shared.events.base import LARGEST_INTEGER, LATEST_MS, Event
 from shared.events.encoding import encode
 from shared.events.jobs import AdmittedJob, JobsAdmitted
 from shared.events.nodes import NodesReported, RunsReported, RunWord
 from shared.events.operations import Cordon, Drain, PlanMaintenance, Quota, ReloadCell, SetQuota
 from shared.events.reasons import DeadLetterReason, ProposalCode
-from shared.events.values import JobSpec, NodeStatus, ProcessRun, Resources, RunStatus
+from shared.events.values import JobSpec, NodeStatus, ProcessRun, Resources, RetryPolicy, RunStatus
 from shared.log.machine.tenure import Tenure
 from shared.log.machine.writer import DECISION_BYTES_MOST, UnwritableDecision
 from tests.placement.world import (
@@ -23,6 +23,7 @@ from tests.placement.world import (
     DIGEST,
     World,
     admitted,
+    failed,
     joined,
     kinds,
     lost,
@@ -321,6 +322,19 @@ def test_a_node_that_tells_too_much_of_itself_is_set_aside_with_the_figure() -> 
     assert stray.text == f"spec: {size} bytes, a node has at most 64000 with all of its labels"
     world.tell(Cordon(cell=CELL, node="n2"))
     assert list(world.state.nodes) == ["n2"]
+
+
+@pytest.mark.parametrize("gang", [True, False])
+def test_the_longest_pause_before_a_new_try_ends_with_cell_time(gang: bool) -> None:
+    world = quick(joined("n1"))
+    world.now_ms = 1_700_000_000_000
+    retry = RetryPolicy(budget=3, backoff_ms=LARGEST_INTEGER, backoff_most_ms=LARGEST_INTEGER)
+    longest = RetryPolicy(budget=3, backoff_ms=LATEST_MS, backoff_most_ms=LATEST_MS)
+    world.run(spec_of("a", retry=retry, gang=gang), spec_of("b", retry=longest, gang=gang))
+    world.tell(*(failed(job, rank=None if gang else 0) for job in ("a", "b")))
+    is_sound(world)
+    assert world.job("a").not_before_ms == 1_700_000_000_000 + LARGEST_INTEGER
+    assert world.job("b").not_before_ms == LATEST_MS
 
 
 def test_limits_of_tenants_are_read_by_every_reader() -> None:

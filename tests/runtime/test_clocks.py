@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from shared.events.base import LATEST_MS
+from shared.events.decisions import Decision
+from shared.events.encoding import decode, encode
 from shared.runtime.clocks import SteppedCellClock, WallCellClock, clock_from, wall_ms
-from shared.runtime.settings import ClockKind, ServiceSettings
+from shared.runtime.settings import LATEST_CELL_MS, ClockKind, ServiceSettings, SettingsError
 
 
 def test_cell_time_with_origin_zero_and_speed_one_is_unix_time() -> None:
@@ -30,6 +33,26 @@ def test_a_wait_in_cell_time_is_shorter_in_wall_time_and_rounded_up() -> None:
     clock = WallCellClock(speed=10, wall=lambda: 1_000)
     assert clock.wall_wait_ms(10_101) == 11
     assert clock.wall_wait_ms(9_000) == 0
+
+
+@pytest.mark.parametrize("speed", [1, 10_000, 100_000])
+def test_cell_time_that_counts_from_1970_can_be_read_at_any_speed(speed: int) -> None:
+    now_ms = WallCellClock(speed=speed).now_ms()
+    decision = Decision(cell="a", version=1, epoch=0, at_ms=now_ms)
+    assert decode(Decision.type, encode(decision)) == decision
+    assert WallCellClock(speed=speed).now_ms() >= now_ms
+
+
+def test_cell_time_ends_where_records_do() -> None:
+    assert WallCellClock(speed=100_000, wall=lambda: 10**15).now_ms() == LATEST_CELL_MS == LATEST_MS
+
+
+def test_a_clock_whose_time_would_soon_end_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FALLOW_CLOCK_SPEED", "1000000")
+    with pytest.raises(SettingsError, match="cell time would end within ten years"):
+        ServiceSettings.load()
+    monkeypatch.setenv("FALLOW_CLOCK_ORIGIN_MS", str(wall_ms()))
+    assert ServiceSettings.load().clock_speed == 1_000_000
 
 
 def test_a_clock_that_stands_still_is_refused() -> None:

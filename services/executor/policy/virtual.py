@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 
 from services.executor.policy.turn import Observation, Start, Stop
 from shared.cluster.due import ROOM_LEAST
+from shared.events.base import later
 from shared.events.values import RunStatus, VirtualRun
 
 Live = tuple[str, int, str, int, int]
@@ -34,8 +35,8 @@ def end_of(run: VirtualRun, attempt: int, started_ms: int) -> tuple[int, RunStat
         and (run.fail_attempts is None or attempt <= run.fail_attempts)
         and (ends_ms is None or fails_ms <= ends_ms)
     ):
-        return started_ms + fails_ms, RunStatus.FAILED
-    return None if ends_ms is None else (started_ms + ends_ms, RunStatus.FINISHED)
+        return later(started_ms, fails_ms), RunStatus.FAILED
+    return None if ends_ms is None else (later(started_ms, ends_ms), RunStatus.FINISHED)
 
 
 class VirtualDriver:

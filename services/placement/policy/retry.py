@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shared.cluster.job import Job
+from shared.events.base import later
 from shared.events.effects import JobFailed, JobRequeued
 from shared.events.reasons import FailReason, RequeueReason
 
@@ -18,13 +19,13 @@ def after_failure(job: Job, now_ms: int, text: str) -> JobRequeued | JobFailed:
     failures = job.failures + 1
     if failures > job.spec.retry.budget:
         return JobFailed(job=job.id, reason=FailReason.RETRIES_EXHAUSTED, text=text)
-    not_before_ms = now_ms + backoff_ms(job, failures)
+    not_before_ms = later(now_ms, backoff_ms(job, failures))
     return JobRequeued(job=job.id, reason=RequeueReason.WORKER_FAILED, not_before_ms=not_before_ms, failures=failures)
 
 
 def after_start_timeout(job: Job, now_ms: int) -> JobRequeued:
     """A gang that did not come up: not the job's fault, so nothing counts, but each further attempt waits longer."""
-    not_before_ms = now_ms + backoff_ms(job, job.attempt)
+    not_before_ms = later(now_ms, backoff_ms(job, job.attempt))
     return JobRequeued(
         job=job.id, reason=RequeueReason.START_TIMED_OUT, not_before_ms=not_before_ms, failures=job.failures
     )

@@ -18,6 +18,7 @@ from services.placement.policy.turn import RunEnd, Turn
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.singly import is_service
 from shared.events import effects as e
+from shared.events.base import later
 from shared.events.reasons import FailReason, RequeueReason, StopReason
 from shared.events.values import RUN_IS_OVER, RunStatus, WorkerPlace
 
@@ -124,7 +125,7 @@ def _settled(job: Job, news: _News, now_ms: int) -> e.WorkersSettled:
         done=tuple(news.done),
         gone=tuple(news.gone),
         failures=failures,
-        not_before_ms=now_ms + pause_ms if pause_ms else 0,
+        not_before_ms=later(now_ms, pause_ms) if pause_ms else 0,
     )
 
 
