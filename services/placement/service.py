@@ -347,6 +347,7 @@ class PlacementService:
                 self._epoch = effect.epoch
             elif isinstance(effect, e.NodeRemoved):
                 self._hearing.forget(effect.node)
+                self._quarantine.forget(effect.node)
             elif isinstance(effect, e.NodeChanged):
                 if effect.spec.id not in self._hearing.leases:
                     self._hearing.leases.heard(effect.spec.id, tried.wall_ms)

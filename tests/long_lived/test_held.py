@@ -4,11 +4,14 @@ remembered.
 
 from __future__ import annotations
 
+from typing import Any
+
 from services.executor.policy.records import Said, as_records
 from services.executor.policy.turn import Now, Turn
 from services.executor.service import ExecutorService
 from services.metrics.policy.watch import REMEMBERED_ENDS
 from services.metrics.service import KEPT_WAITS, MetricsService
+from services.placement.policy.quarantine import FAILURES
 from services.queueing.service import QueueingService
 from shared.cluster.config import CellPart, Queue
 from shared.cluster.fold import fold
@@ -16,7 +19,8 @@ from shared.cluster.remembered import SEGMENT_JOBS
 from shared.cluster.sharing import KINDS_MOST
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
-from shared.events.nodes import NodeLost
+from shared.events.nodes import NodeJoined, NodeLost, RunFailed
+from shared.events.operations import RemoveNode
 from shared.events.queue import QueueOrder
 from shared.events.values import Dependency, JobSpec, NodeSpec, RetryPolicy, VirtualRun
 from shared.view.machine import Projection
@@ -98,6 +102,7 @@ class Town:
             self.tell(*(cancel(spec.id, spec.tenant) for spec in specs))
             self.pass_time(MORE_MS)
             self.lose_a_node()
+            self.have_a_guest()
         assert list(self.state.jobs) == [spec.id for spec in RESIDENTS]
 
     def lose_a_node(self) -> None:
@@ -107,6 +112,19 @@ class Town:
         self.tell(NodeLost(cell=CELL, node=node.id, boot=node.boot, seq=self.executor.agents[node.id].next_seq()))
         self.pass_time(MORE_MS)
         assert self.state.nodes[node.id].boot != before
+
+    def have_a_guest(self) -> None:
+        """A node of a size of its own comes, works, is put out of use by what fails there, is lost, and is removed."""
+        guest = NodeSpec(id=f"guest-{self.rounds}", pool="other", gpus=1 + self.rounds % 8)
+        self.tell(NodeJoined(cell=CELL, node=guest.id, boot="boot-1", seq=1, spec=guest))
+        for number in range(FAILURES):
+            spec = spec_of(f"doomed-{self.rounds}-{number}", pools=("other",))
+            self.tell(admitted(spec, self.world.now_ms))
+            said: dict[str, Any] = {"cell": CELL, "node": guest.id, "boot": "boot-1", "job": spec.id, "attempt": 1}
+            self.tell(RunFailed(**said, seq=2 + number))
+        self.tell(NodeLost(cell=CELL, node=guest.id, boot="boot-1", seq=100))
+        self.tell(RemoveNode(cell=CELL, node=guest.id, by="operator"))
+        assert guest.id not in self.state.nodes
 
     def held(self) -> dict[str, int]:
         return held_by(self.world.service, self.world.writer, self.queueing, self.metrics, self.executor)

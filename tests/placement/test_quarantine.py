@@ -6,7 +6,7 @@ import pytest
 
 from services.placement.policy.quarantine import FAILURES
 from shared.events import effects as e
-from shared.events.operations import Uncordon
+from shared.events.operations import RemoveNode, Uncordon
 from shared.events.values import NodeStatus, RetryPolicy
 from tests.placement.world import (
     CELL,
@@ -18,6 +18,7 @@ from tests.placement.world import (
     finished,
     is_ready,
     joined,
+    lost,
     spec_of,
     started,
 )
@@ -127,3 +128,13 @@ def test_the_first_words_about_a_gangs_failure_outlive_the_record_in_which_they_
     world.tell(failed("gang", "n1", text="out of memory"))
     (end,) = [x for x in world.tell(failed("gang", "n2", text="lost n1")) if isinstance(x, e.JobFailed)]
     assert end.text == "out of memory"
+
+
+def test_a_node_that_was_removed_out_of_quarantine_takes_the_place_of_no_other() -> None:
+    world = cell_with(joined("n1"))
+    end_badly(world, *names(0, FAILURES))
+    assert not is_ready(world, "n1")
+    world.tell(lost("n1"), RemoveNode(cell=CELL, node="n1", by="operator"))
+    world.tell(joined("n2"))
+    end_badly(world, *names(10, 10 + FAILURES))
+    assert world.state.nodes["n2"].status is NodeStatus.CORDONED

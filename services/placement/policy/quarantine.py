@@ -57,7 +57,8 @@ class Quarantine:
         return rows
 
     def _has_room(self, state: CellState, node: Node) -> bool:
-        shut = sum(state.nodes[other].pool == node.pool for other in (*self._shut, *self._shutting))
+        known = (state.nodes.get(other) for other in (*self._shut, *self._shutting))
+        shut = sum(other is not None and other.pool == node.pool for other in known)
         nodes = sum(other.pool == node.pool for other in state.nodes.values())
         return shut < max(1, nodes * POOL_PERCENT_MOST // 100)
 
@@ -76,6 +77,11 @@ class Quarantine:
         self._rows.pop(node_id, None)
         if status is NodeStatus.READY:
             self._shut.pop(node_id, None)
+
+    def forget(self, node_id: str) -> None:
+        """A decision in force says that there is no such node any more."""
+        self._rows.pop(node_id, None)
+        self._shut.pop(node_id, None)
 
     def undo(self) -> None:
         """Forget what was tried."""
