@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from aiokafka.errors import KafkaError
 from faststream.kafka import KafkaBroker
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from services.admission.policy.records import Answered, as_records
 from services.admission.service import AdmissionService
@@ -25,8 +25,9 @@ from shared.log.group_timers import EMBEDDED, QUICK
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.machine.consumer import Bad, DeadLetterLimit, Handled, Taken, Tally, take_batch
+from shared.log.machine.losses import Loss, LossKind
 from shared.log.opening import AWAY, layout_of, open_log
-from shared.log.port import LogTruncated, LogUnavailable, Outgoing, Reader, Record
+from shared.log.port import LogTruncated, LogUnavailable, Outgoing, Reader, Record, TopicPartition
 from shared.log.reading import event_of, header, unreadable
 from shared.runtime.cell_file import load_cell_file, reloaded
 from shared.runtime.clocks import SteppedCellClock, wall_ms
@@ -41,6 +42,18 @@ class AdmissionMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.answers = Counter("fallow_admission_answers_total", "Commands answered", ["answer"], registry=registry)
+        self.fenced = Gauge(
+            "fallow_submissions_fenced",
+            "1 while a partition of submissions that has lost records waits for a person",
+            ["topic", "partition"],
+            registry=registry,
+        )
+        self.deleted_unread = Counter(
+            "fallow_submissions_deleted_unread_total",
+            "Submissions that were deleted before they were read",
+            ["topic"],
+            registry=registry,
+        )
 
 
 async def main(context: Context[AdmissionSettings]) -> None:
@@ -73,6 +86,7 @@ class Admission:
         self._plain = layout.topic("submissions")
         self._broker: KafkaBroker | None = None
         self._delivery = Delivery()
+        self._fenced: dict[TopicPartition, Loss] = {}
         self._partitions, self._wall_ms = 1, 0
         self._operations: Reader
 
@@ -81,7 +95,9 @@ class Admission:
         self._operations = await self._stand_at_operations()
         # A broker of FastStream that did not start is no good for a second try.
         settings = self._context.settings
-        self._broker = make_broker(settings.kafka, self._context.instance, embedded=settings.embedded)
+        self._broker = make_broker(
+            settings.kafka, self._context.instance, embedded=settings.embedded, on_loss=self._lose
+        )
         self._delivery = self.subscribe(self._broker)
         self._partitions = sum([await self._log.partitions(topic) for topic in self._topics()])
         try:
@@ -109,6 +125,27 @@ class Admission:
     def _topics(self) -> list[str]:
         own = [f"{self._plain}.{tenant.name}" for tenant in self._file.tenants if tenant.own_topic]
         return [self._plain, *own]
+
+    def _lose(self, loss: Loss) -> None:
+        """A partition does not hold what admission has committed of it. Where it ends before that, it is not read."""
+        topic, partition = loss.tp
+        self._context.logger.error(
+            "submissions are lost",
+            topic=topic,
+            partition=partition,
+            offset=loss.next_offset,
+            why=loss.kind.value,
+            begin=loss.begin,
+            end=loss.end,
+            reason=str(loss),
+        )
+        if loss.kind is LossKind.DELETED_UNREAD:
+            self._metrics.deleted_unread.labels(topic).inc(loss.begin - loss.next_offset)
+            return
+        self._fenced[loss.tp] = loss
+        self._metrics.fenced.labels(topic, partition).set(1)
+        how = f"stop admission and set the offset of group {self._layout.group('admission')} there"
+        self._context.health.not_ready(f"{loss}; it is not read: {how}", f"{topic}/{partition}")
 
     async def fail_when_given_up(self) -> None:
         """End the process when a batch cannot be delivered."""
@@ -198,8 +235,12 @@ class Admission:
                 self._context.health.handled(topic, partition, offset)
 
     def _let_go_of_lost(self) -> None:
-        """What another admission owns now is no lag of this one."""
+        """What another admission owns now is no lag of this one, and no loss."""
         assigned, topics = self._delivery.assigned, self._topics()
+        for lost in [tp for tp in self._fenced if tp not in assigned]:
+            del self._fenced[lost]
+            self._metrics.fenced.labels(*lost).set(0)
+            self._context.health.ready(f"{lost[0]}/{lost[1]}")
         for name in list(self._context.health.progress.cursors):
             topic, _, partition = name.rpartition("/")
             if topic in topics and (topic, int(partition)) not in assigned:

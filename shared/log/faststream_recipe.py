@@ -23,8 +23,9 @@ from faststream.kafka import KafkaBroker
 
 from shared.log.group_timers import QUICK, GroupTimers
 from shared.log.kafka_reader import PARTITION_FETCH_BYTES_MAX
-from shared.log.kafka_sharing import IDLE_WAIT_MS, CommitBeforeLeaving, SharingConsumer
+from shared.log.kafka_sharing import IDLE_WAIT_MS, CommitBeforeLeaving, SharingConsumer, tell_loss
 from shared.log.machine.consumer import next_offsets
+from shared.log.machine.losses import Loss
 from shared.log.port import LogUnavailable, Record, TopicPartition
 
 GRACEFUL_STOP_S = 10.0
@@ -97,17 +98,24 @@ class SteadyBroker(KafkaBroker):
     """FastStream's broker, reading by consumers that no record can stop."""
 
     is_paced = True
+    on_loss: Callable[[Loss], None] = staticmethod(tell_loss)
 
     async def _connect(self) -> Callable[..., AIOKafkaConsumer]:
         await super()._connect()
         config = self.config.broker_config
         assert isinstance(config.builder, partial), "FastStream builds its consumers in another way now"
-        config.builder = partial(SharingConsumer, is_paced=self.is_paced, **config.builder.keywords)
+        config.builder = partial(
+            SharingConsumer, is_paced=self.is_paced, on_loss=self.on_loss, **config.builder.keywords
+        )
         return config.builder
 
 
-def make_broker(bootstrap: str, client_id: str, *, embedded: bool = False) -> KafkaBroker:
-    """A FastStream broker that creates no topics, writes idempotently and logs only what goes wrong."""
+def make_broker(
+    bootstrap: str, client_id: str, *, embedded: bool = False, on_loss: Callable[[Loss], None] = tell_loss
+) -> KafkaBroker:
+    """A FastStream broker that creates no topics, writes idempotently and logs only what goes wrong. `on_loss` is told
+    of partitions that do not hold what their group has committed.
+    """
     broker = SteadyBroker(
         bootstrap.split(","),  # FastStream would take several addresses for one
         client_id=client_id,
@@ -121,7 +129,7 @@ def make_broker(bootstrap: str, client_id: str, *, embedded: bool = False) -> Ka
         logger=logging.getLogger("faststream"),
         log_level=logging.DEBUG,
     )
-    broker.is_paced = not embedded
+    broker.is_paced, broker.on_loss = not embedded, on_loss
     return broker
 
 
@@ -152,7 +160,7 @@ def subscribe_batches(
         batch_timeout_ms=BATCH_WAIT_MS,
         fetch_max_wait_ms=IDLE_WAIT_MS if timers is QUICK else EMBEDDED_WAIT_MS,
         max_partition_fetch_bytes=PARTITION_FETCH_BYTES_MAX,
-        auto_offset_reset="earliest",
+        auto_offset_reset="none",
         ack_policy=AckPolicy.MANUAL,
         no_reply=True,
         parser=parse_safely,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from aiokafka import ConsumerRebalanceListener
 from aiokafka import TopicPartition as KafkaTopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from shared.log.kafka_consumer import Batches, SteadyConsumer
+from shared.log.machine.losses import Loss, LossKind
 from shared.log.port import TopicPartition
 
 COMMIT_EVERY_S = 1.0
@@ -33,12 +34,25 @@ SHARE_OF_OTHERS = 4
 logger = logging.getLogger(__name__)
 
 
-class SharingConsumer(SteadyConsumer):
-    """`is_paced` is False for the embedded broker, where a fetch that waits does not wake when something comes."""
+def tell_loss(loss: Loss) -> None:
+    """Write it into the log of the process."""
+    logger.error("%s", loss)
 
-    def __init__(self, *topics: str, is_paced: bool = True, **settings: Any) -> None:
-        super().__init__(*topics, **settings)
-        self._is_paced = is_paced
+
+class SharingConsumer(SteadyConsumer):
+    """`is_paced` is False for the embedded broker, where a fetch that waits does not wake when something comes.
+
+    `on_loss` is told of a partition that does not hold the position that its group has committed. Where the position is
+    beyond the end, records are lost: the partition is read no further until its next owner finds it whole. It is never
+    read from its beginning for that, where thousands were handled already. Where records were deleted before they were
+    read, reading goes on where the partition begins.
+    """
+
+    def __init__(
+        self, *topics: str, is_paced: bool = True, on_loss: Callable[[Loss], None] = tell_loss, **settings: Any
+    ) -> None:
+        super().__init__(*topics, **{**settings, "auto_offset_reset": "none"})
+        self._is_paced, self._on_loss = is_paced, on_loss
         self._handled: dict[KafkaTopicPartition, int] = {}
         self._commit_due_s = 0.0
         self._commit_later: asyncio.TimerHandle | None = None
@@ -48,6 +62,26 @@ class SharingConsumer(SteadyConsumer):
         self, *partitions: KafkaTopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> Batches:
         """As SteadyConsumer's, but an empty one takes its time, and a full one has something of every topic."""
+        try:
+            return await self._get(*partitions, timeout_ms=timeout_ms, max_records=max_records)
+        except NoOffsetForPartitionError as error:
+            # The group has never committed anything of it: all of it is new.
+            await self.seek_to_beginning(error.args[0])
+        except OffsetOutOfRangeError as error:
+            await self._judge(error.args[0])
+        return {}
+
+    async def _judge(self, asked: Mapping[KafkaTopicPartition, int]) -> None:
+        begins, ends = await self.beginning_offsets(list(asked)), await self.end_offsets(list(asked))
+        for tp in [tp for tp in asked if tp in self.assignment()]:
+            kind = LossKind.DELETED_UNREAD if asked[tp] < begins[tp] else LossKind.BEYOND_END
+            if kind is LossKind.BEYOND_END:
+                self.pause(tp)
+            else:
+                self.seek(tp, begins[tp])
+            self._on_loss(Loss(kind, (tp.topic, tp.partition), asked[tp], begins[tp], ends[tp]))
+
+    async def _get(self, *partitions: KafkaTopicPartition, timeout_ms: int, max_records: int | None) -> Batches:
         wait_ms = max(timeout_ms, POLL_WAIT_MS)
         found = await super().getmany(*partitions, timeout_ms=wait_ms, max_records=max_records)
         if max_records is not None and sum(map(len, found.values())) >= max_records:
