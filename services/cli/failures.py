@@ -53,5 +53,7 @@ _KNOWN: dict[Exit, frozenset[str]] = {
             *("SettingsError", "WorkloadError", "RecordTooLarge", "WrongOffer", "NoDevices"),
         }
     ),
-    Exit.NO: frozenset({"DamagedLog", "DamagedSnapshot", "LogOverflowed", "LogRefused", "WrongTopics"}),
+    Exit.NO: frozenset(
+        {"DamagedLog", "DamagedSnapshot", "LogOverflowed", "LogRefused", "NotRepairable", "WrongTopics"}
+    ),
 }

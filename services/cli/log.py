@@ -13,6 +13,7 @@ from services.cli.failures import Exit, end_with
 from services.cli.log_at import at
 from services.cli.log_diff import diff
 from services.cli.log_file import open_text, write_line
+from services.cli.log_repair import log_repair
 from services.cli.log_why import why
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.sentences import heading, sentence
@@ -20,10 +21,11 @@ from shared.events.decisions import Decision
 from shared.events.value import plain
 from shared.log.kafka import KafkaLog
 
-app = typer.Typer(no_args_is_help=True, help="Read the decision log.")
+app = typer.Typer(no_args_is_help=True, help="Read the decision log, and repair it.")
 app.command()(at)
 app.command()(diff)
 app.command()(why)
+app.command("repair")(log_repair)
 
 READ_ONCE = 1_000
 POLL_WAIT_MS = 250

@@ -183,6 +183,11 @@ def _policy(effect: e.PolicySet) -> str:
     )
 
 
+def _repaired(effect: e.LogRepaired) -> str:
+    dropped = f"; {effect.snapshots} snapshots that contradict it are void" if effect.snapshots else ""
+    return f"{effect.by} went on with the log as it was before offset {effect.good_until}, of {effect.end}{dropped}."
+
+
 SENTENCES: dict[type[e.Effect], Sentence] = {
     e.WriterStarted: lambda x: f"{x.writer} writes from here on (epoch {x.epoch}).",
     e.JobEnqueued: _enqueued,
@@ -226,6 +231,7 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.PolicySet: _policy,
     e.CellFileSet: lambda x: f"The cell goes by the cell file {x.digest[:8]} ({len(x.content)} characters).",
     e.ProposalRefused: lambda x: f"Proposal {x.proposal} is not carried out: {x.code}{_text(x.text)}.",
+    e.LogRepaired: _repaired,
     e.InputResumed: lambda x: f"Input {x.input} was read to {x.from_offset}, and is read on from {x.to_offset}.",
 }
 """Every kind of effect; a test holds it against the language."""

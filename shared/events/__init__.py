@@ -65,6 +65,8 @@ stepped clock of a replay.
 kept as `SnapshotChunk`s and vouched for by a `SnapshotManifest`.
 
 **An input that has lost records** is read no further until a person decides; `InputResumed` says from where it is then.
+A decision log that has lost records, or is damaged, goes on by `fallow log repair`; `LogRepaired` says what of it
+counts.
 
 Every change of all these lives is an effect inside one `Decision`, and a `Decision` is one record of one log.
 """

@@ -372,6 +372,17 @@ class InputResumed(Effect):
     to_offset: Count
 
 
+class LogRepaired(Effect):
+    """A person went on with a log that had lost records, or was damaged. Of what once stood there up to `end`, only the
+    records before the offset `good_until` count; so many contradicting snapshots were made void.
+    """
+
+    by: Text
+    good_until: Count
+    end: Count
+    snapshots: Count = 0
+
+
 AnyEffect = (
     WriterStarted
     | JobEnqueued
@@ -416,5 +427,6 @@ AnyEffect = (
     | CellFileSet
     | ProposalRefused
     | InputResumed
+    | LogRepaired
 )
 """Every effect there is. A new one is added here, beside its class."""

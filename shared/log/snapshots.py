@@ -66,7 +66,7 @@ async def oldest_snapshot(log: Log, layout: Layout, cell: str) -> CellState | No
     """
     decisions = layout.tp("decisions", cell)
     begin = (await log.begin_offsets([decisions]))[decisions]
-    if begin == 0 and await _is_from_nothing(log, decisions):
+    if begin == 0 and await begins_with_the_first_version(log, decisions):
         return None
     # Of a log that is whole only a snapshot is older: the one with which a cell was moved here.
     usable = [m for m in await _usable(log, layout, cell, begin) if begin > 0 or m.offset < 0]
@@ -105,7 +105,7 @@ async def _usable(log: Log, layout: Layout, cell: str, begin: int) -> list[Snaps
     return sorted(usable.values(), key=lambda found: (found.offset, found.version, found.snapshot))
 
 
-async def _is_from_nothing(log: Log, tp: TopicPartition) -> bool:
+async def begins_with_the_first_version(log: Log, tp: TopicPartition) -> bool:
     """Whether a log that is there from its first record begins with the first version: that of a cell that was moved
     here goes on from a snapshot.
     """
@@ -116,6 +116,12 @@ async def _is_from_nothing(log: Log, tp: TopicPartition) -> bool:
         event = event_of(record)
         return isinstance(event, Decision) and event.version == 1
     return False
+
+
+async def snapshot_of(log: Log, layout: Layout, manifest: SnapshotManifest) -> CellState | None:
+    """The state of the snapshot of this manifest, or None where it is not whole. Raises LogUnavailable."""
+    whole = await _whole_of(log, layout.tp("snapshots", manifest.cell), manifest)
+    return None if whole is None else await _built(whole)
 
 
 async def _whole_of(log: Log, tp: TopicPartition, manifest: SnapshotManifest) -> Whole | None:

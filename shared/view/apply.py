@@ -160,6 +160,7 @@ TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = 
     e.CellFileSet: None,
     e.ProposalRefused: None,
     e.InputResumed: None,
+    e.LogRepaired: None,
 }
 """What each effect touches; None for those that no row shows."""
 

@@ -159,6 +159,10 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (e.CellFileSet(digest="0a1b" * 8, content="{}"), "The cell goes by the cell file 0a1b0a1b (2 characters)."),
     (
+        e.LogRepaired(by="ada", good_until=30, end=32, snapshots=1),
+        "ada went on with the log as it was before offset 30, of 32; 1 snapshots that contradict it are void.",
+    ),
+    (
         e.ProposalRefused(proposal="p1", code=ProposalCode.DOES_NOT_HELP),
         "Proposal p1 is not carried out: does_not_help.",
     ),

@@ -449,6 +449,10 @@ def policy_is_set(world: Historian, at_ms: int) -> Effects:
     return [e.PolicySet(policy=policy)]
 
 
+def log_is_repaired(world: Historian, at_ms: int) -> Effects:
+    return [e.LogRepaired(by="ada", good_until=world.state.offset + 1, end=world.state.offset + 1)]
+
+
 def cell_file_is_set(world: Historian, at_ms: int) -> Effects:
     return [e.CellFileSet(digest=f"{world.random.randrange(16**32):032x}", content="{}")]
 
@@ -490,6 +494,7 @@ MOVES: dict[Callable[[Historian, int], Effects], int] = {
     quota_is_set: 4,
     policy_is_set: 1,
     cell_file_is_set: 1,
+    log_is_repaired: 1,
     writer_takes_over: 1,
 }
 """Every move, and how often it is tried."""

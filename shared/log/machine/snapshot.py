@@ -187,10 +187,15 @@ class Collector:
         self._let_go_up_to(manifest.snapshot)
 
     def add_tombstone(self, key: str) -> None:
-        """A chunk is no more. What was found whole before stays."""
+        """A chunk is no more, and neither is its snapshot: it was replaced, or a person has found that the log
+        contradicts it.
+        """
         snapshot, part = chunk_of_key(key)
-        if part is not None:
-            self._chunks.get(snapshot, {}).pop(part, None)
+        if part is None:
+            return
+        self._chunks.get(snapshot, {}).pop(part, None)
+        if self.newest is not None and self.newest.manifest.snapshot == snapshot:
+            self.newest = None
 
     def _assemble(self, manifest: SnapshotManifest) -> Whole | None:
         chunks = self._chunks.get(manifest.snapshot, {})

@@ -1,0 +1,111 @@
+"""`fallow log repair`: from a lost tail or a damaged log back to a cell that runs."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.access import Access, access_of, run
+from services.cli.failures import Exit, end_with
+from services.cli.output import AsJson, CellName, print_json, print_line
+from services.cli.repairing import From, NotRepairable, Survey, repair, survey
+from shared.log.kafka import KafkaLog
+from shared.runtime.clocks import wall_ms
+
+
+def log_repair(
+    context: typer.Context,
+    yes: Annotated[bool, typer.Option("--yes", help="Repair; without it only what was found is shown.")] = False,
+    inputs: Annotated[
+        From | None, typer.Option("--inputs", help="From where inputs that have lost records are read on.")
+    ] = None,
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look what of a cell's log is whole, and go on from there: with a record that says so.
+
+    Stop the cell's services before, and start them again behind it.
+    """
+    access = access_of(context)
+    try:
+        is_whole, version = run(_repair(access, access.cell(cell), inputs, yes=yes, as_json=as_json))
+    except NotRepairable as error:
+        end_with(Exit.NO, f"fallow: {error}")
+    if version is not None and not as_json:
+        print_line(f"Repaired: the cell goes on at version {version}. Start its services now.")
+    elif not is_whole and not as_json:
+        print_line("Nothing was changed. Stop the cell's services, then repair it with --yes.")
+    if version is None and not is_whole:
+        raise typer.Exit(Exit.NO)
+
+
+async def _repair(
+    access: Access, cell: str, inputs: From | None, *, yes: bool, as_json: bool
+) -> tuple[bool, int | None]:
+    """Whether the log was whole, and the version behind the repair where there was one."""
+    log, layout = KafkaLog(access.kafka_address, "fallow-repair"), access.layout()
+    await log.start()
+    try:
+        found = await survey(log, layout, cell)
+        is_whole, told, version = found.is_whole, as_object(found), None
+        if not as_json:
+            for line in lines_of(found):
+                print_line(line)
+        if yes and not is_whole:
+            state = await repair(log, layout, found, inputs, by=getpass.getuser(), wall_ms=wall_ms())
+            version = state.version
+        if as_json:
+            print_json({**told, "repaired_version": version})
+        return is_whole, version
+    finally:
+        await log.stop()
+
+
+def lines_of(found: Survey) -> list[str]:
+    """The survey for people."""
+    state = found.state
+    lines = [
+        f"The log of cell {found.cell} holds offsets {found.begin} to {found.end}.",
+        f"The last good version is {state.version}, at offset {state.offset}.",
+    ]
+    if found.damage:
+        lines.append(f"Damaged: {found.damage}.")
+    lines += [
+        f"Snapshot {m.snapshot} ({m.slot}) is of version {m.version} at offset {m.offset}, "
+        f"which the log {'does not reach' if m.offset >= found.end else 'contradicts'}."
+        for m in found.contradicting
+    ]
+    lines += [f"{loss}." for loss in found.losses.values()]
+    if found.is_whole:
+        lines.append("Nothing is to be repaired.")
+    return lines
+
+
+def as_object(found: Survey) -> dict[str, Any]:
+    """The survey for programs."""
+    return {
+        "cell": found.cell,
+        "begin": found.begin,
+        "end": found.end,
+        "good_version": found.state.version,
+        "good_offset": found.state.offset,
+        "damage": found.damage or None,
+        "damage_offset": found.damage_offset,
+        "snapshots": [
+            {"snapshot": m.snapshot, "slot": m.slot, "version": m.version, "offset": m.offset}
+            for m in found.contradicting
+        ],
+        "inputs": [
+            {
+                "input": source,
+                "kind": loss.kind.value,
+                "read_to": loss.next_offset,
+                "begin": loss.begin,
+                "end": loss.end,
+            }
+            for source, loss in found.losses.items()
+        ],
+        "whole": found.is_whole,
+    }

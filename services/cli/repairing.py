@@ -1,0 +1,206 @@
+"""A cell whose decision log has lost records or is damaged: what of it is whole, and how a person goes on from there.
+
+The log stays the truth: a repair is a record of it, so that every reader that starts afresh folds to the same state.
+What contradicts the log is made void: snapshots of states that it no longer leads to. Where a damaged record stands in
+the way of every reader, the records up to the end are deleted, and the state before the damage goes on as a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from services.cli.read_back import records_between
+from shared.cluster.apply import apply
+from shared.cluster.fold import DamagedLog, fold
+from shared.cluster.rows import digest_of
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.decisions import CHAIN_HEADER
+from shared.events.snapshots import SnapshotManifest
+from shared.log.follower import Follower
+from shared.log.layout import Layout
+from shared.log.losses import losses_of
+from shared.log.machine.losses import Loss, LossKind, Place
+from shared.log.machine.snapshot import Catalogue
+from shared.log.machine.writer import Draft, Writer
+from shared.log.port import Appended, Log, Outgoing, TopicPartition
+from shared.log.reading import log_record
+from shared.log.snapshots import begins_with_the_first_version, read_catalogue, snapshot_of, write_snapshot
+
+INPUTS = ("jobs", "queue", "nodes", "proposals", "operations")
+WRITER = "fallow log repair"
+TOMBSTONES_AT_ONCE = 500
+
+
+class From(StrEnum):
+    """Where an input that has lost records is read on."""
+
+    END = "end"
+    BEGIN = "begin"
+
+
+class NotRepairable(Exception):
+    """Nothing whole is left to go on from, or the log changes while it is repaired."""
+
+
+@dataclass(slots=True)
+class Survey:
+    """What stands in a cell's log. `state` is the last one that all of it agrees on; nothing was changed."""
+
+    cell: str
+    begin: int
+    end: int
+    state: CellState
+    damage: str = ""
+    damage_offset: int | None = None
+    contradicting: list[SnapshotManifest] = field(default_factory=list)
+    losses: dict[str, Loss] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is nothing to repair."""
+        return not (self.damage or self.contradicting or self.losses)
+
+
+async def survey(log: Log, layout: Layout, cell: str) -> Survey:
+    """Look at a cell's log. Raises NotRepairable where no state can be told; LogUnavailable."""
+    tp = layout.tp("decisions", cell)
+    begin, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
+    catalogue = await read_catalogue(log, layout, cell)
+    manifests = sorted(catalogue.manifests.values(), key=lambda found: (found.offset, found.version))
+    state = await _base(log, layout, cell, [m for m in manifests if begin - 1 <= m.offset < end])
+    found = Survey(cell, begin, end, state)
+    await _fold(log, tp, found, manifests)
+    found.losses = await _losses(log, layout, state)
+    return found
+
+
+async def _base(log: Log, layout: Layout, cell: str, usable: list[SnapshotManifest]) -> CellState:
+    """The oldest state from which the log can be folded. A log that begins with its first version needs no snapshot."""
+    tp = layout.tp("decisions", cell)
+    begin, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
+    if begin == 0 and (await begins_with_the_first_version(log, tp) or not any(m.offset < 0 for m in usable)):
+        return CellState(cell)
+    for manifest in usable:
+        state = await snapshot_of(log, layout, manifest)
+        if state is not None:
+            return state
+    raise NotRepairable(f"cell {cell}: the log holds {begin} to {end}, and no whole snapshot reaches to there")
+
+
+async def _fold(log: Log, tp: TopicPartition, found: Survey, manifests: list[SnapshotManifest]) -> None:
+    """Fold to the end or to the damage. A snapshot that names another state at its offset contradicts the log."""
+    state, wanted = found.state, {m.offset: m for m in manifests}
+    agrees: dict[str, None] = {}
+
+    def compare() -> None:
+        manifest = wanted.get(state.offset)
+        if manifest is not None and (manifest.version, manifest.chain) == (state.version, state.chain):
+            agrees[manifest.snapshot] = None
+
+    compare()
+    if state.offset + 1 < found.end:
+        async with aclosing(records_between(log, {tp: state.offset + 1}, {tp: found.end})) as records:
+            async for record in records:
+                try:
+                    fold(state, log_record(record))
+                except DamagedLog as error:
+                    found.damage, found.damage_offset = str(error), record.offset
+                    break
+                compare()
+    # What is older than the log's beginning says nothing against it.
+    found.contradicting = [m for m in manifests if m.offset >= found.begin - 1 and m.snapshot not in agrees]
+
+
+async def _losses(log: Log, layout: Layout, state: CellState) -> dict[str, Loss]:
+    """The inputs that do not continue what the state has read of them, by the names of their cursors."""
+    tps = {f"{name}-{layout.ordinals[state.cell]}": layout.tp(name, state.cell) for name in INPUTS}
+    places = {tps[s]: Place(n, state.input_checksums.get(s)) for s, n in state.inputs.items() if s in tps}
+    lost = await losses_of(log, places)
+    found = {source: lost[tp] for source, tp in sorted(tps.items()) if tp in lost}
+    return {source: loss for source, loss in found.items() if loss.kind is not LossKind.DELETED_UNREAD}
+
+
+async def repair(log: Log, layout: Layout, found: Survey, inputs: From | None, *, by: str, wall_ms: int) -> CellState:
+    """Go on from the survey's state. The state behind the repair, to which a reader that starts afresh has folded.
+
+    Raises NotRepairable where an input has lost records and `inputs` does not say from where it is read on, or where
+    another process writes meanwhile; LogUnavailable. After an error, survey and repair anew.
+    """
+    if found.losses and inputs is None:
+        names = ", ".join(found.losses)
+        raise NotRepairable(
+            f"{names}: say by --inputs end or --inputs begin from where to read on what has lost records"
+        )
+    state, tp = found.state, layout.tp("decisions", found.cell)
+    await _drop(log, layout, found)
+    if found.damage:
+        state.offset = found.end - 1
+        catalogue = await read_catalogue(log, layout, found.cell)
+        await write_snapshot(log, layout, state, catalogue, writer=WRITER, wall_ms=wall_ms)
+        await log.delete_before(tp, found.end)
+    starts = {source: loss.end if inputs is From.END else loss.begin for source, loss in found.losses.items()}
+    await _append(log, layout, found, starts, by=by, wall_ms=wall_ms)
+    catalogue = await read_catalogue(log, layout, found.cell)
+    await write_snapshot(log, layout, state, catalogue, writer=WRITER, wall_ms=wall_ms)
+    await _compare(log, layout, state)
+    return state
+
+
+async def _drop(log: Log, layout: Layout, found: Survey) -> None:
+    """Make the contradicting snapshots void: their manifests first, so that nothing half void is ever believed."""
+    topic, partition = layout.tp("snapshots", found.cell)
+    catalogue: Catalogue = await read_catalogue(log, layout, found.cell)
+    dropped = {manifest.snapshot for manifest in found.contradicting}
+    keys = [m.key() for m in catalogue.manifests.values() if m.snapshot in dropped]
+    keys += [f"{found.cell}/{name}/{part}" for name in sorted(dropped) for part in catalogue.parts.get(name, ())]
+    for first in range(0, len(keys), TOMBSTONES_AT_ONCE):
+        some = keys[first : first + TOMBSTONES_AT_ONCE]
+        await log.publish([Outgoing(topic, None, key.encode(), partition=partition) for key in some])
+
+
+async def _append(log: Log, layout: Layout, found: Survey, starts: Mapping[str, int], *, by: str, wall_ms: int) -> None:
+    """The record that says that a person went on from here. Every older writer's records are stale behind it."""
+    state = found.state
+    good = state.offset + 1 if found.damage_offset is None else found.damage_offset
+    effects: list[e.AnyEffect] = [
+        e.WriterStarted(epoch=state.epoch + 1, writer=WRITER),
+        e.LogRepaired(by=by[:500], good_until=good, end=found.end, snapshots=len(found.contradicting)),
+        *(
+            e.InputResumed(input=source, from_offset=state.inputs[source], to_offset=start)
+            for source, start in sorted(starts.items())
+        ),
+    ]
+    writer = Writer(state)
+    writer.begin()
+    for effect in effects:
+        apply(state, effect, state.at_ms)
+    draft = writer.draft(effects, {}, state.at_ms)
+    assert isinstance(draft, Draft), "a few small effects fit into a record"
+    more = ((CHAIN_HEADER, draft.chain.encode()),)
+    name = f"{state.cell}/{draft.decision.version}/{draft.decision.epoch}"
+    answer = await log.append(
+        layout.outgoing(draft.decision, id=name, source=WRITER, wall_ms=wall_ms, more=more, value=draft.value)
+    )
+    if not isinstance(answer, Appended):
+        raise NotRepairable(f"the record of the repair is not known to be in the log ({answer.reason}): look again")
+    if not writer.appended(answer.offset):
+        text = f"the record of the repair is at offset {answer.offset}, not at {found.end}: another process writes"
+        raise NotRepairable(f"{text}. Stop the services of cell {state.cell} and repair it again")
+
+
+async def _compare(log: Log, layout: Layout, state: CellState) -> None:
+    """Whether a reader that knows nothing folds to the same state."""
+    reader = Follower(log, layout, state.cell)
+    try:
+        await reader.start()
+        await reader.catch_up()
+    finally:
+        await reader.stop()
+    if digest_of(reader.state) != digest_of(state):
+        raise NotRepairable(
+            f"a new reader folds to version {reader.state.version}, not to the repaired {state.version}"
+        )

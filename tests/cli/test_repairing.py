@@ -1,0 +1,175 @@
+"""A cell that has lost the tail of its log, or whose log is damaged, and the way back."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.cli.repairing import From, NotRepairable, repair, survey
+from services.cli.verification import LiveCheck
+from shared.cluster.fold import DamagedLog
+from shared.cluster.rows import digest_of
+from shared.cluster.state import CellState
+from shared.events.decisions import CHAIN_HEADER, Decision
+from shared.events.effects import InputResumed, LogRepaired
+from shared.log.follower import Follower
+from shared.log.layout import Layout
+from shared.log.machine.losses import LossKind
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.port import LogTruncated
+from shared.log.reading import event_of
+from shared.log.snapshots import read_catalogue, write_snapshot
+from tests.histories import CELL, History, folded, outgoing
+
+LAYOUT = Layout("t", {CELL: 0})
+DECISIONS = LAYOUT.tp("decisions", CELL)
+TOPICS = ("decisions", "snapshots", "jobs", "queue", "nodes", "proposals", "operations")
+
+
+class Kept:
+    """A cell with a history of 40 decisions, a snapshot at version 20 and one at 40, and inputs that it has read."""
+
+    def __init__(self) -> None:
+        self.broker = MemoryBroker()
+        for topic in TOPICS:
+            self.broker.create_topic(LAYOUT.topic(topic), 1)
+        self.log = MemoryLog(self.broker)
+        self.decisions: list[Decision] = []
+
+    async def live(self, *, reads_inputs: bool = True) -> None:
+        history = History(5)
+        for count in (20, 20):
+            some = history.decisions(count)
+            self.decisions += some
+            await self.log.publish(outgoing(LAYOUT, self.decisions)[-count:])
+            catalogue = await read_catalogue(self.log, LAYOUT, CELL)
+            await write_snapshot(self.log, LAYOUT, history.state, catalogue, writer="s", wall_ms=0)
+        if reads_inputs:
+            for name in ("jobs", "nodes"):
+                partition = self.broker.partition(LAYOUT.tp(name, CELL))
+                for _ in range(history.state.inputs.get(f"{name}-0", 0)):
+                    self.broker.write_marker((partition_topic := LAYOUT.topic(name), 0))
+                assert partition.end == history.state.inputs[f"{name}-0"], partition_topic
+
+    async def state(self) -> CellState:
+        """What a reader that starts afresh folds to."""
+        follower = Follower(self.log, LAYOUT, CELL)
+        await follower.start()
+        await follower.catch_up()
+        await follower.stop()
+        return follower.state
+
+    def forge(self, version: int) -> None:
+        """A record of this version that continues no chain."""
+        forged = Decision(cell=CELL, version=version, epoch=9, at_ms=10**15, inputs={}, effects=())
+        more = ((CHAIN_HEADER, b"0" * 32),)
+        self.broker.write(LAYOUT.outgoing(forged, id="f", source="rogue", wall_ms=0, more=more))
+
+    def last(self) -> Decision:
+        event = event_of(self.broker.partition(DECISIONS).records[-1])
+        assert isinstance(event, Decision)
+        return event
+
+
+async def test_of_a_whole_log_nothing_is_to_be_repaired() -> None:
+    kept = Kept()
+    await kept.live()
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert (found.is_whole, found.state.version, found.state.offset) == (True, 40, 39)
+
+
+@pytest.mark.parametrize("left", [30, 20, 12, 1])
+async def test_a_lost_tail_is_told_and_the_cell_goes_on_from_the_last_record(left: int) -> None:
+    kept = Kept()
+    await kept.live()
+    kept.broker.cut(DECISIONS, left)
+    with pytest.raises(LogTruncated):
+        await kept.state()
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert (found.state.version, found.state.offset, found.damage) == (left, left - 1, "")
+    assert {m.version for m in found.contradicting} == ({40} if left >= 20 else {20, 40})
+    repaired = await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
+    assert repaired.version == left + 1
+    assert (await kept.state()).version == left + 1
+    assert digest_of(await kept.state()) == digest_of(repaired)
+    assert kept.last().effects[1] == LogRepaired(
+        by="ada", good_until=left, end=left, snapshots=len(found.contradicting)
+    )
+    assert (await survey(kept.log, LAYOUT, CELL)).is_whole
+    assert (await LiveCheck(kept.log, LAYOUT, CELL).run()).first_violation is None
+
+
+async def test_a_repaired_log_can_be_folded_from_its_first_record() -> None:
+    kept = Kept()
+    await kept.live()
+    kept.broker.cut(DECISIONS, 30)
+    await repair(kept.log, LAYOUT, await survey(kept.log, LAYOUT, CELL), None, by="ada", wall_ms=0)
+    without = Follower(kept.log, LAYOUT, CELL, snapshots=False)
+    await without.start()
+    await without.catch_up()
+    assert digest_of(without.state) == digest_of(await kept.state())
+    assert without.state.epoch == folded(kept.decisions[:30]).epoch + 1
+
+
+@pytest.mark.parametrize("version", [41, 50])
+async def test_a_damaged_record_is_left_behind_for_every_reader(version: int) -> None:
+    kept = Kept()
+    await kept.live()
+    kept.forge(version)
+    kept.forge(version + 1)
+    with pytest.raises(DamagedLog):
+        await kept.state()
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert (found.state.version, found.damage_offset, found.contradicting) == (40, 40, [])
+    await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
+    state = await kept.state()
+    assert (state.version, state.offset) == (41, 42)
+    assert {job: state.jobs[job].status for job in state.jobs} == {
+        job: found.state.jobs[job].status for job in found.state.jobs
+    }
+    assert (await survey(kept.log, LAYOUT, CELL)).is_whole
+    assert (await LiveCheck(kept.log, LAYOUT, CELL).run()).first_violation is None
+
+
+async def test_a_tail_that_was_lost_and_written_over_goes_on_from_before_it() -> None:
+    kept = Kept()
+    await kept.live()
+    kept.broker.cut(DECISIONS, 30)
+    for version in range(41, 56):
+        kept.forge(version)
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert (found.state.version, found.damage_offset) == (30, 30)
+    assert {m.version for m in found.contradicting} == {40}
+    await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
+    assert (await kept.state()).version == 31
+
+
+@pytest.mark.parametrize(("inputs", "at"), [(From.END, "end"), (From.BEGIN, "begin")])
+async def test_inputs_that_lost_records_are_read_on_from_where_a_person_says(inputs: From, at: str) -> None:
+    kept = Kept()
+    await kept.live()
+    jobs = LAYOUT.tp("jobs", CELL)
+    cursor = kept.broker.partition(jobs).end
+    kept.broker.cut(jobs, 2)
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert {source: loss.kind for source, loss in found.losses.items()} == {"jobs-0": LossKind.BEYOND_END}
+    with pytest.raises(NotRepairable, match="jobs-0: say by --inputs"):
+        await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
+    start = {"end": 2, "begin": 0}[at]
+    await repair(kept.log, LAYOUT, found, inputs, by="ada", wall_ms=0)
+    assert kept.last().effects[2] == InputResumed(input="jobs-0", from_offset=cursor, to_offset=start)
+    assert (await kept.state()).inputs["jobs-0"] == start
+    assert (await survey(kept.log, LAYOUT, CELL)).is_whole
+
+
+async def test_a_repair_beside_a_writer_is_told_and_can_be_done_again() -> None:
+    kept = Kept()
+    await kept.live()
+    kept.broker.cut(DECISIONS, 30)
+    found = await survey(kept.log, LAYOUT, CELL)
+    kept.forge(7)
+    with pytest.raises(NotRepairable, match="another process writes"):
+        await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
+    again = await survey(kept.log, LAYOUT, CELL)
+    if not again.is_whole:
+        await repair(kept.log, LAYOUT, again, None, by="ada", wall_ms=0)
+    assert (await kept.state()).version >= 31
