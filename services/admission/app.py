@@ -15,7 +15,7 @@ from services.admission.policy.records import Answered, as_records
 from services.admission.service import AdmissionService
 from services.admission.settings import AdmissionSettings
 from shared.cluster.config import CellFile
-from shared.events.base import Event
+from shared.events.base import Event, replace
 from shared.events.encoding import TYPE_HEADER, Undecodable
 from shared.events.jobs import JobAdmitted, JobRejected
 from shared.events.operations import AdvanceTime, ReloadCell
@@ -33,6 +33,9 @@ from shared.runtime.cell_file import load_cell_file, reloaded
 from shared.runtime.clocks import SteppedCellClock, wall_ms
 from shared.runtime.process import Context, wait_for
 from shared.runtime.together import together
+
+FRESH_MS = 1_000
+"""A submission that came at most so long ago needs no word of its own about when it came."""
 
 OPERATIONS_PAUSE_S, OPERATIONS_PATIENT_MS = 1.0, 500
 
@@ -200,8 +203,18 @@ class Admission:
             return Bad(answer.reason, str(answer))
         if not isinstance(answer, JobAdmitted):
             return answer
+        sent_ms = self._sent_ms(record)
+        if sent_ms is not None:
+            answer = replace(answer, sent_ms=sent_ms)
         # No record is of the future, whatever its sender says where the broker stamps none.
         return self._service.within_rate(answer, min(record.timestamp_ms, self._wall_ms))
+
+    def _sent_ms(self, record: Record) -> int | None:
+        """The cell time of a submission that came a while ago, by the broker's stamp; None for one that is new."""
+        clock = self._context.clock
+        if isinstance(clock, SteppedCellClock) or self._wall_ms - record.timestamp_ms <= FRESH_MS:
+            return None
+        return clock.at(record.timestamp_ms)
 
     async def _stand_at_operations(self) -> Reader:
         tps = [self._layout.tp("operations", cell.name) for cell in self._file.cells]

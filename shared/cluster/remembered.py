@@ -52,23 +52,35 @@ class _Segment:
 
 class Remembered(Mapping[str, OverJob]):
     """Jobs that are over, the oldest first, numbered from `first` up to but without `next`. `oldest_ms` is when the
-    oldest ended, if there is one.
+    oldest ended, if there is one. `forgotten_ms` is when the newest job ended that is remembered no more (-1: none): of
+    a job that was submitted later it is known whether it has run.
     """
 
-    __slots__ = ("_segment_jobs", "_segments", "_tenant_numbers", "_tenants", "first", "next", "oldest_ms")
+    __slots__ = (
+        "_segment_jobs",
+        "_segments",
+        "_tenant_numbers",
+        "_tenants",
+        "first",
+        "forgotten_ms",
+        "next",
+        "oldest_ms",
+    )
 
     def __init__(self, segment_jobs: int = SEGMENT_JOBS) -> None:
         self.first = 0
         self.next = 0
         self.oldest_ms = 0
+        self.forgotten_ms = -1
         self._segment_jobs = segment_jobs
         self._segments: list[_Segment] = []
         self._tenants: list[str] = []
         self._tenant_numbers: dict[str, int] = {}
 
-    def start_at(self, first: int) -> None:
+    def start_at(self, first: int, forgotten_ms: int) -> None:
         """Number the jobs from here on; there are none yet."""
         assert not self._segments, "jobs are remembered already"
+        self.forgotten_ms = forgotten_ms
         self.first = self.next = first
 
     def add(  # one call for each job that ends, without a tuple made only to be taken apart
@@ -112,7 +124,8 @@ class Remembered(Mapping[str, OverJob]):
 
     def forget(self, undo: list[Entry]) -> None:
         """Forget the oldest."""
-        undo.append((_forget_less, self, self.first, self.oldest_ms))
+        undo.append((_forget_less, self, self.first, (self.oldest_ms, self.forgotten_ms)))
+        self.forgotten_ms = self.oldest_ms
         self.first += 1
         oldest = self._segments[0]
         if self.first == oldest.first + self._segment_jobs:
@@ -168,7 +181,8 @@ class Remembered(Mapping[str, OverJob]):
         """Whether the same jobs are remembered under the same numbers."""
         if not isinstance(other, Remembered):
             return NotImplemented
-        return (self.first, self.next) == (other.first, other.next) and [*self.in_order()] == [*other.in_order()]
+        numbers = (self.first, self.next, self.forgotten_ms)
+        return numbers == (other.first, other.next, other.forgotten_ms) and [*self.in_order()] == [*other.in_order()]
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
@@ -201,8 +215,8 @@ def _take_back(over: Remembered, job_id: str, block: int | None) -> None:
     over.next -= 1
 
 
-def _forget_less(over: Remembered, first: int, oldest_ms: int) -> None:
-    over.first, over.oldest_ms = first, oldest_ms
+def _forget_less(over: Remembered, first: int, times_ms: tuple[int, int]) -> None:
+    over.first, (over.oldest_ms, over.forgotten_ms) = first, times_ms
 
 
 def _put_first(segments: list[_Segment], _: None, oldest: _Segment) -> None:

@@ -34,7 +34,7 @@ _INPUTS = msgspec.json.Decoder(tuple[tuple[str, int, int | None], ...])
 _POLICY = msgspec.json.Decoder(CellPolicy)
 _CELL_FILE = msgspec.json.Decoder(CellFileSet)
 _QUOTA = msgspec.json.Decoder(Quota)
-_OVER = msgspec.json.Decoder(tuple[int, int])
+_OVER = msgspec.json.Decoder(tuple[int, int, int])
 _GONE = msgspec.json.Decoder(OverJob)
 _HEAD = msgspec.json.Decoder(tuple[str, int])
 _EVICTIONS = msgspec.json.Decoder(EvictionsHeld)
@@ -118,7 +118,7 @@ def rows_of(state: CellState) -> Iterator[str]:
         yield _row("job", _told_of_job(state.jobs[job_id]))
     for array_id in sorted(state.arrays):
         yield _row("array", _told_of_array(state.arrays[array_id]))
-    yield _row("over", (state.over_first, state.over_next))
+    yield _row("over", (state.over_first, state.over_next, state.over.forgotten_ms))
     for over in state.over.in_order():
         yield _row("gone", over)
     for job_id in sorted(state.reservations):
@@ -215,7 +215,8 @@ def _evictions(state: CellState, text: str) -> None:
 
 
 def _over(state: CellState, text: str) -> None:
-    state.over.start_at(_OVER.decode(text)[0])
+    first, _, forgotten_ms = _OVER.decode(text)
+    state.over.start_at(first, forgotten_ms)
 
 
 def _gone(state: CellState, text: str) -> None:

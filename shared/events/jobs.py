@@ -35,12 +35,15 @@ class JobAdmitted(Event, type="fallow.job.admitted.v1", topic="jobs"):
     """The job is valid and could run at some time. Queue, pools and cell are resolved in `spec`.
 
     `digest` is taken over the content as submitted, without the time, so that the same job sent twice is known as one.
+    `sent_ms` is the cell time at which the broker got the submission, where that was more than a second before
+    admission answered it: one that is handled late, or again, must not run a second time.
     """
 
     cell: Name
     spec: JobSpec
     submit_ms: Millis
     digest: Digest
+    sent_ms: Millis | None = None
 
     def key(self) -> str:
         """The job."""
@@ -53,6 +56,7 @@ class AdmittedJob(Value):
     spec: JobSpec
     submit_ms: Millis
     digest: Digest
+    sent_ms: Millis | None = None
 
 
 class JobsAdmitted(CellEvent, type="fallow.jobs.admitted.v1", topic="jobs"):

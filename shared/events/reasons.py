@@ -41,6 +41,7 @@ class RefuseCode(StrEnum):
     WRONG_STATE = "wrong_state"
     UNKNOWN_NODE = "unknown_node"
     AFTER_ITSELF = "after_itself"
+    SUBMISSION_TOO_OLD = "submission_too_old"
 
 
 class DeferCode(StrEnum):

@@ -44,6 +44,10 @@ class WallCellClock:
         self.speed = speed
         self._last_ms, self._wall_ms = 0, wall
 
+    def at(self, at_wall_ms: int) -> int:
+        """The cell time of a moment; 0 before the origin."""
+        return max(0, int((at_wall_ms - self.origin_ms) * self.speed))
+
     def now_ms(self) -> int:
         """Cell time now; 0 before the origin, and never past the latest time that a record can hold."""
         now_ms = int((self._wall_ms() - self.origin_ms) * self.speed)

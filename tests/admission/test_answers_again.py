@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from services.admission.app import Admission
 from services.admission.settings import AdmissionSettings
 from shared.events.encoding import ce_headers, encode
-from shared.events.jobs import JobRejected, JobsAdmitted
+from shared.events.jobs import JobAdmitted, JobRejected, JobsAdmitted
 from shared.events.submissions import SubmitJob
 from shared.events.values import JobSpec
 from shared.log.layout import Layout
@@ -62,3 +63,16 @@ async def test_a_failed_batch_has_taken_no_tokens() -> None:
     assert isinstance(admitted, JobsAdmitted)
     assert [job.spec.id for job in admitted.jobs] == ["job-0", "job-1", "job-2"]
     assert [type(answer) for answer in others] == [JobRejected, JobRejected]
+
+
+@pytest.mark.parametrize(("age_ms", "told"), [(200, False), (3_600_000, True)])
+async def test_of_a_submission_that_came_long_ago_it_is_told_when(age_ms: int, *, told: bool) -> None:
+    broker = MemoryBroker()
+    broker.create_topic("t.jobs", 1)
+    context = make_context("admission", AdmissionSettings(namespace="t"))
+    admission = Admission(context, MemoryLog(broker), LAYOUT, parse_cell_file(TEXT, "cell"))  # type: ignore[arg-type]  # any log will do
+    at_ms = context.host.wall_ms() - age_ms
+    await admission.handle([msgspec.structs.replace(submission(1), timestamp_ms=at_ms)])
+    answer = event_of(broker.partition(("t.jobs", 0)).records[0])
+    assert isinstance(answer, JobAdmitted)
+    assert answer.sent_ms == (at_ms if told else None)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from shared.cluster.apply import apply
 from shared.cluster.fold import DamagedLog
+from shared.cluster.rows import rows_of, state_from
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy
@@ -32,6 +34,19 @@ def test_what_is_too_old_is_forgotten_when_the_next_job_ends() -> None:
     over(over(state, 1), 2, at_ms=9_000)
     over(state, 3, at_ms=10_001)
     assert list(state.over) == ["job-2", "job-3"]
+
+
+def test_of_what_time_jobs_are_forgotten_is_known_also_behind_a_snapshot_and_an_undo() -> None:
+    state = remembering(jobs=2, ms=1_000_000)
+    over(over(state, 1, at_ms=1_000), 2, at_ms=2_000)
+    assert state.over.forgotten_ms == -1
+    mark = state.checkpoint()
+    apply(state, enqueued("job-3"), 3_000)
+    apply(state, e.JobCancelled(job="job-3"), 3_000)
+    assert state.over.forgotten_ms == 1_000
+    assert state_from(rows_of(state)).over.forgotten_ms == 1_000
+    state.rollback(mark)
+    assert state.over.forgotten_ms == -1
 
 
 def test_a_lower_bound_is_reached_by_two_a_step_and_never_in_one_long_step() -> None:

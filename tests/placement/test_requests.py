@@ -6,10 +6,11 @@ import pytest
 
 from services.placement.service import Input
 from shared.cluster.job import JobStatus
-from shared.events.jobs import JobRejected
+from shared.events.jobs import AdmittedJob, JobRejected, JobsAdmitted
 from shared.events.operations import HoldJob, ReleaseJob
 from shared.events.reasons import RefuseCode, RejectCode, StopReason
 from shared.events.submissions import CancelJob
+from shared.events.value import replace
 from tests.placement.world import (
     CELL,
     DIGEST,
@@ -71,6 +72,45 @@ def test_the_same_submit_again_changes_nothing(status: str) -> None:
 def test_an_id_used_for_other_content_is_refused(status: str) -> None:
     world = with_job(status)
     assert codes(world.tell(admitted(spec_of("job"), digest=OTHER))) == [RefuseCode.ID_USED_BEFORE]
+
+
+def forgetful(count: int) -> World:
+    """A cell that remembers one job that is over, after so many that were cancelled, a second apart."""
+    world = cell_with()
+    world.tell(set_policy(remember_jobs=1))
+    for number in range(count):
+        world.pass_time(1_000)
+        world.tell(admitted(spec_of(f"job-{number}")))
+        world.tell(cancel(f"job-{number}"))
+    return world
+
+
+def test_a_submission_from_a_time_that_is_forgotten_does_not_run_a_second_time() -> None:
+    world = forgetful(3)
+    forgotten_ms = world.state.over.forgotten_ms
+    again = replace(admitted(spec_of("job-0")), sent_ms=forgotten_ms - 500)
+    assert codes(world.tell(again)) == [RefuseCode.SUBMISSION_TOO_OLD]
+    many = JobsAdmitted(
+        cell=CELL, jobs=(AdmittedJob(spec=spec_of("job-1"), submit_ms=0, digest=DIGEST, sent_ms=forgotten_ms),)
+    )
+    assert codes(world.tell(many)) == [RefuseCode.SUBMISSION_TOO_OLD]
+    assert not world.state.jobs
+
+
+def test_a_late_submission_of_a_time_that_is_remembered_is_accepted() -> None:
+    world = forgetful(3)
+    late = replace(admitted(spec_of("late")), sent_ms=world.state.over.forgotten_ms + 1)
+    assert kinds(world.tell(late))[0] == "JobEnqueued"
+
+
+def test_a_submission_of_now_may_use_a_forgotten_id() -> None:
+    world = forgetful(3)
+    assert kinds(world.tell(admitted(spec_of("job-0"))))[0] == "JobEnqueued"
+
+
+def test_a_submission_that_is_remembered_gets_its_answer_again_however_old_it_is() -> None:
+    world = forgetful(3)
+    assert world.tell(replace(admitted(spec_of("job-2")), sent_ms=0)) == []
 
 
 def test_a_full_cell_takes_no_further_job() -> None:

@@ -50,5 +50,10 @@ def _as_one(jobs: list[JobAdmitted], place: str) -> Iterator[tuple[Event, str]]:
     if len(jobs) == 1:
         yield jobs[0], place
     elif jobs:
-        admitted = tuple([AdmittedJob(spec=job.spec, submit_ms=job.submit_ms, digest=job.digest) for job in jobs])
+        admitted = tuple(
+            [
+                AdmittedJob(spec=job.spec, submit_ms=job.submit_ms, digest=job.digest, sent_ms=job.sent_ms)
+                for job in jobs
+            ]
+        )
         yield JobsAdmitted(cell=jobs[0].cell, jobs=admitted), f"{place}+{len(jobs) - 1}"

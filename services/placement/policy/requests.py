@@ -19,13 +19,17 @@ _CHANGES = ("priority", "max_run_ms", "workers", "workers_min")
 
 def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int) -> None:
     """Accept the job, unless its id was used before: for the same content that is the earlier answer, for another a
-    refusal.
+    refusal. So is one for a submission from a time of which the cell has forgotten jobs: it may have run already.
     """
     state, spec = turn.state, event.spec
     known = state.jobs.get(spec.id) or state.over.get(spec.id) or state.arrays.get(spec.id)
     if known is not None:
         if known.digest != event.digest:
             turn.do(_refused(spec.id, "submit", RefuseCode.ID_USED_BEFORE, spec.tenant, "with other content"))
+        return
+    if event.sent_ms is not None and event.sent_ms <= state.over.forgotten_ms:
+        text = f"sent at {event.sent_ms}, jobs that ended up to {state.over.forgotten_ms} are forgotten"
+        turn.do(_refused(spec.id, "submit", RefuseCode.SUBMISSION_TOO_OLD, spec.tenant, text))
         return
     refusal = _refusal(state, spec)
     if refusal is not None:
