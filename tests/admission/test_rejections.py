@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
+from services.admission.service import AdmissionService
+from shared.cluster.config import CellFile, CellPart, Limits, Pool, Tenant
+from shared.cluster.gang_bytes import GANG_BYTES_MOST, most_workers
+from shared.events.jobs import JobAdmitted, JobRejected
 from shared.events.reasons import RejectCode
-from tests.admission.commands import CANCEL, NOW_MS, UPDATE, bytes_of, rejected, submit
+from shared.events.values import WORKERS_MOST
+from tests.admission.commands import CANCEL, NOW_MS, SUBMIT, UPDATE, bytes_of, rejected, submit
 
 Numbers = tuple[int | None, int | None]
 NONE: Numbers = (None, None)
@@ -157,3 +162,24 @@ def test_a_rejection_can_be_written_whatever_the_command_holds() -> None:
     found = rejected(submit(**{"x" * 400_000: 1}))
     assert (found.code, len(found.field)) == (RejectCode.INVALID_FIELD, 100)
     assert len(rejected(submit(queue="y" * 400_000)).value) == 100
+
+
+def test_a_gang_that_no_record_could_hold_is_turned_away_with_the_figure() -> None:
+    pool = Pool(name="vast", gpus=1_000_000)
+    file = CellFile(
+        cells=(CellPart(name="east", ordinal=0, pools=(pool,)),),
+        tenants=(Tenant(name="ada"),),
+        limits=Limits(workers_per_job=WORKERS_MOST),
+    )
+    most = most_workers(1_000)
+    service = AdmissionService(file)
+    for workers, gang in ((most, True), (WORKERS_MOST, False)):
+        command = bytes_of({"job": {"id": "a", "tenant": "ada", "workers": workers, "workers_min": 1, "gang": gang}})
+        if gang:
+            command = bytes_of({"job": {"id": "a", "tenant": "ada", "workers": workers}})
+        assert isinstance(service.answer(SUBMIT, command, None, NOW_MS), JobAdmitted)
+    answer = service.answer(SUBMIT, bytes_of({"job": {"id": "a", "tenant": "ada", "workers": most + 1}}), None, NOW_MS)
+    assert isinstance(answer, JobRejected)
+    assert (answer.code, answer.field, answer.value) == (RejectCode.TOO_LARGE, "workers", str(most + 1))
+    assert (answer.wanted, answer.allowed) == (most + 1, most)
+    assert f"the record in which they start takes {GANG_BYTES_MOST}" in answer.rule

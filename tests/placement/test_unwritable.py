@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
+from shared.cluster.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
 from shared.events.base import LARGEST_INTEGER, LATEST_MS, Event
@@ -15,7 +17,7 @@ from shared.events.jobs import AdmittedJob, JobsAdmitted
 from shared.events.nodes import NodesReported, RunsReported, RunWord
 from shared.events.operations import Cordon, Drain, PlanMaintenance, Quota, ReloadCell, SetQuota
 from shared.events.reasons import DeadLetterReason, ProposalCode
-from shared.events.values import JobSpec, NodeStatus, ProcessRun, Resources, RetryPolicy, RunStatus
+from shared.events.values import JobSpec, NodeStatus, ProcessRun, Resources, RetryPolicy, RunStatus, WorkerPlace
 from shared.log.machine.tenure import Tenure
 from shared.log.machine.writer import DECISION_BYTES_MOST, UnwritableDecision
 from tests.placement.world import (
@@ -345,3 +347,34 @@ def test_limits_of_tenants_are_read_by_every_reader() -> None:
     is_sound(world)
     assert world.job("a").status is JobStatus.STARTING
     assert world.job("a").spec.resources == Resources(gpu_milli=1000)
+
+
+def test_a_gang_of_ten_thousand_workers_starts_runs_and_ends() -> None:
+    nodes = [f"gpu-node-{number:04}.cluster" for number in range(1_250)]
+    world = quick(*(joined(node, 8) for node in nodes))
+    world.tell(admitted(spec_of("huge", workers=10_000)))
+    world.start_all()
+    is_sound(world)
+    assert sorted(set(world.nodes_of("huge"))) == nodes
+    for number, status in enumerate((RunStatus.RUNNING, RunStatus.FINISHED)):
+        words = [
+            RunWord(node=node, boot="boot-1", seq=9_000 + number, job="huge", attempt=1, status=status)
+            for node in nodes
+        ]
+        world.tell(*(RunsReported(cell=CELL, words=tuple(words[at : at + 500])) for at in (0, 500, 1_000)))
+    is_sound(world)
+    assert world.state.over["huge"].status is JobStatus.FINISHED
+
+
+@pytest.mark.parametrize(("workers", "gpus"), [(1, 1), (9, 1), (10, 8), (11, 12), (101, 1), (12_345, 1)])
+def test_what_a_gang_takes_at_least_is_what_it_takes_on_nodes_of_short_names(workers: int, gpus: int) -> None:
+    places = tuple(
+        WorkerPlace(rank=rank, node="n", devices=tuple(range(gpus)), gpu_milli=gpus * 1_000) for rank in range(workers)
+    )
+    assert fewest_bytes(workers, gpus * 1_000) == len(msgspec.json.encode(places)) - 1
+
+
+def test_the_most_workers_of_a_gang_fit_into_a_record_and_one_more_does_not() -> None:
+    for gpu_milli in (1, 1_000, 8_000):
+        most = most_workers(gpu_milli)
+        assert fewest_bytes(most, gpu_milli) <= GANG_BYTES_MOST < fewest_bytes(most + 1, gpu_milli)

@@ -63,7 +63,7 @@ def _home(file: CellFile, ceilings: Ceilings, spec: JobSpec) -> Home | Rejection
     tenant = tenant_of(file, spec.tenant)
     if isinstance(tenant, Rejection):
         return tenant
-    early = limits.unsupported(spec) or limits.over_job_limits(file, spec)
+    early = limits.unsupported(spec) or limits.over_job_limits(file, spec) or limits.over_one_record(spec)
     if early is not None:
         return early
     home = home_of(file, tenant, spec)

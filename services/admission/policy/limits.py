@@ -7,6 +7,7 @@ from __future__ import annotations
 from services.admission.policy.ceilings import at_least
 from services.admission.policy.resolve import Home, Rejection
 from shared.cluster.config import CellFile, Pool
+from shared.cluster.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
 from shared.events.reasons import RejectCode
 from shared.events.submissions import JobChanges
 from shared.events.values import GPU, JobKind, JobSpec
@@ -53,6 +54,17 @@ def over_job_limits(file: CellFile, spec: JobSpec) -> Rejection | None:
             rule = f"a job may have {allowed}"
             return Rejection(RejectCode.OVER_JOB_LIMIT, field, str(wanted), rule, wanted, allowed)
     return None
+
+
+def over_one_record(spec: JobSpec) -> Rejection | None:
+    """Workers that must start together start in one record, which takes only so many."""
+    workers, gpu_milli = at_least(spec), spec.resources.gpu_milli
+    size_bytes = fewest_bytes(workers, gpu_milli)
+    if size_bytes <= GANG_BYTES_MOST:
+        return None
+    allowed = most_workers(gpu_milli)
+    rule = f"their places need {size_bytes} bytes, the record in which they start takes {GANG_BYTES_MOST}"
+    return Rejection(RejectCode.TOO_LARGE, "workers", str(workers), rule, workers, allowed)
 
 
 def over_update_limits(file: CellFile, changes: JobChanges) -> Rejection | None:

@@ -16,17 +16,20 @@ from time import process_time
 from services.cli.bench.figure import Figure
 from services.cli.bench.networked_cell import Network, enqueue, gang, occupy
 from services.cli.bench.processor_time import ProcessorTime
+from services.cli.workload import CELL
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.shortfall import shortfall
 from services.placement.policy.walk import walk_heads
 from shared.cluster.apply import APPLY
 from shared.cluster.job import Job
 from shared.cluster.state import CellState
+from shared.events.decisions import Decision
 from shared.events.effects import JobStarted
 from shared.events.queue import QueueHead
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, Level, TopologyWish, Wish, WorkerPlace
+from shared.log.machine.writer import readable
 from shared.runtime.collector import tune_collector
 
 RUNS = 7
@@ -51,6 +54,7 @@ def place() -> Figure:
             "tas_2304_ms": _ms(BLOCK_OF_RACKS.cell(), gang("gang", 1, 2_304, LEAF), _is_one_block),
             "tas_144_ms": _ms(BLOCK_OF_RACKS.cell(), gang("gang", 1, 144, IN_LEAF), _is_one_rack),
             "gang_512_ms": _ms(RACKS_OF_TWO.cell(), gang("gang", 2, 512, LEAF), _is_one_zone),
+            **_huge_ms(),
             "no_500_ms": _no_ms(500),
             "no_5000_ms": _no_ms(5_000),
             "fill_4000_s": round(_fill_s(500, walk_heads_and_start), 4),
@@ -67,6 +71,7 @@ def _lines(body: dict[str, object]) -> list[str]:
         + ", ".join(f"{body[f'choosy_per_s_{n}']:,} on {n:,} nodes" for n in (1_000, 10_000, 100_000)),
         f"2,304 workers, rack preferred: one block in {body['tas_2304_ms']} ms; 144, required: {body['tas_144_ms']} ms",
         f"512 workers on 512 nodes, rack preferred: {body['gang_512_ms']} ms",
+        f"10,000 on 1,250 nodes: {body['gang_10000_ms']} ms, with start and record {body['decision_10000_ms']} ms",
         f'"no", with its numbers: {body["no_500_ms"]} ms on 500 nodes, {body["no_5000_ms"]} ms on 5,000',
         f"4,000 jobs of one GPU on 500 nodes: {body['fill_4000_s']} s; first fit by a naive loop: {body['baseline']} s",
     ]
@@ -173,6 +178,22 @@ def _ms(state: CellState, spec: JobSpec, is_right: Callable[[CellState, Places],
     assert not isinstance(found, DeferCode), found
     assert is_right(state, found), "it sits as it wished"
     return round(_seconds(state, lambda: place_gang(state, spec), 3 * RUNS) * 1_000, 3)
+
+
+def _huge_ms() -> dict[str, float]:
+    """A gang that fills a cell: its places alone, and with its start, its record and the proof that it can be read."""
+    state, spec = Network(1_250).cell(), gang("gang", 1, 10_000)
+    enqueue(state, [spec])
+
+    def decide() -> None:
+        places = place_gang(state, spec)
+        assert not isinstance(places, DeferCode), places
+        effect = JobStarted(job=spec.id, attempt=1, workers=places)
+        APPLY[JobStarted](state, effect, 0)
+        assert isinstance(readable(Decision(cell=CELL, version=1, epoch=1, at_ms=0, effects=(effect,))), bytes)
+
+    search_ms = _ms(state, spec, lambda _, places: len(places) == spec.workers)
+    return {"gang_10000_ms": search_ms, "decision_10000_ms": round(_seconds(state, decide) * 1_000, 1)}
 
 
 def _names(state: CellState, places: Places, level: str) -> int:

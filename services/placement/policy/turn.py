@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from shared.cluster.apply import APPLY
+from shared.cluster.gang_bytes import GANG_BYTES_MOST
 from shared.cluster.job import Job
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -21,8 +22,7 @@ BYTES_MOST = 400_000
 ONE_STEP = 0
 """The room of a record that holds what follows from a single step, however much that is."""
 
-RECORD_BYTES_MOST = 950_000
-"""A single gang that needs more could never be written."""
+RECORD_BYTES_MOST = GANG_BYTES_MOST
 
 _HEARD_BYTES = 240
 _SMALL_EFFECT_BYTES = 120
