@@ -289,6 +289,8 @@ class PlacementService:
         if not self._stepped:
             # A replayed trace knows which of its jobs fail, and they tell nothing of nodes.
             self._quarantine.judge(turn)
+        if self.state.offers:
+            nodes.take_offers(turn)
         self._deadlines.act(turn, wall_ms)
         if self.state.ripe:
             dependencies.settle(turn)

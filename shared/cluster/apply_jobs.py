@@ -201,6 +201,8 @@ def are_allowed_there(state: CellState, job: Job, workers: tuple[WorkerPlace, ..
             raise IllegalEffect(f"node {node.id} is {node.status} and takes nothing new")
         if node.silent_wall_ms:
             raise IllegalEffect(f"node {node.id} is silent and takes nothing new")
+        if node.offered is not None:
+            raise IllegalEffect(f"node {node.id} has other hardware than before and takes nothing new yet")
         if pools and (node.lent_to or node.spec.pool) not in pools:
             raise IllegalEffect(f"job {job.id} does not accept pool {node.pool}")
         if gpu_type is not None and gpu_type != node.spec.gpu_type:
@@ -337,6 +339,7 @@ def requeued(state: CellState, effect: e.JobRequeued, at_ms: int) -> None:
     in_status(job, *HOLDING, JobStatus.PREEMPTED)
     _give_back(state, job)
     journal.set(job, "failures", effect.failures)
+    journal.set(job, "losses", effect.losses)
     journal.set(job, "not_before_ms", effect.not_before_ms)
     journal.set(job, "status", JobStatus.QUEUED)
     state.waiting += 1

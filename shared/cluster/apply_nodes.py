@@ -48,6 +48,7 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
     shape = (effect.spec.gpus, effect.spec.gpu_type, effect.spec.cpu_milli, effect.spec.memory_mib)
     before = (node.spec.gpus, node.spec.gpu_type, node.spec.cpu_milli, node.spec.memory_mib)
     must(not node.jobs or (shape == before and not moves), f"node {node.id} is in use and keeps its shape and pool")
+    must(effect.offered is None or bool(node.jobs), f"node {node.id} is not in use: it is what it offers")
     if moves:
         leave_pool(state, node)
     change_node(
@@ -62,7 +63,12 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
         wanted=node.wanted if effect.status is NodeStatus.LOST else effect.status,
         seq=effect.seq,
         lost_ms=node.lost_ms if effect.status is NodeStatus.LOST else None,
+        offered=effect.offered,
     )
+    if effect.offered is not None:
+        state.journal.put(state.offers, node.id, None)
+    elif node.id in state.offers:
+        state.journal.drop(state.offers, node.id)
     if moves:
         enter_pool(state, node)
 
@@ -137,6 +143,8 @@ def node_removed(state: CellState, effect: e.NodeRemoved, at_ms: int) -> None:
     must(node.loan is None, f"node {node.id} is lent")
     leave_pool(state, node)
     state.journal.drop(state.nodes, node.id)
+    if node.id in state.offers:
+        state.journal.drop(state.offers, node.id)
     if node.id in state.closing:
         state.journal.drop(state.closing, node.id)
 

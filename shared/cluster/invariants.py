@@ -172,6 +172,7 @@ def waits_equal_a_recount(state: CellState) -> list[Offence]:
     silent = {node.id: None for node in state.nodes.values() if node.silent_wall_ms}
     pairs = (
         ("silent nodes", silent, state.silent),
+        ("offers", {node.id: None for node in state.nodes.values() if node.offered is not None}, state.offers),
         ("who waits for whom", dependents, state.dependents),
         ("whose wait has ended", ripe, state.ripe),
         ("arrays", elements, counted),

@@ -51,6 +51,7 @@ class Job:
     status: JobStatus = JobStatus.QUEUED
     attempt: int = 0
     failures: int = 0
+    losses: int = 0
     preemptions: int = 0
     not_before_ms: int = 0
     deferred: DeferCode | None = None

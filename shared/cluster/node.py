@@ -62,9 +62,9 @@ class Node:
     """A node. `held` are devices held whole; `shares` the milli-GPUs free on each shared device; `failed` the unusable
     ones. `wanted` is the status that a lost node returns to; what it said with numbers up to `seq` is past. `alone` is
     the exclusive job that keeps all others off. `silent_wall_ms` is for how long nothing was heard of it, when that was
-    last put down; 0: it speaks. `lost_ms` is when it was lost. `is_full` says that too much was started here that is
-    not confirmed yet: it follows from the jobs. `maintenance_ms` is from when to when work on it is planned, or goes
-    on.
+    last put down; 0: it speaks. `lost_ms` is when it was lost, `offered` what it has become while it is still held as
+    what it was. `is_full` says that too much was started here that is not confirmed yet: it follows from the jobs.
+    `maintenance_ms` is from when to when work on it is planned, or goes on.
     """
 
     spec: NodeSpec
@@ -89,6 +89,7 @@ class Node:
     in_maintenance: bool = False
     silent_wall_ms: int = 0
     lost_ms: int | None = None
+    offered: NodeSpec | None = None
     is_full: bool = field(default=False, compare=False)
     alone: str | None = None
 
@@ -133,6 +134,7 @@ class Node:
             and self.status is NodeStatus.READY
             and self.loan_status is not LoanStatus.DRAINING
             and not self.silent_wall_ms
+            and self.offered is None
         )
 
     @property

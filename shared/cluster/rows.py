@@ -193,6 +193,8 @@ def _node(state: CellState, text: str) -> None:
         state.closing[node.id] = node.maintenance_ms[0]
     if node.silent_wall_ms:
         state.silent[node.id] = None
+    if node.offered is not None:
+        state.offers[node.id] = None
 
 
 def _job(state: CellState, text: str) -> None:

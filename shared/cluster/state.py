@@ -33,8 +33,8 @@ class CellState:
     `singly`, the jobs that hold places and are no gangs, is an index: their workers come and go one by one.
     `dependents`, who waits for the end of each job, and `ripe`, the jobs whose wait for others has ended, well or not,
     and of which that is still to be said, are indices too. So is `closing`, when the planned maintenance of nodes will
-    begin, and `silent`, the nodes of which nothing is heard. `clock_ms` is the cell time of the decision in the making,
-    for who makes it.
+    begin, and `silent`, the nodes of which nothing is heard, and `offers`, those that have become other ones.
+    `clock_ms` is the cell time of the decision in the making, for who makes it.
 
     A fold changes the state in place: a copy of 150,000 jobs for each record would serve nobody. `checkpoint` and
     `rollback` give back what it was.
@@ -64,6 +64,7 @@ class CellState:
     ripe: dict[str, None] = field(default_factory=dict)
     closing: dict[str, int] = field(default_factory=dict)
     silent: dict[str, None] = field(default_factory=dict)
+    offers: dict[str, None] = field(default_factory=dict)
     evictions: EvictionsHeld | None = None
     clock_ms: int = field(default=0, compare=False, repr=False)
     usage: Usage = field(default_factory=dict)

@@ -150,12 +150,14 @@ class JobPreempted(AttemptEffect):
 class JobRequeued(JobEffect):
     """The job waits again, in its old place of the queue, and not before `not_before_ms`. Its places are free.
 
-    `failures` is how much of its retry budget is used.
+    `failures` is how much of its retry budget is used, `losses` how often in a row it was lost by no fault of its own:
+    each such loss but the first one makes it wait for longer.
     """
 
     reason: RequeueReason
     not_before_ms: Millis
     failures: Count
+    losses: Count = 0
 
 
 class JobFinished(AttemptEffect):
@@ -243,6 +245,9 @@ class NodeEffect(Effect):
 class NodeChanged(Effect):
     """The node is this, in this boot and this state. A node not seen before is added.
 
+    `offered` is what it has become while places on it are still held as what it was: until these are free and it is
+    taken for what it is, it gets no new work.
+
     `seq` numbers the word with which it came: what it said up to that is past, also for a writer that did not read it.
     """
 
@@ -252,6 +257,7 @@ class NodeChanged(Effect):
     drain_deadline_ms: Millis | None = None
     reason: Text = ""
     seq: Count = 0
+    offered: NodeSpec | None = None
 
 
 class MaintenanceSet(NodeEffect):

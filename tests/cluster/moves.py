@@ -74,7 +74,9 @@ def node_changes(world: Historian, at_ms: int) -> Effects:
     if node is None:
         return []
     is_back = node.status is NodeStatus.LOST
-    pool = node.spec.pool
+    pool, offered = node.spec.pool, None
+    if node.jobs and world.random.random() < 0.3:
+        offered = replace(node.spec, gpus=world.random.choice((2, 4, 16)))
     if not node.jobs and world.random.random() < 0.2:
         pool = world.random.choice(POOLS)[0]
     return [
@@ -83,6 +85,7 @@ def node_changes(world: Historian, at_ms: int) -> Effects:
             boot=world.name("boot") if is_back and world.random.random() < 0.5 else node.boot,
             status=world.random.choice((NodeStatus.READY, NodeStatus.READY, NodeStatus.CORDONED, NodeStatus.DRAINING)),
             reason="a person said so",
+            offered=offered,
         )
     ]
 
@@ -471,7 +474,7 @@ MOVES: dict[Callable[[Historian, int], Effects], int] = {
     lost_node_is_forgotten: 2,
     evictions_are_held_or_resumed: 2,
     job_arrives: 25,
-    waits_end: 12,
+    waits_end: 20,
     job_starts: 30,
     run_gets_on: 6,
     job_runs: 15,

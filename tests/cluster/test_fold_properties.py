@@ -143,7 +143,7 @@ def moved(historian: Historian, moves: int) -> None:
 
 def test_the_histories_hold_every_effect() -> None:
     kinds: dict[str, int] = {}
-    for seed in range(130):
+    for seed in range(160):
         historian = Historian(seed, kinds)
         for _ in range(50):
             historian.decide()

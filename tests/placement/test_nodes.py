@@ -10,10 +10,11 @@ from shared.events.nodes import DeviceFailed, NodeReturned
 from shared.events.operations import Cordon, Drain, Uncordon
 from shared.events.reasons import ProposalCode, StopReason
 from shared.events.value import replace
-from shared.events.values import NodeStatus, RunStatus
+from shared.events.values import NodeStatus, RetryPolicy, RunStatus
 from tests.placement.world import (
     CELL,
     World,
+    admitted,
     cell_with,
     codes,
     finished,
@@ -80,13 +81,68 @@ def test_a_gangs_place_on_a_new_boot_stays_held_until_the_gang_is_gone() -> None
     assert world.job("gang").failures == 0
 
 
-def test_a_node_that_still_holds_places_keeps_its_shape_until_it_is_empty() -> None:
+def test_a_node_with_other_hardware_takes_nothing_until_its_old_gang_is_gone() -> None:
     world = with_gang()
     world.tell(joined("n1", 2, boot="boot-2"))
     assert world.state.nodes["n1"].spec.gpus == 8
-    world.tell(stopped("gang", "n2"))
-    world.tell(joined("n1", 2, boot="boot-3"))
+    world.tell(admitted(spec_of("small", 1, priority=9)))
+    world.start_all()
+    assert world.job("small").workers == ()
+    made = world.tell(stopped("gang", "n2"))
     assert world.state.nodes["n1"].spec.gpus == 2
+    assert "NodeChanged" in kinds(made)
+    world.start_all()
+    assert world.nodes_of("small") == ["n1"]
+
+
+@pytest.mark.parametrize("news", [Cordon(cell=CELL, node="n1"), lost("n1", boot="boot-2"), None])
+def test_what_a_node_has_become_outlives_all_that_happens_meanwhile(news: object) -> None:
+    world = with_gang()
+    world.tell(joined("n1", 2, boot="boot-2"))
+    if news is None:
+        world.restart()
+    else:
+        world.tell(news)  # type: ignore[arg-type]
+        world.tell(report("n1", boot="boot-2"))
+    assert world.state.nodes["n1"].offered is not None
+    world.tell(stopped("gang", "n2"))
+    assert world.state.nodes["n1"].spec.gpus == 2
+    assert world.state.offers == {}
+
+
+def test_other_hardware_in_the_same_boot_is_taken_in_when_the_node_is_empty() -> None:
+    world = cell_with(joined("n1"))
+    world.run(spec_of("job"))
+    world.tell(joined("n1", 4))
+    assert (world.state.nodes["n1"].spec.gpus, world.state.nodes["n1"].is_schedulable) == (8, False)
+    world.tell(finished("job"))
+    assert (world.state.nodes["n1"].spec.gpus, world.state.nodes["n1"].is_schedulable) == (4, True)
+
+
+def test_a_job_whose_nodes_are_lost_again_and_again_waits_for_longer_each_time() -> None:
+    world, waits = cell_with(joined("n1")), list[int]()
+    world.listens = False
+    world.run(spec_of("job", retry=RetryPolicy(backoff_ms=1_000, backoff_most_ms=3_000)))
+    for attempt in range(1, 6):
+        world.tell(lost("n1"), report("n1"))
+        waits.append(world.job("job").not_before_ms - world.now_ms if world.job("job").not_before_ms else 0)
+        world.pass_time(4_000)
+        world.start_all()
+        world.tell(started("job", attempt=attempt + 1))
+    assert waits == [0, 1_000, 2_000, 3_000, 3_000]
+    assert world.job("job").failures == 0
+
+
+def test_a_job_that_ran_well_for_an_hour_counts_its_losses_anew() -> None:
+    world = cell_with(joined("n1"))
+    world.listens = False
+    world.run(spec_of("job"))
+    world.tell(lost("n1"), report("n1"))
+    world.start_all()
+    world.tell(started("job", attempt=2))
+    world.pass_time(3_600_000)
+    world.tell(lost("n1"))
+    assert (world.job("job").losses, world.job("job").not_before_ms) == (1, world.now_ms)
 
 
 @pytest.mark.parametrize("news", [started("single", "n1"), lost("n1"), report("n1"), finished("single", "n1")])

@@ -140,7 +140,8 @@ def test_a_fault_of_the_node_does_not_count_against_the_job() -> None:
     world = cell_with(joined("n1"))
     world.run(spec_of("job"))
     made = world.tell(failed("job", infrastructure=True))
-    assert made[0] == e.JobRequeued(job="job", reason=RequeueReason.INFRASTRUCTURE, not_before_ms=0, failures=0)
+    reason = RequeueReason.INFRASTRUCTURE
+    assert made[0] == e.JobRequeued(job="job", reason=reason, not_before_ms=0, failures=0, losses=1)
 
 
 def test_a_run_that_stops_without_being_told_does_not_count_against_the_job() -> None:

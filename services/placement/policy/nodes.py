@@ -36,20 +36,47 @@ def join(turn: Turn, event: NodeJoined) -> None:
     settle(turn)
     if node.id in turn.losing:
         return  # the record is full, and the node offers itself again
-    spec = event.spec if not node.jobs else node.spec
-    _is_back(turn, node, spec, event)
+    _is_back(turn, node, event.spec, event)
 
 
 def _relabel(turn: Turn, node: Node, event: NodeJoined) -> None:
-    spec = replace(node.spec, labels=event.spec.labels, taints=event.spec.taints)
-    if spec != node.spec:
-        turn.do(_changed(spec, node.boot, node.status, event.seq, node.drain_deadline_ms, node.reason))
+    spec, offered = _fitted(node, event.spec)
+    if (spec, offered) != (node.spec, node.offered):
+        turn.do(_changed(spec, node.boot, node.status, event.seq, node.drain_deadline_ms, node.reason, offered))
+
+
+def _fitted(node: Node, spec: NodeSpec) -> tuple[NodeSpec, NodeSpec | None]:
+    """What the node may be now, and what it is to become when the places on it are free, if it has other hardware."""
+    if not node.jobs or _shape(spec) == _shape(node.spec):
+        return spec, None
+    return replace(node.spec, labels=spec.labels, taints=spec.taints), spec
+
+
+def _shape(spec: NodeSpec) -> tuple[object, ...]:
+    """What of a node cannot change while places on it are held."""
+    return spec.pool, spec.gpus, spec.gpu_type, spec.cpu_milli, spec.memory_mib
+
+
+def take_offers(turn: Turn) -> None:
+    """Take nodes for what they have become, where nothing is held any more of what they were."""
+    for node_id in sorted(turn.state.offers):
+        node = turn.state.nodes[node_id]
+        if node.offered is not None and not node.jobs and not turn.is_full:
+            turn.do(_changed(node.offered, node.boot, node.status, node.seq, node.drain_deadline_ms, node.reason))
 
 
 def _changed(
-    spec: NodeSpec, boot: str, status: NodeStatus, seq: int, deadline_ms: int | None = None, reason: str = ""
+    spec: NodeSpec,
+    boot: str,
+    status: NodeStatus,
+    seq: int,
+    deadline_ms: int | None = None,
+    reason: str = "",
+    offered: NodeSpec | None = None,
 ) -> e.NodeChanged:
-    return e.NodeChanged(spec=spec, boot=boot, status=status, drain_deadline_ms=deadline_ms, reason=reason, seq=seq)
+    return e.NodeChanged(
+        spec=spec, boot=boot, status=status, drain_deadline_ms=deadline_ms, reason=reason, seq=seq, offered=offered
+    )
 
 
 def report(turn: Turn, event: NodeReport | NodeReturned) -> None:
@@ -65,12 +92,13 @@ def report(turn: Turn, event: NodeReport | NodeReturned) -> None:
     if node.status is not NodeStatus.LOST or node.id in turn.losing:
         return
     if not any(_is_stray(turn, node, run) for run in event.observed):
-        _is_back(turn, node, node.spec, event)
+        _is_back(turn, node, node.offered or node.spec, event)
 
 
 def _is_back(turn: Turn, node: Node, spec: NodeSpec, event: NodeEvent) -> None:
     """The node is what its operator wanted of it before it was lost, and in its maintenance if that goes on."""
-    turn.do(_changed(spec, event.boot, node.wanted, event.seq, node.drain_deadline_ms, node.reason))
+    now, offered = _fitted(node, spec)
+    turn.do(_changed(now, event.boot, node.wanted, event.seq, node.drain_deadline_ms, node.reason, offered))
     window = node.maintenance_ms
     if window is not None and window[0] <= turn.now_ms < window[1]:
         turn.do(e.MaintenanceBegan(node=node.id))
@@ -134,12 +162,13 @@ def operate(turn: Turn, event: Cordon | Uncordon | Drain) -> str | None:
         return "the node is lost"
     match event:
         case Cordon():
-            turn.do(_changed(node.spec, node.boot, NodeStatus.CORDONED, node.seq, None, event.reason))
+            turn.do(_changed(node.spec, node.boot, NodeStatus.CORDONED, node.seq, None, event.reason, node.offered))
         case Uncordon():
-            turn.do(_changed(node.spec, node.boot, NodeStatus.READY, node.seq))
+            turn.do(_changed(node.spec, node.boot, NodeStatus.READY, node.seq, offered=node.offered))
         case Drain():
             deadline_ms = turn.now_ms if event.deadline_ms is None else event.deadline_ms
-            turn.do(_changed(node.spec, node.boot, NodeStatus.DRAINING, node.seq, deadline_ms, event.reason))
+            draining, reason = NodeStatus.DRAINING, event.reason
+            turn.do(_changed(node.spec, node.boot, draining, node.seq, deadline_ms, reason, node.offered))
             if deadline_ms <= turn.now_ms:
                 empty(turn, node)
     return None

@@ -93,4 +93,6 @@ def _quarantined(node: Node, row: tuple[str, ...]) -> NodeChanged:
     if len(named) > 300:  # noqa: PLR2004 - a reason has at most 500 characters
         named = f"{named[:300]}..."
     reason = f"quarantined: {len(row)} different jobs in a row failed here: {named}"
-    return NodeChanged(spec=node.spec, boot=node.boot, status=NodeStatus.CORDONED, reason=reason, seq=node.seq)
+    return NodeChanged(
+        spec=node.spec, boot=node.boot, status=NodeStatus.CORDONED, reason=reason, seq=node.seq, offered=node.offered
+    )

@@ -92,6 +92,8 @@ def _why_closed(node: Node, spec: JobSpec) -> str | None:
         return why
     if node.silent_wall_ms:
         return "of which nothing is heard"
+    if node.offered is not None:
+        return "with other hardware than before, until what ran there is gone"
     return "with unconfirmed starts" if node.is_full else None
 
 

@@ -160,6 +160,7 @@ def _end(turn: Turn, job: Job) -> None:
                 reason=RequeueReason.NO_WORKER_LEFT,
                 not_before_ms=max(job.not_before_ms, turn.now_ms),
                 failures=job.failures,
+                losses=job.losses,
             )
         )
         return

@@ -201,6 +201,8 @@ class Bookkeeper:
         spec, wanted = page.spec, page.spec.resources
         if node.status is not NodeStatus.READY or node.is_leaving_loan:
             self._say("I1", f"job {spec.id} starts on node {node.spec.id}, which is {node.status}")
+        if node.is_another:
+            self._say("I1", f"job {spec.id} starts on node {node.spec.id}, which has other hardware than the log knows")
         if node.is_silent:
             self._say("LEASE", f"job {spec.id} starts on node {node.spec.id}, of which nothing is heard")
         if spec.pools and node.pool not in spec.pools:
@@ -349,6 +351,7 @@ class Bookkeeper:
         if effect.boot != node.boot:
             node.failed.clear()
         node.spec, node.boot, node.status = spec, effect.boot, effect.status
+        node.is_another = effect.offered is not None
 
     def _device_changed(self, effect: e.DeviceChanged) -> None:
         node = self.books.nodes.get(effect.node)

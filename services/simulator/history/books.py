@@ -73,6 +73,7 @@ class NodePage:
     maintenance_ms: tuple[int, int] | None = None
     in_maintenance: bool = False
     is_silent: bool = False
+    is_another: bool = False
 
     @property
     def pool(self) -> str:
