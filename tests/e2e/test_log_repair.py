@@ -1,0 +1,114 @@
+"""The tail of a cell's log is lost on a real Kafka; a person leads the cell back, as docs/reliability.md says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+
+from services.cli.read_back import records_of
+from shared.log.follower import Follower
+from shared.log.opening import declared_topics
+from shared.log.port import LogUnavailable, Outgoing
+from shared.log.snapshots import read_catalogue, write_snapshot
+from shared.log.topic_admin import create_topics
+from shared.runtime.cell_file import load_cell_file
+from tests.cli.test_commands import call
+from tests.contract.eventually import eventually
+from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell
+
+pytestmark = pytest.mark.real_kafka
+
+LOST = 6
+Fallow = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def fallow(kafka: str, redis_url: str, namespace: str, tmp_path: Path) -> Fallow:
+    where = {"FALLOW_KAFKA": kafka, "FALLOW_REDIS": redis_url, "FALLOW_NAMESPACE": namespace}
+    return lambda *words: call(*words, FALLOW_CELL_FILE=str(tmp_path / "cell.yaml"), **where)
+
+
+async def lose_the_tail(cell: RunningCell, kafka: str, namespace: str) -> int:
+    """Make the topic anew with all but its last records; how many are left."""
+    tp = cell.layout.tp("decisions", CELL)
+    kept = [record async for record in records_of(cell.log, [tp])][:-LOST]
+    declared = declared_topics(load_cell_file(cell.folder / "cell.yaml"), namespace)
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+    await admin.start()
+    await admin.delete_topics([tp[0]])
+    await admin.close()
+
+    async def is_made_anew() -> bool:
+        try:
+            return not (await create_topics(kafka, declared)).differences and await ends_at(cell, 0)
+        except LogUnavailable:
+            return False  # the deletion is under way
+
+    await eventually(is_made_anew, within_s=30)
+    await cell.log.publish([Outgoing(tp[0], r.value, r.key, r.headers, r.partition) for r in kept])
+    return len(kept)
+
+
+async def ends_at(cell: RunningCell, end: int) -> bool:
+    tp = cell.layout.tp("decisions", CELL)
+    return (await cell.log.end_offsets([tp]))[tp] == end
+
+
+async def snapshot(cell: RunningCell) -> None:
+    """A snapshot of the newest state, as the process beside the writer takes them."""
+    catalogue = await read_catalogue(cell.log, cell.layout, CELL)
+    await write_snapshot(cell.log, cell.layout, cell.state, catalogue, writer="test", wall_ms=0)
+
+
+async def is_fenced(cell: RunningCell, name: str) -> bool:
+    """Whether the service is up and does nothing for the cell."""
+    port = cell.services.port(name)
+    if port is None:
+        return False
+    try:
+        async with httpx.AsyncClient() as client:
+            answer = await client.get(f"http://127.0.0.1:{port}/readyz/{CELL}")
+    except httpx.TransportError:
+        return False  # it starts
+    return answer.status_code == 503 and bool(answer.json().get("fenced"))
+
+
+async def test_a_lost_tail_is_noticed_repaired_by_a_person_and_the_cell_goes_on(
+    kafka: str, redis_url: str, namespace: str, tmp_path: Path, fallow: Fallow
+) -> None:
+    async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=2) as cell:
+        await cell.submit(a_job("before"))
+        await cell.until_over("before")
+        await cell.submit(*(a_job(f"late-{n}") for n in range(LOST)))
+        await cell.until_over(*(f"late-{n}" for n in range(LOST)))
+        await snapshot(cell)
+        await cell.services.stop()
+        left = await lose_the_tail(cell, kafka, namespace)
+
+        await cell.services.start()
+        await eventually(lambda: is_fenced(cell, "placement"), within_s=60)
+        await cell.services.stop()
+
+        looked = fallow("log", "repair", "--json")
+        found = json.loads(looked.stdout)
+        assert (looked.returncode, found["end"], found["good_offset"], found["whole"]) == (1, left, left - 1, False)
+        assert found["snapshots"], "the snapshot is beyond the end"
+        repaired = fallow("log", "repair", "--yes")
+        assert (repaired.returncode, repaired.stderr) == (0, "")
+        assert f"Repaired: the cell goes on at version {found['good_version'] + 1}." in repaired.stdout
+        assert fallow("log", "repair").stdout.endswith("Nothing is to be repaired.\n")
+
+        cell.follower = Follower(cell.log, cell.layout, CELL)
+        await cell.follower.start()
+        await cell.services.start()
+        await cell.services.wait_ready(wait_s=60)
+        await cell.submit(a_job("after"))
+        await cell.until_over("after", wait_s=60)
+        verified = fallow("verify", "--json")
+        assert (verified.returncode, json.loads(verified.stdout)["ok"]) == (0, True), verified.stdout
