@@ -14,17 +14,14 @@ the log.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from services.executor.files import Files
 from services.executor.policy.desired import RunKey
 from services.executor.policy.past import key_of
 from services.executor.service import slot_of
@@ -34,6 +31,9 @@ from shared.events.encoding import encode
 SEQ_PER_MS = 1_000
 SEQ_PER_REIGN = 1_000_000_000
 """More than what the agents of one reign will ever say, so that the next one's numbers are above theirs."""
+
+REIGN_BYTES = 32
+"""More than a reign's number takes."""
 
 GROWN_BYTES = 4_000_000
 """Some 12,000 runs: to write the file anew takes a tenth of a second, in which the process does nothing else."""
@@ -63,17 +63,13 @@ class Reign:
 
 
 class Diaries:
-    """The diaries of one cell's nodes below `data_dir`, as one process writes them."""
+    """The diaries of one cell's nodes among these files, as one process writes them."""
 
-    def __init__(self, data_dir: Path, cell: str, slots: int, grown_bytes: int = GROWN_BYTES) -> None:
+    def __init__(self, files: Files, cell: str, slots: int, grown_bytes: int = GROWN_BYTES) -> None:
         """A diary of at least `grown_bytes` has grown; a quarter of these tell of the runs that are kept."""
-        self._cell, self._slots, self._grown_bytes = cell, slots, grown_bytes
-        self._diaries = data_dir / "diaries"
-        self._reigns = data_dir / "reigns"
+        self._files, self._cell, self._slots, self._grown_bytes = files, cell, slots, grown_bytes
         self._own: dict[int, Reign] = {}
         self._slot_of: dict[str, int] = {}
-        for folder in (self._diaries, self._reigns):
-            folder.mkdir(parents=True, exist_ok=True)
 
     def take(self, slot: int, wall_ms: int) -> int:
         """Take the slot's reign: nobody else writes its nodes' diaries from now on. A number above all sequence numbers
@@ -82,26 +78,31 @@ class Diaries:
         It counts from the wall clock where there is no former reign on this disk: another disk may have had one.
         """
         self.let_go(slot)
-        claim = os.open(self._reigns / f"{self._cell}-{slot}-of-{self._slots}", os.O_RDWR | os.O_CREAT, 0o644)
-        with _locked(claim):
-            before = int(os.pread(claim, 32, 0) or b"0")
+        files = self._files
+        claim = files.open(f"reigns/{self._cell}-{slot}-of-{self._slots}")
+        with files.locked(claim):
+            before = int(files.read_begin(claim, REIGN_BYTES) or b"0")
             seq = max(before + SEQ_PER_REIGN, wall_ms * SEQ_PER_MS)
             text = b"%020d" % seq
-            os.pwrite(claim, text, 0)
-        diary = os.open(self._path(slot), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        self._own[slot] = Reign(text, claim, diary, os.fstat(diary).st_size, self._grown_bytes)
+            files.write_begin(claim, text)
+        diary = files.open(self._name(slot), to_append=True)
+        self._own[slot] = Reign(text, claim, diary, files.size_bytes(diary), self._grown_bytes)
         return seq
 
     def let_go(self, slot: int) -> None:
         """Write this slot's diary no more; harmless where it was never taken."""
         own = self._own.pop(slot, None)
         if own is not None:
-            os.close(own.claim)
-            os.close(own.diary)
+            self._files.close(own.claim)
+            self._files.close(own.diary)
 
     def lost(self) -> list[int]:
         """The slots that were taken here and whose reign is somebody else's by now."""
-        return [slot for slot, own in self._own.items() if os.pread(own.claim, 32, 0) != own.text]
+        return [slot for slot, own in self._own.items() if not self._reigns(own)]
+
+    def _reigns(self, own: Reign) -> bool:
+        """Whether nobody has taken the slot since; certain only as long as its claim is locked."""
+        return self._files.read_begin(own.claim, REIGN_BYTES) == own.text
 
     def write(self, lines: Sequence[DiaryLine]) -> list[int]:
         """Append these lines to their nodes' diaries. The slots whose reign is somebody else's: nothing was written for
@@ -120,12 +121,11 @@ class Diaries:
         own = self._own.get(slot)
         if own is None:
             return False
-        with _locked(own.claim):
-            if os.pread(own.claim, 32, 0) != own.text:
+        with self._files.locked(own.claim):
+            if not self._reigns(own):
                 return False
             own.size_bytes += len(text)
-            while text:
-                text = text[os.write(own.diary, text) :]
+            self._files.append(own.diary, text)
         return True
 
     def grown(self) -> list[int]:
@@ -142,14 +142,14 @@ class Diaries:
         own = self._own.get(slot)
         if own is None:
             return False
-        with _locked(own.claim):
-            if os.pread(own.claim, 32, 0) != own.text:
+        files, name = self._files, self._name(slot)
+        with files.locked(own.claim):
+            if not self._reigns(own):
                 return False
-            path = self._path(slot)
-            text = _without_past(path.read_bytes(), self._cell, lives, self._grown_bytes // 4)
-            _replace(path, text)
-            os.close(own.diary)
-            own.diary = os.open(path, os.O_WRONLY | os.O_APPEND)
+            text = _without_past(files.read(name), self._cell, lives, self._grown_bytes // 4)
+            files.replace(name, text)
+            files.close(own.diary)
+            own.diary = files.open(name, to_append=True)
         own.size_bytes, own.grown_bytes = len(text), max(self._grown_bytes, 2 * len(text))
         return True
 
@@ -160,7 +160,7 @@ class Diaries:
         Only for whoever holds the reign. Raises msgspec.DecodeError for a line that no agent wrote.
         """
         runs: dict[tuple[str, RunKey], list[DiaryLine]] = {}
-        for line in self._whole_lines(self._path(slot)):
+        for line in self._whole_lines(self._name(slot)):
             key = (line.node, key_of(line))
             if line.event == "ended" and line.job not in jobs:
                 runs.pop(key, None)
@@ -171,21 +171,17 @@ class Diaries:
             found[node] += lines
         return found
 
-    def _whole_lines(self, path: Path) -> Iterator[DiaryLine]:
-        if not path.exists():
-            return
-        whole = 0
-        with path.open("rb") as text:
-            for entry in text:
-                if entry.endswith(b"\n"):
-                    whole += len(entry)
-                    if not entry.startswith(HORIZON_BEGINS):
-                        yield _READ(entry)
-        if whole < path.stat().st_size:
-            os.truncate(path, whole)
+    def _whole_lines(self, name: str) -> Iterator[DiaryLine]:
+        text = self._files.read(name)
+        whole = text.rfind(b"\n") + 1
+        if whole < len(text):
+            self._files.cut(name, whole)
+        for entry in text[:whole].splitlines():
+            if not entry.startswith(HORIZON_BEGINS):
+                yield _READ(entry)
 
-    def _path(self, slot: int) -> Path:
-        return self._diaries / f"{self._cell}-{slot}-of-{self._slots}.jsonl"
+    def _name(self, slot: int) -> str:
+        return f"diaries/{self._cell}-{slot}-of-{self._slots}.jsonl"
 
 
 class _Brief(msgspec.Struct, gc=False):
@@ -226,27 +222,3 @@ def _without_past(text: bytes, cell: str, lives: Lives, kept_bytes: int) -> byte
             kept[run] = None
     horizon = encode(DiaryHorizon(forgotten_version=lives.version, cell=cell)) + b"\n"
     return horizon + b"".join([line for run, line in zip(runs, lines, strict=True) if run in kept])
-
-
-def _replace(path: Path, text: bytes) -> None:
-    """Put a file with this content in the place of another, so that one of the two is there whatever happens."""
-    new = path.with_suffix(".jsonl.new")
-    with new.open("wb") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-@contextmanager
-def _locked(file: int) -> Iterator[None]:
-    fcntl.flock(file, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(file, fcntl.LOCK_UN)

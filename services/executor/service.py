@@ -204,6 +204,13 @@ class ExecutorService:
 
     # Reports and leases.
 
+    def next_look_ms(self) -> int | None:
+        """The monotonic time at which a report is due or the leases are to be looked at; None without nodes."""
+        if not self._says_by_itself or not self.agents:
+            return None
+        leases_ms = self._leases_seen_ms + LEASE_CHECK_MS
+        return min(leases_ms, self._reports[0][0]) if self._reports else leases_ms
+
     def confirmed(self, events: Iterable[Said], made_ms: int) -> None:
         """These events, made at `made_ms` (monotonic), are in the log: reports among them have renewed their leases."""
         for event in events:

@@ -1,63 +1,54 @@
-"""The disk that the executors share: the nodes' diaries, and the reigns that say who may write them. It outlives every
-process.
-"""
+"""The disks of the world: files that outlive every process, and what truly happened by what the nodes' diaries say."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from services.executor.policy.desired import RunKey
 from services.executor.policy.past import key_of
-from services.executor.service import slot_of
-from services.simulator.history.record import EPOCH_MS, DiaryEntry, NodeMoment
+from services.simulator.history.record import DiaryEntry, NodeMoment
 from shared.cluster.diary import DiaryLine
 from shared.events.values import GPU
 
 if TYPE_CHECKING:
     from services.simulator.world import World
 
-SEQ_PER_MS = 1_000
-SEQ_PER_REIGN = 1_000_000_000
+_READ = msgspec.json.Decoder(DiaryLine).decode
+
+
+@dataclass(slots=True)
+class Stored:
+    """One file. What stands behind its certain bytes goes with the power of its machine."""
+
+    text: bytearray = field(default_factory=bytearray)
+    certain_bytes: int = 0
+
+
+Folder = dict[str, Stored]
+"""The files of one disk, by their names."""
 
 
 class Disk:
-    """All diaries, as lines in the order in which they were written."""
+    """The disk that the executors share, and every line that a node ever wrote down, on whichever disk."""
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self.folder: Folder = {}
         self.diaries: dict[str, list[DiaryEntry]] = {}
-        self._reigns: dict[tuple[str, int], int] = {}
         self._dead: dict[str, None] = {}
+        self._booted: dict[tuple[str, str], None] = {}
         self._on_device: dict[tuple[str, int], dict[RunKey, int]] = {}
 
-    def take(self, cell: str, slot: int) -> int:
-        """Take a slot's reign. A number above all sequence numbers before."""
-        before = self._reigns.get((cell, slot), 0)
-        wall_ms = EPOCH_MS + self._world.engine.now_ms
-        self._reigns[cell, slot] = seq = max(before + SEQ_PER_REIGN, wall_ms * SEQ_PER_MS)
-        return seq
+    def wrote(self, process: str, text: bytes) -> None:
+        """These lines stand in a diary now."""
+        for entry in text.splitlines(keepends=True):
+            if entry.endswith(b"\n"):  # what was torn says nothing
+                self._take(process, _READ(entry))
 
-    def lost(self, cell: str, own: dict[int, int]) -> list[int]:
-        """Those of these slots whose reign is somebody else's by now."""
-        return [slot for slot, seq in own.items() if self._reigns.get((cell, slot)) != seq]
-
-    def read(self, node: str) -> list[DiaryLine]:
-        """One node's diary."""
-        return [entry.line for entry in self.diaries.get(node, ())]
-
-    def write(self, process: str, cell: str, slots: int, own: dict[int, int], lines: Sequence[DiaryLine]) -> list[int]:
-        """Append these lines. The slots whose reign is somebody else's: nothing is written for these."""
-        fenced: dict[int, None] = {}
-        for line in lines:
-            slot = slot_of(line.node, slots)
-            if self._reigns.get((cell, slot)) != own.get(slot):
-                fenced[slot] = None
-            else:
-                self._append(process, line)
-        return list(fenced)
-
-    def _append(self, process: str, line: DiaryLine) -> None:
+    def _take(self, process: str, line: DiaryLine) -> None:
         now_ms = self._world.engine.now_ms
         self.diaries.setdefault(line.node, []).append(DiaryEntry(now_ms, process, line))
         # What is written of a machine that is gone happens nowhere, until it has booted again.
@@ -88,9 +79,11 @@ class Disk:
         for at in [at for at in self._on_device if at[0] == node]:
             del self._on_device[at]
 
-    def boot(self, node: str) -> None:
-        """The machine has begun a new boot."""
-        self._dead.pop(node, None)
+    def joined(self, node: str, boot: str) -> None:
+        """The machine says that it has begun this boot. Only the first time it tells something new."""
+        if (node, boot) not in self._booted:
+            self._booted[node, boot] = None
+            self._dead.pop(node, None)
 
     def _hold(self, line: DiaryLine) -> None:
         """I1 on the node: no device holds more than a device."""

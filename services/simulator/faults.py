@@ -38,6 +38,7 @@ class Fault(StrEnum):
     RELOAD = "reload"
     SNAPSHOT = "snapshot"
     OLD_VERSION = "old-version"
+    TORN = "torn"
 
 
 RATES: dict[Fault, float] = {
@@ -54,6 +55,7 @@ RATES: dict[Fault, float] = {
     Fault.SNAPSHOT: 0.3,
     Fault.SKEW: 0.8,
     Fault.OLD_VERSION: 0.5,
+    Fault.TORN: 0.02,
 }
 """The highest rate of what is drawn at each occasion: at each step, each append, each call."""
 

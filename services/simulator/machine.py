@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from services.executor.policy.desired import RunKey
 from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.virtual import end_of
+from services.simulator.disk import Folder
 from services.simulator.history.record import NodeMoment
 from services.simulator.process import Process
 from shared.events.values import GPU, NodeSpec, RunStatus, VirtualRun
@@ -39,6 +40,7 @@ class Machine:
         self.boot: str | None = None
         self.renewed_ms: int | None = None
         self.process: Process
+        self.folder: Folder = {}
         self._boots = 0
         self._lease_until_ms = 0
         self._runs: dict[RunKey, Workers] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from services.simulator.engine import Action
 from services.simulator.faults import Fault
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 HANDLES_MOST = 12
 """So many handles of an event loop run at most between a wake-up and the fault that it draws."""
+
+
+class Died(BaseException):
+    """The process has died in the middle of what it does: raised where it stands, so that nothing more follows."""
 
 
 class Release(Enum):
@@ -127,9 +131,18 @@ class Process:
             return engine.between(0, HANDLES_MOST), lambda: self.world.pause(self)
         return None
 
+    def dies(self) -> NoReturn:
+        """Die here and now. Raises Died."""
+        self.world.crash(self)
+        raise Died
+
     def failed(self, error: BaseException) -> None:
         """Something in it raised what it should not have."""
         self.world.failed(self, error)
+
+    def cell_failed(self, error: BaseException) -> None:
+        """The work on one of its cells has met an error that ends it."""
+        self.world.cell_failed(self, error)
 
     def told(self, owned: frozenset[int]) -> None:
         """The group says what should be ours."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from services.executor.policy.records import Said
-from services.simulator.broker import Message
+from services.simulator.broker import Message, message_of
 from shared.events.base import TYPES, CellEvent
-from shared.events.encoding import STRICT, encode
-from shared.events.nodes import NodeEvent, RunFailed, RunFinished, RunStarted, RunStopped, RunWord
+from shared.events.encoding import STRICT, decode, encode
+from shared.events.nodes import NodesReported, RunFailed, RunFinished, RunsReported, RunStarted, RunStopped, RunWord
 from shared.events.values import RunStatus
 
 SURPLUS = "field_of_a_later_release"
@@ -54,9 +53,14 @@ def _with_fields(part: Any, name: str = "") -> Any:
     return {**{key: _with_fields(each, key) for key, each in part.items()}, SURPLUS: {"of": [1, "kind"]}}
 
 
-def word_by_word(cell: str, said: Iterable[Said]) -> list[CellEvent]:
-    """The same as an earlier release would say it: each word of a run in a record of its own."""
-    return [each if isinstance(each, NodeEvent) else _alone(cell, each) for each in said]
+def word_by_word(message: Message) -> Sequence[Message]:
+    """The same record as an earlier release would write it: each word and each report of a node in one of its own."""
+    event = message.event or decode(message.type, message.value)
+    if isinstance(event, RunsReported):
+        return [message_of(_alone(event.cell, word), message.partition) for word in event.words]
+    if isinstance(event, NodesReported):
+        return [message_of(report, message.partition) for report in event.reports]
+    return (message,)
 
 
 def _alone(cell: str, word: RunWord) -> CellEvent:

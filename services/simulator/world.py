@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import TypeVar
 
+from services.executor.diaries import GROWN_BYTES
 from services.simulator.actors.admission import AdmissionPart
 from services.simulator.actors.agent import AgentPart
-from services.simulator.actors.executor import SLOTS, ExecutorPart
 from services.simulator.actors.metrics import MetricsPart
 from services.simulator.actors.projector import ProjectorPart
 from services.simulator.actors.queueing import QueueingPart
@@ -25,17 +25,17 @@ from services.simulator.history.record import Believed, Fenced, History, Violati
 from services.simulator.machine import Machine
 from services.simulator.mishaps import Mishaps
 from services.simulator.oracle import Oracle
-from services.simulator.process import Part, Process, Release
+from services.simulator.process import Died, Part, Process, Release
 from services.simulator.readers import Readers
 from services.simulator.redis import Redis
 from services.simulator.shells.part import ShellPart
-from services.simulator.shells.services import placement
+from services.simulator.shells.services import SLOTS, executor, placement
 from services.simulator.versions import with_more
 from services.simulator.workload import draw_setting
 from shared.cluster.few import FEW_WAITING
-from shared.cluster.fold import DamagedLog
 from shared.events.base import Event
 from shared.events.values import NodeSpec
+from shared.log.cell_work import FENCING
 from shared.log.port import LogTruncated
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ TOPICS_OF_CELLS = (
 ALONE = ("snapshots", "metrics")
 """Services of which one process is enough: the others have two, so that one can take over."""
 
-CANNOT_KNOW = (DamagedLog, LogTruncated)
+CANNOT_KNOW = (LogTruncated, *FENCING)
 """What ends a process that can no longer know the truth: as it should."""
 
 
@@ -80,6 +80,7 @@ class World:
         everywhere = {cell: specs + setting.machines[cell] for cell, specs in setting.nodes.items()}
         self.history = History(seed, setting.file, everywhere, faults_end_ms=FAULTS_END_MS)
         self.few = chance.choice((0, 1, 3, FEW_WAITING))
+        self.grown_bytes = chance.choice((1_000, 4_000, GROWN_BYTES))
         as_bytes = chance.random() < 0.1  # noqa: PLR2004 - one world of ten
         self.broker = Broker(self.engine, self.faults, as_bytes=as_bytes)
         self.redis = Redis(self.engine, self.faults)
@@ -111,7 +112,7 @@ class World:
             "projector": lambda process: [ProjectorPart(process, cell) for cell in cells],
             "snapshots": lambda process: [SnapshotsPart(process, cell) for cell in cells],
             "metrics": lambda process: [MetricsPart(process, cell) for cell in cells],
-            "executor": lambda process: [ExecutorPart(process, cell) for cell in cells],
+            "executor": lambda process: [ShellPart(process, executor)],
         }
         return [
             Process(self, f"{name}-{number}", name, make)
@@ -221,6 +222,8 @@ class World:
         self.engine.steps += 1
         try:
             action()
+        except Died:
+            return
         except Exception as error:  # noqa: BLE001 - whatever a service raises here is what the world is looking for
             self.failed(process, error)
             return
@@ -236,13 +239,23 @@ class World:
         else:
             self.violated("crash", f"{process.name}: {_told_of(error)}")
 
+    def cell_failed(self, process: Process, error: BaseException) -> None:
+        """A process met an error that ends its work on a cell, and lives on."""
+        if isinstance(error, CANNOT_KNOW):
+            self._note_fence(process, error)
+        else:
+            self.violated("crash", f"{process.name}: {_told_of(error)}")
+
     def fence(self, process: Process, error: Exception) -> None:
         """The process cannot know the truth any more and stops."""
+        process.stop()
+        self.groups.left(process)
+        self._note_fence(process, error)
+
+    def _note_fence(self, process: Process, error: Exception) -> None:
         name = error.__class__.__name__
         self.history.fenced.append(Fenced(self.engine.now_ms, process.name, name, str(error)))
-        process.stop()
         process.is_fenced = True
-        self.groups.left(process)
         if not self.broker.lost_tails:
             self.violated("fenced", f"{process.name}: {name}: {error}")
 

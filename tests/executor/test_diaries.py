@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from services.cli.verification import forgotten_version, read_diaries
 from services.executor.diaries import Diaries, Lives
+from services.executor.files import DiskFiles
 from shared.cluster.diary import HORIZON_BEGINS, DiaryLine, Orders, RunKey, check_diaries
 from shared.events.encoding import encode
 from shared.events.value import replace
@@ -26,7 +27,7 @@ EVERY = ("a", "b", "c")
 
 @pytest.fixture
 def diaries(tmp_path: Path) -> Diaries:
-    made = Diaries(tmp_path, "cell-a", 1)
+    made = Diaries(DiskFiles(tmp_path), "cell-a", 1)
     made.take(0, wall_ms=5)
     return made
 
@@ -63,7 +64,7 @@ def test_a_line_that_a_crash_tore_is_cut_off(diaries: Diaries, tmp_path: Path) -
 
 
 def test_whoever_took_the_reign_last_writes_alone(diaries: Diaries, tmp_path: Path) -> None:
-    other = Diaries(tmp_path, "cell-a", 1)
+    other = Diaries(DiskFiles(tmp_path), "cell-a", 1)
     other.take(0, wall_ms=5)
     assert (diaries.write([line()]), other.write([line(job="b")])) == ([0], [])
     assert [read.job for read in other.read(0, EVERY)["node-1"]] == ["b"]
@@ -71,17 +72,17 @@ def test_whoever_took_the_reign_last_writes_alone(diaries: Diaries, tmp_path: Pa
 
 def test_whoever_lost_the_reign_can_know_it_without_writing(diaries: Diaries, tmp_path: Path) -> None:
     assert diaries.lost() == []
-    Diaries(tmp_path, "cell-a", 1).take(0, wall_ms=6)
+    Diaries(DiskFiles(tmp_path), "cell-a", 1).take(0, wall_ms=6)
     assert diaries.lost() == [0]
 
 
 def test_who_took_no_reign_writes_nothing(tmp_path: Path) -> None:
-    assert Diaries(tmp_path, "cell-a", 1).write([line()]) == [0]
-    assert not list((tmp_path / "diaries").iterdir())
+    assert Diaries(DiskFiles(tmp_path), "cell-a", 1).write([line()]) == [0]
+    assert not list(tmp_path.iterdir())
 
 
 def test_each_reign_counts_from_above_the_one_before(tmp_path: Path) -> None:
-    made = Diaries(tmp_path, "cell-a", 1)
+    made = Diaries(DiskFiles(tmp_path), "cell-a", 1)
     first, back_in_time, on_another_disk = made.take(0, 1_000_000), made.take(0, 1), made.take(0, 9_000_000)
     assert first == 1_000_000_000
     assert back_in_time == 2_000_000_000
@@ -94,7 +95,7 @@ def run_lines(job: str, node: str = "node-1", *, is_over: bool = True) -> list[D
 
 
 def grown_diaries(folder: Path, grown_bytes: int = 1) -> Diaries:
-    made = Diaries(folder, "cell-a", 1, grown_bytes)
+    made = Diaries(DiskFiles(folder), "cell-a", 1, grown_bytes)
     made.take(0, wall_ms=5)
     return made
 
@@ -138,7 +139,7 @@ def test_what_is_written_behind_a_shortening_is_in_the_new_file(tmp_path: Path) 
     diaries.write(run_lines("over"))
     assert diaries.forget(0, lives())
     assert diaries.write([line(job="next")]) == []
-    assert [read.job for read in Diaries(tmp_path, "cell-a", 1).read(0, EVERY)["node-1"]] == ["next"]
+    assert [read.job for read in Diaries(DiskFiles(tmp_path), "cell-a", 1).read(0, EVERY)["node-1"]] == ["next"]
     assert diaries.forget(0, lives("next", version=9))
     assert text_of(tmp_path).count(HORIZON_BEGINS) == 1
     assert b'"forgotten_version":9' in text_of(tmp_path)
@@ -147,11 +148,11 @@ def test_what_is_written_behind_a_shortening_is_in_the_new_file(tmp_path: Path) 
 def test_whoever_lost_the_reign_shortens_nothing(tmp_path: Path) -> None:
     diaries = grown_diaries(tmp_path)
     diaries.write(run_lines("over"))
-    Diaries(tmp_path, "cell-a", 1).take(0, wall_ms=6)
+    Diaries(DiskFiles(tmp_path), "cell-a", 1).take(0, wall_ms=6)
     before = text_of(tmp_path)
     assert not diaries.forget(0, lives())
     assert text_of(tmp_path) == before
-    assert not Diaries(tmp_path, "cell-a", 1).forget(0, lives())
+    assert not Diaries(DiskFiles(tmp_path), "cell-a", 1).forget(0, lives())
 
 
 def test_a_shortening_that_a_crash_tore_harms_nothing(tmp_path: Path) -> None:

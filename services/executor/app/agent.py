@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from services.executor.app.outbox import Outbox
 from services.executor.diaries import Diaries, Lives
+from services.executor.files import DiskFiles
 from services.executor.offer import home_of, offer_of
 from services.executor.policy.own_node import OwnNode, keeps_boot
 from services.executor.policy.turn import Now, Observation, Start, Stop, Turn
@@ -101,7 +102,7 @@ class Agent:
         self._folder = folder
         settings = context.settings
         self._follower = Follower(log, layout, cell, snapshots=not settings.embedded)
-        self._diaries = Diaries(folder.path, cell, 1)
+        self._diaries = Diaries(DiskFiles(folder.path), cell, 1)
         self._driver = ProcessDriver(spec.id, folder.path, inherited=os.environ, keep_runs=settings.keep_runs)
         self._begun: Begun
         self._give_way_ms = NEVER_MS

@@ -18,18 +18,15 @@ from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.port import Log, LogTruncated, LogUnavailable
 from shared.log.reading import event_of
-from shared.runtime.backoff import BackOff
-from shared.runtime.clocks import SteppedCellClock, WallCellClock, monotonic_ms, wall_ms
+from shared.runtime.clocks import SteppedCellClock, WallCellClock
 from shared.runtime.process import Context
 
-POLL_WAIT_MS = 50
-"""How long a turn waits for decisions: also how soon a slot is taken over at most."""
+POLL_WAIT_MS = 1_000
+"""How long a reader waits for decisions before it waits anew."""
 
 RECORDS_PER_POLL = 500
-TICK_WALL_MS_MIN, TICK_WALL_MS_BUSY, TICK_WALL_MS_MAX = 2, 10, 100
-"""Runs that end close together are told of together, the more there are the longer; leases and reports are looked at
-at least this often.
-"""
+TICK_WALL_MS_MIN, TICK_WALL_MS_BUSY = 2, 10
+"""Runs that end close together are told of together, the more there are the longer."""
 
 REST_MS_PER_WORD = 2
 """What a word adds to the rest behind a turn that says it."""
@@ -47,6 +44,7 @@ class CellExecutor:
         log: Log,
         layout: Layout,
         service: ExecutorService,
+        diaries: Diaries,
         telemetry: ExecutorTelemetry,
         note: Callable[[], None],
     ) -> None:
@@ -55,10 +53,11 @@ class CellExecutor:
         self._note = note
         self._context, self._log, self._layout, self._telemetry = context, log, layout, telemetry
         self._follower = Follower(log, layout, service.cell, snapshots=not context.settings.embedded)
-        self._diaries = Diaries(context.settings.data_dir, service.cell, service.slots)
-        self._outbox = Outbox(context, log, layout, service, telemetry, before_publish=self._look_at_reigns)
-        self._wake = asyncio.Event()
+        self._diaries, self._host = diaries, context.host
+        self._outbox = Outbox(context, log, layout, service, telemetry, self._look_at_reigns, self._look_at_plan)
+        self._wake, self._may_take_over = asyncio.Event(), asyncio.Event()
         self._planned_ms: int | None = None
+        self._planned_look_ms: int | None = None
         self._ticked_ms = self._rests_until_ms = 0
         self._slots = Slots()
 
@@ -85,6 +84,7 @@ class CellExecutor:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._outbox.run(), name="publisher")
                 tasks.create_task(self._follow_log(), name="decisions")
+                tasks.create_task(self._follow_slots(), name="slots")
                 if isinstance(self._context.clock, SteppedCellClock):
                     tasks.create_task(self._follow_operations(self._context.clock), name="operations")
                 else:
@@ -110,6 +110,7 @@ class CellExecutor:
         self._let_go(lost)
         if new:
             self._slots.come(new, await self._end_of_log())
+            self._may_take_over.set()
 
     async def _end_of_log(self) -> int:
         tp = self._layout.tp("decisions", self.service.cell)
@@ -127,9 +128,22 @@ class CellExecutor:
                 self._diaries.let_go(slot)
             self._context.logger.info("slots lost", cell=self.service.cell, slots=slots)
 
+    async def _follow_slots(self) -> None:
+        """Take slots over: whenever one has come, the log is folded further, or the pause behind a fence is over."""
+        loop = asyncio.get_running_loop()
+        while True:
+            timer, due_ms = None, self._slots.next_claim_ms()
+            if due_ms is not None:
+                timer = loop.call_later((due_ms - self._host.monotonic_ms()) / 1000, self._may_take_over.set)
+            await self._may_take_over.wait()
+            self._may_take_over.clear()
+            if timer is not None:
+                timer.cancel()
+            await self._take_over()
+
     async def _take_over(self) -> None:
-        for slot in self._slots.to_claim(self._follower.next_offset, monotonic_ms()):
-            seq = self._diaries.take(slot, wall_ms())
+        for slot in self._slots.to_claim(self._follower.next_offset, self._host.monotonic_ms()):
+            seq = self._diaries.take(slot, self._host.wall_ms())
             if not self._slots.claimed(slot, seq, await self._end_of_log()):
                 self._diaries.let_go(slot)
         for slot, seq in self._slots.to_adopt(self._follower.next_offset).items():
@@ -144,7 +158,7 @@ class CellExecutor:
     # Turns.
 
     async def _follow_log(self) -> None:
-        away, read = BackOff(AWAY_FIRST_S), self._context.telemetry.records_read.labels("decisions")
+        away, read = self._context.back_off(AWAY_FIRST_S), self._context.telemetry.records_read.labels("decisions")
         while True:
             try:
                 decisions = await self._follower.poll(POLL_WAIT_MS, RECORDS_PER_POLL)
@@ -157,7 +171,7 @@ class CellExecutor:
                 self._carry_out(self.service.decided(self._follower.state, decisions, self._now()))
                 read.inc(len(decisions))
             if self._slots.is_coming:
-                await self._take_over()
+                self._may_take_over.set()
             next_offset = self._follower.next_offset
             await self._outbox.drained()
             self._handled_decisions(next_offset)
@@ -167,22 +181,28 @@ class CellExecutor:
         loop = asyncio.get_running_loop()
         while True:
             wait_ms = self._wait_ms(clock)
-            if wait_ms > 0:
-                timer = loop.call_later(wait_ms / 1000, self._wake.set)
-                await self._wake.wait()
-                timer.cancel()
-                self._wake.clear()
+            if wait_ms is not None and wait_ms <= 0:
+                self._ticked_ms = self._host.monotonic_ms()
+                self._carry_out(self.service.tick(self._follower.state, self._now()))
                 continue
-            self._ticked_ms = monotonic_ms()
-            self._carry_out(self.service.tick(self._follower.state, self._now()))
+            timer = None if wait_ms is None else loop.call_later(wait_ms / 1000, self._wake.set)
+            await self._wake.wait()
+            self._wake.clear()
+            if timer is not None:
+                timer.cancel()
 
-    def _wait_ms(self, clock: WallCellClock) -> int:
-        """The wall time until the next tick: until a run ends and the rest is over, but never long."""
+    def _wait_ms(self, clock: WallCellClock) -> int | None:
+        """The wall time until the next tick: until a run ends and the rest is over, or reports and leases are to be
+        looked at. None: until something is planned.
+        """
         self._planned_ms = due_ms = self.service.next_due_ms()
-        now_ms = monotonic_ms()
-        most_ms = self._ticked_ms + TICK_WALL_MS_MAX - now_ms
-        wait_ms = most_ms if due_ms is None else clock.wall_wait_ms(due_ms)
-        return min(most_ms, max(wait_ms, self._rests_until_ms - now_ms))
+        self._planned_look_ms = look_ms = self.service.next_look_ms()
+        now_ms, waits = self._host.monotonic_ms(), list[int]()
+        if due_ms is not None:
+            waits.append(max(clock.wall_wait_ms(due_ms), self._rests_until_ms - now_ms))
+        if look_ms is not None:
+            waits.append(max(look_ms, self._ticked_ms + self._context.settings.look_every_wall_ms) - now_ms)
+        return min(waits, default=None)
 
     async def _follow_operations(self, clock: SteppedCellClock) -> None:
         topic, partition = tp = self._layout.tp("operations", self.service.cell)
@@ -215,10 +235,14 @@ class CellExecutor:
         self._outbox.put(turn.events, turn.now.monotonic_ms)
         rest_ms = min(TICK_WALL_MS_MIN + REST_MS_PER_WORD * len(turn.events), TICK_WALL_MS_BUSY)
         self._rests_until_ms = turn.now.monotonic_ms + rest_ms
-        due_ms = self.service.next_due_ms()
-        if due_ms is not None and (self._planned_ms is None or due_ms < self._planned_ms):
-            self._wake.set()
+        self._look_at_plan()
         self._note()
+
+    def _look_at_plan(self) -> None:
+        """Wake who waits for the next tick, if it may be due earlier by now."""
+        due_ms, look_ms = self.service.next_due_ms(), self.service.next_look_ms()
+        if _is_earlier(due_ms, self._planned_ms) or _is_earlier(look_ms, self._planned_look_ms):
+            self._wake.set()
 
     def _forget_past(self) -> None:
         """Shorten the diaries that have grown. What the log has taken as over needs no line any more. Of a slot that is
@@ -234,10 +258,11 @@ class CellExecutor:
         self._fence(self._diaries.lost())
 
     def _fence(self, slots: list[int]) -> None:
-        fenced = self._slots.fenced(slots, monotonic_ms())
+        fenced = self._slots.fenced(slots, self._host.monotonic_ms())
         if fenced:
             self._telemetry.fenced.inc(len(fenced))
             self._let_go(fenced)
+            self._may_take_over.set()
 
     def _handled_decisions(self, next_offset: int | None = None) -> None:
         topic, partition = self._layout.tp("decisions", self.service.cell)
@@ -247,4 +272,9 @@ class CellExecutor:
         self._note()
 
     def _now(self) -> Now:
-        return Now(self._context.clock.now_ms(), wall_ms(), monotonic_ms())
+        return Now(self._context.clock.now_ms(), self._host.wall_ms(), self._host.monotonic_ms())
+
+
+def _is_earlier(due_ms: int | None, planned_ms: int | None) -> bool:
+    """Whether something is due before what is planned."""
+    return due_ms is not None and (planned_ms is None or due_ms < planned_ms)

@@ -13,8 +13,6 @@ from shared.events.base import CellEvent
 from shared.events.nodes import NodeEvent, NodeReport, NodesReported, RunsReported
 from shared.log.layout import Layout
 from shared.log.port import Log, LogUnavailable, Outgoing
-from shared.runtime.backoff import BackOff
-from shared.runtime.clocks import monotonic_ms, wall_ms
 from shared.runtime.process import Context
 from shared.runtime.settings import ServiceSettings
 
@@ -58,13 +56,17 @@ class Outbox:
         service: Speaker,
         telemetry: ExecutorTelemetry,
         before_publish: Callable[[], None] | None = None,
+        after_publish: Callable[[], None] | None = None,
     ) -> None:
-        """`before_publish` may find that some of the words are somebody else's to say by now."""
+        """`before_publish` may find that some of the words are somebody else's to say by now; `after_publish` is called
+        when words have been confirmed.
+        """
         self._context, self._log, self._layout = context, log, layout
         self._service, self._telemetry = service, telemetry
         self._about = f"words of {service.cell}"
         self._waiting: list[Batch] = []
-        self._before_publish = before_publish
+        self._before_publish, self._after_publish = before_publish, after_publish
+        self._host = context.host
         self._published = context.telemetry.records_published.labels("nodes")
         self._reports = telemetry.reports.labels(service.cell)
         self._filled, self._empty = asyncio.Event(), asyncio.Event()
@@ -92,16 +94,16 @@ class Outbox:
             await self._filled.wait()
             self._filled.clear()
             batches, self._waiting = self._waiting, []
-            begun_ms, count = monotonic_ms(), sum(len(batch.events) for batch in batches)
+            begun_ms, count = self._host.monotonic_ms(), sum(len(batch.events) for batch in batches)
             await self._send(batches)
             if not self._waiting:
                 self._empty.set()
-            rest_ms = min(count // EVENTS_PER_MS, REST_MS_MOST) - (monotonic_ms() - begun_ms)
+            rest_ms = min(count // EVENTS_PER_MS, REST_MS_MOST) - (self._host.monotonic_ms() - begun_ms)
             if rest_ms > 0:
                 await asyncio.sleep(rest_ms / 1000)
 
     async def _send(self, batches: list[Batch]) -> None:
-        pause = BackOff(RETRY_FIRST_S, RETRY_MOST_S)
+        pause = self._context.back_off(RETRY_FIRST_S, RETRY_MOST_S)
         while batches:
             now = batches[: _fitting(batches)]
             if self._before_publish is not None:
@@ -120,6 +122,8 @@ class Outbox:
             self._context.health.ready(self._about)
             for batch, events in zip(now, said, strict=True):
                 self._service.confirmed(events, batch.made_ms)
+            if self._after_publish is not None:
+                self._after_publish()
             batches = batches[len(now) :]
 
     def _cannot_publish(self, error: LogUnavailable) -> None:
@@ -131,9 +135,9 @@ class Outbox:
         records = as_records(self._service.cell, said)
         if not records:
             return
-        now_ms, begun_ms = wall_ms(), monotonic_ms()
+        now_ms, begun_ms = self._host.wall_ms(), self._host.monotonic_ms()
         await self._log.publish([self._outgoing(record, now_ms) for record in records])
-        self._telemetry.publish.observe((monotonic_ms() - begun_ms) / 1000)
+        self._telemetry.publish.observe((self._host.monotonic_ms() - begun_ms) / 1000)
         self._published.inc(len(records))
         self._reports.inc(sum(type(each) is NodeReport for each in said))
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from pathlib import Path
 from typing import Any
 
 from services.executor.app.cell import CellExecutor
+from services.executor.diaries import Diaries
+from services.executor.files import DiskFiles
 from services.executor.nodes_file import load_nodes
 from services.executor.service import ExecutorService
 from services.executor.settings import ExecutorSettings
@@ -14,9 +17,8 @@ from services.executor.telemetry import ExecutorTelemetry
 from shared.cluster.config import CellFile
 from shared.events.values import NodeSpec, RunStatus
 from shared.log.cell_work import work_apart
-from shared.log.opening import joined, layout_of, open_log
+from shared.log.opening import OpenLog, joined, layout_of, open_log
 from shared.log.port import Log, LogUnavailable, Member
-from shared.runtime.cell_file import load_cell_file
 from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind
 
@@ -24,20 +26,37 @@ SLOTS_TOPIC = "executor-slots"
 SETTLE_WAIT_S = 3.0
 
 
-async def main(context: Context[ExecutorSettings]) -> None:
+Nodes = Mapping[str, tuple[NodeSpec, ...]]
+"""The nodes of each cell."""
+
+Keeping = Callable[[ExecutorSettings, str, int], Diaries]
+"""The diaries of this cell's nodes, which are in so many slots."""
+
+
+def keep_on_disk(settings: ExecutorSettings, cell: str, slots: int) -> Diaries:
+    """Below the folder that the settings name."""
+    return Diaries(DiskFiles(settings.data_dir), cell, slots)
+
+
+async def main(
+    context: Context[ExecutorSettings],
+    opening: OpenLog = open_log,
+    loading: Callable[[Path], Nodes] = load_nodes,
+    keeping: Keeping = keep_on_disk,
+) -> None:
     """Run one executor until the process stops. Raises CellFileError, NodesFileError."""
-    file = load_cell_file(context.settings.cell_file)
-    nodes = load_nodes(context.settings.nodes_file)
-    log = await open_log(context, file)
+    file = context.host.cell_file(context.settings.cell_file)
+    nodes = loading(context.settings.nodes_file)
+    log = await opening(context, file)
     if log is not None:
         try:
-            await execute(context, log, file, nodes)
+            await execute(context, log, file, nodes, keeping)
         finally:
             await log.stop()
 
 
 async def execute(
-    context: Context[ExecutorSettings], log: Log, file: CellFile, nodes: Mapping[str, tuple[NodeSpec, ...]]
+    context: Context[ExecutorSettings], log: Log, file: CellFile, nodes: Nodes, keeping: Keeping = keep_on_disk
 ) -> None:
     """The same on any log that is started. Raises ValueError for nodes of a cell that the cell file does not have."""
     settings = context.settings
@@ -73,7 +92,8 @@ async def execute(
             report_every_wall_ms=settings.report_every_wall_ms,
             says_by_itself=settings.clock is ClockKind.WALL,
         )
-        executor = CellExecutor(context, log, layout, services[cell], telemetry, note)
+        diaries = keeping(settings, cell, slots)
+        executor = CellExecutor(context, log, layout, services[cell], diaries, telemetry, note)
         what = f"the decision log of cell {cell}"
         try:
             if await wait_for(context, what, executor.begin, (LogUnavailable, OSError), about=cell):

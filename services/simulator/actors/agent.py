@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from services.executor.diaries import Diaries
 from services.executor.policy.own_node import OwnNode, keeps_boot
 from services.executor.policy.records import Said, as_records
 from services.executor.policy.turn import Now, Observation, Start, Stop, Turn
@@ -12,6 +13,7 @@ from services.executor.policy.worker_environment import gang_of
 from services.simulator.follower import Follower
 from services.simulator.machine import Machine
 from services.simulator.process import Process, Waker
+from services.simulator.shells.files import WorldFiles
 from shared.log.port import LogUnavailable
 
 LOOK_MS = 350
@@ -34,10 +36,9 @@ class AgentPart:
         self._process, self._world, self._machine = process, process.world, machine
         machine.attach(process)
         self._waker = Waker(process, self._step)
-        self._disk_key = f"{machine.cell}/{machine.spec.id}"
+        self._diaries = Diaries(WorldFiles(process, machine.folder), machine.cell, 1, process.world.grown_bytes)
         self._follower: Follower | None = None
         self._node: OwnNode | None = None
-        self._reign: dict[int, int] = {}
         self._waiting: list[tuple[int, Sequence[Said]]] = []
         self._sending: list[tuple[int, Sequence[Said]]] = []
         self._retry_ms = RETRY_FIRST_MS
@@ -60,13 +61,12 @@ class AgentPart:
         if boot is None or renewed_ms is None or not keeps_boot(state, machine.spec, boot):
             machine.stop_everything()
             boot, renewed_ms = machine.new_boot(), self._process.monotonic_ms
-        seq = self._world.disk.take(self._disk_key, 0)
-        self._reign = {0: seq}
+        seq = self._diaries.take(0, self._process.cell_ms)
         self._node = node = OwnNode(
             machine.cell, machine.spec, boot, seq=seq, renewed_ms=renewed_ms, report_every_wall_ms=REPORT_EVERY_MS
         )
         self._keep_lease(node, follower)
-        self._carry_out(node, node.begin(state, self._world.disk.read(machine.spec.id), self._now()))
+        self._carry_out(node, node.begin(state, self._diaries.read(0, state.jobs)[machine.spec.id], self._now()))
 
     def end(self) -> None:
         """Hear no more."""
@@ -98,8 +98,7 @@ class AgentPart:
     def _carry_out(self, node: OwnNode, turn: Turn) -> None:
         while True:
             if turn.lines:
-                fenced = self._world.disk.write(self._process.name, self._disk_key, 1, self._reign, turn.lines)
-                assert not fenced, "one agent at a time has the disk of a machine"
+                assert not self._diaries.write(turn.lines), "one agent at a time has the disk of a machine"
             events = node.still_ours(turn.events)
             if events:
                 self._waiting.append((turn.now.monotonic_ms, events))

@@ -112,7 +112,7 @@ def _on_node(history: History, node: str, truly: list[NodeMoment]) -> Iterable[H
         if follow and follow[-1] != entry.process:
             yield _told(entry.at_ms, What.LEFT, entry.line)
     for fault in history.injected:
-        if fault.kind in ("crash", "pause"):
+        if fault.kind in ("crash", "torn", "pause"):
             yield from (
                 _told(fault.at_ms, What.LEFT, entry.line)
                 for entry in entries

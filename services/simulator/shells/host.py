@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 from services.simulator.process import Process
@@ -9,11 +11,15 @@ from shared.cluster.config import CellFile
 from shared.runtime.host import Host
 
 
+CellFailed = Callable[[Exception], None]
+
+
 class WorldHost(Host):
     """What a process asks its machine for, answered by the world. Nothing takes time but waiting."""
 
-    def __init__(self, process: Process) -> None:
-        self._process, self._engine = process, process.world.engine
+    def __init__(self, process: Process, failed: CellFailed) -> None:
+        """`failed` is told of each error that ends the work on a cell."""
+        self._process, self._engine, self._failed = process, process.world.engine, failed
 
     def monotonic_ms(self) -> int:
         """Never skewed."""
@@ -30,6 +36,10 @@ class WorldHost(Host):
     def chance(self) -> float:
         """Drawn from the world's seed."""
         return self._engine.chance.random()
+
+    def cell_ended(self, cell: str, error: Exception) -> None:  # noqa: ARG002 - any
+        """Told when the process waits next, since it may end by this."""
+        asyncio.get_running_loop().call_soon(self._failed, error)
 
     def cell_file(self, path: Path) -> CellFile:  # noqa: ARG002 - there is one
         """The one that the operator has put there last, wherever that is."""

@@ -33,8 +33,8 @@ from shared.log.port import (
 
 T = TypeVar("T")
 
-Shaped = Callable[[Message], Message]
-"""A record as the release of this process writes it."""
+Shaped = Callable[[Message], Sequence[Message]]
+"""The records that the release of this process writes in the place of one."""
 
 
 class Dead(Exception):
@@ -79,7 +79,7 @@ class WorldLog:
             await self._accepted(message)
         records = [self.message(message) for message in messages]
         if self._shaped is not None:
-            records = [self._shaped(record) for record in records]
+            records = [shaped for record in records for shaped in self._shaped(record)]
         told: asyncio.Future[LogUnavailable | None] = asyncio.get_running_loop().create_future()
         self.broker.publish(self.who, records, partial(self._tell, told))
         error = await told

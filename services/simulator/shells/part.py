@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from structlog.typing import FilteringBoundLogger
 
+from services.simulator.broker import Message
 from services.simulator.process import Process, Release
 from services.simulator.shells.heard import HeardLogger, Hears
 from services.simulator.shells.host import WorldHost
@@ -18,7 +19,7 @@ from services.simulator.shells.member import WorldMember
 from services.simulator.versions import with_more
 from shared.cluster.config import CellFile
 from shared.log.opening import AWAY, OpenLog
-from shared.log.port import Log
+from shared.log.port import Log, LogTruncated
 from shared.runtime.clocks import WallCellClock
 from shared.runtime.health import Health
 from shared.runtime.process import Context, wait_for
@@ -33,14 +34,29 @@ NAMESPACE = "sim"
 Main = Callable[[Context[Any], OpenLog], Coroutine[Any, Any, None]]
 
 
+Rewritten = Callable[[Message], Sequence[Message]]
+
+
+def _as_it_is(message: Message) -> Sequence[Message]:
+    return (message,)
+
+
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """How a service is run: its name, its settings, its main coroutine, and what of its log the world listens to."""
+    """How a service is run: its name, its settings, its main coroutine, and what of its log the world listens to.
+
+    `closes` are called when the process dies, to let its other ports refuse. `watched` sees each record that the
+    process writes, `earlier` makes of it what an earlier release would write. After one of `ends` it begins again.
+    """
 
     service: str
     settings: ServiceSettings
     main: Main
-    hears: Hears
+    hears: Hears = field(default_factory=dict)
+    closes: tuple[Callable[[], None], ...] = ()
+    watched: Callable[[Message], None] | None = None
+    earlier: Rewritten = _as_it_is
+    ends: tuple[type[Exception], ...] = ()
 
 
 class ShellPart:
@@ -52,13 +68,8 @@ class ShellPart:
         self._process = process
         self._shell = shell_of(process.world, process)
         self._loop = VirtualLoop(process.world.engine, process)  # type: ignore[abstract] # no network, no signals
-        is_later = process.release is Release.LATER
         self._log = WorldLog(
-            process.world.broker,
-            process.name,
-            NAMESPACE,
-            members=self._member_of,
-            shaped=with_more if is_later else None,
+            process.world.broker, process.name, NAMESPACE, members=self._member_of, shaped=self._shaped()
         )
         self._members: list[WorldMember] = []
 
@@ -70,6 +81,8 @@ class ShellPart:
     def end(self) -> None:
         """Dead: first the ports refuse, then the coroutines are closed."""
         self._log.close()
+        for close in self._shell.closes:
+            close()
         self._loop.die()
 
     def told(self, owned: frozenset[int]) -> None:
@@ -79,7 +92,7 @@ class ShellPart:
 
     def _context(self) -> Context[Any]:
         process, shell = self._process, self._shell
-        telemetry, host = Telemetry(shell.service), WorldHost(process)
+        telemetry, host = Telemetry(shell.service), WorldHost(process, self._cell_failed)
         return Context(
             service=shell.service,
             instance=process.name,
@@ -105,8 +118,41 @@ class ShellPart:
         self._members.append(member)
         return member
 
+    def _shaped(self) -> Rewritten | None:
+        release, watched = self._process.release, self._shell.watched
+        shape = self._shell.earlier if release is Release.EARLIER else _as_it_is
+        if release is Release.LATER:
+            shape = _with_more
+        if watched is None:
+            return None if shape is _as_it_is else shape
+
+        def seen(message: Message) -> Sequence[Message]:
+            watched(message)
+            return shape(message)
+
+        return seen
+
+    def _cell_failed(self, error: BaseException) -> None:
+        """The work on a cell has ended. Where it may begin anew, the world looks at why."""
+        error = _first_of(error)
+        if isinstance(error, self._shell.ends) or (isinstance(error, LogTruncated) and error.asked < error.begin):
+            return  # the process ends by it, or records were cleaned away that a snapshot covers
+        self._process.cell_failed(error)
+
     def _ended(self, main: asyncio.Task[None]) -> None:
         error = RuntimeError("was cancelled") if main.cancelled() else main.exception()
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        self._process.failed(error or RuntimeError("ended by itself"))
+        error = _first_of(error or RuntimeError("ended by itself"))
+        if isinstance(error, self._shell.ends):
+            self._process.world.crash(self._process)
+        else:
+            self._process.failed(error)
+
+
+def _with_more(message: Message) -> Sequence[Message]:
+    return (with_more(message),)
+
+
+def _first_of(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

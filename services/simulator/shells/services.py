@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from services.executor.app import wiring
+from services.executor.diaries import Diaries
+from services.executor.settings import ExecutorSettings
 from services.placement.app import cell_writer, writer
 from services.placement.settings import PlacementSettings
+from services.simulator.broker import Message
 from services.simulator.process import Process
+from services.simulator.shells.files import WorldFiles
 from services.simulator.shells.part import NAMESPACE, Shell
+from services.simulator.versions import word_by_word
+from shared.events.encoding import decode
+from shared.events.nodes import NodeJoined
 
 if TYPE_CHECKING:
     from services.simulator.world import World
@@ -16,8 +25,36 @@ if TYPE_CHECKING:
 PLACEMENT = PlacementSettings.model_construct(namespace=NAMESPACE)
 """The defaults, whatever stands in the environment."""
 
+EXECUTOR = ExecutorSettings.model_construct(
+    namespace=NAMESPACE,
+    nodes_file=Path("nodes.jsonl"),
+    data_dir=Path("data"),
+    report_every_wall_ms=1_500,
+    look_every_wall_ms=700,
+)
+"""Leases are short in a world, so nodes report often. The files are answered for below."""
+
+SLOTS = 4
+
 
 def placement(world: World, process: Process) -> Shell:
     """Writer and standby of every cell. What it takes to be in force must be so."""
     believed = partial(world.believed, process)
     return Shell("placement", PLACEMENT, partial(writer.main, few=world.few), {cell_writer.IN_FORCE: believed})
+
+
+def executor(world: World, process: Process) -> Shell:
+    """The nodes of all cells, on a disk that all executors share."""
+    files = WorldFiles(process, world.disk.folder)
+
+    def keeping(_settings: ExecutorSettings, cell: str, slots: int) -> Diaries:
+        return Diaries(files, cell, slots, world.grown_bytes)
+
+    def watched(message: Message) -> None:
+        if message.type == NodeJoined.type:
+            event = decode(message.type, message.value)
+            assert isinstance(event, NodeJoined), "as executors write it"
+            world.disk.joined(event.node, event.boot)
+
+    main = partial(wiring.main, loading=lambda _: world.nodes, keeping=keeping)
+    return Shell("executor", EXECUTOR, main, closes=(files.end,), watched=watched, earlier=word_by_word)

@@ -1,0 +1,118 @@
+"""The files that the diaries are made of, on a disk."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+
+class Files(Protocol):
+    """Files below one folder, by their names. A file is told by its name or, once it is open, by a number.
+
+    What was written is there for every process at once. After a loss of power only what was replaced is certain.
+    """
+
+    def open(self, name: str, *, to_append: bool = False) -> int:
+        """Open a file, which is made where there is none. One that is opened to append is written in no other way."""
+
+    def close(self, file: int) -> None:
+        """Let go of an open file."""
+
+    def locked(self, file: int) -> AbstractContextManager[None]:
+        """Until the end of the block, every other process waits that would lock the file."""
+
+    def read_begin(self, file: int, most_bytes: int) -> bytes:
+        """The first bytes."""
+
+    def write_begin(self, file: int, text: bytes) -> None:
+        """Put these in the place of the first bytes."""
+
+    def append(self, file: int, text: bytes) -> None:
+        """Write behind the end. Of the text of a process that dies meanwhile a part may be there."""
+
+    def size_bytes(self, file: int) -> int:
+        """How long the file is."""
+
+    def read(self, name: str) -> bytes:
+        """All of a file; nothing where there is none."""
+
+    def cut(self, name: str, size_bytes: int) -> None:
+        """Take away what stands behind so many bytes."""
+
+    def replace(self, name: str, text: bytes) -> None:
+        """Put a new file with this content in the place of another, so that one of the two is there whatever happens.
+        Open ones stay with the old file.
+        """
+
+
+class DiskFiles:
+    """Files below a folder of the operating system. Raises OSError."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def open(self, name: str, *, to_append: bool = False) -> int:
+        """As the port says."""
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if to_append else 0), 0o644)
+
+    def close(self, file: int) -> None:
+        """As the port says."""
+        os.close(file)
+
+    @contextmanager
+    def locked(self, file: int) -> Iterator[None]:
+        """As the port says."""
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+    def read_begin(self, file: int, most_bytes: int) -> bytes:
+        """As the port says."""
+        return os.pread(file, most_bytes, 0)
+
+    def write_begin(self, file: int, text: bytes) -> None:
+        """As the port says."""
+        os.pwrite(file, text, 0)
+
+    def append(self, file: int, text: bytes) -> None:
+        """As the port says."""
+        while text:
+            text = text[os.write(file, text) :]
+
+    def size_bytes(self, file: int) -> int:
+        """As the port says."""
+        return os.fstat(file).st_size
+
+    def read(self, name: str) -> bytes:
+        """As the port says."""
+        try:
+            return (self._folder / name).read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def cut(self, name: str, size_bytes: int) -> None:
+        """As the port says."""
+        os.truncate(self._folder / name, size_bytes)
+
+    def replace(self, name: str, text: bytes) -> None:
+        """As the port says."""
+        path = self._folder / name
+        new = path.with_name(f"{path.name}.new")
+        with new.open("wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
