@@ -4,15 +4,17 @@ the machine itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from services.executor.policy.desired import RunKey
 from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.virtual import end_of
+from services.executor.processes.supervisor import must_end
 from services.simulator.disk import Folder
 from services.simulator.history.record import NodeMoment
-from services.simulator.process import Process
+from services.simulator.process import ORIGIN_MS
 from shared.events.values import GPU, NodeSpec, RunStatus, VirtualRun
 
 if TYPE_CHECKING:
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
 SUPERVISOR_LOOKS_MS = 1_000
 """How late a supervisor may notice that the lease is over: it looks as seldom as that."""
+
+
+def _nobody_looks() -> None:
+    """The machine has no agent yet."""
 
 
 @dataclass(slots=True)
@@ -39,7 +45,7 @@ class Machine:
         self._world, self.cell, self.spec = world, cell, spec
         self.boot: str | None = None
         self.renewed_ms: int | None = None
-        self.process: Process
+        self._changed: Callable[[], None] = _nobody_looks
         self.folder: Folder = {}
         self._boots = 0
         self._lease_until_ms = 0
@@ -58,15 +64,19 @@ class Machine:
         """The power is gone, and with it all processes. Its disk is there again when it comes up."""
         self._runs, self._attached, self.boot, self.renewed_ms = {}, {}, None, None
 
-    def attach(self, process: Process) -> None:
-        """Its agent is this process now, which looks after no run yet."""
-        self.process, self._attached = process, {}
+    def attach(self, changed: Callable[[], None]) -> None:
+        """It has a new agent, which looks after no run yet, and is told when something has become of one."""
+        self._changed, self._attached = changed, {}
 
     def stop_everything(self) -> None:
         """End whatever an earlier boot left, at once."""
         for key in [*self._runs]:
             self._end(key, RunStatus.STOPPED)
         self._runs = {}
+
+    @property
+    def _monotonic_ms(self) -> int:
+        return self._world.engine.now_ms + ORIGIN_MS
 
     # The lease: supervisors end everything when it is over.
 
@@ -76,10 +86,10 @@ class Machine:
         if until_ms != self._lease_until_ms:
             self._lease_until_ms = until_ms
             late_ms = self._world.engine.between(0, SUPERVISOR_LOOKS_MS)
-            self._world.engine.after(max(0, until_ms - self.process.monotonic_ms) + late_ms, self._look_at_lease)
+            self._world.engine.after(max(0, until_ms - self._monotonic_ms) + late_ms, self._look_at_lease)
 
     def _look_at_lease(self) -> None:
-        if self.process.monotonic_ms >= self._lease_until_ms:
+        if must_end(self._monotonic_ms, None, self._lease_until_ms):
             for key, run in [*self._runs.items()]:
                 if run.status is None:
                     self._end(key, RunStatus.STOPPED)
@@ -106,7 +116,7 @@ class Machine:
         end = end_of(order.run, order.attempt + order.turn, 0)
         if end is not None:
             self._world.engine.after(end[0], lambda: self._ends(self._runs.get(key), run, end[1]))
-        self._wake_agent()
+        self._changed()
 
     def _ends(self, now: Workers | None, then: Workers, status: RunStatus) -> None:
         """These processes end by now, unless they went before."""
@@ -150,11 +160,7 @@ class Machine:
         if run.status is None:
             run.status = status
             self._note("ended", key)
-        self._wake_agent()
-
-    def _wake_agent(self) -> None:
-        for part in self.process.parts:
-            part.told(frozenset())
+        self._changed()
 
     def _note(self, what: Literal["began", "ended"], key: RunKey) -> None:
         now_ms = self._world.engine.now_ms

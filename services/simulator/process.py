@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from services.simulator.world import World
 
 
+ORIGIN_MS = 50_000
+"""What a monotonic clock shows when the world begins."""
+
 HANDLES_MOST = 12
 """So many handles of an event loop run at most between a wake-up and the fault that it draws."""
 
@@ -71,7 +74,7 @@ class Process:
     @property
     def monotonic_ms(self) -> int:
         """Time since any origin: never set, never skewed."""
-        return self.world.engine.now_ms + 50_000
+        return self.world.engine.now_ms + ORIGIN_MS
 
     # Its life.
 

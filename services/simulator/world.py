@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from services.executor.diaries import GROWN_BYTES
 from services.simulator.actors.admission import AdmissionPart
-from services.simulator.actors.agent import AgentPart
 from services.simulator.actors.metrics import MetricsPart
 from services.simulator.actors.projector import ProjectorPart
 from services.simulator.actors.queueing import QueueingPart
@@ -29,7 +28,7 @@ from services.simulator.process import Died, Part, Process, Release
 from services.simulator.readers import Readers
 from services.simulator.redis import Redis
 from services.simulator.shells.part import ShellPart
-from services.simulator.shells.services import SLOTS, executor, placement
+from services.simulator.shells.services import SLOTS, agent_of, executor, placement
 from services.simulator.versions import with_more
 from services.simulator.workload import draw_setting
 from shared.cluster.few import FEW_WAITING
@@ -282,7 +281,7 @@ class World:
 
 
 def _agent_of(machine: Machine, process: Process) -> list[Part]:
-    return [AgentPart(process, machine)]
+    return [ShellPart(process, partial(agent_of, machine))]
 
 
 def _told_of(error: BaseException) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from services.executor.app.agent import Agent, NodeTakenOver
+from services.executor.app.own_machine import as_node
 from services.executor.policy.records import Said
 from services.executor.processes.driver import ProcessDriver
 from services.executor.processes.state_folder import StateFolder
@@ -53,7 +54,7 @@ class World:
         )
         context = make_context("agent", settings)
         folder = StateFolder(settings.state_dir, "node-1")
-        agent = Agent(context, MemoryLog(self.broker), LAYOUT, CELL, node(1), folder)
+        agent = Agent(context, MemoryLog(self.broker), LAYOUT, as_node(settings, CELL, node(1), folder))
         self.folders.append(folder)
         return context, asyncio.create_task(agent.run(), name=state)
 

@@ -8,36 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from dataclasses import dataclass
 
 from services.executor.app.outbox import Outbox
-from services.executor.diaries import Diaries, Lives
-from services.executor.files import DiskFiles
-from services.executor.offer import home_of, offer_of
+from services.executor.app.own_machine import FindMachine, OwnMachine, own_machine
+from services.executor.diaries import GROWN_BYTES, Diaries, Lives
 from services.executor.policy.own_node import OwnNode, keeps_boot
 from services.executor.policy.turn import Now, Observation, Start, Stop, Turn
 from services.executor.policy.worker_environment import gang_of
-from services.executor.processes.driver import ProcessDriver
-from services.executor.processes.state_folder import StateFolder
 from services.executor.settings import AgentSettings
 from services.executor.telemetry import ExecutorTelemetry
-from shared.events.values import NodeSpec
 from shared.log.cell_work import work_apart
 from shared.log.follower import Follower
 from shared.log.layout import Layout
-from shared.log.opening import layout_of, open_log
+from shared.log.opening import OpenLog, layout_of, open_log
 from shared.log.port import Log, LogUnavailable
-from shared.runtime.backoff import BackOff
-from shared.runtime.cell_file import load_cell_file
-from shared.runtime.clocks import monotonic_ms, wall_ms
 from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind
 from shared.runtime.together import together
 
-POLL_WAIT_MS, RECORDS_PER_POLL = 50, 500
-LOOK_EVERY_S = 0.1
-"""How often processes, reports and the lease are looked at."""
+POLL_WAIT_MS, RECORDS_PER_POLL = 1_000, 500
 
 AWAY_FIRST_S = 0.25
 SETTLE_WAIT_S = 3.0
@@ -49,33 +39,31 @@ class NodeTakenOver(Exception):
     """Another agent speaks for this node, so this one must not."""
 
 
-async def main(context: Context[AgentSettings]) -> None:
-    """Run the agent until the process stops. Raises CellFileError, WrongOffer, StateFolderInUse, NodeTakenOver."""
+async def main(
+    context: Context[AgentSettings],
+    opening: OpenLog = open_log,
+    finding: FindMachine = own_machine,
+    grown_bytes: int = GROWN_BYTES,
+) -> None:
+    """Run the agent until the process stops. Raises CellFileError, WrongOffer, StateFolderInUse, NodeTakenOver.
+
+    A diary of at least `grown_bytes` is shortened.
+    """
     settings = context.settings
     if settings.clock is ClockKind.STEPPED:
         raise ValueError("clock = stepped: processes do not wait for a stepped clock")
-    file = load_cell_file(settings.cell_file)
-    cell, pool = home_of(file, settings.node_pool)
-    spec = offer_of(
-        settings.node,
-        pool,
-        settings.node_gpus,
-        settings.node_labels,
-        settings.node_taints,
-        settings.node_islands,
-        settings.node_nics,
-    )
-    folder = StateFolder(settings.state_dir, settings.node)
-    log = await open_log(context, file)
+    file = context.host.cell_file(settings.cell_file)
+    machine = finding(settings, file)
+    log = await opening(context, file)
     if log is not None:
         try:
             layout = layout_of(file, settings.namespace)
-            agent = Agent(context, log, layout, cell.name, spec, folder)
+            agent = Agent(context, log, layout, machine, grown_bytes)
             # An agent has one cell. Fenced, it renews no lease, and its workers end with the last one.
-            await work_apart(context, layout, cell.name, agent.run, begins_anew=False)
+            await work_apart(context, layout, machine.cell, agent.run, begins_anew=False)
         finally:
             await log.stop()
-            folder.close()
+            machine.state.close()
 
 
 @dataclass(slots=True)
@@ -94,16 +82,13 @@ class Agent:
         context: Context[AgentSettings],
         log: Log,
         layout: Layout,
-        cell: str,
-        spec: NodeSpec,
-        folder: StateFolder,
+        machine: OwnMachine,
+        grown_bytes: int = GROWN_BYTES,
     ) -> None:
-        self._context, self._log, self._layout, self._cell, self._spec = context, log, layout, cell, spec
-        self._folder = folder
-        settings = context.settings
-        self._follower = Follower(log, layout, cell, snapshots=not settings.embedded)
-        self._diaries = Diaries(DiskFiles(folder.path), cell, 1)
-        self._driver = ProcessDriver(spec.id, folder.path, inherited=os.environ, keep_runs=settings.keep_runs)
+        self._context, self._log, self._layout, self._host = context, log, layout, context.host
+        self._cell, self._spec, self._state, self._driver = machine.cell, machine.spec, machine.state, machine.driver
+        self._follower = Follower(log, layout, machine.cell, snapshots=not context.settings.embedded)
+        self._diaries = Diaries(machine.files, machine.cell, 1, grown_bytes)
         self._begun: Begun
         self._give_way_ms = NEVER_MS
 
@@ -130,13 +115,13 @@ class Agent:
 
     async def _boot(self) -> str | None:
         """Go on with the boot that the log knows, or begin a new one once nothing of the old one is left."""
-        state, boot = self._follower.state, self._folder.boot()
+        state, boot = self._follower.state, self._state.boot()
         renewed_ms = self._driver.renewed_ms()
         if boot is None or renewed_ms is None or not keeps_boot(state, self._spec, boot):
             if not self._driver.stop_everything():
                 return "processes that do not end"
-            boot, renewed_ms = self._folder.new_boot(), monotonic_ms()
-        seq = self._diaries.take(0, wall_ms())
+            boot, renewed_ms = self._state.new_boot(), self._host.monotonic_ms()
+        seq = self._diaries.take(0, self._host.wall_ms())
         every_ms = self._context.settings.report_every_wall_ms
         node = OwnNode(self._cell, self._spec, boot, seq=seq, renewed_ms=renewed_ms, report_every_wall_ms=every_ms)
         telemetry = ExecutorTelemetry(self._context.registry, lambda: {self._cell: 1}, node.runs_by_status)
@@ -156,7 +141,7 @@ class Agent:
     # Turns.
 
     async def _follow_log(self) -> None:
-        away = BackOff(AWAY_FIRST_S)
+        away = self._context.back_off(AWAY_FIRST_S)
         while True:
             try:
                 decisions = await self._follower.poll(POLL_WAIT_MS, RECORDS_PER_POLL)
@@ -172,7 +157,7 @@ class Agent:
 
     async def _look(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await self._driver.next_look()
             node = self._begun.node
             self._keep_lease()
             seen = self._driver.look()
@@ -185,7 +170,7 @@ class Agent:
 
     def _give_way(self) -> None:
         """Another agent has taken the node: the process ends when nothing runs here any more."""
-        now_ms = monotonic_ms()
+        now_ms = self._host.monotonic_ms()
         self._give_way_ms = min(self._give_way_ms, now_ms + EMPTY_WAIT_MS)
         # What does not end by then ends with the lease, which is not renewed any more.
         if self._begun.node.agent.is_empty or now_ms >= self._give_way_ms:
@@ -230,4 +215,4 @@ class Agent:
         self._context.health.turned()
 
     def _now(self) -> Now:
-        return Now(self._context.clock.now_ms(), wall_ms(), monotonic_ms())
+        return Now(self._context.clock.now_ms(), self._host.wall_ms(), self._host.monotonic_ms())

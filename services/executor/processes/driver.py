@@ -12,6 +12,7 @@ The agent's child is a supervisor for each worker; it lives on when the agent en
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 import signal
@@ -29,6 +30,9 @@ from services.executor.processes.supervisor import kill, marked, monotonic_ms, w
 from services.executor.processes.worker_folder import WorkerEnd, WorkerFolder
 from shared.events.value import replace
 from shared.events.values import ProcessRun, RunStatus
+
+LOOK_EVERY_S = 0.1
+"""How often processes, reports and the lease are looked at."""
 
 OTHERS_GRACE_MS = 5_000
 """How long the other workers of a node may take to end when one of them has failed."""
@@ -149,6 +153,10 @@ class ProcessDriver:
                     del self._live[key]
                     self._let_go(run)
         return found
+
+    async def next_look(self) -> None:
+        """Wait until the runs are to be looked at again: they tell of nothing by themselves."""
+        await asyncio.sleep(LOOK_EVERY_S)
 
     def _let_go(self, run: LiveRun) -> None:
         # Supervisors end in a moment; who is not waited for stays in the table of processes.

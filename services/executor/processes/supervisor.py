@@ -130,10 +130,9 @@ class Supervisor:
                 self._is_told = True
                 with contextlib.suppress(ProcessLookupError):  # it ended just now
                     os.killpg(self._worker, signal.SIGTERM)
-            if stop_ms is not None and now_ms >= stop_ms:
-                return "stop"
-            if now_ms >= self._lease_ends_ms():
-                return "lease"
+            why = must_end(now_ms, stop_ms, self._lease_ends_ms())
+            if why:
+                return why
             wait_s = LOOK_EVERY_S if stop_ms is None else min(LOOK_EVERY_S, (stop_ms - now_ms) / 1000)
             signal.sigtimedwait(AWAITED, wait_s)
             self._reap()
@@ -174,6 +173,13 @@ class Supervisor:
             if not left and (self._cgroup is None or cgroup_is_gone(self._cgroup)):
                 return
             signal.sigtimedwait([signal.SIGCHLD], KILL_PAUSE_S)
+
+
+def must_end(now_ms: int, stop_ms: int | None, lease_until_ms: int) -> str:
+    """Why a worker must not live any longer: "stop" or "lease"; "" while it may."""
+    if stop_ms is not None and now_ms >= stop_ms:
+        return "stop"
+    return "lease" if now_ms >= lease_until_ms else ""
 
 
 def _end(*, code: int | None = None, why: str = "", text: str = "") -> dict[str, Any]:

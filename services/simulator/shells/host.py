@@ -10,7 +10,6 @@ from services.simulator.process import Process
 from shared.cluster.config import CellFile
 from shared.runtime.host import Host
 
-
 CellFailed = Callable[[Exception], None]
 
 

@@ -18,12 +18,10 @@ from itertools import count
 from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
 
 from services.simulator.engine import Engine
+from services.simulator.process import ORIGIN_MS
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-
-ORIGIN_MS = 50_000
-"""What a monotonic clock shows when the world begins."""
 
 TURNS_AT_ONCE_MOST = 1_000
 """So many turns take no time: a loop that never waits for anything does not stop the world's clock for ever."""

@@ -6,14 +6,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from services.executor.app import wiring
+from services.executor.app import agent, wiring
+from services.executor.app.own_machine import OwnMachine
 from services.executor.diaries import Diaries
-from services.executor.settings import ExecutorSettings
+from services.executor.settings import AgentSettings, ExecutorSettings
 from services.placement.app import cell_writer, writer
 from services.placement.settings import PlacementSettings
 from services.simulator.broker import Message
+from services.simulator.machine import Machine
 from services.simulator.process import Process
 from services.simulator.shells.files import WorldFiles
+from services.simulator.shells.machine import WorldDriver, WorldState
 from services.simulator.shells.part import NAMESPACE, Shell
 from services.simulator.versions import word_by_word
 from shared.events.encoding import decode
@@ -33,6 +36,11 @@ EXECUTOR = ExecutorSettings.model_construct(
     look_every_wall_ms=700,
 )
 """Leases are short in a world, so nodes report often. The files are answered for below."""
+
+AGENT = AgentSettings.model_construct(
+    namespace=NAMESPACE, node="", node_gpus=0, node_pool="", state_dir=Path("state"), report_every_wall_ms=1_500
+)
+"""Which node it is, the machine says."""
 
 SLOTS = 4
 
@@ -58,3 +66,11 @@ def executor(world: World, process: Process) -> Shell:
 
     main = partial(wiring.main, loading=lambda _: world.nodes, keeping=keeping)
     return Shell("executor", EXECUTOR, main, closes=(files.end,), watched=watched, earlier=word_by_word)
+
+
+def agent_of(machine: Machine, world: World, process: Process) -> Shell:
+    """The agent of one machine. Where another speaks for the node, it begins again."""
+    files, driver = WorldFiles(process, machine.folder), WorldDriver(process, machine)
+    own = OwnMachine(machine.cell, machine.spec, WorldState(machine), files, driver)
+    main = partial(agent.main, finding=lambda *_: own, grown_bytes=world.grown_bytes)
+    return Shell("agent", AGENT, main, closes=(files.end, driver.end), ends=(agent.NodeTakenOver,))

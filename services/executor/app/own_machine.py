@@ -1,0 +1,97 @@
+"""What an agent has of the machine on which it runs: what the node offers, a state folder, files, and a driver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from services.executor.files import DiskFiles, Files
+from services.executor.offer import home_of, offer_of
+from services.executor.policy.turn import Observation, Start, Stop
+from services.executor.policy.worker_environment import Gang
+from services.executor.processes.driver import ProcessDriver
+from services.executor.processes.state_folder import StateFolder
+from services.executor.settings import AgentSettings
+from shared.cluster.config import CellFile
+from shared.events.values import NodeSpec
+
+
+class State(Protocol):
+    """What of a node outlives its agent: its boot, and that only one agent at a time looks after it."""
+
+    def boot(self) -> str | None:
+        """The node's boot, if it has begun since the machine's kernel did."""
+
+    def new_boot(self) -> str:
+        """Begin a new boot, whose name is never the same again."""
+
+    def close(self) -> None:
+        """Let another agent have it."""
+
+
+class Driver(Protocol):
+    """The runs of one node. They live on when the agent ends, as long as the lease allows."""
+
+    def keep_lease(self, renewed_ms: int, until_ms: int) -> None:
+        """Let the workers live until `until_ms`; both times are monotonic. Raises OSError."""
+
+    def renewed_ms(self) -> int | None:
+        """When the lease was renewed that an agent before this one has kept, if there was one."""
+
+    def start(self, order: Start, gang: Gang | None) -> Observation | None:
+        """Begin the workers of a run, or go on with them; what is wrong with it, or None. Starts nothing twice."""
+
+    def stop(self, order: Stop) -> Observation | None:
+        """Ask a run to end within its grace. STOPPED at once where nothing of it is here."""
+
+    def show_world(self, job: str, attempt: int, gang: Gang | None) -> None:
+        """Let the attempt's workers here see who the others are now."""
+
+    def look(self) -> list[Observation]:
+        """What has become of the runs since the last look."""
+
+    async def next_look(self) -> None:
+        """Wait until something may have become of a run, or the lease and the reports are to be looked at."""
+
+    def stop_everything(self) -> bool:
+        """End whatever an earlier boot left here, at once. Whether nothing is left; else ask again."""
+
+    def close(self) -> None:
+        """Let go of the node; its workers go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMachine:
+    """The machine as the node `spec` of this cell."""
+
+    cell: str
+    spec: NodeSpec
+    state: State
+    files: Files
+    driver: Driver
+
+
+FindMachine = Callable[[AgentSettings, CellFile], OwnMachine]
+
+
+def own_machine(settings: AgentSettings, file: CellFile) -> OwnMachine:
+    """The machine itself. Raises WrongOffer, StateFolderInUse, OSError."""
+    cell, pool = home_of(file, settings.node_pool)
+    spec = offer_of(
+        settings.node,
+        pool,
+        settings.node_gpus,
+        settings.node_labels,
+        settings.node_taints,
+        settings.node_islands,
+        settings.node_nics,
+    )
+    return as_node(settings, cell.name, spec, StateFolder(settings.state_dir, settings.node))
+
+
+def as_node(settings: AgentSettings, cell: str, spec: NodeSpec, folder: StateFolder) -> OwnMachine:
+    """The machine as this node, with what stands in the state folder."""
+    driver = ProcessDriver(spec.id, folder.path, inherited=os.environ, keep_runs=settings.keep_runs)
+    return OwnMachine(cell, spec, folder, DiskFiles(folder.path), driver)
