@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 from services.executor.policy.desired import RunKey
 from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.virtual import end_of
-from services.executor.processes.supervisor import must_end
 from services.simulator.disk import Folder
 from services.simulator.history.record import NodeMoment
 from services.simulator.process import ORIGIN_MS
@@ -22,6 +21,10 @@ if TYPE_CHECKING:
 
 SUPERVISOR_LOOKS_MS = 1_000
 """How late a supervisor may notice that the lease is over: it looks as seldom as that."""
+
+
+MustEnd = Callable[[int, int | None, int], str]
+"""A supervisor's word on why its worker must end: from the time, when it is told to, and the end of the lease."""
 
 
 def _nobody_looks() -> None:
@@ -41,8 +44,8 @@ class Workers:
 class Machine:
     """One node's hardware and kernel: processes, the state folder, and supervisors that keep the lease."""
 
-    def __init__(self, world: World, cell: str, spec: NodeSpec) -> None:
-        self._world, self.cell, self.spec = world, cell, spec
+    def __init__(self, world: World, cell: str, spec: NodeSpec, must_end: MustEnd) -> None:
+        self._world, self.cell, self.spec, self._must_end = world, cell, spec, must_end
         self.boot: str | None = None
         self.renewed_ms: int | None = None
         self._changed: Callable[[], None] = _nobody_looks
@@ -89,7 +92,7 @@ class Machine:
             self._world.engine.after(max(0, until_ms - self._monotonic_ms) + late_ms, self._look_at_lease)
 
     def _look_at_lease(self) -> None:
-        if must_end(self._monotonic_ms, None, self._lease_until_ms):
+        if self._must_end(self._monotonic_ms, None, self._lease_until_ms):
             for key, run in [*self._runs.items()]:
                 if run.status is None:
                     self._end(key, RunStatus.STOPPED)

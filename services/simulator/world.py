@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import TypeVar
 
-from services.executor.diaries import GROWN_BYTES
 from services.simulator.actors.admission import AdmissionPart
 from services.simulator.actors.metrics import MetricsPart
 from services.simulator.actors.projector import ProjectorPart
@@ -28,7 +27,7 @@ from services.simulator.process import Died, Part, Process, Release
 from services.simulator.readers import Readers
 from services.simulator.redis import Redis
 from services.simulator.shells.part import ShellPart
-from services.simulator.shells.services import SLOTS, agent_of, executor, placement
+from services.simulator.shells.services import GROWN_AT_BYTES, SLOTS, agent_of, executor, machine_of, placement
 from services.simulator.versions import with_more
 from services.simulator.workload import draw_setting
 from shared.cluster.few import FEW_WAITING
@@ -79,7 +78,7 @@ class World:
         everywhere = {cell: specs + setting.machines[cell] for cell, specs in setting.nodes.items()}
         self.history = History(seed, setting.file, everywhere, faults_end_ms=FAULTS_END_MS)
         self.few = chance.choice((0, 1, 3, FEW_WAITING))
-        self.grown_bytes = chance.choice((1_000, 4_000, GROWN_BYTES))
+        self.grown_bytes = chance.choice(GROWN_AT_BYTES)
         as_bytes = chance.random() < 0.1  # noqa: PLR2004 - one world of ten
         self.broker = Broker(self.engine, self.faults, as_bytes=as_bytes)
         self.redis = Redis(self.engine, self.faults)
@@ -121,7 +120,7 @@ class World:
 
     def _make_agents(self, specs: dict[str, tuple[NodeSpec, ...]]) -> dict[str, Process]:
         """An agent for each machine that has one of its own."""
-        self.machines = {spec.id: Machine(self, cell, spec) for cell in specs for spec in specs[cell]}
+        self.machines = {spec.id: machine_of(self, cell, spec) for cell in specs for spec in specs[cell]}
         return {
             node: Process(self, f"agent-{node}", "agent", partial(_agent_of, machine))
             for node, machine in self.machines.items()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from services.executor.app import agent, wiring
 from services.executor.app.own_machine import OwnMachine
-from services.executor.diaries import Diaries
+from services.executor.diaries import GROWN_BYTES, Diaries
+from services.executor.processes.supervisor import must_end
 from services.executor.settings import AgentSettings, ExecutorSettings
 from services.placement.app import cell_writer, writer
 from services.placement.settings import PlacementSettings
@@ -21,6 +22,7 @@ from services.simulator.shells.part import NAMESPACE, Shell
 from services.simulator.versions import word_by_word
 from shared.events.encoding import decode
 from shared.events.nodes import NodeJoined
+from shared.events.values import NodeSpec
 
 if TYPE_CHECKING:
     from services.simulator.world import World
@@ -44,6 +46,9 @@ AGENT = AgentSettings.model_construct(
 
 SLOTS = 4
 
+GROWN_AT_BYTES = (1_000, 4_000, GROWN_BYTES)
+"""When a diary has grown: often, at times, never."""
+
 
 def placement(world: World, process: Process) -> Shell:
     """Writer and standby of every cell. What it takes to be in force must be so."""
@@ -66,6 +71,11 @@ def executor(world: World, process: Process) -> Shell:
 
     main = partial(wiring.main, loading=lambda _: world.nodes, keeping=keeping)
     return Shell("executor", EXECUTOR, main, closes=(files.end,), watched=watched, earlier=word_by_word)
+
+
+def machine_of(world: World, cell: str, spec: NodeSpec) -> Machine:
+    """A machine whose supervisors look at the lease as the real ones do."""
+    return Machine(world, cell, spec, must_end)
 
 
 def agent_of(machine: Machine, world: World, process: Process) -> Shell:
