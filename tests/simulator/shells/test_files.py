@@ -24,7 +24,9 @@ EVERY = ("a", "b")
 
 
 def line(job: str) -> DiaryLine:
-    return DiaryLine(node="node-1", job=job, attempt=1, event="started", devices=(0,), gpu_milli=1, cell_ms=1, wall_ms=2)
+    return DiaryLine(
+        node="node-1", job=job, attempt=1, event="started", devices=(0,), gpu_milli=1, cell_ms=1, wall_ms=2
+    )
 
 
 def process(*, torn: bool = False) -> Process:

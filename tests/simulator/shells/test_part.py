@@ -62,4 +62,4 @@ def test_a_process_begins_again_after_an_end_that_is_meant() -> None:
     assert world.history.violations == []
     assert not process.is_up
     world.engine.run_to(5_000)
-    assert process.incarnation >= 2  # noqa: PLR2004 - it was started twice
+    assert process.incarnation >= 2
