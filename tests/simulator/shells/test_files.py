@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.executor.diaries import Diaries
@@ -76,11 +77,17 @@ def told(files: Files, acts: list[tuple[str, str, bytes]]) -> list[object]:
     return found
 
 
+@cache
+def living() -> Process:
+    return process()
+
+
+@settings(deadline=None)
 @given(ACTS)
 def test_a_disk_of_the_world_answers_as_a_real_one(acts: list[tuple[str, str, bytes]]) -> None:
     with TemporaryDirectory() as folder:
         real = told(DiskFiles(Path(folder)), acts)
-    assert told(WorldFiles(process(), {}), acts) == real
+    assert told(WorldFiles(living(), {}), acts) == real
 
 
 def test_a_file_that_is_not_there_reads_as_empty(tmp_path: Path) -> None:
