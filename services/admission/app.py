@@ -21,6 +21,7 @@ from shared.events.jobs import JobAdmitted, JobRejected
 from shared.events.operations import AdvanceTime, ReloadCell
 from shared.log.dead_letters import TOLD_MOST, dead_letter
 from shared.log.faststream_recipe import Delivery, make_broker, subscribe_batches
+from shared.log.group_timers import EMBEDDED, QUICK
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.machine.consumer import Bad, DeadLetterLimit, Handled, Taken, Tally, take_batch
@@ -120,8 +121,9 @@ class Admission:
         """Share the plain topic and the tenants' own ones with the other admission processes."""
         topics = self._topics()
         most = self._context.settings.batch_records
+        timers = EMBEDDED if self._context.settings.embedded else QUICK
         group = self._layout.group("admission")
-        return subscribe_batches(broker, topics, group, self.handle, max_records=most, timers=self._log.timers)
+        return subscribe_batches(broker, topics, group, self.handle, max_records=most, timers=timers)
 
     def _topics(self) -> list[str]:
         own = [f"{self._plain}.{tenant.name}" for tenant in self._file.tenants if tenant.own_topic]

@@ -21,7 +21,7 @@ from faststream import AckPolicy
 from faststream.exceptions import StopApplication
 from faststream.kafka import KafkaBroker
 
-from shared.log.group_timers import EMBEDDED, QUICK, GroupTimers
+from shared.log.group_timers import QUICK, GroupTimers
 from shared.log.kafka_reader import PARTITION_FETCH_BYTES_MAX
 from shared.log.kafka_sharing import IDLE_WAIT_MS, CommitBeforeLeaving, SharingConsumer, tell_loss
 from shared.log.machine.consumer import next_offsets
@@ -158,7 +158,7 @@ def subscribe_batches(
         batch=True,
         max_records=max_records,
         batch_timeout_ms=BATCH_WAIT_MS,
-        fetch_max_wait_ms=EMBEDDED_WAIT_MS if timers is EMBEDDED else IDLE_WAIT_MS,
+        fetch_max_wait_ms=IDLE_WAIT_MS if timers is QUICK else EMBEDDED_WAIT_MS,
         max_partition_fetch_bytes=PARTITION_FETCH_BYTES_MAX,
         auto_offset_reset="none",
         ack_policy=AckPolicy.MANUAL,

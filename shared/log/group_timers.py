@@ -19,17 +19,9 @@ class GroupTimers:
                 f"heartbeat_ms: {self.heartbeat_ms}, must be at most a third of session_ms {self.session_ms}"
             )
 
-    def at_least(self, session_ms: int) -> GroupTimers:
-        """These, or as quick ones as a broker allows that takes no shorter session than this."""
-        if session_ms <= self.session_ms:
-            return self
-        return GroupTimers(session_ms, self.heartbeat_ms * session_ms // self.session_ms)
-
 
 QUICK = GroupTimers(session_ms=1_500, heartbeat_ms=300)
-"""For a real broker that allows it: group.min.session.timeout.ms at most 1,500. Kafka's default is 6,000: there a
-silent member is replaced after 6 seconds.
-"""
+"""For a real broker, which must allow it: group.min.session.timeout.ms at most 1,000."""
 
 EMBEDDED = GroupTimers(session_ms=9_000, heartbeat_ms=1_000)
 """For the embedded broker: it holds a first member back for 3 s and would meanwhile take it for dead."""

@@ -70,7 +70,7 @@ class KafkaLog:
         self._publish_bound_s = publish_bound_ms / 1000
         self._fetch_wait_ms = fetch_wait_ms
         self._compression = compression
-        self.timers = timers
+        self._timers = timers
         self._producers: BoundedProducer | None = None
         self._queries: AIOKafkaConsumer | None = None
         self._looks = KafkaLooks(bootstrap, client_id)
@@ -207,7 +207,7 @@ class KafkaLog:
 
     def member(self, group: str, topic: str) -> KafkaMember:
         """A consumer of its own that never reads anything."""
-        return KafkaMember(self._bootstrap, self._client_id, group, topic, self.timers)
+        return KafkaMember(self._bootstrap, self._client_id, group, topic, self._timers)
 
     def _writing(self) -> BoundedProducer:
         if self._producers is None:

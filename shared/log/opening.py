@@ -14,7 +14,7 @@ from shared.log.kafka import KafkaLog
 from shared.log.lag import watch_lag
 from shared.log.layout import Layout
 from shared.log.port import Log, LogUnavailable, Member
-from shared.log.topic_admin import SESSION_MIN, check_topics, session_ms_min
+from shared.log.topic_admin import check_topics
 from shared.log.topics import TopicsFile, TopicSpec, expected_topics, parse_topics
 from shared.log.watch import watch_log
 from shared.runtime.process import Context, wait_for
@@ -81,21 +81,9 @@ async def open_log(context: Context[Any], file: CellFile) -> KafkaLog | None:
             raise WrongTopics(f"{words}. Run: fallow topics create")
         return None
 
-    async def timed() -> str | None:
-        allowed_ms = await session_ms_min(settings.kafka)
-        timers = log.timers.at_least(allowed_ms or 0)
-        if timers is not log.timers:
-            context.logger.warning(
-                "the brokers allow no shorter session: a silent process is replaced after session_ms",
-                session_ms=timers.session_ms,
-                to_set=f"{SESSION_MIN}={log.timers.session_ms}",
-            )
-            log.timers = timers
-        return None
-
     what, declared = f"Kafka at {settings.kafka}", declared_topics(file, settings.namespace, settings.replicas)
     try:
-        for step in (connected, compared) if settings.embedded else (connected, compared, timed):
+        for step in (connected, compared):
             if not await wait_for(context, what, step, AWAY):
                 await log.stop()
                 return None

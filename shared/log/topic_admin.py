@@ -17,7 +17,6 @@ from shared.log.topics import ActualTopic, Difference, DifferenceKind, TopicSpec
 
 ADMIN_BOUND_S = 30.0
 REQUEST_BOUND_MS = 10_000
-SESSION_MIN = "group.min.session.timeout.ms"
 VISIBLE_ATTEMPTS = 50
 VISIBLE_STEP_S = 0.1
 """Kafka answers a creation before each broker knows of it; so long is its visibility awaited."""
@@ -65,24 +64,6 @@ async def delete_records(bootstrap: str, tp: TopicPartition, before: int) -> Non
     """Let the broker forget the records below an offset. Raises LogUnavailable."""
     async with _admin(bootstrap) as admin:
         await admin.delete_records({KafkaTopicPartition(*tp): RecordsToDelete(before_offset=before)})
-
-
-async def session_ms_min(bootstrap: str) -> int | None:
-    """The shortest session that every broker allows a member of a group; None where it may not be asked. Raises
-    LogUnavailable.
-    """
-    async with _admin(bootstrap) as admin:
-        nodes = [str(broker["node_id"]) for broker in (await admin.describe_cluster())["brokers"]]
-        asked = [ConfigResource(ConfigResourceType.BROKER, node, {SESSION_MIN: ""}) for node in nodes]
-        answers = await admin.describe_configs(asked)
-    found = [
-        int(entry[1])
-        for answer in answers
-        for code, _, _, _, entries in answer.resources
-        for entry in entries
-        if not code and entry[0] == SESSION_MIN and entry[1]
-    ]
-    return max(found, default=None)
 
 
 def _loses_cells(difference: Difference) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ MOVE_WAIT_MS = 10_000
 MOVE_TRIES_MOST = 60
 ASK_WAIT_MS = 5_000
 HALF_MOVED_S = (0.0, 2.0)
-WAITS_SHARE = 0.3
+WHOLE_WAIT_S = 300.0
 
 
 class Brokers:
@@ -114,8 +115,7 @@ class BrokerMishaps(Mishaps):
     async def run(self) -> None:
         """As all mishaps; and every broker is up when this returns."""
         await super().run()
-        for broker in self.brokers.all.values():
-            await asyncio.to_thread(broker.wait_until_up)
+        await self._until_whole()
 
     async def _kill_leader(self) -> None:
         """The broker that leads the decisions, if it is known now; else any."""
@@ -127,17 +127,17 @@ class BrokerMishaps(Mishaps):
         await self._kill_one(self._any())
 
     async def _kill_one(self, number: int) -> None:
-        """It is started again, and mostly the next mishap does not wait until it is there."""
+        """It is started again; a process of ours may be killed before it is there."""
+        await self._until_whole()
         broker = self.brokers.all[number]
         self.kills[f"broker-{number}"] += 1
         await asyncio.to_thread(broker.kill)
         await asyncio.sleep(self._between(BROKER_DOWN_S))
         await asyncio.to_thread(broker.launch)
-        if self._random.random() < WAITS_SHARE:
-            await asyncio.to_thread(broker.wait_until_up)
 
     async def _restart_broker(self) -> None:
         """In order: it hands over what it leads."""
+        await self._until_whole()
         broker = self.brokers.all[self._any()]
         self.others["broker restarts"] += 1
         await asyncio.to_thread(broker.stop)
@@ -146,6 +146,7 @@ class BrokerMishaps(Mishaps):
 
     async def _move(self) -> None:
         """The partition leaves its leader for the other two, and is copied to all three again, in another order."""
+        await self._until_whole()
         leader = await self._leader() or self._any()
         others = [number for number in self.brokers.all if number != leader]
         self._random.shuffle(others)
@@ -157,6 +158,23 @@ class BrokerMishaps(Mishaps):
                 return
             await asyncio.sleep(1)
         raise AssertionError(f"the brokers do not take {self.tp} back to all of them")
+
+    async def _until_whole(self) -> None:
+        """Until every partition is on all brokers again. The promise is to bear the loss of one of them: the killing of
+        a second one before the first has caught up may take acknowledged records along, and the cell is fenced.
+        """
+
+        async def missing(admin: AIOKafkaAdminClient) -> int:
+            found = [part for topic in await admin.describe_topics() for part in topic["partitions"]]
+            return sum(len(part["isr"]) < BROKERS for part in found)
+
+        end_s = time.monotonic() + WHOLE_WAIT_S
+        for broker in self.brokers.all.values():
+            await asyncio.to_thread(broker.wait_until_up)
+        while await self._asked(missing) != 0:
+            if time.monotonic() > end_s:
+                raise AssertionError(f"not on all brokers after {WHOLE_WAIT_S:.0f} s: {self.brokers.tail()}")
+            await asyncio.sleep(0.5)
 
     def _any(self) -> int:
         return self._random.choice(list(self.brokers.all))

@@ -30,13 +30,14 @@ def decisions_in_force(evidence: CellEvidence) -> tuple[list[InForce], list[Viol
         decision = _decision_of(entry)
         if decision is None:
             if entry.value is not None and entry.chain == next_chain(chain, entry.value):
-                return found, [_violation(evidence, entry, "a record that continues the chain cannot be read")]
+                text = "a record that continues the chain cannot be read"
+                return found, _judge_damage(evidence, place, version + 1, text)
             continue
         if decision.cell != evidence.cell or decision.version <= version:
             continue
         damage = _damage(entry, decision, version, chain)
         if damage is not None:
-            return found, _judge_damage(evidence, place, decision, damage)
+            return found, _judge_damage(evidence, place, decision.version, damage)
         found.append(InForce(decision, entry.offset, entry.moment))
         version, chain = decision.version, entry.chain
     return found, []
@@ -57,7 +58,7 @@ def _damage(entry: LogEntry, decision: Decision, version: int, chain: str) -> st
     return None
 
 
-def _judge_damage(evidence: CellEvidence, place: int, decision: Decision, damage: str) -> list[Violation]:
+def _judge_damage(evidence: CellEvidence, place: int, version: int, damage: str) -> list[Violation]:
     """Damage is nobody's fault where the log was harmed; to go on behind it always is one."""
     found = [] if evidence.is_damaged else [_violation(evidence, evidence.log[place], damage)]
     done = evidence.log[place].moment
@@ -66,7 +67,7 @@ def _judge_damage(evidence: CellEvidence, place: int, decision: Decision, damage
         # One record may have been on its way when the damage was done; and one of each writer that had not looked yet.
         if done is not None and entry.moment is not None and entry.moment < done + evidence.unaware:
             continue
-        if later is not None and later.cell == evidence.cell and later.version > decision.version:
+        if later is not None and later.cell == evidence.cell and later.version > version:
             return [*found, _violation(evidence, entry, f"version {later.version} was written behind a damaged record")]
     return found
 

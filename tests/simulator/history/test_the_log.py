@@ -61,6 +61,14 @@ def test_an_unreadable_record_of_the_cells_own_writer_is_damage() -> None:
     assert story.record(b"{}", next_chain(story.chain, b"{}")).broken() == ["LOG"]
 
 
+def test_behind_a_record_of_a_later_release_that_cannot_be_read_a_cell_stands_still() -> None:
+    story = with_gang()
+    story.record(b"{}", next_chain(story.chain, b"{}"))
+    assert story.broken(is_damaged=True) == []
+    behind = encode(Decision(cell=CELL, version=4, epoch=1, at_ms=0))
+    assert story.record(behind, next_chain("0" * 32, behind)).broken(is_damaged=True) == ["LOG"]
+
+
 @pytest.mark.parametrize("fields", [{"at_ms": 4}, {"inputs": {"jobs-0": 1}}, {"epoch": 1}], ids=str)
 def test_time_positions_and_epochs_never_go_back(fields: dict[str, Any]) -> None:
     story = two_nodes().decide(at_ms=5, inputs={"jobs-0": 2}, epoch=2)
