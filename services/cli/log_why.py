@@ -38,11 +38,11 @@ DEFERRED: dict[DeferCode, str] = {
     DeferCode.TOPOLOGY: "the GPUs that are free are too far apart",
     DeferCode.RESERVED_FOR_OTHER: "the free places are kept for another job",
     DeferCode.UNACKNOWLEDGED: "the nodes with room have yet to confirm what was started there before",
-    DeferCode.NODES_SILENT: "nothing is heard of nodes with room, so nothing new is placed there",
     DeferCode.AFTER: "it waits for the end of other jobs",
     DeferCode.NOT_BEFORE: "its own time to start has not come",
     DeferCode.ARRAY_LIMIT: "so many elements of its array run that no more may",
     DeferCode.MAINTENANCE: "it might still run when maintenance of the nodes begins that it would need",
+    DeferCode.NODES_SILENT: "nothing is heard of nodes with room, so nothing new is placed there",
 }
 _VERSION = re.compile(rb'"version":(\d+)')
 
