@@ -14,28 +14,28 @@ from shared.events.decisions import Decision
 from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
 from shared.log.layout import Layout
-from shared.log.opening import layout_of, open_log
+from shared.log.opening import OpenLog, layout_of, open_log
 from shared.log.owned_cells import work_on_owned_cells
 from shared.log.port import Log, LogUnavailable
-from shared.runtime.backoff import BackOff
-from shared.runtime.cell_file import load_cell_file
-from shared.runtime.clocks import monotonic_ms
 from shared.runtime.collector import loading
 from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind
 
 PATIENT_MS = 500
-POLL_WAIT_MS = PATIENT_MS + 100
+POLL_WAIT_MS = 2_500
 POLL_RECORDS = 50
 CHECK_PAUSE_MS_MIN = 1_000
+OFFENCE = "an invariant does not hold"
+"""What the log of the process says of each decision and each check that has found something."""
+
 AWAY_FIRST_S = 0.25
 STEPPED_PAUSE_S = 0.1
 
 
-async def main(context: Context[MetricsSettings]) -> None:
+async def main(context: Context[MetricsSettings], opening: OpenLog = open_log) -> None:
     """Measure the owned cells until told to stop. A cell whose log cannot be trusted has no figures."""
-    file = load_cell_file(context.settings.cell_file)
-    log = await open_log(context, file)
+    file = context.host.cell_file(context.settings.cell_file)
+    log = await opening(context, file)
     if log is not None:
         try:
             await measure(context, log, layout_of(file, context.settings.namespace))
@@ -67,7 +67,7 @@ class CellMetrics:
     """One cell in a metrics process. A lost cell is followed on for a while, but only its new owner shows it."""
 
     def __init__(self, context: Context[MetricsSettings], log: Log, layout: Layout, tenure: Tenure) -> None:
-        self._context, self._tenure = context, tenure
+        self._context, self._tenure, self._host = context, tenure, context.host
         self._tp = layout.tp("decisions", tenure.cell)
         self._follower = Follower(
             log,
@@ -78,8 +78,8 @@ class CellMetrics:
             patient_ms=PATIENT_MS,
         )
         self._service: MetricsService | None = None
-        self._away = BackOff(AWAY_FIRST_S)
-        self._check_at_ms = monotonic_ms() + CHECK_PAUSE_MS_MIN
+        self._away = context.back_off(AWAY_FIRST_S)
+        self._check_at_ms = self._host.monotonic_ms() + CHECK_PAUSE_MS_MIN
         self._stepped = context.settings.clock is ClockKind.STEPPED
 
     def watched(self) -> Watched | None:
@@ -132,19 +132,19 @@ class CellMetrics:
 
     def _check(self) -> None:
         """A check of the whole state takes what it takes; the pause behind it keeps to the budget."""
-        percent, begun_ms = self._context.settings.check_budget_percent, monotonic_ms()
+        percent, begun_ms = self._context.settings.check_budget_percent, self._host.monotonic_ms()
         if self._service is None or not percent or begun_ms < self._check_at_ms:
             return
         name, offence = self._service.watch.check_next(self._follower.state)
         self._tell(name, offence)
-        ended_ms = monotonic_ms()
+        ended_ms = self._host.monotonic_ms()
         self._context.telemetry.step.labels(f"check {name}").observe((ended_ms - begun_ms) / 1000)
         self._check_at_ms = ended_ms + max(CHECK_PAUSE_MS_MIN, (ended_ms - begun_ms) * 100 // percent)
 
     def _tell(self, where: str, offence: Offence | None) -> None:
         if offence is not None:
             self._context.logger.error(
-                "an invariant does not hold",
+                OFFENCE,
                 cell=self._tenure.cell,
                 version=self._follower.state.version,
                 found_in=where,

@@ -16,20 +16,25 @@ from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.machine.losses import Place
-from shared.log.opening import layout_of, open_log
+from shared.log.opening import OpenLog, layout_of, open_log
 from shared.log.owned_cells import work_on_owned_cells
 from shared.log.port import Log, LogTruncated, LogUnavailable, Reader, Record
 from shared.log.reading import checksum_of, event_of
 from shared.log.topic_fence import TopicFence
-from shared.runtime.backoff import BackOff
-from shared.runtime.cell_file import load_cell_file
-from shared.runtime.clocks import SteppedCellClock, monotonic_ms, wall_ms
+from shared.runtime.clocks import SteppedCellClock, WallCellClock
 from shared.runtime.process import Context, wait_for
 from shared.runtime.together import together
 
 FOLD_RECORDS_MOST = 50
 READ_RECORDS_MOST = 2_000
-WAIT_MS = 200
+WAIT_MS = 2_500
+"""How long each task waits for news before it begins to wait anew: it is woken when something comes."""
+
+FENCED_WAIT_MS = 200
+"""While the topic of jobs is fenced its reader also looks whether a person has lifted the fence; and while it is being
+looked at, what the look has found.
+"""
+
 AWAY_FIRST_S = 0.25
 EARLY_MOST = 50_000
 """So many jobs are read ahead of placement at most."""
@@ -53,16 +58,19 @@ class QueueingMetrics:
         self.waiting = Gauge("fallow_queue_jobs", "Jobs that wait in a queue", ["cell", "queue"], registry=registry)
 
 
-async def main(context: Context[QueueingSettings]) -> None:
-    """Order the owned cells' queues until told to stop."""
-    file = load_cell_file(context.settings.cell_file)
-    log = await open_log(context, file)
+async def main(context: Context[QueueingSettings], opening: OpenLog = open_log, few: int = FEW_WAITING) -> None:
+    """Order the owned cells' queues until told to stop.
+
+    `few`: up to how many waiting jobs placement needs no window.
+    """
+    file = context.host.cell_file(context.settings.cell_file)
+    log = await opening(context, file)
     if log is None:
         return
     layout, metrics = layout_of(file, context.settings.namespace), QueueingMetrics(context.registry)
 
     async def work(tenure: Tenure) -> None:
-        await CellQueues(context, log, layout, file, tenure, metrics).run()
+        await CellQueues(context, log, layout, file, tenure, metrics, few).run()
 
     try:
         await work_on_owned_cells(context, log, layout, "queueing", work)
@@ -85,6 +93,7 @@ class CellQueues:
     ) -> None:
         """`few`: up to how many waiting jobs placement needs no window."""
         self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
+        self._host = context.host
         self._tenure, self._part, self._few = tenure, file.cell(tenure.cell), few
         self._patient_ms = 0 if isinstance(context.clock, SteppedCellClock) else PATIENT_MS
         self._follower = Follower(log, layout, tenure.cell, patient_ms=self._patient_ms)
@@ -92,30 +101,30 @@ class CellQueues:
         self._jobs = layout.tp("jobs", tenure.cell)
         self._operations = layout.tp("operations", tenure.cell)
         self._operations_offset = 0
-        self._shown_ms = 0
+        self._show_at_ms, self._is_unshown = 0, True
         self._fence = TopicFence(context, log, tenure.cell, self._jobs)
         self._service: QueueingService
-        self._reader: Reader
+        self._reader: Reader | None = None
+        tenure.on_change = self._news.set
 
     async def run(self) -> None:
         """Until the task is cancelled. An exception means that the log cannot be trusted."""
-        if not await wait_for(
-            self._context,
-            f"the log of cell {self._tenure.cell}",
-            self._begin,
-            (LogUnavailable,),
-            about=self._tenure.cell,
-        ):
-            return
-        self._context.health.ready()
-        reader = self._reader
+        what, cell = f"the log of cell {self._tenure.cell}", self._tenure.cell
         try:
-            work = {"decisions": self._follow(), "jobs": self._read(reader), "windows": self._publish()}
-            await together(self._context.stopping, until_stopped={}, cut_off=work)
+            if await wait_for(self._context, what, self._begin, (LogUnavailable,), about=cell):
+                await self._follow_and_publish()
         finally:
             await self._fence.end()
-            await reader.stop()
+            if self._reader is not None:
+                await self._reader.stop()
             await self._follower.stop()
+            self._context.health.ready(cell)
+
+    async def _follow_and_publish(self) -> None:
+        assert self._reader is not None, "_begin() comes first"
+        self._context.health.ready()
+        work = {"decisions": self._follow(), "jobs": self._read(self._reader), "windows": self._publish()}
+        await together(self._context.stopping, until_stopped={}, cut_off=work)
 
     async def _begin(self) -> str | None:
         await self._follower.start()
@@ -123,7 +132,7 @@ class CellQueues:
         self._service = QueueingService(
             self._follower.state,
             self._part,
-            writer=f"{self._context.instance}-{wall_ms()}",
+            writer=f"{self._context.instance}-{self._host.wall_ms()}",
             jobs_source=f"jobs-{self._jobs[1]}",
             stepped=isinstance(self._context.clock, SteppedCellClock),
             few=self._few,
@@ -147,7 +156,7 @@ class CellQueues:
         return reader
 
     async def _follow(self) -> None:
-        away = BackOff(AWAY_FIRST_S)
+        away = self._context.back_off(AWAY_FIRST_S)
         while True:
             try:
                 decisions = await self._follower.poll(WAIT_MS, FOLD_RECORDS_MOST)
@@ -168,7 +177,8 @@ class CellQueues:
                 await asyncio.sleep(FULL_PAUSE_S)
                 continue
             try:
-                records = await reader.poll(READ_RECORDS_MOST, WAIT_MS)
+                wait_ms = FENCED_WAIT_MS if self._fence.is_up or self._fence.is_looking else WAIT_MS
+                records = await reader.poll(READ_RECORDS_MOST, wait_ms)
             except LogTruncated as error:
                 self._refused(reader, error)
                 continue
@@ -209,31 +219,32 @@ class CellQueues:
     async def _publish(self) -> None:
         sent_ms = 0
         while True:
+            self._is_unshown = self._is_unshown or self._news.is_set()
             self._news.clear()
             self._service.wake(self._now_ms())
             at = (self._follower.next_offset, self._service.jobs_offset, self._operations_offset)
-            if self._tenure.holds and self._service.due_in_ms(monotonic_ms()) == 0:
+            if self._tenure.holds and self._service.due_in_ms(self._host.monotonic_ms()) == 0:
                 await self._pace(sent_ms)
                 at = (self._follower.next_offset, self._service.jobs_offset, self._operations_offset)
                 await self._send()
-                sent_ms = monotonic_ms()
+                sent_ms = self._host.monotonic_ms()
             self._show(*at)
             await self._wait()
 
     async def _pace(self, sent_ms: int) -> None:
-        rest_ms = sent_ms + self._context.settings.window_wall_ms - monotonic_ms()
+        rest_ms = sent_ms + self._context.settings.window_wall_ms - self._host.monotonic_ms()
         if rest_ms > 0 and not isinstance(self._context.clock, SteppedCellClock):
             await asyncio.sleep(rest_ms / 1000)
 
     async def _send(self) -> None:
         """The newest window, until it is in the log or a newer one is due."""
-        away = BackOff(AWAY_FIRST_S)
+        away = self._context.back_off(AWAY_FIRST_S)
         while True:
-            parts = self._service.window(monotonic_ms())
+            parts = self._service.window(self._host.monotonic_ms())
             source = self._context.instance
             messages = [
                 self._layout.outgoing(
-                    part, id=f"{part.writer}/{part.window}/{part.part}", source=source, wall_ms=wall_ms()
+                    part, id=f"{part.writer}/{part.window}/{part.part}", source=source, wall_ms=self._host.wall_ms()
                 )
                 for part in parts
             ]
@@ -250,15 +261,22 @@ class CellQueues:
 
     async def _wait(self) -> None:
         """Until something changes, a window is due again or a pause ends."""
-        wait_ms = self._service.due_in_ms(monotonic_ms())
-        wait_s = WAIT_MS / 1000 if wait_ms is None else wait_ms / 1000
-        due_ms = self._service.next_cell_ms()
-        clock = self._context.clock
-        if due_ms is not None and not isinstance(clock, SteppedCellClock):
-            wait_s = min(wait_s, clock.wall_wait_ms(due_ms) / 1000)
         with contextlib.suppress(TimeoutError):  # the time is over: that is what was waited for
-            async with asyncio.timeout(max(wait_s, 0.001)):  # not wait_for, which may swallow a cancel
+            async with asyncio.timeout(self._wait_ms() / 1000):  # not wait_for, which may swallow a cancel
                 await self._news.wait()
+
+    def _wait_ms(self) -> int:
+        now_ms, clock, waits_ms = self._host.monotonic_ms(), self._context.clock, [WAIT_MS]
+        if self._tenure.holds:
+            window_ms = self._service.due_in_ms(now_ms)
+            if window_ms is not None:
+                waits_ms.append(window_ms)
+        if self._is_unshown:
+            waits_ms.append(self._show_at_ms - now_ms)
+        due_ms = self._service.next_cell_ms()
+        if due_ms is not None and isinstance(clock, WallCellClock):
+            waits_ms.append(clock.wall_wait_ms(due_ms))
+        return max(1, min(waits_ms))
 
     def _now_ms(self) -> int:
         return self._context.clock.now_ms()
@@ -273,7 +291,7 @@ class CellQueues:
         health.progress.version[cell] = self._follower.state.version
         health.progress.next_due_ms = self._service.next_cell_ms()
         health.turned()
-        if monotonic_ms() - self._shown_ms >= SHOW_MS:
-            self._shown_ms = monotonic_ms()
+        if self._is_unshown and self._host.monotonic_ms() >= self._show_at_ms:
+            self._is_unshown, self._show_at_ms = False, self._host.monotonic_ms() + SHOW_MS
             for queue, waiting in self._service.waiting_by_queue().items():
                 self._metrics.waiting.labels(cell, queue).set(waiting)

@@ -134,6 +134,7 @@ class Broker:
             message.event,
             message.value,
             message.sent,
+            _is_decoded_once=not self._as_bytes,
         )
         if self._as_bytes and message.event is not None:
             record._value, record._event = record.value, None  # noqa: SLF001 - the log alone makes records
@@ -148,6 +149,8 @@ class Broker:
         offset = len(logged) - count
         self.lost_tails.append(LostTail(self.engine.now_ms, tp[0], tp[1], offset, tuple(logged[offset:])))
         del logged[offset:]
+        for action in list(self._watchers.get(tp, ())):
+            action()  # a fetch that waits behind the new end is answered that there is no such offset
 
     def harmed(self, tp: TopicPartition) -> None:
         """From here on the log is not what its writer wrote, though nothing of it is lost."""
@@ -181,7 +184,8 @@ class Broker:
         self.late -= 1
         self.land(message)
 
-    def _land_silently(self, message: Message) -> None:
+    def land_silently(self, message: Message) -> None:
+        """The record is in the log, and no answer says so."""
         self.land(message)
 
     def publish(self, who: str, messages: Sequence[Message], answer: Callable[[LogUnavailable | None], None]) -> None:
@@ -199,7 +203,7 @@ class Broker:
             for message in messages[:count]:
                 self.land(message)
                 if message.topic in OFTEN_REPEATED and faults.happens(Fault.DUPLICATE, f"a record of {message.topic}"):
-                    engine.after(engine.between(0, 800), partial(self._land_silently, message))
+                    engine.after(engine.between(0, 800), partial(self.land_silently, message))
             error = LogUnavailable("no answer") if is_lost else None
             engine.after(TIMEOUT_MS if is_lost else engine.between(0, 2), lambda: answer(error))
 

@@ -52,7 +52,7 @@ RATES: dict[Fault, float] = {
     Fault.REBALANCE: 0.4,
     Fault.REDIS_AWAY: 0.05,
     Fault.REDIS_LATE: 0.06,
-    Fault.SNAPSHOT: 0.3,
+    Fault.SNAPSHOT: 0.05,
     Fault.SKEW: 0.8,
     Fault.OLD_VERSION: 0.5,
     Fault.TORN: 0.02,

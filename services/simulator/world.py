@@ -8,10 +8,6 @@ from functools import partial
 from typing import TypeVar
 
 from services.simulator.actors.admission import AdmissionPart
-from services.simulator.actors.metrics import MetricsPart
-from services.simulator.actors.projector import ProjectorPart
-from services.simulator.actors.queueing import QueueingPart
-from services.simulator.actors.snapshots import SnapshotsPart
 from services.simulator.broker import Broker, Message, message_of
 from services.simulator.client import SUBMISSION_PARTITIONS, Clients
 from services.simulator.disk import Disk
@@ -27,7 +23,18 @@ from services.simulator.process import Died, Part, Process, Release
 from services.simulator.readers import Readers
 from services.simulator.redis import Redis
 from services.simulator.shells.part import ShellPart
-from services.simulator.shells.services import GROWN_AT_BYTES, SLOTS, agent_of, executor, machine_of, placement
+from services.simulator.shells.services import (
+    GROWN_AT_BYTES,
+    SLOTS,
+    agent_of,
+    executor,
+    machine_of,
+    metrics,
+    placement,
+    projector,
+    queueing,
+    snapshots,
+)
 from services.simulator.versions import with_more
 from services.simulator.workload import draw_setting
 from shared.cluster.few import FEW_WAITING
@@ -102,14 +109,13 @@ class World:
         self._drain = Drain(self)
 
     def _make_processes(self) -> list[Process]:
-        cells = list(self._ordinals)
         makers: dict[str, Callable[[Process], list[Part]]] = {
             "admission": lambda process: [AdmissionPart(process)],
-            "queueing": lambda process: [QueueingPart(process, cell) for cell in cells],
+            "queueing": lambda process: [ShellPart(process, queueing)],
             "placement": lambda process: [ShellPart(process, placement)],
-            "projector": lambda process: [ProjectorPart(process, cell) for cell in cells],
-            "snapshots": lambda process: [SnapshotsPart(process, cell) for cell in cells],
-            "metrics": lambda process: [MetricsPart(process, cell) for cell in cells],
+            "projector": lambda process: [ShellPart(process, projector)],
+            "snapshots": lambda process: [ShellPart(process, snapshots)],
+            "metrics": lambda process: [ShellPart(process, metrics)],
             "executor": lambda process: [ShellPart(process, executor)],
         }
         return [

@@ -23,6 +23,13 @@ class Tenure:
 
     cell: str
     holds: bool = True
+    on_change: Callable[[], None] = lambda: None
+    """Called when `holds` has changed: set by the work itself, which may wait for something else by then."""
+
+    def change(self, *, holds: bool) -> None:
+        """The cell comes back, or goes."""
+        self.holds = holds
+        self.on_change()
 
 
 Work = Callable[[Tenure], Coroutine[Any, Any, None]]
@@ -71,13 +78,13 @@ class CellTasks:
         if loss is not None:
             loss.cancel()
         if cell in self._tasks:
-            self._tenures[cell].holds = True
+            self._tenures[cell].change(holds=True)
             return
         self._tenures[cell] = Tenure(cell)
         self._tasks[cell] = asyncio.create_task(self._work(self._tenures[cell]), name=f"work on {cell}")
 
     def _lose(self, cell: str) -> None:
-        self._tenures[cell].holds = False
+        self._tenures[cell].change(holds=False)
         self._losses[cell] = asyncio.get_running_loop().call_later(self._linger_s, self._tasks[cell].cancel)
 
     def _raise_failures(self) -> None:

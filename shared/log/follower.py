@@ -8,7 +8,7 @@ from shared.cluster.fold import DamagedLog, LogRecord, fold
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
 from shared.log.layout import Layout
-from shared.log.losses import PlaceWatch
+from shared.log.losses import LOOKING_WAIT_MS, PlaceWatch
 from shared.log.machine.losses import LossKind, Place
 from shared.log.port import Log, LogTruncated, Outgoing, Reader
 from shared.log.reading import checksum_of, log_record
@@ -80,6 +80,7 @@ class Follower:
     async def poll(self, wait_ms: int = 100, max_records: int = 500) -> list[Decision]:
         """Fold what has come; the decisions that extended the state, in their order."""
         reader, accepted = await self._open(), list[Decision]()
+        wait_ms = min(wait_ms, LOOKING_WAIT_MS) if self._watch.is_looking else wait_ms
         records = await reader.poll(max_records, wait_ms)
         if not records:
             self.look()

@@ -10,6 +10,8 @@ from shared.log.port import Log, LogTruncated, LogUnavailable, TopicPartition
 from shared.log.reading import checksum_of
 
 LOOK_EVERY_S = 5.0
+LOOKING_WAIT_MS = 100
+"""While a look is under way, whoever waits for news waits no longer than this before it asks what was found."""
 
 
 async def losses_of(log: Log, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Loss]:
@@ -55,6 +57,11 @@ class PlaceWatch:
         """Look at this partition no more, until it is read again."""
         for places in (self._read, self._remembered, self._next):
             places.pop(tp, None)
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether a look is under way: what it finds is told by the next call of `lost`."""
+        return self._look is not None
 
     @property
     def is_due(self) -> bool:

@@ -5,6 +5,7 @@ differ.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,12 @@ def layout_of(file: CellFile, namespace: str) -> Layout:
 
 def topics_file(file: CellFile) -> TopicsFile:
     """What deploy/kafka/topics.yaml declares, with the retention that the cell file sets. Raises TopicsFileError."""
-    return parse_topics(TOPICS_FILE.read_text(encoding="utf-8")).with_retention(file.retention_hours)
+    return _all_topics().with_retention(file.retention_hours)
+
+
+@cache
+def _all_topics() -> TopicsFile:
+    return parse_topics(TOPICS_FILE.read_text(encoding="utf-8"))
 
 
 def declared_topics(file: CellFile, namespace: str, replicas: int = 1) -> tuple[TopicSpec, ...]:

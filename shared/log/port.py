@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -42,6 +42,8 @@ class Record(msgspec.Struct, frozen=True):
     value: bytes | None
     headers: Headers
     timestamp_ms: int
+    said: Any = None
+    """What the record says, from a log that has decoded it already; None from Kafka's."""
 
 
 class Outgoing(msgspec.Struct, frozen=True):

@@ -45,7 +45,8 @@ def checksum_of(key: bytes | None, value: bytes | None) -> int:
 
 def event_of(record: Record) -> Event | Undecodable:
     """The event of a record, or why there is none."""
-    return unreadable(record) or decode(header(record, TYPE_HEADER), record.value)
+    said: Event | Undecodable | None = record.said
+    return said or unreadable(record) or decode(header(record, TYPE_HEADER), record.value)
 
 
 def log_record(record: Record) -> LogRecord:

@@ -243,7 +243,7 @@ def _note(catalogue: Catalogue, record: Record) -> None:
             catalogue.add_manifest(event)
 
 
-async def write_snapshot(
+async def write_snapshot(  # noqa: PLR0913 - what is written, where, and how
     log: Log,
     layout: Layout,
     state: CellState,
@@ -252,6 +252,7 @@ async def write_snapshot(
     writer: str,
     wall_ms: int,
     more_slots: tuple[str, ...] = (),
+    chunk_bytes_most: int | None = None,
 ) -> SnapshotManifest:
     """Write a snapshot of the state: its chunks, then its manifest, then tombstones for what it made superfluous.
 
@@ -261,7 +262,7 @@ async def write_snapshot(
     snapshot, digest, parts = snapshot_id(state, writer), RowsDigest(), 0
     tp = layout.tp("snapshots", state.cell)
     chunks_from = ((CHUNKS_HEADER, str((await log.end_offsets([tp]))[tp]).encode()),)
-    for chunk in cut(state, snapshot):
+    for chunk in cut(state, snapshot, chunk_bytes_most):
         digest.add(chunk.rows)
         catalogue.add_chunk(snapshot, chunk.part)
         # One at a time: the loop goes on between two chunks, and no more than one is in memory twice.

@@ -32,6 +32,11 @@ class TopicFence:
         """The topic was read to here."""
         self._watch.read(self._tp, Place(next_offset, checksum))
 
+    @property
+    def is_looking(self) -> bool:
+        """Whether a look at the topic is under way: `look` tells what it has found."""
+        return self._watch.is_looking
+
     def refused(self, error: LogTruncated) -> None:
         """The topic does not hold the position of its reader."""
         self._judge(loss_met(error))

@@ -83,6 +83,16 @@ class Projection:
             self.touched.clear()
             self.tracked_from = None
 
+    @property
+    def is_unasked(self) -> bool:
+        """Whether nothing is known of the view: the next step asks where it stands and changes nothing."""
+        return self.known is None and self.rebuild is None
+
+    def loaded(self) -> None:
+        """The state was loaded and not folded: what has changed since the cursor of any view is not known."""
+        self.touched.clear()
+        self.tracked_from = None
+
     def look_again(self) -> None:
         """Ask before the next step: nobody tells a quiet reader that its view was flushed."""
         self.known = None

@@ -33,6 +33,13 @@ class Functions(Protocol):
         """The answer. Raises ViewUnavailable, ViewMisused."""
 
 
+class OpenFunctions(Functions, Protocol):
+    """The same over connections of a process."""
+
+    async def stop(self) -> None:
+        """Close all connections."""
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
     """The view has moved to where it should."""

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from services.placement.app import retention
 from services.placement.app.retention import delete_old
 from services.placement.app.snapshots import SnapshotMetrics, SnapshotSettings, keep
 from shared.cluster.rows import digest_of
@@ -45,14 +44,13 @@ class Rested:
         return self.broker.partition(TP).begin
 
     async def delete(self, keep_ms: int) -> int:
-        return await delete_old(self.log, LAYOUT, CELL, await read_catalogue(self.log, LAYOUT, CELL), keep_ms)
+        catalogue = await read_catalogue(self.log, LAYOUT, CELL)
+        return await delete_old(self.log, LAYOUT, CELL, catalogue, self.now_ms - keep_ms)
 
 
 @pytest.fixture
-def cell(monkeypatch: pytest.MonkeyPatch) -> Rested:
-    rested = Rested()
-    monkeypatch.setattr(retention, "wall_ms", lambda: rested.now_ms)
-    return rested
+def cell() -> Rested:
+    return Rested()
 
 
 async def test_without_a_snapshot_nothing_is_deleted_however_old_it_is(cell: Rested) -> None:
@@ -85,7 +83,7 @@ async def test_a_torn_snapshot_covers_nothing(cell: Rested) -> None:
     catalogue = await read_catalogue(cell.log, LAYOUT, CELL)
     catalogue.parts.clear()
     cell.now_ms += YEAR_MS
-    assert await delete_old(cell.log, LAYOUT, CELL, catalogue, 1) == 0
+    assert await delete_old(cell.log, LAYOUT, CELL, catalogue, cell.now_ms - 1) == 0
 
 
 @pytest.mark.parametrize("is_cancelled", [True, False])

@@ -218,3 +218,19 @@ async def test_redis_away_at_the_start_is_waited_for(lua_world: ProjectorWorld, 
     lua.lua.is_away = False
     await lua_world.settles()
     assert projector.count("rebuilt") == 1
+
+
+async def test_a_log_that_is_away_at_the_start_costs_the_view_no_row(lua_world: ProjectorWorld) -> None:
+    """There is no view yet, and each try to reach the log looks at Redis first: nothing may be put before there is a
+    state.
+    """
+    world = lua_world
+    await world.live(40)
+    await snapshot(MemoryLog(world.broker), world.layout, world.history.state)
+    world.broker.is_away = True
+    projector = world.start()
+    await eventually(lambda: not projector.context.health.is_ready)
+    await asyncio.sleep(0.5)
+    world.broker.is_away = False
+    await world.live(1)
+    await world.settles()

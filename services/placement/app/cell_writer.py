@@ -45,8 +45,10 @@ from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind
 
 INPUTS = ("jobs", "queue", "nodes", "proposals", "operations")
-WAIT_MS_MOST = 200
-STANDBY_WAIT_MS = 1_000
+WAIT_MS_MOST = 1_000
+"""How long a writer waits for inputs while nothing is due; it is woken when something comes."""
+
+STANDBY_WAIT_MS = 2_500
 """How long a standby waits for news of the log before it waits anew; it is woken when it has to write."""
 
 REST_MS_LEAST = 2
@@ -92,12 +94,15 @@ class CellWriter:
         self._sources = {layout.topic(name): f"{name}-{cell.ordinal}" for name in INPUTS}
         self._begun_ms = self._wrote_ms = 0
         self._unread = f"nodes of {self.cell} unread"
-        self._goes_on = False
+        self._goes_on = self._has_looked = False
         self._setbacks = Setbacks(context.back_off(FIRST_S, MOST_S), context.back_off(AWAY_FIRST_S, AWAY_MOST_S))
         self._declines_until_ms: int | None = None
         self._standing_by: asyncio.Task[object] | None = None
         self._clock = ClockWatch(context, log, layout.topic("cells"), cell.ordinal)
+        self._inflow: Inflow | None = None
+        self._shown: tuple[int, ...] = ()
         self._watch: InputWatch
+        self._nodes_end: NodesEnd
         self._service: PlacementService
 
     @property
@@ -188,9 +193,11 @@ class CellWriter:
             self._owned.take_again(self._ordinal)
 
     def wake(self) -> None:
-        """Something has changed that a standby must look at, now."""
+        """Something has changed that a writer or a standby must look at, now."""
         if self._standing_by is not None:
             self._standing_by.cancel()
+        if self._inflow is not None:
+            self._inflow.wake()
 
     async def _begin(self) -> str | None:
         await self._follower.start()
@@ -214,14 +221,14 @@ class CellWriter:
         await self._follower.rest()
         inputs = {name: self._layout.tp(name, self.cell) for name in INPUTS}
         self._watch = InputWatch(self._context, self._log, self.cell, inputs, self._metrics)
-        inflow = await self._open_inputs(tenure)
-        nodes_end = NodesEnd(self._log, self._layout.tp("nodes", self.cell))
+        self._inflow = inflow = await self._open_inputs(tenure)
+        self._nodes_end = NodesEnd(self._log, self._layout.tp("nodes", self.cell), inflow.wake)
         try:
             while self._owns and tenure.writes:
-                self._look_at_nodes(nodes_end)
                 await self._cycle(tenure, inflow)
         finally:
-            await nodes_end.stop()
+            self._inflow = None
+            await self._nodes_end.stop()
             await self._watch.end()
             self._metrics.writes.set(0)
             self._metrics.unread.set(0)
@@ -263,15 +270,18 @@ class CellWriter:
             readers[name] = self._log.reader({self._layout.tp(name, self.cell): start}, patient_ms=patient_ms)
         inflow = Inflow(readers, self._context.settings.poll_records, self._watch.refused)
         await inflow.start()
-        self._goes_on = False
+        self._goes_on = self._has_looked = False
         return inflow
 
-    def _look_at_nodes(self, nodes_end: NodesEnd) -> None:
-        """Learn where topic `nodes` ends, and say so where it is not read for long: no lease runs out meanwhile."""
+    def _look_at_nodes(self) -> bool:
+        """Learn where topic `nodes` ends, and say so where it is not read for long: no lease runs out meanwhile.
+
+        Whether there is an answer.
+        """
         if self._stepped:
-            return
+            return False
         now_ms = self._context.host.monotonic_ms()
-        answer = nodes_end.ask(now_ms, self._follower.state.policy.lease_wall_ms)
+        answer = self._nodes_end.ask(now_ms, self._follower.state.policy.lease_wall_ms)
         if answer is not None and "nodes" not in self._watch.fenced:
             self._service.nodes_end(*answer)
         unread_ms = self._service.nodes_unread_ms(now_ms)
@@ -279,6 +289,7 @@ class CellWriter:
         is_late = unread_ms > self._follower.state.policy.lease_wall_ms
         text = f"reports of nodes wait unread for {unread_ms // 1000} s: no node of cell {self.cell} is declared lost"
         self._context.health.noted(self._unread, text if is_late else None)
+        return answer is not None
 
     def _places(self) -> dict[str, Place]:
         """How far the state has read each input that it has read at all."""
@@ -312,12 +323,17 @@ class CellWriter:
     async def _cycle(self, tenure: Tenure[Tried], inflow: Inflow) -> None:
         """Take in what has come, and write one record at the most: what comes meanwhile may be in the next."""
         ahead = self._service.new_jobs_pending >= NEW_JOBS_AHEAD_MOST
-        await inflow.wait(0 if self._goes_on else self._wait_ms(), without=NEW_JOBS if ahead else frozenset())
+        wait_ms = 0 if self._goes_on else self._wait_ms()
+        has_come = await inflow.wait(wait_ms, without=NEW_JOBS if ahead else frozenset())
         if not self._goes_on:
             await self._rest()
         for name in self._watch.look():
             inflow.close(name)
         self._follower.look()
+        has_heard = self._look_at_nodes()
+        if not (has_come or has_heard or self._goes_on or self._is_due):
+            self._context.health.turned()
+            return
         self._begun_ms = self._context.host.monotonic_ms()
         is_full = self._goes_on and self._service.others_pending >= OTHERS_AHEAD_MOST
         records = [] if is_full else await inflow.take()
@@ -325,6 +341,7 @@ class CellWriter:
             await self._take(records)
         self._service.nodes_given(inflow.given.get("nodes", 0))
         await self._clock.check()
+        self._has_looked = True
         self._goes_on = await self._decide(tenure)
         self._show()
 
@@ -480,12 +497,21 @@ class CellWriter:
 
     def _wait_ms(self) -> int:
         """How long to wait for inputs: until the next due time at the most."""
-        if self._service.has_pending:
+        if self._service.has_pending or not self._has_looked:
             return 0
+        waits_ms, due_ms = [WAIT_MS_MOST], self._service.next_cell_ms()
+        if not self._stepped:
+            now_ms, lease_ms = self._context.host.monotonic_ms(), self._follower.state.policy.lease_wall_ms
+            waits_ms.append(self._nodes_end.due_in_ms(now_ms, lease_ms))
+        if due_ms is not None and isinstance(self._context.clock, WallCellClock):
+            waits_ms.append(self._context.clock.wall_wait_ms(due_ms))
+        return max(0, min(waits_ms))
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether there is something to decide though nothing has come."""
         due_ms = self._service.next_cell_ms()
-        if due_ms is None or not isinstance(self._context.clock, WallCellClock):
-            return WAIT_MS_MOST
-        return min(self._context.clock.wall_wait_ms(due_ms), WAIT_MS_MOST)
+        return self._service.has_pending or not self._has_looked or (due_ms is not None and due_ms <= self._now_ms())
 
     async def _rest(self) -> None:
         """Let inputs gather for as long as the last record took: many small records cost more than one a little later,
@@ -510,11 +536,10 @@ class CellWriter:
         health.progress.next_due_ms = self._service.next_cell_ms()
         health.progress.busy = self._service.has_pending or self._goes_on
         health.turned()
-        self._metrics.version.set(state.version)
-        self._metrics.epoch.set(state.epoch)
-        self._metrics.waiting.set(state.waiting)
-        self._metrics.live.set(len(state.jobs))
-        self._metrics.frozen.set(self._service.leases_frozen)
+        shown = (state.version, state.epoch, state.waiting, len(state.jobs), self._service.leases_frozen)
+        if shown != self._shown:
+            self._shown = shown
+            self._metrics.show(*shown)
         self._metrics.silent.set(len(state.silent))
         health.noted(f"silent nodes of {self.cell}", _many_silent(self.cell, state.evictions))
 

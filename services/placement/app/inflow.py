@@ -6,11 +6,12 @@ New jobs are read ahead only so far: what a flood of them leaves unread costs no
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 
 from shared.log.port import LogTruncated, Reader, Record
 
-POLL_WAIT_MS = 1_000
+POLL_WAIT_MS = 5_000
 """How long a reader waits for news before it begins to wait anew."""
 
 
@@ -28,6 +29,7 @@ class Inflow:
         self.given = {name: next(iter(reader.positions().values())) for name, reader in self._readers.items()}
         """How far each topic was handed out, what is no record included."""
         self._closed: list[Reader] = []
+        self._news = asyncio.Event()
 
     async def start(self) -> None:
         """Connect. Raises LogUnavailable within a bound."""
@@ -51,16 +53,29 @@ class Inflow:
         if reader is not None:
             self._closed.append(reader)
 
-    async def wait(self, wait_ms: int, *, without: frozenset[str] = frozenset()) -> None:
-        """Return when there is something to take, after `wait_ms` at the latest. Topics in `without` are let be."""
+    def wake(self) -> None:
+        """Something else has come that whoever waits must look at."""
+        self._news.set()
+
+    async def wait(self, wait_ms: int, *, without: frozenset[str] = frozenset()) -> bool:
+        """Return when there is something to take or `wake` was called, after `wait_ms` at the latest. Topics in
+        `without` are let be. Whether anything has come.
+        """
+        self._news.clear()
         for name, reader in self._readers.items():
             if name not in self._polls and name not in without:
-                self._polls[name] = asyncio.create_task(reader.poll(self._poll_records, POLL_WAIT_MS))
-        waiting = [poll for name, poll in self._polls.items() if name not in without]
-        if waiting:
-            await asyncio.wait(waiting, timeout=wait_ms / 1_000, return_when=asyncio.FIRST_COMPLETED)
-        else:
-            await asyncio.sleep(wait_ms / 1_000)
+                self._polls[name] = poll = asyncio.create_task(reader.poll(self._poll_records, POLL_WAIT_MS))
+                poll.add_done_callback(self._came)
+        if any(poll.done() for name, poll in self._polls.items() if name not in without):
+            await asyncio.sleep(0)
+            return True
+        with contextlib.suppress(TimeoutError):  # the time is over: that is what was waited for
+            async with asyncio.timeout(wait_ms / 1_000):  # not wait_for, which may swallow a cancel
+                await self._news.wait()
+        return self._news.is_set()
+
+    def _came(self, _poll: asyncio.Task[list[Record]]) -> None:
+        self._news.set()
 
     async def take(self) -> list[Record]:
         """All that has come, without waiting. Raises LogUnavailable."""

@@ -83,6 +83,14 @@ class CellMetrics:
                 self._effects[kind] = self._all.effects.labels(self._cell, kind.kind)
             self._effects[kind].inc(count)
 
+    def show(self, version: int, epoch: int, waiting: int, live: int, frozen: int) -> None:
+        """How the state is now."""
+        self.version.set(version)
+        self.epoch.set(epoch)
+        self.waiting.set(waiting)
+        self.live.set(live)
+        self.frozen.set(frozen)
+
     def stale(self, why: str) -> None:
         """A decision was not in force."""
         self._all.stale.labels(self._cell, why).inc()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from shared.log.port import Log, LogUnavailable, TopicPartition
 
@@ -13,8 +14,9 @@ LOOKS_PER_LEASE = 8
 class NodesEnd:
     """One question at a time, and at most one in each interval. While the log is away there is no answer."""
 
-    def __init__(self, log: Log, tp: TopicPartition) -> None:
-        self._log, self._tp = log, tp
+    def __init__(self, log: Log, tp: TopicPartition, on_answer: Callable[[], None] = lambda: None) -> None:
+        """`on_answer` is called when there is an answer to be fetched."""
+        self._log, self._tp, self._on_answer = log, tp, on_answer
         self._asked_ms: int | None = None
         self._question: asyncio.Task[int | None] | None = None
 
@@ -26,11 +28,18 @@ class NodesEnd:
         if question is not None and question.done() and self._asked_ms is not None:
             end, self._question = question.result(), None
             answer = None if end is None else (end, self._asked_ms)
-        every_ms = min(LOOK_MS_MOST, max(1, lease_wall_ms // LOOKS_PER_LEASE))
-        if self._question is None and (self._asked_ms is None or now_ms - self._asked_ms >= every_ms):
+        if self._question is None and self.due_in_ms(now_ms, lease_wall_ms) <= 0:
             self._asked_ms = now_ms
             self._question = asyncio.create_task(self._end())
+            self._question.add_done_callback(lambda _: self._on_answer())
         return answer
+
+    def due_in_ms(self, now_ms: int, lease_wall_ms: int) -> int:
+        """How long until it is time to ask; not before the last question is answered."""
+        every_ms = min(LOOK_MS_MOST, max(1, lease_wall_ms // LOOKS_PER_LEASE))
+        if self._question is not None and not self._question.done():
+            return every_ms
+        return 0 if self._asked_ms is None else self._asked_ms + every_ms - now_ms
 
     async def stop(self) -> None:
         """Ask no more."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 from services.projector.app.metrics import ProjectorMetrics
 from services.projector.service import Lag, Pace, Patience
 from services.projector.settings import ProjectorSettings
@@ -11,8 +9,6 @@ from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.port import Log, LogUnavailable
-from shared.runtime.backoff import BackOff
-from shared.runtime.clocks import monotonic_ms, wall_ms
 from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind
 from shared.view.keys import keys_of
@@ -22,6 +18,9 @@ from shared.view.steps import Outcome, Took, take_step
 from shared.view.store import CellView, Functions, ViewMisused, ViewUnavailable
 
 POLL_WALL_MS = 250
+"""How long to wait for news while the view is not where the fold is, or is not known to be."""
+
+STANDBY_WALL_MS = 2_500
 FETCH_WALL_MS = 10
 LOG_AWAY_FIRST_S = 0.25
 STEPPED_PAUSE_S = 0.1
@@ -53,7 +52,7 @@ class CellProjector:
         tenure: Tenure,
     ) -> None:
         self._context, self._log, self._metrics, self._tenure = context, log, metrics, tenure
-        self._functions, self._cell = functions, tenure.cell
+        self._functions, self._cell, self._host = functions, tenure.cell, context.host
         self._projection, self._patience = Projection(), Patience()
         self._pace = Pace(context.settings.gather_wall_ms, context.settings.poll_records)
         self._lag = Lag(context.settings.view_lag_records, context.settings.view_lag_wall_ms)
@@ -69,7 +68,7 @@ class CellProjector:
         self._stepped = context.settings.clock is ClockKind.STEPPED
         self._complaint: str | None = None
         self._away_for: str | None = None
-        self._away = BackOff(LOG_AWAY_FIRST_S)
+        self._away = context.back_off(LOG_AWAY_FIRST_S)
         self._has_gathered = False
         self._steps = 0
         self._shown = 0
@@ -84,7 +83,7 @@ class CellProjector:
         self._context.health.ready()
         try:
             while not self._context.stopping.is_set():
-                began_ms, records = monotonic_ms(), await self._poll()
+                began_ms, records = self._host.monotonic_ms(), await self._poll()
                 rows = 0
                 if self._tenure.holds:
                     rows = await self._bring_view()
@@ -105,9 +104,14 @@ class CellProjector:
         self._context.health.ready(self._cell)
 
     async def _begun(self) -> str | None:
-        """Ask first where the view stands: what is folded behind that is what it lacks, so no rebuild is needed."""
-        await self._try_step()
+        """Ask first where the view stands: what is folded behind that is what it lacks, so no rebuild is needed.
+
+        No more than ask: there is no state yet that could be put, and when the log is away this is done again.
+        """
+        if self._projection.is_unasked:
+            await self._try_step()
         await self._follower.start()
+        self._projection.loaded()
         await self._follower.catch_up()
         return None
 
@@ -115,7 +119,7 @@ class CellProjector:
         """Fold what has come; how many decisions."""
         most, poll = self._pace.records, self._follower.poll
         try:
-            records = len(await poll(0 if self._stepped else POLL_WALL_MS, most))
+            records = len(await poll(0 if self._stepped else self._wait_ms(), most))
             if self._has_gathered and 0 < records < most:
                 # That lay ready since the pause began; what came in the pause is still to be fetched.
                 records += len(await poll(FETCH_WALL_MS, most - records))
@@ -129,8 +133,17 @@ class CellProjector:
         self._away.reset()
         return records
 
+    def _wait_ms(self) -> int:
+        """Until the view is to be looked at again. While another process owns the cell, nothing waits for this one."""
+        if not self._tenure.holds:
+            return STANDBY_WALL_MS
+        now_ms = self._host.monotonic_ms()
+        if self._projection.shown != self._follower.next_offset:
+            return max(1, min(self._patience.not_before_ms - now_ms, POLL_WALL_MS))
+        return max(1, self._check_at_ms - now_ms)
+
     async def _gather(self) -> None:
-        pause_ms = 0 if self._stepped else self._pace.pause_ms(monotonic_ms())
+        pause_ms = 0 if self._stepped else self._pace.pause_ms(self._host.monotonic_ms())
         self._has_gathered = pause_ms > 0
         if pause_ms:
             await self._context.pause(pause_ms / 1000)
@@ -140,10 +153,10 @@ class CellProjector:
         rows were put.
         """
         rows = 0
-        if monotonic_ms() >= self._check_at_ms:
+        if self._host.monotonic_ms() >= self._check_at_ms:
             self._projection.look_again()
-            self._check_at_ms = monotonic_ms() + CHECK_WALL_MS
-        while monotonic_ms() >= self._patience.not_before_ms and not self._context.stopping.is_set():
+            self._check_at_ms = self._host.monotonic_ms() + CHECK_WALL_MS
+        while self._host.monotonic_ms() >= self._patience.not_before_ms and not self._context.stopping.is_set():
             took = await self._try_step()
             if took is None or took.outcome in SETBACKS or took.outcome is Outcome.RESTED:
                 return rows
@@ -157,19 +170,22 @@ class CellProjector:
 
     async def _try_step(self) -> Took | None:
         """One step; None when Redis is away."""
-        begin_ms, state = monotonic_ms(), self._follower.state
+        host, state = self._host, self._follower.state
+        begin_ms = host.monotonic_ms()
         self._steps += 1
         # Behind the owner's name something new each time: a late row of a broken attempt must not get into the next.
-        rebuild_id = f"{self._context.instance}/{wall_ms()}-{self._steps}"
+        rebuild_id = f"{self._context.instance}/{host.wall_ms()}-{self._steps}"
         try:
-            took = await take_step(self._view, self._projection, state, rebuild_id=rebuild_id, wall_ms=wall_ms)
+            took = await take_step(
+                self._view, self._projection, state, rebuild_id=rebuild_id, wall_ms=self._host.wall_ms
+            )
         except (ViewUnavailable, ViewMisused) as error:
             # Also what Redis refuses for good: the fold goes on, the reason is told, a person mends it.
             self._is_away(str(error))
             return None
-        self._count(took, monotonic_ms() - begin_ms)
+        self._count(took, self._host.monotonic_ms() - begin_ms)
         if took.outcome in SETBACKS:
-            self._patience.failed(monotonic_ms(), random.random())  # noqa: S311 - jitter, not a secret
+            self._patience.failed(self._host.monotonic_ms(), self._host.chance())
         else:
             self._is_back()
         return took
@@ -180,7 +196,7 @@ class CellProjector:
             self._away_for = reason
             self._context.logger.warning("Redis is away, folding goes on", cell=self._cell, reason=reason)
             self._context.health.not_ready(f"waiting for Redis: {reason}", f"redis of {self._cell}")
-        self._patience.failed(monotonic_ms(), random.random())  # noqa: S311 - jitter, not a secret
+        self._patience.failed(self._host.monotonic_ms(), self._host.chance())
 
     def _is_back(self) -> None:
         if self._away_for is not None:
@@ -218,7 +234,7 @@ class CellProjector:
 
     def _report(self) -> None:
         """Tell how far the view is. It is what counts here: what is only folded has not reached anybody."""
-        cursor, shown, now_ms = self._follower.next_offset, self._projection.shown, monotonic_ms()
+        cursor, shown, now_ms = self._follower.next_offset, self._projection.shown, self._host.monotonic_ms()
         health, (topic, partition) = self._context.health, self._tp
         if shown is not None:
             self._shown = min(shown, cursor)

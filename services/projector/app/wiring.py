@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from services.projector.app.cell import CellProjector
 from services.projector.app.metrics import ProjectorMetrics
 from services.projector.settings import ProjectorSettings
 from shared.log.cell_tasks import Tenure
-from shared.log.opening import layout_of, open_log
+from shared.log.opening import OpenLog, layout_of, open_log
 from shared.log.owned_cells import work_on_owned_cells
-from shared.runtime.cell_file import load_cell_file
 from shared.runtime.process import Context
 from shared.view.redis_view import RedisFunctions
+from shared.view.store import OpenFunctions
 
 
-async def main(context: Context[ProjectorSettings]) -> None:
-    """Keep the owned cells' views equal to their logs until told to stop."""
+def redis_of(url: str) -> OpenFunctions:
+    """The functions of this Redis. The projector puts them there."""
+    return RedisFunctions(url, loads=True)
+
+
+async def main(
+    context: Context[ProjectorSettings],
+    opening: OpenLog = open_log,
+    viewing: Callable[[str], OpenFunctions] = redis_of,
+) -> None:
+    """Keep the owned cells' views equal to their logs until told to stop. `viewing` gives the view's functions."""
     settings = context.settings
-    file = load_cell_file(settings.cell_file)
-    log = await open_log(context, file)
+    file = context.host.cell_file(settings.cell_file)
+    log = await opening(context, file)
     if log is None:
         return
     layout, metrics = layout_of(file, settings.namespace), ProjectorMetrics(context.registry)
-    functions = RedisFunctions(settings.redis, loads=True)
+    functions = viewing(settings.redis)
 
     async def work(tenure: Tenure) -> None:
         await CellProjector(context, log, layout, functions, metrics, tenure).run()

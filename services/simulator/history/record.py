@@ -46,6 +46,7 @@ class Logged:
     _sent: Outgoing | None = None
     _said: Event | Undecodable | None = None
     _record: Record | None = None
+    _is_decoded_once: bool = True
 
     @property
     def value(self) -> bytes | None:
@@ -69,7 +70,9 @@ class Logged:
             if sent is None:
                 headers: Headers = ((TYPE_HEADER, self.type.encode()), (CHAIN_HEADER, self.chain.encode()))
                 sent = Outgoing(topic, self.value, self.key.encode(), headers)
-            self._record = Record(topic, self.partition, self.offset, sent.key, self.value, sent.headers, at_ms)
+            event = self.event() if self._is_decoded_once else None
+            at = (topic, self.partition, self.offset)
+            self._record = Record(*at, sent.key, self.value, sent.headers, at_ms, event)
         return self._record
 
 

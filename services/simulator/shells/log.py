@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -11,8 +12,10 @@ from services.simulator.broker import Broker, Message
 from services.simulator.faults import Fault
 from services.simulator.history.record import EPOCH_MS
 from services.simulator.shells.member import WorldMember
+from shared.events.base import replace as shorter
 from shared.events.decisions import CHAIN_HEADER
-from shared.events.encoding import TYPE_HEADER
+from shared.events.encoding import TYPE_HEADER, decode, encode
+from shared.events.snapshots import SnapshotChunk
 from shared.log.machine.partitioner import partition_of
 from shared.log.port import (
     RECORD_BYTES_MAX,
@@ -80,6 +83,7 @@ class WorldLog:
         records = [self.message(message) for message in messages]
         if self._shaped is not None:
             records = [shaped for record in records for shaped in self._shaped(record)]
+        records = [left for record in records for left in self._torn(record)]
         told: asyncio.Future[LogUnavailable | None] = asyncio.get_running_loop().create_future()
         self.broker.publish(self.who, records, partial(self._tell, told))
         error = await told
@@ -152,6 +156,18 @@ class WorldLog:
         if code is not None:
             await self._answered(lambda: None)
             raise LogRefused(code, f"a record for {message.topic} is refused ({code})")
+
+    def _torn(self, record: Message) -> list[Message]:
+        """What becomes of a record of a snapshot: nothing, less than it was, or the same behind what follows it."""
+        broker, engine = self.broker, self.broker.engine
+        if record.topic != "snapshots" or not broker.faults.happens(Fault.SNAPSHOT, f"{record.key} of {self.who}"):
+            return [record]
+        how, chunk = engine.between(0, 2), decode(record.type, record.value)
+        if how == 0 and isinstance(chunk, SnapshotChunk):
+            return [replace(record, value=encode(shorter(chunk, rows=chunk.rows[:-1])))]
+        if how == 1:
+            engine.after(engine.between(10, 500), lambda: broker.land_silently(record))
+        return []
 
     def _at(self, tp: TopicPartition, offset: int) -> Record | None:
         at = self.local(tp)

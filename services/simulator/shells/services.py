@@ -11,14 +11,23 @@ from services.executor.app.own_machine import OwnMachine
 from services.executor.diaries import GROWN_BYTES, Diaries
 from services.executor.processes.supervisor import must_end
 from services.executor.settings import AgentSettings, ExecutorSettings
+from services.metrics import app as metrics_app
+from services.metrics.settings import MetricsSettings
 from services.placement.app import cell_writer, writer
+from services.placement.app import snapshots as snapshots_app
+from services.placement.app.snapshots import SnapshotSettings
 from services.placement.settings import PlacementSettings
+from services.projector import app as projector_app
+from services.projector.settings import ProjectorSettings
+from services.queueing import app as queueing_app
+from services.queueing.settings import QueueingSettings
 from services.simulator.broker import Message
 from services.simulator.machine import Machine
 from services.simulator.process import Process
 from services.simulator.shells.files import WorldFiles
 from services.simulator.shells.machine import WorldDriver, WorldState
 from services.simulator.shells.part import NAMESPACE, Shell
+from services.simulator.shells.view import WorldFunctions
 from services.simulator.versions import word_by_word
 from shared.events.encoding import decode
 from shared.events.nodes import NodeJoined
@@ -48,6 +57,14 @@ SLOTS = 4
 
 GROWN_AT_BYTES = (1_000, 4_000, GROWN_BYTES)
 """When a diary has grown: often, at times, never."""
+
+METRICS = MetricsSettings.model_construct(namespace=NAMESPACE)
+PROJECTOR = ProjectorSettings.model_construct(namespace=NAMESPACE)
+QUEUEING = QueueingSettings.model_construct(namespace=NAMESPACE)
+
+VERSIONS_FEWEST, VERSIONS_MOST = 12, 40
+CHUNK_BYTES = 3_000
+"""Snapshots come oftener than in production and in smaller records, so that a small state has several."""
 
 
 def placement(world: World, process: Process) -> Shell:
@@ -84,3 +101,33 @@ def agent_of(machine: Machine, world: World, process: Process) -> Shell:
     own = OwnMachine(machine.cell, machine.spec, WorldState(machine), files, driver)
     main = partial(agent.main, finding=lambda *_: own, grown_bytes=world.grown_bytes)
     return Shell("agent", AGENT, main, closes=(files.end, driver.end), ends=(agent.NodeTakenOver,))
+
+
+def queueing(world: World, _process: Process) -> Shell:
+    """The lines of the cells that it owns."""
+    return Shell("queueing", QUEUEING, partial(queueing_app.main, few=world.few), {})
+
+
+def projector(world: World, process: Process) -> Shell:
+    """The views of the cells that it owns."""
+    functions = WorldFunctions(world.redis, process.name)
+    main = partial(projector_app.main, viewing=lambda _url: functions)
+    return Shell("projector", PROJECTOR, main, {}, (functions.close,))
+
+
+def snapshots(world: World, _process: Process) -> Shell:
+    """The snapshots of every cell."""
+    versions = world.engine.between(VERSIONS_FEWEST, VERSIONS_MOST)
+    settings = SnapshotSettings.model_construct(
+        namespace=NAMESPACE, snapshot_versions=versions, snapshot_chunk_bytes=CHUNK_BYTES
+    )
+    return Shell("snapshots", settings, snapshots_app.main, {})
+
+
+def metrics(world: World, process: Process) -> Shell:
+    """The figures of every cell. What it finds broken is so."""
+
+    def broken(cell: str, invariant: str, text: str, **_fields: object) -> None:
+        world.violated(invariant, f"{process.name} sees in {cell}: {text}")
+
+    return Shell("metrics", METRICS, metrics_app.main, {metrics_app.OFFENCE: broken})

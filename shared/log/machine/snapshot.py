@@ -43,13 +43,16 @@ def snapshot_id(state: CellState, writer: str) -> str:
     return f"{state.offset}-{writer.replace('/', '-')}"
 
 
-def cut(state: CellState, snapshot: str) -> Iterator[SnapshotChunk]:
-    """The state in chunks, each below 900 kB as JSON. The state must not change before the last one is taken."""
+def cut(state: CellState, snapshot: str, bytes_most: int | None = None) -> Iterator[SnapshotChunk]:
+    """The state in chunks, each of at most so many bytes as JSON (if none are named, CHUNK_BYTES_MOST). A row that is
+    larger has a chunk of its own. The state must not change before the last one is taken.
+    """
+    bytes_most = bytes_most or CHUNK_BYTES_MOST
     rows: list[str] = []
     part, size = 0, _ENVELOPE_BYTES
     for piece in _pieces(rows_of(state)):
         more = json_bytes(piece)
-        if rows and size + more > CHUNK_BYTES_MOST:
+        if rows and size + more > bytes_most:
             yield SnapshotChunk(cell=state.cell, snapshot=snapshot, part=part, rows=tuple(rows))
             rows, part, size = [], part + 1, _ENVELOPE_BYTES
         rows.append(piece)
