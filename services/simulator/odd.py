@@ -20,7 +20,7 @@ NOWHERE: tuple[dict[str, Any], ...] = (
     {"gpu_type": "none"},
     {"not_before_ms": LARGEST_INTEGER},
     {"array": None, "array_most_running": 1},
-    {"workers": 10_000},
+    {"workers": 20_000},
 )
 """What admission turns away; that no cell is named is fine where there is one."""
 
