@@ -56,6 +56,7 @@ OF_OTHER_SETTINGS = frozenset(
         "DeadLetterReason.too_large",
         "DeadLetterReason.unwritable",
         "ProposalCode.unsupported",
+        "RefuseCode.submission_too_old",
         "RefuseCode.too_many_waiting",
         "RefuseCode.unsupported",
         "RejectCode.pool_not_allowed",
