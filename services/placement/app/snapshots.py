@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic import Field
 
 from services.placement.app.retention import delete_old
+from shared.cluster.config import CellFile
 from shared.events.snapshots import SnapshotManifest
 from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
@@ -95,7 +97,16 @@ class Unwritten:
     until_ms: int = 0
 
 
-async def main(context: Context[SnapshotSettings], opening: OpenLog = open_log) -> None:
+def declared_retention_ms(file: CellFile) -> int | None:
+    """For how long decisions are kept that a snapshot covers; None for ever."""
+    return topics_file(file).retention_ms("decisions")
+
+
+async def main(
+    context: Context[SnapshotSettings],
+    opening: OpenLog = open_log,
+    retention_ms_of: Callable[[CellFile], int | None] = declared_retention_ms,
+) -> None:
     """Take snapshots of the owned cells until told to stop."""
     settings = context.settings
     if settings.embedded:
@@ -106,7 +117,7 @@ async def main(context: Context[SnapshotSettings], opening: OpenLog = open_log) 
     if log is None:
         return
     layout, metrics = layout_of(file, settings.namespace), SnapshotMetrics(context.registry)
-    retention_ms = topics_file(file).retention_ms("decisions")
+    retention_ms = retention_ms_of(file)
 
     async def work(tenure: Tenure) -> None:
         await keep(context, log, layout, metrics, tenure, retention_ms)
