@@ -33,6 +33,8 @@ EXTREMES: tuple[dict[str, Any], ...] = (
     {"estimate_run_ms": 1},
     {"not_before_ms": 0},
     {"retry": RetryPolicy(budget=3, backoff_ms=LARGEST_INTEGER, backoff_most_ms=1)},
+    {"retry": RetryPolicy(budget=3, backoff_ms=LARGEST_INTEGER - 1, backoff_most_ms=LARGEST_INTEGER)},
+    {"retry": RetryPolicy(budget=0, backoff_ms=LARGEST_INTEGER, backoff_most_ms=LARGEST_INTEGER)},
 )
 """What is let in, and must not harm anything."""
 

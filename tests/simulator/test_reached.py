@@ -84,6 +84,7 @@ SELDOM = frozenset(
         "DeferCode.no_such_nodes",
         "ProposalCode.not_allowed",
         "RefuseCode.after_itself",
+        "RefuseCode.submission_too_old",
         "RefuseCode.wrong_state",
         "RejectCode.cell_needed",
         "RejectCode.invalid_field",
