@@ -50,7 +50,7 @@ _KNOWN: dict[Exit, frozenset[str]] = {
     Exit.USAGE: frozenset(
         {
             *("CellFileError", "JobFileError", "LogFileError", "ArchiveError", "DiaryError", "TopicsFileError"),
-            *("SettingsError", "WorkloadError", "RecordTooLarge", "WrongOffer", "NoDevices"),
+            *("SettingsError", "WorkloadError", "RecordTooLarge", "WrongOffer", "NoDevices", "NodesFileError"),
         }
     ),
     Exit.NO: frozenset(

@@ -6,15 +6,17 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with
+from services.cli.gone_nodes import declare_gone_nodes
 from services.cli.output import print_line
 from services.cli.service_set import KINDS, ServiceSet, service_set
 from services.cli.stage import Servers, make_declared_topics, running
@@ -22,7 +24,7 @@ from services.cli.upkeep import Upkeep
 from services.cli.workload import uniform_nodes
 from shared.cluster.config import CellFile, CellPart, Pool
 from shared.events.encoding import encode
-from shared.events.value import replace
+from shared.events.value import replace as replace_value
 from shared.events.values import NodeSpec
 from shared.log.opening import declared_topics
 from shared.runtime.stack.choose import choose_kafka, choose_redis
@@ -47,6 +49,8 @@ def up(
     What dies is started again, later and later while it keeps dying. Only Ctrl-C, a wrong setting and the death of the
     embedded broker end the command.
 
+    Virtual nodes of an earlier run on the same data that are not among these are declared lost once they are silent.
+
     What is started here keeps its data in --data, except for the embedded broker, which forgets at exit.
     """
     access = access_of(context)
@@ -62,11 +66,21 @@ def up(
     with ThreadPoolExecutor(1, "starts servers") as starter, running(kafka, redis) as servers:
         if servers.is_embedded:
             print_line("The embedded broker forgets everything at exit; name a real one by --kafka HOST:PORT.")
-        wanted = _wanted(access, servers, data, nodes_file or _nodes_file(access.cells(), nodes, data), counts)
-        run(_serve(access, servers, wanted, data, starter))
+        nodes_path = nodes_file or _nodes_file(access.cells(), nodes, data)
+        wanted = _wanted(access, servers, data, nodes_path, counts)
+        started = replace(access, kafka=servers.kafka.server.address, redis=servers.redis.server.address)
+        run(_serve(started, servers, wanted, data, starter, declare_gone_nodes(started, nodes_path, print_line)))
 
 
-async def _serve(access: Access, servers: Servers, wanted: ServiceSet, data: Path, starter: Executor) -> None:
+async def _serve(
+    access: Access,
+    servers: Servers,
+    wanted: ServiceSet,
+    data: Path,
+    starter: Executor,
+    beside: Coroutine[Any, Any, None],
+) -> None:
+    """`beside` is what else goes on while the services run."""
     await make_declared_topics(servers, declared_topics(access.cells(), access.namespace))
     width = max(len(spec.name) for spec in wanted.specs)
     colours = {spec.name: COLOURS[number % len(COLOURS)] for number, spec in enumerate(wanted.specs)}
@@ -77,8 +91,8 @@ async def _serve(access: Access, servers: Servers, wanted: ServiceSet, data: Pat
         echo=lambda name, line: print_line(f"{_prefix(name, width, colours[name])} {line}"),
     )
     upkeep = Upkeep(services, {"Kafka": servers.kafka.server, "Redis": servers.redis.server}, starter, print_line)
-    kafka, redis = servers.kafka.server.address, servers.redis.server.address
-    await _until_stopped(upkeep, f"FALLOW_KAFKA={kafka} FALLOW_REDIS={redis} FALLOW_NAMESPACE={access.namespace}")
+    addresses = f"FALLOW_KAFKA={access.kafka} FALLOW_REDIS={access.redis} FALLOW_NAMESPACE={access.namespace}"
+    await _until_stopped(upkeep, addresses, beside)
 
 
 def _wanted(access: Access, servers: Servers, data: Path, nodes_file: Path, counts: Mapping[str, int]) -> ServiceSet:
@@ -95,7 +109,7 @@ def _wanted(access: Access, servers: Servers, data: Path, nodes_file: Path, coun
     )
 
 
-async def _until_stopped(upkeep: Upkeep, addresses: str) -> None:
+async def _until_stopped(upkeep: Upkeep, addresses: str, beside: Coroutine[Any, Any, None]) -> None:
     """Run until a signal, or until something fails for good: what dies meanwhile is started again."""
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, upkeep.stopping.set)
@@ -103,20 +117,22 @@ async def _until_stopped(upkeep: Upkeep, addresses: str) -> None:
     begun = asyncio.create_task(upkeep.begin(told), name="services begin")
     kept = asyncio.create_task(upkeep.run(), name="upkeep")
     asked = asyncio.create_task(upkeep.stopping.wait(), name="stop asked")
+    other = asyncio.create_task(beside, name="beside the services")
     try:
-        await asyncio.wait({asked, kept, begun}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({asked, kept, begun, other}, return_when=asyncio.FIRST_COMPLETED)
         if begun.done():
             begun.result()
-            await asyncio.wait({asked, kept}, return_when=asyncio.FIRST_COMPLETED)
-        if kept.done():
-            kept.result()
+            await asyncio.wait({asked, kept, other}, return_when=asyncio.FIRST_COMPLETED)
+        for ended in (kept, other):
+            if ended.done():
+                ended.result()
     finally:
         upkeep.stopping.set()
-        begun.cancel()
-        asked.cancel()
+        for task in (begun, asked, other):
+            task.cancel()
         await asyncio.wait({kept}, timeout=UPKEEP_END_S)
         kept.cancel()
-        await asyncio.gather(begun, asked, kept, return_exceptions=True)
+        await asyncio.gather(begun, asked, kept, other, return_exceptions=True)
         print_line("stopping")
         await upkeep.services.stop()
 
@@ -162,6 +178,6 @@ def _shares(cell: CellPart, count: int) -> list[tuple[Pool, int]]:
 def _nodes(cell: CellPart, pool: Pool, count: int) -> list[NodeSpec]:
     nodes = uniform_nodes(count, pool.gpus_per_node, pool=pool.name, role=pool.role)
     return [
-        replace(node, gpu_type=pool.gpu_type, id=f"{cell.name}-{pool.name}-{number:04}")
+        replace_value(node, gpu_type=pool.gpu_type, id=f"{cell.name}-{pool.name}-{number:04}")
         for number, node in enumerate(nodes, start=1)
     ]

@@ -45,12 +45,13 @@ SERVICES = ["admission", "queueing", "executor", "projector", "metrics", "snapsh
 class Up:
     """`fallow up` as a process, what it has said so far, and its children."""
 
-    def __init__(self, kafka: str, folder: Path) -> None:
+    def __init__(self, kafka: str, folder: Path, nodes: int) -> None:
         (folder / "cell.yaml").write_text(CELL_FILE, encoding="utf-8")
         self._folder, self._said = folder, folder / "said.txt"
         self._words = ["--redis", "wheel", "--cell-file", str(folder / "cell.yaml")]
         environment = environment_with(TOP, FALLOW_NAMESPACE="up")
-        command = [*FALLOW, "--kafka", kafka, *self._words, "up", "--nodes", "2", "--data", str(folder / "data")]
+        command = [*FALLOW, "--kafka", kafka, *self._words, "up", "--nodes", str(nodes)]
+        command += ["--data", str(folder / "data")]
         with self._said.open("w") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
         self.environment = environment
@@ -82,22 +83,34 @@ class Up:
                 found |= {name: int(folder.name) for name in ("Kafka", "Redis") if CHILDREN[name] in words}
         return found
 
-    def runs_a_job(self, job: str) -> None:
+    def runs_a_job(self, job: str, *, gpu_milli: int = 1000) -> None:
         """Submit a job by the command line, and wait for its end."""
+        self.submits([job], gpu_milli=gpu_milli, duration_ms=100, until="ended")
+
+    def submits(self, jobs: list[str], *, gpu_milli: int, duration_ms: int, until: str) -> None:
+        """Submit jobs by the command line, and wait until all are that far."""
+        file = self._folder / f"{jobs[0]}.json"
+        shape = {"tenant": "acme", "pools": ["virtual"], "resources": {"gpu_milli": gpu_milli}}
+        run = {"driver": "virtual", "duration_ms": duration_ms}
+        file.write_text(json.dumps([{"id": job, **shape, "run": run} for job in jobs]), encoding="utf-8")
+        self._tells("submit", str(file), "--until", until, "--timeout", "60")
+
+    def has_ended_well(self, job: str) -> bool:
+        """What the view says of a job."""
+        return "finished" in self._tells("job", job)
+
+    def _tells(self, *words: str) -> str:
         address = self.waits_for("export FALLOW_KAFKA=").split("export ")[1].split()
         environment = {**self.environment, **dict(word.split("=", 1) for word in address)}
-        file = self._folder / f"{job}.json"
-        spec = {"id": job, "tenant": "acme", "pools": ["virtual"], "resources": {"gpu_milli": 1000}}
-        file.write_text(json.dumps({**spec, "run": {"driver": "virtual", "duration_ms": 100}}), encoding="utf-8")
-        command = [*FALLOW, "--cell-file", str(self._folder / "cell.yaml"), "submit", str(file)]
-        more = ["--until", "ended", "--timeout", "60"]
-        done = subprocess.run([*command, *more], env=environment, capture_output=True, text=True, check=False)
+        command = [*FALLOW, "--cell-file", str(self._folder / "cell.yaml"), *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr + self.said[-3_000:]
+        return done.stdout
 
 
 @contextmanager
-def up(kafka: str, folder: Path) -> Iterator[Up]:
-    running = Up(kafka, folder)
+def up(kafka: str, folder: Path, nodes: int = 2) -> Iterator[Up]:
+    running = Up(kafka, folder, nodes)
     try:
         yield running
     finally:
@@ -128,3 +141,17 @@ def test_whatever_is_killed_comes_back_and_the_next_job_runs(tmp_path: Path) -> 
                 running.waits_for(f"{name} runs again at", since=since)
             running.runs_a_job(f"after-{names[0].lower()}")
             assert all(running.children()[name] != before[name] for name in names)
+
+
+@pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
+def test_up_with_fewer_nodes_on_the_same_data_does_the_work_of_those_that_are_gone(tmp_path: Path) -> None:
+    long = [f"long-{number}" for number in range(8)]
+    with up("jars", tmp_path, nodes=8) as running:
+        running.waits_for("everything runs", within_s=120)
+        running.submits(long, gpu_milli=8_000, duration_ms=10_000, until="started")
+    with up("jars", tmp_path, nodes=4) as running:
+        line = running.waits_for("are declared lost", within_s=60)
+        assert line.startswith("4 nodes of cell main are declared lost"), line
+        running.waits_for("everything runs")
+        running.runs_a_job("after", gpu_milli=8_000)
+        assert all(running.has_ended_well(job) for job in long)
