@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError
 
 from shared.log.group_timers import QUICK, GroupTimers
 from shared.log.kafka_closing import close
-from shared.log.kafka_consumer import COMMITTED
+from shared.log.kafka_consumer import COMMITTED, WRITTEN
 from shared.log.kafka_looks import KafkaLooks
 from shared.log.kafka_member import KafkaMember
 from shared.log.kafka_producer import BoundedProducer, Compression, refused, send, send_all
@@ -73,6 +73,8 @@ class KafkaLog:
         self._timers = timers
         self._producers: BoundedProducer | None = None
         self._queries: AIOKafkaConsumer | None = None
+        self._written: AIOKafkaConsumer | None = None
+        self._one_opens = asyncio.Lock()
         self._looks = KafkaLooks(bootstrap, client_id)
 
     async def start(self) -> None:
@@ -83,29 +85,41 @@ class KafkaLog:
             request_timeout_ms=REQUEST_BOUND_MS,
             compression=self._compression,
         )
-        queries = AIOKafkaConsumer(
+        queries = self._consumer("queries", COMMITTED)
+        await self._open(queries)
+        self._queries = queries
+
+    def _consumer(self, what: str, isolation: str) -> AIOKafkaConsumer:
+        """One that answers questions and reads nothing. Where a topic ends, it tells by its isolation."""
+        return AIOKafkaConsumer(
             bootstrap_servers=self._bootstrap,
-            client_id=f"{self._client_id}-queries",
+            client_id=f"{self._client_id}-{what}",
             enable_auto_commit=False,
-            isolation_level=COMMITTED,
+            isolation_level=isolation,
             request_timeout_ms=REQUEST_BOUND_MS,
         )
+
+    async def _open(self, consumer: AIOKafkaConsumer) -> None:
         try:
             async with asyncio.timeout(self._publish_bound_s):
-                await queries.start()
+                await consumer.start()
         except (KafkaError, TimeoutError, OSError) as error:
-            await close(queries)
+            await close(consumer)
             raise LogUnavailable(f"no Kafka at {self._bootstrap}: {error!r}") from error
-        self._queries = queries
+        except asyncio.CancelledError:
+            await close(consumer)
+            raise
 
     async def stop(self) -> None:
         """Close the producer without sending what it still holds, and the rest."""
         producers, self._producers = self._producers, None
         queries, self._queries = self._queries, None
+        written, self._written = self._written, None
         if producers is not None:
             await producers.close()
-        if queries is not None:
-            await close(queries)
+        for consumer in (queries, written):
+            if consumer is not None:
+                await close(consumer)
         await self._looks.stop()
 
     async def publish(self, messages: Sequence[Outgoing]) -> None:
@@ -156,6 +170,16 @@ class KafkaLog:
     async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Asked of the broker, each time."""
         return await self._offsets(self._asking().end_offsets, tps)
+
+    async def written_ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Asked of the broker, each time, by a consumer of its own, which is opened by the first question."""
+        self._asking()
+        async with self._one_opens:
+            if self._written is None:
+                consumer = self._consumer("written-ends", WRITTEN)
+                await self._open(consumer)
+                self._written = consumer
+        return await self._offsets(self._written.end_offsets, tps)
 
     async def _offsets(self, ask: Any, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         try:

@@ -17,6 +17,8 @@ from aiokafka.consumer.fetcher import FetchResult
 from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Record
 
 COMMITTED = "read_committed"
+WRITTEN = "read_uncommitted"
+"""For the question where a topic ends: by COMMITTED it ends where the first open transaction begins."""
 """The isolation level of every consumer of ours: a record of a transaction that was given up is never read."""
 
 STEP_WAIT_MS = 300

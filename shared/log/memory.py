@@ -39,6 +39,9 @@ class Partition:
     markers: set[int] = field(default_factory=set)
     """Offsets that no reader is shown: the ends of transactions, which take an offset as a record does."""
 
+    in_transaction: int = 0
+    """So many records of an open transaction are written behind the end."""
+
     @property
     def end(self) -> int:
         """The offset that the next record gets."""
@@ -110,6 +113,10 @@ class MemoryBroker:
         partition = self.partition(tp)
         partition.markers.add(partition.end)
         partition.records.append(Record(*tp, partition.end, None, None, (), self.now_ms() or 0))
+
+    def hold(self, tp: TopicPartition, records: int) -> None:
+        """A transaction with so many records is open, until it is held with none: nothing may be written meanwhile."""
+        self.partition(tp).in_transaction = records
 
     def cut(self, tp: TopicPartition, offset: int) -> None:
         """Lose the records from `offset` on, though they were acknowledged."""
@@ -184,6 +191,11 @@ class MemoryLog:
         """As the port says."""
         self._reach()
         return {tp: self._broker.partition(tp).end for tp in tps}
+
+    async def written_ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """As the port says."""
+        self._reach()
+        return {tp: self._broker.partition(tp).end + self._broker.partition(tp).in_transaction for tp in tps}
 
     async def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
         """As the port says."""

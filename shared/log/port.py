@@ -205,7 +205,14 @@ class Log(Protocol):
         """The first offset that can still be read, of each. Raises LogUnavailable, also for a missing partition."""
 
     async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset that the next record will get, of each. Raises LogUnavailable, also for a missing partition."""
+        """The offset behind the last record that can be read, of each: where a transaction is open, its first offset.
+        Raises LogUnavailable, also for a missing partition.
+        """
+
+    async def written_ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset that the next record will get, of each. While a transaction is open, this is beyond what can be
+        read. Raises LogUnavailable, also for a missing partition.
+        """
 
     async def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
         """The record at exactly this offset, of each partition that has a committed one there. Raises LogUnavailable.

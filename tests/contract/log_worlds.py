@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 from aiokafka import AIOKafkaProducer
@@ -31,6 +33,7 @@ class World(Protocol):
     async def topic_that_refuses(self, code: Refusal) -> str: ...
     async def refill(self, topic: str) -> None: ...
     async def transaction(self, tp: TopicPartition, values: list[bytes], *, commits: bool) -> None: ...
+    def open_transaction(self, tp: TopicPartition, values: list[bytes]) -> AbstractAsyncContextManager[None]: ...
     async def grow(self, topic: str, partitions: int) -> None: ...
     async def delete_before(self, tp: TopicPartition, offset: int) -> None: ...
     async def log(self) -> Log: ...
@@ -57,6 +60,13 @@ class MemoryWorld:
         for _ in [] if commits else values:
             self.broker.write_marker(tp)
         self.broker.write_marker(tp)
+
+    @asynccontextmanager
+    async def open_transaction(self, tp: TopicPartition, values: list[bytes]) -> AsyncIterator[None]:
+        self.broker.hold(tp, len(values))
+        yield
+        self.broker.hold(tp, 0)
+        await self.transaction(tp, values, commits=True)
 
     async def topic_that_refuses(self, code: Refusal) -> str:
         name = await self.topic(1)
@@ -102,6 +112,19 @@ class KafkaWorld:
             return not (await self._admin.create_topics([new])).topic_errors[0][1]
 
         await eventually(is_created)
+
+    @asynccontextmanager
+    async def open_transaction(self, tp: TopicPartition, values: list[bytes]) -> AsyncIterator[None]:
+        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=f"tx-{next(_numbers)}")
+        await producer.start()
+        try:
+            await producer.begin_transaction()
+            for value in values:
+                await producer.send_and_wait(tp[0], value, partition=tp[1])
+            yield
+            await producer.commit_transaction()
+        finally:
+            await producer.stop()
 
     async def transaction(self, tp: TopicPartition, values: list[bytes], *, commits: bool) -> None:
         producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=f"tx-{next(_numbers)}")

@@ -90,6 +90,20 @@ async def test_only_what_a_transaction_has_committed_is_read(world: World, log: 
     assert [offset for offset, found in offsets.items() if found] == [0, 3, 5]
 
 
+async def test_what_an_open_transaction_hides_is_written_but_cannot_be_read_yet(world: World, log: Log) -> None:
+    topic = await world.topic(1)
+    tp = (topic, 0)
+    await write(log, topic, b"before")
+    async with world.open_transaction(tp, [b"a", b"b"]):
+        assert await log.end_offsets([tp]) == {tp: 1}
+        assert await log.written_ends([tp]) == {tp: 3}
+
+    async def is_readable() -> bool:
+        return await log.end_offsets([tp]) == await log.written_ends([tp]) == {tp: 4}
+
+    await eventually(is_readable)
+
+
 async def test_a_topic_that_was_made_anew_holds_other_records(world: World, log: Log) -> None:
     topic = await world.topic(1)
     await write(log, topic, b"a", b"b")

@@ -45,6 +45,14 @@ async def test_the_end_belongs_to_the_moment_before_it_was_asked_for() -> None:
     await nodes_end.stop()
 
 
+async def test_reports_in_a_transaction_that_is_open_stand_before_the_end() -> None:
+    broker = written(3)
+    broker.hold(NODES, 2)
+    nodes_end = NodesEnd(MemoryLog(broker), NODES)
+    assert await answered(nodes_end, 10_000) == (5, 10_000)
+    await nodes_end.stop()
+
+
 @pytest.mark.parametrize(("lease_ms", "again_ms"), [(30_000, 1_000), (800, 100), (1, 1)])
 async def test_it_is_asked_for_once_a_second_or_more_often_where_leases_are_short(lease_ms: int, again_ms: int) -> None:
     nodes_end = NodesEnd(MemoryLog(written(0)), NODES)

@@ -12,7 +12,11 @@ LOOKS_PER_LEASE = 8
 
 
 class NodesEnd:
-    """One question at a time, and at most one in each interval. While the log is away there is no answer."""
+    """One question at a time, and at most one in each interval. While the log is away there is no answer.
+
+    Asked is what was written, not what can be read: a transaction that a stranger holds open hides the reports behind
+    it. Leases then wait, and the lag alert tells, until the broker ends the transaction.
+    """
 
     def __init__(self, log: Log, tp: TopicPartition, on_answer: Callable[[], None] = lambda: None) -> None:
         """`on_answer` is called when there is an answer to be fetched."""
@@ -50,6 +54,6 @@ class NodesEnd:
 
     async def _end(self) -> int | None:
         try:
-            return (await self._log.end_offsets([self._tp]))[self._tp]
+            return (await self._log.written_ends([self._tp]))[self._tp]
         except LogUnavailable:
             return None  # the watch of the log tells of it

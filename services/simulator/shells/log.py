@@ -113,6 +113,10 @@ class WorldLog:
         """As the port says."""
         return await self._answered(lambda: {tp: self.broker.end(self.local(tp)) for tp in tps})
 
+    async def written_ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """As the port says. No transaction is ever open."""
+        return await self.end_offsets(tps)
+
     async def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
         """As the port says."""
         found = await self._answered(lambda: {tp: self._at(tp, offset) for tp, offset in offsets.items()})
