@@ -70,7 +70,7 @@ class Upkeep:
     async def _start_again(self, ended: Ended) -> None:
         line = last_line_of(ended.last_lines)
         if ended.exit_code == FENCED:
-            self.say(f"{ended.name} is fenced and is not started again: a person must look. Its last line: {line}")
+            self.say(f"{ended.name} is fenced and is not restarted: operator action needed. Its last line: {line}")
             return
         if ended.exit_code == WRONG_SETTINGS:
             raise StackError(str(ended))

@@ -1,8 +1,9 @@
 """The work on one cell of a process, kept apart from the work on its other cells.
 
-A cell whose log cannot be trusted is fenced: the work on it ends, the process says where and why, and goes on with its
-other cells. Only a new start of the process lifts the fence, which is a person's decision: perhaps this process alone
-has seen what the log has lost. So it also keeps its share of the group: another process might know less, and go on.
+A cell whose log cannot be trusted, or whose next decision no record can hold, is fenced: the work on it ends, the
+process says where and why, and goes on with its other cells. Only a new start of the process lifts the fence, which is
+a person's decision: perhaps this process alone has seen what the log has lost. So it also keeps its share of the group:
+another process might know less, and go on.
 
 After any other error the work begins anew from the log, as after a new start of the process, and later each time.
 """
@@ -15,6 +16,7 @@ from typing import Any
 from shared.cluster.fold import DamagedLog
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import DamagedSnapshot
+from shared.log.machine.writer import UnwritableDecision
 from shared.log.port import LogTruncated
 from shared.log.snapshots import NoUsableSnapshot
 from shared.runtime.endings import ending_of
@@ -25,7 +27,7 @@ AGAIN_FIRST_S, AGAIN_MOST_S = 0.5, 60.0
 STEADY_MS = 120_000
 """Work that went on for so long was well: the next error begins a new row of pauses."""
 
-FENCING = (DamagedLog, DamagedSnapshot, NoUsableSnapshot)
+FENCING = (DamagedLog, DamagedSnapshot, NoUsableSnapshot, UnwritableDecision)
 
 
 def fence_of(error: BaseException, layout: Layout, cell: str) -> Fence | None:
@@ -90,7 +92,7 @@ def _fence(context: Context[Any], cell: str, fence: Fence) -> None:
     context.health.fence(cell, fence)
     context.telemetry.cell_fenced.labels(cell).set(1)
     context.logger.error(
-        "fenced: the decision log is damaged, a person must look",
+        "fenced: operator action needed",
         cell=cell,
         reason=fence.reason,
         topic=fence.topic,

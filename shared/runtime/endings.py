@@ -23,8 +23,8 @@ ENDINGS: dict[str, Ending] = {
     "StateFolderInUse": Ending("the state folder is in use", WRONG_SETTINGS),
     "NodeTakenOver": Ending("another agent speaks for the node", FAILED),
     "WrongTopics": Ending("the topics are not as declared", WRONG_SETTINGS),
-    "DamagedLog": Ending("fenced: the decision log is damaged, a person must look", FENCED),
-    "UnwritableDecision": Ending("fenced: what is due can stand in no record, a person must look", FENCED),
+    "DamagedLog": Ending("fenced: the decision log is damaged, operator action needed", FENCED),
+    "UnwritableDecision": Ending("fenced: no record can hold the next decision, operator action needed", FENCED),
     "LogTruncated": Ending("the decision log no longer holds what is needed", FAILED),
 }
 

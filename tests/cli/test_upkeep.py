@@ -96,7 +96,7 @@ async def test_a_wrong_setting_ends_all_with_the_reason(tmp_path: Path) -> None:
 
 async def test_a_service_that_is_fenced_waits_for_a_person(tmp_path: Path) -> None:
     async with kept(tmp_path, FALLOW_FENCED="yes") as (upkeep, said, _):
-        await eventually(says(said, "tiny is fenced and is not started again: a person must look."), within_s=30)
+        await eventually(says(said, "tiny is fenced and is not restarted: operator action needed."), within_s=30)
         assert await upkeep.services.not_ready() == {"tiny": "it does not run"}
 
 

@@ -28,12 +28,14 @@ from shared.events.encoding import encode
 from shared.events.nodes import NodeJoined
 from shared.events.values import NodeSpec
 from shared.log.cell_tasks import Tenure
-from shared.log.cell_work import work_apart
+from shared.log.cell_work import FENCING, work_apart
 from shared.log.layout import Layout
+from shared.log.machine.writer import UnwritableDecision
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.owned_cells import work_on_owned_cells
 from shared.log.port import LogTruncated
 from shared.runtime.cell_file import parse_cell_file
+from shared.runtime.endings import ENDINGS, FENCED
 from shared.runtime.process import Context, make_context
 from shared.runtime.settings import ServiceSettings
 from shared.view.lupa_view import LuaFunctions
@@ -257,3 +259,27 @@ async def test_an_error_that_concerns_the_whole_process_is_not_kept_from_it() ->
 
     with pytest.raises(WrongTopics):
         await work_apart(make_context("any", ServiceSettings()), LAYOUT, SICK, work)
+
+
+async def test_a_decision_that_no_record_can_hold_fences_its_cell_alone() -> None:
+    context = make_context("placement", PlacementSettings(namespace="t"))
+
+    async def sick() -> None:
+        raise UnwritableDecision("a decision that comes from no input cannot be written")
+
+    async def well() -> None:
+        await context.stopping.wait()
+
+    running = [
+        asyncio.create_task(work_apart(context, LAYOUT, cell, work)) for cell, work in ((SICK, sick), (WELL, well))
+    ]
+    await eventually(lambda: SICK in context.health.fences)
+    assert [task.done() for task in running] == [False, False]
+    assert list(context.health.fences) == [SICK]
+    context.stopping.set()
+    await asyncio.gather(*running)
+
+
+def test_every_error_for_which_a_process_would_end_as_fenced_fences_one_cell() -> None:
+    fencing = {kind.__name__ for kind in FENCING}
+    assert {name for name, ending in ENDINGS.items() if ending.exit_code == FENCED} <= fencing

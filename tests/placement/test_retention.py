@@ -29,6 +29,8 @@ class Rested:
 
     def __init__(self) -> None:
         self.now_ms = 1_000
+        self.ahead_ms = 0
+        """How far this machine's clock is ahead of the broker's."""
         self.broker = MemoryBroker(lambda: self.now_ms)
         for topic in TOPICS:
             self.broker.create_topic(LAYOUT.topic(topic), 2)
@@ -45,7 +47,7 @@ class Rested:
 
     async def delete(self, keep_ms: int) -> int:
         catalogue = await read_catalogue(self.log, LAYOUT, CELL)
-        return await delete_old(self.log, LAYOUT, CELL, catalogue, self.now_ms - keep_ms)
+        return await delete_old(self.log, LAYOUT, CELL, catalogue, keep_ms, self.now_ms + self.ahead_ms)
 
 
 @pytest.fixture
@@ -77,13 +79,32 @@ async def test_what_a_snapshot_covers_is_deleted_when_it_is_old(cell: Rested) ->
     await follower.stop()
 
 
+@pytest.mark.parametrize("ahead_ms", [YEAR_MS, 41 * 86_400_000, 60_000, 0, -60_000, -YEAR_MS])
+async def test_no_clock_of_this_machine_deletes_what_is_new_by_the_brokers_stamps(cell: Rested, ahead_ms: int) -> None:
+    cell.now_ms, cell.ahead_ms = 2 * YEAR_MS, ahead_ms
+    await cell.decide(40)
+    await snapshot(cell.log, LAYOUT, cell.history.state)
+    cell.now_ms += 10_000
+    await cell.decide(1)
+    assert await cell.delete(20_000) == 0
+    assert cell.begin == 0
+
+
+async def test_a_broker_whose_clock_jumps_ahead_deletes_nothing_that_is_new(cell: Rested) -> None:
+    await cell.decide(40)
+    await snapshot(cell.log, LAYOUT, cell.history.state)
+    cell.now_ms, cell.ahead_ms = cell.now_ms + YEAR_MS, -YEAR_MS
+    await cell.decide(1)
+    assert await cell.delete(20_000) == 0
+
+
 async def test_a_torn_snapshot_covers_nothing(cell: Rested) -> None:
     await cell.decide(10)
     await snapshot(cell.log, LAYOUT, cell.history.state)
     catalogue = await read_catalogue(cell.log, LAYOUT, CELL)
     catalogue.parts.clear()
     cell.now_ms += YEAR_MS
-    assert await delete_old(cell.log, LAYOUT, CELL, catalogue, cell.now_ms - 1) == 0
+    assert await delete_old(cell.log, LAYOUT, CELL, catalogue, 1, cell.now_ms) == 0
 
 
 @pytest.mark.parametrize("is_cancelled", [True, False])

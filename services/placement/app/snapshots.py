@@ -223,9 +223,9 @@ class Keeper:
         """Once behind each snapshot. What cannot be deleted now can be behind the next one."""
         if retention_ms is None or self._catalogue is None:
             return
-        cell, now_ms = self._tenure.cell, self._host.wall_ms()
+        cell, wall_ms = self._tenure.cell, self._host.wall_ms()
         try:
-            count = await delete_old(self._log, self._layout, cell, self._catalogue, now_ms - retention_ms)
+            count = await delete_old(self._log, self._layout, cell, self._catalogue, retention_ms, wall_ms)
         except LogUnavailable as error:
             self._context.logger.warning("old decisions are not deleted", cell=cell, reason=str(error))
         else:
