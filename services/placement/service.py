@@ -66,6 +66,9 @@ REPEATED = ("nodes-", "queue-")
 IDLE_WALL_MS = 60_000
 """An input of any other source gets such a record after this time at the latest."""
 
+_REMEMBERED = frozenset({e.WriterStarted, e.NodeRemoved, e.NodeChanged})
+"""The effects in force that this writer has to know of."""
+
 IDLE_INPUTS_MOST = 2_000
 """So many inputs without a decision, and the log gets a record of its own that says how far they were read."""
 
@@ -177,11 +180,11 @@ class PlacementService:
 
     def take(self, inputs: list[Input]) -> None:
         """Inputs in the order in which they were read. What the state has taken in already is dropped."""
-        known = self.state.inputs
-        self._inbox.add(weighed(item) for item in inputs if item.next_offset > known.get(item.source, 0))
-        self._nodes_handed = next(
-            (item.next_offset for item in reversed(inputs) if item.source == self._nodes), self._nodes_handed
-        )
+        known, of_nodes = self.state.inputs, self._nodes
+        self._inbox.add([weighed(item) for item in inputs if item.next_offset > known.get(item.source, 0)])
+        for item in inputs:
+            if item.source == of_nodes:
+                self._nodes_handed = item.next_offset
 
     def nodes_end(self, end: int, asked_ms: int) -> None:
         """Topic `nodes` ended at this offset when the shell asked at `asked_ms`: no lease runs out by time alone."""
@@ -345,14 +348,19 @@ class PlacementService:
         # A gang may fail in one record and be over in a later one: its first words are kept until then.
         self._words = {at: text for at, text in tried.words.items() if self._is_held(*at)}
         for effect in tried.effects:
-            if isinstance(effect, e.WriterStarted):
+            if type(effect) in _REMEMBERED:  # there are thousands of others
+                self._remember(effect, tried.wall_ms)
+
+    def _remember(self, effect: e.AnyEffect, wall_ms: int) -> None:
+        match effect:
+            case e.WriterStarted():
                 self._epoch = effect.epoch
-            elif isinstance(effect, e.NodeRemoved):
+            case e.NodeRemoved():
                 self._hearing.forget(effect.node)
                 self._quarantine.forget(effect.node)
-            elif isinstance(effect, e.NodeChanged):
+            case e.NodeChanged():
                 if effect.spec.id not in self._hearing.leases:
-                    self._hearing.leases.heard(effect.spec.id, tried.wall_ms)
+                    self._hearing.leases.heard(effect.spec.id, wall_ms)
                 self._quarantine.changed(effect.spec.id, effect.status)
 
     def _is_held(self, job_id: str, attempt: int) -> bool:
@@ -477,8 +485,6 @@ class PlacementService:
         """Do what an input asks for. How many of its words are done, where it has several."""
         event = item.event
         match event:
-            case None | JobRejected():
-                return None
             case JobAdmitted():
                 self._step_to(turn, event)
                 requests.enqueue(turn, event, item.size_bytes)
@@ -505,6 +511,8 @@ class PlacementService:
                 settings.refuse(
                     turn, event.proposal, ProposalCode.UNSUPPORTED, "proposals are not carried out by this version"
                 )
+            case None | JobRejected():
+                return None
             case _:
                 # A command in another topic than its own, for example: its sender finds it among the dead letters.
                 text = f"ce_type: placement reads no {event.type}"

@@ -33,7 +33,7 @@ def unreadable(record: Record) -> Undecodable | None:
     """Why the record is one that Kafka's client itself cannot read, of which nothing is left but its place; else
     None.
     """
-    if record.headers[:1] == ((UNREADABLE_HEADER, UNREADABLE_TEXT),):
+    if record.headers and record.headers[0] == (UNREADABLE_HEADER, UNREADABLE_TEXT):
         return Undecodable(DeadLetterReason.UNREADABLE, UNREADABLE_TEXT.decode())
     return None
 

@@ -101,7 +101,10 @@ class Deadlines:
 
     def _forget_started(self, state: CellState) -> None:
         starting = self._starting
-        while starting and not _starts(state, *starting[0][1:]):
+        while starting:
+            _, job_id, attempt = starting[0]
+            if _starts(state, job_id, attempt):
+                break
             starting.popleft()
         if len(starting) > self._starting_room:  # behind one that takes its time
             self._starting = deque(entry for entry in starting if _starts(state, *entry[1:]))

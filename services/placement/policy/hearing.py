@@ -79,15 +79,14 @@ class Hearing:
         """The words of one record, one after the other, until the decision is full. Why the record is to be set aside,
         or None (the words that have nothing to do with that count); and how many of them were heard.
         """
-        known, stray, heard = turn.state.nodes, None, 0
-        for word in words:
-            heard += 1
+        known, room, stray, heard = turn.state.nodes, turn.room, None, 0
+        for heard, word in enumerate(words, 1):  # noqa: B007 - how many were heard is told
             node = known.get(word.node)
             if node is None:
                 stray = stray or strays.of_no_node(turn.state, word.node)
             elif self._is_news(turn, word, node, wall_ms) and not runs.note_word(turn, word):
                 self._past[Past.RUN_OVER] += 1
-            if turn.bytes >= turn.room:
+            if turn.bytes >= room:
                 break
         return stray, heard
 

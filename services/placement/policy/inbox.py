@@ -91,8 +91,9 @@ class Inbox:
 
     def add(self, inputs: Iterable[Input]) -> None:
         """Behind those that wait."""
+        new_jobs, others = self.new_jobs, self.others
         for item in inputs:
-            self._line(item).append(item)
+            (new_jobs if item.source.startswith(NEW_JOBS) else others).append(item)
 
     def put_back(self, taken: Iterable[Input]) -> None:
         """Before those that wait: they were taken in that order, and nothing came of it."""

@@ -95,8 +95,10 @@ def note(
 
 
 def _note(turn: Turn, job: Job, key: str, status: RunStatus) -> None:
-    if _RANK[status] > _RANK[_status(turn, job, key)]:
-        turn.hear(job.id, job.attempt, key, status)
+    run = (job.spec.id, job.attempt)
+    said = turn.runs.get(run)
+    if _RANK[status] > _RANK[job.runs[key] if said is None else said.get(key, job.runs[key])]:
+        turn.hear(run, said, key, status)
 
 
 def _status(turn: Turn, job: Job, key: str) -> RunStatus:

@@ -101,15 +101,17 @@ class Turn:
         kind = type(effect)
         APPLY[kind](self.state, effect, self.now_ms)
         self.effects.append(effect)
-        if kind not in _SMALL:
-            self.bytes += len(encode(effect)) + 1
-        elif kind is e.JobEnqueued:
+        if kind is e.JobEnqueued:
             self.bytes += _SMALL_EFFECT_BYTES + size_bytes
-        else:
+            return
+        if kind in _SMALL:
             self.bytes += _SMALL_EFFECT_BYTES + len(effect.job) + size_bytes  # type: ignore[union-attr]
-        if kind is e.JobStarted:
-            self.starts += 1
-        elif kind in _RELEASES:
+            if kind is e.JobStarted:
+                self.starts += 1
+                return
+        else:
+            self.bytes += len(encode(effect)) + 1
+        if kind in _RELEASES:
             self.has_released = True
 
     def enqueue(self, effect: e.JobEnqueued, size_bytes: int) -> None:
@@ -139,10 +141,15 @@ class Turn:
             self.starts += 1
         return not self.is_cut
 
-    def hear(self, job_id: str, attempt: int, node_id: str, status: RunStatus) -> None:
-        """Keep what a node said of a run until it is settled."""
-        self.runs.setdefault((job_id, attempt), {})[node_id] = status
-        size_bytes = _HEARD_BYTES + 2 * len(job_id) + len(node_id)
+    def hear(
+        self, run: tuple[str, int], said: dict[str, RunStatus] | None, node_id: str, status: RunStatus
+    ) -> None:
+        """Keep what a node said of a run until it is settled. `said` is what was kept of the run before."""
+        if said is None:
+            self.runs[run] = {node_id: status}
+        else:
+            said[node_id] = status
+        size_bytes = _HEARD_BYTES + 2 * len(run[0]) + len(node_id)
         self.bytes += size_bytes
         self.heard_bytes += size_bytes
 
@@ -162,13 +169,13 @@ class Turn:
         """Whether an input of this size may come into this record. Into an empty one anything may. A quarter of it is
         left for starts, and half of it by new jobs, however many come.
         """
-        return self.is_empty or self.bytes + size_bytes <= self.room * 3 // 4
+        return self.bytes + size_bytes <= self.room * 3 // 4 or self.is_empty
 
     def takes_new_job(self, size_bytes: int) -> bool:
         """The same for what admission passes on."""
-        return self.is_empty or (
-            self.bytes + size_bytes <= self.room * 3 // 4 and self.new_bytes + size_bytes <= self.room // 2
-        )
+        room = self.room
+        has_room = self.bytes + size_bytes <= room * 3 // 4 and self.new_bytes + size_bytes <= room // 2
+        return has_room or self.is_empty
 
     @property
     def is_empty(self) -> bool:
