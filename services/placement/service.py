@@ -9,7 +9,7 @@ from decisions in force, so a decision that did not make it into the log leaves 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from services.placement.policy import dependencies, maintenance, nodes, removal, requests, runs, settings
@@ -88,6 +88,7 @@ class Tried:
     fault: Undecodable | None = None
     """Why nothing may be written of it: a rule of the fold that it would break."""
     input_checksums: dict[str, int] = field(default_factory=dict)
+    specs_read: Collection[int] = frozenset()
 
 
 class PlacementService:
@@ -313,6 +314,7 @@ class PlacementService:
                 turn.words,
                 turn.bytes,
                 input_checksums=checksums,
+                specs_read=turn.specs_read,
             )
         self._idle_inputs = idle
         self._keep()

@@ -24,6 +24,7 @@ class Trial:
     input_checksums: dict[str, int] = field(default_factory=dict)
     at_ms: int = 0
     fault: Undecodable | None = None
+    specs_read: frozenset[int] = frozenset()
 
 
 @dataclass

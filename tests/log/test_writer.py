@@ -6,19 +6,23 @@ from typing import Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from hypothesis import given
+from hypothesis import strategies as st
 
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from shared.cluster.apply import apply
 from shared.cluster.fold import DamagedLog, LogRecord, fold
 from shared.cluster.rows import digest_of
 from shared.cluster.state import CellState
 from shared.events import effects as e
+from shared.events.base import LARGEST_INTEGER, LATEST_MS
 from shared.events.decisions import CHAIN_HEADER, Decision
 from shared.events.encoding import Undecodable, decode, encode
 from shared.events.reasons import DeadLetterReason, FailReason
 from shared.events.value import replace
-from shared.events.values import JobSpec
+from shared.events.values import DEVICES_MOST, JobSpec, WorkerPlace
 from shared.log.layout import Layout
-from shared.log.machine.writer import DECISION_BYTES_MOST, Draft, Writer, readable
+from shared.log.machine.writer import DECISION_BYTES_MOST, Draft, Writer, is_within_bounds, readable
 from shared.log.port import RECORD_BYTES_MAX
 
 CELL = "cell-a"
@@ -139,11 +143,59 @@ def test_the_order_of_calls_is_kept() -> None:
         writer.abandon()
 
 
-def test_the_parts_of_a_record_make_the_bytes_that_the_whole_would_have() -> None:
+def test_what_can_be_read_is_the_decision_as_it_is_encoded() -> None:
     effects = (e.WriterStarted(epoch=4, writer="p"), enqueued("a"), e.JobRunning(job="a", attempt=1))
     for some in ((), effects):
         decision = Decision(cell=CELL, version=1, epoch=0, inputs={"jobs-0": 3}, at_ms=5, effects=some)
         assert readable(decision) == encode(decision)
+
+
+NUMBER = st.sampled_from(
+    (-1, 0, 1, 1_000, DEVICES_MOST - 1, DEVICES_MOST, LARGEST_INTEGER, LARGEST_INTEGER + 1, LATEST_MS, LATEST_MS + 1)
+)
+NEARLY_ZERO = st.just(0) | NUMBER
+PLACE = st.builds(
+    WorkerPlace,
+    rank=NEARLY_ZERO,
+    node=st.just("n1"),
+    devices=st.lists(st.sampled_from((0, 7)) | NUMBER, max_size=2).map(tuple),
+    gpu_milli=st.just(1_000) | NUMBER,
+    cpu_milli=NEARLY_ZERO,
+    memory_mib=NEARLY_ZERO,
+    turn=NEARLY_ZERO,
+    since_ms=NEARLY_ZERO,
+)
+STARTED = st.builds(
+    e.JobStarted,
+    job=st.just("a"),
+    attempt=st.just(1) | NUMBER,
+    workers=st.lists(PLACE, max_size=2).map(tuple),
+    backfilled_over=st.sampled_from(("", "b", "b" * 501)),
+)
+SPEC_READ = JobSpec(id="a", tenant="ada")
+ENQUEUED = st.builds(
+    e.JobEnqueued,
+    spec=st.just(SPEC_READ) | st.builds(JobSpec, id=st.just("a"), tenant=st.just("ada"), priority=NUMBER),
+    submit_ms=NUMBER,
+    digest=st.just(DIGEST),
+)
+
+
+@given(effect=STARTED | ENQUEUED)
+def test_a_record_is_taken_for_readable_when_readers_take_it_and_only_then(effect: e.AnyEffect) -> None:
+    read = {id(SPEC_READ)}
+    decision = Decision(cell=CELL, version=1, epoch=0, at_ms=5, effects=(effect,))
+    is_read = isinstance(decode(Decision.type, encode(decision)), Decision)
+    assert isinstance(readable(decision, read), bytes) is is_read
+    assert is_read or not is_within_bounds(effect, read)
+
+
+def test_a_usual_job_and_its_start_are_proven_without_reading_them_back() -> None:
+    place = WorkerPlace(rank=0, node="n1", devices=(0, 1), gpu_milli=2_000)
+    assert is_within_bounds(e.JobStarted(job="a", attempt=1, workers=(place,)))
+    effect = enqueued("a")
+    assert is_within_bounds(effect, {id(effect.spec)})
+    assert not is_within_bounds(effect)
 
 
 @pytest.mark.parametrize(

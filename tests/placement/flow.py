@@ -137,7 +137,7 @@ class Flow:
                 if tried is None:
                     self.writer.abandon()
                     break
-                draft = self.writer.draft(tried.effects, tried.inputs, tried.at_ms)
+                draft = self.writer.draft(tried.effects, tried.inputs, tried.at_ms, None, tried.specs_read)
                 assert isinstance(draft, Draft), draft
                 assert self.writer.appended(self.writer.state.offset + 1)
                 self.service.accepted(tried)

@@ -56,7 +56,8 @@ def _refusal(state: CellState, spec: JobSpec) -> tuple[RefuseCode, str] | None:
 
 
 def _enter(turn: Turn, event: JobAdmitted | AdmittedJob, spec: JobSpec, size_bytes: int) -> None:
-    turn.enqueue(e.JobEnqueued(spec=spec, submit_ms=event.submit_ms, digest=event.digest), size_bytes)
+    effect = e.JobEnqueued(spec=spec, submit_ms=event.submit_ms, digest=event.digest)
+    turn.enqueue(effect, size_bytes, is_read=spec is event.spec)
     if spec.after or spec.not_before_ms is not None:
         dependencies.begin(turn, turn.state.jobs[spec.id])
     if spec.hold:

@@ -77,7 +77,8 @@ class Turn:
     that did not before. `words` is what nodes said of failures, `ended` the runs that ended by themselves. `bytes` is
     what the record will hold at most, with what is still to be settled (`heard_bytes`) and with `new_bytes` of new
     jobs. At `room` bytes it ends; `is_closed` ends it at once. `losing` are the lost nodes whose runs are not all over
-    yet, because the record had no room for that.
+    yet, because the record had no room for that. `specs_read` are the specifications, by identity, that stand in the
+    effects as they were read: all of their bounds held then.
     """
 
     state: CellState
@@ -95,6 +96,7 @@ class Turn:
     words: dict[tuple[str, int], str] = field(default_factory=dict)
     ended: list[RunEnd] = field(default_factory=list)
     losing: dict[str, None] = field(default_factory=dict)
+    specs_read: set[int] = field(default_factory=set)
 
     def do(self, effect: e.AnyEffect, size_bytes: int = 0) -> None:
         """Apply an effect and keep it for the record. `size_bytes` is what a small effect holds besides its job."""
@@ -114,10 +116,14 @@ class Turn:
         if kind in _RELEASES:
             self.has_released = True
 
-    def enqueue(self, effect: e.JobEnqueued, size_bytes: int) -> None:
-        """A new job: of these a record takes so many only that there is room for starts."""
+    def enqueue(self, effect: e.JobEnqueued, size_bytes: int, *, is_read: bool) -> None:
+        """A new job: of these a record takes so many only that there is room for starts. `is_read`: whether its
+        specification is the very one that was read.
+        """
         self.do(effect, size_bytes)
         self.new_bytes += size_bytes
+        if is_read:
+            self.specs_read.add(id(effect.spec))
 
     def start(self, job_id: str, attempt: int, workers: tuple[WorkerPlace, ...], over: str = "") -> bool:
         """Start a gang, past the head `over` of its queue if that is named, unless the record has no room for it: then
@@ -141,9 +147,7 @@ class Turn:
             self.starts += 1
         return not self.is_cut
 
-    def hear(
-        self, run: tuple[str, int], said: dict[str, RunStatus] | None, node_id: str, status: RunStatus
-    ) -> None:
+    def hear(self, run: tuple[str, int], said: dict[str, RunStatus] | None, node_id: str, status: RunStatus) -> None:
         """Keep what a node said of a run until it is settled. `said` is what was kept of the run before."""
         if said is None:
             self.runs[run] = {node_id: status}

@@ -8,6 +8,7 @@ anything else is tried: the record may be there, and if it is not, another write
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
@@ -32,6 +33,10 @@ class Trial(Protocol):
     @property
     def input_checksums(self) -> dict[str, int]:
         """The last record that was read of each of them."""
+
+    @property
+    def specs_read(self) -> Collection[int]:
+        """The specifications, by identity, that stand in the effects as they were read from the log."""
 
     @property
     def at_ms(self) -> int:
@@ -100,7 +105,9 @@ class Tenure(Generic[T]):
         """The record of what was tried, to be appended once; or why no reader could read it. Then it is undone, the
         decider knows, and the next trial is another one. Raises UnwritableDecision where it cannot be.
         """
-        found = tried.fault or self._writer.draft(tried.effects, tried.inputs, tried.at_ms, tried.input_checksums)
+        found = tried.fault or self._writer.draft(
+            tried.effects, tried.inputs, tried.at_ms, tried.input_checksums, tried.specs_read
+        )
         if isinstance(found, Draft):
             return found
         if found is tried.fault:

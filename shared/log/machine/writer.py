@@ -8,6 +8,7 @@ back to the checkpoint, and the shell folds forward and looks; the writer then d
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, get_args
 
@@ -15,11 +16,13 @@ import msgspec
 
 from shared.cluster.fold import seal
 from shared.cluster.state import CellState
+from shared.events.base import LARGEST_INTEGER, LATEST_MS
 from shared.events.decisions import Decision, next_chain
-from shared.events.effects import AnyEffect
+from shared.events.effects import AnyEffect, JobEnqueued, JobStarted
 from shared.events.encoding import Undecodable, decode
 from shared.events.reasons import DeadLetterReason
 from shared.events.value import replace
+from shared.events.values import DEVICES_MOST
 from shared.log.port import RECORD_BYTES_MAX
 
 ENVELOPE_BYTES_MOST: Final = 8_000
@@ -67,13 +70,19 @@ class Writer:
         self._undo()
 
     def draft(
-        self, effects: list[AnyEffect], inputs: dict[str, int], at_ms: int, checksums: dict[str, int] | None = None
+        self,
+        effects: list[AnyEffect],
+        inputs: dict[str, int],
+        at_ms: int,
+        checksums: dict[str, int] | None = None,
+        specs_read: Collection[int] = frozenset(),
     ) -> Draft | Undecodable:
         """The record of what was tried since begin(), which every reader can read and fold; or why there is none, and
         then what was tried is undone.
 
         The effects were applied to the state that a reader has before this record, in their order and at its time, and
         none was refused. So a reader that gets equal effects from the bytes comes to the writer's own state.
+        `specs_read` is for `readable`.
         """
         assert self._mark is not None, "begin() comes first"
         state = self.state
@@ -86,7 +95,7 @@ class Writer:
             at_ms=max(at_ms, state.at_ms),
             effects=tuple(effects),
         )
-        value = readable(decision)
+        value = readable(decision, specs_read)
         if isinstance(value, Undecodable):
             self._undo()
             return value
@@ -128,27 +137,53 @@ _BARE: Final = frozenset(cls for cls in get_args(AnyEffect) if {"job", "attempt"
 """Effects that hold nothing but a job and a count of its attempts, which no reader refuses. They are a third of all."""
 
 
-def readable(decision: Decision) -> bytes | Undecodable:
+def readable(decision: Decision, specs_read: Collection[int] = frozenset()) -> bytes | Undecodable:
     """The bytes of a decision as every reader will decode them; or which value breaks which rule of theirs.
 
-    Effects are encoded and decoded one by one, and then put together: the memory of one serves the next, so that this
-    takes half as long as decoding the whole record, to the same end.
+    Most effects say little, or what was read within the same bounds: of these the few numbers are compared. All others
+    are encoded and decoded one by one, which takes half as long as decoding the whole record, to the same end.
+    `specs_read` are the specifications, by identity, that were read and stand here unchanged.
     """
     try:
-        parts = [_ENCODE(effect) for effect in decision.effects]
-        head = _ENCODE(replace(decision, effects=()))
+        value = _ENCODE(decision)
+        doubtful = [_ENCODE(effect) for effect in decision.effects if not is_within_bounds(effect, specs_read)]
     except (OverflowError, UnicodeEncodeError) as error:
         return Undecodable(DeadLetterReason.INVALID, f"cannot be encoded: {error}")
-    value = b'%b,"effects":[%b]}' % (head[:-1], b",".join(parts)) if parts else head
     if len(value) > DECISION_BYTES_MOST:
-        rule = f"{len(parts)} effects in one record, which takes {DECISION_BYTES_MOST} bytes"
+        rule = f"{len(decision.effects)} effects in one record, which takes {DECISION_BYTES_MOST} bytes"
         return Undecodable(DeadLetterReason.TOO_LARGE, rule, "effects", f"{len(value)} bytes")
     try:
-        for effect, part in zip(decision.effects, parts, strict=True):
-            if type(effect) not in _BARE:
-                _DECODE_EFFECT(part)
-        read = decode(Decision.type, head)
+        for part in doubtful:
+            _DECODE_EFFECT(part)
+        read = decode(Decision.type, _ENCODE(replace(decision, effects=())))
     except msgspec.DecodeError:
         read = decode(Decision.type, value)  # it tells which effect and which of its fields
         assert isinstance(read, Undecodable), "no reader takes whole what it does not take in parts"
     return read if isinstance(read, Undecodable) else value
+
+
+def is_within_bounds(effect: AnyEffect, specs_read: Collection[int] = frozenset()) -> bool:
+    """Whether an effect of the most frequent kinds certainly holds no number that a reader refuses. False says nothing:
+    then it is to be decoded. That each field has the type of its annotation is mypy's to prove.
+    """
+    kind = type(effect)
+    if kind in _BARE:
+        return True
+    if kind is JobEnqueued:
+        return id(effect.spec) in specs_read and 0 <= effect.submit_ms <= LATEST_MS  # type: ignore[union-attr]
+    return kind is JobStarted and _is_small(effect)  # type: ignore[arg-type]
+
+
+def _is_small(started: JobStarted) -> bool:
+    """Whether a start of one worker is within the bounds."""
+    if len(started.workers) != 1 or started.backfilled_over or not 1 <= started.attempt <= LARGEST_INTEGER:
+        return False
+    (place,) = started.workers
+    devices = place.devices
+    return (
+        0 <= place.gpu_milli <= LARGEST_INTEGER
+        and 0 <= place.cpu_milli <= LARGEST_INTEGER
+        and 0 <= place.memory_mib <= LARGEST_INTEGER
+        and place.rank == place.turn == place.since_ms == 0
+        and (not devices or (min(devices) >= 0 and max(devices) < DEVICES_MOST))
+    )
