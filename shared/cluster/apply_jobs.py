@@ -66,6 +66,10 @@ def enqueued(state: CellState, effect: e.JobEnqueued, at_ms: int) -> None:
         arrays.enter(state, job)
     if spec.after:
         dependencies.enter(state, job)
+    if state.dependents:
+        dependencies.drop_strangers(state, job_id, spec.tenant)
+        if spec.array_of is not None and spec.array_index == 0:
+            dependencies.drop_strangers(state, spec.array_of, spec.tenant)
 
 
 def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:

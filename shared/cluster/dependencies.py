@@ -47,6 +47,19 @@ def index(state: CellState, job: Job) -> None:
         journal.put(state.ripe, job.id, None)
 
 
+def drop_strangers(state: CellState, job_id: str, tenant: str) -> None:
+    """A job, or an array, of this tenant is new: jobs of other tenants that have waited for its id before anybody knew
+    whose it is never get ready. Each of them ends by an effect of its own.
+    """
+    followers, journal = state.dependents.get(job_id), state.journal
+    for follower in sorted(followers or ()):
+        job = state.jobs[follower]
+        if job.spec.tenant != tenant and not job.broken_by:
+            journal.set(job, "broken_by", job_id)
+            if follower not in state.ripe:
+                journal.put(state.ripe, follower, None)
+
+
 def end(state: CellState, job_id: str, status: JobStatus) -> None:
     """A job, or an array, is over: tell those that wait for it."""
     assert status in FINAL, f"{job_id} ends as {status}"

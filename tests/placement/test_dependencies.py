@@ -254,3 +254,38 @@ def test_when_all_are_over_nothing_is_left_of_the_wait() -> None:
     end(world, "a")
     end(world, "b")
     assert (world.state.dependents, world.state.ripe, world.state.waiting) == ({}, {}, 0)
+
+
+def test_a_neighbours_element_is_no_more_to_wait_for_than_its_job() -> None:
+    world = small_cell()
+    submit(world, spec("b", "a.1"), spec("c", "a.1", tenant="bob"))
+    effects = submit(world, spec("a", tenant="bob", array=2))
+    assert reasons(effects) == {"b": (CancelReason.DEPENDENCY_UNKNOWN, "a.1")}
+    assert world.job("c").status is JobStatus.AWAITING
+
+
+@pytest.mark.parametrize("followers", [1, 2, 12])
+def test_however_many_jobs_of_others_wait_for_an_id_its_owner_may_submit_it(followers: int) -> None:
+    world = World(FILE, few=-1)
+    world.checks = False
+    arrays = [spec(f"{k:064}", "a", tenant="bob", array=1_000) for k in range(followers)]
+    submit(world, *arrays)
+    effects = submit(world, spec("a"))
+    assert world.unwritable == []
+    assert world.job("a").status is JobStatus.QUEUED
+    assert len(reasons(effects)) == followers * 1_000
+    assert set(reasons(effects).values()) == {(CancelReason.DEPENDENCY_UNKNOWN, "a")}
+    assert list(world.state.jobs) == ["a"]
+    world.check()
+
+
+def test_the_next_writer_ends_the_jobs_of_others_that_the_first_one_did_not_get_to() -> None:
+    world = World(FILE, few=-1)
+    world.checks = False
+    submit(world, *(spec(f"{k:064}", "a", tenant="bob", array=1_000) for k in range(6)))
+    world.hand_over(admitted(spec("a")))
+    world.decide()
+    assert "a" in world.state.jobs
+    assert len(world.state.jobs) > 1
+    world.restart()
+    assert list(world.state.jobs) == ["a"]

@@ -67,14 +67,6 @@ def begin(turn: Turn, job: Job) -> None:
         turn.do(e.JobDeferred(job=job.id, code=DeferCode.NOT_BEFORE))
 
 
-def drop_strangers(turn: Turn, job_id: str, tenant: str) -> None:
-    """End the jobs of other tenants that have waited for this one before anybody knew whose it is."""
-    state = turn.state
-    for follower in sorted(state.dependents.get(job_id, ())):
-        if state.jobs[follower].spec.tenant != tenant:
-            turn.do(_cancelled(follower, CancelReason.DEPENDENCY_UNKNOWN, job_id))
-
-
 def settle(turn: Turn) -> None:
     """Let go on whose wait is over, and end those for which it can never be. Their ends may end others' waits."""
     state = turn.state
@@ -87,7 +79,10 @@ def settle(turn: Turn) -> None:
 
 def _settle(turn: Turn, job: Job) -> None:
     if job.broken_by:
-        turn.do(_cancelled(job.id, CancelReason.DEPENDENCY_FAILED, job.broken_by))
+        # Of another tenant's job nothing is told, not even how it ended.
+        is_own = _owner(turn.state, job.broken_by) in (None, job.spec.tenant)
+        reason = CancelReason.DEPENDENCY_FAILED if is_own else CancelReason.DEPENDENCY_UNKNOWN
+        turn.do(_cancelled(job.id, reason, job.broken_by))
         return
     turn.do(e.JobReady(job=job.id))
     if job.not_before_ms > turn.now_ms:

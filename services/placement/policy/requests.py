@@ -40,8 +40,6 @@ def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int) -> No
     else:
         for element in arrays.elements(spec):
             _enter(turn, event, element, size_bytes // spec.array)
-    if spec.id in state.dependents:
-        dependencies.drop_strangers(turn, spec.id, spec.tenant)
 
 
 def _refusal(state: CellState, spec: JobSpec) -> tuple[RefuseCode, str] | None:
