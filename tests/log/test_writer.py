@@ -190,9 +190,21 @@ def test_a_record_is_taken_for_readable_when_readers_take_it_and_only_then(effec
     assert is_read or not is_within_bounds(effect, read)
 
 
+USUAL = WorkerPlace(rank=0, node="n1", devices=(0, 1), gpu_milli=2_000)
+
+
+@pytest.mark.parametrize("field", ["rank", "gpu_milli", "cpu_milli", "memory_mib", "turn", "since_ms", "devices"])
+@pytest.mark.parametrize("number", [-1, LATEST_MS + 1, 2**62])
+def test_no_number_of_a_place_passes_that_readers_refuse(field: str, number: int) -> None:
+    bad = replace(USUAL, **{field: (0, number) if field == "devices" else number})
+    started = e.JobStarted(job="a", attempt=1, workers=(bad,))
+    why = readable(Decision(cell=CELL, version=1, epoch=0, at_ms=5, effects=(enqueued("a"), started)))
+    assert isinstance(why, Undecodable)
+    assert why.field.startswith(f"effects.1.JobStarted.workers.0.{field}")
+
+
 def test_a_usual_job_and_its_start_are_proven_without_reading_them_back() -> None:
-    place = WorkerPlace(rank=0, node="n1", devices=(0, 1), gpu_milli=2_000)
-    assert is_within_bounds(e.JobStarted(job="a", attempt=1, workers=(place,)))
+    assert is_within_bounds(e.JobStarted(job="a", attempt=1, workers=(USUAL,)))
     effect = enqueued("a")
     assert is_within_bounds(effect, {id(effect.spec)})
     assert not is_within_bounds(effect)
