@@ -146,7 +146,11 @@ def readable(decision: Decision, specs_read: Collection[int] = frozenset()) -> b
     """
     try:
         value = _ENCODE(decision)
-        doubtful = [_ENCODE(effect) for effect in decision.effects if not is_within_bounds(effect, specs_read)]
+        doubtful = [
+            _ENCODE(effect)
+            for effect in decision.effects
+            if type(effect) not in _BARE and not is_within_bounds(effect, specs_read)
+        ]
     except (OverflowError, UnicodeEncodeError) as error:
         return Undecodable(DeadLetterReason.INVALID, f"cannot be encoded: {error}")
     if len(value) > DECISION_BYTES_MOST:
@@ -167,11 +171,11 @@ def is_within_bounds(effect: AnyEffect, specs_read: Collection[int] = frozenset(
     then it is to be decoded. That each field has the type of its annotation is mypy's to prove.
     """
     kind = type(effect)
-    if kind in _BARE:
-        return True
     if kind is JobEnqueued:
         return id(effect.spec) in specs_read and 0 <= effect.submit_ms <= LATEST_MS  # type: ignore[union-attr]
-    return kind is JobStarted and _is_small(effect)  # type: ignore[arg-type]
+    if kind is JobStarted:
+        return _is_small(effect)  # type: ignore[arg-type]
+    return kind in _BARE
 
 
 def _is_small(started: JobStarted) -> bool:
