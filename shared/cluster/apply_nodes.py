@@ -211,6 +211,7 @@ def quota_set(state: CellState, effect: e.QuotaSet, at_ms: int) -> None:
 def cell_file_set(state: CellState, effect: e.CellFileSet, at_ms: int) -> None:
     """The cell goes by another cell file. What of it counts for the fold stands in effects of its own."""
     state.journal.set(state, "cell_file", effect)
+    state.journal.set(state, "cell_files", state.cell_files + 1)
 
 
 def policy_set(state: CellState, effect: e.PolicySet, at_ms: int) -> None:

@@ -32,7 +32,7 @@ T = TypeVar("T")
 _CELL = msgspec.json.Decoder(tuple[str, int, int, int, str, int, int])
 _INPUTS = msgspec.json.Decoder(tuple[tuple[str, int, int | None], ...])
 _POLICY = msgspec.json.Decoder(CellPolicy)
-_CELL_FILE = msgspec.json.Decoder(CellFileSet)
+_CELL_FILE = msgspec.json.Decoder(tuple[int, CellFileSet])
 _QUOTA = msgspec.json.Decoder(Quota)
 _OVER = msgspec.json.Decoder(tuple[int, int, int])
 _GONE = msgspec.json.Decoder(OverJob)
@@ -109,7 +109,7 @@ def rows_of(state: CellState) -> Iterator[str]:
     yield _row("inputs", [(name, state.inputs[name], state.input_checksums.get(name)) for name in sorted(state.inputs)])
     yield _row("policy", state.policy)
     if state.cell_file is not None:
-        yield _row("file", state.cell_file)
+        yield _row("file", (state.cell_files, state.cell_file))
     for account in sorted(state.quotas):
         yield _row("quota", state.quotas[account])
     for node_id in sorted(state.nodes):
@@ -178,7 +178,7 @@ def _policy(state: CellState, text: str) -> None:
 
 
 def _file(state: CellState, text: str) -> None:
-    state.cell_file = _CELL_FILE.decode(text)
+    state.cell_files, state.cell_file = _CELL_FILE.decode(text)
 
 
 def _quota(state: CellState, text: str) -> None:

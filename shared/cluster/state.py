@@ -51,6 +51,8 @@ class CellState:
     input_checksums: dict[str, int] = field(default_factory=dict)
     policy: CellPolicy = field(default_factory=CellPolicy)
     cell_file: CellFileSet | None = None
+    cell_files: int = 0
+    """How many were put in force so far: tells a file that came back from one that stayed."""
     quotas: Quotas = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)

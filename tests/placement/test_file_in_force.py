@@ -84,6 +84,17 @@ def test_of_two_processes_that_started_with_other_files_the_later_writer_goes_by
     assert "pools, tenants" in second.take_contradiction()
 
 
+def test_a_file_that_was_put_back_in_force_is_newer_than_one_that_was_read_before_it_was_replaced() -> None:
+    world = World(OLD)
+    other = standby(world, NEW)
+    for file in (NEW, OLD):
+        world.service.reload(file)
+        world.rest()
+    assert kinds(take_over(world, other)) == ["WriterStarted"]
+    assert in_force(world) == OLD
+    assert "is older" in other.take_contradiction()
+
+
 def test_a_reload_that_did_not_get_into_the_log_is_not_in_force() -> None:
     world = World(OLD)
     other = standby(world, OLD)

@@ -21,12 +21,12 @@ class FileInForce:
     def __init__(self, file: CellFile, state: CellState) -> None:
         """The file was read when the log was folded to this state."""
         self._own = as_effect(file)
-        self._read_behind = state.cell_file
+        self._read_behind = state.cell_files
         self._contradiction = ""
 
     def reloaded(self, file: CellFile, state: CellState) -> None:
         """This file was read again, and is to be put in force."""
-        self._own, self._read_behind = as_effect(file), state.cell_file
+        self._own, self._read_behind = as_effect(file), state.cell_files
         self._note_size(file)
 
     def taken_over(self, file: CellFile, state: CellState) -> CellFile:
@@ -35,7 +35,7 @@ class FileInForce:
         if in_force is None or self._own is None or in_force.digest == self._own.digest:
             self._note_size(file)
             return file
-        if in_force == self._read_behind:
+        if state.cell_files == self._read_behind:
             return file
         try:
             theirs = from_effect(in_force)
@@ -47,7 +47,7 @@ class FileInForce:
             f"cell file {in_force.digest[:8]} is in force; the one read here, {self._own.digest[:8]}, is older and "
             f"differs in {difference(file, theirs, state.cell)}: it counts only after a reload"
         )
-        self._own = self._read_behind = in_force
+        self._own, self._read_behind = in_force, state.cell_files
         return theirs
 
     def put(self, turn: Turn) -> None:
@@ -66,7 +66,7 @@ class FileInForce:
         if self._own is None:
             self._contradiction = (
                 f"a cell file of {len(file.tenants)} tenants is too large for the log: "
-                "whoever takes the cell over goes by the file of its own"
+                "a standby will use its own cell file"
             )
 
 
