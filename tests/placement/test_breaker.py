@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from services.placement.policy.breaker import BREAKER_NODES
 from shared.cluster.job import JobStatus
@@ -46,14 +48,35 @@ def test_when_all_nodes_are_silent_none_is_lost_before_the_wait_is_over() -> Non
     assert world.state.evictions.silent == 4
 
 
-def test_then_they_are_lost_at_the_set_rate_and_the_last_ones_by_their_leases() -> None:
+def test_then_they_are_lost_at_the_set_rate_to_the_last_one() -> None:
     world = cell_of(5)
     at = [second for second, _ in pass_seconds(world, PATIENCE_S + WAIT_S + 60)]
     begun = PATIENCE_S + WAIT_S + 1
-    assert at[:3] == [begun, begun + 10, begun + 20]
-    assert max(at) <= begun + 21
-    assert len(at) == 5
+    assert at == [begun, begun + 10, begun + 20, begun + 30, begun + 40]
     assert not world.service.leases_frozen
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    count=st.integers(4, 24),
+    percent=st.integers(21, 100),
+    per_minute=st.sampled_from([6, 30, 120]),
+    stints=st.booleans(),
+)
+def test_no_minute_loses_more_than_the_set_rate_once_many_are_silent(
+    count: int, percent: int, per_minute: int, *, stints: bool
+) -> None:
+    """Also when what is still silent is no large part of the cell any more, and whoever writes."""
+    world = cell_of(count, per_minute=per_minute)
+    nodes = sorted(world.state.nodes)
+    silent = max(BREAKER_NODES, count * percent // 100 + 1)
+    assume(silent <= count)
+    at = [second for second, _ in pass_seconds(world, PATIENCE_S + WAIT_S, *nodes[silent:])]
+    if stints:
+        world.restart()
+    at += [second for second, _ in pass_seconds(world, 120, *nodes[silent:])]
+    most = {at_s: sum(at_s <= other < at_s + 60 for other in at) for at_s in at}
+    assert max(most.values(), default=0) <= per_minute + 1
 
 
 def test_a_rate_of_many_nodes_still_loses_no_large_part_in_one_record() -> None:

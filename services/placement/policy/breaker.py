@@ -1,5 +1,5 @@
 """When many nodes fall silent at once, they are more likely cut off than dead. So nothing is declared lost for a while,
-and then only so many nodes in a minute, those that are silent for longest first.
+and then only so many nodes in a minute, those that are silent for longest first, until none is overdue any more.
 
 How long that has gone on stands in the log, so that a writer that takes over goes on there. It goes by the time in
 which topic `nodes` was read, as leases do.
@@ -32,10 +32,10 @@ class Breaker:
         """The nodes to be lost now, and what the log is to know of it. `overdue` are those beyond their lease, with
         their silence; `listened_ms` is for how long nodes were listened to, since any origin.
         """
-        if not _are_too_many(state, overdue):
-            self._begun_ms = None
-            return [*overdue], None if state.evictions is None else EvictionsResumed()
         held = state.evictions
+        if not (overdue if held is not None else _are_too_many(state, overdue)):
+            self._begun_ms = None
+            return [*overdue], None if held is None else EvictionsResumed()
         if self._begun_ms is None or held is None:
             self._begun_ms = listened_ms - (0 if held is None else held.held_wall_ms)
         held_ms, lost = listened_ms - self._begun_ms, 0 if held is None else held.lost
