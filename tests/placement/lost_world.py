@@ -37,6 +37,8 @@ class LostWorld:
         self.broker = MemoryBroker(stamps)
         for topic in TOPICS:
             self.broker.create_topic(LAYOUT.topic(topic), 1)
+        self.log: Callable[[MemoryBroker], MemoryLog] = MemoryLog
+        """What a process opens."""
         self._file = folder / "cell.yaml"
         self._file.write_text(FILE, encoding="utf-8")
 
@@ -72,7 +74,7 @@ class LostWorld:
             context = replace(context, host=host)
 
         async def opening(*_: object) -> MemoryLog:
-            return MemoryLog(self.broker)
+            return self.log(self.broker)
 
         running = asyncio.create_task(main(context, opening))
         try:

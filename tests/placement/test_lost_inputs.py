@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from shared.events.effects import InputResumed
 from shared.events.operations import HoldJob
 from shared.log import losses
 from shared.log.machine.losses import LossKind, Place, loss_of
+from shared.log.memory import MemoryLog
+from shared.log.port import AppendAnswer, AppendUnknown, LogUnavailable, Outgoing, TopicPartition
 from shared.runtime.process import Context
 from tests.contract.eventually import eventually
 from tests.placement.lost_world import CELL, LAYOUT, LostWorld
@@ -124,6 +127,67 @@ async def test_a_person_decides_from_where_an_input_is_read_on(world: LostWorld)
         world.admit("job-last")
         await world.until_enqueued(24)
     assert len([e for d in world.decisions() for e in d.effects if isinstance(e, InputResumed)]) == 1, "said once"
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_what_a_person_decided_is_put_in_the_log_until_it_is_in_force(
+    world: LostWorld, *, is_there: bool
+) -> None:
+    """The first appends of it are not acknowledged; the last of them is there, or none is."""
+
+    class Forgetful(MemoryLog):
+        left = 3
+
+        async def append(self, message: Outgoing) -> AppendAnswer:
+            if Forgetful.left and b"InputResumed" in (message.value or b""):
+                Forgetful.left -= 1
+                if is_there and not Forgetful.left:
+                    await super().append(message)
+                return AppendUnknown(reason="no answer")
+            return await super().append(message)
+
+    world.admit(*names(0, 20))
+    async with world.placement():
+        await world.until_enqueued(20)
+    world.broker.cut(JOBS, 0)
+    world.admit(*names(100, 103))
+    world.log = Forgetful
+    async with world.placement(resume_inputs="jobs-0@20:0") as context:
+        await world.until_enqueued(23)
+        await eventually(lambda: context.health.waiting_for is None)
+    resumed = [e for d in world.decisions() for e in d.effects if isinstance(e, InputResumed)]
+    assert resumed == [InputResumed(input="jobs-0", from_offset=20, to_offset=0)]
+
+
+async def test_an_input_that_was_resumed_unnoticed_is_not_called_fenced_any_more(world: LostWorld) -> None:
+    """The record is there, but the log did not answer behind it, and the cell was taken over anew."""
+
+    class Gone(MemoryLog):
+        state = "here"
+
+        async def append(self, message: Outgoing) -> AppendAnswer:
+            answer = await super().append(message)
+            if Gone.state == "here" and b"InputResumed" in (message.value or b""):
+                Gone.state = "away"
+                return AppendUnknown(reason="no answer")
+            return answer
+
+        async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+            if Gone.state == "away":
+                Gone.state = "back"
+                raise LogUnavailable("no answer")
+            return await super().end_offsets(tps)
+
+    world.admit(*names(0, 20))
+    async with world.placement():
+        await world.until_enqueued(20)
+    world.broker.cut(JOBS, 0)
+    world.admit(*names(100, 103))
+    world.log = Gone
+    async with world.placement(resume_inputs="jobs-0@20:0") as context:
+        await world.until_enqueued(23)
+        assert Gone.state == "back"
+        await eventually(lambda: context.health.waiting_for is None)
 
 
 async def test_windows_that_were_deleted_unread_are_counted_and_passed_over(world: LostWorld) -> None:

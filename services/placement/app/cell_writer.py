@@ -221,7 +221,11 @@ class CellWriter:
         await self._follower.rest()
         inputs = {name: self._layout.tp(name, self.cell) for name in INPUTS}
         self._watch = InputWatch(self._context, self._log, self.cell, inputs, self._metrics)
-        self._inflow = inflow = await self._open_inputs(tenure)
+        try:
+            self._inflow = inflow = await self._open_inputs(tenure)
+        except BaseException:
+            await self._watch.end()
+            raise
         self._nodes_end = NodesEnd(self._log, self._layout.tp("nodes", self.cell), inflow.wake)
         try:
             while self._owns and tenure.writes:
@@ -302,23 +306,37 @@ class CellWriter:
         }
 
     async def _resume(self, tenure: Tenure[Tried]) -> bool:
-        """Put in the log what a person decided about fenced inputs. Whether there was anything to put there."""
-        resumes, sources = self._context.settings.resumes, dict[str, int]()
-        for name, loss in self._watch.fenced.items():
-            start = resumes.get((f"{name}-{self._ordinal}", loss.next_offset))
-            if start is not None:
-                sources[f"{name}-{self._ordinal}"] = start
-        if not sources:
-            return False
-        tenure.begin()
-        tried = self._service.resume(sources, self._now_ms(), self._context.host.monotonic_ms())
-        draft = self._draft(tenure, tried)
-        assert draft is not None, "an offset of an input always fits into a record"
-        if not await self._append(tenure, tried, draft):
-            await self._follower.catch_up()
-            await self._follower.rest()
-            self._service.caught_up(self._context.host.monotonic_ms())
-        return True
+        """Put in the log what a person decided about fenced inputs, until it is in force or the tenure ends. Whether
+        there was anything to put there.
+        """
+        decided = self._decided_resumes()
+        missing = decided
+        while missing and self._owns and tenure.writes:
+            tenure.begin()
+            tried = self._service.resume(missing, self._now_ms(), self._context.host.monotonic_ms())
+            draft = self._draft(tenure, tried)
+            assert draft is not None, "an offset of an input always fits into a record"
+            if await self._append(tenure, tried, draft):
+                break
+            await self._refold()
+            missing = self._decided_resumes()
+        return bool(decided)
+
+    def _decided_resumes(self) -> dict[str, int]:
+        """The fenced inputs that still stand where they were fenced, and from where a person decided to read on."""
+        resumes, inputs = self._context.settings.resumes, self._follower.state.inputs
+        losses = {f"{name}-{self._ordinal}": loss.next_offset for name, loss in self._watch.fenced.items()}
+        return {
+            source: resumes[source, read]
+            for source, read in losses.items()
+            if (source, read) in resumes and inputs.get(source, 0) == read
+        }
+
+    async def _refold(self) -> None:
+        """The newest state, behind an append that is not known to be in force."""
+        await self._follower.catch_up()
+        await self._follower.rest()
+        self._service.caught_up(self._context.host.monotonic_ms())
 
     async def _cycle(self, tenure: Tenure[Tried], inflow: Inflow) -> None:
         """Take in what has come, and write one record at the most: what comes meanwhile may be in the next."""
@@ -370,9 +388,7 @@ class CellWriter:
         if await self._append(tenure, tried, draft):
             self._is_back()
             return tried.has_more
-        await self._follower.catch_up()
-        await self._follower.rest()
-        self._service.caught_up(self._context.host.monotonic_ms())
+        await self._refold()
         return True
 
     def _draft(self, tenure: Tenure[Tried], tried: Tried) -> Draft | None:
