@@ -337,6 +337,7 @@ class PlacementService:
 
     def _keep(self) -> None:
         """Nothing of the last cycle will be undone."""
+        self._taken = []
         if self._is_configured:
             self._reload = self._begins = False
         self._hearing.sequences.keep()
