@@ -93,13 +93,15 @@ async def _base(log: Log, layout: Layout, cell: str, usable: list[SnapshotManife
 
 async def _fold(log: Log, tp: TopicPartition, found: Survey, manifests: list[SnapshotManifest]) -> None:
     """Fold to the end or to the damage. A snapshot that names another state at its offset contradicts the log."""
-    state, wanted = found.state, {m.offset: m for m in manifests}
-    agrees: dict[str, None] = {}
+    state, wanted, agrees = found.state, dict[int, list[SnapshotManifest]](), dict[str, None]()
+    judged = [m for m in manifests if m.offset >= max(state.offset, found.begin - 1)]
+    for one in judged:
+        wanted.setdefault(one.offset, []).append(one)
 
     def compare() -> None:
-        manifest = wanted.get(state.offset)
-        if manifest is not None and (manifest.version, manifest.chain) == (state.version, state.chain):
-            agrees[manifest.snapshot] = None
+        for manifest in wanted.get(state.offset, ()):
+            if (manifest.version, manifest.chain) == (state.version, state.chain):
+                agrees[manifest.snapshot] = None
 
     compare()
     if state.offset + 1 < found.end:
@@ -111,8 +113,8 @@ async def _fold(log: Log, tp: TopicPartition, found: Survey, manifests: list[Sna
                     found.damage, found.damage_offset = str(error), record.offset
                     break
                 compare()
-    # What is older than the log's beginning says nothing against it.
-    found.contradicting = [m for m in manifests if m.offset >= found.begin - 1 and m.snapshot not in agrees]
+    # What is older than the log's beginning, or than the state that was begun with, says nothing against it.
+    found.contradicting = [m for m in judged if m.snapshot not in agrees]
 
 
 async def _losses(log: Log, layout: Layout, state: CellState) -> dict[str, Loss]:

@@ -77,6 +77,31 @@ async def test_of_a_whole_log_nothing_is_to_be_repaired() -> None:
     assert (found.is_whole, found.state.version, found.state.offset) == (True, 40, 39)
 
 
+async def test_several_snapshots_of_the_same_offset_contradict_nothing() -> None:
+    """Two snapshot processes write at a handover: the hour's snapshot stays the first one's."""
+    kept = Kept()
+    await kept.live()
+    state = await kept.state()
+    for writer in ("s2", "s3"):
+        catalogue = await read_catalogue(kept.log, LAYOUT, CELL)
+        await write_snapshot(kept.log, LAYOUT, state, catalogue, writer=writer, wall_ms=0)
+    manifests = (await read_catalogue(kept.log, LAYOUT, CELL)).manifests.values()
+    assert len({m.snapshot for m in manifests if m.offset == 39}) > 1
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert (found.is_whole, found.contradicting) == (True, [])
+
+
+async def test_a_torn_snapshot_that_is_older_than_the_one_that_is_begun_with_contradicts_nothing() -> None:
+    kept = Kept()
+    await kept.live()
+    kept.broker.delete_before(DECISIONS, 10)
+    kept.broker.delete_before(LAYOUT.tp("snapshots", CELL), 1)
+    catalogue = await read_catalogue(kept.log, LAYOUT, CELL)
+    assert next(catalogue.is_whole(m) for m in sorted(catalogue.manifests.values(), key=lambda m: m.offset)) is False
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert (found.is_whole, found.contradicting, found.state.version) == (True, [], 40)
+
+
 @pytest.mark.parametrize("left", [30, 20, 12, 1])
 async def test_a_lost_tail_is_told_and_the_cell_goes_on_from_the_last_record(left: int) -> None:
     kept = Kept()

@@ -39,7 +39,7 @@ class Rested:
 
     async def decide(self, count: int) -> None:
         self._written += self.history.decisions(count)
-        await self.log.publish(outgoing(LAYOUT, self._written)[-count:])
+        await self.log.publish(outgoing(LAYOUT, self._written)[-count or len(self._written) :])
 
     @property
     def begin(self) -> int:
@@ -136,3 +136,24 @@ async def test_a_cell_that_was_lost_to_another_process_is_not_written(cell: Rest
     keeping.cancel()
     await asyncio.wait([keeping], timeout=10)
     assert await newest_snapshot(cell.log, LAYOUT, CELL) is None
+
+
+@pytest.mark.parametrize("since", [0, 2])
+async def test_a_standby_writes_no_second_snapshot_of_what_the_process_before_it_has_written(
+    cell: Rested, since: int
+) -> None:
+    await cell.decide(7)
+    context = make_context("snapshots", SnapshotSettings(namespace="fallow"))
+    tenure = Tenure(CELL)
+    tenure.holds = False
+    keeping = asyncio.create_task(keep(context, cell.log, LAYOUT, SnapshotMetrics(context.registry), tenure, None))
+    await eventually(lambda: context.health.progress.cursors.get("fallow.decisions/1") == 7)
+    await cell.decide(3)
+    await snapshot(cell.log, LAYOUT, cell.history.state)
+    before = cell.broker.partition(LAYOUT.tp("snapshots", CELL)).end
+    await cell.decide(since)
+    await eventually(lambda: context.health.progress.cursors.get("fallow.decisions/1") == 10 + since)
+    tenure.holds = True
+    context.stopping.set()
+    await asyncio.wait([keeping], timeout=10)
+    assert (cell.broker.partition(LAYOUT.tp("snapshots", CELL)).end > before) == (since > 0)

@@ -233,13 +233,17 @@ class Keeper:
                 self._context.logger.info("old decisions deleted", cell=cell, records=count)
 
     async def _write(self) -> Catalogue | None:
-        """Write one; None if the log was away: then what is there must be read anew, and it is tried again later."""
+        """Write one, where the log has none of this state; None if the log was away: then what is there must be read
+        anew, and it is tried again later.
+        """
         context, state, catalogue = self._context, self._follower.state, self._catalogue
         begin_ms = self._host.monotonic_ms()
         context.health.progress.busy = True
         try:
             if catalogue is None:
                 catalogue = await read_catalogue(self._log, self._layout, state.cell)
+                if catalogue.reaches(state):
+                    return catalogue  # by the process that had the cell before
             manifest = await write_snapshot(
                 self._log,
                 self._layout,

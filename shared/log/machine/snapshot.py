@@ -263,6 +263,13 @@ class Catalogue:
         parts = self.parts.get(manifest.snapshot, {})
         return all(part in parts for part in range(manifest.parts))
 
+    def reaches(self, state: CellState) -> bool:
+        """Whether the newest snapshot is of this state, or of a later one."""
+        newest = self.manifests.get(NEWEST)
+        if newest is None or not self.is_whole(newest):
+            return False
+        return newest.version > state.version or (newest.version, newest.chain) == (state.version, state.chain)
+
     def covers_from(self) -> int | None:
         """The offset of the first decision behind the oldest whole snapshot; None while the newest one is not whole.
 
