@@ -57,7 +57,12 @@ TOPICS: dict[str, Topic] = {
     "decisions": Topic("The truth: one atomic step of a cell in each record.", ("placement",), FOLDING),
     "snapshots": Topic("A cell's state at one offset of its decision log.", ("placement",), FOLDING),
     "dead-letters": Topic("Records that nobody could read, untouched.", ("every service",), ("operators",)),
-    "cells": Topic("Empty: services elect the owner of each cell by sharing its partitions.", (), ()),
+    "cells": Topic(
+        "No events: services elect the owner of each cell by sharing its partitions, and a writer appends a few bytes "
+        "there to learn the broker's time.",
+        (),
+        (),
+    ),
     "executor-slots": Topic("Empty: executors share the nodes by sharing its partitions.", (), ()),
 }
 

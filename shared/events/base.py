@@ -46,7 +46,8 @@ NodeId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,126}
 Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?$")]
 """GPU types, topology positions, label keys and values, taints."""
 
-Text = Annotated[str, Meta(max_length=500), Field(max_length=500)]
+TEXT_CHARACTERS_MOST = 500
+Text = Annotated[str, Meta(max_length=TEXT_CHARACTERS_MOST), Field(max_length=TEXT_CHARACTERS_MOST)]
 """Words for people. No code reads it."""
 
 Count = Annotated[int, Meta(ge=0, le=LARGEST_INTEGER), Field(ge=0, le=LARGEST_INTEGER)]

@@ -280,9 +280,12 @@ class DeviceChanged(NodeEffect):
 
 
 class LeaseExpired(NodeEffect):
-    """The node was silent for its lease and margin: by now it has stopped its own work."""
+    """The node is lost. Without `reason` it was silent for its lease and margin: by now it has stopped its own
+    work.
+    """
 
     boot: NodeId
+    reason: Text = ""
 
 
 class NodeSilent(NodeEffect):

@@ -122,13 +122,17 @@ TABLE: list[tuple[e.Effect, str]] = [
     (e.DeviceChanged(node="node-1", device=3, healthy=True), "Device 3 of node node-1 is healthy again."),
     (
         e.LeaseExpired(node="node-1", boot="b1"),
-        "Node node-1 (boot b1) was silent for too long and is lost.",
+        "Node node-1 (boot b1) is lost: it was silent for too long.",
+    ),
+    (
+        e.LeaseExpired(node="node-1", boot="b1", reason="declared lost by ada: ticket 4711"),
+        "Node node-1 (boot b1) is lost: declared lost by ada: ticket 4711.",
     ),
     (
         e.NodeSilent(node="node-1", boot="b1", silent_wall_ms=15_000),
         "Node node-1 has been silent for 15.0 s and gets no new work.",
     ),
-    (e.NodeRemoved(node="node-1"), "Node node-1 is forgotten."),
+    (e.NodeRemoved(node="node-1"), "Node node-1 was removed from the cell."),
     (
         e.EvictionsHeld(silent=7, held_wall_ms=60_000, lost=2),
         "7 nodes are silent at once and not declared lost at once, for 1 min; 2 were.",
@@ -137,7 +141,7 @@ TABLE: list[tuple[e.Effect, str]] = [
         e.EvictionsResumed(),
         "Few nodes are silent: each is declared lost when its lease runs out.",
     ),
-    (e.NodeHeard(node="node-1"), "Node node-1 is heard again."),
+    (e.NodeHeard(node="node-1"), "Node node-1 is reporting again."),
     (
         e.NodeLent(node="node-1", loan="l1", to_pool="training"),
         "Node node-1 is lent to pool training until recalled (loan l1).",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
+from shared.events.base import Event
+from shared.events.nodes import NodeLost
 from shared.events.operations import Cordon, DeclareLost, RemoveNode
 from shared.events.reasons import ProposalCode
 from tests.placement.world import (
@@ -148,3 +152,23 @@ def _passes(world: World, ms: int) -> list[str]:
     """Cell time alone passes: the nodes go on speaking."""
     world.now_ms += ms
     return kinds(world.rest())
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (DeclareLost(cell=CELL, node="n1", by="ada", reason="ticket 4711"), "declared lost by ada: ticket 4711"),
+        (DeclareLost(cell=CELL, node="n1"), "declared lost"),
+        (DeclareLost(cell=CELL, node="n1", by="a" * 500, reason="b" * 500), ("declared lost by " + "a" * 500)[:500]),
+        (NodeLost(cell=CELL, node="n1", boot="boot-1", seq=1, reason="no power"), "reported as gone: no power"),
+        (joined("n1", boot="boot-2"), "it joined again in boot boot-2"),
+    ],
+)
+def test_the_log_keeps_why_a_node_was_lost(event: Event, reason: str) -> None:
+    world = cell_with(joined("n1"))
+    assert [effect.reason for effect in world.tell(event) if isinstance(effect, e.LeaseExpired)] == [reason]
+
+
+def test_a_node_that_was_silent_for_too_long_is_lost_for_no_other_reason() -> None:
+    world = cell_with(joined("n1"))
+    assert [effect.reason for effect in world.pass_time(40_001) if isinstance(effect, e.LeaseExpired)] == [""]

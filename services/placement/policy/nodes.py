@@ -11,8 +11,9 @@ from shared.cluster.job import HOLDING, JobStatus
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events import effects as e
+from shared.events.base import TEXT_CHARACTERS_MOST
 from shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeLost, NodeReport, NodeReturned
-from shared.events.operations import Cordon, Drain, Uncordon
+from shared.events.operations import Cordon, DeclareLost, Drain, Uncordon
 from shared.events.reasons import ProposalCode, StopReason
 from shared.events.value import replace
 from shared.events.values import RUN_IS_OVER, NodeSpec, NodeStatus, ObservedRun
@@ -32,7 +33,7 @@ def join(turn: Turn, event: NodeJoined) -> None:
     if node.boot == event.boot and node.status is not NodeStatus.LOST:
         _relabel(turn, node, event)
         return
-    lose(turn, node)
+    lose(turn, node, f"it joined again in boot {event.boot}")
     settle(turn)
     if node.id in turn.losing:
         return  # the record is full, and the node offers itself again
@@ -109,12 +110,12 @@ def _is_stray(turn: Turn, node: Node, run: ObservedRun) -> bool:
     return run.status not in RUN_IS_OVER and not is_wanted(turn, node.id, run)
 
 
-def lose(turn: Turn, node: Node) -> None:
+def lose(turn: Turn, node: Node, reason: str = "") -> None:
     """The node is lost: its runs are over, by no fault of the jobs. What the record has no room for goes on with
-    `go_on_losing`.
+    `go_on_losing`. Without a reason it was silent for too long.
     """
     if node.status is not NodeStatus.LOST:
-        turn.do(e.LeaseExpired(node=node.id, boot=node.boot))
+        turn.do(e.LeaseExpired(node=node.id, boot=node.boot, reason=reason))
         turn.losing[node.id] = None
         go_on_losing(turn, node.id)
 
@@ -134,11 +135,20 @@ def half_lost(state: CellState) -> dict[str, None]:
     }
 
 
+def declared_lost(turn: Turn, node: Node, event: DeclareLost) -> None:
+    """An operator says that the node is gone."""
+    lose(turn, node, _words(f"declared lost by {event.by}" if event.by else "declared lost", event.reason))
+
+
+def _words(how: str, reason: str) -> str:
+    return (f"{how}: {reason}" if reason else how)[:TEXT_CHARACTERS_MOST]
+
+
 def said_lost(turn: Turn, event: NodeLost) -> None:
     """Somebody who knows says that the node is gone."""
     node = turn.state.nodes.get(event.node)
     if node is not None and node.boot == event.boot:
-        lose(turn, node)
+        lose(turn, node, _words("reported as gone", event.reason))
 
 
 def device_failed(turn: Turn, event: DeviceFailed) -> None:

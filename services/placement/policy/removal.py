@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.placement.policy.nodes import lose
+from services.placement.policy.nodes import declared_lost
 from services.placement.policy.turn import Turn
 from shared.cluster.node import Node
 from shared.events import effects as e
@@ -25,7 +25,7 @@ def operate(turn: Turn, event: DeclareLost | RemoveNode) -> str | None:
         return why
     if node.status is NodeStatus.LOST:
         return "the node is lost"
-    lose(turn, node)
+    declared_lost(turn, node, event)
     return None
 
 
