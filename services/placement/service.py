@@ -98,15 +98,24 @@ class PlacementService:
     """
 
     def __init__(
-        self, state: CellState, file: CellFile, *, writer: str, stepped: bool = False, few: int = FEW_WAITING
+        self,
+        state: CellState,
+        file: CellFile,
+        *,
+        writer: str,
+        stepped: bool = False,
+        few: int = FEW_WAITING,
+        speed: float = 1.0,
     ) -> None:
+        """`speed`: how fast cell time goes by, beside wall time."""
         self.state, self._file, self._name, self._stepped = state, file, writer, stepped
         self._inbox = Inbox(as_they_came=stepped)
         self._read: dict[str, int] = {}
         self._nodes = f"nodes-{file.cell(state.cell).ordinal}"
         self._nodes_handed = self._nodes_given = 0
         self._checksums: dict[str, int] = {}
-        self._windows, self._deadlines, self._hearing = Windows(), Deadlines(forgets_nodes=not stepped), Hearing()
+        self._deadlines = Deadlines(forgets_nodes=not stepped, speed=speed)
+        self._windows, self._hearing = Windows(), Hearing()
         self._strays, self._culprits = list[tuple[Input, Stray]](), list[tuple[Input, Stray]]()
         self._quarantine, self._words = Quarantine(), dict[tuple[str, int], str]()
         self._short_lines, self._few = ShortLines(file.cell(state.cell), few), few
@@ -295,7 +304,8 @@ class PlacementService:
             self._quarantine.judge(turn)
         if self.state.offers:
             nodes.take_offers(turn)
-        self._deadlines.act(turn, wall_ms)
+        has_heard = self._stepped or self._hearing.leases.listening.as_of_ms is not None
+        self._deadlines.act(turn, wall_ms, has_heard=has_heard)
         if self.state.ripe:
             dependencies.settle(turn)
         goes_on = self._walk(turn) or turn.is_full or bool(self._inbox) or not self._is_done

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
 from shared.events.operations import AdvanceTime
 from shared.events.reasons import ProposalCode, StopReason
 from shared.events.value import replace
+from shared.events.values import Dependency, RetryPolicy
 from tests.placement.world import (
     CELL,
+    Fate,
     World,
     admitted,
     cancel,
@@ -159,3 +166,68 @@ def test_a_cancel_and_a_step_of_the_clock_in_one_batch_fold_alike() -> None:
     world.tell(admitted(spec_of("a")))
     world.tell(cancel("a"), AdvanceTime(cell=CELL, now_ms=200))
     assert world.state.over["a"].over_ms == 0
+
+
+def unanswered() -> World:
+    """A gang that no node confirms, and a job that waits for one which never comes."""
+    world = cell_with(joined("n1"), few=1_000)
+    world.tell(set_policy(start_wall_ms=60_000, unknown_dependency_ms=60_000, lease_wall_ms=1_000_000))
+    waits = (Dependency(job="never"),)
+    world.tell(admitted(spec_of("job", retry=RetryPolicy(budget=0))), admitted(spec_of("waits", after=waits)))
+    return world
+
+
+def lose_the_next_answer(world: World) -> None:
+    fates = [Fate.KEPT, Fate.LATE]
+    world.on_append = lambda: fates.pop() if fates else Fate.KEPT
+    world.tell(cancel("unknown"))
+    world.on_append = lambda: Fate.KEPT
+
+
+DISTURBANCES: dict[str, Callable[[World], None]] = {
+    "regained": World.regain,
+    "taken over": World.restart,
+    "a lost answer": lose_the_next_answer,
+}
+
+
+@given(
+    every_s=st.integers(6, 70),
+    disturbances=st.lists(st.sampled_from(sorted(DISTURBANCES)), min_size=1, max_size=6),
+)
+@settings(max_examples=40, deadline=None)
+def test_waits_end_however_often_a_cell_is_taken_over_or_an_answer_is_lost(
+    every_s: int, disturbances: list[str]
+) -> None:
+    world = unanswered()
+    ends: list[e.AnyEffect] = []
+    for second in range(1, 60 + 2 * every_s + 1):
+        world.tell(report("n1"))
+        ends += world.pass_time(1_000)
+        if second % every_s == 0:
+            DISTURBANCES[disturbances[second // every_s % len(disturbances)]](world)
+    effects = [effect for decision in world.decisions for effect in decision.effects]
+    assert "start" in timeouts(effects)
+    assert "waits" in world.state.over
+
+
+def test_the_process_that_has_begun_a_wait_ends_it_at_its_time_whatever_comes_between() -> None:
+    world = unanswered()
+    for _ in range(5):
+        world.pass_time(10_000)
+        world.regain()
+        lose_the_next_answer(world)
+    assert timeouts(world.pass_time(9_999)) == []
+    assert timeouts(world.pass_time(1)) == ["start"]
+
+
+def test_no_start_is_late_before_all_is_read_that_nodes_had_said() -> None:
+    world = unanswered()
+    world.pass_time(59_000)
+    world.restart()
+    world.pass_time(1_000)
+    world.unread_nodes = 1
+    world.restart()
+    assert timeouts(world.pass_time(100_000)) == []
+    world.unread_nodes = 0
+    assert timeouts(world.tell(report("n1"))) == ["start"]

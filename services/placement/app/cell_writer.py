@@ -122,8 +122,14 @@ class CellWriter:
 
     async def _follow_and_write(self) -> None:
         state, self._file = self._follower.state, self._file_as_it_is()
+        clock = self._context.clock
         self._service = PlacementService(
-            state, self._file, writer=self._context.instance, stepped=self._stepped, few=self._few
+            state,
+            self._file,
+            writer=self._context.instance,
+            stepped=self._stepped,
+            few=self._few,
+            speed=clock.speed if isinstance(clock, WallCellClock) else 1.0,
         )
         self._context.health.ready()
         while not self._context.stopping.is_set():

@@ -1,7 +1,9 @@
 """What must happen at a time of its own: limits by cell time, answers awaited by wall time.
 
-The entries follow from the decisions; a writer that takes over makes them from the state. Waits by wall time begin
-anew then, because nobody knows when they began.
+The entries follow from the decisions; where others wrote, they are made from the state. A wait that this process has
+begun goes on then. Of one that another process has begun, as much is over as the log tells by its cell times, up to the
+last decision: so it ends, however often writers take turns. How long a stop lasts stands in no decision, and nothing
+but a word in the audit trail follows from it: that wait begins anew.
 """
 
 from __future__ import annotations
@@ -24,6 +26,12 @@ from shared.events.values import NodeStatus
 _Due = tuple[int, str, str, int]
 """When, what, of which job or node, and of which attempt."""
 
+UNREAD_MS = 5_000
+"""For so long, in cell time, a writer that takes over looks for a job that nobody knows: it may lie unread."""
+
+_Awaited = dict[tuple[str, str, int], int]
+"""When, by what, of which job, and of which attempt."""
+
 _OF_NODES = frozenset({e.NodeChanged, e.MaintenanceSet, e.LeaseExpired, e.PolicySet})
 
 
@@ -35,9 +43,9 @@ class Deadlines:
     anew from the state.
     """
 
-    def __init__(self, *, forgets_nodes: bool = True) -> None:
-        """`forgets_nodes`: whether lost nodes are forgotten after a while."""
-        self._forgets_nodes = forgets_nodes
+    def __init__(self, *, forgets_nodes: bool = True, speed: float = 1.0) -> None:
+        """`forgets_nodes`: whether lost nodes are forgotten after a while. `speed`: how fast cell time goes by."""
+        self._forgets_nodes, self._speed = forgets_nodes, speed
         self._by_cell, self._by_wall = DueHeap[_Due](), DueHeap[_Due]()
         self._entrances = Entrances()
         self._starting_room = ROOM_LEAST
@@ -46,26 +54,39 @@ class Deadlines:
         self._done: list[tuple[DueHeap[_Due] | None, _Due]] = []
 
     def from_state(self, state: CellState, wall_ms: int) -> None:
-        """Begin anew for a state that somebody else wrote."""
+        """Begin anew for a state of which others may have written; what is awaited still is due when it was."""
+        self.put_back()
+        kept = self._awaited()
         self._by_cell, self._by_wall = DueHeap(), DueHeap()
-        self._done.clear()
         self._starting.clear()
-        self._entrances.from_state(state, wall_ms)
-        for job_id in sorted(state.jobs):
-            job = state.jobs[job_id]
-            if job.status in HOLDING:
-                self._limit(state, job)
-                self._await(state, job, wall_ms)
-            elif job.waits_for:
-                self._look_for_unknown(state, job)
+        self._entrances.from_state(state, wall_ms, self._waited_ms)
+        self._from_jobs(state, wall_ms, kept)
         for node_id in sorted(state.nodes):
             self._drain(state, node_id, state.nodes[node_id].drain_deadline_ms)
             for at_ms in state.nodes[node_id].maintenance_ms or ():
                 self._push(state, (at_ms, "maintenance", node_id, 0))
             self._forget(state, node_id)
 
+    def _from_jobs(self, state: CellState, wall_ms: int, kept: _Awaited) -> None:
+        starting: list[tuple[int, str, int]] = []
+        for job_id in sorted(state.jobs):
+            job = state.jobs[job_id]
+            if job.status in HOLDING:
+                self._limit(state, job)
+                due_ms = kept.get((_AWAITED.get(job.status, ""), job_id, job.attempt))
+                if job.status is JobStatus.STARTING:
+                    left_ms = max(0, state.policy.start_wall_ms - self._waited_ms(state, job.started_ms))
+                    starting.append((wall_ms + left_ms if due_ms is None else due_ms, job_id, job.attempt))
+                elif job.status is JobStatus.STOPPING:
+                    self._await_stop(state, job, wall_ms, due_ms)
+            elif job.waits_for:
+                due_ms = kept.get(("unknown", job_id, job.attempt))
+                self._look_for_unknown(state, job, _still_unknown(state, job) if due_ms is None else due_ms)
+        self._starting.extend(sorted(starting))
+
     def note(self, state: CellState, effects: tuple[e.AnyEffect, ...], wall_ms: int) -> None:
         """Take in the effects of a decision that is in force."""
+        self.begin()
         has_singly = bool(state.singly)
         for effect in effects:
             kind = type(effect)
@@ -86,6 +107,17 @@ class Deadlines:
             elif kind is e.JobDeferred and effect.code is DeferCode.AFTER:  # type: ignore[union-attr]
                 self._look_for_unknown(state, state.jobs.get(effect.job))  # type: ignore[union-attr]
         self._forget_started(state)
+
+    def _awaited(self) -> _Awaited:
+        """What is awaited of jobs, in no order: answers by wall time, unknown jobs by cell time."""
+        dues = [*self._by_wall.entries, *(due for due in self._by_cell.entries if due[1] == "unknown")]
+        found = {(what, job_id, attempt): due_ms for due_ms, what, job_id, attempt in dues}
+        found.update((("start", job_id, attempt), due_ms) for due_ms, job_id, attempt in self._starting)
+        return found
+
+    def _waited_ms(self, state: CellState, since_ms: int | None) -> int:
+        """How long before the last decision this cell time was, in wall time."""
+        return 0 if since_ms is None else int(max(0, state.at_ms - since_ms) / self._speed)
 
     def _note_node(self, state: CellState, effect: e.AnyEffect) -> None:
         match effect:
@@ -125,19 +157,23 @@ class Deadlines:
             else:
                 self._starting.append((due_ms, job.id, job.attempt))
         elif job.status is JobStatus.STOPPING:
-            margin_ms = state.policy.lease_margin_wall_ms
-            due_ms = wall_ms + job.stop_grace_wall_ms + margin_ms
-            self._by_wall.push((due_ms, "stop", job.id, job.attempt), _lives_in(state))
+            self._await_stop(state, job, wall_ms, None)
+
+    def _await_stop(self, state: CellState, job: Job, wall_ms: int, due_ms: int | None) -> None:
+        if due_ms is None:
+            due_ms = wall_ms + job.stop_grace_wall_ms + state.policy.lease_margin_wall_ms
+        self._by_wall.push((due_ms, "stop", job.id, job.attempt), _lives_in(state))
 
     def _maintain(self, state: CellState, effect: e.MaintenanceSet) -> None:
         for at_ms in (effect.begin_ms, effect.end_ms):
             if at_ms is not None:
                 self._push(state, (at_ms, "maintenance", effect.node, 0))
 
-    def _look_for_unknown(self, state: CellState, job: Job | None) -> None:
+    def _look_for_unknown(self, state: CellState, job: Job | None, due_ms: int | None = None) -> None:
         """A job that names others which nobody knows waits for them to come, but not for ever."""
         if job is not None and dependencies.waits_for_unknown(state, job):
-            self._push(state, (state.at_ms + state.policy.unknown_dependency_ms, "unknown", job.id, job.attempt))
+            due_ms = state.at_ms + state.policy.unknown_dependency_ms if due_ms is None else due_ms
+            self._push(state, (due_ms, "unknown", job.id, job.attempt))
 
     def _drain(self, state: CellState, node_id: str, deadline_ms: int | None) -> None:
         if deadline_ms is not None:
@@ -168,14 +204,18 @@ class Deadlines:
         self._done.clear()
         self._entrances.put_back()
 
-    def act(self, turn: Turn, wall_ms: int) -> None:
-        """Do what is due, as far as the record has room."""
+    def act(self, turn: Turn, wall_ms: int, *, has_heard: bool = True) -> None:
+        """Do what is due, as far as the record has room. `has_heard`: whether all is read that nodes had said when this
+        writer took over. Before that no answer is late: it may lie unread in the log.
+        """
         while self._by_cell.is_due(turn.now_ms) and not turn.is_full:
             due = self._by_cell.pop()
             self._done.append((self._by_cell, due))
             if not self._act_by_cell(turn, due):
                 self._by_cell.put_back(due)
                 break
+        if not has_heard:
+            return
         while self._starting and self._starting[0][0] <= wall_ms and not turn.is_full:
             due_ms, job_id, attempt = self._starting.popleft()
             self._done.append((None, (due_ms, "start", job_id, attempt)))
@@ -233,6 +273,16 @@ class Deadlines:
         elif what == "stop" and job.status is JobStatus.STOPPING:
             # Its places stay held: a node that does not confirm may still run it. The audit trail tells.
             turn.do(e.AttemptTimedOut(job=job_id, attempt=attempt, what="stop"))
+
+
+_AWAITED = {JobStatus.STARTING: "start", JobStatus.STOPPING: "stop"}
+
+
+def _still_unknown(state: CellState, job: Job) -> int:
+    """When a job that this writer has not seen come has waited long enough for those that nobody knows."""
+    wait_ms = state.policy.unknown_dependency_ms
+    left_ms = job.submit_ms + wait_ms - state.at_ms
+    return state.at_ms + min(wait_ms, max(left_ms, UNREAD_MS))
 
 
 def _lives_in(state: CellState) -> Callable[[_Due], bool]:

@@ -15,7 +15,7 @@ from shared.cluster.due import DueHeap
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.state import CellState
 from shared.events import effects as e
-from shared.events.values import RunStatus
+from shared.events.values import RunStatus, WorkerPlace
 
 _GOES_ON = (JobStatus.STARTING, JobStatus.RUNNING)
 
@@ -49,15 +49,27 @@ class Entrances:
             self._due.put_back(due)
         self._done.clear()
 
-    def from_state(self, state: CellState, wall_ms: int) -> None:
-        """Begin anew for a state that somebody else wrote."""
-        self._due, self._done = DueHeap(), []
+    def from_state(self, state: CellState, wall_ms: int, waited_ms: Callable[[CellState, int | None], int]) -> None:
+        """Begin anew for a state of which others may have written; what is awaited still is due when it was.
+        `waited_ms` tells, as far as the log knows, how long ago a cell time is.
+        """
+        self.put_back()
+        lives = _lives_in(state)
+        kept = [due for due in self._due.entries if lives(due)]
+        self._due = DueHeap()
+        for due in kept:
+            self._due.push(due, lives)
+        starts = {(due.job, due.turn) for due in kept if not due.ranks}
+        leaves = {(due.job, rank) for due in kept for rank in due.ranks}
         for job_id in sorted(state.singly):
             job = state.jobs[job_id]
-            starting = [place.turn for place in job.workers if job.runs[str(place.rank)] is RunStatus.STARTING]
-            for turn in sorted(dict.fromkeys(starting)):
-                self._await_start(state, job, turn, wall_ms)
-            self._await_leave(state, job, job.leaving, wall_ms)
+            entered = {place.turn: place.since_ms for place in job.workers if _is_starting(job, place)}
+            for turn in sorted(entered):
+                if (job_id, turn) not in starts:
+                    over_ms = waited_ms(state, entered[turn] if turn else job.started_ms)
+                    self._await_start(state, job, turn, wall_ms - min(over_ms, state.policy.start_wall_ms))
+            left = tuple(rank for rank in job.leaving if (job_id, rank) not in leaves)
+            self._await_leave(state, job, left, wall_ms)
 
     def note(self, state: CellState, effect: e.JobStarted | e.JobResizing, wall_ms: int) -> None:
         """Workers enter or leave by this effect, which is in force."""
@@ -93,6 +105,10 @@ class Entrances:
                 _give_up_late(turn, job, due.turn)
 
 
+def _is_starting(job: Job, place: WorkerPlace) -> bool:
+    return job.runs[str(place.rank)] is RunStatus.STARTING
+
+
 def _lives_in(state: CellState) -> Callable[[_Due], bool]:
     """Tells of an entry whether one of its workers is still awaited, as things stand in this state."""
     awaited: dict[str, tuple[frozenset[int], frozenset[int]]] = {}
@@ -102,7 +118,7 @@ def _lives_in(state: CellState) -> Callable[[_Due], bool]:
         if job is None or job.attempt != due.attempt or job.status not in _GOES_ON:
             return False
         if due.job not in awaited:  # a job may have thousands of workers, and many entries
-            starting = (place.turn for place in job.workers if job.runs[str(place.rank)] is RunStatus.STARTING)
+            starting = (place.turn for place in job.workers if _is_starting(job, place))
             awaited[due.job] = (frozenset(starting), frozenset(job.leaving))
         starts, leaves = awaited[due.job]
         return not leaves.isdisjoint(due.ranks) if due.ranks else due.turn in starts
