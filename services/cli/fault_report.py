@@ -79,7 +79,7 @@ def _violation(failed: Told, ending: Ending | None) -> dict[str, Any]:
 
 
 def command_of(story: Story) -> str:
-    """The command that tells this story once more."""
+    """The command that replays this world."""
     words = [f"fallow faults --first-seed {story.seed} --seeds 1"]
     if story.kinds != tuple(Fault):
         words.append(f"--faults {','.join(kind.value for kind in story.kinds)}")

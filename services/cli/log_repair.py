@@ -24,7 +24,7 @@ def log_repair(
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look what of a cell's log is whole, and go on from there: with a record that says so.
+    """Show which part of a cell's log is intact. With --yes, repair it by a record that says so.
 
     Stop the cell's services before, and start them again behind it.
     """

@@ -67,13 +67,13 @@ def uncordon(
 def lost(
     context: typer.Context,
     node: NodeName,
-    reason: Reason = "",
+    reason: Annotated[str, typer.Option(help="Words that the log keeps.")] = "",
     timeout_s: Timeout = 30,
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Declare a node lost at once: its work is queued again. Only for a node that is switched off for certain, since
-    what still ran there would run twice.
+    """Declare a node lost at once: its work is queued again. Only for a node that is powered off, since what still ran
+    there would run twice.
     """
     access = access_of(context)
     wish = operation(DeclareLost, cell=access.cell(cell), node=node, reason=reason)
@@ -84,7 +84,7 @@ def lost(
 def remove(
     context: typer.Context, node: NodeName, timeout_s: Timeout = 30, cell: CellName = None, as_json: AsJson = False
 ) -> None:
-    """Forget a lost node on which nothing is held any more. If it comes back, it joins as a new one."""
+    """Remove a lost node on which nothing is held any more. If it comes back, it joins as a new one."""
     access = access_of(context)
     _give(access, operation(RemoveNode, cell=access.cell(cell), node=node), node, timeout_s, as_json=as_json)
 

@@ -22,7 +22,7 @@ JOBS_NAMED_MOST = 3
 
 MANY_SILENT = (
     "So many nodes are silent that they are declared lost only after breaker_wait_wall_ms, and then "
-    "breaker_nodes_per_minute. Of a node that is switched off for certain say: fallow node lost NODE"
+    "breaker_nodes_per_minute. If a node is powered off, run: fallow node lost NODE"
 )
 
 

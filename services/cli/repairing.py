@@ -1,4 +1,4 @@
-"""A cell whose decision log has lost records or is damaged: what of it is whole, and how a person goes on from there.
+"""A cell whose decision log has lost records or is damaged: which part of it is intact, and its repair.
 
 The log stays the truth: a repair is a record of it, so that every reader that starts afresh folds to the same state.
 What contradicts the log is made void: snapshots of states that it no longer leads to. Where a damaged record stands in

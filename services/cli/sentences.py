@@ -159,10 +159,10 @@ def _maintenance(effect: e.MaintenanceSet) -> str:
 
 
 def _held_back(effect: e.EvictionsHeld) -> str:
-    lost = f"; {effect.lost} were" if effect.lost else ""
+    lost = f", {effect.lost} so far" if effect.lost else ""
     return (
-        f"{effect.silent} nodes are silent at once and not declared lost at once, "
-        f"for {duration(effect.held_wall_ms)}{lost}."
+        f"{effect.silent} nodes stopped reporting; for {duration(effect.held_wall_ms)} they have been marked as lost "
+        f"at a limited rate{lost}."
     )
 
 
@@ -184,8 +184,11 @@ def _policy(effect: e.PolicySet) -> str:
 
 
 def _repaired(effect: e.LogRepaired) -> str:
-    dropped = f"; {effect.snapshots} snapshots that contradict it are void" if effect.snapshots else ""
-    return f"{effect.by} went on with the log as it was before offset {effect.good_until}, of {effect.end}{dropped}."
+    dropped = f"; {effect.snapshots} contradicting snapshots were discarded" if effect.snapshots else ""
+    last = effect.end - 1
+    gone = f"offsets {effect.good_until} to {last} were" if last > effect.good_until else f"offset {last} was"
+    what = f"{gone} discarded" if last >= effect.good_until else f"it continues from offset {effect.end}"
+    return f"{effect.by} repaired the log: {what}{dropped}."
 
 
 SENTENCES: dict[type[e.Effect], Sentence] = {

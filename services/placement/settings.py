@@ -20,7 +20,7 @@ class PlacementSettings(ServiceSettings):
         30_000,
         ge=1_000,
         le=3_600_000,
-        description="so far this machine's clock may be from the broker's: else it writes no cell",
+        description="largest allowed clock difference from the broker; beyond it this process writes no cell",
     )
     resume_inputs: str = Field(
         "",

@@ -135,7 +135,19 @@ TABLE: list[tuple[e.Effect, str]] = [
     (e.NodeRemoved(node="node-1"), "Node node-1 was removed from the cell."),
     (
         e.EvictionsHeld(silent=7, held_wall_ms=60_000, lost=2),
-        "7 nodes are silent at once and not declared lost at once, for 1 min; 2 were.",
+        "7 nodes stopped reporting; for 1 min they have been marked as lost at a limited rate, 2 so far.",
+    ),
+    (
+        e.LogRepaired(by="ada", good_until=7, end=9),
+        "ada repaired the log: offsets 7 to 8 were discarded.",
+    ),
+    (
+        e.LogRepaired(by="ada", good_until=8, end=9),
+        "ada repaired the log: offset 8 was discarded.",
+    ),
+    (
+        e.LogRepaired(by="ada", good_until=9, end=9),
+        "ada repaired the log: it continues from offset 9.",
     ),
     (
         e.EvictionsResumed(),
@@ -164,7 +176,7 @@ TABLE: list[tuple[e.Effect, str]] = [
     (e.CellFileSet(digest="0a1b" * 8, content="{}"), "The cell goes by the cell file 0a1b0a1b (2 characters)."),
     (
         e.LogRepaired(by="ada", good_until=30, end=32, snapshots=1),
-        "ada went on with the log as it was before offset 30, of 32; 1 snapshots that contradict it are void.",
+        "ada repaired the log: offsets 30 to 31 were discarded; 1 contradicting snapshots were discarded.",
     ),
     (
         e.ProposalRefused(proposal="p1", code=ProposalCode.DOES_NOT_HELP),

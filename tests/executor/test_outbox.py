@@ -93,7 +93,7 @@ async def test_what_came_in_while_the_log_was_away_keeps_its_order_and_its_numbe
     await asyncio.sleep(0.02)
     outbox.put([finished("second", 2), finished("third", 3)], 1)
     await asyncio.sleep(0.2)
-    assert "what nodes say waits: not now" in (context.health.waiting_for or "")
+    assert "node reports are not being published: not now" in (context.health.waiting_for or "")
     log.is_away = False
     async with asyncio.timeout(5):
         await outbox.drained()

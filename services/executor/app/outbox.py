@@ -127,9 +127,9 @@ class Outbox:
             batches = batches[len(now) :]
 
     def _cannot_publish(self, error: LogUnavailable) -> None:
-        """While its nodes cannot speak, the process does not do its part."""
+        """While its nodes cannot report, the process is not ready."""
         self._context.logger.warning("cannot publish, will try again", cell=self._service.cell, reason=str(error))
-        self._context.health.not_ready(f"what nodes say waits: {error}", self._about)
+        self._context.health.not_ready(f"node reports are not being published: {error}", self._about)
 
     async def _publish(self, said: Sequence[Said]) -> None:
         records = as_records(self._service.cell, said)

@@ -16,8 +16,8 @@ from services.placement.service import Input, PlacementService, Tried
 from services.placement.settings import PlacementSettings
 from shared.cluster.config import CellFile, CellPart
 from shared.cluster.few import FEW_WAITING
+from shared.cluster.state import CellState
 from shared.events.decisions import CHAIN_HEADER
-from shared.events.effects import EvictionsHeld
 from shared.events.encoding import Undecodable
 from shared.events.operations import ReloadCell
 from shared.events.reasons import DeadLetterReason
@@ -168,8 +168,8 @@ class CellWriter:
         """Leave the cell to another process for a while: what is in the way may be this one's alone."""
         away_s = self._setbacks.away_s()
         self._declines_until_ms = self._context.host.monotonic_ms() + round(away_s * 1_000)
-        self._context.health.not_ready(f"gave the cell up for {away_s:.0f} s: {error}", self.cell)
-        self._context.logger.error("gave the cell up", cell=self.cell, away_s=round(away_s), reason=str(error))
+        self._context.health.not_ready(f"released the cell for {away_s:.0f} s: {error}", self.cell)
+        self._context.logger.error("released the cell", cell=self.cell, away_s=round(away_s), reason=str(error))
         self._metrics.given_up.inc()
         self._owned.give_up(self._ordinal)
 
@@ -398,12 +398,12 @@ class CellWriter:
         return True
 
     def _draft(self, tenure: Tenure[Tried], tried: Tried) -> Draft | None:
-        """The record of a decision; None where no reader could read it, and it is to be made anew with less in it."""
+        """The record of a decision; None where no reader could read it: it is decided again with fewer inputs."""
         draft = tenure.draft(tried)
         if isinstance(draft, Draft):
             return draft
         self._context.logger.warning(
-            "decision made anew with less in it",
+            "decision too large or invalid; retrying with fewer inputs",
             cell=self.cell,
             inputs=len(tried.taken),
             effects=len(tried.effects),
@@ -563,11 +563,12 @@ class CellWriter:
             self._shown = shown
             self._metrics.show(*shown)
         self._metrics.silent.set(len(state.silent))
-        health.noted(f"silent nodes of {self.cell}", _many_silent(self.cell, state.evictions))
+        health.noted(f"silent nodes of {self.cell}", _many_silent(self.cell, state))
 
 
-def _many_silent(cell: str, held: EvictionsHeld | None) -> str | None:
+def _many_silent(cell: str, state: CellState) -> str | None:
     """What a person should know while many nodes are silent at once."""
+    held, per_minute = state.evictions, state.policy.breaker_nodes_per_minute
     if held is None:
         return None
-    return f"{held.silent} nodes of cell {cell} are silent at once and are declared lost only slowly: see fallow nodes"
+    return f"{held.silent} nodes of cell {cell} stopped reporting; marking at most {per_minute} a minute as lost"

@@ -51,7 +51,7 @@ class ClockWatch:
             how = "ahead of" if ahead_ms > 0 else "behind"
             raise CannotWrite(
                 f"this machine's clock is {abs(ahead_ms) / 1_000:.1f} s {how} the broker's, at most "
-                f"{bound_ms / 1_000:g} s are allowed (clock_bound_wall_ms): set the clock"
+                f"{bound_ms / 1_000:g} s are allowed (FALLOW_CLOCK_BOUND_WALL_MS): set the clock"
             )
 
     def _ahead_ms(self) -> int:

@@ -2,7 +2,7 @@
 
 An input is fenced where its cursor lies beyond the end of its topic, or where another record stands at the last offset
 that was read; `jobs`, `proposals` and `operations` also where records were deleted before they were read. A fenced
-input is not read: the process is not ready for it, and a person decides from where it goes on (`resume_inputs`).
+input is not read: the process is not ready for it, and a person decides from where it goes on (`FALLOW_RESUME_INPUTS`).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class InputWatch:
         self._watch.forget(loss.tp)
         topic, partition = loss.tp
         how = f"{name}-{partition}@{loss.next_offset}:OFFSET"
-        reason = f"cell {self._cell}: {loss}; to read on from OFFSET, start placement with resume_inputs={how}"
+        reason = f"cell {self._cell}: {loss}; to read on from OFFSET, start placement with FALLOW_RESUME_INPUTS={how}"
         self._context.health.not_ready(reason, _subject(loss.tp))
         self._context.logger.error(
             "input fenced",

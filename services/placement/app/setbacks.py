@@ -1,4 +1,4 @@
-"""How a cell's writer bears that what it writes does not get into the log: pauses, and in the end another writer.
+"""Retry and give-up rules for failed appends: pauses, and in the end another writer.
 
 An append without an answer, and one that the log refuses for good, are no reason to decide at once again: the next one
 would fare the same, hundreds of times a second.
@@ -36,7 +36,7 @@ class Setbacks:
 
     @property
     def is_serious(self) -> bool:
-        """Whether the process does not do its part: a single append without an answer is nothing yet."""
+        """Whether readiness should fail: a single append without an answer is nothing yet."""
         return bool(self._refused) or self._unanswered > 1
 
     def failed(self, why: AppendUnknown | AppendRefused | LogUnavailable) -> float:
