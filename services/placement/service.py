@@ -63,7 +63,7 @@ DEFERRED_MOST = 200
 REPEATED = ("nodes-", "queue-")
 """What the sources begin with of which a newer input says again what an older one has said."""
 
-IDLE_WALL_MS = 60_000
+IDLE_WALL_MS = 1_000
 """An input of any other source gets such a record after this time at the latest."""
 
 _REMEMBERED = frozenset({e.WriterStarted, e.NodeRemoved, e.NodeChanged})
@@ -284,6 +284,32 @@ class PlacementService:
                 return Tried([], {}, turn.now_ms, wall_ms, taken, has_more=True, size_bytes=turn.bytes, fault=fault)
             if tried is not None or not self._inbox:
                 return tried
+
+    def leave(self, now_ms: int, wall_ms: int) -> Tried | None:
+        """The last decision of a writer that leaves in order: how far it has read, and which nodes it has never heard.
+        None where the log says all that already.
+        """
+        turn = self._turn(now_ms)
+        for node_id, silent_ms in self._hearing.leases.unheard(self.state).items():
+            node = self.state.nodes[node_id]
+            if turn.is_full:
+                break
+            if node.silent_wall_ms < silent_ms:
+                turn.do(e.NodeSilent(node=node_id, boot=node.boot, silent_wall_ms=silent_ms))
+        inputs = self._advance(())
+        if not turn.effects and not inputs:
+            return None
+        checksums = {source: self._checksums[source] for source in inputs if source in self._checksums}
+        return Tried(
+            turn.effects,
+            inputs,
+            turn.now_ms,
+            wall_ms,
+            (),
+            has_more=False,
+            size_bytes=turn.bytes,
+            input_checksums=checksums,
+        )
 
     def _cycle(self, turn: Turn, wall_ms: int) -> Tried | None:
         if self._room.takes_inputs:

@@ -11,6 +11,7 @@ from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.operations import Cordon
 from shared.events.reasons import DeferCode
+from shared.events.values import NodeStatus
 from tests.placement.world import (
     CELL,
     Fate,
@@ -250,3 +251,27 @@ def test_an_end_that_is_never_reached_forgets_no_older_one() -> None:
         listening.reached(reached)
         assert listening.as_of_ms is not None
         assert 0 <= reached - listening.as_of_ms <= 50
+
+
+@pytest.mark.parametrize("every_s", [4, 5, 10, 14, 20])
+def test_a_silent_node_is_lost_however_often_writers_leave_in_order_and_no_other_one_is(every_s: int) -> None:
+    world = cell_of(6)
+    living = [f"n{number:02}" for number in range(5)]
+    for second in range(1, 100):
+        pass_seconds(world, 1, *(living if second % 6 == 0 else []))
+        if second % every_s == 0:
+            world.leave()
+            world.restart()
+    assert world.state.nodes["n05"].status is NodeStatus.LOST
+    assert all(world.state.nodes[node].status is NodeStatus.READY for node in living)
+
+
+def test_a_writer_that_leaves_says_nothing_of_nodes_that_it_has_heard() -> None:
+    world = cell_of(2)
+    pass_seconds(world, 60, "n00", "n01")
+    world.pass_time(6_000)
+    before = len(world.log)
+    world.leave()
+    effects = [effect for decision in world.decisions[before:] for effect in decision.effects]
+    assert effects == []
+    assert world.state.inputs["nodes-0"] == len(world.inputs["nodes-0"])

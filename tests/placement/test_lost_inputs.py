@@ -13,7 +13,9 @@ from prometheus_client import generate_latest
 
 from services.placement.settings import PlacementSettings
 from shared.events.effects import InputResumed
+from shared.events.jobs import JobRejected
 from shared.events.operations import HoldJob
+from shared.events.reasons import RejectCode
 from shared.log import losses
 from shared.log.machine.losses import LossKind, Place, loss_of
 from shared.log.memory import MemoryLog
@@ -244,3 +246,32 @@ def test_a_place_is_whole_only_where_the_log_continues_it(
         assert (loss is not None and loss.kind is LossKind.DELETED_UNREAD) == (read < begin)
         if loss is None and checksum is not None and read > begin:
             assert found == checksum
+
+
+def rejected(number: int) -> JobRejected:
+    """What admission says of a bad submission: an input without effects."""
+    return JobRejected(
+        cell=CELL, job=f"bad-{number}", tenant="acme", command="submit", code=RejectCode.INVALID_FIELD, field="x",
+        value="y", rule="z",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("is_stopped_at_once", [True, False])
+async def test_what_was_read_and_then_deleted_by_age_needs_nobody_also_where_nothing_followed_from_it(
+    world: LostWorld, *, is_stopped_at_once: bool
+) -> None:
+    world.admit("job-0")
+    async with world.placement() as context:
+        await world.until_enqueued(1)
+        for number in range(3):
+            world.tell(rejected(number))
+        if is_stopped_at_once:
+            await eventually(lambda: context.health.progress.cursors.get("test.jobs/0") == 4)
+        else:
+            await eventually(lambda: world.decisions()[-1].inputs == {"jobs-0": 4})
+    assert world.decisions()[-1].inputs == {"jobs-0": 4}
+    world.broker.delete_before(JOBS, world.end("jobs"))
+    async with world.placement() as context:
+        world.admit("job-1")
+        await world.until_enqueued(2)
+        assert context.health.is_ready

@@ -161,6 +161,15 @@ class World:
         self._take_over()
         self.rest()
 
+    def leave(self) -> None:
+        """The writer leaves in order."""
+        self.writer.begin()
+        tried = self.service.leave(self.now_ms, self.wall_ms)
+        if tried is None:
+            self.writer.abandon()
+        else:
+            self._append(tried)
+
     def regain(self) -> None:
         """The same process loses the cell and gets it back, and no other one wrote meanwhile."""
         self._take_over()

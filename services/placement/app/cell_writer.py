@@ -236,6 +236,7 @@ class CellWriter:
         try:
             while self._owns and tenure.writes:
                 await self._cycle(tenure, inflow)
+            await self._leave(tenure)
         finally:
             self._inflow = None
             await self._nodes_end.stop()
@@ -246,6 +247,18 @@ class CellWriter:
             self._context.health.let_go(self._ordinal, *(self._layout.topic(name) for name in INPUTS))
             self._context.logger.info("no longer writing", cell=self.cell, epoch=epoch)
             await inflow.stop()
+
+    async def _leave(self, tenure: Tenure[Tried]) -> None:
+        """Put down what the next writer would not know: once, since the cell is somebody else's now."""
+        if self._stepped or not tenure.writes:
+            return
+        tenure.begin()
+        tried = self._service.leave(self._now_ms(), self._context.host.monotonic_ms())
+        draft = None if tried is None else self._draft(tenure, tried)
+        if tried is None:
+            tenure.abandon()
+        elif draft is not None:
+            await self._append(tenure, tried, draft)
 
     def _tell_contradiction(self) -> None:
         reason = self._service.take_contradiction()

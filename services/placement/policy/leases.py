@@ -15,8 +15,11 @@ from shared.cluster.state import CellState
 from shared.events.operations import CellPolicy
 from shared.events.values import NodeStatus
 
-SILENT_PART, STEP_PART = 2, 4
-"""A node counts as silent after this part of its lease, and its silence is put down again after each such step."""
+SILENT_PART, STEP_PART, LEFT_PART = 2, 4, 8
+"""A node counts as silent after this part of its lease, and its silence is put down again after each such step. A
+writer that leaves puts down the silence of nodes that it has never heard from the third part on: writers that take
+turns often would each find it too short to be told.
+"""
 
 
 class Leases:
@@ -80,6 +83,20 @@ class Leases:
             node_id: as_of_ms - heard[node_id]
             for node_id in self._suspects
             if heard.get(node_id, as_of_ms) < latest_ms and _lives(state, node_id)
+        }
+
+    def unheard(self, state: CellState) -> dict[str, int]:
+        """For a writer that leaves: the nodes that it has never heard, and for how long they are silent."""
+        as_of_ms = self.listening.as_of_ms
+        if as_of_ms is None:
+            return {}
+        begun_ms = self.listening.begun_ms + self.listening.missed_ms
+        latest_ms = min(begun_ms, as_of_ms - max(1, state.policy.lease_wall_ms // LEFT_PART))
+        heard = self._heard_ms
+        return {
+            node_id: as_of_ms - heard[node_id]
+            for node_id in sorted(heard)
+            if heard[node_id] <= latest_ms and _lives(state, node_id)
         }
 
     def _look_at_all(self, state: CellState, as_of_ms: int, latest_ms: int) -> None:
