@@ -157,12 +157,9 @@ class World:
             process.release = release
 
     def _is_over(self) -> bool:
-        return self._drain.is_over or bool(self.history.violations) or self._has_stood_still
-
-    @property
-    def _has_stood_still(self) -> bool:
-        """Whether the broker lost a tail long enough ago for everybody to have noticed."""
-        lost = self.broker.lost_tails
+        if self._drain.is_over or self.history.violations:
+            return True
+        lost = self.broker.lost_tails  # if long enough ago for all to have noticed it, the world stands still
         return bool(lost) and self.engine.now_ms > lost[-1].at_ms + NOTICE_MS
 
     def _told(self) -> History:
