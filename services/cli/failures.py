@@ -44,7 +44,7 @@ _KNOWN: dict[Exit, frozenset[str]] = {
         {
             *("ClientUnavailable", "LogUnavailable", "LogTruncated", "NoUsableSnapshot"),
             *("ViewUnavailable", "ViewRebuilding", "ViewMoved", "ViewMisused"),
-            *("StackError", "Unanswered", "Stuck"),
+            *("StackError", "Unanswered", "Stuck", "NodesAway"),
         }
     ),
     Exit.USAGE: frozenset(

@@ -18,6 +18,10 @@ LOOK_AGAIN_S = 0.1
 JOIN_WAIT_S = 60.0
 
 
+class NodesAway(Exception):
+    """Nodes that were started do not become ready in the cell; says how many are, and what stands in the way."""
+
+
 @dataclass(frozen=True, slots=True)
 class PoolView:
     """One pool, in whole GPUs, rounded down."""
@@ -49,6 +53,7 @@ class Watch:
     """Follows one cell's log in a task of its own."""
 
     def __init__(self, stage: Stage) -> None:
+        self._stage = stage
         self._follower = Follower(stage.log, stage.layout, CELL, snapshots=False)
         self._task: asyncio.Task[None] | None = None
 
@@ -69,12 +74,23 @@ class Watch:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._follower.stop()
 
-    async def nodes_joined(self, count: int) -> None:
-        """Wait until so many nodes are ready. Raises TimeoutError."""
-        async with asyncio.timeout(JOIN_WAIT_S):
-            while sum(node.status is NodeStatus.READY for node in self.state.nodes.values()) < count:
-                self.check()
-                await asyncio.sleep(LOOK_AGAIN_S)
+    async def nodes_joined(self, count: int, wait_s: float = JOIN_WAIT_S) -> None:
+        """Wait until so many nodes are ready. Raises NodesAway."""
+        try:
+            async with asyncio.timeout(wait_s):
+                while self._ready < count:
+                    self.check()
+                    await asyncio.sleep(LOOK_AGAIN_S)
+        except TimeoutError:
+            why = await self._stage.services.not_ready()
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in why.items()) or "every service is ready"
+            raise NodesAway(
+                f"{self._ready} of {count} nodes are ready in cell {CELL} after {wait_s:g} s: {reasons}"
+            ) from None
+
+    @property
+    def _ready(self) -> int:
+        return sum(node.status is NodeStatus.READY for node in self.state.nodes.values())
 
     def check(self) -> None:
         """Raise what ended the watch, if anything has."""

@@ -48,7 +48,7 @@ PUBLISH_CHUNK_RECORDS = 5_000
 class KafkaLog:
     """One process's handle onto a Kafka cluster. Lives in one event loop; safe for many tasks of it at once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name; each is a difference of the embedded broker
         self,
         bootstrap: str,
         client_id: str,
@@ -58,11 +58,13 @@ class KafkaLog:
         fetch_wait_ms: int | None = None,
         compression: Compression | None = None,
         timers: GroupTimers = QUICK,
+        has_clock: bool = True,
     ) -> None:
         """`fetch_wait_ms`: how long an idle fetch stays at the broker; see KafkaReader for why that is short for
         several partitions. None: as is best on a real broker, where data wakes a fetch at once and brings all there is.
 
-        `compression` is for the embedded broker, which keeps only 5 MB of each partition; `timers` are EMBEDDED there.
+        `compression` is for the embedded broker, which keeps only 5 MB of each partition; `timers` are EMBEDDED there,
+        and `has_clock` is False: it answers every append with the same made-up time.
         """
         self._bootstrap = bootstrap
         self._client_id = client_id
@@ -71,6 +73,7 @@ class KafkaLog:
         self._fetch_wait_ms = fetch_wait_ms
         self._compression = compression
         self._timers = timers
+        self._has_clock = has_clock
         self._producers: BoundedProducer | None = None
         self._queries: AIOKafkaConsumer | None = None
         self._written: AIOKafkaConsumer | None = None
@@ -160,7 +163,7 @@ class KafkaLog:
         if metadata.offset < 0:
             # A duplicate whose metadata the broker has forgotten is acknowledged without an offset.
             return AppendUnknown(reason=f"append to {message.topic}: acknowledged without an offset")
-        is_stamped = metadata.timestamp_type == LOG_APPEND_TIME
+        is_stamped = self._has_clock and metadata.timestamp_type == LOG_APPEND_TIME
         return Appended(offset=metadata.offset, stamped_ms=metadata.timestamp if is_stamped else None)
 
     async def begin_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:

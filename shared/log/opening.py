@@ -59,12 +59,15 @@ def declared_topics(file: CellFile, namespace: str, replicas: int = 1) -> tuple[
 
 
 def log_for(bootstrap: str, client_id: str, *, embedded: bool) -> KafkaLog:
-    """The log, not connected. The embedded broker keeps little, so what it gets is packed; it lets members wait; and a
-    fetch that waits there does not wake when something comes, so none may wait for long.
+    """The log, not connected. The embedded broker keeps little, so what it gets is packed; it lets members wait; a
+    fetch that waits there does not wake when something comes, so none may wait for long; and the time that it says it
+    gave a record is made up.
     """
     if embedded:
         wait_ms = EMBEDDED_FETCH_WAIT_MS
-        return KafkaLog(bootstrap, client_id, compression="gzip", timers=EMBEDDED, fetch_wait_ms=wait_ms)
+        return KafkaLog(
+            bootstrap, client_id, compression="gzip", timers=EMBEDDED, fetch_wait_ms=wait_ms, has_clock=False
+        )
     return KafkaLog(bootstrap, client_id)
 
 

@@ -67,7 +67,7 @@ class Outgoing(msgspec.Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class Appended:
     """The record is in the log for good, at this offset. `stamped_ms` is the broker's wall clock when it wrote the
-    record, None where the topic keeps the sender's time.
+    record, None where the topic keeps the sender's time or the broker has no clock.
     """
 
     offset: int

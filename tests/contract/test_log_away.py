@@ -16,6 +16,7 @@ import pytest_asyncio
 from shared.log.group_timers import EMBEDDED
 from shared.log.kafka import KafkaLog
 from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.opening import log_for
 from shared.log.port import Appended, AppendUnknown, LogUnavailable, Outgoing
 from tests.contract.eventually import eventually
 from tests.contract.log_worlds import KafkaWorld
@@ -63,6 +64,15 @@ async def log(broker: OwnBroker) -> AsyncIterator[KafkaLog]:
     assert await log.append(Outgoing("t", b"before", partition=0)) == Appended(0)
     yield log
     await log.stop()
+
+
+async def test_the_embedded_broker_gives_no_time(broker: OwnBroker) -> None:
+    log = log_for(broker.bootstrap, "embedded", embedded=True)
+    await log.start()
+    answer = await log.append(Outgoing("t", b"value", partition=0))
+    await log.stop()
+    assert isinstance(answer, Appended)
+    assert answer.stamped_ms is None
 
 
 async def values(log: KafkaLog, least: int) -> list[bytes | None]:

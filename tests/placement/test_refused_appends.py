@@ -6,10 +6,13 @@ import asyncio
 
 import pytest
 
+from services.placement.app.ownership import Ownership
 from services.placement.app.setbacks import REFUSED_MOST, UNANSWERED_MOST, CannotWrite, Setbacks
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import AppendRefused, AppendUnknown, Outgoing, Refusal
+from shared.runtime import clocks
 from shared.runtime.backoff import BackOff
+from shared.runtime.host import Host
 from tests.contract.eventually import eventually
 from tests.placement.writers import CELL, LAYOUT, PlacementProcess, RefusedLog, cluster
 
@@ -32,6 +35,34 @@ async def test_a_writer_whose_appends_are_refused_says_so_and_gives_the_cell_up_
     assert "no right to write t.decisions" in process.health
     await asyncio.sleep(0.5)
     assert log.tries[DECISIONS] == REFUSED_MOST, "while it declines the cell it writes nothing"
+    await process.stop()
+
+
+class Elsewhere(Ownership):
+    """A cell that was given up is another member's from then on, which writes nothing."""
+
+    def take_again(self, ordinal: int) -> None:
+        """The group does not give it back."""
+
+
+class LaterHost(Host):
+    """A machine on which so much time has passed at once."""
+
+    later_ms = 0
+
+    def monotonic_ms(self) -> int:
+        return clocks.monotonic_ms() + self.later_ms
+
+
+async def test_a_cell_that_was_given_up_stays_not_ready_until_a_record_of_it_is_written(broker: MemoryBroker) -> None:
+    host = LaterHost()
+    process = PlacementProcess(RefusedLog(broker, "decisions"), "one", host, Elsewhere)
+    await process.start()
+    await eventually(lambda: "released the cell" in process.health, within_s=15)
+    host.later_ms = 3_600_000
+    process.writer.wake()
+    await asyncio.sleep(0.2)
+    assert "released the cell" in process.health, "its time is over, and no process writes the cell"
     await process.stop()
 
 

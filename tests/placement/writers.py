@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from services.placement.app.cell_writer import CellWriter
 from services.placement.app.metrics import PlacementMetrics
@@ -15,6 +16,7 @@ from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import AppendAnswer, AppendRefused, LogRefused, Outgoing, Refusal
 from shared.runtime.cell_file import parse_cell_file
+from shared.runtime.host import Host
 from shared.runtime.process import make_context
 
 NAMESPACE, CELL = "t", "main"
@@ -58,10 +60,11 @@ class RefusedLog(MemoryLog):
 class PlacementProcess:
     """One placement process with one cell, and its place in the group."""
 
-    def __init__(self, log: MemoryLog, name: str) -> None:
-        self.context = make_context("placement", PlacementSettings(namespace=NAMESPACE, instance=name))
+    def __init__(self, log: MemoryLog, name: str, host: Host | None = None, owned: type[Ownership] = Ownership) -> None:
+        context = make_context("placement", PlacementSettings(namespace=NAMESPACE, instance=name))
+        self.context = replace(context, host=host or context.host)
         self.member = log.member(LAYOUT.group("placement"), LAYOUT.topic("cells"))
-        self.owned = Ownership(self.member)
+        self.owned = owned(self.member)
         file = parse_cell_file(TEXT, "cell")
         metrics = PlacementMetrics(self.context.registry)
         self.writer = CellWriter(self.context, log, file, file.cells[0], self.owned, metrics)

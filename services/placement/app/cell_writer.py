@@ -97,6 +97,7 @@ class CellWriter:
         self._goes_on = self._has_looked = False
         self._setbacks = Setbacks(context.back_off(FIRST_S, MOST_S), context.back_off(AWAY_FIRST_S, AWAY_MOST_S))
         self._declines_until_ms: int | None = None
+        self._given_up_at: int | None = None
         self._standing_by: asyncio.Task[object] | None = None
         self._clock = ClockWatch(context, log, layout.topic("cells"), cell.ordinal)
         self._inflow: Inflow | None = None
@@ -152,6 +153,7 @@ class CellWriter:
             return self._file
 
     def _is_back(self) -> None:
+        self._given_up_at = None
         self._context.health.ready(self.cell)
         self._setbacks.succeeded()
 
@@ -168,6 +170,7 @@ class CellWriter:
         """Leave the cell to another process for a while: what is in the way may be this one's alone."""
         away_s = self._setbacks.away_s()
         self._declines_until_ms = self._context.host.monotonic_ms() + round(away_s * 1_000)
+        self._given_up_at = self._follower.state.version
         self._context.health.not_ready(f"released the cell for {away_s:.0f} s: {error}", self.cell)
         self._context.logger.error("released the cell", cell=self.cell, away_s=round(away_s), reason=str(error))
         self._metrics.given_up.inc()
@@ -189,13 +192,17 @@ class CellWriter:
         self._look_at_pause()
 
     def _look_at_pause(self) -> None:
-        """The log answers; a cell that was given up is taken again when its time is over."""
-        if self._declines_until_ms is None:
+        """The log answers; a cell that was given up is taken again when its time is over. Until a record of it is
+        written, here or elsewhere, it stays not ready.
+        """
+        if self._given_up_at is not None and self._follower.state.version > self._given_up_at:
+            self._given_up_at = None
+        if self._given_up_at is None:
             self._context.health.ready(self.cell)
+        if self._declines_until_ms is None:
             self._setbacks.log_answers()
         elif self._context.host.monotonic_ms() >= self._declines_until_ms:
             self._declines_until_ms = None
-            self._context.health.ready(self.cell)
             self._owned.take_again(self._ordinal)
 
     def wake(self) -> None:
