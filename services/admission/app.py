@@ -21,6 +21,7 @@ from shared.events.jobs import JobAdmitted, JobRejected
 from shared.events.operations import AdvanceTime, ReloadCell
 from shared.log.dead_letters import TOLD_MOST, dead_letter
 from shared.log.faststream_recipe import Delivery, make_broker, subscribe_batches
+from shared.log.fenced_input import say_fenced, say_read_again
 from shared.log.group_timers import EMBEDDED, QUICK
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
@@ -132,23 +133,15 @@ class Admission:
     def _lose(self, loss: Loss) -> None:
         """A partition does not hold what admission has committed of it. Where it ends before that, it is not read."""
         topic, partition = loss.tp
-        self._context.logger.error(
-            "submissions are lost",
-            topic=topic,
-            partition=partition,
-            offset=loss.next_offset,
-            why=loss.kind.value,
-            begin=loss.begin,
-            end=loss.end,
-            reason=str(loss),
-        )
         if loss.kind is LossKind.DELETED_UNREAD:
+            lost = {"topic": topic, "partition": partition, "from_offset": loss.next_offset, "to_offset": loss.begin}
+            self._context.logger.error("submissions were deleted unread", **lost)
             self._metrics.deleted_unread.labels(topic).inc(loss.begin - loss.next_offset)
             return
         self._fenced[loss.tp] = loss
         self._metrics.fenced.labels(topic, partition).set(1)
         how = f"stop admission and set the offset of group {self._layout.group('admission')} there"
-        self._context.health.not_ready(f"{loss}; it is not read: {how}", f"{topic}/{partition}")
+        say_fenced(self._context, loss, f"{loss}; it is not read: {how}")
 
     async def fail_when_given_up(self) -> None:
         """End the process when a batch cannot be delivered."""
@@ -253,7 +246,7 @@ class Admission:
         for lost in [tp for tp in self._fenced if tp not in assigned]:
             del self._fenced[lost]
             self._metrics.fenced.labels(*lost).set(0)
-            self._context.health.ready(f"{lost[0]}/{lost[1]}")
+            say_read_again(self._context, lost)
         for name in list(self._context.health.progress.cursors):
             topic, _, partition = name.rpartition("/")
             if topic in topics and (topic, int(partition)) not in assigned:

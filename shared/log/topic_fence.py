@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from shared.log.fenced_input import say_fenced, say_read_again
 from shared.log.losses import PlaceWatch, loss_met, losses_of
 from shared.log.machine.losses import Loss, LossKind, Place
 from shared.log.port import Log, LogTruncated, TopicPartition
@@ -50,7 +51,7 @@ class TopicFence:
         """A person has decided from where the topic is read on."""
         self.is_up = False
         self._watch.forget(self._tp)
-        self._context.health.ready(_subject(self._tp))
+        say_read_again(self._context, self._tp)
 
     async def end(self) -> None:
         """The cell is no longer worked on here."""
@@ -63,18 +64,5 @@ class TopicFence:
             return
         self.is_up = True
         self._watch.forget(self._tp)
-        topic, partition = self._tp
-        self._context.health.not_ready(f"cell {self._cell}: {loss}; placement says how to go on", _subject(self._tp))
-        self._context.logger.error(
-            "input fenced",
-            cell=self._cell,
-            topic=topic,
-            partition=partition,
-            offset=loss.next_offset,
-            why=loss.kind.value,
-            reason=str(loss),
-        )
-
-
-def _subject(tp: TopicPartition) -> str:
-    return f"{tp[0]}/{tp[1]}"
+        reason = f"cell {self._cell}: {loss}; placement says how to go on"
+        say_fenced(self._context, loss, reason, cell=self._cell)

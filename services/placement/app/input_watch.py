@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from services.placement.app.metrics import CellMetrics
 from services.placement.settings import PlacementSettings
+from shared.log.fenced_input import say_fenced, say_read_again
 from shared.log.losses import PlaceWatch, loss_met, losses_of
 from shared.log.machine.losses import Loss, LossKind, Place
 from shared.log.port import Log, LogTruncated, TopicPartition
@@ -76,7 +77,7 @@ class InputWatch:
         """The cell is no longer written here: what is wrong with its inputs is its next writer's to tell."""
         await self._watch.stop()
         for name in self.fenced:
-            self._context.health.ready(_subject(self._tps[name]))
+            say_read_again(self._context, self._tps[name])
             self._metrics.fenced(name, is_fenced=False)
         self.fenced = {}
 
@@ -90,21 +91,9 @@ class InputWatch:
     def _fence(self, name: str, loss: Loss) -> None:
         self.fenced[name] = loss
         self._watch.forget(loss.tp)
-        topic, partition = loss.tp
-        how = f"{name}-{partition}@{loss.next_offset}:OFFSET"
-        reason = f"cell {self._cell}: {loss}; to read on from OFFSET, start placement with FALLOW_RESUME_INPUTS={how}"
-        self._context.health.not_ready(reason, _subject(loss.tp))
-        self._context.logger.error(
-            "input fenced",
-            cell=self._cell,
-            topic=topic,
-            partition=partition,
-            offset=loss.next_offset,
-            why=loss.kind.value,
-            begin=loss.begin,
-            end=loss.end,
-            reason=reason,
-        )
+        how = f"{name}-{loss.tp[1]}@{loss.next_offset}:OFFSET"
+        text = f"to read on from OFFSET, start placement with FALLOW_RESUME_INPUTS={how}"
+        say_fenced(self._context, loss, f"cell {self._cell}: {loss}; {text}", cell=self._cell)
         self._metrics.fenced(name, is_fenced=True)
 
     def _count(self, name: str, loss: Loss) -> None:
@@ -117,7 +106,3 @@ class InputWatch:
             to_offset=loss.begin,
         )
         self._metrics.deleted_unread(name, loss.begin - loss.next_offset)
-
-
-def _subject(tp: TopicPartition) -> str:
-    return f"{tp[0]}/{tp[1]}"

@@ -1,0 +1,38 @@
+"""What a process says of an input that it reads no further, since the topic has lost records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shared.log.machine.losses import Loss
+from shared.log.port import TopicPartition
+from shared.runtime.process import Context
+
+
+def say_fenced(context: Context[Any], loss: Loss, reason: str, **about: str) -> None:
+    """The process is not ready for this input, for `reason`, and its log says where and why.
+
+    `about` says whose input it is.
+    """
+    topic, partition = loss.tp
+    context.health.not_ready(reason, _subject(loss.tp))
+    context.logger.error(
+        "input fenced",
+        **about,
+        topic=topic,
+        partition=partition,
+        offset=loss.next_offset,
+        why=loss.kind.value,
+        begin=loss.begin,
+        end=loss.end,
+        reason=reason,
+    )
+
+
+def say_read_again(context: Context[Any], tp: TopicPartition) -> None:
+    """The input is read again, or is no longer this process's to read."""
+    context.health.ready(_subject(tp))
+
+
+def _subject(tp: TopicPartition) -> str:
+    return f"{tp[0]}/{tp[1]}"
