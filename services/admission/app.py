@@ -35,9 +35,6 @@ from shared.runtime.clocks import SteppedCellClock, wall_ms
 from shared.runtime.process import Context, wait_for
 from shared.runtime.together import together
 
-FRESH_MS = 1_000
-"""A submission that came at most so long ago needs no word of its own about when it came."""
-
 OPERATIONS_PAUSE_S, OPERATIONS_PATIENT_MS = 1.0, 500
 
 
@@ -203,11 +200,11 @@ class Admission:
         return self._service.within_rate(answer, min(record.timestamp_ms, self._wall_ms))
 
     def _sent_ms(self, record: Record) -> int | None:
-        """The cell time of a submission that came a while ago, by the broker's stamp; None for one that is new."""
+        """The cell time at which a submission came, by the broker's stamp: the clock here may be wrong, and cannot
+        tell an old one from a new one. None where cell time goes by steps.
+        """
         clock = self._context.clock
-        if isinstance(clock, SteppedCellClock) or self._wall_ms - record.timestamp_ms <= FRESH_MS:
-            return None
-        return clock.at(record.timestamp_ms)
+        return None if isinstance(clock, SteppedCellClock) else clock.at(record.timestamp_ms)
 
     async def _stand_at_operations(self) -> Reader:
         tps = [self._layout.tp("operations", cell.name) for cell in self._file.cells]

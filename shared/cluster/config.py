@@ -61,6 +61,10 @@ class Queue(Part):
         return self
 
 
+LEASE_MS_LEAST = 1_000
+"""With a shorter lease nodes that live and report would be lost between two looks of the writer."""
+
+
 class CellPart(Part):
     """One cell. Its ordinal is its partition in every topic, given once and never changed."""
 
@@ -77,6 +81,13 @@ class CellPart(Part):
         for key in policy if isinstance(policy, dict) else ():
             if key not in CellPolicy.__struct_fields__:
                 raise ValueError(f"{key!r} is no setting of a policy")
+        return policy
+
+    @field_validator("policy")
+    @classmethod
+    def _lease_is_long_enough(cls, policy: CellPolicy) -> CellPolicy:
+        if policy.lease_wall_ms < LEASE_MS_LEAST:
+            raise ValueError(f"lease_wall_ms {policy.lease_wall_ms}: must be at least {LEASE_MS_LEAST}")
         return policy
 
     @model_validator(mode="after")

@@ -71,6 +71,7 @@ MISTAKES: dict[str, tuple[str, Any, str]] = {
     "no pools": ("cells.0.pools", [], "at least 1 item"),
     "no queues": ("cells.0.queues", [], "at least 1 item"),
     "a misspelt key": ("cells.0.ordinl", 3, "Extra inputs are not permitted"),
+    "a lease too short to look at": ("cells.0.policy.lease_wall_ms", 999, "must be at least 1000"),
     "a misspelt key of the policy": ("cells.0.policy.lease_wal_ms", 3, "'lease_wal_ms' is no setting of a policy"),
     "a misspelt key of a quota": ("tenants.1.quotas.0.guarantee", 3, "Extra inputs are not permitted"),
     "a name that is none": ("cells.0.name", "Cell A", "should match pattern"),

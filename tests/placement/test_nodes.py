@@ -56,11 +56,13 @@ def test_a_node_that_joins_again_in_its_boot_changes_nothing() -> None:
     assert world.tell(joined("n1")) == []
 
 
-def test_a_node_cannot_join_under_another_name() -> None:
+def test_a_node_cannot_join_under_another_name_and_nothing_is_remembered_of_it() -> None:
     world = cell_with(joined("n2"))
     posing = replace(joined("n2", 4), node="n1")
-    assert codes(world.tell(posing)) == [ProposalCode.NOT_ALLOWED]
+    assert world.tell(posing) == []
+    assert [str(stray.text) for _, stray in world.service.take_strays()] == ["spec.id: n2 is not node n1, which joins"]
     assert list(world.state.nodes) == ["n2"]
+    assert kinds(world.tell(replace(joined("n1"), boot="boot-2"))) == ["NodeChanged"]
 
 
 def test_a_new_boot_ends_what_ran_there_and_stops_the_gangs_it_was_part_of() -> None:

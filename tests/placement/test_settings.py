@@ -187,3 +187,9 @@ def test_more_quotas_than_a_record_holds_are_refused() -> None:
     made = World(file_with()).tell(set_quotas(*many))
     assert kinds(made) == ["ProposalRefused"]
     assert "set fewer at once" in refusal(made)
+
+
+def test_a_lease_too_short_to_look_at_is_refused() -> None:
+    world = cell_with()
+    assert codes(world.tell(set_policy(lease_wall_ms=999))) == [ProposalCode.NOT_ALLOWED]
+    assert kinds(world.tell(set_policy(lease_wall_ms=1_000))) == ["PolicySet"]

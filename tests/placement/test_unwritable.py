@@ -7,6 +7,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
+from services.placement.policy.inbox import Inbox, Input
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
 from shared.cluster.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
 from shared.cluster.job import JobStatus
@@ -378,3 +379,10 @@ def test_the_most_workers_of_a_gang_fit_into_a_record_and_one_more_does_not() ->
     for gpu_milli in (1, 1_000, 8_000):
         most = most_workers(gpu_milli)
         assert fewest_bytes(most, gpu_milli) <= GANG_BYTES_MOST < fewest_bytes(most + 1, gpu_milli)
+
+
+def test_of_an_input_that_was_set_aside_it_is_known_which_record_was_read() -> None:
+    inbox, culprit = Inbox(as_they_came=False), Input("jobs-0", 5, None, checksum=77)
+    inbox.add([culprit])
+    inbox.drop_first(culprit)
+    assert [item.checksum for item in inbox.new_jobs] == [77]

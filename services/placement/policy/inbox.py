@@ -104,7 +104,7 @@ class Inbox:
         """Make nothing of this one, which is the first of its line, but that it was read."""
         line = self._line(item)
         assert line[0] is item, "it was put back last"
-        line[0] = Input(item.source, item.next_offset, None, goes_on=item.goes_on)
+        line[0] = Input(item.source, item.next_offset, None, checksum=item.checksum, goes_on=item.goes_on)
 
     def clear(self) -> None:
         """Forget them all."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from services.placement.policy import workers
 from services.placement.policy.requests import stopping
 from services.placement.policy.runs import has_runs, is_wanted, node_is_gone, note, settle
-from services.placement.policy.settings import refuse
 from services.placement.policy.turn import Turn
 from shared.cluster.job import HOLDING, JobStatus
 from shared.cluster.node import Node
@@ -14,7 +13,7 @@ from shared.events import effects as e
 from shared.events.base import TEXT_CHARACTERS_MOST
 from shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeLost, NodeReport, NodeReturned
 from shared.events.operations import Cordon, DeclareLost, Drain, Uncordon
-from shared.events.reasons import ProposalCode, StopReason
+from shared.events.reasons import StopReason
 from shared.events.value import replace
 from shared.events.values import RUN_IS_OVER, NodeSpec, NodeStatus, ObservedRun
 
@@ -24,9 +23,6 @@ def join(turn: Turn, event: NodeJoined) -> None:
     boot. In the same one it may have other labels and taints, and nothing else: what runs there goes on.
     """
     node = turn.state.nodes.get(event.node)
-    if event.spec.id != event.node:
-        refuse(turn, event.node, ProposalCode.NOT_ALLOWED, f"node {event.node} cannot offer {event.spec.id}")
-        return
     if node is None:
         turn.do(_changed(event.spec, event.boot, NodeStatus.READY, event.seq))
         return

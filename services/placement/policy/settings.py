@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from services.placement.policy.turn import Turn
 from shared.cluster.arrays import elements_of
-from shared.cluster.config import CellFile
+from shared.cluster.config import LEASE_MS_LEAST, CellFile
 from shared.cluster.job import WAITING, JobStatus
 from shared.cluster.quota_rules import Fault, fault_among, fault_in_pools, top_down
 from shared.cluster.quota_tree import Account
@@ -135,6 +135,9 @@ def set_policy(turn: Turn, event: SetPolicy, known: tuple[str, ...]) -> None:
 def _put_policy(turn: Turn, policy: CellPolicy, known: tuple[str, ...], whose: str) -> None:
     if policy.placement not in known:
         text = f"placement {policy.placement!r} is not one of {', '.join(known)}"
+        refuse(turn, whose, ProposalCode.NOT_ALLOWED, text)
+    elif policy.lease_wall_ms < LEASE_MS_LEAST:
+        text = f"lease_wall_ms {policy.lease_wall_ms}: must be at least {LEASE_MS_LEAST}"
         refuse(turn, whose, ProposalCode.NOT_ALLOWED, text)
     elif policy != turn.state.policy:
         turn.do(e.PolicySet(policy=policy))

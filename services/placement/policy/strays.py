@@ -52,6 +52,8 @@ def _devices_of(event: NodeEvent) -> tuple[int, ...]:
 
 def _of_no_pool(cell: CellPart, event: NodeJoined) -> Stray | None:
     spec, size_bytes = event.spec, len(encode(event.spec))
+    if spec.id != event.node:
+        return Stray(DeadLetterReason.INVALID, f"spec.id: {spec.id} is not node {event.node}, which joins")
     if size_bytes > NODE_BYTES_MOST:
         text = f"spec: {size_bytes} bytes, a node has at most {NODE_BYTES_MOST} with all of its labels"
         return Stray(DeadLetterReason.TOO_LARGE, text)
