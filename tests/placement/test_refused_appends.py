@@ -8,8 +8,13 @@ import pytest
 
 from services.placement.app.ownership import Ownership
 from services.placement.app.setbacks import REFUSED_MOST, UNANSWERED_MOST, CannotWrite, Setbacks
+from shared.events.decisions import Decision
+from shared.events.effects import JobEnqueued
+from shared.events.jobs import JobAdmitted
+from shared.events.values import JobSpec, ProcessRun
 from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.port import AppendRefused, AppendUnknown, Outgoing, Refusal
+from shared.log.port import AppendAnswer, AppendRefused, AppendUnknown, Outgoing, Refusal
+from shared.log.reading import event_of
 from shared.runtime import clocks
 from shared.runtime.backoff import BackOff
 from shared.runtime.host import Host
@@ -17,6 +22,7 @@ from tests.contract.eventually import eventually
 from tests.placement.writers import CELL, LAYOUT, PlacementProcess, RefusedLog, cluster
 
 DECISIONS = LAYOUT.topic("decisions")
+SMALL_BYTES = 10_000
 
 
 @pytest.fixture
@@ -119,3 +125,37 @@ def test_each_failure_in_a_row_is_followed_by_a_longer_pause_and_a_success_ends_
     assert pauses[-1] > pauses[0] * 2
     setbacks.succeeded()
     assert setbacks.failed(refused) < pauses[-1]
+
+
+class SmallTopic(MemoryLog):
+    """A broker on which topic `decisions` takes less than placement writes at most."""
+
+    async def append(self, message: Outgoing) -> AppendAnswer:
+        if message.topic == DECISIONS and len(message.value or b"") > SMALL_BYTES:
+            return AppendRefused(Refusal.TOO_LARGE, "MESSAGE_TOO_LARGE")
+        return await super().append(message)
+
+
+async def test_a_record_that_its_topic_does_not_take_is_made_anew_with_less_and_a_single_culprit_is_set_aside() -> None:
+    broker = cluster()
+    for number, words in [*((number, 1) for number in range(9)), (9, 6)]:
+        run = ProcessRun(argv=("x" * 2_000,) * words)
+        job = JobAdmitted(
+            cell=CELL, spec=JobSpec(id=f"job-{number}", tenant="vision", run=run), submit_ms=0, digest="0" * 32
+        )
+        broker.write(LAYOUT.outgoing(job, id="x", source="t", wall_ms=0))
+    process = PlacementProcess(SmallTopic(broker), "placement-1")
+    await process.start()
+    try:
+        await eventually(lambda: len(enqueued(broker)) == 9)
+        await eventually(lambda: broker.partition((LAYOUT.topic("dead-letters"), 0)).end == 1)
+        assert process.health == ""
+        assert process.metric("fallow_cell_given_up_total") == 0
+    finally:
+        await process.stop()
+
+
+def enqueued(broker: MemoryBroker) -> list[str]:
+    events = [event_of(record) for record in broker.partition((DECISIONS, 0)).records]
+    effects = [effect for event in events if isinstance(event, Decision) for effect in event.effects]
+    return [effect.spec.id for effect in effects if isinstance(effect, JobEnqueued)]

@@ -454,7 +454,11 @@ class CellWriter:
         version = draft.decision.version
         self._context.logger.info("decision not in force", cell=self.cell, version=version, why=verdict.value)
         if isinstance(answer, AppendUnknown | AppendRefused):
-            await self._bear(answer, verdict)
+            if verdict is Verdict.TOO_LARGE and tenure.writes:
+                warn, size_bytes = self._context.logger.warning, len(draft.value)
+                warn("record too large for its topic", cell=self.cell, bytes=size_bytes, reason=answer.reason)
+            else:
+                await self._bear(answer, verdict)
         return False
 
     async def _bear(self, answer: AppendUnknown | AppendRefused, verdict: Verdict) -> None:

@@ -15,8 +15,9 @@ from typing import Generic, Protocol, TypeVar
 from shared.cluster.state import CellState
 from shared.events.effects import AnyEffect
 from shared.events.encoding import Undecodable
+from shared.events.reasons import DeadLetterReason
 from shared.log.machine.writer import Draft, UnwritableDecision, Writer
-from shared.log.port import AppendAnswer, Appended, AppendRefused
+from shared.log.port import AppendAnswer, Appended, AppendRefused, Refusal
 
 
 class Trial(Protocol):
@@ -74,6 +75,7 @@ class Verdict(StrEnum):
     OVERTAKEN = "overtaken"
     UNKNOWN = "unknown"
     REFUSED = "refused"
+    TOO_LARGE = "too_large"
 
 
 class Tenure(Generic[T]):
@@ -128,6 +130,10 @@ class Tenure(Generic[T]):
             verdict = Verdict.OVERTAKEN
         else:
             self._writer.unknown()
+            if isinstance(answer, AppendRefused) and answer.code is Refusal.TOO_LARGE:
+                # The topic takes less than we ask of one. With less in it the next trial may pass.
+                why = Undecodable(DeadLetterReason.TOO_LARGE, answer.reason)
+                return Verdict.TOO_LARGE if self._decider.unwritable(tried, why) else Verdict.REFUSED
             verdict = Verdict.REFUSED if isinstance(answer, AppendRefused) else Verdict.UNKNOWN
         self._decider.refused(tried)
         return verdict
