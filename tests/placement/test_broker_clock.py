@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.placement.app import clock_watch
 from shared.events.effects import WriterStarted
+from shared.events.jobs import JobAdmitted
+from shared.events.values import JobSpec
 from shared.log.machine.broker_clock import BrokerClock
+from shared.log.memory import MemoryLog
+from shared.log.port import AppendAnswer, AppendUnknown, Outgoing
 from shared.runtime import clocks
 from shared.runtime.host import Host
 from tests.contract.eventually import eventually
 from tests.placement.lost_world import LostWorld
+from tests.placement.writers import CELL, LAYOUT, PlacementProcess, cluster
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 MOMENTS = st.integers(0, 10**13)
@@ -80,6 +87,40 @@ async def test_a_broker_that_stamps_nothing_is_not_asked_for_more(tmp_path: Path
     world.admit("job-0")
     async with world.placement(host=Wrong(2 * HOUR_MS)):
         await world.until_enqueued(1)
+
+
+class CellsAway(MemoryLog):
+    """The leader of topic `cells` is away, and of no other topic."""
+
+    is_away = False
+
+    async def append(self, message: Outgoing) -> AppendAnswer:
+        if self.is_away and message.topic == LAYOUT.topic("cells"):
+            await asyncio.sleep(0.05)
+            return AppendUnknown("no leader for cells/0")
+        return await super().append(message)
+
+
+async def test_a_cell_at_rest_decides_at_once_while_topic_cells_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock_watch, "ASK_EVERY_MS", 200)
+    broker = cluster(clocks.wall_ms)
+    log = CellsAway(broker)
+    process = PlacementProcess(log, "one")
+
+    def decided() -> int:
+        return broker.partition((LAYOUT.topic("decisions"), 0)).end
+
+    await process.start()
+    try:
+        await eventually(lambda: decided() == 1)
+        log.is_away = True
+        await eventually(lambda: b"broker's time is not known" in process.context.health.answer("/readyz")[2])
+        job = JobAdmitted(cell=CELL, spec=JobSpec(id="job", tenant="vision"), submit_ms=0, digest="0" * 32)
+        broker.write(LAYOUT.outgoing(job, id="x", source="t", wall_ms=0))
+        await eventually(lambda: decided() > 1)
+        assert process.health == ""
+    finally:
+        await process.stop()
 
 
 @given(true_ms=MOMENTS, wrong_ms=st.integers(-(10**10), 10**10), way_ms=st.integers(0, 5_000), later_ms=MOMENTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from services.placement.app.cell_writer import CellWriter
@@ -28,8 +28,9 @@ tenants: [{name: vision}]
 TOPICS = ("cells", "decisions", "snapshots", "jobs", "queue", "nodes", "proposals", "operations", "dead-letters")
 
 
-def cluster() -> MemoryBroker:
-    broker = MemoryBroker()
+def cluster(stamps: Callable[[], int] | None = None) -> MemoryBroker:
+    """A broker with all topics. `stamps`: its clock; without it no record is stamped."""
+    broker = MemoryBroker(stamps)
     for topic in TOPICS:
         broker.create_topic(f"{NAMESPACE}.{topic}", 1)
     return broker

@@ -119,6 +119,7 @@ class CellWriter:
                 await self._follow_and_write()
         finally:
             self._owned.take_again(self._ordinal)
+            await self._clock.stop()
             await self._follower.stop()
 
     async def _follow_and_write(self) -> None:

@@ -1,10 +1,14 @@
 """Whether the writer's clock and the broker's agree: a writer whose clock is wrong would expire, refuse or freeze jobs.
 
 The broker's time comes from the stamps that it gives: of each decision that is appended, and of a small record in topic
-`cells` where there was none for long, or where the clock looks wrong. Nothing is decided before the first of them.
+`cells` where there was none for long, or where the clock looks wrong. Nothing is decided before the first of them. From
+then on the writer goes on deciding while the broker is asked: between two stamps the machine's two clocks tell whether
+one of them jumps, and topic `cells` may be away for longer than the cell can wait.
 """
 
 from __future__ import annotations
+
+import asyncio
 
 from services.placement.app.setbacks import CannotWrite
 from services.placement.settings import PlacementSettings
@@ -24,7 +28,9 @@ class ClockWatch:
     def __init__(self, context: Context[PlacementSettings], log: Log, topic: str, partition: int) -> None:
         self._context, self._log, self._topic, self._partition = context, log, topic, partition
         self._clock = BrokerClock()
-        self._ask_at_ms = 0
+        self._ask_at_ms = self._failed = 0
+        self._has_answer = False
+        self._question: asyncio.Task[None] | None = None
         self._is_checked = context.settings.clock is ClockKind.WALL
 
     def stamped(self, answer: Appended, sent_ms: int) -> None:
@@ -41,8 +47,13 @@ class ClockWatch:
         if not self._is_checked:
             return
         host, bound_ms = self._context.host, self._context.settings.clock_bound_wall_ms
-        if host.monotonic_ms() < self._ask_at_ms and abs(self._ahead_ms()) <= bound_ms:
+        self._look_at_answer()
+        is_due, is_right = host.monotonic_ms() >= self._ask_at_ms, abs(self._ahead_ms()) <= bound_ms
+        if self._has_answer and is_right:
+            if is_due and self._question is None:
+                self._question = asyncio.create_task(self._ask(), name="ask for the broker's time")
             return
+        await self.stop()
         await self._ask()
         ahead_ms = self._ahead_ms()
         if abs(ahead_ms) > bound_ms:
@@ -53,6 +64,31 @@ class ClockWatch:
                 f"this machine's clock is {abs(ahead_ms) / 1_000:.1f} s {how} the broker's, at most "
                 f"{bound_ms / 1_000:g} s are allowed (FALLOW_CLOCK_BOUND_WALL_MS): set the clock"
             )
+
+    def _look_at_answer(self) -> None:
+        """What became of the last question. Raises CannotWrite."""
+        question = self._question
+        if question is None or not question.done():
+            return
+        self._question = None
+        try:
+            question.result()
+        except LogUnavailable as error:
+            self._failed += 1
+            self._ask_at_ms = self._context.host.monotonic_ms() + ASK_EVERY_MS
+            self._context.logger.warning("asked for the broker's time in vain", times=self._failed, reason=str(error))
+            self._context.health.noted(self._note, f"{error} ({self._failed} times in a row)")
+
+    async def stop(self) -> None:
+        """Let a question that is under way go."""
+        question, self._question = self._question, None
+        if question is not None:
+            question.cancel()
+            await asyncio.gather(question, return_exceptions=True)
+
+    @property
+    def _note(self) -> str:
+        return f"broker's time of {self._topic}/{self._partition}"
 
     def _ahead_ms(self) -> int:
         host = self._context.host
@@ -65,6 +101,8 @@ class ClockWatch:
         match answer:
             case Appended():
                 self._ask_at_ms = self._context.host.monotonic_ms() + ASK_EVERY_MS
+                self._has_answer, self._failed = True, 0
+                self._context.health.noted(self._note, None)
                 self.stamped(answer, sent_ms)
             case AppendUnknown():
                 raise LogUnavailable(f"the broker's time is not known: {answer.reason}")
