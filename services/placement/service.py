@@ -55,7 +55,7 @@ from shared.events.reasons import DeadLetterReason, DeferCode, ProposalCode
 from shared.events.value import replace
 from shared.events.values import NodeStatus
 
-__all__ = ["DEFERRED_MOST", "IDLE_INPUTS_MOST", "Input", "PlacementService", "Tried"]
+__all__ = ["DEFERRED_MOST", "IDLE_INPUTS_MOST", "IDLE_WALL_MS", "Input", "PlacementService", "Tried"]
 
 DEFERRED_MOST = 200
 """How many jobs at most get a new reason to wait in one record; the others get theirs in the next ones."""
