@@ -158,6 +158,17 @@ def _maintenance(effect: e.MaintenanceSet) -> str:
     return f"Maintenance of node {effect.node} is planned {when}{_text(effect.reason)}."
 
 
+def _lease_expired(x: e.LeaseExpired) -> str:
+    often = f", {x.flaps} times in a row" if x.flaps > 1 else ""
+    return f"Node {x.node} (boot {x.boot}) is lost{often}: {x.reason or 'it was silent for too long'}."
+
+
+def _failures(x: e.NodeFailures) -> str:
+    if not x.jobs:
+        return f"A job has ended well on node {x.node} after others failed there."
+    return f"Jobs that failed in a row on node {x.node}: {', '.join(x.jobs)}."
+
+
 def _held_back(effect: e.EvictionsHeld) -> str:
     lost = f", {effect.lost} so far" if effect.lost else ""
     return (
@@ -221,7 +232,8 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.MaintenanceSet: _maintenance,
     e.MaintenanceBegan: lambda x: f"Maintenance of node {x.node} has begun: it is emptied.",
     e.DeviceChanged: _device,
-    e.LeaseExpired: lambda x: f"Node {x.node} (boot {x.boot}) is lost: {x.reason or 'it was silent for too long'}.",
+    e.LeaseExpired: _lease_expired,
+    e.NodeFailures: _failures,
     e.NodeSilent: lambda x: f"Node {x.node} has been silent for {duration(x.silent_wall_ms)} and gets no new work.",
     e.NodeRemoved: lambda x: f"Node {x.node} was removed from the cell.",
     e.EvictionsHeld: _held_back,

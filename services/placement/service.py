@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from services.placement.policy import dependencies, maintenance, nodes, removal, requests, runs, settings
+from services.placement.policy import dependencies, maintenance, nodes, quarantine, removal, requests, runs, settings
 from services.placement.policy.breaker import Breaker
 from services.placement.policy.deadlines import Deadlines
 from services.placement.policy.fair_clock import FairClock
@@ -22,7 +22,6 @@ from services.placement.policy.hearing import Hearing
 from services.placement.policy.inbox import Inbox, Input, weighed
 from services.placement.policy.leases import is_to_be_noted, patience_ms
 from services.placement.policy.owners import Owners, has_keepers
-from services.placement.policy.quarantine import Quarantine
 from services.placement.policy.room import Room
 from services.placement.policy.sequence import Past
 from services.placement.policy.short_lines import ShortLines
@@ -117,7 +116,7 @@ class PlacementService:
         self._deadlines = Deadlines(forgets_nodes=not stepped, speed=speed)
         self._windows, self._hearing = Windows(), Hearing()
         self._strays, self._culprits = list[tuple[Input, Stray]](), list[tuple[Input, Stray]]()
-        self._quarantine, self._words = Quarantine(), dict[tuple[str, int], str]()
+        self._words = dict[tuple[str, int], str]()
         self._short_lines, self._few = ShortLines(file.cell(state.cell), few), few
         self._fair_clock = FairClock(file.cell(state.cell))
         self._tending = Tending()
@@ -143,7 +142,7 @@ class PlacementService:
         self._read, self._checksums = {}, {}
         self._nodes_handed = self._nodes_given = 0
         self._windows, self._strays, self._culprits, self._room = Windows(), [], [], Room()
-        self._quarantine, self._words = Quarantine(), {}
+        self._words = {}
         if self._epoch is not None and self.state.epoch == self._epoch:
             # No other process has written since this one did: what it heard of nodes still holds.
             self._hearing.sequences.undo()
@@ -327,7 +326,7 @@ class PlacementService:
         runs.settle(turn)
         if not self._stepped:
             # A replayed trace knows which of its jobs fail, and they tell nothing of nodes.
-            self._quarantine.judge(turn)
+            quarantine.judge(turn)
         if self.state.offers:
             nodes.take_offers(turn)
         has_heard = self._stepped or self._hearing.leases.listening.as_of_ms is not None
@@ -377,7 +376,6 @@ class PlacementService:
         if self._is_configured:
             self._reload = self._begins = False
         self._hearing.sequences.keep()
-        self._quarantine.keep()
         self._room.went_well()
 
     def accepted(self, tried: Tried) -> None:
@@ -396,11 +394,9 @@ class PlacementService:
                 self._epoch = effect.epoch
             case e.NodeRemoved():
                 self._hearing.forget(effect.node)
-                self._quarantine.forget(effect.node)
             case e.NodeChanged():
                 if effect.spec.id not in self._hearing.leases:
                     self._hearing.leases.heard(effect.spec.id, wall_ms)
-                self._quarantine.changed(effect.spec.id, effect.status)
 
     def _is_held(self, job_id: str, attempt: int) -> bool:
         job = self.state.jobs.get(job_id)
@@ -416,7 +412,6 @@ class PlacementService:
         The shell folds forward next and says `caught_up`.
         """
         self._hearing.sequences.undo()
-        self._quarantine.undo()
         for item in tried.taken:
             self._read.pop(item.source, None)
         self._inbox.put_back(tried.taken)

@@ -42,6 +42,7 @@ APPLY: dict[type[e.Effect], Callable[[CellState, Any, int], None]] = {
     e.MaintenanceBegan: nodes.maintenance_began,
     e.DeviceChanged: nodes.device_changed,
     e.LeaseExpired: nodes.lease_expired,
+    e.NodeFailures: nodes.node_failures,
     e.NodeSilent: nodes.node_silent,
     e.NodeHeard: nodes.node_heard,
     e.NodeRemoved: nodes.node_removed,

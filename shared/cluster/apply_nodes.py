@@ -38,6 +38,8 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
             drain_deadline_ms=effect.drain_deadline_ms,
             reason=effect.reason,
             seq=effect.seq,
+            quarantined=effect.quarantined,
+            quarantined_until_ms=effect.quarantined_until_ms,
         )
         if effect.status is not NodeStatus.LOST:
             node.wanted = effect.status
@@ -64,6 +66,9 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
         seq=effect.seq,
         lost_ms=node.lost_ms if effect.status is NodeStatus.LOST else None,
         offered=effect.offered,
+        quarantined=effect.quarantined,
+        quarantined_until_ms=effect.quarantined_until_ms,
+        failed_jobs=(),
     )
     if effect.offered is not None:
         state.journal.put(state.offers, node.id, None)
@@ -113,8 +118,23 @@ def lease_expired(state: CellState, effect: e.LeaseExpired, at_ms: int) -> None:
     node = node_of(state, effect.node)
     must(node.boot == effect.boot, f"node {node.id} is in boot {node.boot}, not {effect.boot}")
     must(node.status is not NodeStatus.LOST, f"node {node.id} is lost already")
-    change_node(state, node, status=NodeStatus.LOST, silent_wall_ms=0, lost_ms=at_ms)
+    change_node(
+        state,
+        node,
+        status=NodeStatus.LOST,
+        silent_wall_ms=0,
+        lost_ms=at_ms,
+        flaps=effect.flaps,
+        rests_until_ms=effect.rests_until_ms,
+    )
     _speaks(state, node)
+
+
+def node_failures(state: CellState, effect: e.NodeFailures, at_ms: int) -> None:
+    """Other jobs than before failed on a node in a row."""
+    node = node_of(state, effect.node)
+    must(effect.jobs != node.failed_jobs, f"these jobs in a row failed on node {node.id} already")
+    change_node(state, node, failed_jobs=effect.jobs)
 
 
 def node_silent(state: CellState, effect: e.NodeSilent, at_ms: int) -> None:

@@ -64,7 +64,8 @@ class Node:
     the exclusive job that keeps all others off. `silent_wall_ms` is for how long nothing was heard of it, when that was
     last put down; 0: it speaks. `lost_ms` is when it was lost, `offered` what it has become while it is still held as
     what it was. `is_full` says that too much was started here that is not confirmed yet: it follows from the jobs.
-    `maintenance_ms` is from when to when work on it is planned, or goes on.
+    `maintenance_ms` is from when to when work on it is planned, or goes on. `failed_jobs` failed here in a row, `flaps`
+    is how often in a row it was lost, and before `rests_until_ms` it gets no new work when it comes back.
     """
 
     spec: NodeSpec
@@ -90,6 +91,11 @@ class Node:
     silent_wall_ms: int = 0
     lost_ms: int | None = None
     offered: NodeSpec | None = None
+    quarantined: bool = False
+    quarantined_until_ms: int | None = None
+    failed_jobs: tuple[str, ...] = ()
+    flaps: int = 0
+    rests_until_ms: int = 0
     is_full: bool = field(default=False, compare=False)
     alone: str | None = None
 

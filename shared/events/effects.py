@@ -249,6 +249,9 @@ class NodeChanged(Effect):
     taken for what it is, it gets no new work.
 
     `seq` numbers the word with which it came: what it said up to that is past, also for a writer that did not read it.
+
+    A node in quarantine is cordoned by no operator, until `quarantined_until_ms` (None: until it is uncordoned). Which
+    jobs failed on it is forgotten.
     """
 
     spec: NodeSpec
@@ -258,6 +261,14 @@ class NodeChanged(Effect):
     reason: Text = ""
     seq: Count = 0
     offered: NodeSpec | None = None
+    quarantined: bool = False
+    quarantined_until_ms: Millis | None = None
+
+
+class NodeFailures(NodeEffect):
+    """These different jobs failed on the node, one after the other; none ended well there since the first of them."""
+
+    jobs: tuple[JobId, ...] = ()
 
 
 class MaintenanceSet(NodeEffect):
@@ -280,12 +291,14 @@ class DeviceChanged(NodeEffect):
 
 
 class LeaseExpired(NodeEffect):
-    """The node is lost. Without `reason` it was silent for its lease and margin: by now it has stopped its own
-    work.
+    """The node is lost. Without `reason` it was silent for its lease and margin: by now it has stopped its own work. It
+    is lost for the `flaps`th time in a row, and gets no new work before `rests_until_ms` if it comes back.
     """
 
     boot: NodeId
     reason: Text = ""
+    flaps: Count = 0
+    rests_until_ms: Millis = 0
 
 
 class NodeSilent(NodeEffect):
@@ -419,6 +432,7 @@ AnyEffect = (
     | HeadBlocked
     | HeadCleared
     | NodeChanged
+    | NodeFailures
     | MaintenanceSet
     | MaintenanceBegan
     | DeviceChanged

@@ -147,6 +147,7 @@ TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = 
     e.MaintenanceBegan: _node,
     e.DeviceChanged: _node,
     e.LeaseExpired: _node,
+    e.NodeFailures: None,
     e.NodeSilent: _node,
     e.NodeHeard: _node,
     e.NodeRemoved: _node,

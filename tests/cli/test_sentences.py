@@ -129,6 +129,12 @@ TABLE: list[tuple[e.Effect, str]] = [
         "Node node-1 (boot b1) is lost: declared lost by ada: ticket 4711.",
     ),
     (
+        e.LeaseExpired(node="node-1", boot="b1", flaps=3, rests_until_ms=600_000),
+        "Node node-1 (boot b1) is lost, 3 times in a row: it was silent for too long.",
+    ),
+    (e.NodeFailures(node="node-1", jobs=("a", "b")), "Jobs that failed in a row on node node-1: a, b."),
+    (e.NodeFailures(node="node-1"), "A job has ended well on node node-1 after others failed there."),
+    (
         e.NodeSilent(node="node-1", boot="b1", silent_wall_ms=15_000),
         "Node node-1 has been silent for 15.0 s and gets no new work.",
     ),

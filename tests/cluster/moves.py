@@ -86,6 +86,8 @@ def node_changes(world: Historian, at_ms: int) -> Effects:
             status=world.random.choice((NodeStatus.READY, NodeStatus.READY, NodeStatus.CORDONED, NodeStatus.DRAINING)),
             reason="a person said so",
             offered=offered,
+            quarantined=world.random.random() < 0.2,
+            quarantined_until_ms=world.random.choice((None, at_ms + 1_000)),
         )
     ]
 
@@ -117,7 +119,16 @@ def lease_expires(world: Historian, at_ms: int) -> Effects:
         return []
     jobs = [world.state.jobs[job_id] for job_id in node.jobs]
     requeued = [requeue(job, RequeueReason.INFRASTRUCTURE, at_ms) for job in jobs]
-    return [e.LeaseExpired(node=node.id, boot=node.boot), *requeued]
+    flaps = world.random.randrange(3)
+    return [e.LeaseExpired(node=node.id, boot=node.boot, flaps=flaps, rests_until_ms=at_ms * flaps), *requeued]
+
+
+def jobs_fail_on_a_node(world: Historian, at_ms: int) -> Effects:
+    node = world.one_of(world.state.nodes.values())
+    if node is None:
+        return []
+    jobs = () if node.failed_jobs and world.random.random() < 0.4 else (*node.failed_jobs, world.name("failed"))[-5:]
+    return [e.NodeFailures(node=node.id, jobs=jobs)]
 
 
 def node_falls_silent_or_speaks(world: Historian, at_ms: int) -> Effects:
@@ -471,6 +482,7 @@ MOVES: dict[Callable[[Historian, int], Effects], int] = {
     device_changes: 4,
     lease_expires: 2,
     node_falls_silent_or_speaks: 4,
+    jobs_fail_on_a_node: 2,
     lost_node_is_forgotten: 2,
     evictions_are_held_or_resumed: 2,
     job_arrives: 25,

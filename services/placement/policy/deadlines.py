@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from services.placement.policy import dependencies, maintenance, removal
+from services.placement.policy import dependencies, maintenance, quarantine, removal
 from services.placement.policy.entrances import Entrances
 from services.placement.policy.nodes import empty
 from services.placement.policy.requests import stopping
@@ -63,6 +63,7 @@ class Deadlines:
         self._from_jobs(state, wall_ms, kept)
         for node_id in sorted(state.nodes):
             self._drain(state, node_id, state.nodes[node_id].drain_deadline_ms)
+            self._rest(state, node_id, state.nodes[node_id].quarantined_until_ms)
             for at_ms in state.nodes[node_id].maintenance_ms or ():
                 self._push(state, (at_ms, "maintenance", node_id, 0))
             self._forget(state, node_id)
@@ -123,6 +124,7 @@ class Deadlines:
         match effect:
             case e.NodeChanged():
                 self._drain(state, effect.spec.id, effect.drain_deadline_ms)
+                self._rest(state, effect.spec.id, effect.quarantined_until_ms)
             case e.MaintenanceSet():
                 self._maintain(state, effect)
             case e.LeaseExpired():
@@ -178,6 +180,10 @@ class Deadlines:
     def _drain(self, state: CellState, node_id: str, deadline_ms: int | None) -> None:
         if deadline_ms is not None:
             self._push(state, (deadline_ms, "drain", node_id, 0))
+
+    def _rest(self, state: CellState, node_id: str, until_ms: int | None) -> None:
+        if until_ms is not None:
+            self._push(state, (until_ms, "quarantine", node_id, 0))
 
     def _forget(self, state: CellState, node_id: str) -> None:
         node = state.nodes.get(node_id)
@@ -236,6 +242,11 @@ class Deadlines:
         if what == "maintenance":
             node = turn.state.nodes.get(subject)
             return node is None or maintenance.act(turn, node, at_ms)
+        if what == "quarantine":
+            again_ms = quarantine.lift(turn, turn.state.nodes.get(subject))
+            if again_ms is not None and again_ms > at_ms:
+                self._push(turn.state, (again_ms, "quarantine", subject, 0))
+            return True
         if what == "forget":
             again_ms = removal.forget(turn, turn.state.nodes.get(subject))
             if again_ms is not None and again_ms > at_ms:
@@ -294,6 +305,9 @@ def _lives_in(state: CellState) -> Callable[[_Due], bool]:
             node = state.nodes.get(subject)
             times = () if node is None else (node.drain_deadline_ms,) if what == "drain" else node.maintenance_ms or ()
             return at_ms in times
+        if what == "quarantine":
+            resting = state.nodes.get(subject)
+            return resting is not None and resting.quarantined_until_ms is not None
         if what == "forget":
             lost = state.nodes.get(subject)
             return lost is not None and lost.lost_ms is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.placement.policy import workers
+from services.placement.policy import quarantine, workers
 from services.placement.policy.requests import stopping
 from services.placement.policy.runs import has_runs, is_wanted, node_is_gone, note, settle
 from services.placement.policy.turn import Turn
@@ -39,7 +39,7 @@ def join(turn: Turn, event: NodeJoined) -> None:
 def _relabel(turn: Turn, node: Node, event: NodeJoined) -> None:
     spec, offered = _fitted(node, event.spec)
     if (spec, offered) != (node.spec, node.offered):
-        turn.do(_changed(spec, node.boot, node.status, event.seq, node.drain_deadline_ms, node.reason, offered))
+        turn.do(_as_before(node, spec, offered, event.seq))
 
 
 def _fitted(node: Node, spec: NodeSpec) -> tuple[NodeSpec, NodeSpec | None]:
@@ -59,7 +59,22 @@ def take_offers(turn: Turn) -> None:
     for node_id in sorted(turn.state.offers):
         node = turn.state.nodes[node_id]
         if node.offered is not None and not node.jobs and not turn.is_full:
-            turn.do(_changed(node.offered, node.boot, node.status, node.seq, node.drain_deadline_ms, node.reason))
+            turn.do(_as_before(node, node.offered, None, node.seq))
+
+
+def _as_before(node: Node, spec: NodeSpec, offered: NodeSpec | None, seq: int) -> e.NodeChanged:
+    """Another node in the same state."""
+    return e.NodeChanged(
+        spec=spec,
+        boot=node.boot,
+        status=node.status,
+        drain_deadline_ms=node.drain_deadline_ms,
+        reason=node.reason,
+        seq=seq,
+        offered=offered,
+        quarantined=node.quarantined,
+        quarantined_until_ms=node.quarantined_until_ms,
+    )
 
 
 def _changed(
@@ -93,9 +108,24 @@ def report(turn: Turn, event: NodeReport | NodeReturned) -> None:
 
 
 def _is_back(turn: Turn, node: Node, spec: NodeSpec, event: NodeEvent) -> None:
-    """The node is what its operator wanted of it before it was lost, and in its maintenance if that goes on."""
+    """The node is what its operator wanted of it before it was lost, and in its maintenance if that goes on. One that
+    flaps comes into quarantine.
+    """
     now, offered = _fitted(node, spec)
-    turn.do(_changed(now, event.boot, node.wanted, event.seq, node.drain_deadline_ms, node.reason, offered))
+    status, reason, is_quarantined, until_ms = quarantine.back(turn.state, node, turn.now_ms)
+    turn.do(
+        e.NodeChanged(
+            spec=now,
+            boot=event.boot,
+            status=status,
+            drain_deadline_ms=node.drain_deadline_ms,
+            reason=reason,
+            seq=event.seq,
+            offered=offered,
+            quarantined=is_quarantined,
+            quarantined_until_ms=until_ms,
+        )
+    )
     window = node.maintenance_ms
     if window is not None and window[0] <= turn.now_ms < window[1]:
         turn.do(e.MaintenanceBegan(node=node.id))
@@ -108,10 +138,12 @@ def _is_stray(turn: Turn, node: Node, run: ObservedRun) -> bool:
 
 def lose(turn: Turn, node: Node, reason: str = "") -> None:
     """The node is lost: its runs are over, by no fault of the jobs. What the record has no room for goes on with
-    `go_on_losing`. Without a reason it was silent for too long.
+    `go_on_losing`. Without a reason it was silent for too long, which counts against it.
     """
     if node.status is not NodeStatus.LOST:
-        turn.do(e.LeaseExpired(node=node.id, boot=node.boot, reason=reason))
+        rests_until_ms = node.rests_until_ms if node.quarantined else min(node.rests_until_ms, turn.now_ms)
+        flaps, until_ms = (node.flaps, rests_until_ms) if reason else quarantine.flaps_after(node, turn.now_ms)
+        turn.do(e.LeaseExpired(node=node.id, boot=node.boot, reason=reason, flaps=flaps, rests_until_ms=until_ms))
         turn.losing[node.id] = None
         go_on_losing(turn, node.id)
 

@@ -1,98 +1,127 @@
-"""A node on which one job after another fails is taken out of use, visibly, until an operator uncordons it.
+"""Nodes that are taken out of use by themselves, visibly: an operator's uncordon lifts it.
 
-Counted is what different jobs did: a job that is tried again on the same node counts once, and one that ends well
-begins the row anew. A loss by infrastructure is no failure. The rows are in the writer's memory: a new writer begins
-them anew.
+One on which one job after another fails stays out until then. Counted is what different jobs did: a job that is tried
+again on the same node counts once, and one that ends well begins the row anew. A loss by infrastructure is no failure.
 
-Jobs fail for reasons of their own, too. So no more than a tenth of a pool (and at least one node) is taken out.
+One that is silent beyond its lease and back, again and again, is out for a time that doubles with each further loss.
+Losses count together that come within an hour of each other, or of the end of its quarantine. Counted are leases that
+ran out: neither a new boot, nor what an operator declares lost.
+
+Jobs fail for reasons of their own, and networks break for many nodes at once. So no more than a tenth of a pool (and at
+least one node) is taken out. All counts are in the log: a new writer goes on with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from services.placement.policy.turn import RunEnd, Turn
+from services.placement.policy.turn import Turn
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
-from shared.events.effects import NodeChanged
+from shared.events.base import later
+from shared.events.effects import NodeChanged, NodeFailures
 from shared.events.values import NodeStatus
 
 FAILURES = 5
 """So many different jobs must fail on a node in a row."""
 
+FLAPS = 3
+"""So many times in a row a node must be lost."""
+
+FLAPS_MOST = 1_000
+NEAR_MS = 3_600_000
+"""Losses with less than this between them are in a row."""
+
+REST_MS, REST_MS_MOST = 600_000, 86_400_000
+"""How long the first quarantine of a node that flaps lasts, and the longest one."""
+
+AGAIN_MS = 60_000
+"""After so long a node is looked at again whose quarantine ended while it was in maintenance."""
+
 POOL_PERCENT_MOST = 10
 """The part of a pool's nodes that may be in quarantine."""
 
 
-class Quarantine:
-    """The row of failures of each node. What is tried in a cycle is kept or undone with its decision."""
-
-    def __init__(self) -> None:
-        self._rows: dict[str, tuple[str, ...]] = {}
-        self._shut: dict[str, None] = {}
-        self._ended: Sequence[RunEnd] = ()
-        self._shutting: list[str] = []
-
-    def judge(self, turn: Turn) -> None:
-        """Take out the nodes whose row is full with what this turn has settled."""
-        self._ended, self._shutting = turn.ended, []
-        for node_id, row in self._after(turn.ended).items():
-            node = turn.state.nodes[node_id]
-            if len(row) >= FAILURES and node.status is NodeStatus.READY and self._has_room(turn.state, node):
-                turn.do(_quarantined(node, row))
-                self._shutting.append(node_id)
-
-    def _after(self, ended: Sequence[RunEnd]) -> dict[str, tuple[str, ...]]:
-        """The rows of the nodes on which something ended, with these ends."""
-        rows: dict[str, tuple[str, ...]] = {}
-        for end in ended:
-            row = rows.get(end.node, self._rows.get(end.node, ()))
-            if end.is_good and not row:
-                continue
-            if end.is_good:
-                row = ()
-            elif end.job not in row:
-                row = (*row, end.job)[-FAILURES:]
-            rows[end.node] = row
-        return rows
-
-    def _has_room(self, state: CellState, node: Node) -> bool:
-        known = (state.nodes.get(other) for other in (*self._shut, *self._shutting))
-        shut = sum(other is not None and other.pool == node.pool for other in known)
-        nodes = sum(other.pool == node.pool for other in state.nodes.values())
-        return shut < max(1, nodes * POOL_PERCENT_MOST // 100)
-
-    def keep(self) -> None:
-        """The decision is in force, or nothing came of the cycle."""
-        for node_id, row in self._after(self._ended).items():
-            if row:
-                self._rows[node_id] = row
-            else:
-                self._rows.pop(node_id, None)
-        self._shut.update(dict.fromkeys(self._shutting))
-        self.undo()
-
-    def changed(self, node_id: str, status: NodeStatus) -> None:
-        """A decision in force says what the node is now: its row begins anew."""
-        self._rows.pop(node_id, None)
-        if status is NodeStatus.READY:
-            self._shut.pop(node_id, None)
-
-    def forget(self, node_id: str) -> None:
-        """A decision in force says that there is no such node any more."""
-        self._rows.pop(node_id, None)
-        self._shut.pop(node_id, None)
-
-    def undo(self) -> None:
-        """Forget what was tried."""
-        self._ended, self._shutting = (), []
+def judge(turn: Turn) -> None:
+    """Put down what this turn has settled, and take out the nodes whose row is full with it."""
+    for node_id, row in _rows(turn).items():
+        node = turn.state.nodes[node_id]
+        if row == node.failed_jobs:
+            continue
+        if len(row) >= FAILURES and node.status is NodeStatus.READY and _has_room(turn.state, node):
+            turn.do(_failing(node, row))
+        else:
+            turn.do(NodeFailures(node=node_id, jobs=row))
 
 
-def _quarantined(node: Node, row: tuple[str, ...]) -> NodeChanged:
+def _rows(turn: Turn) -> dict[str, tuple[str, ...]]:
+    """The rows of the nodes on which something ended in this turn, with these ends."""
+    rows: dict[str, tuple[str, ...]] = {}
+    for end in turn.ended:
+        node = turn.state.nodes.get(end.node)
+        if node is None:
+            continue
+        row = rows.get(end.node, node.failed_jobs)
+        if end.is_good and not row:
+            continue
+        if end.is_good:
+            row = ()
+        elif end.job not in row:
+            row = (*row, end.job)[-FAILURES:]
+        rows[end.node] = row
+    return rows
+
+
+def flaps_after(node: Node, now_ms: int) -> tuple[int, int]:
+    """How many times in a row the node is lost with this time, and until when it is not to be used if it comes back."""
+    if node.in_maintenance or not (node.wanted is NodeStatus.READY or node.quarantined):
+        return node.flaps, node.rests_until_ms
+    is_near = node.flaps > 0 and now_ms < later(node.rests_until_ms, NEAR_MS)
+    flaps = min(node.flaps + 1, FLAPS_MOST) if is_near else 1
+    rest_ms = 0 if flaps < FLAPS else min(REST_MS << min(flaps - FLAPS, 40), REST_MS_MOST)
+    return flaps, later(now_ms, rest_ms)
+
+
+def back(state: CellState, node: Node, now_ms: int) -> tuple[NodeStatus, str, bool, int | None]:
+    """What a lost node becomes when it comes back: its status, the reason, and its quarantine."""
+    until_ms = node.quarantined_until_ms
+    if node.quarantined and until_ms is not None and until_ms <= now_ms and node.rests_until_ms <= now_ms:
+        return NodeStatus.READY, "", False, None
+    is_free = node.wanted is NodeStatus.READY or (node.quarantined and until_ms is not None)
+    if is_free and node.rests_until_ms > now_ms and (node.quarantined or _has_room(state, node)):
+        reason = f"quarantined: it was lost {node.flaps} times in a row, with less than an hour between"
+        return NodeStatus.CORDONED, reason, True, node.rests_until_ms
+    return node.wanted, node.reason, node.quarantined, until_ms
+
+
+def lift(turn: Turn, node: Node | None) -> int | None:
+    """The time of a node's quarantine may be over. When to look again, or None."""
+    until_ms = None if node is None else node.quarantined_until_ms
+    if node is None or until_ms is None or node.status is NodeStatus.LOST:
+        return None  # a lost node is looked at when it comes back
+    if turn.now_ms < until_ms:
+        return until_ms
+    if node.status is not NodeStatus.CORDONED:
+        return turn.now_ms + AGAIN_MS
+    ready = NodeStatus.READY
+    turn.do(NodeChanged(spec=node.spec, boot=node.boot, status=ready, seq=node.seq, offered=node.offered))
+    return None
+
+
+def _has_room(state: CellState, node: Node) -> bool:
+    pool = [other for other in state.nodes.values() if other.pool == node.pool]
+    return sum(other.quarantined for other in pool) < max(1, len(pool) * POOL_PERCENT_MOST // 100)
+
+
+def _failing(node: Node, row: tuple[str, ...]) -> NodeChanged:
     named = ", ".join(row)
     if len(named) > 300:  # noqa: PLR2004 - a reason has at most 500 characters
         named = f"{named[:300]}..."
     reason = f"quarantined: {len(row)} different jobs in a row failed here: {named}"
     return NodeChanged(
-        spec=node.spec, boot=node.boot, status=NodeStatus.CORDONED, reason=reason, seq=node.seq, offered=node.offered
+        spec=node.spec,
+        boot=node.boot,
+        status=NodeStatus.CORDONED,
+        reason=reason,
+        seq=node.seq,
+        offered=node.offered,
+        quarantined=True,
     )

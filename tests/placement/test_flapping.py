@@ -1,0 +1,185 @@
+"""Nodes that are lost and back again and again rest in quarantine, for longer each time; a new writer knows of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.placement.policy.quarantine import FAILURES, NEAR_MS, REST_MS
+from shared.events import effects as e
+from shared.events.operations import Cordon, DeclareLost, Drain, Uncordon
+from shared.events.values import NodeStatus
+from tests.placement.world import (
+    CELL,
+    World,
+    admitted,
+    cell_with,
+    failed,
+    finished,
+    is_ready,
+    joined,
+    report,
+    spec_of,
+)
+
+SILENCE_MS = 40_001
+TEN_MINUTES_MS = 600_000
+NODES = ("n1", "n2", "n3")
+
+
+def pass_time(world: World, ms: int, *silent: str) -> list[e.AnyEffect]:
+    """Time passes while all nodes but these report."""
+    made: list[e.AnyEffect] = []
+    while ms > 0:
+        world.hand_over(*(report(node) for node in world.state.nodes if node not in silent))
+        made += world.pass_time(min(ms, 10_000))
+        ms -= 10_000
+    return made
+
+
+def flap(world: World, node: str = "n1", *, every_ms: int = TEN_MINUTES_MS) -> None:
+    """The node is lost, and back, and then all is well for a while."""
+    pass_time(world, SILENCE_MS, node)
+    assert world.state.nodes[node].status is NodeStatus.LOST
+    world.tell(report(node))
+    pass_time(world, every_ms - SILENCE_MS)
+
+
+def test_a_node_that_is_lost_and_back_every_ten_minutes_rests_for_longer_each_time() -> None:
+    world = cell_with(*(joined(node) for node in NODES))
+    for _ in range(2):
+        flap(world)
+        assert is_ready(world, "n1")
+    rests = []
+    for _ in range(4):
+        flap(world, every_ms=SILENCE_MS)
+        node = world.state.nodes["n1"]
+        assert node.status is NodeStatus.CORDONED
+        assert node.reason.startswith("quarantined: it was lost")
+        assert node.quarantined_until_ms is not None
+        rests.append(node.quarantined_until_ms // REST_MS - world.now_ms // REST_MS)
+        pass_time(world, node.quarantined_until_ms - world.now_ms + 1)
+        assert is_ready(world, "n1")
+    assert rests == [1, 2, 4, 8]
+
+
+def test_a_node_in_quarantine_gets_no_work_until_it_is_uncordoned() -> None:
+    world = cell_with(joined("n1"))
+    for _ in range(3):
+        flap(world, every_ms=SILENCE_MS)
+    world.tell(admitted(spec_of("job")))
+    world.start_all()
+    assert not world.job("job").workers
+    world.tell(Uncordon(cell=CELL, node="n1"))
+    assert world.nodes_of("job") == ["n1"]
+    pass_time(world, 2 * REST_MS)
+    assert is_ready(world, "n1")
+
+
+def test_losses_that_lie_far_apart_do_not_count_together() -> None:
+    world = cell_with(*(joined(node) for node in NODES))
+    for _ in range(5):
+        flap(world, every_ms=NEAR_MS + 2 * SILENCE_MS)
+        assert is_ready(world, "n1")
+
+
+def test_neither_a_new_boot_nor_an_operators_word_counts_against_a_node() -> None:
+    world = cell_with(*(joined(node) for node in NODES))
+    for number in range(5):
+        world.tell(joined("n1", boot=f"boot-{number + 2}"))
+        world.tell(DeclareLost(cell=CELL, node="n2"))
+        world.tell(report("n2"))
+        assert all(is_ready(world, node) for node in NODES)
+
+
+def test_what_an_operator_wants_of_a_node_is_not_lifted_with_time() -> None:
+    world = cell_with(*(joined(node) for node in NODES))
+    world.tell(Cordon(cell=CELL, node="n1", reason="a fan"))
+    for _ in range(4):
+        flap(world)
+    world.tell(Drain(cell=CELL, node="n2"))
+    for _ in range(4):
+        flap(world, "n2")
+    pass_time(world, 4 * REST_MS)
+    assert (world.state.nodes["n1"].status, world.state.nodes["n1"].reason) == (NodeStatus.CORDONED, "a fan")
+    assert world.state.nodes["n2"].status is NodeStatus.DRAINING
+
+
+def test_nodes_that_flap_together_take_out_a_tenth_of_the_pool_at_most() -> None:
+    nodes = [f"n{number:02}" for number in range(20)]
+    world = cell_with(*(joined(node) for node in nodes))
+    for _ in range(4):
+        pass_time(world, SILENCE_MS, *nodes[:4])
+        world.tell(*(report(node) for node in nodes))
+    assert sum(not is_ready(world, node) for node in nodes) == 2
+
+
+def test_a_quarantine_that_ends_while_its_node_is_lost_is_over_when_it_comes_back() -> None:
+    world = cell_with(*(joined(node) for node in NODES))
+    for _ in range(3):
+        flap(world, every_ms=SILENCE_MS)
+    world.tell(DeclareLost(cell=CELL, node="n1"))
+    pass_time(world, REST_MS + 1, "n1")
+    world.tell(report("n1"))
+    assert is_ready(world, "n1")
+
+
+class Step(NamedTuple):
+    what: str
+    node: str = "n1"
+
+
+def take(world: World, step: Step, number: int) -> None:
+    """One piece of a cell's life."""
+    job = f"job-{number}"
+    match step.what:
+        case "flap":
+            if world.state.nodes[step.node].status is not NodeStatus.LOST:
+                flap(world, step.node, every_ms=SILENCE_MS)
+        case "uncordon":
+            world.tell(Uncordon(cell=CELL, node=step.node))
+        case "time":
+            pass_time(world, REST_MS)
+        case _:
+            world.tell(admitted(spec_of(job)))
+            world.start_all()
+            for node in world.nodes_of(job):
+                world.tell(failed(job, node) if step.what == "fails" else finished(job, node))
+
+
+def told(world: World) -> list[tuple[object, ...]]:
+    nodes = world.state.nodes.values()
+    return [(x.id, x.status, x.reason, x.quarantined_until_ms, x.failed_jobs, x.flaps) for x in nodes]
+
+
+STEPS = st.one_of(
+    st.just(Step("fails")),
+    st.just(Step("fails")),
+    st.builds(Step, st.sampled_from(["flap", "flap", "uncordon"]), st.sampled_from(NODES[:2])),
+    st.sampled_from([Step("ends well"), Step("time")]),
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(STEPS, min_size=1, max_size=14))
+def test_writers_that_take_turns_quarantine_the_same_nodes_as_one_writer(steps: list[Step]) -> None:
+    one, many = (cell_with(joined("n1"), joined("n2")) for _ in range(2))
+    for number, step in enumerate(steps):
+        for world in (one, many):
+            world.checks = False
+            world.tell(*(report(node) for node in world.state.nodes))
+            take(world, step, number)
+        many.restart()
+        assert told(many) == told(one)
+    many.check()
+
+
+def test_a_row_of_failures_goes_on_with_a_new_writer() -> None:
+    world = cell_with(joined("n1"))
+    for number in range(FAILURES):
+        assert is_ready(world, "n1")
+        take(world, Step("fails"), number)
+        world.restart()
+    assert not is_ready(world, "n1")
