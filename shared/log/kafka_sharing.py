@@ -53,6 +53,7 @@ class SharingConsumer(SteadyConsumer):
     ) -> None:
         super().__init__(*topics, **{**settings, "auto_offset_reset": "none"})
         self._is_paced, self._on_loss = is_paced, on_loss
+        self._told: dict[KafkaTopicPartition, Loss] = {}
         self._handled: dict[KafkaTopicPartition, int] = {}
         self._commit_due_s = 0.0
         self._commit_later: asyncio.TimerHandle | None = None
@@ -79,7 +80,14 @@ class SharingConsumer(SteadyConsumer):
                 self.pause(tp)
             else:
                 self.seek(tp, begins[tp])
-            self._on_loss(Loss(kind, (tp.topic, tp.partition), asked[tp], begins[tp], ends[tp]))
+            self._tell(tp, Loss(kind, (tp.topic, tp.partition), asked[tp], begins[tp], ends[tp]))
+
+    def _tell(self, tp: KafkaTopicPartition, loss: Loss) -> None:
+        """Report a loss once: a fetch that was under way meets it again, and so does each new share of the group."""
+        known = self._told.get(tp)
+        if known is None or (known.kind, known.next_offset) != (loss.kind, loss.next_offset):
+            self._told[tp] = loss
+            self._on_loss(loss)
 
     async def _get(self, *partitions: KafkaTopicPartition, timeout_ms: int, max_records: int | None) -> Batches:
         wait_ms = max(timeout_ms, POLL_WAIT_MS)
