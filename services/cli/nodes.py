@@ -10,7 +10,7 @@ from services.cli.moments import duration
 from services.cli.output import AsJson, CellName, print_json, print_line, print_table
 from services.cli.patience import patiently
 from services.cli.sentences import devices
-from services.placement.policy.breaker import BREAKER_NODES, BREAKER_PERCENT
+from services.placement.policy.breaker import are_too_many
 from shared.events.values import GPU, NodeStatus
 from shared.view.reader import Read
 from shared.view.rows import NodeRow
@@ -41,7 +41,7 @@ def nodes(context: typer.Context, cell: CellName = None, as_json: AsJson = False
     title += f", {silent} silent" if silent else ""
     print_table(title, COLUMNS, [_row(node) for node in read.value])
     living = sum(node.status is not NodeStatus.LOST for node in read.value)
-    if silent >= BREAKER_NODES and silent * 100 > BREAKER_PERCENT * living:
+    if are_too_many(silent, living):
         print_line(MANY_SILENT)
 
 

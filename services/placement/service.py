@@ -480,7 +480,7 @@ class PlacementService:
         silent, patience = leases.silent(self.state), patience_ms(self.state.policy)
         overdue = {node_id: silent_ms for node_id, silent_ms in silent.items() if silent_ms > patience}
         if not turn.is_full:
-            self._lose(turn, overdue, leases.listened_ms)
+            self._lose(turn, silent, overdue, leases.listened_ms)
         for node_id, silent_ms in silent.items():
             if turn.is_full:
                 return
@@ -488,9 +488,9 @@ class PlacementService:
             if node.status is not NodeStatus.LOST and is_to_be_noted(node, silent_ms, self.state.policy):
                 turn.do(e.NodeSilent(node=node_id, boot=node.boot, silent_wall_ms=silent_ms))
 
-    def _lose(self, turn: Turn, overdue: dict[str, int], listened_ms: int) -> None:
+    def _lose(self, turn: Turn, silent: dict[str, int], overdue: dict[str, int], listened_ms: int) -> None:
         """Lose as many of the nodes whose lease has run out as the breaker lets go, and the record has room for."""
-        may_be_lost, held = self._breaker.judge(self.state, overdue, listened_ms)
+        may_be_lost, held = self._breaker.judge(self.state, silent, overdue, listened_ms)
         lost = 0
         for node_id in may_be_lost:
             if turn.is_full:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy.breaker import BREAKER_NODES
+from services.placement.policy.breaker import BREAKER_NODES, BREAKER_PERCENT
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
 from shared.events.operations import SetPolicy
@@ -46,6 +46,33 @@ def test_when_all_nodes_are_silent_none_is_lost_before_the_wait_is_over() -> Non
     assert world.service.leases_frozen
     assert world.state.evictions is not None
     assert world.state.evictions.silent == 4
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    phases=st.lists(st.integers(0, 9), min_size=BREAKER_NODES, max_size=12),
+    speaking=st.integers(0, 8),
+)
+def test_nodes_that_fall_silent_one_after_the_other_are_held_all_the_same(phases: list[int], speaking: int) -> None:
+    """Each was heard last at a time of its own, within the time between two reports."""
+    count = len(phases) + speaking
+    assume(len(phases) * 100 > BREAKER_PERCENT * count)
+    world = cell_of(count)
+    nodes = sorted(world.state.nodes)
+    talkers = nodes[len(phases) :]
+    for second in range(10):
+        late = [node for node, phase in zip(nodes, phases, strict=False) if phase >= second]
+        assert pass_seconds(world, 1, *late, *talkers) == []
+    assert pass_seconds(world, PATIENCE_S + WAIT_S - 11, *talkers) == []
+    assert world.service.leases_frozen
+
+
+def test_nodes_that_fall_silent_minutes_apart_are_held_from_the_third_on() -> None:
+    world = cell_of(8, wait_s=300)
+    nodes = sorted(world.state.nodes)
+    gone = [node for first in range(1, 4) for _, node in pass_seconds(world, PATIENCE_S + 5, *nodes[first:])]
+    assert gone == nodes[:2]
+    assert world.service.leases_frozen
 
 
 def test_then_they_are_lost_at_the_set_rate_to_the_last_one() -> None:

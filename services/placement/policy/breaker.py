@@ -1,5 +1,7 @@
 """When many nodes fall silent at once, they are more likely cut off than dead. So nothing is declared lost for a while,
 and then only so many nodes in a minute, those that are silent for longest first, until none is overdue any more.
+Nodes report at times of their own, so their leases run out one by one: all that are silent count, and those that were
+lost of late.
 
 How long that has gone on stands in the log, so that a writer that takes over goes on there. It goes by the time in
 which topic `nodes` was read, as leases do.
@@ -7,6 +9,7 @@ which topic `nodes` was read, as leases do.
 
 from __future__ import annotations
 
+from services.placement.policy.leases import patience_ms
 from shared.cluster.state import CellState
 from shared.events.effects import EvictionsHeld, EvictionsResumed
 from shared.events.values import NodeStatus
@@ -21,20 +24,25 @@ _MINUTE_MS = 60_000
 
 
 class Breaker:
-    """Lets nodes that are silent beyond their lease be lost one by one. `_begun_ms` is when it began to hold them."""
+    """Lets nodes that are silent beyond their lease be lost one by one. `_begun_ms` is when it began to hold them;
+    `_let_go` are nodes that it let be lost of late, and when.
+    """
 
     def __init__(self) -> None:
         self._begun_ms: int | None = None
+        self._let_go: dict[str, int] = {}
 
     def judge(
-        self, state: CellState, overdue: dict[str, int], listened_ms: int
+        self, state: CellState, silent: dict[str, int], overdue: dict[str, int], listened_ms: int
     ) -> tuple[list[str], EvictionsHeld | EvictionsResumed | None]:
-        """The nodes to be lost now, and what the log is to know of it. `overdue` are those beyond their lease, with
-        their silence; `listened_ms` is for how long nodes were listened to, since any origin.
+        """The nodes to be lost now, and what the log is to know of it. `silent` are all that get no new work, with
+        their silence, and `overdue` those of them that are beyond their lease; `listened_ms` is for how long nodes were
+        listened to, since any origin.
         """
         held = state.evictions
-        if not (overdue if held is not None else _are_too_many(state, overdue)):
+        if not (overdue if held is not None else overdue and self._are_too_many(state, silent, listened_ms)):
             self._begun_ms = None
+            self._let_go.update(dict.fromkeys(overdue, listened_ms))
             return [*overdue], None if held is None else EvictionsResumed()
         if self._begun_ms is None or held is None:
             self._begun_ms = listened_ms - (0 if held is None else held.held_wall_ms)
@@ -46,11 +54,19 @@ class Breaker:
             return now, EvictionsHeld(silent=len(overdue) - len(now), held_wall_ms=held_ms, lost=lost + len(now))
         return [], None
 
+    def _are_too_many(self, state: CellState, silent: dict[str, int], listened_ms: int) -> bool:
+        since_ms = listened_ms - max(patience_ms(state.policy), state.policy.breaker_wait_wall_ms)
+        self._let_go = {
+            node_id: at_ms
+            for node_id, at_ms in self._let_go.items()
+            if at_ms > since_ms and node_id in state.nodes and state.nodes[node_id].status is NodeStatus.LOST
+        }
+        return are_too_many(len(silent) + len(self._let_go), _living(state) + len(self._let_go))
 
-def _are_too_many(state: CellState, overdue: dict[str, int]) -> bool:
-    if len(overdue) < BREAKER_NODES:
-        return False
-    return len(overdue) * 100 > BREAKER_PERCENT * _living(state)
+
+def are_too_many(silent: int, lived: int) -> bool:
+    """Whether so many of the nodes that lived fell silent that they are not declared lost at once."""
+    return silent >= BREAKER_NODES and silent * 100 > BREAKER_PERCENT * lived
 
 
 def _at_once_most(state: CellState) -> int:
