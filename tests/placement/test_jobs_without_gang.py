@@ -83,7 +83,11 @@ def test_a_failure_beyond_the_budget_fails_the_job_when_its_other_workers_have_s
     world = cell(2)
     world.tell(admitted(loose("job", 2)))
     all_start(world, "job")
-    assert kinds(world.tell(word(n.RunFailed, world, "job", 0, text="bad"))) == ["WorkersSettled", "JobStopping"]
+    assert kinds(world.tell(word(n.RunFailed, world, "job", 0, text="bad"))) == [
+        "WorkersSettled",
+        "JobStopping",
+        "NodeFailures",
+    ]
     made = world.tell(word(n.RunStopped, world, "job", 1))
     assert kinds(made) == ["WorkersSettled", "JobFailed"]
 

@@ -102,7 +102,7 @@ def test_a_replica_that_fails_is_replaced_alone_after_a_pause() -> None:
     world.tell(admitted(service("web", 2)))
     all_start(world, "web")
     made = world.tell(word(n.RunFailed, world, "web", 0, exit_code=1))
-    assert kinds(made) == ["WorkersSettled"]
+    assert kinds(made) == ["WorkersSettled", "NodeFailures"]
     assert ranks(world, "web") == [1]
     made = world.pass_time(10_000)
     assert kinds(made) == ["JobResizing"]
