@@ -51,10 +51,15 @@ class Follower:
         return self.state.offset + 1
 
     async def start(self) -> None:
-        """Load the newest snapshot, if there is one, and begin to read behind it."""
+        """Load the newest snapshot, if it knows more than the state, and begin to read behind what is known.
+
+        May be called again after LogUnavailable, also of `catch_up`: records that were folded meanwhile stay folded,
+        and reading begins right behind the state, whichever it is.
+        """
+        await self.rest()
         if self._snapshots:
             state = await newest_snapshot(self._log, self._layout, self.state.cell)
-            if state is not None:
+            if state is not None and state.offset > self.state.offset:
                 self.state = state
         await self._open()
 
