@@ -86,6 +86,7 @@ async def test_a_killed_service_runs_again(tmp_path: Path) -> None:
         await eventually(says(said, "tiny was killed by SIGKILL; it is started again in 0.5 s"), within_s=30)
         await eventually(lambda: upkeep.services.pid("tiny") != before, within_s=30)
         await upkeep.services.wait_ready()
+        assert sum("is started again" in line for line in said) == 1
 
 
 async def test_a_wrong_setting_ends_all_with_the_reason(tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ def test_up_on_the_embedded_broker_gets_ready_and_runs_a_job(tmp_path: Path) -> 
     with up("embedded", tmp_path) as running:
         running.waits_for("everything runs")
         running.runs_a_job("first")
+        assert running.has_ended_well("first")
 
 
 @pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))

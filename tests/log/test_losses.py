@@ -113,5 +113,7 @@ async def test_a_log_that_is_away_is_no_loss(broker: MemoryBroker) -> None:
     broker.is_away = True
     await polled(follower, 0.1)
     broker.is_away = False
+    await MemoryLog(broker).publish(outgoing(LAYOUT, History(31).decisions(11))[10:])
     await polled(follower, 0.1)
+    assert follower.next_offset == 11, "it reads on"
     await follower.stop()

@@ -85,8 +85,9 @@ async def test_another_process_whose_clock_is_right_takes_the_cell(world: LostWo
 async def test_a_broker_that_stamps_nothing_is_not_asked_for_more(tmp_path: Path) -> None:
     world = LostWorld(tmp_path)
     world.admit("job-0")
-    async with world.placement(host=Wrong(2 * HOUR_MS)):
+    async with world.placement(host=Wrong(2 * HOUR_MS)) as context:
         await world.until_enqueued(1)
+        assert context.health.waiting_for is None
 
 
 class CellsAway(MemoryLog):

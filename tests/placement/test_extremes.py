@@ -394,3 +394,4 @@ def test_no_number_that_is_let_in_stops_a_cell(
             pipeline.world.wall_ms += 1_000
             pipeline.world.rest()
     pipeline.judge()
+    assert pipeline.folded.version == pipeline.world.state.version, "every reader has folded what the writer wrote"

@@ -60,6 +60,7 @@ async def test_a_cursor_beyond_the_end_fences_the_input(world: LostWorld) -> Non
     world.broker.cut(JOBS, 5)
     async with world.placement() as context:
         await fenced(context, "test.jobs/0", "was read to offset 20 and ends at 5")
+        assert not context.health.is_ready
 
 
 async def test_jobs_that_were_deleted_unread_fence_their_input(world: LostWorld) -> None:
@@ -92,7 +93,9 @@ async def test_a_running_writer_notices_that_its_input_was_cut(world: LostWorld)
         world.admit(*names(0, 4))
         await world.until_enqueued(4)
         world.broker.cut(JOBS, 1)
-        await fenced(context, "was read to offset 4 and ends at 1")
+        world.admit(*names(10, 12))
+        await fenced(context, "was read to offset 4 and ends at")
+    assert world.enqueued() == list(names(0, 4)), "what came to lie before the cursor is not read as if it were new"
 
 
 @pytest.fixture
@@ -111,6 +114,7 @@ async def test_a_running_writer_at_rest_notices_that_its_input_was_filled_anew(w
         world.broker.cut(JOBS, 0)
         world.admit(*names(10, 14 + more))
         await fenced(context, "another record at offset 3")
+    assert world.enqueued()[:4] == list(names(0, 4))
 
 
 async def test_a_person_decides_from_where_an_input_is_read_on(world: LostWorld) -> None:
@@ -227,6 +231,7 @@ async def test_a_transaction_in_the_decisions_does_not_stop_the_writer(world: Lo
         world.broker.write_marker((LAYOUT.topic("decisions"), 0))
         world.admit("job-1")
         await world.until_enqueued(2)
+    assert world.enqueued() == ["job-0", "job-1"]
 
 
 @pytest.mark.parametrize("words", ["jobs", "jobs-0@x:1", "jobs-0@1:2,", "jobs-0@1"])

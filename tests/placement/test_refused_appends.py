@@ -105,6 +105,7 @@ async def test_a_writer_that_may_write_again_goes_on_and_is_ready(broker: Memory
     log.refused.clear()
     await eventually(lambda: process.metric("fallow_is_writer") == 1)
     await eventually(lambda: CELL not in process.health and "no right" not in process.health)
+    assert process.metric("fallow_cell_given_up_total") == 0
     await process.stop()
 
 

@@ -234,3 +234,4 @@ async def test_a_log_that_is_away_at_the_start_costs_the_view_no_row(lua_world: 
     world.broker.is_away = False
     await world.live(1)
     await world.settles()
+    assert await world.is_equal()

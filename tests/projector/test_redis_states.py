@@ -75,10 +75,11 @@ async def waits_for(projector: Projector, words: str) -> None:
     await eventually(lambda: words in (projector.context.health.waiting_for or ""), within_s=10)
 
 
-async def goes_on(world: ProjectorWorld, projector: Projector) -> None:
-    """Nothing but time passes, and the view is whole again."""
+async def is_whole_again(world: ProjectorWorld, projector: Projector) -> bool:
+    """Whether nothing but time must pass until the view is equal to the state and the process is ready."""
     await eventually(world.is_equal, within_s=15)
     await eventually(lambda: projector.context.health.is_ready)
+    return projector.context.health.waiting_for is None
 
 
 Commands = Sequence[tuple[str, ...]]
@@ -126,7 +127,7 @@ async def test_the_projector_waits_through(state: str, place: Place, namespace: 
         await waits_for(projector, words)
         for command in end:
             await place.do(*command)
-        await goes_on(world, projector)
+        assert await is_whole_again(world, projector)
 
 
 async def test_a_key_of_another_program_is_named_and_waited_for(place: Place, namespace: str) -> None:
@@ -137,7 +138,7 @@ async def test_a_key_of_another_program_is_named_and_waited_for(place: Place, na
         await world.live(20)
         await waits_for(projector, "holds something that is not Fallow's")
         await place.do("DEL", key)
-        await goes_on(world, projector)
+        assert await is_whole_again(world, projector)
 
 
 async def test_a_server_that_dies_and_comes_back_is_waited_for(place: Place, namespace: str) -> None:
@@ -149,7 +150,7 @@ async def test_a_server_that_dies_and_comes_back_is_waited_for(place: Place, nam
         await world.live(20)
         await waits_for(projector, "waiting for Redis: ConnectionError")
         place.server.start()
-        await goes_on(world, projector)
+        assert await is_whole_again(world, projector)
 
 
 async def test_a_server_that_loads_its_data_is_waited_for(program: Program, tmp_path: Path, namespace: str) -> None:
@@ -171,7 +172,7 @@ async def test_a_server_that_loads_its_data_is_waited_for(program: Program, tmp_
         with pytest.raises(ViewUnavailable, match="Redis loads its data"):
             await world.reader.summary(CELL)
         await starting
-        await goes_on(world, projector)
+        assert await is_whole_again(world, projector)
     slow.kill()
 
 
@@ -184,7 +185,7 @@ async def test_a_cluster_node_without_its_slots_is_waited_for(program: Program, 
         with pytest.raises(ViewUnavailable, match="the Redis cluster does not serve"):
             await world.reader.summary(CELL)
         await place.do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-        await goes_on(world, projector)
+        assert await is_whole_again(world, projector)
     await place.close()
 
 
@@ -213,7 +214,7 @@ async def test_after_a_failover_behind_one_address_the_new_primary_is_found(
         leads_to[0] = other.server.port
         await place.do("REPLICAOF", LOCAL, str(other.server.port))
         await world.live(20)
-        await goes_on(world, projector)
+        assert await is_whole_again(world, projector)
     address.close()
     await other.close()
 
@@ -228,4 +229,5 @@ async def test_a_projector_that_loses_its_cell_is_ready_though_redis_is_away(pla
         await waits_for(projector, "the memory of Redis is full")
         projector.tenure.holds = False
         await eventually(lambda: projector.context.health.is_ready)
+        assert projector.context.health.waiting_for is None
         await place.do("CONFIG", "SET", "maxmemory", "0")

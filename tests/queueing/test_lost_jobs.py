@@ -94,6 +94,7 @@ async def test_a_topic_that_ends_before_what_was_read_is_noticed_while_it_is_fol
         await eventually(lambda: jobs_read(context) == 3)
         world.broker.cut(JOBS, 1)
         await eventually(lambda: "was read to offset 3 and ends at 1" in (context.health.waiting_for or ""))
+        assert jobs_read(context) == 3
 
 
 async def test_a_topic_that_was_filled_anew_to_the_same_end_is_noticed_at_rest(
@@ -106,3 +107,4 @@ async def test_a_topic_that_was_filled_anew_to_the_same_end_is_noticed_at_rest(
         world.broker.cut(JOBS, 0)
         world.admit("d", "e", "f")
         await eventually(lambda: "another record at offset 2" in (context.health.waiting_for or ""))
+        assert jobs_read(context) == 3
