@@ -298,7 +298,6 @@ class PlacementService:
         inputs = self._advance(())
         if not turn.effects and not inputs:
             return None
-        checksums = {source: self._checksums[source] for source in inputs if source in self._checksums}
         return Tried(
             turn.effects,
             inputs,
@@ -307,8 +306,12 @@ class PlacementService:
             (),
             has_more=False,
             size_bytes=turn.bytes,
-            input_checksums=checksums,
+            input_checksums=self._checksums_of(inputs),
         )
+
+    def _checksums_of(self, inputs: Mapping[str, int]) -> dict[str, int]:
+        """What was last read of each of these inputs, where anything was."""
+        return {source: self._checksums[source] for source in inputs if source in self._checksums}
 
     def _cycle(self, turn: Turn, wall_ms: int) -> Tried | None:
         if self._room.takes_inputs:
@@ -338,7 +341,6 @@ class PlacementService:
             self._tending.act(turn)
         idle = self._idle_inputs + len(taken)
         if turn.effects or idle >= IDLE_INPUTS_MOST or self._is_idle_for_long(inputs, wall_ms):
-            checksums = {source: self._checksums[source] for source in inputs if source in self._checksums}
             return Tried(
                 turn.effects,
                 inputs,
@@ -348,7 +350,7 @@ class PlacementService:
                 goes_on,
                 turn.words,
                 turn.bytes,
-                input_checksums=checksums,
+                input_checksums=self._checksums_of(inputs),
                 specs_read=turn.specs_read,
             )
         self._idle_inputs = idle

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from shared.log.port import (
     Appended,
@@ -24,29 +22,7 @@ from shared.log.port import (
     Refusal,
 )
 from tests.contract.eventually import eventually
-from tests.contract.log_worlds import KafkaWorld, MemoryWorld, World
-from tests.contract.simulated_world import SimulatedWorld
-
-
-@pytest_asyncio.fixture(params=["memory", "simulated", pytest.param("kafka", marks=pytest.mark.real_kafka)])
-async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    if request.param == "memory":
-        yield MemoryWorld()
-        return
-    if request.param == "simulated":
-        simulated = SimulatedWorld()
-        yield simulated
-        await simulated.close()
-        return
-    world = KafkaWorld(request.getfixturevalue("kafka"))
-    await world.start()
-    yield world
-    await world.close()
-
-
-@pytest_asyncio.fixture
-async def log(world: World) -> Log:
-    return await world.log()
+from tests.contract.log_worlds import World
 
 
 async def read(reader: Reader, count: int) -> list[Record]:

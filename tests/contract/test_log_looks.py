@@ -4,38 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from shared.log.port import Appended, Log, LogTruncated, Outgoing, Reader
 from tests.contract.eventually import eventually
-from tests.contract.log_worlds import KafkaWorld, MemoryWorld, World
-from tests.contract.simulated_world import SimulatedWorld
+from tests.contract.log_worlds import World
 
 SECOND_MS = 1_000
-
-
-@pytest_asyncio.fixture(params=["memory", "simulated", pytest.param("kafka", marks=pytest.mark.real_kafka)])
-async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    if request.param == "memory":
-        yield MemoryWorld()
-        return
-    if request.param == "simulated":
-        simulated = SimulatedWorld()
-        yield simulated
-        await simulated.close()
-        return
-    world = KafkaWorld(request.getfixturevalue("kafka"))
-    await world.start()
-    yield world
-    await world.close()
-
-
-@pytest_asyncio.fixture
-async def log(world: World) -> Log:
-    return await world.log()
 
 
 def now_ms() -> int:

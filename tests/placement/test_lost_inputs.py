@@ -36,6 +36,15 @@ def names(begin: int, end: int) -> list[str]:
     return [f"job-{n}" for n in range(begin, end)]
 
 
+async def read_and_refill(world: LostWorld, more: int) -> None:
+    """Twenty jobs are read; then the topic holds so many others in their place."""
+    world.admit(*names(0, 20))
+    async with world.placement():
+        await world.until_enqueued(20)
+    world.broker.cut(JOBS, 0)
+    world.admit(*names(100, 100 + more))
+
+
 async def fenced(context: Context[PlacementSettings], *words: str) -> None:
     await eventually(lambda: all(word in (context.health.waiting_for or "") for word in words))
     assert 'fallow_input_fenced{cell="cell-a",input="jobs"} 1.0' in generate_latest(context.registry).decode()
@@ -43,11 +52,7 @@ async def fenced(context: Context[PlacementSettings], *words: str) -> None:
 
 async def test_jobs_that_stand_where_others_were_read_are_not_passed_over(world: LostWorld) -> None:
     """The topic was lost and filled anew: 20 of its 30 jobs stand before the cursor."""
-    world.admit(*names(0, 20))
-    async with world.placement():
-        await world.until_enqueued(20)
-    world.broker.cut(JOBS, 0)
-    world.admit(*names(100, 130))
+    await read_and_refill(world, 30)
     async with world.placement() as context:
         await fenced(context, "test.jobs/0", "another record at offset 19")
     assert len(world.enqueued()) == 20, "what came behind the cursor is not taken for all that came"
@@ -118,11 +123,7 @@ async def test_a_running_writer_at_rest_notices_that_its_input_was_filled_anew(w
 
 
 async def test_a_person_decides_from_where_an_input_is_read_on(world: LostWorld) -> None:
-    world.admit(*names(0, 20))
-    async with world.placement():
-        await world.until_enqueued(20)
-    world.broker.cut(JOBS, 0)
-    world.admit(*names(100, 103))
+    await read_and_refill(world, 3)
     async with world.placement(resume_inputs="jobs-0@20:0") as context:
         await world.until_enqueued(23)
         assert context.health.waiting_for is None
@@ -152,11 +153,7 @@ async def test_what_a_person_decided_is_put_in_the_log_until_it_is_in_force(
                 return AppendUnknown(reason="no answer")
             return await super().append(message)
 
-    world.admit(*names(0, 20))
-    async with world.placement():
-        await world.until_enqueued(20)
-    world.broker.cut(JOBS, 0)
-    world.admit(*names(100, 103))
+    await read_and_refill(world, 3)
     world.log = Forgetful
     async with world.placement(resume_inputs="jobs-0@20:0") as context:
         await world.until_enqueued(23)
@@ -184,11 +181,7 @@ async def test_an_input_that_was_resumed_unnoticed_is_not_called_fenced_any_more
                 raise LogUnavailable("no answer")
             return await super().end_offsets(tps)
 
-    world.admit(*names(0, 20))
-    async with world.placement():
-        await world.until_enqueued(20)
-    world.broker.cut(JOBS, 0)
-    world.admit(*names(100, 103))
+    await read_and_refill(world, 3)
     world.log = Gone
     async with world.placement(resume_inputs="jobs-0@20:0") as context:
         await world.until_enqueued(23)
