@@ -144,6 +144,16 @@ def test_a_manifest_that_names_another_state_is_told() -> None:
         loaded(collector)
 
 
+@pytest.mark.parametrize("field", ["cell", "chain"])
+def test_a_snapshot_that_contradicts_its_manifest_is_told_in_one_short_line(field: str) -> None:
+    chunks, manifest = written(lived(1, 20))
+    collector = collected(chunks, replace(manifest, **{field: "y" * 10_000 + "\n"}))
+    with pytest.raises(DamagedSnapshot, match=f"its manifest says {field} ") as told:
+        loaded(collector)
+    assert len(str(told.value)) < 300
+    assert str(told.value).isprintable()
+
+
 def test_a_row_above_the_size_of_a_chunk_is_cut_and_every_chunk_stays_below_its_limit() -> None:
     state = CellState(CELL)
     words = tuple('"\\' * 4_000 for _ in range(40))

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 
-from shared.runtime.stack.ports import LOCAL
+from shared.runtime.stack.ports import LOCAL, free_port
 from shared.runtime.stack.valkey import Program, Valkey, program_in_wheel, program_on_path
 from shared.view.keys import keys_of
 from shared.view.redis_view import RedisFunctions
@@ -177,7 +177,9 @@ async def test_a_server_that_loads_its_data_is_waited_for(program: Program, tmp_
 
 
 async def test_a_cluster_node_without_its_slots_is_waited_for(program: Program, tmp_path: Path, namespace: str) -> None:
-    place = Place(program, tmp_path / "redis", **{"cluster-enabled": "yes"})
+    # Without a port of its own the cluster bus takes the server's plus 10,000, which may be none.
+    more = {"cluster-enabled": "yes", "cluster-port": str(free_port())}
+    place = Place(program, tmp_path / "redis", **more)
     async with world_on(place.server.address, namespace) as world:
         projector = world.start()
         await world.live(20)

@@ -12,6 +12,7 @@ from hashlib import blake2b
 
 from shared.cluster.rows import DamagedRow, count_rest, read_row, rows_of
 from shared.cluster.state import CellState
+from shared.events.encoding import shorten
 from shared.events.snapshots import SnapshotChunk, SnapshotManifest
 
 CHUNK_BYTES_MOST = 900_000
@@ -156,11 +157,12 @@ def build(state: CellState, whole: Whole) -> Iterator[None]:
                 yield
         count_rest(state)
     except DamagedRow as error:
-        raise DamagedSnapshot(f"snapshot {manifest.snapshot}: {error}") from error
-    says = (manifest.cell, manifest.version, manifest.offset, manifest.chain)
-    holds = (state.cell, state.version, state.offset, state.chain)
-    if says != holds:
-        raise DamagedSnapshot(f"snapshot {manifest.snapshot}: its manifest says {says}, its rows hold {holds}")
+        raise DamagedSnapshot(f"snapshot {shorten(manifest.snapshot)}: {error}") from error
+    for name in ("cell", "version", "offset", "chain"):
+        says, holds = getattr(manifest, name), getattr(state, name)
+        if says != holds:
+            text = f"its manifest says {name} {shorten(says)}, its rows hold {shorten(holds)}"
+            raise DamagedSnapshot(f"snapshot {shorten(manifest.snapshot)}: {text}")
 
 
 @dataclass(slots=True)
