@@ -59,7 +59,7 @@ class Follower:
         await self.rest()
         if self._snapshots:
             state = await newest_snapshot(self._log, self._layout, self.state.cell)
-            if state is not None and state.offset > self.state.offset:
+            if state is not None and state.version > self.state.version:
                 self.state = state
         await self._open()
 

@@ -71,3 +71,16 @@ async def test_a_start_that_is_made_again_goes_on_from_the_newer_of_its_state_an
     await follower.catch_up()
     assert digest_of(follower.state) == digest_of(folded(decisions))
     await follower.stop()
+
+
+async def test_a_cell_that_was_moved_here_begins_with_its_snapshot_though_no_record_lies_behind_it() -> None:
+    broker, state = MemoryBroker(), folded(History(23).decisions(12))
+    for topic in TOPICS:
+        broker.create_topic(LAYOUT.topic(topic), 2)
+    log, state.offset = MemoryLog(broker), -1
+    await snapshot(log, LAYOUT, state)
+    follower = Follower(log, LAYOUT, CELL)
+    await follower.start()
+    await follower.catch_up()
+    assert digest_of(follower.state) == digest_of(state)
+    await follower.stop()
