@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from services.placement.policy import dependencies, maintenance, nodes, quarantine, removal, requests, runs, settings
 from services.placement.policy.breaker import Breaker
 from services.placement.policy.deadlines import Deadlines
+from services.placement.policy.earlier_reports import EarlierReports
 from services.placement.policy.fair_clock import FairClock
 from services.placement.policy.file_in_force import FileInForce
 from services.placement.policy.gang import POLICIES, Places
@@ -122,7 +123,7 @@ class PlacementService:
         self._tending = Tending()
         self._blocked: dict[Shape, DeferCode] = {}
         self._owners = Owners()
-        self._walk_is_due = True
+        self._walk_is_due = self.has_new_leases = True
         self._cell_ms = 0
         self._epoch: int | None = None
         self._breaker = Breaker()
@@ -143,7 +144,8 @@ class PlacementService:
         self._nodes_handed = self._nodes_given = 0
         self._windows, self._strays, self._culprits, self._room = Windows(), [], [], Room()
         self._words = {}
-        if self._epoch is not None and self.state.epoch == self._epoch:
+        self.has_new_leases = self._epoch is None or self.state.epoch != self._epoch
+        if not self.has_new_leases:
             # No other process has written since this one did: what it heard of nodes still holds.
             self._hearing.sequences.undo()
         else:
@@ -198,6 +200,10 @@ class PlacementService:
     def nodes_end(self, end: int, asked_ms: int) -> None:
         """Topic `nodes` ended at this offset when the shell asked at `asked_ms`: no lease runs out by time alone."""
         self._hearing.leases.asked(self.state, end, asked_ms)
+
+    def nodes_said(self, earlier: EarlierReports, as_of_ms: int) -> None:
+        """This is what topic `nodes` held up to this moment: nodes may have been silent before this writer began."""
+        self._hearing.leases.learn(earlier, as_of_ms)
 
     def nodes_given(self, next_offset: int) -> None:
         """All that stands in topic `nodes` before this offset was given to `take`. What is no record counts, too."""

@@ -16,6 +16,7 @@ from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import AppendAnswer, AppendRefused, LogRefused, Outgoing, Refusal
 from shared.runtime.cell_file import parse_cell_file
+from shared.runtime.clocks import WallCellClock
 from shared.runtime.host import Host
 from shared.runtime.process import make_context
 
@@ -63,7 +64,9 @@ class PlacementProcess:
 
     def __init__(self, log: MemoryLog, name: str, host: Host | None = None, owned: type[Ownership] = Ownership) -> None:
         context = make_context("placement", PlacementSettings(namespace=NAMESPACE, instance=name))
-        self.context = replace(context, host=host or context.host)
+        if host is not None:
+            context = replace(context, host=host, clock=WallCellClock(wall=host.wall_ms))
+        self.context = context
         self.member = log.member(LAYOUT.group("placement"), LAYOUT.topic("cells"))
         self.owned = owned(self.member)
         file = parse_cell_file(TEXT, "cell")
@@ -86,6 +89,13 @@ class PlacementProcess:
             asyncio.create_task(self.writer.run()),
             asyncio.create_task(watch_ownership(self.context, self.owned, {CELL: self.writer})),
         ]
+
+    async def crash(self) -> None:
+        """The process dies: it puts nothing down."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.member.stop()
 
     async def stop(self) -> None:
         self.context.stopping.set()

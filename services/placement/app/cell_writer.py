@@ -9,7 +9,7 @@ from services.placement.app.clock_watch import ClockWatch
 from services.placement.app.inflow import Inflow
 from services.placement.app.input_watch import InputWatch
 from services.placement.app.metrics import CellMetrics, PlacementMetrics
-from services.placement.app.nodes_end import NodesEnd
+from services.placement.app.nodes_watch import NodesWatch
 from services.placement.app.ownership import Ownership
 from services.placement.app.setbacks import AWAY_FIRST_S, AWAY_MOST_S, FIRST_S, MOST_S, CannotWrite, Setbacks
 from services.placement.service import Input, PlacementService, Tried
@@ -93,7 +93,6 @@ class CellWriter:
         self._follower = Follower(log, layout, cell.name)
         self._sources = {layout.topic(name): f"{name}-{cell.ordinal}" for name in INPUTS}
         self._begun_ms = self._wrote_ms = 0
-        self._unread = f"nodes of {self.cell} unread"
         self._goes_on = self._has_looked = False
         self._setbacks = Setbacks(context.back_off(FIRST_S, MOST_S), context.back_off(AWAY_FIRST_S, AWAY_MOST_S))
         self._declines_until_ms: int | None = None
@@ -103,7 +102,7 @@ class CellWriter:
         self._inflow: Inflow | None = None
         self._shown: tuple[int, ...] = ()
         self._watch: InputWatch
-        self._nodes_end: NodesEnd
+        self._nodes: NodesWatch
         self._service: PlacementService
 
     @property
@@ -240,18 +239,19 @@ class CellWriter:
         except BaseException:
             await self._watch.end()
             raise
-        self._nodes_end = NodesEnd(self._log, self._layout.tp("nodes", self.cell), inflow.wake)
+        nodes = self._layout.tp("nodes", self.cell)
+        self._nodes = NodesWatch(self._context, self._log, nodes, self._service, self._metrics, inflow.wake)
         try:
+            if not self._stepped:
+                self._nodes.begin()
             while self._owns and tenure.writes:
                 await self._cycle(tenure, inflow)
             await self._leave(tenure)
         finally:
             self._inflow = None
-            await self._nodes_end.stop()
+            await self._nodes.stop()
             await self._watch.end()
             self._metrics.writes.set(0)
-            self._metrics.unread.set(0)
-            self._context.health.noted(self._unread)
             self._context.health.let_go(self._ordinal, *(self._layout.topic(name) for name in INPUTS))
             self._context.logger.info("no longer writing", cell=self.cell, epoch=epoch)
             await inflow.stop()
@@ -303,24 +303,6 @@ class CellWriter:
         await inflow.start()
         self._goes_on = self._has_looked = False
         return inflow
-
-    def _look_at_nodes(self) -> bool:
-        """Learn where topic `nodes` ends, and say so where it is not read for long: no lease runs out meanwhile.
-
-        Whether there is an answer.
-        """
-        if self._stepped:
-            return False
-        now_ms = self._context.host.monotonic_ms()
-        answer = self._nodes_end.ask(now_ms, self._follower.state.policy.lease_wall_ms)
-        if answer is not None and "nodes" not in self._watch.fenced:
-            self._service.nodes_end(*answer)
-        unread_ms = self._service.nodes_unread_ms(now_ms)
-        self._metrics.unread.set(unread_ms / 1000)
-        is_late = unread_ms > self._follower.state.policy.lease_wall_ms
-        text = f"reports of nodes wait unread for {unread_ms // 1000} s: no node of cell {self.cell} is declared lost"
-        self._context.health.noted(self._unread, text if is_late else None)
-        return answer is not None
 
     def _places(self) -> dict[str, Place]:
         """How far the state has read each input that it has read at all."""
@@ -375,7 +357,7 @@ class CellWriter:
         for name in self._watch.look():
             inflow.close(name)
         self._follower.look()
-        has_heard = self._look_at_nodes()
+        has_heard = not self._stepped and self._nodes.look(is_fenced="nodes" in self._watch.fenced)
         if not (has_come or has_heard or self._goes_on or self._is_due):
             self._context.health.turned()
             return
@@ -548,8 +530,7 @@ class CellWriter:
             return 0
         waits_ms, due_ms = [WAIT_MS_MOST], self._service.next_cell_ms()
         if not self._stepped:
-            now_ms, lease_ms = self._context.host.monotonic_ms(), self._follower.state.policy.lease_wall_ms
-            waits_ms.append(self._nodes_end.due_in_ms(now_ms, lease_ms))
+            waits_ms.append(self._nodes.due_in_ms())
         if due_ms is not None and isinstance(self._context.clock, WallCellClock):
             waits_ms.append(self._context.clock.wall_wait_ms(due_ms))
         return max(0, min(waits_ms))

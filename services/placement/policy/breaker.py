@@ -17,8 +17,8 @@ from shared.events.values import NodeStatus
 BREAKER_PERCENT = 20
 BREAKER_NODES = 3
 
-STEP_MS = 10_000
-"""After so much more of it the log is told for how long it has gone on."""
+STEP_MS = 2_000
+"""After so much more of it the log is told for how long it has gone on: writers may live for a few seconds each."""
 
 _MINUTE_MS = 60_000
 

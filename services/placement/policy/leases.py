@@ -4,11 +4,13 @@ A node is silent only as far as topic `nodes` is read: a lease runs out as of th
 the topic ends, once all before that end is taken in. So neither lag nor a log that is away kills a node. Time in which
 the writer did not listen counts for no node.
 
-Silence is put into the log as it grows (`NodeSilent`), so that a writer that takes over goes on counting there.
+Silence is put into the log as it grows (`NodeSilent`), so that a writer that takes over goes on counting there; of
+nodes whose silence was still short it learns from what topic `nodes` holds.
 """
 
 from __future__ import annotations
 
+from services.placement.policy.earlier_reports import EarlierReports
 from services.placement.policy.listening import Listening
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
@@ -59,7 +61,16 @@ class Leases:
 
     def asked(self, state: CellState, end: int, asked_ms: int) -> None:
         """Topic `nodes` ended at this offset when the shell asked."""
-        self.listening.asked(end, asked_ms, state.policy.lease_wall_ms // 2)
+        self.listening.asked(end, asked_ms, pause_ms(state.policy))
+
+    def learn(self, earlier: EarlierReports, as_of_ms: int) -> None:
+        """What topic `nodes` held up to this moment: it counts of nodes that this writer has not heard itself."""
+        heard, begun_ms = self._heard_ms, self.listening.begun_ms + self.listening.missed_ms
+        for node_id, heard_ms in heard.items():
+            if heard_ms <= begun_ms:
+                heard[node_id] = min(heard_ms, as_of_ms - earlier.silent_ms(node_id))
+        self._oldest_ms = min(heard.values(), default=as_of_ms)
+        self._looked_ms = None
 
     def reached(self, next_offset: int) -> None:
         """Everything in topic `nodes` before this offset is taken in. Time that was missed counts for no node."""
@@ -119,6 +130,11 @@ class Leases:
 def patience_ms(policy: CellPolicy) -> int:
     """A node that is silent for longer is lost."""
     return policy.lease_wall_ms + policy.lease_margin_wall_ms
+
+
+def pause_ms(policy: CellPolicy) -> int:
+    """Time in which topic `nodes` was not looked at for longer, or took no record, counts for no node."""
+    return policy.lease_wall_ms // 2
 
 
 def silent_after_ms(policy: CellPolicy) -> int:

@@ -1,0 +1,84 @@
+"""What a writer concludes from reports that were in topic `nodes` before it took over."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.placement.app.look_back import LookBack
+from services.placement.policy.earlier_reports import EarlierReports
+from shared.events.base import replace
+from shared.events.nodes import NodesReported, RunsReported, RunWord
+from shared.events.values import RunStatus
+from shared.log.memory import MemoryBroker, MemoryLog
+from tests.placement.world import report
+from tests.placement.writers import CELL, LAYOUT, cluster
+
+PAUSE_MS, NODES = 15_000, LAYOUT.tp("nodes", CELL)
+
+
+def test_a_node_is_silent_since_its_last_word_of_any_kind() -> None:
+    reports = EarlierReports(PAUSE_MS)
+    word = RunWord(node="n2", boot="b", seq=1, job="job", attempt=1, status=RunStatus.RUNNING)
+    reports.take(1_000, report("n1"))
+    reports.take(3_000, RunsReported(cell=CELL, words=(word,)))
+    reports.take(6_000, NodesReported(cell=CELL, reports=(report("n3"), report("n4"))))
+    reports.take(10_000, report("n5"))
+    assert [reports.silent_ms(f"n{number}") for number in range(1, 7)] == [9_000, 7_000, 4_000, 4_000, 0, 9_000]
+
+
+def test_time_in_which_the_topic_took_no_record_counts_for_no_node() -> None:
+    reports = EarlierReports(PAUSE_MS)
+    for stamp_ms in (0, 10_000, 10_000 + PAUSE_MS + 1, 10_000 + PAUSE_MS + 2):
+        reports.take(stamp_ms, report("n1"))
+    assert reports.silent_ms("n2") == 10_001
+
+
+@given(st.lists(st.integers(0, 10**13), max_size=20), st.integers(0, 20))
+def test_whatever_the_stamps_a_node_is_silent_for_no_longer_than_the_topic_took_records(
+    stamps: list[int], at: int
+) -> None:
+    reports = EarlierReports(PAUSE_MS)
+    for number, stamp_ms in enumerate(stamps):
+        reports.take(stamp_ms, report("n1" if number == at else "n2"))
+    after = stamps[at:] if at < len(stamps) else stamps
+    steps = [later - one for one, later in pairwise(after)]
+    assert reports.silent_ms("n1") == sum(step for step in steps if 0 < step <= PAUSE_MS)
+
+
+def written(stamps: list[int]) -> MemoryBroker:
+    times = iter(stamps)
+    broker = cluster(lambda: next(times))
+    for number in range(len(stamps)):
+        broker.write(LAYOUT.outgoing(replace(report(f"n{number}"), cell=CELL), id="t", source="t", wall_ms=0))
+    broker.now_ms = lambda: stamps[-1]
+    return broker
+
+
+async def answer(look_back: LookBack) -> tuple[EarlierReports, int] | None:
+    for _ in range(100):
+        await asyncio.sleep(0)
+    return look_back.take_answer()
+
+
+async def test_it_reads_from_the_time_that_it_is_told_and_answers_once() -> None:
+    look_back = LookBack(MemoryLog(written([1_000, 2_000, 3_000, 4_000])), NODES, lambda: 77)
+    look_back.begin(2_000, PAUSE_MS)
+    found = await answer(look_back)
+    assert found is not None
+    reports, as_of_ms = found
+    assert (reports.silent_ms("n0"), reports.silent_ms("n2"), as_of_ms) == (2_000, 1_000, 77)
+    assert look_back.take_answer() is None
+    await look_back.stop()
+
+
+async def test_a_log_that_is_away_tells_nothing() -> None:
+    broker = written([1_000])
+    broker.is_away = True
+    look_back = LookBack(MemoryLog(broker), NODES, lambda: 0)
+    look_back.begin(0, PAUSE_MS)
+    assert await answer(look_back) is None
+    await look_back.stop()

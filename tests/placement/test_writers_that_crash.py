@@ -1,0 +1,109 @@
+"""Writers that crash one after the other lose a silent node all the same, and none that reports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.events.base import Event
+from shared.events.decisions import Decision
+from shared.events.effects import LeaseExpired
+from shared.events.nodes import NodeJoined, NodeReport
+from shared.events.operations import CellPolicy, SetPolicy
+from shared.events.values import NodeSpec
+from shared.log.memory import MemoryLog
+from shared.log.reading import event_of
+from tests.placement.virtual import VirtualHost, run_virtually
+from tests.placement.writers import CELL, LAYOUT, PlacementProcess, cluster
+
+SILENT = "node-0"
+NODES = tuple(f"node-{number}" for number in range(6))
+REPORT_S, BOOT = 10, "boot-1"
+
+
+class Cell:
+    """Nodes of which the first few say nothing after they have joined, and placement processes that crash."""
+
+    def __init__(self, host: VirtualHost, silent: int) -> None:
+        self.host, self.living = host, NODES[silent:]
+        self.broker = cluster(host.wall_ms)
+        for node in NODES:
+            spec = NodeSpec(id=node, pool="train", gpus=8)
+            self.tell(NodeJoined(cell=CELL, node=node, boot=BOOT, seq=0, spec=spec))
+
+    def tell(self, event: Event) -> None:
+        self.broker.write(LAYOUT.outgoing(event, id="t", source="t", wall_ms=0))
+
+    async def report(self) -> None:
+        """The living nodes, each at a time of its own; a report that the log does not take is tried again."""
+        second = 0
+        due: dict[str, NodeReport] = {}
+        while True:
+            for number, node in enumerate(self.living):
+                if (second + 2 * number) % REPORT_S == 0:
+                    due[node] = NodeReport(cell=CELL, node=node, boot=BOOT, seq=second + 1)
+            if not self.broker.is_away:
+                for report in due.values():
+                    self.tell(report)
+                due = {}
+            second += 1
+            await asyncio.sleep(1)
+
+    async def write_for(self, seconds: float, name: str) -> None:
+        process = PlacementProcess(MemoryLog(self.broker), name, self.host)
+        await process.start()
+        await asyncio.sleep(seconds)
+        await process.crash()
+
+    def lost(self) -> list[str]:
+        """The nodes whose lease ran out, as the log has it."""
+        events = [event_of(record) for record in self.broker.partition(LAYOUT.tp("decisions", CELL)).records]
+        effects = [effect for event in events if isinstance(event, Decision) for effect in event.effects]
+        return [effect.node for effect in effects if isinstance(effect, LeaseExpired)]
+
+
+async def crash_after(
+    host: VirtualHost, stints_s: Sequence[int], away_s: Sequence[int] = (), silent: int = 1, *before: Event
+) -> list[str]:
+    """The nodes that writers lose of which each lives so long. Behind each the broker is away for so long."""
+    cell = Cell(host, silent)
+    for event in before:
+        cell.tell(event)
+    reports = asyncio.create_task(cell.report())
+    for number, stint_s in enumerate(stints_s):
+        await cell.write_for(stint_s, f"writer-{number}")
+        cell.broker.is_away = True
+        await asyncio.sleep(away_s[number % len(away_s)] if away_s else 1)
+        cell.broker.is_away = False
+    reports.cancel()
+    return cell.lost()
+
+
+@pytest.mark.parametrize("every_s", [5, 8, 11, 14])
+def test_writers_that_crash_lose_a_silent_node_all_the_same(every_s: int) -> None:
+    assert run_virtually(lambda host: crash_after(host, [every_s] * (120 // every_s))) == [SILENT]
+
+
+def test_writers_that_crash_let_nodes_go_one_by_one_that_fell_silent_together() -> None:
+    policy = CellPolicy(breaker_wait_wall_ms=20_000, breaker_nodes_per_minute=100)
+    before = SetPolicy(cell=CELL, policy=policy)
+    lost = run_virtually(lambda host: crash_after(host, [5] * 30, (), 3, before))
+    assert sorted(lost) == sorted(NODES[:3])
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(4, 60), min_size=1, max_size=12), st.lists(st.integers(0, 90), max_size=3))
+def test_no_node_that_reports_is_lost_however_writers_crash_and_the_log_goes_away(
+    stints_s: list[int], away_s: list[int]
+) -> None:
+    assert run_virtually(lambda host: crash_after(host, stints_s, away_s)) in ([], [SILENT])
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(4, 14), min_size=25, max_size=25))
+def test_a_silent_node_is_lost_whatever_the_writers_lives(stints_s: list[int]) -> None:
+    assert run_virtually(lambda host: crash_after(host, stints_s)) == [SILENT]
