@@ -102,6 +102,7 @@ class CellQueues:
         self._operations = layout.tp("operations", tenure.cell)
         self._operations_offset = 0
         self._show_at_ms, self._is_unshown = 0, True
+        self._shown_queues: dict[str, int] = {}
         self._fence = TopicFence(context, log, tenure.cell, self._jobs)
         self._service: QueueingService
         self._reader: Reader | None = None
@@ -293,5 +294,8 @@ class CellQueues:
         health.turned()
         if self._is_unshown and self._host.monotonic_ms() >= self._show_at_ms:
             self._is_unshown, self._show_at_ms = False, self._host.monotonic_ms() + SHOW_MS
-            for queue, waiting in self._service.waiting_by_queue().items():
+            shown, self._shown_queues = self._shown_queues, self._service.waiting_by_queue()
+            for queue in shown.keys() - self._shown_queues.keys():
+                self._metrics.waiting.remove(cell, queue)
+            for queue, waiting in self._shown_queues.items():
                 self._metrics.waiting.labels(cell, queue).set(waiting)

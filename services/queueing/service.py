@@ -18,6 +18,7 @@ from services.queueing.policy.row import Shown
 from shared.cluster.config import CellPart, Queue
 from shared.cluster.due import ROOM_LEAST, DueHeap
 from shared.cluster.few import FEW_WAITING
+from shared.cluster.file_in_force import part_in_force
 from shared.cluster.job import JobStatus
 from shared.cluster.maintenance import longest_run_ms
 from shared.cluster.singly import grows, in_line
@@ -52,6 +53,7 @@ class Waiting(NamedTuple):
     place: Place
     digest: str
     submit_ms: int
+    spec: JobSpec
 
 
 def _waits_for_more_than_room(spec: JobSpec) -> bool:
@@ -76,11 +78,13 @@ class QueueingService:
         shown: Shown | None = None,
         few: int = FEW_WAITING,
     ) -> None:
-        """`few`: up to how many waiting jobs placement needs no window."""
+        """`cell`: as the process's own file has it; the file that is in force goes before it.
+
+        `few`: up to how many waiting jobs placement needs no window.
+        """
         self.state, self._writer, self._jobs_source, self._stepped = state, writer, jobs_source, stepped
         self._shown, self._few = shown or (SHOWN_STEPPED if stepped else SHOWN), few
-        self._queues = {queue.name: queue for queue in cell.queues}
-        self._numbers = {queue.name: number for number, queue in enumerate(cell.queues)}
+        self._go_by(part_in_force(state.cell_file, cell))
         self._lines: dict[LineName, Line] = {}
         self._lines_room = ROOM_LEAST
         self._in_order: list[Line] | None = None
@@ -94,10 +98,19 @@ class QueueingService:
         self._window = 0
         self._changed = True
         self._sent_ms: int | None = None
-        self._first_queue = cell.queues[0].name
-        for job_id in sorted(state.jobs):
-            self._look_at(job_id, state.at_ms)
-            self._limited.know(state.jobs[job_id].spec)
+        self._enter_all(state.at_ms)
+
+    def _go_by(self, part: CellPart) -> None:
+        self._part = part
+        self._queues = {queue.name: queue for queue in part.queues}
+        self._numbers = {queue.name: number for number, queue in enumerate(part.queues)}
+        self._first_queue = part.queues[0].name
+
+    def _enter_all(self, now_ms: int) -> None:
+        """Every job of the log comes to where it waits."""
+        for job_id in sorted(self.state.jobs):
+            self._look_at(job_id, now_ms)
+            self._limited.know(self.state.jobs[job_id].spec)
         self._settle_arrays()
 
     @property
@@ -156,6 +169,21 @@ class QueueingService:
         """A new writer knows no window."""
         self._changed = True
 
+    def _reloads(self, effect: e.CellFileSet, now_ms: int) -> None:
+        """Another cell file is in force: where its queues are others, all jobs stand in line anew."""
+        part = part_in_force(effect, self._part)
+        if part.queues == self._part.queues:
+            return
+        jobs, waiting = self.state.jobs, self._waiting
+        early = [waiting[job_id] for _, job_id in self._early if job_id in waiting and job_id not in jobs]
+        self._go_by(part)
+        self._lines, self._waiting, self._in_order = {}, {}, None
+        self._asleep, self._limited = DueHeap(), Limited()
+        self._enter_all(now_ms)
+        for job in early:
+            self._enter(job.spec, job.submit_ms, job.digest)
+        self._changed = True
+
     def _starts(self, effect: e.JobStarted, now_ms: int) -> None:
         self._leave(effect.job)
         if self.state.singly and effect.job in self.state.singly:
@@ -196,6 +224,7 @@ class QueueingService:
 
     _FOLLOW: ClassVar[dict[type[e.Effect], Callable[[QueueingService, Any, int], None]]] = {
         e.WriterStarted: _begins,
+        e.CellFileSet: _reloads,
         e.JobEnqueued: _enters,
         e.JobUpdated: _is_updated,
         e.JobStarted: _starts,
@@ -248,7 +277,7 @@ class QueueingService:
             if self._by_length:
                 place = line.among_alike(place, longest_run_ms(self.state, spec))
             self._changed |= line.add(place)
-            self._waiting[spec.id] = Waiting(line, place, digest, submit_ms)
+            self._waiting[spec.id] = Waiting(line, place, digest, submit_ms, spec)
 
     def _leave(self, job_id: str) -> None:
         """Take a job out of its line."""

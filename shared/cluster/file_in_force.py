@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from hashlib import blake2b
 
-from shared.cluster.config import CellFile
+from shared.cluster.config import CellFile, CellPart
 from shared.events.effects import CELL_FILE_CHARACTERS_MOST, CellFileSet
 
 DIGEST_BYTES = 16
@@ -27,6 +27,18 @@ def digest_of(content: str) -> str:
 def from_effect(effect: CellFileSet) -> CellFile:
     """The file again. Raises ValueError for what another release may have written and this one cannot read."""
     return CellFile.model_validate_json(effect.content)
+
+
+def part_in_force(effect: CellFileSet | None, own: CellPart) -> CellPart:
+    """What the file in force says of a cell; `own` where there is none, or none that this release can read: the writer
+    of the cell tells of that.
+    """
+    if effect is None:
+        return own
+    try:
+        return from_effect(effect).cell(own.name)
+    except (ValueError, KeyError):
+        return own
 
 
 def difference(one: CellFile, other: CellFile, cell: str) -> str:
