@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.placement.app import clock_watch
+from shared.events.decisions import Decision
 from shared.events.effects import WriterStarted
 from shared.events.jobs import JobAdmitted
 from shared.events.values import JobSpec
 from shared.log.machine.broker_clock import BrokerClock
-from shared.log.memory import MemoryLog
+from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import AppendAnswer, AppendUnknown, Outgoing
+from shared.log.reading import event_of
 from shared.runtime import clocks
 from shared.runtime.host import Host
 from tests.contract.eventually import eventually
@@ -122,6 +124,42 @@ async def test_a_cell_at_rest_decides_at_once_while_topic_cells_is_away(monkeypa
         assert process.health == ""
     finally:
         await process.stop()
+
+
+async def test_a_new_writer_takes_over_and_decides_while_topic_cells_is_away() -> None:
+    broker = cluster(clocks.wall_ms)
+    log = CellsAway(broker)
+    log.is_away = True
+    process = PlacementProcess(log, "one")
+    await process.start()
+    try:
+        await eventually(lambda: broker.partition((LAYOUT.topic("decisions"), 0)).end == 1)
+        job = JobAdmitted(cell=CELL, spec=JobSpec(id="job", tenant="vision"), submit_ms=0, digest="0" * 32)
+        broker.write(LAYOUT.outgoing(job, id="x", source="t", wall_ms=0))
+        await eventually(lambda: broker.partition((LAYOUT.topic("decisions"), 0)).end > 1)
+        assert process.health == ""
+        assert b"broker's time is not known" in process.context.health.answer("/readyz")[2]
+    finally:
+        await process.stop()
+
+
+async def test_a_new_writer_with_a_wrong_clock_writes_no_time_of_its_own_while_topic_cells_is_away() -> None:
+    broker = cluster(clocks.wall_ms)
+    log = CellsAway(broker)
+    log.is_away = True
+    process = PlacementProcess(log, "one", Wrong(2 * HOUR_MS))
+    await process.start()
+    try:
+        await eventually(lambda: "s ahead of the broker's" in process.health)
+        assert decisions_of(broker) == [(0, 1)], "a take-over at the time of the log before it, and nothing else"
+    finally:
+        await process.stop()
+
+
+def decisions_of(broker: MemoryBroker) -> list[tuple[int, int]]:
+    """The cell time and the epoch of each decision."""
+    events = [event_of(record) for record in broker.partition((LAYOUT.topic("decisions"), 0)).records]
+    return [(event.at_ms, event.epoch) for event in events if isinstance(event, Decision)]
 
 
 @given(true_ms=MOMENTS, wrong_ms=st.integers(-(10**10), 10**10), way_ms=st.integers(0, 5_000), later_ms=MOMENTS)

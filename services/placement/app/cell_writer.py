@@ -222,7 +222,7 @@ class CellWriter:
     async def _write(self) -> None:
         """Take the cell over and decide until it is somebody else's."""
         await self._follower.catch_up()
-        await self._clock.check()
+        await self._clock.begin()
         self._service.take_over(self._context.host.monotonic_ms())
         tenure = Tenure(self._follower.state, self._service)
         if not await self._take_over(tenure):
@@ -277,11 +277,13 @@ class CellWriter:
         """Append WriterStarted, on the newest state. Whether this process is the writer now."""
         while self._owns:
             tenure.begin()
-            tried = self._service.start(self._now_ms(), self._context.host.monotonic_ms())
+            now_ms = self._now_ms() if self._clock.is_known else 0
+            tried = self._service.start(now_ms, self._context.host.monotonic_ms())
             draft = self._draft(tenure, tried)
             if draft is None:
                 continue
             if await self._append(tenure, tried, draft):
+                self._clock.compare()
                 return True
             await self._follower.catch_up()
             self._service.take_over(self._context.host.monotonic_ms())

@@ -1,9 +1,10 @@
 """Whether the writer's clock and the broker's agree: a writer whose clock is wrong would expire, refuse or freeze jobs.
 
 The broker's time comes from the stamps that it gives: of each decision that is appended, and of a small record in topic
-`cells` where there was none for long, or where the clock looks wrong. Nothing is decided before the first of them. From
-then on the writer goes on deciding while the broker is asked: between two stamps the machine's two clocks tell whether
-one of them jumps, and topic `cells` may be away for longer than the cell can wait.
+`cells` where there was none for long, or where the clock looks wrong. Nothing is decided before the first of them: a
+writer that topic `cells` does not answer takes the cell over at the time of the log, and the stamp of that record is
+the first. From then on the writer goes on deciding while the broker is asked: between two stamps the machine's two
+clocks tell whether one of them jumps, and topic `cells` may be away for longer than the cell can wait.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from shared.runtime.settings import ClockKind
 ASK_EVERY_MS = 10_000
 """A monotonic clock that stood still while the machine slept is found out by then."""
 
+FIRST_ANSWER_S = 5.0
+"""So long a writer that takes over waits for an answer of topic `cells`."""
+
 
 class ClockWatch:
     """One cell's, in the process that writes it. `topic` and `partition` are those of the cell in topic `cells`."""
@@ -33,8 +37,29 @@ class ClockWatch:
         self._question: asyncio.Task[None] | None = None
         self._is_checked = context.settings.clock is ClockKind.WALL
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the machine's clock was compared with the broker's, so that decisions may be made by it."""
+        return self._has_answer or not self._is_checked
+
+    async def begin(self) -> None:
+        """The process is to take the cell over: ask the broker for its time, but wait only so long for the answer.
+        Raises CannotWrite where the clock is wrong, LogUnavailable where it was and may be so still.
+        """
+        if not self.is_known:
+            self._question = self._question or asyncio.create_task(self._ask(), name="ask for the broker's time")
+            await asyncio.wait([self._question], timeout=FIRST_ANSWER_S)
+            self._look_at_answer()
+        if self.is_known:
+            await self.check()
+        else:
+            self._context.logger.warning(
+                "takes over at the time of the log: the broker's is not known", note=self._note
+            )
+
     def stamped(self, answer: Appended, sent_ms: int) -> None:
         """A decision was sent at this monotonic time, and the answer has come."""
+        self._has_answer = True
         if answer.stamped_ms is not None:
             now_ms = self._context.host.monotonic_ms()
             self._clock.stamped(answer.stamped_ms, sent_ms, now_ms)
@@ -55,8 +80,12 @@ class ClockWatch:
             return
         await self.stop()
         await self._ask()
-        ahead_ms = self._ahead_ms()
-        if abs(ahead_ms) > bound_ms:
+        self.compare()
+
+    def compare(self) -> None:
+        """Look at the stamp that has just come. Raises CannotWrite where the machine's clock is wrong."""
+        bound_ms, ahead_ms = self._context.settings.clock_bound_wall_ms, self._ahead_ms()
+        if self._is_checked and abs(ahead_ms) > bound_ms:
             if isinstance(self._context.clock, WallCellClock):
                 self._context.clock.forget()
             how = "ahead of" if ahead_ms > 0 else "behind"
@@ -101,7 +130,7 @@ class ClockWatch:
         match answer:
             case Appended():
                 self._ask_at_ms = self._context.host.monotonic_ms() + ASK_EVERY_MS
-                self._has_answer, self._failed = True, 0
+                self._failed = 0
                 self._context.health.noted(self._note, None)
                 self.stamped(answer, sent_ms)
             case AppendUnknown():
