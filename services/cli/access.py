@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import typer
 
-from services.cli.failures import Exit, end_with
+from services.cli.failures import Exit, end_with, refuse
 
 if TYPE_CHECKING:
     from shared.client.direct import DirectClient
@@ -71,8 +71,10 @@ class Access:
         if given is None and len(names) == 1:
             return names[0]
         if given is None or given not in names:
-            what = "is needed" if given is None else f"= {given!r} is unknown"
-            end_with(Exit.USAGE, f"fallow: --cell {what}: there are {', '.join(names)}")
+            rule = f"there are {', '.join(names)}"
+            if given is None:
+                end_with(Exit.USAGE, f"fallow: --cell is needed: {rule}")
+            refuse("--cell", given, f"is unknown: {rule}")
         return given
 
     @asynccontextmanager

@@ -12,10 +12,11 @@ import typer
 from pydantic import ValidationError
 
 from services.cli.access import Access, access_of
-from services.cli.failures import Exit, end_with
-from services.executor.offer import home_of, offer_of
+from services.cli.failures import Exit, end_with, refuse
+from services.cli.paths import folder_to_write
+from services.executor.offer import WrongOffer, home_of, offer_of
 from services.executor.processes.machine import count_devices
-from shared.events.values import NodeSpec
+from shared.events.values import DEVICES_MOST, NodeSpec
 
 app = typer.Typer()
 
@@ -28,7 +29,10 @@ def agent(
     gpus: Annotated[str, typer.Option(help="How many GPUs it has; auto counts NVIDIA's devices.")] = "auto",
     cell: Annotated[str | None, typer.Option(help="The cell, to be sure; a pool belongs to one.")] = None,
     state_dir: Annotated[
-        Path | None, typer.Option(help="What must outlive the agent; out/agents/NODE if none.", show_default=False)
+        Path | None,
+        typer.Option(
+            callback=folder_to_write, help="What must outlive the agent; out/agents/NODE if none.", show_default=False
+        ),
     ] = None,
     label: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE; may be repeated. address=HOST: how other nodes reach it.")
@@ -58,12 +62,17 @@ def agent(
     os.execve(sys.executable, [sys.executable, "-m", "services.executor", "agent"], environment)  # noqa: S606
 
 
+OPTIONS = {"id": "--node", "pool": "--pool", "gpus": "--gpus", "labels": "--label"}
+"""The option from which a field of a node comes."""
+
+
 def _gpus(text: str) -> int:
     """Raises NoDevices."""
     if text == "auto":
         return count_devices()
-    if not text.isdecimal():
-        end_with(Exit.USAGE, f"fallow: --gpus {text!r}: must be a number, or auto")
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(DEVICES_MOST))):
+        rule = f"must be a number up to {DEVICES_MOST}, or auto"
+        refuse("--gpus", text, rule)
     return int(text)
 
 
@@ -71,18 +80,20 @@ def _labels(texts: list[str]) -> dict[str, str]:
     labels = {}
     for text in texts:
         key, equals, value = text.partition("=")
-        if not equals:
-            end_with(Exit.USAGE, f"fallow: --label {text!r}: must be KEY=VALUE")
+        if not (key and equals):
+            refuse("--label", text, "must be KEY=VALUE")
         labels[key] = value
     return labels
 
 
 def _offer(access: Access, node: str, pool: str, cell: str | None, gpus: int, labels: dict[str, str]) -> NodeSpec:
     """What the agent will join with: a mistake is told here. Raises CellFileError, WrongOffer."""
-    _, found = home_of(access.cells(), pool, cell)
+    try:
+        _, found = home_of(access.cells(), pool, None if cell is None else access.cell(cell))
+    except WrongOffer as error:
+        end_with(Exit.USAGE, f"fallow: --{error}")
     try:
         return offer_of(node, found, gpus, labels)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        end_with(Exit.USAGE, f"fallow: {field} = {first['input']!r}: {first['msg']}")
+        refuse(OPTIONS[str(first["loc"][0])], first["input"], first["msg"])

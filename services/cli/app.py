@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from services.cli.access import DEFAULT_KAFKA, DEFAULT_REDIS, Access
 from services.cli.failures import Exit, explain, say
+from services.cli.paths import file_to_read
+from services.cli.wrong_use import WrongValue, in_one_line
+from shared.runtime.addresses import KAFKA_RULE, REDIS_RULE, is_kafka, is_redis, without_password
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "Run all services on this machine, with Kafka and Redis if need be."),
@@ -84,11 +88,51 @@ class LazyGroup(TyperGroup):
 
 app = typer.Typer(cls=LazyGroup, pretty_exceptions_enable=False, no_args_is_help=True)
 
-Kafka = Annotated[str | None, typer.Option(envvar="FALLOW_KAFKA", help=f"Kafka's address; {DEFAULT_KAFKA} if none.")]
-Redis = Annotated[str | None, typer.Option(envvar="FALLOW_REDIS", help=f"Redis's URL; {DEFAULT_REDIS} if none.")]
-Namespace = Annotated[str, typer.Option(envvar="FALLOW_NAMESPACE", help="First word of all topics and keys.")]
+KAFKA_SOURCES = ("docker", "jars", "embedded")
+REDIS_SOURCES = ("docker", "path", "wheel")
+"""What `up` and the like can start, where no address is given (shared/runtime/stack/choose.py)."""
+
+NAMESPACE_RULE = "must be 1 to 64 of a-z, 0-9, dot, dash and underscore, and begin and end with a letter or digit"
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
+
+
+def kafka_address(value: str | None) -> str | None:
+    """An address, or the name of a Kafka to start."""
+    if value and value not in KAFKA_SOURCES and not is_kafka(value):
+        raise WrongValue(value, f"{KAFKA_RULE}; `up` also takes {', '.join(KAFKA_SOURCES)}")
+    return value
+
+
+def redis_address(value: str | None) -> str | None:
+    """A URL, or the name of a Redis to start."""
+    if value and value not in REDIS_SOURCES and not is_redis(value):
+        raise WrongValue(without_password(value), f"{REDIS_RULE}; `up` also takes {', '.join(REDIS_SOURCES)}")
+    return value
+
+
+def namespace_name(value: str) -> str:
+    """A name that topics and keys can begin with."""
+    if _NAMESPACE.fullmatch(value) is None:
+        raise WrongValue(value, NAMESPACE_RULE)
+    return value
+
+
+Kafka = Annotated[
+    str | None,
+    typer.Option(envvar="FALLOW_KAFKA", callback=kafka_address, help=f"Kafka's address; {DEFAULT_KAFKA} if none."),
+]
+Redis = Annotated[
+    str | None,
+    typer.Option(envvar="FALLOW_REDIS", callback=redis_address, help=f"Redis's URL; {DEFAULT_REDIS} if none."),
+]
+Namespace = Annotated[
+    str, typer.Option(envvar="FALLOW_NAMESPACE", callback=namespace_name, help="First word of all topics and keys.")
+]
 CellFileOption = Annotated[
-    Path | None, typer.Option(envvar="FALLOW_CELL_FILE", help="Cells, pools, tenants; deploy/cell.yaml if none.")
+    Path | None,
+    typer.Option(
+        envvar="FALLOW_CELL_FILE", callback=file_to_read, help="Cells, pools, tenants; deploy/cell.yaml if none."
+    ),
 ]
 
 
@@ -112,7 +156,12 @@ def main() -> None:
     # What its libraries log on the way to an error says the error itself.
     logging.basicConfig(level=logging.CRITICAL)
     try:
-        app(prog_name="fallow")
+        # Commands end by typer.Exit, whose code comes back; they return nothing themselves.
+        sys.exit(app(prog_name="fallow", standalone_mode=False) or Exit.OK)
+    except typer.TyperException as error:
+        if type(error).__name__ != "NoArgsIsHelpError":  # it has shown the help
+            say(in_one_line(error))
+        sys.exit(Exit.USAGE)
     except BrokenPipeError:
         # Whoever reads the output has read enough; what Python would still flush goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -38,6 +38,7 @@ def cancel(
 ) -> None:
     """Stop a job, wherever it is: at once while it waits, else when its nodes have stopped it."""
     access = access_of(context)
+    cell = None if cell is None else access.cell(cell)
     news = run(_cancel(access, job_id, tenant, cell, reason, timeout_s * 1000))
     if isinstance(news, JobRow):
         _was_over(news, as_json=as_json)

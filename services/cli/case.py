@@ -10,6 +10,7 @@ import yaml
 
 from services.cli.failures import Exit
 from services.cli.output import AsJson, print_json, print_line
+from services.cli.paths import file_to_read
 from services.cli.workload import WorkloadError
 from services.simulator.cases.run import CaseRun, Verdict
 from services.simulator.cases.schema import Case, CaseError, case_of
@@ -19,7 +20,9 @@ app = typer.Typer()
 
 @app.command()
 def case(
-    files: Annotated[list[Path], typer.Argument(help="Cases, one in each file.", show_default=False)],
+    files: Annotated[
+        list[Path], typer.Argument(callback=file_to_read, help="Cases, one in each file.", show_default=False)
+    ],
     permute: Annotated[
         int | None, typer.Option(help="Rename and shuffle everything, drawn from this seed. The verdict stays.")
     ] = None,

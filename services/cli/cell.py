@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from services.cli.output import AsJson, print_json, print_line
+from services.cli.paths import file_to_read
 from shared.runtime.cell_file import load_cell_file
 
 app = typer.Typer(no_args_is_help=True, help="Check a cell file.")
@@ -18,7 +19,7 @@ def group() -> None:
 
 @app.command()
 def check(
-    file: Annotated[Path, typer.Argument(help="The cell file.", show_default=False)],
+    file: Annotated[Path, typer.Argument(callback=file_to_read, help="The cell file.", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
     """Read a cell file as the services do; each mistake is named with its line."""

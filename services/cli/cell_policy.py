@@ -9,13 +9,12 @@ import typer
 from msgspec.structs import asdict
 
 from services.cli.access import Access, access_of, run
-from services.cli.failures import Exit, end_with
+from services.cli.failures import refuse
 from services.cli.newest import newest_state
 from services.cli.operate import answer_of, operation, tell_answer
 from services.cli.output import AsJson, CellName, print_json, print_line, print_table
 from shared.client.port import News
 from shared.events.effects import PolicySet, ProposalRefused
-from shared.events.encoding import shorten
 from shared.events.operations import CellPolicy, Operation, SetPolicy
 
 app = typer.Typer(no_args_is_help=True, help="Show and change the numbers by which a cell decides.")
@@ -73,10 +72,10 @@ def _read(settings: list[str]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals or key not in CellPolicy.__struct_fields__ or key in found:
             known = ", ".join(CellPolicy.__struct_fields__)
-            end_with(Exit.USAGE, f"fallow: {shorten(repr(text))}: must be KEY=VALUE, each key once, of {known}")
+            refuse("KEY=VALUE", text, f"must be a setting and its value, each setting once, of {known}")
         try:
             found[key] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             found[key] = value
     return found
 

@@ -14,6 +14,7 @@ from services.cli.failures import Exit, end_with, say
 from services.cli.moments import moment
 from services.cli.output import AsJson, print_json, print_line, print_table
 from services.cli.read_back import records_between
+from shared.events.reasons import DeadLetterReason
 from shared.log.kafka import KafkaLog
 from shared.log.letters import Letter, Letters, Lost, letter_of, note_of_replay, original_of
 from shared.log.port import Appended, Log, LogUnavailable, RecordTooLarge
@@ -23,7 +24,7 @@ app = typer.Typer(no_args_is_help=True, help="What could not be handled: list, s
 TEXT_CHARS_SHOWN = 80
 VALUE_BYTES_SHOWN = 4_000
 
-Reason = Annotated[str | None, typer.Option("--reason", help="Only letters with this reason.")]
+Reason = Annotated[DeadLetterReason | None, typer.Option("--reason", help="Only letters with this reason.")]
 Offsets = Annotated[list[int] | None, typer.Argument(help="Offsets, as `list` shows them.", show_default=False)]
 
 

@@ -27,8 +27,8 @@ SPEED = 3_200.0
 
 @app.command()
 def demo(
-    count: Annotated[int, typer.Option(help="Jobs of the day.")] = 600,
-    nodes: Annotated[int, typer.Option(help="Virtual nodes of 8 GPUs.")] = 64,
+    count: Annotated[int, typer.Option(min=1, help="Jobs of the day.")] = 600,
+    nodes: Annotated[int, typer.Option(min=1, help="Virtual nodes of 8 GPUs.")] = 64,
     seed: Annotated[int, typer.Option(help="The same seed makes the same day.")] = 1,
     speed: Annotated[float, typer.Option(min=1, max=1_000_000, help="Cell time for one unit of wall time.")] = SPEED,
     keep: Annotated[bool, typer.Option("--keep", help="Keep logs, diaries and jobs.csv.")] = False,

@@ -8,6 +8,9 @@ from typing import NoReturn
 
 import typer
 
+VALUE_CHARS_MOST = 120
+"""So much of a value is shown."""
+
 
 class Exit(IntEnum):
     """The exit codes of every command."""
@@ -20,13 +23,20 @@ class Exit(IntEnum):
 
 def say(text: str) -> None:
     """A line for people on standard error: standard output belongs to the answer."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write("".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text) + "\n")
 
 
 def end_with(code: Exit, text: str) -> NoReturn:
     """Say why, and end the command."""
     say(text)
     raise typer.Exit(code)
+
+
+def refuse(name: str, value: object, rule: str) -> NoReturn:
+    """End the command because an option or argument cannot have this value."""
+    text = str(value)
+    shown = text if len(text) <= VALUE_CHARS_MOST else f"{text[: VALUE_CHARS_MOST - 3]}..."
+    end_with(Exit.USAGE, f"fallow: {name} = {shown!r}: {rule}")
 
 
 def explain(error: Exception) -> tuple[Exit, str] | None:
@@ -50,7 +60,15 @@ _KNOWN: dict[Exit, frozenset[str]] = {
     Exit.USAGE: frozenset(
         {
             *("CellFileError", "JobFileError", "LogFileError", "ArchiveError", "DiaryError", "TopicsFileError"),
-            *("SettingsError", "WorkloadError", "RecordTooLarge", "WrongOffer", "NoDevices", "NodesFileError"),
+            *(
+                "SettingsError",
+                "WorkloadError",
+                "RecordTooLarge",
+                "WrongOffer",
+                "NoDevices",
+                "NodesFileError",
+                "DataFolderInUse",
+            ),
         }
     ),
     Exit.NO: frozenset(

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli.failures import Exit, end_with, say
+from services.cli.failures import Exit, end_with, refuse, say
 from services.cli.fault_report import Report, body_of, print_report
 from services.cli.fault_worlds import Story, Told, shrunk, tell_all
 from services.cli.mutants import SEEDS_MOST, MutantError, chosen, hunt_all, line_of, load_mutants, summary
@@ -41,11 +41,14 @@ def faults(  # noqa: PLR0913, PLR0917 - its options
     mutants: Annotated[bool, typer.Option("--mutants", help="Take out one defence at a time: is it noticed?")] = False,
     mutant: Annotated[str, typer.Option(help="With --mutants: these alone, with commas between.")] = "",
     minutes: Annotated[
-        float | None, typer.Option(help="With --mutants: stop hunting then; each day another one comes first.")
+        float | None,
+        typer.Option(min=0.01, max=10_000, help="With --mutants: stop hunting then; each day another one comes first."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run one world for each seed, up to the first that breaks a promise (or, with --go-on, all of them)."""
+    if mutant and not mutants:
+        refuse("--mutant", mutant, "goes with --mutants")
     if mutants:
         hunt = Hunting(mutant, first_seed or 0, seeds or SEEDS_MOST, jobs_in_parallel, minutes)
         _hunt_mutants(hunt, as_json=as_json)
@@ -112,7 +115,7 @@ def kinds_of(names: str) -> tuple[Fault, ...]:
     known = [fault.value for fault in Fault]
     for name in wanted:
         if name not in known:
-            end_with(Exit.USAGE, f"--faults: {name!r} is none of {', '.join(known)}")
+            refuse("--faults", name, f"must be one of {', '.join(known)}")
     return tuple(fault for fault in Fault if not wanted or fault.value in wanted)
 
 
@@ -122,13 +125,18 @@ def kept_of(text: str | None) -> tuple[frozenset[int] | None, frozenset[int] | N
         return None, None
     parts = text.split("/")
     if len(parts) != 2 or not all(_is_list(part) for part in parts):  # noqa: PLR2004 - faults and wishes
-        end_with(Exit.USAGE, f"--keep: {text!r} must be two lists of numbers, like 1,5/2,4 (all: all of them)")
+        refuse("--keep", text, "must be two lists of numbers, like 1,5/2,4 (all: all of them)")
     faults, wishes = map(_numbers, parts)
     return faults, wishes
 
 
+DIGITS_MOST = 9
+
+
 def _is_list(text: str) -> bool:
-    return text == "all" or all(number.isdecimal() for number in text.split(",") if number)
+    return text == "all" or all(
+        number.isascii() and number.isdecimal() and len(number) <= DIGITS_MOST for number in text.split(",") if number
+    )
 
 
 def _numbers(text: str) -> frozenset[int] | None:

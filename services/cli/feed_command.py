@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Annotated
 import typer
 
 from services.cli.access import Access, access_of, run
-from services.cli.failures import say
+from services.cli.failures import refuse, say
 from services.cli.feed import Feed
 from services.cli.generate import DAY_MS, generate
 from services.cli.output import AsJson, print_json, print_line
@@ -28,6 +29,7 @@ from shared.runtime.clocks import WallCellClock, wall_ms
 
 app = typer.Typer()
 
+NAME = r"([a-z0-9][a-z0-9._-]{0,62})?"
 CLIENT_ID = "fallow-feed"
 MINUTE_MS = 60_000
 
@@ -35,8 +37,10 @@ MINUTE_MS = 60_000
 @app.command()
 def feed(  # noqa: PLR0913, PLR0917 - the options of a command
     context: typer.Context,
-    count: Annotated[int, typer.Option(help="Jobs of a day.")] = 600,
-    nodes: Annotated[int, typer.Option(help="For so many nodes of 8 GPUs, a quarter of them for inference.")] = 32,
+    count: Annotated[int, typer.Option(min=1, help="Jobs of a day.")] = 600,
+    nodes: Annotated[
+        int, typer.Option(min=1, help="For so many nodes of 8 GPUs, a quarter of them for inference.")
+    ] = 32,
     minutes: Annotated[float, typer.Option(min=0.1, max=1440, help="How long a day takes.")] = 10,
     days: Annotated[int, typer.Option(min=0, help="How many days, one after the other; 0: until stopped.")] = 1,
     seed: Annotated[int, typer.Option(help="The same seed makes the same day.")] = 1,
@@ -47,14 +51,18 @@ def feed(  # noqa: PLR0913, PLR0917 - the options of a command
 
     When stopped it first cancels the inference jobs that it started, since these end in no other way.
     """
-    prefix = name or f"day-{wall_ms() // 1000}"
+    if re.fullmatch(NAME, name) is None:
+        refuse(
+            "--name", name, "must be up to 63 of a-z, 0-9, dot, dash and underscore, and begin with a letter or digit"
+        )
+    access, prefix = access_of(context), name or f"day-{wall_ms() // 1000}"
     found = itertools.count() if days == 0 else iter(range(days))
     factor = DAY_MS / (minutes * MINUTE_MS)
     made = (
         squeezed(generate(count=count, nodes=nodes, seed=seed + day), factor=factor, prefix=f"{prefix}-{day}")
         for day in found
     )
-    sent = run(_feed(access_of(context), made))
+    sent = run(_feed(access, made))
     if as_json:
         print_json({"name": prefix, "sent": sent})
     else:

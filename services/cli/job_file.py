@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from pydantic import ValidationError
 
 from shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten
 from shared.events.submissions import SubmitJob
-from shared.events.value import read_valid
-from shared.events.values import JobSpec
+from shared.events.value import plain, read_valid
+from shared.events.values import Dependency, JobSpec
 
 EXPANSION_MOST = 100
 """So many times may aliases repeat what a file holds, in the mean."""
@@ -23,8 +24,11 @@ class JobFileError(ValueError):
     """The file holds no valid jobs. One line for each mistake: file, job, field, value and rule."""
 
 
-def read_jobs(text: str, name: str, tenant: str | None = None) -> list[JobSpec]:
-    """The jobs of a file's text; `name` is how messages call it, `tenant` stands in where a job names none.
+def read_jobs(
+    text: str, name: str, tenant: str | None = None, *, array: int | None = None, after: Sequence[Dependency] = ()
+) -> list[JobSpec]:
+    """The jobs of a file's text; `name` is how messages call it, `tenant` stands in where a job names none. Each job
+    becomes an array of `array` elements, and waits for `after` besides what it waits for itself.
 
     A file holds a job, a list of jobs, a mapping with the one key `jobs`, or several of these as YAML documents or JSON
     lines. Raises JobFileError.
@@ -35,7 +39,7 @@ def read_jobs(text: str, name: str, tenant: str | None = None) -> list[JobSpec]:
         if tenant is not None and isinstance(item, dict):
             item.setdefault("tenant", tenant)
         try:
-            found.append(_job(item))
+            found.append(_job(_with(item, array, after)))
         except ValidationError as error:
             mistakes += [f"{name}: {_called(number, item)}: {line}" for line in _lines(error)]
         except ValueError as error:
@@ -87,6 +91,15 @@ def _is_larger(value: Any, most: int) -> bool:
         part = rest.pop()
         rest.extend(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
     return bool(rest)
+
+
+def _with(item: Any, array: int | None, after: Sequence[Dependency]) -> Any:
+    """The job with what was asked for beside the file; what is no job stays as it is."""
+    if not isinstance(item, dict):
+        return item
+    waits = item.get("after", [])
+    more = {"after": [*waits, *map(plain, after)]} if after and isinstance(waits, list) else {}
+    return {**item, **more, **({} if array is None else {"array": array})}
 
 
 def _job(item: Any) -> JobSpec:

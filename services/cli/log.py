@@ -16,6 +16,7 @@ from services.cli.log_file import open_text, write_line
 from services.cli.log_repair import log_repair
 from services.cli.log_why import why
 from services.cli.output import AsJson, CellName, print_json, print_line
+from services.cli.paths import file_to_write
 from services.cli.sentences import heading, sentence
 from shared.events.decisions import Decision
 from shared.events.value import plain
@@ -85,7 +86,9 @@ async def _one(access: Access, version: int, cell: str | None) -> Decision | Non
 @app.command()
 def export(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="Compressed when it ends in .gz.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(callback=file_to_write, help="Compressed when it ends in .gz.", show_default=False)
+    ],
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:

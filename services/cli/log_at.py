@@ -33,7 +33,7 @@ def at(
 ) -> None:
     """The cell as it was: behind the decision of a version, or behind the last one up to a time of the cell's clock."""
     access = access_of(context)
-    state = run(_state(access, access.cell(cell), then(when)))
+    state = run(_state(access, access.cell(cell), then("VERSION|TIME", when)))
     if as_json:
         print_json(as_object(state))
     else:

@@ -57,7 +57,8 @@ def diff(
 ) -> None:
     """What is otherwise at V2 than it was at V1: jobs, nodes, quotas, use by tenant and policy."""
     access = access_of(context)
-    before, after = run(_portraits(access, access.cell(cell), then(earlier), then(later)))
+    first, second = then("V1", earlier), then("V2", later)
+    before, after = run(_portraits(access, access.cell(cell), first, second))
     changes = changes_between(before, after)
     if as_json:
         print_json(_as_object(access.cell(cell), before, after, changes))

@@ -34,7 +34,8 @@ def metrics(
     """
     access = access_of(context)
     name = access.cell(cell)
-    found = run(_figures(access, name, None if since is None else then(since), Then() if at is None else then(at)))
+    begin = None if since is None else then("--since", since)
+    found = run(_figures(access, name, begin, Then() if at is None else then("--at", at)))
     if as_json:
         print_json(found)
     else:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from services.cli.access import Access, access_of, run
-from services.cli.failures import Exit, end_with
+from services.cli.failures import Exit, end_with, refuse
 from services.cli.moments import CALENDAR_FROM_MS, moment
 from services.cli.nodes import silence
 from services.cli.operate import give, operation, tell_answer
@@ -104,9 +104,7 @@ def drain(
     """Empty a node: nothing new, and what still runs in the end is stopped and queued again."""
     access = access_of(context)
     name = access.cell(cell)
-    more_ms = None if within is None else duration_of(within)
-    if within is not None and more_ms is None:
-        end_with(Exit.USAGE, f"fallow: --within = {within!r}: must be {DURATION_RULE}")
+    more_ms = None if within is None else _ahead("--within", within)
     deadline_ms = None if more_ms is None else run(_cell_time(access, name)) + more_ms
     wish = operation(Drain, cell=name, node=node, deadline_ms=deadline_ms, reason=reason)
     _give(access, wish, node, timeout_s, as_json=as_json)
@@ -135,8 +133,11 @@ def maintain(  # noqa: PLR0913, PLR0917 - the options of a command
     elif until is None:
         end_with(Exit.USAGE, "fallow: --until is needed, or --cancel")
     else:
+        from_ms, until_ms = _ahead("--from", begin or "0s"), _ahead("--until", until)
+        if until_ms <= from_ms:
+            refuse("--until", until, f"must be after --from, {begin or 'now'}")
         now_ms = run(_cell_time(access, name))
-        begin_ms, end_ms = now_ms + _ahead("--from", begin or "0s"), now_ms + _ahead("--until", until)
+        begin_ms, end_ms = now_ms + from_ms, now_ms + until_ms
         wish = operation(PlanMaintenance, cell=name, node=node, begin_ms=begin_ms, end_ms=end_ms, reason=reason)
     _give(access, wish, node, ANSWER_S, as_json=as_json)
 
@@ -144,7 +145,7 @@ def maintain(  # noqa: PLR0913, PLR0917 - the options of a command
 def _ahead(option: str, text: str) -> int:
     found = duration_of(text)
     if found is None:
-        end_with(Exit.USAGE, f"fallow: {option} = {text!r}: must be {DURATION_RULE}")
+        refuse(option, text, f"must be {DURATION_RULE}")
     return found
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from services.cli.access import Access
-from services.cli.failures import Exit, end_with
+from services.cli.failures import Exit, end_with, refuse
 from services.cli.moments import moment
 from services.cli.read_back import records_between
 from services.cli.when import MOMENT_RULE, moment_of
@@ -45,13 +45,13 @@ class Then:
         return f"version {self.version}" if self.at_ms is None else moment(self.at_ms)
 
 
-def then(text: str) -> Then:
-    """The moment of a command line's word; ends the command where it is none."""
+def then(name: str, text: str) -> Then:
+    """The moment of a command line's word; `name` is its option or argument. Ends the command where it is none."""
     if text.isascii() and text.isdecimal() and len(text) < len(str(2**53)):
         return Then(version=int(text))
     at_ms = moment_of(text)
     if at_ms is None:
-        end_with(Exit.USAGE, f"fallow: {text!r}: must be {MOMENT_RULE}")
+        refuse(name, text, f"must be {MOMENT_RULE}")
     return Then(at_ms=at_ms)
 
 

@@ -12,6 +12,7 @@ from services.cli.failures import Exit, end_with, say
 from services.cli.newest import newest_state
 from services.cli.operate import give, operation, tell_answer
 from services.cli.output import AsJson, CellName, print_json, print_table
+from services.cli.paths import file_to_read
 from services.cli.quota_rows import COLUMNS, as_object, table
 from services.cli.quota_wish import changed_fields, read_quotas
 from shared.client.port import News
@@ -25,7 +26,9 @@ SET_QUOTA = "set-quota"
 
 TenantName = Annotated[str | None, typer.Argument(metavar="[TENANT]", help="The tenant.", show_default=False)]
 GpuType = Annotated[str, typer.Option("--gpu-type", help="The GPU type.")]
-FileOption = Annotated[Path | None, typer.Option("--file", help="Set all quotas of this file at once, each whole.")]
+FileOption = Annotated[
+    Path | None, typer.Option("--file", callback=file_to_read, help="Set all quotas of this file at once, each whole.")
+]
 Guaranteed = Annotated[str | None, typer.Option(metavar="GPUS", help="What is always there for the tenant.")]
 Limit = Annotated[str | None, typer.Option(metavar="GPUS|none", help="The most that it may use.")]
 BorrowLimit = Annotated[str | None, typer.Option(metavar="GPUS|none", help="The most beyond its guarantee.")]

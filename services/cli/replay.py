@@ -10,11 +10,13 @@ from rich.console import Console
 
 from services.cli.failures import Exit
 from services.cli.output import AsJson, print_json
+from services.cli.paths import count_or_file, file_to_read, folder_to_write, is_count
 from services.cli.report import show_report, write_report
 from services.cli.run_of import Plan, folder_for, run_of
 from services.cli.trace import counted_nodes, read_nodes, read_trace, workload_of
 from services.cli.workload import Workload, WorkloadError
 from shared.events.queue import QueueDiscipline
+from shared.events.values import DEVICES_MOST
 from shared.runtime.stack.choose import choose_kafka, choose_redis
 
 app = typer.Typer()
@@ -24,10 +26,16 @@ SPEED = 1_000.0
 
 @app.command()
 def replay(  # noqa: PLR0913, PLR0917 - the options of a command
-    jobs: Annotated[Path, typer.Option(help="Jobs, as CSV or CSV.gz.", show_default=False)],
-    nodes: Annotated[str, typer.Option(help="How many nodes, or a file of nodes.", show_default=False)],
-    carry: Annotated[Path | None, typer.Option(help="Jobs that run already at the beginning.")] = None,
-    gpus_per_node: Annotated[int, typer.Option(help="GPUs of each node, where nodes are counted.")] = 8,
+    jobs: Annotated[Path, typer.Option(callback=file_to_read, help="Jobs, as CSV or CSV.gz.", show_default=False)],
+    nodes: Annotated[
+        str, typer.Option(callback=count_or_file, help="How many nodes, or a file of nodes.", show_default=False)
+    ],
+    carry: Annotated[
+        Path | None, typer.Option(callback=file_to_read, help="Jobs that run already at the beginning.")
+    ] = None,
+    gpus_per_node: Annotated[
+        int, typer.Option(min=1, max=DEVICES_MOST, help="GPUs of each node, where nodes are counted.")
+    ] = 8,
     policy: Annotated[QueueDiscipline, typer.Option(help="Order of the queue.")] = QueueDiscipline.BEST_EFFORT_FIFO,
     speed: Annotated[
         float | None, typer.Option(min=0.001, max=1_000_000, help=f"Cell time for one of wall time ({SPEED:g}).")
@@ -36,7 +44,9 @@ def replay(  # noqa: PLR0913, PLR0917 - the options of a command
         bool, typer.Option("--lockstep", help="Step the clock: waits are the scheduler's alone.")
     ] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many of the earliest jobs.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for jobs.csv, summary.json, diaries and logs.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(callback=folder_to_write, help="Folder for jobs.csv, summary.json, diaries and logs.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Feed a trace of jobs to services of its own on virtual nodes, and tell how the jobs fared.
@@ -72,6 +82,6 @@ def workload_for(
 ) -> Workload:
     """The trace on these nodes. Raises WorkloadError."""
     trace = read_trace(jobs, carry, limit)
-    if nodes.isdigit():
+    if is_count(nodes):
         return workload_of(trace, counted_nodes(int(nodes), gpus_per_node), policy, typed=False)
     return workload_of(trace, read_nodes(Path(nodes)), policy, typed=True)

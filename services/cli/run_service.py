@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from services.cli.access import access_of
-from services.cli.failures import Exit, end_with
+from services.cli.failures import refuse
 from services.cli.service_set import KINDS
 
 app = typer.Typer()
@@ -25,7 +25,7 @@ def service(
     """Run one service in the foreground until it is stopped. All other settings come from the environment."""
     kind = next((kind for kind in KINDS if kind.name == name), None)
     if kind is None:
-        end_with(Exit.USAGE, f"fallow: service {name!r} is unknown: there are {', '.join(NAMES)}")
+        refuse("NAME", name, f"must be one of {', '.join(NAMES)}")
     access = access_of(context)
     environment = {
         **os.environ,

@@ -38,8 +38,8 @@ def scale(
     as_json: AsJson = False,
 ) -> None:
     """Give a service more replicas or fewer. The others go on; new ones come as there is room."""
-    changes = JobChanges(workers=workers, workers_min=fewest)
-    news = run(_scale(access_of(context), job_id, tenant, cell, changes))
+    access, changes = access_of(context), JobChanges(workers=workers, workers_min=fewest)
+    news = run(_scale(access, job_id, tenant, None if cell is None else access.cell(cell), changes))
     if news is None:
         end_with(Exit.AWAY, f"fallow: no answer yet about {job_id}; the request is on its way")
     is_done = isinstance(news.event, JobUpdated)

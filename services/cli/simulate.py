@@ -8,6 +8,7 @@ import typer
 
 from services.cli.failures import say
 from services.cli.output import AsJson, print_json
+from services.cli.paths import count_or_file, file_to_read, folder_to_write, is_count
 from services.cli.replay import workload_for
 from services.cli.simulation.plots import Curves, can_draw, curves_of, draw
 from services.cli.simulation.policies import Policy, policy_of
@@ -20,6 +21,7 @@ from shared.cluster.config import CellFile, CellPart
 from shared.events.queue import QueueDiscipline
 from shared.events.submissions import SubmitJob
 from shared.events.value import replace
+from shared.events.values import DEVICES_MOST
 from shared.runtime.cell_file import load_cell_file
 from shared.runtime.collector import tune_collector
 
@@ -66,21 +68,31 @@ class Simulation:
 
 @app.command()
 def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
-    jobs: Annotated[Path, typer.Option(help="Jobs, as CSV or CSV.gz.", show_default=False)],
-    nodes: Annotated[str, typer.Option(help="How many nodes, or a file of nodes.", show_default=False)],
-    carry: Annotated[Path | None, typer.Option(help="Jobs that run already at the beginning.")] = None,
-    cell: Annotated[Path | None, typer.Option(help="Pools, queues, tenants and quotas; one queue if none.")] = None,
+    jobs: Annotated[Path, typer.Option(callback=file_to_read, help="Jobs, as CSV or CSV.gz.", show_default=False)],
+    nodes: Annotated[
+        str, typer.Option(callback=count_or_file, help="How many nodes, or a file of nodes.", show_default=False)
+    ],
+    carry: Annotated[
+        Path | None, typer.Option(callback=file_to_read, help="Jobs that run already at the beginning.")
+    ] = None,
+    cell: Annotated[
+        Path | None, typer.Option(callback=file_to_read, help="Pools, queues, tenants and quotas; one queue if none.")
+    ] = None,
     policy: Annotated[
         list[str] | None, typer.Option(help="Order of queues, way to place, or both with a +; several times.")
     ] = None,
-    gpus_per_node: Annotated[int, typer.Option(help="GPUs of each node, where nodes are counted.")] = 8,
+    gpus_per_node: Annotated[
+        int, typer.Option(min=1, max=DEVICES_MOST, help="GPUs of each node, where nodes are counted.")
+    ] = 8,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many of the earliest jobs.")] = None,
     first_seed: Annotated[int, typer.Option(min=0, help="The first of --seeds.")] = 1,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="So many draws of the load; the trace as it is if none.")
     ] = None,
     jitter_s: Annotated[int, typer.Option(min=0, help="With --seeds: how far (s) a submission moves.")] = JITTER_S,
-    out: Annotated[Path | None, typer.Option(help="Folder for tables of each policy, and plots.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(callback=folder_to_write, help="Folder for tables of each policy, and plots.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Let a trace of jobs run under one policy or several, in virtual time, and compare how the jobs fared.
@@ -96,7 +108,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     file = workload.cell_file
     if cell is not None:
         file = the_only_cell(load_cell_file(cell))
-        workload = in_pools(workload, file.cells[0], counted=nodes.isdigit())
+        workload = in_pools(workload, file.cells[0], counted=is_count(nodes))
     tune_collector()
     found = Simulation(tuple(range(first_seed, first_seed + seeds)) if seeds else ())
     for each in policies:

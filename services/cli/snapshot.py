@@ -18,6 +18,7 @@ from services.cli.failures import Exit, end_with
 from services.cli.moments import moment
 from services.cli.moving import Departure, NotMovable, arrive, refuse_where_something_is
 from services.cli.output import AsJson, CellName, print_json, print_line
+from services.cli.paths import file_to_read, file_to_write
 from shared.cluster.state import CellState
 from shared.log.group_offsets import committed_offsets
 from shared.log.kafka import KafkaLog
@@ -33,7 +34,9 @@ WRITER = "fallow-cli"
 @app.command("export")
 def export_(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="Compressed when it ends in .gz.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(callback=file_to_write, help="Compressed when it ends in .gz.", show_default=False)
+    ],
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:
@@ -67,7 +70,9 @@ async def _collect(access: Access, cell: str) -> tuple[CellState, tuple[Unread, 
 @app.command("import")
 def import_(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="A file that `export` wrote.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(callback=file_to_read, help="A file that `export` wrote.", show_default=False)
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Put an exported cell down in an empty Kafka and an empty Redis, before its services start: it goes on where it

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import aclosing
 from enum import StrEnum
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from services.cli.access import Access, access_of, run
-from services.cli.failures import Exit, end_with, say
+from services.cli.failures import Exit, end_with, refuse, say
 from services.cli.job_file import read_jobs, read_text
 from services.cli.output import AsJson, print_json, print_line
 from services.cli.sentences import rejection, sentence
@@ -17,7 +19,7 @@ from shared.client.answers import BAD, Progress, Stage
 from shared.client.port import CellClient, ClientUnavailable, Mark, News
 from shared.cluster.job import JobStatus
 from shared.events.jobs import JobRejected
-from shared.events.value import replace
+from shared.events.value import read_valid
 from shared.events.values import ARRAY_MOST, AfterWhen, Dependency, JobSpec
 from shared.runtime.clocks import monotonic_ms
 
@@ -72,7 +74,7 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
     answer.
     """
     text, name = read_text(file)
-    jobs = [_with_options(job, array, after or []) for job in read_jobs(text, name, tenant)]
+    jobs = read_jobs(text, name, tenant, array=array, after=[_dependency(each) for each in after or []])
     goal = until or (Until.STARTED if wait else None)
     progress = run(_submit(access_of(context), jobs, goal, timeout_s * 1000, quiet=as_json))
     if as_json:
@@ -84,14 +86,12 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
         _end(progress, goal)
 
 
-def _with_options(job: JobSpec, array: int | None, after: list[str]) -> JobSpec:
-    """The job of the file with what the command line says beside it."""
-    waits = [each.partition(":") for each in after]
-    wrong = [when for _, _, when in waits if when not in ("", *AfterWhen)]
-    if wrong:
-        end_with(Exit.USAGE, f"fallow: --after: {wrong[0]} is not one of {', '.join(AfterWhen)}")
-    more = tuple(Dependency(job=name, when=AfterWhen(when or AfterWhen.OK)) for name, _, when in waits)
-    return replace(job, array=array or job.array, after=(*job.after, *more))
+def _dependency(text: str) -> Dependency:
+    name, _, when = text.partition(":")
+    try:
+        return read_valid(Dependency, json.dumps({"job": name, "when": when or AfterWhen.OK}))
+    except ValidationError:
+        refuse("--after", text, f"must be the id of a job, or ID:WHEN with {' or '.join(AfterWhen)}")
 
 
 async def _submit(access: Access, jobs: list[JobSpec], goal: Until | None, wait_ms: int, *, quiet: bool) -> Progress:

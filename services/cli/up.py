@@ -15,24 +15,31 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.access import Access, access_of, run
-from services.cli.failures import Exit, end_with
+from services.cli.data_folder import held
+from services.cli.failures import Exit, end_with, refuse
 from services.cli.gone_nodes import declare_gone_nodes
 from services.cli.output import print_line
+from services.cli.paths import file_to_read, folder_to_write
 from services.cli.service_set import KINDS, ServiceSet, service_set
 from services.cli.stage import Servers, make_declared_topics, running
 from services.cli.upkeep import Upkeep
 from services.cli.workload import uniform_nodes
+from services.executor.nodes_file import load_nodes
 from shared.cluster.config import CellFile, CellPart, Pool
 from shared.events.encoding import encode
 from shared.events.value import replace as replace_value
 from shared.events.values import NodeSpec
 from shared.log.opening import declared_topics
 from shared.runtime.stack.choose import choose_kafka, choose_redis
+from shared.runtime.stack.server import Source
 from shared.runtime.stack.services import Services
 
 app = typer.Typer()
 
 UPKEEP_END_S = 5.0
+REPLICAS_MOST = 64
+"""Processes of one service on one machine."""
+
 COLOURS = ("36", "32", "33", "35", "34", "96", "92", "93", "95", "94")
 
 
@@ -40,8 +47,12 @@ COLOURS = ("36", "32", "33", "35", "34", "96", "92", "93", "95", "94")
 def up(
     context: typer.Context,
     nodes: Annotated[int, typer.Option(min=1, max=20_000, help="Virtual nodes, shared out over the cell's pools.")] = 8,
-    nodes_file: Annotated[Path | None, typer.Option(help="A list of virtual nodes, in place of --nodes.")] = None,
-    data: Annotated[Path, typer.Option(help="Where logs, diaries, Kafka and Redis keep their files.")] = Path("out/up"),
+    nodes_file: Annotated[
+        Path | None, typer.Option(callback=file_to_read, help="A list of virtual nodes, in place of --nodes.")
+    ] = None,
+    data: Annotated[
+        Path, typer.Option(callback=folder_to_write, help="Where logs, diaries, Kafka and Redis keep their files.")
+    ] = Path("out/up"),
     replicas: Annotated[list[str] | None, typer.Option(help="SERVICE=COUNT; may be repeated.")] = None,
 ) -> None:
     """Run all services on this machine. Kafka and Redis are taken as given, or started; Ctrl-C stops everything.
@@ -54,19 +65,26 @@ def up(
     What is started here keeps its data in --data, except for the embedded broker, which forgets at exit.
     """
     access = access_of(context)
-    access.cells()  # a mistake in the cell file is told before anything is started
-    counts = _counts(replicas or [])
+    # A mistake is told before anything is started.
+    file, counts = access.cells(), _counts(replicas or [])
+    if nodes_file is not None:
+        _check_nodes(nodes_file, file)
     # The choice of a server reads the environment; an option stands above it.
     os.environ.update({"FALLOW_KAFKA": access.kafka or "", "FALLOW_REDIS": access.redis or ""})
-    data.mkdir(parents=True, exist_ok=True)
-    kafka, redis = choose_kafka(data / "kafka", durable=True), choose_redis(data / "redis")
-    print_line(f"Kafka: {kafka.explanation()}")
-    print_line(f"Redis: {redis.explanation()}")
+    with held(data):
+        kafka, redis = choose_kafka(data / "kafka", durable=True), choose_redis(data / "redis")
+        if kafka.server.source is Source.EMBEDDED and max(counts.values(), default=1) > 1:
+            end_with(Exit.USAGE, "fallow: --replicas: the embedded broker carries one of each service")
+        print_line(f"Kafka: {kafka.explanation()}")
+        print_line(f"Redis: {redis.explanation()}")
+        _run(access, Servers(kafka, redis), data, nodes_file or _nodes_file(file, nodes, data), counts)
+
+
+def _run(access: Access, chosen: Servers, data: Path, nodes_path: Path, counts: Mapping[str, int]) -> None:
     # The thread outlives the servers: the kernel kills what a thread has started when that thread ends.
-    with ThreadPoolExecutor(1, "starts servers") as starter, running(kafka, redis) as servers:
+    with ThreadPoolExecutor(1, "starts servers") as starter, running(chosen.kafka, chosen.redis) as servers:
         if servers.is_embedded:
             print_line("The embedded broker forgets everything at exit; name a real one by --kafka HOST:PORT.")
-        nodes_path = nodes_file or _nodes_file(access.cells(), nodes, data)
         wanted = _wanted(access, servers, data, nodes_path, counts)
         started = replace(access, kafka=servers.kafka.server.address, redis=servers.redis.server.address)
         run(_serve(started, servers, wanted, data, starter, declare_gone_nodes(started, nodes_path, print_line)))
@@ -146,11 +164,26 @@ def _counts(replicas: list[str]) -> dict[str, int]:
     counts = {}
     for text in replicas:
         name, _, count = text.partition("=")
-        if not count.isdecimal() or name not in {kind.name for kind in KINDS}:
-            rule = f"must be SERVICE=COUNT, with one of {', '.join(kind.name for kind in KINDS)}"
-            end_with(Exit.USAGE, f"fallow: --replicas {text!r}: {rule}")
+        is_count = count.isascii() and count.isdecimal() and len(count) <= len(str(REPLICAS_MOST))
+        if not is_count or int(count) > REPLICAS_MOST or name not in {kind.name for kind in KINDS}:
+            names = ", ".join(kind.name for kind in KINDS)
+            rule = f"must be SERVICE=COUNT, with a count up to {REPLICAS_MOST} and one of {names}"
+            refuse("--replicas", text, rule)
         counts[name] = int(count)
     return counts
+
+
+def _check_nodes(path: Path, file: CellFile) -> None:
+    """Ends the command where a node is in a cell or a pool that the cell file does not have. Raises NodesFileError."""
+    pools = {cell.name: [pool.name for pool in cell.pools] for cell in file.cells}
+    for cell, nodes in load_nodes(path).items():
+        if cell not in pools:
+            rule = f"cell = {cell!r} is unknown: there are {', '.join(pools)}"
+            refuse("--nodes-file", path, rule)
+        for node in nodes:
+            if node.pool not in pools[cell]:
+                rule = f"pool = {node.pool!r} of node {node.id} is unknown: cell {cell} has {', '.join(pools[cell])}"
+                refuse("--nodes-file", path, rule)
 
 
 def _nodes_file(file: CellFile, count: int, data: Path) -> Path:

@@ -13,6 +13,7 @@ import typer
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with
 from services.cli.output import AsJson, CellName, print_json, print_line
+from services.cli.paths import file_to_read, folder_to_read
 from services.cli.verification import LiveCheck, join, verify_file
 from services.cli.verify import Verification, Violation
 from services.cli.verify_follow import Following, until_signal
@@ -27,8 +28,12 @@ app = typer.Typer()
 @app.command()
 def verify(
     context: typer.Context,
-    file: Annotated[Path | None, typer.Option(help="Check this exported log and ask no Kafka.")] = None,
-    diaries: Annotated[Path | None, typer.Option(help="The folder with the nodes' diaries.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(callback=file_to_read, help="Check this exported log and ask no Kafka.")
+    ] = None,
+    diaries: Annotated[
+        Path | None, typer.Option(callback=folder_to_read, help="The folder with the nodes' diaries.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as the log grows, until Ctrl-C.")] = False,
     cell: CellName = None,
     as_json: AsJson = False,

@@ -15,6 +15,8 @@ from typing import Annotated, Self
 from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from shared.runtime.addresses import KAFKA_RULE, REDIS_RULE, is_kafka, is_redis
+
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$")]
 
 LATEST_CELL_MS = 2**60
@@ -55,8 +57,8 @@ class ServiceSettings(BaseSettings):
         hide_input_in_errors=True,
     )
 
-    kafka: str = Field("127.0.0.1:9092", min_length=1, description="bootstrap addresses, host:port, by commas")
-    redis: str = Field("redis://127.0.0.1:6379/0", pattern=r"^(redis|rediss|valkey|valkeys|unix)://")
+    kafka: str = Field("127.0.0.1:9092", description="bootstrap addresses, host:port, by commas")
+    redis: str = "redis://127.0.0.1:6379/0"
     namespace: Name = Field("fallow", description="first word of every topic, group and key")
     instance: str = Field("", max_length=200, description="name of this process; empty: service, host and process id")
     cell_file: Path = Field(Path("deploy/cell.yaml"), description="tenants, pools, cells and limits")
@@ -75,6 +77,20 @@ class ServiceSettings(BaseSettings):
 
     replicas: int = Field(1, ge=1, le=100, description="copies of each topic, as they were asked for at creation")
     embedded: bool = Field(default=False, description="the log is the embedded broker: its limits hold, see the README")
+
+    @field_validator("kafka")
+    @classmethod
+    def _kafka_is_an_address(cls, text: str) -> str:
+        if not is_kafka(text):
+            raise ValueError(KAFKA_RULE)
+        return text
+
+    @field_validator("redis")
+    @classmethod
+    def _redis_is_a_url(cls, text: str) -> str:
+        if not is_redis(text):
+            raise ValueError(REDIS_RULE)
+        return text
 
     @field_validator("clock_speed")
     @classmethod

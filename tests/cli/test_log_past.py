@@ -180,5 +180,5 @@ def test_durations_are_read_as_people_write_them(text: str, ms: int | None) -> N
 @pytest.mark.parametrize("text", ["soon", "99999999999999999999", "²", "-5"])
 def test_a_moment_that_is_none_is_wrong_use(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit):
-        then(text)
-    assert capsys.readouterr().err.startswith(f"fallow: {text!r}: must be a version, ")
+        then("--at", text)
+    assert capsys.readouterr().err.startswith(f"fallow: --at = {text!r}: must be a version, ")

@@ -52,9 +52,16 @@ class Up:
         environment = environment_with(TOP, FALLOW_NAMESPACE="up")
         command = [*FALLOW, "--kafka", kafka, *self._words, "up", "--nodes", str(nodes)]
         command += ["--data", str(folder / "data")]
+        self._command = command
         with self._said.open("w") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
         self.environment = environment
+
+    def again(self) -> subprocess.CompletedProcess[str]:
+        """The same command beside this one, to its end."""
+        return subprocess.run(
+            self._command, env=self.environment, capture_output=True, text=True, timeout=60, check=False
+        )
 
     @property
     def said(self) -> str:
@@ -114,8 +121,8 @@ def up(kafka: str, folder: Path, nodes: int = 2) -> Iterator[Up]:
     try:
         yield running
     finally:
-        running.process.send_signal(signal.SIGINT)
-        assert running.process.wait(60) in (0, 130)
+        running.process.send_signal(signal.SIGINT)  # nothing where the test has killed it
+        assert running.process.wait(60) in (0, 130, -signal.SIGKILL)
 
 
 @pytest.mark.skipif(embedded_broker.obstacle() is not None, reason=str(embedded_broker.obstacle()))
@@ -156,3 +163,19 @@ def test_up_with_fewer_nodes_on_the_same_data_does_the_work_of_those_that_are_go
         running.waits_for("everything runs")
         running.runs_a_job("after", gpu_milli=8_000)
         assert all(running.has_ended_well(job) for job in long)
+
+
+@pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
+def test_a_second_up_on_the_same_data_changes_nothing_and_a_killed_one_gives_the_data_free(tmp_path: Path) -> None:
+    with up("jars", tmp_path) as running:
+        running.waits_for("everything runs", within_s=120)
+        second = running.again()
+        assert second.returncode == 2, second.stdout + second.stderr
+        assert second.stderr == f"fallow: --data = {str(tmp_path / 'data')!r}: process {running.process.pid} uses it\n"
+        running.runs_a_job("first")
+        running.process.kill()
+        running.process.wait(60)
+        with up("jars", tmp_path) as third:
+            third.waits_for("everything runs", within_s=120)
+            third.runs_a_job("second")
+            assert third.has_ended_well("first")

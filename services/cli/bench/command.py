@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from services.cli.output import AsJson
+from services.cli.paths import file_to_read, folder_to_write
 
 app = typer.Typer(no_args_is_help=True, help="Measure the whole system on this machine.")
 
@@ -114,8 +115,10 @@ def place(as_json: AsJson = False) -> None:
 
 @app.command()
 def openb(  # noqa: PLR0913, PLR0917 - the options of a command
-    pods: Annotated[Path, typer.Option(help="Pods of the openb trace, as CSV or CSV.gz.", show_default=False)],
-    nodes: Annotated[Path, typer.Option(help="Its nodes, likewise.", show_default=False)],
+    pods: Annotated[
+        Path, typer.Option(callback=file_to_read, help="Pods of the openb trace, as CSV or CSV.gz.", show_default=False)
+    ],
+    nodes: Annotated[Path, typer.Option(callback=file_to_read, help="Its nodes, likewise.", show_default=False)],
     seeds: Annotated[int, typer.Option(min=1, max=1_000, help="So many runs, each with its own draw of pods.")] = 10,
     first_seed: Annotated[int, typer.Option(help="The seed of the first run.")] = 42,
     policy: Annotated[
@@ -124,7 +127,9 @@ def openb(  # noqa: PLR0913, PLR0917 - the options of a command
     draw: Annotated[
         str, typer.Option(help="replacement: draw all pods; simulator: the trace once and draw the rest.")
     ] = "replacement",
-    out: Annotated[Path | None, typer.Option(help="Folder for placements.csv and nodes.csv.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(callback=folder_to_write, help="Folder for placements.csv and nodes.csv.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """How much of a cluster can be handed out while pods with shares of GPUs come, and nothing leaves (FGD, ATC'23)."""
@@ -174,7 +179,9 @@ def kant(
     ] = None,
     trace: Annotated[list[str] | None, typer.Option(help="philly, kalos or generated; all if none.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the generated week.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Folder for tables of each run, and plots.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(callback=folder_to_write, help="Folder for tables of each run, and plots.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """E-Binpack against other ways to place, and the orders of queues against each other, in Kant's figures."""

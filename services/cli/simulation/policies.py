@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.cli.failures import Exit, end_with
+from services.cli.failures import refuse
 from services.placement.policy.gang import POLICIES
 from shared.cluster.config import CellFile
 from shared.events.queue import QueueDiscipline, QueueOrder
@@ -58,5 +58,5 @@ def policy_of(name: str) -> Policy:
             placement = part
         else:
             known = ", ".join((*DISCIPLINES, *ORDERS, *POLICIES))
-            end_with(Exit.USAGE, f"--policy {name!r}: {part!r} is none of {known}")
+            refuse("--policy", name, f"{part[:40]!r} is none of {known}")
     return Policy(name, discipline, placement, order)

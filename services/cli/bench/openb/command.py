@@ -19,7 +19,7 @@ from services.cli.bench.openb.fragments import Fragments
 from services.cli.bench.openb.rules import NAMES, placement_of, rule_of, ties_of
 from services.cli.bench.openb.run import PLACEMENT_COLUMNS, Moment, Run, run
 from services.cli.bench.processor_time import ProcessorTime
-from services.cli.failures import Exit, end_with
+from services.cli.failures import Exit, end_with, refuse
 from shared.events.values import NodeSpec
 
 FULL_PCT = 100
@@ -41,9 +41,9 @@ class Asked:
 def openb_or_end(pods: Path, nodes: Path, seeds: range, policy: str, draw: str, out: Path | None) -> Figure:
     """Run what the user asks for. Ends the command where it cannot be used."""
     if policy not in NAMES:
-        end_with(Exit.USAGE, f"--policy {policy!r} is none of {', '.join(NAMES)}")
+        refuse("--policy", policy, f"must be one of {', '.join(NAMES)}")
     if draw not in tuple(Draw):
-        end_with(Exit.USAGE, f"--draw {draw!r} is none of {', '.join(Draw)}")
+        refuse("--draw", draw, f"must be one of {', '.join(Draw)}")
     try:
         return openb(Asked(pods, nodes, seeds, policy, Draw(draw), out))
     except OpenbError as failure:

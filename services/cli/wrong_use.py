@@ -1,0 +1,66 @@
+"""Wrong use in one line: the option, its value, and the rule that the value breaks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+OWN_WORDS = {
+    "Input should be ": "must be ",
+    "Value error, ": "",
+    ", unable to parse string as an integer": "",
+    ", unable to parse string as a number": "",
+}
+"""How a checker of values begins its rule, and how it is told here."""
+
+
+class WrongValue(typer.BadParameter):
+    """A value that an option cannot have. It is raised by the option's callback, which need not know the option."""
+
+    def __init__(self, value: str, rule: str) -> None:
+        super().__init__(rule)
+        self.value = value
+
+
+def in_one_line(error: typer.TyperException) -> str:
+    """What was wrong with the command line, for people."""
+    from shared.events.encoding import shorten  # noqa: PLC0415 - keeps `fallow --help` quick
+
+    context = getattr(error, "ctx", None)
+    command = "fallow" if context is None else context.command_path
+    if not isinstance(error, typer.BadParameter) or error.param is None:
+        return f"{command}: {_lower(error.format_message())}; see {command} --help"
+    option = _name(error.param)
+    if type(error).__name__ == "MissingParameter":
+        return f"{command}: {option} is missing"
+    value = _value(error)
+    shown = "" if value is None else f" = {shorten(repr(value))}"
+    return f"{command}: {option}{shown}: {_rule(error.message)}"
+
+
+def _name(param: Any) -> str:
+    """`--timeout`, or the name of an argument."""
+    if param.param_type_name == "option":
+        return str(max(param.opts, key=len))
+    return str(param.metavar or param.name.upper().removesuffix("_ID")).strip("[]{}").removesuffix("...")
+
+
+def _value(error: typer.BadParameter) -> object:
+    """The value that was refused, where it is known."""
+    if isinstance(error, WrongValue):
+        return error.value
+    errors = getattr(error.__cause__, "errors", None)
+    return errors()[0]["input"] if errors is not None else None
+
+
+def _rule(message: str) -> str:
+    for begin, ours in OWN_WORDS.items():
+        message = message.replace(begin, ours)
+    return _lower(message)
+
+
+def _lower(message: str) -> str:
+    """As it stands behind a colon: without a capital and without a full stop."""
+    line = " ".join(message.split()).removesuffix(".")
+    return line[:1].lower() + line[1:]

@@ -1,0 +1,39 @@
+"""What an address of Kafka and of Redis must look like, checked before a library meets it."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+KAFKA_RULE = "must be HOST:PORT, or several of these with commas between, with ports from 1 to 65535"
+REDIS_RULE = "must be a URL: redis://HOST:PORT/NUMBER, rediss://HOST:PORT/NUMBER (with TLS) or unix:///PATH"
+
+PORT_MOST = 65_535
+SCHEMES = ("redis", "rediss", "valkey", "valkeys")
+
+_HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
+
+
+def is_kafka(text: str) -> bool:
+    """Whether this is a list of brokers to bootstrap from."""
+    found = [_HOST_AND_PORT.fullmatch(part.strip()) for part in text.split(",")]
+    return all(each is not None and 1 <= int(each[1]) <= PORT_MOST for each in found)
+
+
+def is_redis(text: str) -> bool:
+    """Whether this is the URL of a Redis or Valkey."""
+    try:
+        url = urlsplit(text)
+        port, path = url.port, url.path.strip("/")
+    except ValueError:
+        return False
+    if url.scheme == "unix":
+        return bool(path)
+    return url.scheme in SCHEMES and bool(url.hostname) and port != 0 and path.isdecimal() | (not path)
+
+
+def without_password(url: str) -> str:
+    """The address as it may be shown: a password in it is not."""
+    before, at, place = url.rpartition("@")
+    scheme, slashes, _ = before.partition("//")
+    return f"{scheme if slashes else ''}{slashes}***@{place}" if at else url

@@ -1,0 +1,307 @@
+"""Every option and argument of every command: a value that it cannot have is one line with its name, the value and the
+rule, and exit code 2, before anything is asked or started. Nothing that is typed is a traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import typer
+
+from services.cli import paths
+from services.cli.app import COMMANDS, main
+from services.cli.data_folder import held
+
+DIGITS = "9" * 5_000
+HOSTILE = ["", " ", "-", "--", "a b", "../x", "ä\n\x1b[31m", "x" * 3_000, DIGITS, "²", "*", ":", "=", ","]
+
+WRONG_PATHS = {
+    paths.file_to_read.__name__: ["nofile", "."],
+    paths.folder_to_read.__name__: ["nofolder", "file"],
+    paths.file_to_write.__name__: ["nofolder/x", "file/x", "."],
+    paths.folder_to_write.__name__: ["file", "file/x"],
+}
+
+NEEDED = {
+    "agent": ("--node", "n", "--pool", "process", "--gpus", "1"),
+    "replay": ("--jobs", "{file}", "--nodes", "4"),
+    "simulate": ("--jobs", "{file}", "--nodes", "4"),
+    "bench openb": ("--pods", "{file}", "--nodes", "{file}"),
+    "quota set": ("--guaranteed", "1"),
+    "node maintain": ("--until", "1h"),
+}
+"""Options without which a command is wrong use already."""
+
+ARGUMENTS = {"file": "{job}", "files": "{file}", "workers": "1", "version": "1", "offset": "1", "offsets": "1"} | {
+    "when": "1", "earlier": "1", "later": "2", "settings": "aging_ms=1", "name": "placement"
+}  # fmt: skip
+"""A good value for each argument that is no name."""
+
+WORKS = ("up", "demo", "replay", "feed", "service", "agent", "faults", "case", "simulate", "bench")
+"""Commands that would begin to work: they are given nothing but wrong values."""
+
+WRONG = {
+    "up --replicas": ["placement", "x=1", f"placement={DIGITS}", "placement=-1", "placement=²", "placement=1000"],
+    "replay --nodes": ["nofile", "0", "-1", DIGITS, "²"],
+    "simulate --nodes": ["nofile", "0", "-1", DIGITS, "²"],
+    "simulate --policy": ["nonsense"],
+    "submit --after": ["a:when"],
+    "node drain --within": ["soon", "-1s", DIGITS + "s"],
+    "node maintain --from": ["soon", "-1s"],
+    "node maintain --until": ["soon", "-1s"],
+    "quota set --guaranteed": ["much", "-1", DIGITS],
+    "quota set --limit": ["much", "-1", DIGITS],
+    "quota set --borrow-limit": ["much", "-1", DIGITS],
+    "quota set --lend-limit": ["much", "-1", DIGITS],
+    "quota set --min-run": ["long", "-1s"],
+    "policy set settings": ["nonsense", "aging_ms=x", "nonsense=1"],
+    "metrics --at": ["once", DIGITS],
+    "metrics --since": ["once", DIGITS],
+    "log at when": ["once", DIGITS],
+    "log diff earlier": ["once", DIGITS],
+    "log diff later": ["once", DIGITS],
+    "dead-letters list --reason": ["nonsense"],
+    "dead-letters replay --reason": ["nonsense"],
+    "service name": ["nonsense"],
+    "agent --node": ["", "a b", "x" * 3_000],
+    "agent --pool": ["nonsense"],
+    "agent --cell": ["moon"],
+    "agent --gpus": ["-1", "x", DIGITS, "²"],
+    "agent --label": ["x", "=x"],
+    "faults --faults": ["nonsense"],
+    "faults --mutant": ["nonsense"],
+    "faults --keep": ["nonsense", f"{DIGITS}/1", "²/1"],
+    "feed --name": ["a b", "x" * 3_000],
+    "bench openb --policy": ["nonsense"],
+    "bench openb --draw": ["nonsense"],
+    "bench kant --traces": ["nofolder"],
+    "bench kant --trace": ["nonsense"],
+}
+"""Words with a meaning, and some that have none."""
+
+
+CELL_FILE = """
+cells: [{name: main, ordinal: 0, pools: [{name: virtual, gpus: 64}, {name: process, gpus: 8, driver: process}]}]
+tenants: [{name: vision}]
+"""
+
+
+@dataclass(frozen=True)
+class Given:
+    """One option or argument of one command."""
+
+    command: str
+    param: Any
+
+    @property
+    def name(self) -> str:
+        return str(max(self.param.opts, key=len)) if self.is_option else str(self.param.name)
+
+    @property
+    def is_option(self) -> bool:
+        return bool(self.param.param_type_name == "option")
+
+    @property
+    def type(self) -> Any:
+        """What one value is."""
+        declared = self.param.type_descriptor.annotation
+        return get_args(declared)[0] if get_args(declared) else declared
+
+    def words(self, value: str, folder: Path) -> list[str]:
+        """The command line that gives this value, and everything else that is needed."""
+        found = self.command.split()
+        for param in params_of(self.command):
+            if param.param_type_name == "argument" and param.name != self.param.name and is_needed(self, param):
+                found.append(ARGUMENTS.get(param.name, "some-name"))
+            elif param is self.param and not self.is_option:
+                found.append(value)
+        needed = NEEDED.get(self.command, ())
+        for option, own in zip(needed[::2], needed[1::2], strict=True):
+            found += [] if option == self.name else [option, own]
+        found += [self.name, value] if self.is_option else []
+        return [word.format(file=folder / "file", job=folder / "job.yaml") if "{" in word else word for word in found]
+
+
+def is_needed(given: Given, param: Any) -> bool:
+    return bool(param.required) or (given.command == "quota set" and given.name != "--file")
+
+
+def leaves() -> Iterator[tuple[str, Any]]:
+    def below(words: str, command: Any) -> Iterator[tuple[str, Any]]:
+        if hasattr(command, "commands"):
+            for name, each in command.commands.items():
+                yield from below(f"{words} {name}", each)
+        else:
+            yield words, command
+
+    for name, (module, _) in COMMANDS.items():
+        single = importlib.import_module(f"services.cli.{module}").app
+        single._add_completion = False
+        yield from below(name, typer.main.get_command(single))
+
+
+LEAVES = dict(leaves())
+ALL = [Given(words, param) for words, command in LEAVES.items() for param in command.params if param.name != "help"]
+
+
+def params_of(command: str) -> list[Any]:
+    return list(LEAVES[command].params)
+
+
+def cases(*types: type) -> list[Any]:
+    return [pytest.param(each, id=f"{each.command} {each.name}") for each in ALL if each.type in types]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty place with one job in it, from which nothing can be reached."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "job.yaml").write_text("{id: a, tenant: vision}")
+    for name, value in {"KAFKA": "127.0.0.1:1", "REDIS": "redis://127.0.0.1:1/0", "NAMESPACE": "options"}.items():
+        monkeypatch.setenv(f"FALLOW_{name}", value)
+    (tmp_path / "cell.yaml").write_text(CELL_FILE)
+    monkeypatch.setenv("FALLOW_CELL_FILE", "cell.yaml")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def ends(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit code of a command line. Anything but an exit would be a traceback."""
+    monkeypatch.setattr(sys, "argv", ["fallow", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def is_refused(
+    words: list[str],
+    name: str,
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+    said: pytest.CaptureFixture[str],
+    rule: str = "",
+) -> None:
+    code, told = ends(words, monkeypatch), said.readouterr()
+    lines = told.err.splitlines()
+    assert (code, len(lines), told.out) == (2, 1, ""), (code, told)
+    assert lines[0].startswith("fallow"), lines
+    assert name.startswith("-") is False or name in lines[0], lines
+    assert shown[:20] in lines[0], lines
+    assert rule in lines[0], lines
+
+
+@pytest.mark.parametrize("given", cases(Path))
+def test_a_path_is_checked_before_anything_else(
+    given: Given, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert given.param.callback is not None, "a path has one of the callbacks in services/cli/paths.py"
+    for value in WRONG_PATHS[given.param.callback.__name__]:
+        is_refused(given.words(value, folder), given.name, value, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("given", cases(int, float))
+def test_a_number_out_of_its_bounds_is_told(
+    given: Given, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = ["x", "1e", "²"]
+    wrong += [str(given.param.min - 1)] if given.param.min is not None and given.is_option else []
+    wrong += [str(given.param.max + 1)] if given.param.max is not None else []
+    wrong += ["nan"] if given.type is float else [DIGITS, "1.5"]
+    for value in wrong:
+        is_refused(given.words(value, folder), given.name, value, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("given", cases(str))
+def test_a_word_without_a_meaning_is_told(
+    given: Given, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for value in WRONG.get(f"{given.command} {given.name}", []):
+        is_refused(given.words(value, folder), given.name, value, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("given", [case for case in cases(str) if case.values[0].command.split()[0] not in WORKS])
+def test_whatever_is_typed_is_no_traceback(
+    given: Given, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for value in HOSTILE:
+        code = ends(given.words(value, folder), monkeypatch)
+        told = capsys.readouterr()
+        assert code in (1, 2, 3), (value[:20], code, told)
+        assert "\x1b" not in told.err
+
+
+def test_every_word_of_a_command_that_works_has_wrong_values() -> None:
+    words = [each.values[0] for each in cases(str)]
+    at_work = [f"{each.command} {each.name}" for each in words if each.command.split()[0] in WORKS]
+    assert [each for each in at_work if each not in WRONG] == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--kafka", "localhost"),
+        ("--kafka", "127.0.0.1:notaport"),
+        ("--kafka", "127.0.0.1:0"),
+        ("--kafka", "127.0.0.1:70000"),
+        ("--kafka", "a:1,,b:2"),
+        ("--kafka", "jar"),
+        ("--redis", "localhost"),
+        ("--redis", "127.0.0.1:6379"),
+        ("--redis", "http://127.0.0.1:6379/0"),
+        ("--redis", "redis://127.0.0.1:notaport/0"),
+        ("--redis", "redis://127.0.0.1:6379/zero"),
+        ("--redis", "redis:///0"),
+        ("--namespace", "A B"),
+        ("--namespace", "-x"),
+        ("--namespace", "x" * 65),
+        ("--cell-file", "nofile"),
+        ("--cell-file", "."),
+    ],
+)
+def test_where_the_cells_are_is_checked_for_every_command(
+    option: str, value: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("jobs", "up", "log tail", "demo"):
+        is_refused([option, value, *command.split()], option, value, monkeypatch, capsys)
+
+
+def test_a_folder_that_another_up_uses_is_left_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with held(folder / "data"):
+        before = sorted((folder / "data").iterdir())
+        is_refused(["up", "--data", "data"], "--data", "data", monkeypatch, capsys, f"process {os.getpid()}")
+        assert sorted((folder / "data").iterdir()) == before
+    with held(folder / "data"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ('{"cell": "moon", "node": {"id": "n1", "pool": "virtual", "gpus": 8}}', "cell = 'moon' is unknown"),
+        ('{"cell": "main", "node": {"id": "n1", "pool": "moon", "gpus": 8}}', "pool = 'moon' of node n1 is unknown"),
+        ('{"cell": "main"}', "line 1: node: Field required"),
+    ],
+)
+def test_the_nodes_of_up_are_checked_before_anything_is_started(
+    line: str, rule: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "nodes.jsonl").write_text(line)
+    is_refused(["up", "--nodes-file", "nodes.jsonl"], "", "nodes.jsonl", monkeypatch, capsys, rule)
+    assert not (folder / "out").exists()
+
+
+def test_a_password_in_an_address_is_not_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for value in ("redis://me:secret@host:x/0", "me:secret@host", "http://:secret@host/0"):
+        assert ends(["--redis", value, "jobs"], monkeypatch) == 2
+        assert "secret" not in capsys.readouterr().err
