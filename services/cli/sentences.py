@@ -95,7 +95,8 @@ def _settled(effect: e.WorkersSettled) -> str:
         if ranks
     ]
     failures = f"; {effect.failures} failures so far" if effect.failures and effect.gone else ""
-    return f"Of job {effect.job}, {', '.join(parts) or 'no worker has changed'}{failures}."
+    avoid = _avoid(effect.avoid) if effect.gone else ""
+    return f"Of job {effect.job}, {', '.join(parts) or 'no worker has changed'}{failures}{avoid}."
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:
@@ -115,7 +116,13 @@ def _preempted(effect: e.JobPreempted) -> str:
 
 def _requeued(effect: e.JobRequeued) -> str:
     failures = f", {effect.failures} failures so far" if effect.failures else ""
-    return f"Job {effect.job} waits again ({effect.reason}{failures}), not before {moment(effect.not_before_ms)}."
+    not_before = f"not before {moment(effect.not_before_ms)}{_avoid(effect.avoid)}"
+    return f"Job {effect.job} waits again ({effect.reason}{failures}), {not_before}."
+
+
+def _avoid(nodes: tuple[str, ...]) -> str:
+    """On which nodes a job goes only if it fits nowhere else."""
+    return f"; it prefers other nodes than {', '.join(nodes)}" if nodes else ""
 
 
 def _refused(effect: e.JobRefused) -> str:

@@ -326,6 +326,7 @@ def stopping(state: CellState, effect: e.JobStopping, at_ms: int) -> None:
     journal.set(job, "stop_why", effect.why)
     journal.set(job, "stop_for", effect.for_whom)
     journal.set(job, "stop_grace_wall_ms", effect.grace_wall_ms)
+    journal.set(job, "avoid", effect.avoid)
 
 
 def preempted(state: CellState, effect: e.JobPreempted, at_ms: int) -> None:
@@ -344,6 +345,7 @@ def requeued(state: CellState, effect: e.JobRequeued, at_ms: int) -> None:
     _give_back(state, job)
     journal.set(job, "failures", effect.failures)
     journal.set(job, "losses", effect.losses)
+    journal.set(job, "avoid", effect.avoid)
     journal.set(job, "not_before_ms", effect.not_before_ms)
     journal.set(job, "status", JobStatus.QUEUED)
     state.waiting += 1

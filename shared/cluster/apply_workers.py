@@ -98,6 +98,8 @@ def settled(state: CellState, effect: e.WorkersSettled, at_ms: int) -> None:
     if effect.done:
         journal.set(job, "done", tuple(sorted({*job.done, *effect.done})))
     journal.set(job, "failures", effect.failures)
+    journal.set(job, "losses", effect.losses)
+    journal.set(job, "avoid", effect.avoid)
     journal.set(job, "not_before_ms", max(effect.not_before_ms, job.not_before_ms))
     if state.unacknowledged is not None:
         state.unacknowledged.enter(state, job)

@@ -42,7 +42,7 @@ class Job:
     """A job that waits or runs. `workers` are the places that it holds; `runs` says what each node said of this
     attempt. `done` are the ranks of a job that is no gang whose work is over for good, `turns` how often workers have
     entered this attempt. `waits_for` are those of its `after` that are not over yet, `broken_by` the one that came to
-    a wrong end.
+    a wrong end. `losses` counts losses in a row by no fault of its own, `avoid` are the nodes of its last failures.
     """
 
     spec: JobSpec
@@ -52,6 +52,7 @@ class Job:
     attempt: int = 0
     failures: int = 0
     losses: int = 0
+    avoid: tuple[str, ...] = ()
     preemptions: int = 0
     not_before_ms: int = 0
     deferred: DeferCode | None = None

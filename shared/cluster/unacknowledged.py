@@ -6,7 +6,8 @@ when it is switched on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -34,12 +35,12 @@ class Unacknowledged:
 
     def enter(self, state: CellState, job: Job) -> None:
         """Count what of this job's is starting."""
-        for node in _starting_on(job):
+        for node in starting_on(job):
             self._add(state, node, 1)
 
     def leave(self, state: CellState, job: Job) -> None:
         """No longer count it: something of the job is about to change."""
-        for node in _starting_on(job):
+        for node in starting_on(job):
             self._add(state, node, -1)
 
     def confirm(self, state: CellState, job: Job, node: str) -> None:
@@ -77,12 +78,27 @@ def _put(index: Unacknowledged, at: tuple[Node, dict[str, Node]], count: int) ->
         index.opened = True
 
 
-def _starting_on(job: Job) -> Iterator[str]:
+def starting_on(job: Job) -> Iterator[str]:
     """The node of each worker that is starting."""
     runs, gang = job.runs, job.spec.gang
     for place in job.workers + job.joining:
         if runs.get(place.node if gang else str(place.rank)) is _STARTING:
             yield place.node
+
+
+@contextmanager
+def closed(state: CellState, nodes: Sequence[Node]) -> Iterator[None]:
+    """While this lasts these nodes, which may get new work, count as full: for who asks what would fit without them. It
+    costs as much as so many changes of nodes; the state is the same afterwards.
+    """
+    noted = state.capacity.noted
+    for node in nodes:
+        node.is_full, noted[node.spec.id] = True, node
+    try:
+        yield
+    finally:
+        for node in nodes:
+            node.is_full, noted[node.spec.id] = False, node
 
 
 def count_unacknowledged(state: CellState, most: int) -> Unacknowledged | None:
@@ -93,7 +109,7 @@ def count_unacknowledged(state: CellState, most: int) -> Unacknowledged | None:
         return None
     counts: dict[str, int] = {}
     for job in state.jobs.values():
-        for node in _starting_on(job):
+        for node in starting_on(job):
             counts[node] = counts.get(node, 0) + 1
     full = {node: state.nodes[node] for node, count in counts.items() if count >= most}
     return Unacknowledged(most, counts, full)

@@ -41,6 +41,12 @@ CELL_FILE_CHARACTERS_MOST = 200_000
 """A larger cell file stays out of the log: it must fit into a record beside the quotas that it sets."""
 
 
+AVOIDED_MOST = 8
+"""So many nodes of its last failures a job avoids at most."""
+
+Avoided = Annotated[tuple[NodeId, ...], Meta(max_length=AVOIDED_MOST)]
+
+
 class Effect(Value, metaclass=EffectMeta, tag_field="kind", tag=True):
     """One absolute change of a cell's state."""
 
@@ -122,7 +128,8 @@ class WorkersSettled(AttemptEffect):
     """Of a job that is no gang, the workers of these ranks have started, or are over and their places are free: `done`
     those that ended well, `gone` all others.
 
-    `failures` is how much of its retry budget is used now; nothing enters it before `not_before_ms`.
+    `failures` is how much of its retry budget is used now, `losses` how often in a row workers were lost by no fault of
+    the job; nothing enters it before `not_before_ms`. Those that enter next avoid the nodes `avoid`.
     """
 
     joined: tuple[Count, ...] = ()
@@ -130,14 +137,19 @@ class WorkersSettled(AttemptEffect):
     gone: tuple[Count, ...] = ()
     failures: Count = 0
     not_before_ms: Millis = 0
+    losses: Count = 0
+    avoid: Avoided = ()
 
 
 class JobStopping(AttemptEffect):
-    """The attempt's nodes shall stop it within `grace_wall_ms`. It still holds its places."""
+    """The attempt's nodes shall stop it within `grace_wall_ms`. It still holds its places. `avoid` are the nodes of its
+    last failures, this one among them.
+    """
 
     why: StopReason
     for_whom: Text = ""
     grace_wall_ms: Millis
+    avoid: Avoided = ()
 
 
 class JobPreempted(AttemptEffect):
@@ -151,13 +163,15 @@ class JobRequeued(JobEffect):
     """The job waits again, in its old place of the queue, and not before `not_before_ms`. Its places are free.
 
     `failures` is how much of its retry budget is used, `losses` how often in a row it was lost by no fault of its own:
-    each such loss but the first one makes it wait for longer.
+    each such loss but the first one makes it wait for longer. It avoids the nodes `avoid`, those of its last failures,
+    the newest last, while it fits on others.
     """
 
     reason: RequeueReason
     not_before_ms: Millis
     failures: Count
     losses: Count = 0
+    avoid: Avoided = ()
 
 
 class JobFinished(AttemptEffect):

@@ -76,8 +76,11 @@ TABLE: list[tuple[e.Effect, str]] = [
         "Job a has made room: loan_reclaim. Its places are free.",
     ),
     (
-        e.JobRequeued(job="a", reason=RequeueReason.WORKER_FAILED, not_before_ms=5_000, failures=1),
-        "Job a waits again (worker_failed, 1 failures so far), not before day 0 00:00:05.000.",
+        e.JobRequeued(job="a", reason=RequeueReason.WORKER_FAILED, not_before_ms=5_000, failures=1, avoid=("n1", "n2")),
+        (
+            "Job a waits again (worker_failed, 1 failures so far), not before day 0 00:00:05.000; "
+            "it prefers other nodes than n1, n2."
+        ),
     ),
     (e.JobFinished(job="a", attempt=2), "Job a has finished, attempt 2."),
     (

@@ -161,7 +161,8 @@ def evictions_are_held_or_resumed(world: Historian, at_ms: int) -> Effects:
 
 def requeue(job: Job, reason: RequeueReason, not_before_ms: int) -> e.Effect:
     failures = job.failures + (reason is RequeueReason.WORKER_FAILED)
-    return e.JobRequeued(job=job.id, reason=reason, not_before_ms=not_before_ms, failures=failures)
+    avoid = tuple(dict.fromkeys(place.node for place in job.workers))[:1]
+    return e.JobRequeued(job=job.id, reason=reason, not_before_ms=not_before_ms, failures=failures, avoid=avoid)
 
 
 def job_arrives(world: Historian, at_ms: int) -> Effects:
@@ -311,8 +312,12 @@ def workers_settle(world: Historian, at_ms: int) -> Effects:
     settled = e.WorkersSettled(
         job=job.id,
         attempt=job.attempt,
-        **{what: tuple(ranks) for what, ranks in said.items()},
+        joined=tuple(said["joined"]),
+        done=tuple(said["done"]),
+        gone=tuple(said["gone"]),
         failures=failures,
+        losses=job.losses + 1,
+        avoid=job.avoid,
         not_before_ms=world.random.choice((0, at_ms + 500)),
     )
     if len(said["done"]) + len(said["gone"]) < len(job.workers):

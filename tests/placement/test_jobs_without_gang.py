@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
+from services.placement.policy.retry import RUNS_WELL_MS
 from services.placement.policy.why_not import why_not
 from shared.events import nodes as n
 from shared.events import operations as o
 from shared.events.queue import QueueDiscipline
-from shared.events.values import RetryPolicy
-from tests.placement.replicas import all_start, leave, loose, ranks, word
+from shared.events.values import JobSpec, RetryPolicy
+from tests.placement.replicas import all_start, leave, loose, ranks, service, word
 from tests.placement.world import (
     CELL,
     World,
@@ -160,3 +165,70 @@ def test_a_job_that_lacks_workers_keeps_others_back_in_a_strict_queue() -> None:
     world.tell(world.queue(QueueDiscipline.STRICT_FIFO))
     world.tell(joined("n2", 1))
     assert (ranks(world, "job"), world.nodes_of("small")) == ([0, 1], [])
+
+
+PATIENT = RetryPolicy(budget=1, backoff_ms=1_000, backoff_most_ms=3_000)
+
+
+def loses(world: World, rank: int) -> int:
+    """The node of a worker is lost and joins again. How long the job waits before another worker enters."""
+    (node,) = (place.node for place in world.job("job").workers if place.rank == rank)
+    boot = world.state.nodes[node].boot
+    world.tell(lost(node, boot))
+    world.tell(joined(node, 1, boot=f"{boot}+"))
+    return max(0, world.job("job").not_before_ms - world.now_ms)
+
+
+@pytest.mark.parametrize("make", [loose, service])
+def test_a_job_whose_workers_are_lost_again_and_again_waits_for_longer_each_time(make: Callable[..., JobSpec]) -> None:
+    world = cell(1, 1)
+    world.tell(admitted(make("job", 2, retry=PATIENT)))
+    all_start(world, "job")
+    waits = []
+    for _ in range(4):
+        waits.append(loses(world, 1))
+        world.pass_time(waits[-1])
+        assert ranks(world, "job") == [0, 1]
+        all_start(world, "job")
+    assert waits == [0, 1_000, 2_000, 3_000]
+    assert (world.job("job").attempt, world.job("job").failures) == (1, 0)
+
+
+def test_a_new_writer_knows_how_often_workers_were_lost() -> None:
+    world = cell(1, 1)
+    world.tell(admitted(loose("job", 2, retry=PATIENT)))
+    all_start(world, "job")
+    loses(world, 1)
+    all_start(world, "job")
+    world.restart()
+    assert loses(world, 1) == 1_000
+
+
+def test_workers_that_ran_well_for_an_hour_come_back_at_once() -> None:
+    world = cell(1, 1)
+    world.tell(admitted(loose("job", 2, retry=PATIENT)))
+    all_start(world, "job")
+    world.listens = False
+    for _ in range(3):
+        assert loses(world, 1) == 0
+        all_start(world, "job")
+        world.pass_time(RUNS_WELL_MS)
+
+
+def test_a_node_with_many_of_a_jobs_workers_is_lost_once() -> None:
+    world = cell_with(joined("n1", 4), joined("n2", 1), few=FEW)
+    world.tell(admitted(loose("job", 5, retry=PATIENT)))
+    all_start(world, "job")
+    world.tell(lost("n1"))
+    assert (world.job("job").losses, world.job("job").not_before_ms) == (1, 0)
+
+
+def test_the_pause_of_a_job_that_lost_its_last_worker_stays() -> None:
+    world = cell(1, 1)
+    world.tell(admitted(loose("job", 1, retry=PATIENT)))
+    for number in range(3):
+        all_start(world, "job")
+        loses(world, 0)
+        assert world.job("job").losses == number + 1
+        world.pass_time(3_000)
+    assert world.job("job").attempt == 4

@@ -37,7 +37,7 @@ class Ahead:
         if self._jobs and self._jobs[-1] == job.spec.id and self._changes == changes:
             self._jobs.pop()
             return self._places.pop()
-        run = _run_from(state, jobs, number, job.spec, now_ms)
+        run = [] if job.avoid else _run_from(state, jobs, number, job.spec, now_ms)
         if not run:
             self._jobs, self._places = [], []
             return None
@@ -49,7 +49,7 @@ class Ahead:
 
 def _run_from(state: CellState, jobs: Sequence[str], number: int, spec: JobSpec, now_ms: int) -> list[str]:
     """The jobs from here on that are alike and may start; none where it is one alone. None but those of one worker of
-    whole GPUs, with no wish for a place and none to be alone there, are alike.
+    whole GPUs, with no wish for a place and none to be alone there, are alike. A job that avoids nodes ends the row.
     """
     if spec.workers != 1 or spec.resources.gpu_milli < GPU or spec.topology is not None or spec.exclusive:
         return []
@@ -57,7 +57,7 @@ def _run_from(state: CellState, jobs: Sequence[str], number: int, spec: JobSpec,
     known = state.jobs
     for job_id in jobs[number + 1 : number + TOGETHER_MOST]:
         job = known.get(job_id)
-        if job is None or job.status is not JobStatus.QUEUED or job.not_before_ms > now_ms:
+        if job is None or job.status is not JobStatus.QUEUED or job.not_before_ms > now_ms or job.avoid:
             break
         if not are_alike(job.spec, spec) or (
             state.closing and longest_run_ms(state, job.spec) != longest_run_ms(state, spec)

@@ -15,10 +15,12 @@ from services.placement.policy import dependencies, maintenance, quarantine, rem
 from services.placement.policy.entrances import Entrances
 from services.placement.policy.nodes import empty
 from services.placement.policy.requests import stopping
+from services.placement.policy.retry import avoided
 from services.placement.policy.turn import Turn
 from shared.cluster.due import ROOM_LEAST, DueHeap
 from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.cluster.state import CellState
+from shared.cluster.unacknowledged import starting_on
 from shared.events import effects as e
 from shared.events.reasons import DeferCode, StopReason
 from shared.events.values import NodeStatus
@@ -280,7 +282,8 @@ class Deadlines:
             return
         if what == "start" and job.status is JobStatus.STARTING:
             turn.do(e.AttemptTimedOut(job=job_id, attempt=attempt, what="start"))
-            turn.do(stopping(job, StopReason.START_TIMED_OUT, turn.state.policy.stop_grace_wall_ms))
+            avoid = avoided(job, {*starting_on(job)}, turn.now_ms)
+            turn.do(stopping(job, StopReason.START_TIMED_OUT, turn.state.policy.stop_grace_wall_ms, avoid=avoid))
         elif what == "stop" and job.status is JobStatus.STOPPING:
             # Its places stay held: a node that does not confirm may still run it. The audit trail tells.
             turn.do(e.AttemptTimedOut(job=job_id, attempt=attempt, what="stop"))

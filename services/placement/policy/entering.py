@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from services.placement.policy.elsewhere import places_elsewhere_first
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.quota_check import refusal_of_places
 from services.placement.policy.replicas import place_replicas
@@ -32,8 +33,11 @@ def places_to_enter(state: CellState, job: Job, now_ms: int, most: int = AT_ONCE
 
 
 def places_for(state: CellState, job: Job, fewest: int, most: int, now_ms: int) -> Places | DeferCode:
-    """Places for at least `fewest` and at most `most` workers beside those that the job has."""
-    found = (_replicas if is_service(job) else _workers)(state, job, fewest, most)
+    """Places for at least `fewest` and at most `most` workers beside those that the job has. Those that do not fit
+    beside the nodes of its last failures enter next, if enough others do.
+    """
+    search = _replicas if is_service(job) else _workers
+    found = places_elsewhere_first(state, job, lambda: search(state, job, fewest, most))
     if isinstance(found, DeferCode):
         return found
     turn, since_ms = (0, 0) if job.status is JobStatus.QUEUED else (job.turns + 1, now_ms)

@@ -71,9 +71,18 @@ def cancel(turn: Turn, event: JobCancelRequested) -> None:
             turn.do(stopping(job, StopReason.CANCELLED, turn.state.policy.stop_grace_wall_ms, event.tenant))
 
 
-def stopping(job: Job, why: StopReason, grace_wall_ms: int, for_whom: str = "") -> e.JobStopping:
-    """The order to stop a job's current attempt."""
-    return e.JobStopping(job=job.id, attempt=job.attempt, why=why, for_whom=for_whom, grace_wall_ms=grace_wall_ms)
+def stopping(
+    job: Job, why: StopReason, grace_wall_ms: int, for_whom: str = "", avoid: tuple[str, ...] | None = None
+) -> e.JobStopping:
+    """The order to stop a job's current attempt. `avoid` are the nodes of its last failures, if there are more now."""
+    return e.JobStopping(
+        job=job.id,
+        attempt=job.attempt,
+        why=why,
+        for_whom=for_whom,
+        grace_wall_ms=grace_wall_ms,
+        avoid=job.avoid if avoid is None else avoid,
+    )
 
 
 def update(turn: Turn, event: JobUpdateRequested) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from services.placement.policy import workers
-from services.placement.policy.outcome import outcome_of
+from services.placement.policy.outcome import failed_on, outcome_of
 from services.placement.policy.requests import stopping
+from services.placement.policy.retry import avoided
 from services.placement.policy.turn import RunEnd, Turn
 from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.cluster.state import CellState
@@ -189,7 +190,8 @@ def _settle_job(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> None:
     elif job.status is not JobStatus.STOPPING and any(
         s in (RunStatus.FAILED, RunStatus.STOPPED) for s in noted.values()
     ):
-        turn.do(stopping(job, _why(turn, noted), turn.state.policy.stop_grace_wall_ms))
+        avoid = avoided(job, failed_on(noted), turn.now_ms)
+        turn.do(stopping(job, _why(turn, noted), turn.state.policy.stop_grace_wall_ms, avoid=avoid))
 
 
 def _why(turn: Turn, noted: dict[str, RunStatus]) -> StopReason:

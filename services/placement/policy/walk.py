@@ -16,9 +16,10 @@ from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.backfill import Heads
 from services.placement.policy.behind import behind
 from services.placement.policy.confirmations import with_confirmations
+from services.placement.policy.elsewhere import place_job
 from services.placement.policy.entering import places_to_enter
 from services.placement.policy.fair_line import FairLine, merged
-from services.placement.policy.gang import Places, place_gang
+from services.placement.policy.gang import Places
 from services.placement.policy.turn import RECORD_BYTES_MOST, gang_bytes
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.maintenance import longest_run_ms
@@ -262,7 +263,7 @@ def _enter(state: CellState, job: Job, blocked: dict[Shape, DeferCode], now_ms: 
 
 def _try(state: CellState, job: Job, blocked: dict[Shape, DeferCode]) -> Places | DeferCode:
     spec = job.spec
-    found = place_gang(state, spec)
+    found = place_job(state, job)
     if spec.workers > 1 and not isinstance(found, DeferCode) and gang_bytes(found) > RECORD_BYTES_MOST:
         # A gang starts in one record or not at all, and no record could tell of this one.
         found = DeferCode.NO_SUCH_NODES

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from services.placement.policy.outcome import outcome_of
 from services.placement.policy.requests import stopping
-from services.placement.policy.retry import backoff_ms
+from services.placement.policy.retry import avoided, backoff_ms, loss_pause_ms, losses_after
 from services.placement.policy.turn import RunEnd, Turn
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.singly import is_service
@@ -53,14 +53,15 @@ def leave(turn: Turn, job: Job, ranks: list[int]) -> None:
 
 @dataclass(slots=True)
 class _News:
-    """The ranks of which something was said. `failed` are among those that are `gone`, `late` those that were told to
-    leave before they had started.
+    """The ranks of which something was said. Among those that are `gone`, `failed` are those that ended badly, `lost`
+    those that ended by no fault of the job, and `late` those that were told to leave before they had started.
     """
 
     joined: list[int] = field(default_factory=list)
     done: list[int] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
     failed: list[int] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)
     late: list[int] = field(default_factory=list)
 
 
@@ -103,8 +104,8 @@ def _sorted_out(job: Job, noted: dict[str, RunStatus]) -> _News:
         if rank in job.leaving or job.status is JobStatus.STOPPING:
             if job.runs[key] is RunStatus.STARTING:
                 news.late.append(rank)
-        elif status is not RunStatus.STOPPED:
-            news.failed.append(rank)
+        else:
+            (news.lost if status is RunStatus.STOPPED else news.failed).append(rank)
     return news
 
 
@@ -117,7 +118,11 @@ def _tell_of_ends(turn: Turn, job: Job, news: _News) -> None:
 
 def _settled(job: Job, news: _News, now_ms: int) -> e.WorkersSettled:
     failures = _failures_before(job, now_ms) + len(news.failed) if news.failed else job.failures
+    losses = losses_after(job, now_ms) if news.lost else job.losses
     pause_ms = backoff_ms(job, max(failures, 1)) if news.failed or news.late else 0
+    pause_ms = max(pause_ms, loss_pause_ms(job, losses)) if news.lost else pause_ms
+    wrong = {*news.failed, *news.lost, *news.late}
+    failed_on = {place.node for place in job.workers if place.rank in wrong}
     return e.WorkersSettled(
         job=job.id,
         attempt=job.attempt,
@@ -125,7 +130,9 @@ def _settled(job: Job, news: _News, now_ms: int) -> e.WorkersSettled:
         done=tuple(news.done),
         gone=tuple(news.gone),
         failures=failures,
-        not_before_ms=later(now_ms, pause_ms) if pause_ms else 0,
+        not_before_ms=later(now_ms, pause_ms) if pause_ms or news.lost else 0,
+        losses=losses,
+        avoid=avoided(job, failed_on, now_ms) if wrong else job.avoid,
     )
 
 
@@ -161,6 +168,7 @@ def _end(turn: Turn, job: Job) -> None:
                 not_before_ms=max(job.not_before_ms, turn.now_ms),
                 failures=job.failures,
                 losses=job.losses,
+                avoid=job.avoid,
             )
         )
         return

@@ -1,0 +1,164 @@
+"""A job that is tried again gets the places that a cell without the nodes of its last failures would give it, and else
+those that the whole cell gives it.
+"""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.placement.policy.elsewhere import place_job, places_elsewhere_first
+from services.placement.policy.entering import places_for
+from services.placement.policy.gang import POLICIES, place_gang
+from services.placement.policy.walk import walk_heads
+from shared.cluster.apply import apply
+from shared.cluster.capacity import recount
+from shared.cluster.invariants import check_state
+from shared.cluster.job import Job
+from shared.cluster.rows import digest_of
+from shared.cluster.state import CellState
+from shared.cluster.topology import Topology, differs_from_recount
+from shared.events import effects as e
+from shared.events.queue import QueueDiscipline, QueueHead
+from shared.events.reasons import DeferCode, RequeueReason
+from shared.events.value import replace
+from shared.events.values import JobKind, JobSpec, NodeStatus, WorkerPlace
+from tests.hypothesis_profile import EXAMPLES
+from tests.placement.policy.networks import MACHINES, Machine, gang, network, start
+from tests.placement.policy.test_every_policy import GANGS, SHARES
+
+NAMES = st.sampled_from(sorted(POLICIES))
+AVOIDED = st.lists(st.integers(0, 3) | st.integers(0, 8), min_size=1, max_size=4, unique=True)
+LOOSE = st.builds(
+    lambda spec, service: replace(spec, gang=False, topology=None, kind=JobKind.INFERENCE if service else spec.kind),
+    GANGS | SHARES,
+    st.booleans(),
+)
+
+
+def names(numbers: list[int]) -> tuple[str, ...]:
+    """Nodes by their numbers; some of them have never been."""
+    return tuple(f"n{number:03}" for number in numbers)
+
+
+def retried(spec: JobSpec, avoid: tuple[str, ...]) -> Job:
+    return Job(spec, 0, "0" * 32, avoid=avoid)
+
+
+def without(machines: list[Machine], policy: str, avoid: tuple[str, ...]) -> CellState:
+    """The cell in which the avoided nodes take nothing new."""
+    state = network(machines, policy)
+    for node in [state.nodes[each] for each in avoid if each in state.nodes]:
+        apply(state, e.NodeChanged(spec=node.spec, boot=node.boot, status=NodeStatus.CORDONED), 0)
+    return state
+
+
+@settings(max_examples=max(EXAMPLES, 100))
+@given(machines=MACHINES, spec=GANGS | SHARES, policy=NAMES, numbers=AVOIDED)
+def test_a_gang_gets_what_a_cell_without_these_nodes_gives_or_else_what_the_whole_one_does(
+    machines: list[Machine], spec: JobSpec, policy: str, numbers: list[int]
+) -> None:
+    avoid = names(numbers)
+    oracle = place_gang(without(machines, policy, avoid), spec)
+    if isinstance(oracle, DeferCode):
+        oracle = place_gang(network(machines, policy), spec)
+    assert place_job(network(machines, policy), retried(spec, avoid)) == oracle
+
+
+@settings(max_examples=max(EXAMPLES, 100))
+@given(machines=MACHINES, spec=LOOSE, policy=NAMES, numbers=AVOIDED, fewest=st.integers(1, 3), more=st.integers(0, 4))
+def test_so_do_the_workers_of_jobs_that_are_no_gangs_and_replicas(
+    machines: list[Machine], spec: JobSpec, policy: str, numbers: list[int], fewest: int, more: int
+) -> None:
+    avoid, most = names(numbers), fewest + more
+    oracle = places_for(without(machines, policy, avoid), retried(spec, ()), fewest, most, 0)
+    if isinstance(oracle, DeferCode):
+        oracle = places_for(network(machines, policy), retried(spec, ()), fewest, most, 0)
+    assert places_for(network(machines, policy), retried(spec, avoid), fewest, most, 0) == oracle
+
+
+@settings(max_examples=max(EXAMPLES, 100))
+@given(machines=MACHINES, specs=st.lists(GANGS | SHARES, min_size=1, max_size=5), policy=NAMES, numbers=AVOIDED)
+def test_to_look_elsewhere_leaves_no_trace_in_the_state_and_its_indices(
+    machines: list[Machine], specs: list[JobSpec], policy: str, numbers: list[int]
+) -> None:
+    state = network(machines, policy)
+    for number, spec in enumerate(specs):
+        place_gang(state, spec)
+        before = digest_of(state)
+        found = place_job(state, retried(spec, names(numbers)))
+        assert digest_of(state) == before
+        assert not any(node.is_full for node in state.nodes.values())
+        if not isinstance(found, DeferCode):
+            start(state, replace(spec, id=f"gang-{number}"), found)
+    assert check_state(state) == []
+    assert state.pools == recount(state.nodes)
+    views = [view for pool in state.pools.values() for view in pool.views.values() if isinstance(view, Topology)]
+    assert [differs_from_recount(view) for view in views] == [None] * len(views)
+
+
+def waiting(machines: list[Machine], policy: str, avoided: list[list[int]], gpus: int) -> CellState:
+    """Jobs that are alike, each of which has failed on nodes of its own."""
+    state = network(machines, policy)
+    for number, avoid in enumerate(avoided):
+        spec = gang(f"job-{number:02}", gpus)
+        apply(state, e.JobEnqueued(spec=spec, submit_ms=0, digest="0" * 32), 0)
+        state.jobs[spec.id].avoid = names(avoid)
+    return state
+
+
+@settings(max_examples=max(EXAMPLES, 100))
+@given(
+    machines=MACHINES,
+    policy=st.sampled_from(("best-fit", "e-binpack")),
+    avoided=st.lists(st.just([]) | AVOIDED, min_size=2, max_size=10),
+    gpus=st.integers(1, 3),
+)
+def test_jobs_that_are_alike_but_for_their_failures_start_as_if_each_was_placed_alone(
+    machines: list[Machine], policy: str, avoided: list[list[int]], gpus: int
+) -> None:
+    together, alone = (waiting(machines, policy, avoided, gpus) for _ in range(2))
+    started: list[tuple[str, tuple[WorkerPlace, ...]]] = []
+
+    def begin(job: Job, places: tuple[WorkerPlace, ...], _: str) -> bool:
+        apply(together, e.JobStarted(job=job.id, attempt=1, workers=places), 0)
+        started.append((job.id, places))
+        return True
+
+    names_in_order = tuple(f"job-{number:02}" for number in range(len(avoided)))
+    head = QueueHead(queue="default", discipline=QueueDiscipline.BEST_EFFORT_FIFO, jobs=names_in_order)
+    walk_heads(together, [head], {}, 0, begin)
+    expected = []
+    for name in names_in_order:
+        job = alone.jobs[name]
+        found = place_job(alone, job)
+        if not isinstance(found, DeferCode):
+            apply(alone, e.JobStarted(job=job.id, attempt=1, workers=found), 0)
+            expected.append((job.id, found))
+    assert started == expected
+
+
+def test_nodes_that_are_gone_or_take_nothing_new_cost_no_second_search() -> None:
+    state, searches = network([Machine("a"), Machine("a")]), []
+    node = state.nodes["n001"]
+    apply(state, e.NodeChanged(spec=node.spec, boot=node.boot, status=NodeStatus.CORDONED), 0)
+
+    def search() -> DeferCode:
+        searches.append(1)
+        return DeferCode.NO_FREE_GPUS
+
+    places_elsewhere_first(state, retried(gang("job"), ("n001", "gone")), search)
+    assert searches == [1]
+
+
+def test_a_requeued_job_knows_its_last_failures_in_the_log() -> None:
+    state = network([Machine("a")])
+    spec = gang("job")
+    found = place_gang(state, spec)
+    assert not isinstance(found, DeferCode)
+    start(state, spec, found)
+    requeued = e.JobRequeued(
+        job="job", reason=RequeueReason.WORKER_FAILED, not_before_ms=0, failures=1, avoid=("n000",)
+    )
+    apply(state, requeued, 0)
+    assert state.jobs["job"].avoid == ("n000",)
