@@ -126,7 +126,7 @@ class PlacementService:
         self._walk_is_due = self.has_new_leases = True
         self._cell_ms = 0
         self._epoch: int | None = None
-        self._breaker = Breaker()
+        self._breaker, self._speed = Breaker(speed), speed
         self._idle_inputs = 0
         self._idle_since_ms: int | None = None
         self._reload = self._begins = self._is_configured = False
@@ -149,7 +149,7 @@ class PlacementService:
             # No other process has written since this one did: what it heard of nodes still holds.
             self._hearing.sequences.undo()
         else:
-            self._hearing, self._breaker = Hearing(), Breaker()
+            self._hearing, self._breaker = Hearing(), Breaker(self._speed)
             self._hearing.leases.begin(self.state, wall_ms)
         self._reload = False
         self._go_by(self._in_force.taken_over(self._file, self.state))

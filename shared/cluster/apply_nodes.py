@@ -65,6 +65,7 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
         wanted=node.wanted if effect.status is NodeStatus.LOST else effect.status,
         seq=effect.seq,
         lost_ms=node.lost_ms if effect.status is NodeStatus.LOST else None,
+        lost_alone=node.lost_alone and effect.status is NodeStatus.LOST,
         offered=effect.offered,
         quarantined=effect.quarantined,
         quarantined_until_ms=effect.quarantined_until_ms,
@@ -124,6 +125,7 @@ def lease_expired(state: CellState, effect: e.LeaseExpired, at_ms: int) -> None:
         status=NodeStatus.LOST,
         silent_wall_ms=0,
         lost_ms=at_ms,
+        lost_alone=not effect.reason and state.evictions is None,
         flaps=effect.flaps,
         rests_until_ms=effect.rests_until_ms,
     )

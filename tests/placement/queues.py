@@ -20,6 +20,7 @@ from shared.events.decisions import Decision, next_chain
 from shared.events.encoding import encode
 from shared.events.queue import QueueDiscipline, QueueOrder, QueueOrdered
 from shared.events.reasons import DeferCode
+from shared.events.values import NodeStatus
 from shared.log.machine.writer import Draft
 from tests.placement.world import CELL, World
 
@@ -113,7 +114,7 @@ class NaiveWorld(World):
         for job in self._turns(queue):
             if job.spec.tenant in passed or not may_start_one_more(self.state, job.spec):
                 continue
-            found = place_gang(self.state, job.spec)
+            found = self._find(job)
             if not isinstance(found, DeferCode):
                 starts.append(self._done(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found)))
             elif queue.discipline is QueueDiscipline.STRICT_FIFO:
@@ -121,6 +122,15 @@ class NaiveWorld(World):
                     break
                 passed.append(job.spec.tenant)
         return starts
+
+    def _find(self, job: Job) -> Places | DeferCode:
+        """Places without the nodes that the job avoids, or else with them."""
+        mark = self.state.checkpoint()
+        for node in [node for node in self.state.nodes.values() if node.id in job.avoid and node.is_schedulable]:
+            self.do(e.NodeChanged(spec=node.spec, boot=node.boot, status=NodeStatus.CORDONED))
+        found = place_gang(self.state, job.spec)
+        self.state.rollback(mark)
+        return place_gang(self.state, job.spec) if isinstance(found, DeferCode) else found
 
     def _turns(self, queue: Queue) -> Iterator[Job]:
         """The jobs of a queue, each when it is its turn."""
@@ -151,7 +161,7 @@ class NaiveWorld(World):
             if any(self._waited_ms(head) >= self.state.policy.backfill_wait_ms for head in over):
                 found: Places | DeferCode = DeferCode.BEHIND_HEAD
             else:
-                found = place_gang(self.state, job.spec)
+                found = self._find(job)
             if not isinstance(found, DeferCode):
                 made.append(self._done(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found)))
             elif over and job.id in self.state.heads:

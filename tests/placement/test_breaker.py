@@ -6,10 +6,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy.breaker import BREAKER_NODES, BREAKER_PERCENT
+from services.placement.policy.breaker import BREAKER_NODES, BREAKER_PERCENT, are_too_many
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
-from shared.events.operations import SetPolicy
+from shared.events.operations import DeclareLost, SetPolicy
 from shared.events.value import replace
 from shared.events.values import NodeStatus
 from tests.placement.world import CELL, Fate, World, cell_with, finished, joined, report, seen, spec_of
@@ -162,3 +162,50 @@ def test_the_work_of_nodes_that_do_not_come_back_goes_to_those_that_are_there() 
     world.start_all()
     (next_job,) = [job for job in waiting if job.status is JobStatus.STARTING]
     assert world.nodes_of(next_job.id) == ["n00"]
+
+
+def test_a_new_writer_counts_the_nodes_that_the_one_before_it_let_be_lost() -> None:
+    world = cell_of(10, wait_s=300)
+    nodes = sorted(world.state.nodes)
+    assert [node for _, node in pass_seconds(world, PATIENCE_S + 5, *nodes[2:])] == nodes[:2]
+    world.restart()
+    assert pass_seconds(world, PATIENCE_S + 5, *nodes[4:]) == []
+    assert world.service.leases_frozen
+
+
+def test_what_was_lost_long_ago_or_for_another_reason_counts_for_no_writer() -> None:
+    world = cell_of(12, wait_s=100)
+    nodes = sorted(world.state.nodes)
+    world.tell(*(DeclareLost(cell=CELL, node=node) for node in nodes[10:]))
+    assert len(pass_seconds(world, PATIENCE_S + 5, *nodes[2:10])) == 2
+    pass_seconds(world, 100, *nodes[2:10])
+    world.restart()
+    assert [node for _, node in pass_seconds(world, PATIENCE_S + 5, *nodes[3:10])] == nodes[2:3]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    count=st.integers(4, 12),
+    falls=st.lists(st.integers(0, 240), min_size=2, max_size=6),
+    turns_s=st.lists(st.integers(20, 60), min_size=1, max_size=4),
+)
+def test_writers_that_take_turns_lose_together_no_more_nodes_at_once_than_one_may(
+    count: int, falls: list[int], turns_s: list[int]
+) -> None:
+    """Nodes fall silent for good, each at a time of its own; what is lost before the breaker holds is told."""
+    wait_s = 300
+    world, recent = cell_of(count, wait_s=wait_s), list[int]()
+    silent_from = dict(zip(sorted(world.state.nodes), sorted(falls), strict=False))
+    turns, next_turn = 0, turns_s[0]
+    for second in range(1, 360):
+        speaking = [node for node in world.state.nodes if silent_from.get(node, second) >= second]
+        living = count - len(lost(world))
+        now = pass_seconds(world, 1, *speaking)
+        if now and not world.service.leases_frozen:
+            recent = [at for at in recent if at > second - wait_s + 10]  # a writer does not know it to the second
+            assert not are_too_many(len(recent) + len(now), living + len(recent))
+            recent += [second] * len(now)
+        if second == next_turn:
+            turns += 1
+            next_turn += turns_s[turns % len(turns_s)]
+            world.restart()

@@ -107,7 +107,8 @@ def test_a_gang_that_loses_a_worker_stops_whole_and_waits_again() -> None:
     assert isinstance(stopping, e.JobStopping)
     assert stopping.why is StopReason.WORKER_FAILED
     requeued = only(world.tell(stopped("gang", "n2")), e.JobRequeued)
-    assert requeued == e.JobRequeued(job="gang", reason=RequeueReason.WORKER_FAILED, not_before_ms=1_000, failures=1)
+    reason = RequeueReason.WORKER_FAILED
+    assert requeued == e.JobRequeued(job="gang", reason=reason, not_before_ms=1_000, failures=1, avoid=("n1",))
 
 
 def test_a_single_worker_that_fails_with_no_budget_fails_its_job() -> None:
@@ -144,7 +145,7 @@ def test_a_fault_of_the_node_does_not_count_against_the_job() -> None:
     world.run(spec_of("job"))
     made = world.tell(failed("job", infrastructure=True))
     reason = RequeueReason.INFRASTRUCTURE
-    assert made[0] == e.JobRequeued(job="job", reason=reason, not_before_ms=0, failures=0, losses=1)
+    assert made[0] == e.JobRequeued(job="job", reason=reason, not_before_ms=0, failures=0, losses=1, avoid=("n1",))
 
 
 def test_a_run_that_stops_without_being_told_does_not_count_against_the_job() -> None:

@@ -3,8 +3,8 @@ and then only so many nodes in a minute, those that are silent for longest first
 Nodes report at times of their own, so their leases run out one by one: all that are silent count, and those that were
 lost of late.
 
-How long that has gone on stands in the log, so that a writer that takes over goes on there. It goes by the time in
-which topic `nodes` was read, as leases do.
+How long that has gone on stands in the log, and when each node was lost, so that a writer that takes over goes on
+there. It goes by the time in which topic `nodes` was read, as leases do.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ _MINUTE_MS = 60_000
 
 class Breaker:
     """Lets nodes that are silent beyond their lease be lost one by one. `_begun_ms` is when it began to hold them;
-    `_let_go` are nodes that it let be lost of late, and when.
+    `_let_go` are nodes that it let be lost of late, and when (None: it has not read off the state yet which ones those
+    are). `_speed` is how fast cell time goes by beside wall time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, speed: float = 1.0) -> None:
+        self._speed = speed
         self._begun_ms: int | None = None
-        self._let_go: dict[str, int] = {}
+        self._let_go: dict[str, int] | None = None
 
     def judge(
         self, state: CellState, silent: dict[str, int], overdue: dict[str, int], listened_ms: int
@@ -40,9 +42,10 @@ class Breaker:
         listened to, since any origin.
         """
         held = state.evictions
-        if not (overdue if held is not None else overdue and self._are_too_many(state, silent, listened_ms)):
+        let_go = self._let_go_of_late(state, listened_ms)
+        if not (overdue if held is not None else overdue and _are_too_many(state, silent, let_go)):
             self._begun_ms = None
-            self._let_go.update(dict.fromkeys(overdue, listened_ms))
+            let_go.update(dict.fromkeys(overdue, listened_ms))
             return [*overdue], None if held is None else EvictionsResumed()
         if self._begun_ms is None or held is None:
             self._begun_ms = listened_ms - (0 if held is None else held.held_wall_ms)
@@ -54,14 +57,27 @@ class Breaker:
             return now, EvictionsHeld(silent=len(overdue) - len(now), held_wall_ms=held_ms, lost=lost + len(now))
         return [], None
 
-    def _are_too_many(self, state: CellState, silent: dict[str, int], listened_ms: int) -> bool:
+    def _let_go_of_late(self, state: CellState, listened_ms: int) -> dict[str, int]:
+        known = self._from_state(state, listened_ms) if self._let_go is None else self._let_go
         since_ms = listened_ms - max(patience_ms(state.policy), state.policy.breaker_wait_wall_ms)
         self._let_go = {
             node_id: at_ms
-            for node_id, at_ms in self._let_go.items()
-            if at_ms > since_ms and node_id in state.nodes and state.nodes[node_id].status is NodeStatus.LOST
+            for node_id, at_ms in known.items()
+            if at_ms > since_ms and node_id in state.nodes and state.nodes[node_id].lost_alone
         }
-        return are_too_many(len(silent) + len(self._let_go), _living(state) + len(self._let_go))
+        return self._let_go
+
+    def _from_state(self, state: CellState, listened_ms: int) -> dict[str, int]:
+        """What writers before this one let be lost: as long ago as the log tells by its cell times."""
+        return {
+            node.id: listened_ms - int((state.at_ms - node.lost_ms) / self._speed)
+            for node in state.nodes.values()
+            if node.lost_alone and node.lost_ms is not None
+        }
+
+
+def _are_too_many(state: CellState, silent: dict[str, int], let_go: dict[str, int]) -> bool:
+    return are_too_many(len(silent) + len(let_go), _living(state) + len(let_go))
 
 
 def are_too_many(silent: int, lived: int) -> bool:
