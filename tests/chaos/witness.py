@@ -66,6 +66,7 @@ async def evidence_of(
         readings=readings,
         views=[] if view is None else [view],
         is_drained=True,
+        forgotten_version=cell.forgotten_version(),
     )
     return Evidence([of_cell], wishes)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.cli.service_set import service_set
-from services.cli.verification import read_diaries
+from services.cli.verification import forgotten_version, read_diaries
 from shared.cluster.audit import Ledger
 from shared.cluster.diary import DiaryLine, Orders, check_diaries
 from shared.cluster.invariants import Offence, check_state
@@ -108,8 +108,14 @@ class RunningCell:
 
     def diary(self) -> list[DiaryLine]:
         """Every node's diary, in the order in which it was written: the virtual nodes' and those of agents."""
-        folders = sorted(self.folder.glob("*/diaries"))
-        return [line for folder in folders for line in read_diaries(folder)]
+        return [line for folder in self._diaries() for line in read_diaries(folder)]
+
+    def forgotten_version(self) -> int:
+        """Up to which version the diaries need not tell of a run: a long one is shortened."""
+        return max((forgotten_version(folder, CELL) for folder in self._diaries()), default=0)
+
+    def _diaries(self) -> list[Path]:
+        return sorted(self.folder.glob("*/diaries"))
 
     def problems(self) -> list[Offence]:
         """Everything that is wrong with the log, the state and the diaries."""
@@ -118,7 +124,7 @@ class RunningCell:
             *self.offences,
             *check_state(self.state),
             *([final] if final else []),
-            *check_diaries(self.orders, self.diary()),
+            *check_diaries(self.orders, self.diary(), self.forgotten_version()),
         ]
 
 

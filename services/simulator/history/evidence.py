@@ -134,6 +134,7 @@ class CellEvidence:
     order of time. `answers` are all records of the cell's partition of `jobs`. `liars` are nodes that
     said what was not so: their words are not held against the log. `is_drained`: faults have ended and there was time
     enough to finish everything. `is_damaged`: the log itself was harmed, so that the cell has to stand still.
+    `forgotten_version`: of runs that were ordered by this version the diaries tell all, or nothing.
     `late` is by how much (in moments) something may end behind the time at which it had to be over, `unaware` for how
     long after a harm to the log a writer may not have looked yet.
     """
@@ -150,6 +151,7 @@ class CellEvidence:
     is_damaged: bool = False
     late: int = 0
     unaware: int = 0
+    forgotten_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ def named(key: RunKey) -> str:
 @dataclass(slots=True)
 class Orders:
     """What the log told the nodes: which run on which devices, and what it heard of each attempt. `singly` are the jobs
-    that are no gangs, each with the newest run of each rank.
+    that are no gangs, each with the newest run of each rank; `versions` say which decision ordered each run.
     """
 
     devices: dict[RunKey, dict[int, None]] = field(default_factory=dict)
@@ -34,9 +34,12 @@ class Orders:
     attempts: dict[str, int] = field(default_factory=dict)
     singly: dict[str, dict[int, RunKey]] = field(default_factory=dict)
     settled: dict[RunKey, str] = field(default_factory=dict)
+    versions: dict[RunKey, int] = field(default_factory=dict)
+    version: int = 0
 
-    def take(self, effect: e.AnyEffect) -> None:
-        """Note what one effect orders or confirms."""
+    def take(self, effect: e.AnyEffect, version: int = 0) -> None:
+        """Note what one effect of the decision of this version orders or confirms."""
+        self.version = version
         match effect:
             case e.JobEnqueued():
                 self.singly.pop(effect.spec.id, None)
@@ -68,6 +71,7 @@ class Orders:
             key: RunKey = (place.node, job, attempt, None, 0)
             if singly is not None:
                 key = singly[place.rank] = (place.node, job, attempt, place.rank, place.turn)
+            self.versions[key] = self.version
             self.devices.setdefault(key, {}).update(dict.fromkeys(place.devices))
             self.runs.setdefault((job, attempt), {})[key] = None
 
@@ -96,7 +100,7 @@ def diary_violations(evidence: CellEvidence, decisions: Sequence[InForce]) -> li
     orders = Orders()
     for decision in decisions:
         for effect in decision.decision.effects:
-            orders.take(effect)
+            orders.take(effect, decision.decision.version)
     begun: dict[RunKey, None] = {}
     ended: dict[RunKey, RunStatus | None] = {}
     found: list[Violation] = []
@@ -136,14 +140,15 @@ def _of_line(
 def _unconfirmed(
     evidence: CellEvidence, orders: Orders, begun: dict[RunKey, None], ended: dict[RunKey, RunStatus | None]
 ) -> Iterable[str]:
-    """What the log has confirmed and no honest node has done."""
+    """What the log has confirmed and no honest node has done. A shortened diary may tell nothing of early runs."""
     if not evidence.diary:
         return
     confirmed = {
         key: what for (job, attempt), what in orders.confirmed.items() for key in orders.runs.get((job, attempt), {})
     }
     for key, what in {**confirmed, **orders.settled}.items():
-        if key[0] in evidence.liars:
+        is_forgotten = key not in begun and orders.versions[key] <= evidence.forgotten_version
+        if key[0] in evidence.liars or is_forgotten:
             continue
         if key not in begun:
             yield f"{named(key)} was confirmed as {what} and its node never began it"

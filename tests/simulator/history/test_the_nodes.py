@@ -137,3 +137,15 @@ def test_nodes_that_have_booted_may_be_many() -> None:
 
 def test_with_gang_breaks_nothing_by_itself() -> None:
     assert with_gang().broken() == []
+
+
+def test_a_shortened_diary_may_tell_nothing_of_runs_that_were_ordered_before() -> None:
+    story = finished_gang()
+    ordered = story.version
+    story.decide(enqueued("late"), started("late", place(0, "n1", 0))).decide(e.JobRunning(job="late", attempt=1))
+    story.begins("late", "n1", 0)
+    only_late = [line for line in story.diary if line.job == "late"]
+    assert "I6" not in story.broken(diary=only_late, forgotten_version=ordered)
+    assert "I6" in story.broken(diary=only_late, forgotten_version=0)
+    only_early = [line for line in story.diary if line.job == "gang"]
+    assert "I6" in story.broken(diary=only_early, forgotten_version=ordered), "what came later stands in it"
