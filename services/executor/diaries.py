@@ -52,7 +52,8 @@ class Lives(NamedTuple):
 @dataclass(slots=True)
 class Reign:
     """A slot whose diary this process may write until another takes it: what it wrote to say so, its open files, how
-    long the diary is, and at which length it has grown.
+    long the diary is, at which length it has grown, and how much of it outlives a loss of power; None: not even that it
+    was taken.
     """
 
     text: bytes
@@ -60,6 +61,7 @@ class Reign:
     diary: int
     size_bytes: int
     grown_bytes: int
+    certain_bytes: int | None = None
 
 
 class Diaries:
@@ -79,9 +81,10 @@ class Diaries:
         """
         self.let_go(slot)
         files = self._files
-        claim = files.open(f"reigns/{self._cell}-{slot}-of-{self._slots}")
+        claim = files.open(self._claim(slot))
         with files.locked(claim):
-            before = int(files.read_begin(claim, REIGN_BYTES) or b"0")
+            former = files.read_begin(claim, REIGN_BYTES)
+            before = int(former) if former.isdigit() else 0  # a loss of power leaves less, or nothing
             seq = max(before + SEQ_PER_REIGN, wall_ms * SEQ_PER_MS)
             text = b"%020d" % seq
             files.write_begin(claim, text)
@@ -128,6 +131,17 @@ class Diaries:
             self._files.append(own.diary, text)
         return True
 
+    async def sync(self) -> None:
+        """What was written outlives a loss of power: to be called before others hear of it."""
+        for slot, own in [*self._own.items()]:
+            if own.certain_bytes is None:
+                await self._files.sync(self._claim(slot), own.claim)
+            diary, size_bytes = own.diary, own.size_bytes
+            if self._own.get(slot) is own and own.certain_bytes != size_bytes:
+                await self._files.sync(self._name(slot), diary)
+                if own.diary == diary:
+                    own.certain_bytes = size_bytes
+
     def grown(self) -> list[int]:
         """The slots that were taken here and whose diary has grown."""
         return [slot for slot, own in self._own.items() if own.size_bytes >= own.grown_bytes]
@@ -151,6 +165,7 @@ class Diaries:
             files.close(own.diary)
             own.diary = files.open(name, to_append=True)
         own.size_bytes, own.grown_bytes = len(text), max(self._grown_bytes, 2 * len(text))
+        own.certain_bytes = None if own.certain_bytes is None else len(text)
         return True
 
     def read(self, slot: int, jobs: Container[str]) -> defaultdict[str, list[DiaryLine]]:
@@ -179,6 +194,9 @@ class Diaries:
         for entry in text[:whole].splitlines():
             if not entry.startswith(HORIZON_BEGINS):
                 yield _READ(entry)
+
+    def _claim(self, slot: int) -> str:
+        return f"reigns/{self._cell}-{slot}-of-{self._slots}"
 
     def _name(self, slot: int) -> str:
         return f"diaries/{self._cell}-{slot}-of-{self._slots}.jsonl"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ from typing import Protocol
 class Files(Protocol):
     """Files below one folder, by their names. A file is told by its name or, once it is open, by a number.
 
-    What was written is there for every process at once. After a loss of power only what was replaced is certain.
+    What was written is there for every process at once. After a loss of power only what was replaced is certain, and
+    what stood in a file when `sync` was called for it.
     """
 
     def open(self, name: str, *, to_append: bool = False) -> int:
@@ -33,6 +35,9 @@ class Files(Protocol):
 
     def append(self, file: int, text: bytes) -> None:
         """Write behind the end. Of the text of a process that dies meanwhile a part may be there."""
+
+    async def sync(self, name: str, file: int) -> None:
+        """What stands in this open file now is there after a loss of power, too. It may be closed meanwhile."""
 
     def size_bytes(self, file: int) -> int:
         """How long the file is."""
@@ -54,6 +59,7 @@ class DiskFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._entered: dict[str, None] = {}
 
     def open(self, name: str, *, to_append: bool = False) -> int:
         """As the port says."""
@@ -87,6 +93,17 @@ class DiskFiles:
         while text:
             text = text[os.write(file, text) :]
 
+    async def sync(self, name: str, file: int) -> None:
+        """As the port says."""
+        own = os.dup(file)
+        try:
+            await asyncio.to_thread(os.fdatasync, own)
+        finally:
+            os.close(own)
+        if name not in self._entered:
+            await asyncio.to_thread(_sync_folder, (self._folder / name).parent)
+            self._entered[name] = None
+
     def size_bytes(self, file: int) -> int:
         """As the port says."""
         return os.fstat(file).st_size
@@ -111,8 +128,13 @@ class DiskFiles:
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    """The names in this folder are there after a loss of power."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

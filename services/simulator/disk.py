@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -71,6 +71,12 @@ class Disk:
                 line.turn,
             )
             self._world.history.moments.append(moment)
+
+    def forgot(self, node: str, text: bytes) -> None:
+        """This end of a node's diary is gone with the power of its machine: the node knows none of its lines."""
+        entries, count = self.diaries.get(node, []), text.count(b"\n")
+        for number in range(len(entries) - count, len(entries)):
+            entries[number] = replace(entries[number], is_gone=True)
 
     def die(self, node: str) -> None:
         """The machine is gone, with everything that ran on it. Its diary is not, and who writes it may not know."""

@@ -64,7 +64,14 @@ class Machine:
         return self.boot
 
     def die(self) -> None:
-        """The power is gone, and with it all processes. Its disk is there again when it comes up."""
+        """The power is gone, and with it all processes. Its disk is there again when it comes up, without a part of
+        what was not written to it for certain.
+        """
+        for stored in self.folder.values():
+            size_bytes = len(stored.text)
+            kept_bytes = self._world.engine.between(min(stored.certain_bytes, size_bytes), size_bytes)
+            self._world.disk.forgot(self.spec.id, bytes(stored.text[kept_bytes:]))
+            del stored.text[kept_bytes:]
         self._runs, self._attached, self.boot, self.renewed_ms = {}, {}, None, None
 
     def attach(self, changed: Callable[[], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.cli.verification import forgotten_version, read_diaries
-from services.executor.diaries import Diaries, Lives
+from services.executor.diaries import SEQ_PER_REIGN, Diaries, Lives
 from services.executor.files import DiskFiles
 from shared.cluster.diary import HORIZON_BEGINS, DiaryLine, Orders, RunKey, check_diaries
 from shared.events.encoding import encode
@@ -37,6 +38,53 @@ def test_what_was_written_is_read_in_its_order(diaries: Diaries) -> None:
     diaries.write([line(job="c")])
     assert [read.job for read in diaries.read(0, EVERY)["node-1"]] == ["a", "b", "c"]
     assert diaries.read(0, EVERY)["node-2"] == [line("node-2")]
+
+
+class Synced(DiskFiles):
+    """Files that tell what was made certain, and how long it was then."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.certain: list[tuple[str, int]] = []
+
+    async def sync(self, name: str, file: int) -> None:
+        size_bytes = self.size_bytes(file)
+        await super().sync(name, file)
+        self.certain.append((name.partition("/")[0], size_bytes))
+
+
+async def test_what_was_written_is_made_certain_once_and_the_reign_before_it(tmp_path: Path) -> None:
+    files = Synced(tmp_path)
+    diaries = Diaries(files, "cell-a", 1)
+    diaries.take(0, wall_ms=5)
+    diaries.write([line()])
+    size_bytes = len(encode(line())) + 1
+    await diaries.sync()
+    await diaries.sync()
+    assert files.certain == [("reigns", 20), ("diaries", size_bytes)]
+    diaries.write([line(job="b")])
+    await diaries.sync()
+    assert files.certain[2:] == [("diaries", 2 * size_bytes)]
+
+
+async def test_a_diary_that_is_let_go_of_while_it_is_made_certain_stays_closed(tmp_path: Path) -> None:
+    diaries = Diaries(DiskFiles(tmp_path), "cell-a", 1)
+    diaries.take(0, wall_ms=5)
+    diaries.write([line()])
+    syncing = asyncio.create_task(diaries.sync())
+    await asyncio.sleep(0)
+    diaries.let_go(0)
+    await syncing
+    assert diaries.write([line()]) == [0]
+
+
+@pytest.mark.parametrize("left", [b"", b"\0" * 20])
+def test_a_reign_that_a_loss_of_power_took_counts_from_the_clock(tmp_path: Path, left: bytes) -> None:
+    files = DiskFiles(tmp_path)
+    before = Diaries(files, "cell-a", 1).take(0, wall_ms=5_000)
+    files.write_begin(files.open("reigns/cell-a-0-of-1"), b"\0" * 20)
+    (tmp_path / "reigns" / "cell-a-0-of-1").write_bytes(left)
+    assert Diaries(files, "cell-a", 1).take(0, wall_ms=6_000) > before - SEQ_PER_REIGN
 
 
 def test_ended_runs_of_jobs_that_are_over_are_left_out(diaries: Diaries) -> None:

@@ -91,6 +91,15 @@ def test_a_boot_outlives_the_agent_and_not_the_machine_or_another_node(tmp_path:
     rebooted.close()
 
 
+@pytest.mark.parametrize("left", ["", "\0" * 90])
+def test_a_boot_of_which_a_loss_of_power_left_only_the_files_name_is_over(tmp_path: Path, left: str) -> None:
+    folder = StateFolder(tmp_path / "state", "machine-1")
+    folder.new_boot()
+    (tmp_path / "state" / "boot.json").write_text(left)
+    assert folder.boot() is None
+    folder.close()
+
+
 def test_one_agent_at_a_time_has_a_state_folder(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path, "machine-1")
     with pytest.raises(StateFolderInUse, match="another agent is at work"):

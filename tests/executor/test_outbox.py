@@ -48,7 +48,7 @@ class Silenced(Numbers):
 
     has_looked = False
 
-    def look(self) -> None:
+    async def look(self) -> None:
         self.has_looked = True
 
     def still_ours(self, events: Iterable[Said]) -> list[Said]:

@@ -236,3 +236,14 @@ def sleeps() -> frozenset[int]:
 @pytest.fixture
 def live_sleeps() -> frozenset[int]:
     return sleeps()
+
+
+async def test_files_of_which_a_loss_of_power_left_only_the_names_tell_nothing(machine: Machine) -> None:
+    machine.start("exit 0")
+    await machine.until("running", "finished")
+    for path in machine.folder.rglob("*"):
+        if path.is_file() and path.name in ("lease", "exit", "supervisor", "stop"):
+            path.write_bytes(b"")
+    machine.restart_agent()
+    assert machine.driver.renewed_ms() is None
+    await eventually(machine.driver.stop_everything)

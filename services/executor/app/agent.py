@@ -125,7 +125,8 @@ class Agent:
         every_ms = self._context.settings.report_every_wall_ms
         node = OwnNode(self._cell, self._spec, boot, seq=seq, renewed_ms=renewed_ms, report_every_wall_ms=every_ms)
         telemetry = ExecutorTelemetry(self._context.registry, lambda: {self._cell: 1}, node.runs_by_status)
-        self._begun = Begun(node, Outbox(self._context, self._log, self._layout, node, telemetry))
+        outbox = Outbox(self._context, self._log, self._layout, node, telemetry, self._diaries.sync)
+        self._begun = Begun(node, outbox)
         self._context.logger.info("node begins", node=self._spec.id, boot=boot, cell=self._cell)
         self._keep_lease()
         past = self._diaries.read(0, state.jobs)[self._spec.id]

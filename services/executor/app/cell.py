@@ -253,7 +253,7 @@ class CellExecutor:
             if slot in self.held and not self._diaries.forget(slot, Lives(state.version, state.jobs, state.nodes)):
                 self._fence([slot])
 
-    def _look_at_reigns(self) -> None:
+    async def _look_at_reigns(self) -> None:
         """Who is told to stop what it never began writes no line, and would not notice that it is fenced."""
         self._fence(self._diaries.lost())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,11 +55,11 @@ class Outbox:
         layout: Layout,
         service: Speaker,
         telemetry: ExecutorTelemetry,
-        before_publish: Callable[[], None] | None = None,
+        before_publish: Callable[[], Awaitable[None]] | None = None,
         after_publish: Callable[[], None] | None = None,
     ) -> None:
-        """`before_publish` may find that some of the words are somebody else's to say by now; `after_publish` is called
-        when words have been confirmed.
+        """`before_publish` makes sure of what is to be said, or finds that some of it is another process's by now;
+        `after_publish` is called when words have been confirmed.
         """
         self._context, self._log, self._layout = context, log, layout
         self._service, self._telemetry = service, telemetry
@@ -107,7 +107,7 @@ class Outbox:
         while batches:
             now = batches[: _fitting(batches)]
             if self._before_publish is not None:
-                self._before_publish()
+                await self._before_publish()
             said = [self._service.still_ours(batch.events) for batch in now]
             try:
                 await self._publish([each for events in said for each in events])

@@ -26,7 +26,7 @@ from services.executor.policy.desired import RunKey
 from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.worker_environment import Gang, worker_environment
 from services.executor.processes.control_groups import own_group
-from services.executor.processes.supervisor import kill, marked, monotonic_ms, write_whole
+from services.executor.processes.supervisor import kill, marked, monotonic_ms, read_whole, write_whole
 from services.executor.processes.worker_folder import WorkerEnd, WorkerFolder
 from shared.events.value import replace
 from shared.events.values import ProcessRun, RunStatus
@@ -79,10 +79,8 @@ class ProcessDriver:
 
     def renewed_ms(self) -> int | None:
         """When the lease was renewed that an agent before this one has kept, if there was one."""
-        try:
-            return int(self.lease.read_text(encoding="ascii").split()[0])
-        except FileNotFoundError:
-            return None
+        text = read_whole(self.lease)
+        return None if text is None else int(text.split()[0])
 
     def start(self, order: Start, gang: Gang | None) -> Observation | None:
         """Begin the workers of a run, or go on with them; what is wrong with it, or None. Starts nothing twice."""

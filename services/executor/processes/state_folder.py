@@ -9,7 +9,7 @@ import secrets
 from pathlib import Path
 
 from services.executor.processes.machine import machine_boot
-from services.executor.processes.supervisor import write_whole
+from services.executor.processes.supervisor import read_whole, write_whole
 
 
 class StateFolderInUse(Exception):
@@ -32,10 +32,10 @@ class StateFolder:
 
     def boot(self) -> str | None:
         """The node's boot, if it has begun since the machine's kernel did."""
-        try:
-            known = json.loads((self.path / "boot.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        text = read_whole(self.path / "boot.json")
+        if text is None:
             return None
+        known = json.loads(text)
         return str(known["boot"]) if (known["machine"], known["node"]) == (machine_boot(), self._node) else None
 
     def new_boot(self) -> str:

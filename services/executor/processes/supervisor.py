@@ -208,6 +208,14 @@ def write_whole(path: Path, text: str) -> None:
     unfinished.replace(path)
 
 
+def read_whole(path: Path) -> str | None:
+    """What such a file says; None where there is none, or where a loss of power has left its name alone."""
+    try:
+        return path.read_text(encoding="utf-8").strip("\0") or None
+    except FileNotFoundError:
+        return None
+
+
 def stat_of(pid: int) -> list[str] | None:
     """The fields of /proc/PID/stat from the third (the state) on; None when the process is gone."""
     try:

@@ -86,8 +86,8 @@ class WorkerFolder:
             return
         word = signal.SIGTERM
         try:
-            with contextlib.suppress(FileNotFoundError):  # it was not told before
-                at_ms = min(at_ms, int((self.path / "stop").read_text(encoding="ascii")))
+            told = supervisor.read_whole(self.path / "stop")
+            at_ms = at_ms if told is None else min(at_ms, int(told))
             supervisor.write_whole(self.path / "stop", str(at_ms))
         except OSError:
             # A disk that is full must not keep a worker alive. Its supervisor takes it along, `look` ends the rest.
@@ -119,10 +119,10 @@ class WorkerFolder:
         return self._end
 
     def _written_end(self) -> WorkerEnd | None:
-        try:
-            said = json.loads((self.path / "exit").read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        written = supervisor.read_whole(self.path / "exit")
+        if written is None:
             return None
+        said = json.loads(written)
         text = said["text"] or ("" if said["code"] == 0 else last_line(self.path / "stderr"))
         return WorkerEnd(said["code"], said["signal"], said["why"], text)
 
@@ -151,10 +151,10 @@ class WorkerFolder:
         return False
 
     def _supervisor(self) -> tuple[int, int] | None:
-        try:
-            pid, ticks = (self.path / "supervisor").read_text(encoding="ascii").split()
-        except FileNotFoundError:
+        text = supervisor.read_whole(self.path / "supervisor")
+        if text is None:
             return None
+        pid, ticks = text.split()
         return int(pid), int(ticks)
 
     def _live_supervisor(self) -> int | None:

@@ -147,7 +147,8 @@ def _is_up(truly: list[NodeMoment], at_ms: int) -> bool:
 def _diary(history: History, nodes: dict[str, None]) -> Iterable[DiaryLine]:
     for node in sorted(nodes):
         for entry in history.diaries.get(node, ()):
-            yield entry.line
+            if not entry.is_gone:
+                yield entry.line
 
 
 def _answers(records: Iterable[Logged], ordinal: int) -> Iterable[Answer]:

@@ -78,11 +78,14 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class DiaryEntry:
-    """One line that a node wrote down, when it truly did, and which process held the pen."""
+    """One line that a node wrote down, when it truly did, and which process held the pen. `is_gone`: it was not on the
+    disk yet when the power went.
+    """
 
     at_ms: int
     process: str
     line: DiaryLine
+    is_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AbstractContextManager, nullcontext
 
 from services.simulator.disk import Folder, Stored
@@ -12,7 +13,7 @@ from services.simulator.shells.log import Dead
 NO_LOCK = nullcontext()
 """Nothing else happens in the world while a process works on a file."""
 
-DIARIES = "diaries/"
+SYNC_MS_MOST = 12
 
 
 class WorldFiles:
@@ -60,6 +61,14 @@ class WorldFiles:
             self._write(stored, text)
             self._process.dies()
         self._write(stored, text)
+
+    async def sync(self, name: str, file: int) -> None:  # noqa: ARG002 - the number is enough here
+        """As the port says. It takes a while."""
+        stored = self._of(file)
+        size_bytes = len(stored.text)
+        await asyncio.sleep(self._process.world.engine.between(0, SYNC_MS_MOST) / 1_000)
+        self._reach()
+        stored.certain_bytes = max(stored.certain_bytes, size_bytes)
 
     def size_bytes(self, file: int) -> int:
         """As the port says."""
