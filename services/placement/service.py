@@ -112,7 +112,6 @@ class PlacementService:
         self._inbox = Inbox(as_they_came=stepped)
         self._read: dict[str, int] = {}
         self._nodes = f"nodes-{file.cell(state.cell).ordinal}"
-        self._nodes_handed = self._nodes_given = 0
         self._checksums: dict[str, int] = {}
         self._deadlines = Deadlines(forgets_nodes=not stepped, speed=speed)
         self._windows, self._hearing = Windows(), Hearing()
@@ -141,7 +140,6 @@ class PlacementService:
         """This process is to write, and the state is folded to the end: forget what belonged to an earlier time."""
         self._inbox.clear()
         self._read, self._checksums = {}, {}
-        self._nodes_handed = self._nodes_given = 0
         self._windows, self._strays, self._culprits, self._room = Windows(), [], [], Room()
         self._words = {}
         self.has_new_leases = self._epoch is None or self.state.epoch != self._epoch
@@ -151,6 +149,7 @@ class PlacementService:
         else:
             self._hearing, self._breaker = Hearing(), Breaker(self._speed)
             self._hearing.leases.begin(self.state, wall_ms)
+        self._hearing.leases.listening.reads_anew()
         self._reload = False
         self._go_by(self._in_force.taken_over(self._file, self.state))
         self.caught_up(wall_ms)
@@ -193,9 +192,12 @@ class PlacementService:
         """Inputs in the order in which they were read. What the state has taken in already is dropped."""
         known, of_nodes = self.state.inputs, self._nodes
         self._inbox.add([weighed(item) for item in inputs if item.next_offset > known.get(item.source, 0)])
+        of_nodes_newest = 0
         for item in inputs:
             if item.source == of_nodes:
-                self._nodes_handed = item.next_offset
+                of_nodes_newest = item.next_offset
+        if of_nodes_newest:
+            self._hearing.leases.listening.was_handed(of_nodes_newest)
 
     def nodes_end(self, end: int, asked_ms: int) -> None:
         """Topic `nodes` ended at this offset when the shell asked at `asked_ms`: no lease runs out by time alone."""
@@ -205,9 +207,9 @@ class PlacementService:
         """This is what topic `nodes` held up to this moment: nodes may have been silent before this writer began."""
         self._hearing.leases.learn(earlier, as_of_ms)
 
-    def nodes_given(self, next_offset: int) -> None:
+    def nodes_read(self, next_offset: int) -> None:
         """All that stands in topic `nodes` before this offset was given to `take`. What is no record counts, too."""
-        self._nodes_given = next_offset
+        self._hearing.leases.listening.has_read(next_offset)
 
     def nodes_unread_ms(self, wall_ms: int) -> int:
         """For how long topic `nodes` was not read to its end."""
@@ -480,9 +482,8 @@ class PlacementService:
         """Put down which nodes are silent, and lose those that were so for too long, as far as the record has room."""
         if self._stepped:
             return
-        read = self.read.get(self._nodes, 0)
         leases = self._hearing.leases
-        leases.reached(read if read < self._nodes_handed else max(read, self._nodes_given))
+        leases.took_in(self.read.get(self._nodes, 0))
         if leases.listening.as_of_ms is None:
             return
         silent, patience = leases.silent(self.state), patience_ms(self.state.policy)

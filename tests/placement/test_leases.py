@@ -219,7 +219,7 @@ def test_a_node_that_nobody_knows_is_never_lost() -> None:
     leases = Leases()
     leases.heard("stranger", 0)
     leases.asked(CellState("cell-a"), 0, SILENCE_MS)
-    leases.reached(0)
+    leases.took_in(0)
     assert leases.silent(CellState("cell-a")) == {}
 
 
@@ -240,7 +240,7 @@ def test_a_lease_runs_out_as_of_the_moment_at_which_the_end_of_the_topic_was_ask
     leases.begin(state, 0)
     for second in range(200):
         leases.asked(state, second, second * 1_000)
-        leases.reached(second - 60)
+        leases.took_in(second - 60)
         silent_ms = leases.silent(state).get("n00", 0)
         assert (silent_ms > patience_ms(state.policy)) == (second - 60 > SILENCE_MS // 1_000), second
 
@@ -250,7 +250,7 @@ def test_an_end_that_is_never_reached_forgets_no_older_one() -> None:
     for second in range(5_000):
         listening.asked(second, second, 10)
     for reached in (0, 10, 4_000, 4_999):
-        listening.reached(reached)
+        listening.took_in(reached)
         assert listening.as_of_ms is not None
         assert 0 <= reached - listening.as_of_ms <= 50
 

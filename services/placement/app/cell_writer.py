@@ -368,7 +368,7 @@ class CellWriter:
         records = [] if is_full else await inflow.take()
         if records:
             await self._take(records)
-        self._service.nodes_given(inflow.given.get("nodes", 0))
+        self._service.nodes_read(inflow.given.get("nodes", 0))
         await self._clock.check()
         self._has_looked = True
         self._goes_on = await self._decide(tenure)

@@ -72,9 +72,9 @@ class Leases:
         self._oldest_ms = min(heard.values(), default=as_of_ms)
         self._looked_ms = None
 
-    def reached(self, next_offset: int) -> None:
-        """Everything in topic `nodes` before this offset is taken in. Time that was missed counts for no node."""
-        missed_ms, as_of_ms = self.listening.reached(next_offset), self.listening.as_of_ms
+    def took_in(self, next_offset: int) -> None:
+        """Every record of topic `nodes` before this offset is taken in. Time that was missed counts for no node."""
+        missed_ms, as_of_ms = self.listening.took_in(next_offset), self.listening.as_of_ms
         if missed_ms and as_of_ms is not None:
             heard = self._heard_ms
             for node_id, heard_ms in heard.items():

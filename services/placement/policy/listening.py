@@ -2,6 +2,9 @@
 
 The shell asks now and then where the topic ends. Once all before that end is taken in, everything that nodes had said
 when the shell asked is known. Times are the writer's own wall time since any origin.
+
+A record is first read by the shell, then handed over, and at last taken in by a decision. What is no record (the end of
+a transaction) is only read: it counts as taken in once every record before it is.
 """
 
 from __future__ import annotations
@@ -33,6 +36,19 @@ class Listening:
         self.missed_ms = 0
         self._newest = _End(0, begun_ms, 0)
         self._ends: deque[_End] = deque()
+        self._read = self._handed_over = 0
+
+    def reads_anew(self) -> None:
+        """The topic is read on from where the log says that it was taken in."""
+        self._read = self._handed_over = 0
+
+    def has_read(self, next_offset: int) -> None:
+        """The shell has handed over every record before this offset."""
+        self._read = next_offset
+
+    def was_handed(self, next_offset: int) -> None:
+        """The record before this offset was handed over, and every earlier one."""
+        self._handed_over = next_offset
 
     def asked(self, offset: int, asked_ms: int, pause_ms: int) -> None:
         """The topic ended here when the shell asked. After a pause longer than `pause_ms` the time counts as missed."""
@@ -44,8 +60,10 @@ class Listening:
         if len(self._ends) > ENDS_MOST:
             self._ends = deque([self._ends[0], *list(self._ends)[2::2]])
 
-    def reached(self, next_offset: int) -> int:
-        """Everything before this offset is taken in. How much of the time that is known now was missed."""
+    def took_in(self, next_offset: int) -> int:
+        """Every record before this offset is taken in. How much of the time that is known now was missed."""
+        if next_offset >= self._handed_over:
+            next_offset = max(next_offset, self._read)
         reached, before_ms = None, self.missed_ms
         while self._ends and self._ends[0].offset <= next_offset:
             reached = self._ends.popleft()
