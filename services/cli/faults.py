@@ -83,7 +83,7 @@ class Hunting:
 
 
 def _hunt_mutants(hunting: Hunting, *, as_json: bool) -> None:
-    """Exit code 1 where a mutant was missed."""
+    """Exit code 1 where a mutant was missed; without an end by time also where a hunt did not come to its end."""
     try:
         mutants = chosen(
             load_mutants(), hunting.names, 0 if hunting.minutes is None else MUTANTS_A_DAY * (time_ns() // DAY_NS)
@@ -105,7 +105,8 @@ def _hunt_mutants(hunting: Hunting, *, as_json: bool) -> None:
         print_line(f"{found['mutants_caught']} of {found['mutants_total']} mutants were caught")
         for name in found["no_time_for"]:
             print_line(f"no time for {name}")
-    if found["missed"]:
+    is_whole = hunting.minutes is None
+    if found["missed"] or (is_whole and found["no_time_for"]):
         raise typer.Exit(Exit.NO)
 
 

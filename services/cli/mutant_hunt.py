@@ -13,17 +13,20 @@ from services.cli.faults import kinds_of
 from services.cli.mutants import is_broken
 
 
-def hunt(first_seed: int, seeds_most: int, faults: str = "") -> dict[str, object]:
-    """The worlds from this seed on, with these kinds of faults alone if any are named, until one breaks a promise."""
+def hunt(first_seed: int, seeds_most: int, faults: str = "", looked_at_first: str = "") -> dict[str, object]:
+    """The worlds from this seed on, with these kinds of faults alone if any are named, until one breaks a promise. The
+    world of another seed may be looked at first.
+    """
     kinds = kinds_of(faults)
-    for number in range(seeds_most):
-        broken = tell(Story(first_seed + number, kinds)).violation
+    seeds = [int(looked_at_first)] if looked_at_first else []
+    for number, seed in enumerate([*seeds, *range(first_seed, first_seed + seeds_most)]):
+        broken = tell(Story(seed, kinds)).violation
         if broken is None:
             continue
         invariant, text = broken
         if is_broken(text):
-            raise SystemExit(f"seed {first_seed + number}: {text}")
-        return {"seeds": number + 1, "invariant": invariant, "text": f"seed {first_seed + number}: {text}"}
+            raise SystemExit(f"seed {seed}: {text}")
+        return {"seeds": number + 1, "invariant": invariant, "text": f"seed {seed}: {text}"}
     return {"seeds": seeds_most, "invariant": None, "text": f"not caught in {seeds_most} seeds"}
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from services.simulator.engine import Action, Engine
 from services.simulator.faults import Fault, Faults
-from services.simulator.history.record import EPOCH_MS, Logged, LostTail, TopicPartition
+from services.simulator.history.record import EPOCH_MS, Flipped, Logged, LostTail, TopicPartition
+from services.simulator.network import BROKER, Network
 from shared.events.base import Event
 from shared.events.decisions import Decision
 from shared.log.port import Appended, AppendUnknown, LogTruncated, LogUnavailable, Outgoing, Refusal
@@ -19,6 +20,9 @@ TIMEOUT_MS = 400
 
 OFTEN_REPEATED = ("submissions", "jobs", "nodes", "queue", "operations")
 """Topics whose records a producer may write twice; `decisions` has an idempotent one."""
+
+FLIPPED = ("submissions", "jobs", "queue", "nodes", "proposals", "operations")
+"""Inputs of which records are damaged, one here and there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,14 @@ class Broker:
         self._begins: dict[TopicPartition, int] = {}
         self.log: dict[TopicPartition, list[Logged]] = {}
         self.lost_tails: list[LostTail] = []
+        self.lost_inputs: list[LostTail] = []
+        self.flipped: list[Flipped] = []
+        self.flips_next: TopicPartition | None = None
+        self.bytes_most: dict[str, int] = {}
+        """The largest record of a topic, where it is less than the usual one."""
         self.away_until_ms = 0
         self._cut_off_ms: dict[str, int] = {}
+        self.network = Network(engine, self._wake_all)
         self.late = 0
         self._watchers: dict[TopicPartition, list[Action]] = {}
 
@@ -77,8 +87,14 @@ class Broker:
         """Let nothing through that this one would write, for so long."""
         self._cut_off_ms[who] = self.engine.now_ms + for_ms
 
-    def _hears(self, who: str) -> bool:
-        return not self.is_away and self._cut_off_ms.get(who, 0) <= self.engine.now_ms
+    def is_reached(self, who: str) -> bool:
+        """Whether this one gets answers now."""
+        return not self.is_away and self.network.reaches(who, BROKER)
+
+    def _hears(self, who: str, messages: Sequence[Message]) -> bool:
+        if not self.is_reached(who) or self._cut_off_ms.get(who, 0) > self.engine.now_ms:
+            return False
+        return all(self.network.reaches(who, (message.topic, message.partition)) for message in messages)
 
     def watch(self, tp: TopicPartition, action: Action) -> None:
         """Do this whenever a record lands there."""
@@ -138,10 +154,40 @@ class Broker:
         )
         if self._as_bytes and message.event is not None:
             record._value, record._event = record.value, None  # noqa: SLF001 - the log alone makes records
+        self._damage(record)
         logged.append(record)
         for action in self._watchers.get(tp, ()):
             action()
         return record.offset
+
+    def _damage(self, record: Logged) -> None:
+        """Turn a bit round, now and then: what stands there then is no text."""
+        at = (record.topic, record.partition)
+        is_decision = at == self.flips_next
+        value = record.value if record.topic in FLIPPED or is_decision else None
+        if not value or not (is_decision or self.faults.happens(Fault.FLIPPED, f"a record of {at[0]}/{at[1]}")):
+            return
+        if is_decision:
+            self.flips_next, self.faults.is_active = None, False
+            self.harmed(at)
+        whole = replace(record)
+        place = self.engine.chance.randrange(0, len(value))
+        record.damage(value[:place] + bytes((value[place] ^ 0x80,)) + value[place + 1 :])
+        self.flipped.append(Flipped(whole, record.value or b""))
+
+    def is_too_large(self, topic: str, size: int) -> bool:
+        """A record of so many bytes is above what its topic takes: whether it is refused, which is written down."""
+        if topic not in self.bytes_most or not self.faults.is_active:
+            return True
+        return self.faults.inject(Fault.OVERSIZED, f"{size} bytes for {topic}")
+
+    def lose_input(self, tp: TopicPartition, offset: int) -> None:
+        """Forget the records of an input from this offset on, though they were acknowledged."""
+        logged = self.log[tp]
+        self.lost_inputs.append(LostTail(self.engine.now_ms, tp[0], tp[1], offset, tuple(logged[offset:])))
+        del logged[offset:]
+        for action in list(self._watchers.get(tp, ())):
+            action()
 
     def lose_tail(self, tp: TopicPartition, count: int) -> None:
         """Forget the last records, though they were acknowledged."""
@@ -161,7 +207,7 @@ class Broker:
     def append(self, who: str, message: Message, answer: Callable[[Appended | AppendUnknown], None]) -> None:
         """Write one record; the answer comes later, or says that nothing is known."""
         faults, engine = self.faults, self.engine
-        if not self._hears(who) or faults.happens(Fault.REFUSED, f"append of {who} to {message.topic}"):
+        if not self._hears(who, (message,)) or faults.happens(Fault.REFUSED, f"append of {who} to {message.topic}"):
             engine.after(TIMEOUT_MS, lambda: answer(AppendUnknown("refused")))
             return
         if faults.happens(Fault.LATE, f"append of {who} to {message.topic}"):
@@ -192,7 +238,7 @@ class Broker:
         """Write all in their order. The answer is None once all are acknowledged; else any of them may be there."""
         faults, engine = self.faults, self.engine
         count, is_lost = len(messages), False
-        if not self._hears(who):
+        if not self._hears(who, messages):
             count, is_lost = 0, True
         elif faults.happens(Fault.REFUSED, f"publish of {who}"):
             count, is_lost = engine.between(0, len(messages)), True

@@ -39,6 +39,15 @@ class Fault(StrEnum):
     SNAPSHOT = "snapshot"
     OLD_VERSION = "old-version"
     TORN = "torn"
+    CLOCK = "clock"
+    PARTITION = "partition"
+    LAG = "lag"
+    FLAP = "flap"
+    SILENCE = "silence"
+    RESHARED = "reshared"
+    INPUT_LOST = "input-lost"
+    FLIPPED = "bit-flip"
+    OVERSIZED = "oversized"
 
 
 RATES: dict[Fault, float] = {
@@ -56,6 +65,7 @@ RATES: dict[Fault, float] = {
     Fault.SKEW: 0.8,
     Fault.OLD_VERSION: 0.5,
     Fault.TORN: 0.02,
+    Fault.FLIPPED: 0.01,
 }
 """The highest rate of what is drawn at each occasion: at each step, each append, each call."""
 
@@ -74,11 +84,28 @@ INTERVALS_MS: dict[Fault, int] = {
 }
 """The shortest mean time between two faults of what comes by itself."""
 
+LASTING_MS: dict[Fault, int] = {
+    Fault.CLOCK: 2_500,
+    Fault.PARTITION: 2_000,
+    Fault.LAG: 3_500,
+    Fault.FLAP: 2_000,
+    Fault.SILENCE: 6_000,
+    Fault.RESHARED: 4_000,
+    Fault.INPUT_LOST: 3_000,
+}
+"""The same of what lasts, and of what a person has to mend."""
+
 KINDS_AT_A_TIME = 0.55
 """So large a share of the kinds happens in one world."""
 
+LASTING_AT_A_TIME = 0.15
+"""And so large a share of those that last."""
+
 LOST_TAIL_OF_SEEDS = 0.04
 """In so many worlds the broker loses an acknowledged tail: once, since nothing goes on after it."""
+
+SMALL_OF_SEEDS, SMALL_BYTES = 0.08, (4_000, 4_500)
+"""In so many worlds a decision may have no more bytes than one of these."""
 
 FORGED_OF_SEEDS = 0.03
 """In so many worlds somebody writes a decision that is not this cell's writer's: once, for the same reason."""
@@ -99,6 +126,7 @@ class Faults:
     intervals_ms: dict[Fault, int] = field(default_factory=dict)
     loses_tail: bool = False
     is_forged: bool = False
+    decision_bytes_most: int | None = None
     injected: list[Injected] = field(default_factory=list)
     _number: int = 0
 
@@ -111,7 +139,13 @@ class Faults:
         for fault, shortest_ms in INTERVALS_MS.items():
             on, share = random() < KINDS_AT_A_TIME, random()
             self.intervals_ms[fault] = int(shortest_ms / (0.3 + 0.7 * share)) if on and fault in self.only else 0
+        for fault, shortest_ms in LASTING_MS.items():
+            on, share = random() < LASTING_AT_A_TIME, random()
+            self.intervals_ms[fault] = int(shortest_ms / (0.3 + 0.7 * share)) if on and fault in self.only else 0
         self.loses_tail = random() < LOST_TAIL_OF_SEEDS and Fault.LOST_TAIL in self.only
+        small, bytes_most = random() < SMALL_OF_SEEDS, self.engine.chance.choice(SMALL_BYTES)
+        if small and Fault.OVERSIZED in self.only:
+            self.decision_bytes_most = bytes_most
         self.is_forged = random() < FORGED_OF_SEEDS and Fault.FORGED in self.only and not self.loses_tail
 
     def happens(self, fault: Fault, what: str) -> bool:

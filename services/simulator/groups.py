@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from services.simulator.faults import Fault
+from services.simulator.network import BROKER
 from services.simulator.process import Process
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Groups:
     def share(self, group: str, *, anew: bool = False) -> None:
         """Give every partition to a member that lives; `anew` to another one than before, where there is one."""
         self._turn += anew
-        living = [member for member in self.members[group] if member.is_member and not member.is_paused]
+        living = [member for member in self.members[group] if member.is_member and self._is_heard(member)]
         shares: dict[str, set[int]] = {member.name: set() for member in self.members[group]}
         for partition in range(self._partitions[group]):
             willing = [member for member in living if partition not in member.declines]
@@ -67,6 +68,9 @@ class Groups:
             if member.is_member:
                 self._tell(member, frozenset(shares[member.name]))
 
+    def _is_heard(self, member: Process) -> bool:
+        return not member.is_paused and self._world.broker.network.reaches(member.name, BROKER)
+
     def _tell(self, member: Process, owned: frozenset[int]) -> None:
         """Somebody who loses may hear of it late; one who is paused hears of it when it wakes."""
         loses = not member.owned <= owned
@@ -74,6 +78,8 @@ class Groups:
         delay_ms = self._world.engine.between(500, 3_000) if late else self._world.engine.between(1, 40)
 
         def tell() -> None:
+            if not self._world.broker.network.reaches(member.name, BROKER):
+                return  # it is told when it is heard again
             # The newest word counts, also when an older one comes later; what went and came back came back anew.
             mine = {p: self._tenures[g, p] for (g, p), o in self.owners.items() if g == member.group and o is member}
             if mine != self._known.get((member.name, member.incarnation), {}):

@@ -8,6 +8,7 @@ from services.simulator.broker import Message
 from services.simulator.engine import Engine
 from services.simulator.history.record import Logged, TopicPartition
 from shared.events.base import TYPES
+from shared.events.encoding import SUBMISSION_BYTES_MOST
 
 TOPICS = ("submissions", "submissions", "submissions", "jobs", "queue", "nodes", "operations", "decisions", "proposals")
 
@@ -26,6 +27,8 @@ VALUES: tuple[bytes | None, ...] = (
     b'{"cell": "cell-0", "version": 9007199254740991, "epoch": 1, "at_ms": 1, "effects": []}',
     b'{"cell": "cell-0", "version": 0, "epoch": 1, "at_ms": 1, "effects": [{"kind": "Unheard"}]}',
     b"[" * 3_000,
+    b'{"job": {"id": "job-1", "tenant": "nobody"}}' + b" " * SUBMISSION_BYTES_MOST,
+    b'{"job": "job-1"}' + b" " * SUBMISSION_BYTES_MOST,
     b'{"job": ' + b"9" * 400 + b"}",
 )
 

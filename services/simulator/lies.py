@@ -19,6 +19,9 @@ from shared.events.values import DEVICES_MOST, ObservedRun, RunStatus
 FAR = 90
 """So many attempts ahead no job gets."""
 
+LABELS = {f"label-{number}": "x" * 63 for number in range(1_000)}
+"""More than a node may tell of itself."""
+
 KINDS = (RunStarted, RunFinished, RunStopped, RunFailed)
 
 
@@ -58,6 +61,7 @@ def _of_nothing_known(engine: Engine, state: CellState, node: Node) -> Lie:
     events: tuple[Event, ...] = (
         NodeReport(node="ghost", **head),
         NodeJoined(node="ghost", spec=replace(ghost, pool="none"), **head),
+        NodeJoined(node="ghost", spec=replace(ghost, labels=LABELS), **head),
         NodeJoined(node="ghost", spec=replace(ghost, gpus=DEVICES_MOST, islands=(), nics=()), **head),
         DeviceFailed(node=node.id, device=DEVICES_MOST - 1, **head),
     )

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from services.simulator.broker import Message, message_of
-from services.simulator.faults import INTERVALS_MS, Fault
+from services.simulator.faults import Fault
 from services.simulator.history.record import Logged
 from services.simulator.hostile import hostile_message
+from services.simulator.lasting import Lasting
 from services.simulator.lies import lie_of
+from services.simulator.person import lose_input
 from services.simulator.versions import with_fields
 from services.simulator.workload import another_file
 from shared.cluster.config import CellFile
@@ -51,13 +53,15 @@ class Mishaps:
             Fault.LEASE: self._cut_executor_off,
             Fault.HOSTILE: self._be_hostile,
             Fault.RELOAD: self._reload,
+            Fault.INPUT_LOST: partial(lose_input, world),
+            **Lasting(world).doings,
         }
 
     def begin(self) -> None:
         """From now on."""
         world = self._world
-        for fault in INTERVALS_MS:
-            if world.faults.intervals_ms[fault] and fault in self._doings:
+        for fault, mean_ms in world.faults.intervals_ms.items():
+            if mean_ms and fault in self._doings:
                 world.engine.after(world.faults.next_ms(fault), partial(self._happen, fault))
         if world.faults.loses_tail:
             world.engine.after(world.engine.between(2_000, 9_000), self._lose_tail)
@@ -190,8 +194,8 @@ class Mishaps:
             world.faults.is_active = False  # nothing else may hide it
 
     def _forge(self) -> None:
-        """A decision of the right version that no writer of this cell made, or one of a later release with fields that
-        this one does not know: no reader may go on behind it.
+        """A decision of the right version that no writer of this cell made, one of a later release with fields that
+        this one does not know, or one that is damaged on its way: no reader may go on behind it.
         """
         world, oracle = self._world, self._oracle()
         state = oracle.state
@@ -199,9 +203,13 @@ class Mishaps:
             world.faults.is_active and state.version and self._injects(Fault.FORGED, f"a decision of {oracle.cell}")
         ):
             return
+        how = world.engine.between(0, 2)
+        if how == 0:
+            world.broker.flips_next = oracle.tp
+            return
         decision = Decision(cell=state.cell, version=state.version + 1, epoch=state.epoch, at_ms=state.at_ms)
         forged = replace(message_of(decision, oracle.tp[1]), chain=FORGED_CHAIN)
-        if world.engine.between(0, 1):
+        if how == 1:
             value = with_fields(encode(msgspec.structs.replace(decision, effects=(PolicySet(policy=state.policy),))))
             forged = replace(forged, event=None, value=value, chain=next_chain(state.chain, value))
         world.broker.harmed(oracle.tp)

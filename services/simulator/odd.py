@@ -21,6 +21,7 @@ NOWHERE: tuple[dict[str, Any], ...] = (
     {"not_before_ms": LARGEST_INTEGER},
     {"array": None, "array_most_running": 1},
     {"workers": 20_000},
+    {"cell": None, "pools": ("pool-0a", "pool-1a")},
 )
 """What admission turns away; that no cell is named is fine where there is one."""
 
@@ -32,6 +33,10 @@ EXTREMES: tuple[dict[str, Any], ...] = (
     {"estimate_run_ms": LARGEST_INTEGER},
     {"estimate_run_ms": 1},
     {"not_before_ms": 0},
+    {"not_before_ms": 1},
+    {"max_run_ms": LARGEST_INTEGER - 1},
+    {"estimate_run_ms": LARGEST_INTEGER - 1},
+    {"retry": RetryPolicy(budget=3, backoff_ms=0, backoff_most_ms=1)},
     {"retry": RetryPolicy(budget=3, backoff_ms=LARGEST_INTEGER, backoff_most_ms=1)},
     {"retry": RetryPolicy(budget=3, backoff_ms=LARGEST_INTEGER - 1, backoff_most_ms=LARGEST_INTEGER)},
     {"retry": RetryPolicy(budget=0, backoff_ms=LARGEST_INTEGER, backoff_most_ms=LARGEST_INTEGER)},

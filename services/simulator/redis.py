@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from services.simulator.engine import Engine
 from services.simulator.faults import Fault, Faults
 from services.simulator.history.record import ViewRows
+from services.simulator.network import REDIS, Network
 from shared.view.keys import keys_of
 from shared.view.lupa_view import LuaFunctions, Store
 from shared.view.store import ViewUnavailable
@@ -53,8 +54,8 @@ def answer_of(coroutine: Coroutine[Any, Any, T]) -> T:
 class Redis:
     """The server. It keeps a few of its pasts, to come back to one of them."""
 
-    def __init__(self, engine: Engine, faults: Faults) -> None:
-        self._engine, self._faults = engine, faults
+    def __init__(self, engine: Engine, faults: Faults, network: Network) -> None:
+        self._engine, self._faults, self._network = engine, faults, network
         self.functions = LuaFunctions()
         self._kept: list[Store] = []
         self._kept_ms = 0
@@ -62,7 +63,8 @@ class Redis:
     def perform(self, who: str, call: Call, answer: Callable[[Any], None]) -> None:
         """Do what a process asks; the answer comes later, and may be an error to be raised."""
         faults, engine = self._faults, self._engine
-        if self.functions.is_away or faults.happens(Fault.REDIS_AWAY, f"{call.name} of {who} does not arrive"):
+        is_reached = self._network.reaches(who, REDIS) and not self.functions.is_away
+        if not is_reached or faults.happens(Fault.REDIS_AWAY, f"{call.name} of {who} does not arrive"):
             engine.after(TIMEOUT_MS, lambda: answer(ViewUnavailable("no answer")))
             return
         if faults.happens(Fault.REDIS_LATE, f"{call.name} of {who}"):

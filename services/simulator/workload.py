@@ -81,7 +81,8 @@ def draw_setting(engine: Engine) -> Setting:
         cell, specs = _cell(engine, number)
         cells.append(cell)
         nodes[cell.name] = wired(engine, marked(engine, specs))
-    file = CellFile(cells=tuple(cells), tenants=_tenants(engine, nodes), limits=Limits(submit_skew_ms=None))
+    limits = Limits(submit_skew_ms=engine.chance.choice((None, None, 5_000)))
+    file = CellFile(cells=tuple(cells), tenants=_tenants(engine, nodes), limits=limits)
     items = _items(engine, file, nodes)
     machines = {cell: specs[: engine.chance.choice((0, 0, 1, 2))] for cell, specs in nodes.items()}
     left = {cell: specs[len(machines[cell]) :] for cell, specs in nodes.items()}
@@ -129,9 +130,10 @@ def _cell(engine: Engine, number: int) -> tuple[CellPart, tuple[NodeSpec, ...]]:
         backfill_wait_ms=engine.chance.choice((0, 1_000, 600_000)),
         unacknowledged_most=engine.chance.choice((0, 0, 1, 3)),
         fair_half_life_ms=engine.chance.choice((0, 0, 2_000, 60_000)),
-        breaker_wait_wall_ms=engine.chance.choice((1_000, 300_000)),
-        breaker_nodes_per_minute=engine.chance.choice((10, 600)),
-        remove_lost_ms=engine.chance.choice((0, 3_000, 86_400_000)),
+        breaker_wait_wall_ms=engine.chance.choice((500, 2_000, 300_000)),
+        breaker_nodes_per_minute=engine.chance.choice((60, 600)),
+        waiting_jobs_most=engine.chance.choice((1_000_000, 1_000_000, 1_000_000, 6)),
+        remove_lost_ms=engine.chance.choice((1, 0, 3_000, 86_400_000)),
     )
     cell = CellPart(name=f"cell-{number}", ordinal=number, pools=tuple(pools), queues=queues, policy=policy)
     return cell, tuple(nodes)
@@ -157,6 +159,7 @@ def _node(pool: Pool, number: int) -> NodeSpec:
 
 def _tenants(engine: Engine, nodes: dict[str, tuple[NodeSpec, ...]]) -> tuple[Tenant, ...]:
     most = sum(node.gpus for specs in nodes.values() for node in specs)
+    names = sorted({node.pool for specs in nodes.values() for node in specs})
     types = [node.gpu_type for specs in nodes.values() for node in specs]
     tenants = []
     for number, name in enumerate(TENANTS):
@@ -167,7 +170,8 @@ def _tenants(engine: Engine, nodes: dict[str, tuple[NodeSpec, ...]]) -> tuple[Te
         parent = "ada" if number and engine.chance.random() < 0.3 else None  # noqa: PLR2004 - a share
         if parent is None:
             quotas = tuple(_guaranteed(quota, int(quota.gpu_type in types)) for quota in quotas)
-        tenants.append(Tenant(name=name, quotas=quotas if limited else (), parent=parent))
+        pools = (engine.chance.choice(names),) if engine.between(0, 11) == 0 else ()
+        tenants.append(Tenant(name=name, quotas=quotas if limited else (), parent=parent, pools=pools))
     return tuple(tenants)
 
 
@@ -287,7 +291,7 @@ def _with_waits(
             job = replace(job, estimate_run_ms=engine.between(500, 5_000))
         if engine.between(0, 5) == 0:
             most = engine.chance.choice((None, 1, 2))
-            job = replace(job, array=engine.between(1, 5), array_most_running=most)
+            job = replace(job, array=engine.chance.choice((1, 2, 3, 4, 5, 16)), array_most_running=most)
         waiting.append((at_ms, client, replace(event, job=job)))
     return waiting, [event for _, _, event in waiting if isinstance(event, SubmitJob)]
 

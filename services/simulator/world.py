@@ -19,6 +19,7 @@ from services.simulator.history.record import Believed, Fenced, History, Violati
 from services.simulator.machine import Machine
 from services.simulator.mishaps import Mishaps
 from services.simulator.oracle import Oracle
+from services.simulator.person import Person
 from services.simulator.process import Died, Part, Process, Release
 from services.simulator.readers import Readers
 from services.simulator.redis import Redis
@@ -88,7 +89,9 @@ class World:
         self.grown_bytes = chance.choice(GROWN_AT_BYTES)
         as_bytes = chance.random() < 0.1  # noqa: PLR2004 - one world of ten
         self.broker = Broker(self.engine, self.faults, as_bytes=as_bytes)
-        self.redis = Redis(self.engine, self.faults)
+        if self.faults.decision_bytes_most is not None:
+            self.broker.bytes_most = {"decisions": self.faults.decision_bytes_most}
+        self.redis = Redis(self.engine, self.faults, self.broker.network)
         self.committed: dict[tuple[str, int], int] = {}
         self.disk = Disk(self)
         self._ordinals = {cell.name: cell.ordinal for cell in setting.file.cells}
@@ -106,6 +109,7 @@ class World:
         self._agents = self._make_agents(setting.machines)
         self.processes += self._agents.values()
         self.mishaps = Mishaps(self)
+        self.person = Person(self)
         self._drain = Drain(self)
 
     def _make_processes(self) -> list[Process]:
@@ -165,6 +169,7 @@ class World:
     def _told(self) -> History:
         history = self.history
         history.log, history.lost_tails = self.broker.log, self.broker.lost_tails
+        history.lost_inputs, history.flipped = self.broker.lost_inputs, self.broker.flipped
         history.diaries, history.injected = self.disk.diaries, self.faults.injected
         history.steps, history.end_ms = self.engine.steps, self.engine.now_ms
         history.drained, history.stuck = self._drain.is_drained, self._drain.stuck

@@ -8,6 +8,9 @@ from shared.log.machine.losses import Loss
 from shared.log.port import TopicPartition
 from shared.runtime.process import Context
 
+INPUT_FENCED = "input fenced"
+"""What the log of the process says of each input that it reads no further."""
+
 
 def say_fenced(context: Context[Any], loss: Loss, reason: str, **about: str) -> None:
     """The process is not ready for this input, for `reason`, and its log says where and why.
@@ -17,7 +20,7 @@ def say_fenced(context: Context[Any], loss: Loss, reason: str, **about: str) -> 
     topic, partition = loss.tp
     context.health.not_ready(reason, _subject(loss.tp))
     context.logger.error(
-        "input fenced",
+        INPUT_FENCED,
         **about,
         topic=topic,
         partition=partition,

@@ -221,6 +221,17 @@ def test_the_process_that_has_begun_a_wait_ends_it_at_its_time_whatever_comes_be
     assert timeouts(world.pass_time(1)) == ["start"]
 
 
+def test_a_stop_without_an_answer_is_told_though_its_writer_regains_the_cell_again_and_again() -> None:
+    world = unanswered()
+    world.tell(set_policy(stop_grace_wall_ms=20_000, lease_margin_wall_ms=10_000))
+    world.tell(cancel("job"))
+    for _ in range(2):
+        world.pass_time(10_000)
+        world.regain()
+    assert timeouts(world.pass_time(9_999)) == []
+    assert timeouts(world.pass_time(1)) == ["stop"]
+
+
 def test_no_start_is_late_before_all_is_read_that_nodes_had_said() -> None:
     world = unanswered()
     world.pass_time(59_000)

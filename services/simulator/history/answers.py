@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from services.simulator.history.books import CANCELLED, STOPPING, Books
-from services.simulator.history.evidence import Answer, Evidence, Violation
+from services.simulator.history.evidence import Answer, CellEvidence, Evidence, Violation
 from shared.events import effects as e
 from shared.events.base import Event, replace
 from shared.events.decisions import Decision
@@ -18,11 +18,19 @@ from shared.events.values import JobSpec
 class Settlements:
     """What admission passed on is settled by the decision that says it was read: nothing is read and forgotten."""
 
-    def __init__(self, cell: str, answers: Sequence[Answer]) -> None:
-        self._cell = cell
+    def __init__(self, evidence: CellEvidence) -> None:
+        self._cell = evidence.cell
         self._ahead: dict[str, list[Answer]] = {}
-        for answer in sorted(answers, key=lambda answer: (answer.source, -answer.offset)):
-            self._ahead.setdefault(answer.source, []).append(answer)
+        self._refilled: list[Answer] = []
+        for answer in sorted(evidence.answers, key=lambda answer: (answer.source, -answer.offset)):
+            if (answer.source, answer.offset) in evidence.dead:
+                continue
+            if answer.offset >= evidence.cut.get(answer.source, answer.offset + 1):
+                self._refilled.append(answer)
+            else:
+                self._ahead.setdefault(answer.source, []).append(answer)
+        self._ever_refused: Counter[tuple[str, str]] = Counter()
+        self._ever_updated: Counter[str] = Counter()
         self._enqueued: dict[tuple[str, str], None] = {}
         self._elements: dict[str, dict[str, None]] = {}
         self._refused: Counter[tuple[str, str]] = Counter()
@@ -37,8 +45,10 @@ class Settlements:
                 self._note_enqueued(effect.spec, effect.digest)
             elif isinstance(effect, e.JobRefused):
                 self._refused[effect.job, effect.request] += 1
+                self._ever_refused[effect.job, effect.request] += 1
             elif isinstance(effect, e.JobUpdated):
                 self._updated[effect.spec.id] += 1
+                self._ever_updated[effect.spec.id] += 1
         where = f"{self._cell}, version {decision.version}"
         return [
             Violation("I2", text, where)
@@ -106,12 +116,19 @@ class Settlements:
         return {job: over for job, over in books.over.items() if over.over_ms == books.at_ms}
 
     def unread(self, books: Books) -> list[Violation]:
-        """What was never read and is not settled either: for a run that is over."""
+        """What was never read and is not settled either: for a run that is over. What filled up a topic that was cut
+        stands where something else was read before: which decision has read it is not known, so any may settle it.
+        """
         self._begin_record()
+        left = [answer for ahead in self._ahead.values() for answer in reversed(ahead)]
+        found = self._unsettled_of(left, books)
+        self._refused, self._updated = self._ever_refused, self._ever_updated
+        return [*found, *self._unsettled_of(self._refilled, books)]
+
+    def _unsettled_of(self, answers: Iterable[Answer], books: Books) -> list[Violation]:
         return [
             Violation("I2", f"{text} (at {answer.source} offset {answer.offset}, never read)", self._cell)
-            for ahead in self._ahead.values()
-            for answer in reversed(ahead)
+            for answer in answers
             if (text := self._unsettled(answer.event, books)) is not None
         ]
 
@@ -120,7 +137,8 @@ def wish_violations(evidence: Evidence) -> list[Violation]:
     """Every acknowledged submission has an answer of its own: passed on, rejected, or set aside with a reason."""
     if not all(cell.is_drained for cell in evidence.cells):
         return []
-    answered = Counter(about for cell in evidence.cells for answer in cell.answers if (about := _about(answer.event)))
+    given = [event for cell in evidence.cells for event in (*cell.lost_answers, *(each.event for each in cell.answers))]
+    answered = Counter(about for event in given if (about := _about(event)))
     wished = Counter((wish.job, wish.command) for wish in evidence.wishes if not wish.is_dead)
     return [
         Violation("I2", f"{count} acknowledged commands to {command} job {job} have {answered[job, command]} answers")

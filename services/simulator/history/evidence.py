@@ -135,6 +135,9 @@ class CellEvidence:
     said what was not so: their words are not held against the log. `is_drained`: faults have ended and there was time
     enough to finish everything. `is_damaged`: the log itself was harmed, so that the cell has to stand still.
     `forgotten_version`: of runs that were ordered by this version the diaries tell all, or nothing.
+    `cut` are sources of answers (`jobs-0`) that lost their tail, and from which offset on: what stands there came
+    later. `lost_answers` are those that were lost or damaged there. `dead` are answers (source and offset) that were
+    set aside as dead letters. `deaf` is the reign whose writer does not know that its own record was damaged.
     `late` is by how much (in moments) something may end behind the time at which it had to be over, `unaware` for how
     long after a harm to the log a writer may not have looked yet.
     """
@@ -152,6 +155,10 @@ class CellEvidence:
     late: int = 0
     unaware: int = 0
     forgotten_version: int = 0
+    cut: Mapping[str, int] = field(default_factory=dict)
+    lost_answers: Sequence[Event] = ()
+    dead: frozenset[tuple[str, int]] = frozenset()
+    deaf: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def judge_cell(cell: CellEvidence) -> list[Violation]:
 
 def _in_the_log(cell: CellEvidence, decisions: Sequence[InForce]) -> list[Violation]:
     keeper = Bookkeeper(cell.cell)
-    settlements, showings = Settlements(cell.cell, cell.answers), Showings(cell)
+    settlements, showings = Settlements(cell), Showings(cell)
     keeper.found += showings.compare(keeper.books)
     for decision in decisions:
         keeper.take(decision)

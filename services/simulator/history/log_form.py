@@ -67,6 +67,8 @@ def _judge_damage(evidence: CellEvidence, place: int, version: int, damage: str)
         # One record may have been on its way when the damage was done; and one of each writer that had not looked yet.
         if done is not None and entry.moment is not None and entry.moment < done + evidence.unaware:
             continue
+        if later is not None and later.epoch == evidence.deaf:
+            continue  # a writer does not read its own records again, and no reader takes what it writes behind
         if later is not None and later.cell == evidence.cell and later.version > version:
             return [*found, _violation(evidence, entry, f"version {later.version} was written behind a damaged record")]
     return found

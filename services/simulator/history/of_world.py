@@ -24,6 +24,7 @@ from shared.events.base import Event
 from shared.events.decisions import Decision
 from shared.events.encoding import Undecodable, decode
 from shared.events.jobs import JobAdmitted, JobsAdmitted
+from shared.events.reasons import DeadLetterReason
 from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 from shared.view.row_text import account_rows, job_row, node_row
 
@@ -59,7 +60,39 @@ def _cell(history: History, cell: str, ordinal: int) -> CellEvidence:
         is_drained=history.drained,
         is_damaged=bool(history.lost_tails),
         unaware=UNAWARE_MS,
+        cut={f"{lost.topic}-{ordinal}": lost.offset for lost in history.lost_inputs if lost.partition == ordinal},
+        lost_answers=[answer.event for answer in _answers(_lost_of_jobs(history, ordinal), ordinal)],
+        dead=_dead_of_jobs(history, ordinal),
+        deaf=_deaf_reign(history, ordinal),
     )
+
+
+def _lost_of_jobs(history: History, ordinal: int) -> Iterable[Logged]:
+    """The records of a cell's `jobs` that were taken out, or damaged when they were written."""
+    for lost in history.lost_inputs:
+        if (lost.topic, lost.partition) == ("jobs", ordinal):
+            yield from lost.records
+    for flipped in history.flipped:
+        if (flipped.whole.topic, flipped.whole.partition) == ("jobs", ordinal):
+            yield flipped.whole
+
+
+def _dead_of_jobs(history: History, ordinal: int) -> frozenset[tuple[str, int]]:
+    """What placement set aside though it can be read: no record can hold what comes of it."""
+    found = set()
+    for logged in history.records("dead-letters"):
+        sent = {name: value.decode("utf-8", "replace") for name, value in logged.record(logged.topic).headers}
+        at = (sent.get("origin_topic", "").rpartition(".")[2], sent.get("origin_partition"))
+        if at == ("jobs", str(ordinal)) and sent["reason"] == DeadLetterReason.UNWRITABLE:
+            found.add((f"jobs-{ordinal}", int(sent["origin_offset"])))
+    return frozenset(found)
+
+
+def _deaf_reign(history: History, ordinal: int) -> int | None:
+    """The epoch of the decision that was damaged on its way into the log."""
+    damaged = [flipped.whole for flipped in history.flipped if flipped.whole.topic == "decisions"]
+    epochs = [event.epoch for logged in damaged if isinstance(event := logged.event(), Decision)]
+    return epochs[0] if epochs and damaged[0].partition == ordinal else None
 
 
 def _entry(logged: Logged) -> LogEntry:
@@ -180,6 +213,7 @@ def _view(rows: ViewRows) -> View:
 def _wishes(history: History) -> Iterable[Wish]:
     """The commands that were confirmed; what is no command may be set aside or turned away."""
     dead = {logged.value: None for logged in history.records("dead-letters")}
+    dead |= {flipped.whole.value: None for flipped in history.flipped if flipped.value in dead}
     for submission in history.submissions:
         command = COMMANDS.get(submission.type)
         if submission.acked_ms is None or command is None:

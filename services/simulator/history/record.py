@@ -20,7 +20,7 @@ from shared.events.encoding import TYPE_HEADER, Undecodable, decode, encode
 from shared.events.values import NodeSpec
 from shared.log.port import Headers, Outgoing, Record
 
-EPOCH_MS = 1_000_000
+EPOCH_MS = 10_000_000_000
 """The cell time of a right clock at simulated time 0."""
 
 TopicPartition = tuple[str, int]
@@ -54,6 +54,10 @@ class Logged:
         if self._value is None and self._event is not None:
             self._value = encode(self._event)
         return self._value
+
+    def damage(self, value: bytes) -> None:
+        """Other bytes stand there from now on."""
+        self._value, self._event, self._said, self._record = value, None, None, None
 
     def event(self) -> Event | Undecodable:
         """What it says, or why that cannot be told."""
@@ -169,6 +173,14 @@ class LostTail:
 
 
 @dataclass(frozen=True, slots=True)
+class Flipped:
+    """A record of which one bit was turned round when it was written: as it was sent, and what stands there."""
+
+    whole: Logged
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Believed:
     """A writer took its record at this offset to be in force."""
 
@@ -205,7 +217,8 @@ class Violation:
 
 @dataclass(slots=True)
 class History:
-    """All of it. `log` holds what each partition held at the end; `lost_tails` what was taken out of it.
+    """All of it. `log` holds what each partition held at the end; `lost_tails` what was taken out of the decisions, and
+    `lost_inputs` what was taken out of inputs.
 
     `drained` tells whether everything came to its end after the faults had stopped; `stuck` says what did not.
     """
@@ -222,6 +235,8 @@ class History:
     injected: list[Injected] = field(default_factory=list)
     fenced: list[Fenced] = field(default_factory=list)
     lost_tails: list[LostTail] = field(default_factory=list)
+    lost_inputs: list[LostTail] = field(default_factory=list)
+    flipped: list[Flipped] = field(default_factory=list)
     believed: list[Believed] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
     steps: int = 0

@@ -62,7 +62,7 @@ class WorldLog:
         """Raises LogUnavailable while the broker is away, and Dead for a process that is."""
         if self.is_closed:
             raise Dead(self.who)
-        if self.broker.is_away:
+        if not self.broker.is_reached(self.who):
             raise LogUnavailable("the broker is away")
 
     async def start(self) -> None:
@@ -107,11 +107,11 @@ class WorldLog:
 
     async def begin_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """As the port says."""
-        return await self._answered(lambda: {tp: self.broker.begin(self.local(tp)) for tp in tps})
+        return await self._answered(lambda: {tp: self.broker.begin(self.reached(tp)) for tp in tps})
 
     async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """As the port says."""
-        return await self._answered(lambda: {tp: self.broker.end(self.local(tp)) for tp in tps})
+        return await self._answered(lambda: {tp: self.broker.end(self.reached(tp)) for tp in tps})
 
     async def written_ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """As the port says. No transaction is ever open."""
@@ -124,11 +124,11 @@ class WorldLog:
 
     async def first_since(self, tp: TopicPartition, timestamp_ms: int) -> int | None:
         """As the port says."""
-        return await self._answered(lambda: self.broker.first_since(self.local(tp), timestamp_ms - EPOCH_MS))
+        return await self._answered(lambda: self.broker.first_since(self.reached(tp), timestamp_ms - EPOCH_MS))
 
     async def delete_before(self, tp: TopicPartition, offset: int) -> None:
         """As the port says."""
-        await self._answered(lambda: self.broker.delete_before(self.local(tp), offset))
+        await self._answered(lambda: self.broker.delete_before(self.reached(tp), offset))
 
     async def partitions(self, topic: str) -> int:
         """As the port says."""
@@ -166,7 +166,9 @@ class WorldLog:
         broker, engine = self.broker, self.broker.engine
         if record.topic != "snapshots" or not broker.faults.happens(Fault.SNAPSHOT, f"{record.key} of {self.who}"):
             return [record]
-        how, chunk = engine.between(0, 2), decode(record.type, record.value)
+        how, chunk = engine.between(0, 3), decode(record.type, record.value)
+        if how == 3 and record.value:  # noqa: PLR2004 - a bit is turned round
+            return [replace(record, value=_flipped(record.value, engine.chance.randrange(0, len(record.value))))]
         if how == 0 and isinstance(chunk, SnapshotChunk):
             return [replace(record, value=encode(shorter(chunk, rows=chunk.rows[:-1])))]
         if how == 1:
@@ -174,7 +176,7 @@ class WorldLog:
         return []
 
     def _at(self, tp: TopicPartition, offset: int) -> Record | None:
-        at = self.local(tp)
+        at = self.reached(tp)
         is_there = self.broker.begin(at) <= offset < self.broker.end(at)
         return self.broker.log[at][offset].record(tp[0]) if is_there else None
 
@@ -190,12 +192,20 @@ class WorldLog:
             raise LogUnavailable(f"{tp[0]} has no partition {tp[1]}, only {partitions}")
         return topic, tp[1]
 
+    def reached(self, tp: TopicPartition) -> TopicPartition:
+        """The same, of one that answers this process. Raises LogUnavailable."""
+        at = self.local(tp)
+        if not self.broker.network.reaches(self.who, at):
+            raise LogUnavailable(f"{tp[0]}/{tp[1]} does not answer")
+        return at
+
     def message(self, message: Outgoing) -> Message:
         """A record as the broker takes it. Raises RecordTooLarge, LogUnavailable."""
         headers = sum(len(name.encode()) + len(value) for name, value in message.headers)
-        size = len(message.key or b"") + len(message.value or b"") + headers
-        if size > RECORD_BYTES_MAX:
-            raise RecordTooLarge(f"record for {message.topic}: {size} bytes, at most {RECORD_BYTES_MAX}")
+        size, name = len(message.key or b"") + len(message.value or b"") + headers, message.topic
+        most = self.broker.bytes_most.get(name.removeprefix(self._prefix), RECORD_BYTES_MAX)
+        if size > most and self.broker.is_too_large(name.removeprefix(self._prefix), size):
+            raise RecordTooLarge(f"record for {name}: {size} bytes, at most {most}")
         topic, partition = self.local((message.topic, self._partition(message)))
         texts = dict(message.headers)
         return Message(
@@ -216,6 +226,10 @@ class WorldLog:
         return partition_of(message.key, partitions) if message.key is not None and partitions else 0
 
 
+def _flipped(value: bytes, place: int) -> bytes:
+    return value[:place] + bytes((value[place] ^ 0x80,)) + value[place + 1 :]
+
+
 Members = Callable[[str], WorldMember]
 """A membership of this process in the group of this name."""
 
@@ -233,7 +247,7 @@ class WorldReader:
     async def start(self) -> None:
         """As the port says."""
         await self._log.start()
-        self._local = {tp: self._log.local(tp) for tp in self._positions}
+        self._local = {tp: self._log.reached(tp) for tp in self._positions}
         self._known = {tp: self._log.broker.end(at) for tp, at in self._local.items()}
 
     async def stop(self) -> None:
@@ -277,7 +291,7 @@ class WorldReader:
         watched = [(at, partial(landed, tp)) for tp, at in self._local.items()]
         for at, action in watched:
             broker.watch(at, action)
-        for held_ms in self._held_ms.values():
+        for held_ms in (*self._held_ms.values(), *map(self._lagging_until_ms, self._local)):
             if engine.now_ms < held_ms < until_ms:
                 engine.at(held_ms, wake)
         timer = loop.call_later(wait_ms / 1000, wake)
@@ -299,11 +313,17 @@ class WorldReader:
                 self._held_ms[tp] = held_ms = now_ms + self._patient_ms
             if broker.faults.happens(Fault.DELAY, f"{at[0]} to {self._log.who}"):
                 self._held_ms[tp] = max(held_ms, now_ms + broker.engine.between(50, 2_500))
-        return self._held_ms.get(tp, 0)
+        return max(self._held_ms.get(tp, 0), self._lagging_until_ms(tp))
+
+    def _lagging_until_ms(self, tp: TopicPartition) -> int:
+        """When the next record of a partition comes that lags behind; 0 for one that does not."""
+        broker, at = self._log.broker, self._local[tp]
+        lag_ms = broker.network.lag_ms(self._log.who, at)
+        logged = broker.log.get(at, ()) if lag_ms else ()
+        return logged[self._positions[tp]].at_ms + lag_ms if self._positions[tp] < len(logged) else 0
 
     def _take(self, max_records: int) -> list[Record]:
-        broker = self._log.broker
-        if broker.is_away:
+        if not self._log.broker.is_reached(self._log.who):
             return []
         order = list(self._local)
         self._turn = (self._turn + 1) % max(1, len(order))
@@ -322,11 +342,16 @@ class WorldReader:
 
     def _read(self, tp: TopicPartition, room: int) -> list[Record]:
         broker, at, position = self._log.broker, self._local[tp], self._positions[tp]
+        if not broker.network.reaches(self._log.who, at):
+            return []
         if position < len(broker.log.get(at, ())) and self._due_ms(tp) > broker.engine.now_ms:
             return []
         try:
             found = broker.read(at, position, room)
         except LogTruncated as error:
             raise LogTruncated(tp, asked=error.asked, begin=error.begin, end=error.end) from None
+        lag_ms = broker.network.lag_ms(self._log.who, at)
+        if lag_ms:
+            found = [logged for logged in found if logged.at_ms + lag_ms <= broker.engine.now_ms]
         self._positions[tp] = position + len(found)
         return [logged.record(tp[0]) for logged in found]

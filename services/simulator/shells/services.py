@@ -25,6 +25,7 @@ from services.simulator.broker import Message
 from services.simulator.machine import Machine
 from services.simulator.process import Process
 from services.simulator.shells.files import WorldFiles
+from services.simulator.shells.heard import Hears
 from services.simulator.shells.machine import WorldDriver, WorldState
 from services.simulator.shells.part import NAMESPACE, Shell
 from services.simulator.shells.view import WorldFunctions
@@ -32,12 +33,10 @@ from services.simulator.versions import word_by_word
 from shared.events.encoding import decode
 from shared.events.nodes import NodeJoined
 from shared.events.values import NodeSpec
+from shared.log.fenced_input import INPUT_FENCED
 
 if TYPE_CHECKING:
     from services.simulator.world import World
-
-PLACEMENT = PlacementSettings.model_construct(namespace=NAMESPACE)
-"""The defaults, whatever stands in the environment."""
 
 EXECUTOR = ExecutorSettings.model_construct(
     namespace=NAMESPACE,
@@ -46,7 +45,9 @@ EXECUTOR = ExecutorSettings.model_construct(
     report_every_wall_ms=1_500,
     look_every_wall_ms=700,
 )
-"""Leases are short in a world, so nodes report often. The files are answered for below."""
+"""Leases are short in a world, so nodes report often. The files are answered for below.
+
+The rest are the defaults, whatever stands in the environment; so in all that follow."""
 
 AGENT = AgentSettings.model_construct(
     namespace=NAMESPACE, node="", node_gpus=0, node_pool="", state_dir=Path("state"), report_every_wall_ms=1_500
@@ -69,8 +70,9 @@ CHUNK_BYTES = 3_000
 
 def placement(world: World, process: Process) -> Shell:
     """Writer and standby of every cell. What it takes to be in force must be so."""
-    believed = partial(world.believed, process)
-    return Shell("placement", PLACEMENT, partial(writer.main, few=world.few), {cell_writer.IN_FORCE: believed})
+    hears: Hears = {cell_writer.IN_FORCE: partial(world.believed, process), INPUT_FENCED: world.person.fenced}
+    settings = PlacementSettings.model_construct(namespace=NAMESPACE, resume_inputs=world.person.setting())
+    return Shell("placement", settings, partial(writer.main, few=world.few), hears)
 
 
 def executor(world: World, process: Process) -> Shell:
