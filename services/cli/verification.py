@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 from pydantic import ValidationError
 
 from services.cli.log_file import LogFileError, read_log_file
@@ -227,6 +228,8 @@ def _judged(cls: type[V], path: Path, number: int, line: bytes) -> V:
         first = error.errors(include_url=False)[0]
         field = shorten(".".join(map(str, first["loc"])))
         raise DiaryError(f"{path}: line {number}: {field}: {first['msg']}") from error
+    except msgspec.DecodeError as error:
+        raise DiaryError(f"{path}: line {number}: {shorten(str(error))}") from error
 
 
 def join(parts: list[Verification]) -> Verification:

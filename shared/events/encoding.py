@@ -77,11 +77,25 @@ def decode(type_: str, value: bytes | None) -> Event | Undecodable:
             return why
     try:
         return _decoder(cls).decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _UNREAD as error:
         why = _judged(cls, value)
         if why is None and cls.topic not in STRICT and not cls.is_command:
-            return read_known(cls, value)  # a later release says more
+            return _of_a_later_release(cls, value)
         return why or _unread(error)
+
+
+_UNREAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def _of_a_later_release(cls: type[Event], value: bytes) -> Event | Undecodable:
+    """The event without the fields that this version does not know.
+
+    What stands in those is read by no model, but it must be JSON: NaN, which other readers let pass, is none.
+    """
+    try:
+        return read_known(cls, value)
+    except _UNREAD as error:
+        return _unread(error)
 
 
 def judged(cls: type[Value], value: bytes, *, forbid_unknown: bool = False) -> Undecodable | None:

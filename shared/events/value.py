@@ -85,7 +85,7 @@ def read_valid(cls: type[V], text: bytes | str, *, forbid_unknown: bool = False)
 
 def read_known(cls: type[V], text: bytes | str) -> V:
     """The `cls` that this JSON text says, without what is no field of it, at any depth. Raises pydantic's
-    ValidationError.
+    ValidationError, and msgspec's DecodeError where what is no field of it is no JSON.
     """
     model_of(cls).__pydantic_validator__.validate_json(text)
     return msgspec.convert(_known(cls, msgspec.json.decode(text)), cls)

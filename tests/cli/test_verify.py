@@ -257,6 +257,13 @@ def test_an_unreadable_diary_line_is_named(exported: Exported, tmp_path: Path) -
         verify_file(exported(an_honest_log().records), folder)
 
 
+def test_a_diary_line_with_what_is_no_json_in_an_unknown_field_is_named(exported: Exported, tmp_path: Path) -> None:
+    line = HONEST["node-0"][0].rstrip()
+    folder = diaries(tmp_path, {"node-0": [line[:-1] + ',"later":NaN}\n']})
+    with pytest.raises(DiaryError, match=r"node-0\.jsonl: line 1: JSON is malformed"):
+        verify_file(exported(an_honest_log().records), folder)
+
+
 def test_a_file_that_is_no_log_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text("{}\n", encoding="utf-8")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ FACTS = sorted(type_ for type_ in TYPES if not TYPES[type_].is_command and type_
 CANCEL = "fallow.job.cancel.v1"
 ADVANCE = "fallow.time.advance.v1"
 DECISION = "fallow.decision.v1"
+GOLDEN = Path(__file__).parent / "golden"
 
 
 def with_field(event: Event, name: str) -> bytes:
@@ -200,6 +202,31 @@ def test_hostile_bytes_are_refused_in_one_short_line(what: str) -> None:
     answer = refused(decode(*HOSTILE[what]))
     assert len(str(answer)) < 600
     assert str(answer).encode()
+
+
+ODD = {
+    "not a number": b"NaN",
+    "infinite": b"-Infinity",
+    "out of range": b"1e999",
+    "5,000 digits": b"9" * 5_000,
+    "nesting just below the limit": b"[" * 190 + b"]" * 190,
+    "nesting that one reader takes and another refuses": b"[" * 1_100 + b"]" * 1_100,
+    "deep nesting": b'{"a":' * 100_000,
+    "lone surrogate, escaped": b'"\\ud800"',
+    "lone surrogate, as bytes": b'"\xed\xa0\x80"',
+    "no UTF-8": b'"\xff"',
+    "a control character": b'"\x01"',
+    "nothing": b"",
+}
+"""What readers of JSON do not agree on, in a field that is known to none of them."""
+
+
+@pytest.mark.parametrize("what", ODD)
+@pytest.mark.parametrize("type_", sorted(TYPES))
+def test_whatever_stands_in_an_unknown_field_never_raises(type_: str, what: str) -> None:
+    golden = (GOLDEN / f"{type_}.json").read_bytes().strip()
+    assert isinstance(decode(type_, golden), Event)
+    assert isinstance(decode(type_, golden[:-1] + b',"zz":' + ODD[what] + b"}"), Undecodable | Event)
 
 
 GOOD_JOB_IDS = ["a", "0", "a.b_c-d", "a" * 128, "train-7.retry_2"]
