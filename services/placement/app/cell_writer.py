@@ -3,48 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
+from services.placement.app.appending import Appending
 from services.placement.app.clock_watch import ClockWatch
 from services.placement.app.inflow import Inflow
 from services.placement.app.input_watch import InputWatch
+from services.placement.app.intake import INPUTS, Intake
 from services.placement.app.metrics import CellMetrics, PlacementMetrics
 from services.placement.app.nodes_watch import NodesWatch
 from services.placement.app.ownership import Ownership
 from services.placement.app.setbacks import AWAY_FIRST_S, AWAY_MOST_S, FIRST_S, MOST_S, CannotWrite, Setbacks
-from services.placement.service import Input, PlacementService, Tried
+from services.placement.app.showing import Showing
+from services.placement.service import PlacementService, Tried
 from services.placement.settings import PlacementSettings
 from shared.cluster.config import CellFile, CellPart
 from shared.cluster.few import FEW_WAITING
-from shared.cluster.state import CellState
-from shared.events.decisions import CHAIN_HEADER
-from shared.events.encoding import Undecodable
-from shared.events.operations import ReloadCell
-from shared.events.reasons import DeadLetterReason
-from shared.log.dead_letters import TOLD_MOST, dead_letter
 from shared.log.follower import Follower
-from shared.log.machine.consumer import Dead
 from shared.log.machine.losses import Place
-from shared.log.machine.tenure import Tenure, Verdict
-from shared.log.machine.writer import Draft
+from shared.log.machine.tenure import Tenure
 from shared.log.opening import layout_of
-from shared.log.port import (
-    Appended,
-    AppendRefused,
-    AppendUnknown,
-    Log,
-    LogRefused,
-    LogUnavailable,
-    Outgoing,
-    Record,
-)
-from shared.log.reading import checksum_of, event_of
+from shared.log.port import Log, LogRefused, LogUnavailable
 from shared.runtime.cell_file import CellFileError, read_again, reloaded
 from shared.runtime.clocks import WallCellClock
 from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind
 
-INPUTS = ("jobs", "queue", "nodes", "proposals", "operations")
 WAIT_MS_MOST = 1_000
 """How long a writer waits for inputs while nothing is due; it is woken when something comes."""
 
@@ -56,9 +39,6 @@ REST_MS_LEAST = 2
 PATIENT_MS = {"nodes": 10}
 """So long may records gather before they are read. Thousands of nodes say something at any time, and it is in no hurry.
 """
-
-IN_FORCE = "in force"
-"""What the log of the process says of each decision whose record the writer takes to be the newest of its cell."""
 
 NEW_JOBS = frozenset({"jobs"})
 NEW_JOBS_AHEAD_MOST = 2_000
@@ -91,16 +71,17 @@ class CellWriter:
         self._ordinal, self._owned, self._file, self._few = cell.ordinal, owned, file, few
         self._stepped = context.settings.clock is ClockKind.STEPPED
         self._follower = Follower(log, layout, cell.name)
-        self._sources = {layout.topic(name): f"{name}-{cell.ordinal}" for name in INPUTS}
-        self._begun_ms = self._wrote_ms = 0
+        self._begun_ms = 0
         self._goes_on = self._has_looked = False
         self._setbacks = Setbacks(context.back_off(FIRST_S, MOST_S), context.back_off(AWAY_FIRST_S, AWAY_MOST_S))
         self._declines_until_ms: int | None = None
         self._given_up_at: int | None = None
         self._standing_by: asyncio.Task[object] | None = None
         self._clock = ClockWatch(context, log, layout.topic("cells"), cell.ordinal)
+        self._appending = Appending(context, log, layout, self._follower, self._clock, self._setbacks, self._metrics)
+        self._intake = Intake(context, log, layout, cell, self._metrics, self._reload)
+        self._showing = Showing(context, layout, cell.name, self._intake.sources, self._metrics)
         self._inflow: Inflow | None = None
-        self._shown: tuple[int, ...] = ()
         self._watch: InputWatch
         self._nodes: NodesWatch
         self._service: PlacementService
@@ -185,7 +166,7 @@ class CellWriter:
                 await self._follower.rest()
             else:
                 self._standing_by.result()
-                self._show()
+                self._showing.show(self._service, goes_on=self._goes_on)
         finally:
             self._standing_by.cancel()
             self._standing_by = None
@@ -262,11 +243,11 @@ class CellWriter:
             return
         tenure.begin()
         tried = self._service.leave(self._now_ms(), self._context.host.monotonic_ms())
-        draft = None if tried is None else self._draft(tenure, tried)
+        draft = None if tried is None else self._appending.draft(tenure, tried)
         if tried is None:
             tenure.abandon()
         elif draft is not None:
-            await self._append(tenure, tried, draft)
+            await self._appending.append(tenure, tried, draft)
 
     def _tell_contradiction(self) -> None:
         reason = self._service.take_contradiction()
@@ -279,10 +260,10 @@ class CellWriter:
             tenure.begin()
             now_ms = self._now_ms() if self._clock.is_known else 0
             tried = self._service.start(now_ms, self._context.host.monotonic_ms())
-            draft = self._draft(tenure, tried)
+            draft = self._appending.draft(tenure, tried)
             if draft is None:
                 continue
-            if await self._append(tenure, tried, draft):
+            if await self._appending.append(tenure, tried, draft):
                 self._clock.compare()
                 return True
             await self._follower.catch_up()
@@ -325,9 +306,9 @@ class CellWriter:
         while missing and self._owns and tenure.writes:
             tenure.begin()
             tried = self._service.resume(missing, self._now_ms(), self._context.host.monotonic_ms())
-            draft = self._draft(tenure, tried)
+            draft = self._appending.draft(tenure, tried)
             assert draft is not None, "an offset of an input always fits into a record"
-            if await self._append(tenure, tried, draft):
+            if await self._appending.append(tenure, tried, draft):
                 break
             await self._refold()
             missing = self._decided_resumes()
@@ -367,24 +348,24 @@ class CellWriter:
         is_full = self._goes_on and self._service.others_pending >= OTHERS_AHEAD_MOST
         records = [] if is_full else await inflow.take()
         if records:
-            await self._take(records)
+            await self._intake.take(records, self._service, self._watch)
         self._service.nodes_read(inflow.given.get("nodes", 0))
         await self._clock.check()
         self._has_looked = True
         self._goes_on = await self._decide(tenure)
-        self._show()
+        self._showing.show(self._service, goes_on=self._goes_on)
 
     async def _decide(self, tenure: Tenure[Tried]) -> bool:
         """One decision, if there is one. Whether more is to be decided at once."""
         begin_s = self._context.host.perf_s()
         tenure.begin()
         tried = self._service.decide(self._now_ms(), self._context.host.monotonic_ms())
-        draft = None if tried is None else self._draft(tenure, tried)
+        draft = None if tried is None else self._appending.draft(tenure, tried)
         self._metrics.cycle.observe(self._context.host.perf_s() - begin_s)
         if tried is not None and draft is None:
             return True
         try:
-            await self._set_strays_aside()
+            await self._intake.set_strays_aside(self._service)
         except LogUnavailable:
             # The cell is taken over anew, from the cursors of the state.
             if draft is None:
@@ -396,126 +377,13 @@ class CellWriter:
             tenure.abandon()
             self._is_back()
             return False
-        if await self._append(tenure, tried, draft):
+        if await self._appending.append(tenure, tried, draft):
             self._is_back()
             return tried.has_more
         await self._refold()
         return True
 
-    def _draft(self, tenure: Tenure[Tried], tried: Tried) -> Draft | None:
-        """The record of a decision; None where no reader could read it: it is decided again with fewer inputs."""
-        draft = tenure.draft(tried)
-        if isinstance(draft, Draft):
-            return draft
-        self._context.logger.warning(
-            "decision too large or invalid; retrying with fewer inputs",
-            cell=self.cell,
-            inputs=len(tried.taken),
-            effects=len(tried.effects),
-            reason=str(draft),
-        )
-        self._metrics.stale("unwritable")
-        return None
-
-    async def _append(self, tenure: Tenure[Tried], tried: Tried, draft: Draft) -> bool:
-        """Whether the decision is in force."""
-        begin_s = self._context.host.perf_s()
-        message = self._outgoing(draft)
-        sent_ms = self._context.host.monotonic_ms()
-        answer = await self._log.append(message)
-        self._metrics.append.observe(self._context.host.perf_s() - begin_s)
-        self._wrote_ms = self._context.host.monotonic_ms()
-        if isinstance(answer, Appended):
-            self._clock.stamped(answer, sent_ms)
-        verdict = tenure.answered(draft, tried, answer, self._wrote_ms)
-        if verdict is Verdict.IN_FORCE:
-            self._follower.wrote(message)
-            self._metrics.in_force(draft.decision.effects)
-            self._context.logger.debug(
-                IN_FORCE, cell=self.cell, version=draft.decision.version, offset=self._follower.state.offset
-            )
-            return True
-        self._metrics.stale(verdict.value)
-        version = draft.decision.version
-        self._context.logger.info("decision not in force", cell=self.cell, version=version, why=verdict.value)
-        if isinstance(answer, AppendUnknown | AppendRefused):
-            if verdict is Verdict.TOO_LARGE and tenure.writes:
-                warn, size_bytes = self._context.logger.warning, len(draft.value)
-                warn("record too large for its topic", cell=self.cell, bytes=size_bytes, reason=answer.reason)
-            else:
-                await self._bear(answer, verdict)
-        return False
-
-    async def _bear(self, answer: AppendUnknown | AppendRefused, verdict: Verdict) -> None:
-        """Wait before the next try. Raises CannotWrite where there is to be none."""
-        self._context.logger.warning("append without success", cell=self.cell, why=verdict.value, reason=answer.reason)
-        wait_s = self._setbacks.failed(answer)
-        if self._setbacks.is_serious:
-            self._context.health.not_ready(f"decisions do not get into the log: {answer.reason}", self.cell)
-        await self._context.pause(wait_s)
-
-    def _outgoing(self, draft: Draft) -> Outgoing:
-        decision = draft.decision
-        return self._layout.outgoing(
-            decision,
-            id=f"{self.cell}/{decision.version}/{decision.epoch}",
-            source=self._context.instance,
-            wall_ms=self._context.host.wall_ms(),
-            more=((CHAIN_HEADER, draft.chain.encode()),),
-            value=draft.value,
-        )
-
     # Inputs and times.
-
-    async def _take(self, records: list[Record]) -> None:
-        """Hand over what came, once what says nothing that belongs here is set aside: all of it together, since a flood
-        of bad records must not hold up the good ones.
-        """
-        dead: list[Dead] = []
-        inputs = [self._input(record, dead) for record in records]
-        await self._set_aside(dead)
-        self._service.take(inputs)
-
-    def _input(self, record: Record, dead: list[Dead]) -> Input:
-        """What a record says; one that says nothing that belongs here is added to `dead`."""
-        source, checksum = self._sources[record.topic], checksum_of(record.key, record.value)
-        self._watch.read((record.topic, record.partition), record.offset + 1, checksum)
-        event = event_of(record)
-        if isinstance(event, Undecodable):
-            dead.append(Dead(record, event.reason, str(event)))
-            return Input(source, record.offset + 1, None, checksum=checksum)
-        home = event.home()
-        if home is not None and home != self.cell:
-            dead.append(Dead(record, DeadLetterReason.WRONG_CELL, f"cell: {home} is not {self.cell}"))
-            return Input(source, record.offset + 1, None, checksum=checksum)
-        if isinstance(event, ReloadCell):
-            self._reload()
-        return Input(source, record.offset + 1, event, len(record.value or b""), record, checksum)
-
-    async def _set_strays_aside(self) -> None:
-        """What the cycle could make nothing of. Its records are repeated here if the decision does not get through."""
-        dead = []
-        for item, stray in self._service.take_strays():
-            assert isinstance(item.origin, Record), "every input of a node comes with its record"
-            dead.append(Dead(item.origin, stray.reason, stray.text))
-        await self._set_aside(dead)
-        for why, count in self._service.take_past().items():
-            self._metrics.past(why, count)
-
-    async def _set_aside(self, dead: Sequence[Dead]) -> None:
-        """Dead letters, confirmed together before the cursor passes their records."""
-        if not dead:
-            return
-        warn, counted = self._context.logger.warning, self._context.telemetry.dead_letters
-        for one in dead[:TOLD_MOST]:
-            warn("input set aside", topic=one.record.topic, offset=one.record.offset, reason=one.text)
-        if len(dead) > TOLD_MOST:
-            warn("more inputs set aside", count=len(dead) - TOLD_MOST)
-        for one in dead:
-            counted.labels(one.record.topic, one.reason).inc()
-        await self._log.publish(
-            [dead_letter(one, service="placement", namespace=self._layout.namespace) for one in dead]
-        )
 
     def _reload(self) -> None:
         file = reloaded(self._context, self._file)
@@ -547,36 +415,11 @@ class CellWriter:
         """Let inputs gather for as long as the last record took: many small records cost more than one a little later,
         and the busier the machine, the more so. An idle writer answers at once.
         """
-        took_ms = max(REST_MS_LEAST, self._wrote_ms - self._begun_ms)
-        rest_ms = self._wrote_ms + min(took_ms, self._context.settings.pace_wall_ms) - self._context.host.monotonic_ms()
+        took_ms = max(REST_MS_LEAST, self._appending.wrote_ms - self._begun_ms)
+        rest_ms = (
+            self._appending.wrote_ms
+            + min(took_ms, self._context.settings.pace_wall_ms)
+            - self._context.host.monotonic_ms()
+        )
         if rest_ms > 0 and not self._stepped:
             await asyncio.sleep(rest_ms / 1000)
-
-    # What others see.
-
-    def _show(self) -> None:
-        state, health = self._follower.state, self._context.health
-        topic, partition = self._layout.tp("decisions", self.cell)
-        health.handled(topic, partition, state.offset + 1)
-        read = self._service.read
-        for topic, source in self._sources.items():
-            if source in read:
-                health.handled(topic, self._ordinal, read[source])
-        health.progress.version[self.cell] = state.version
-        health.progress.next_due_ms = self._service.next_cell_ms()
-        health.progress.busy = self._service.has_pending or self._goes_on
-        health.turned()
-        shown = (state.version, state.epoch, state.waiting, len(state.jobs), self._service.leases_frozen)
-        if shown != self._shown:
-            self._shown = shown
-            self._metrics.show(*shown)
-        self._metrics.silent.set(len(state.silent))
-        health.noted(f"silent nodes of {self.cell}", _many_silent(self.cell, state))
-
-
-def _many_silent(cell: str, state: CellState) -> str | None:
-    """What a person should know while many nodes are silent at once."""
-    held, per_minute = state.evictions, state.policy.breaker_nodes_per_minute
-    if held is None:
-        return None
-    return f"{held.silent} nodes of cell {cell} stopped reporting; marking at most {per_minute} a minute as lost"

@@ -13,7 +13,7 @@ from services.executor.processes.supervisor import must_end
 from services.executor.settings import AgentSettings, ExecutorSettings
 from services.metrics import app as metrics_app
 from services.metrics.settings import MetricsSettings
-from services.placement.app import cell_writer, writer
+from services.placement.app import appending, writer
 from services.placement.app import snapshots as snapshots_app
 from services.placement.app.snapshots import SnapshotSettings
 from services.placement.settings import PlacementSettings
@@ -70,7 +70,7 @@ CHUNK_BYTES = 3_000
 
 def placement(world: World, process: Process) -> Shell:
     """Writer and standby of every cell. What it takes to be in force must be so."""
-    hears: Hears = {cell_writer.IN_FORCE: partial(world.believed, process), INPUT_FENCED: world.person.fenced}
+    hears: Hears = {appending.IN_FORCE: partial(world.believed, process), INPUT_FENCED: world.person.fenced}
     settings = PlacementSettings.model_construct(namespace=NAMESPACE, resume_inputs=world.person.setting())
     return Shell("placement", settings, partial(writer.main, few=world.few), hears)
 

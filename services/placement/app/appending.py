@@ -1,0 +1,100 @@
+"""A writer's decisions on their way into the log of its cell: one record at a time, and what became of it."""
+
+from __future__ import annotations
+
+from services.placement.app.clock_watch import ClockWatch
+from services.placement.app.metrics import CellMetrics
+from services.placement.app.setbacks import Setbacks
+from services.placement.service import Tried
+from services.placement.settings import PlacementSettings
+from shared.events.decisions import CHAIN_HEADER
+from shared.log.follower import Follower
+from shared.log.layout import Layout
+from shared.log.machine.tenure import Tenure, Verdict
+from shared.log.machine.writer import Draft
+from shared.log.port import Appended, AppendRefused, AppendUnknown, Log, Outgoing
+from shared.runtime.process import Context
+
+IN_FORCE = "in force"
+"""What the log of the process says of each decision whose record the writer takes to be the newest of its cell."""
+
+
+class Appending:
+    """Of one cell. `wrote_ms` (monotonic) is when the log answered last."""
+
+    def __init__(
+        self,
+        context: Context[PlacementSettings],
+        log: Log,
+        layout: Layout,
+        follower: Follower,
+        clock: ClockWatch,
+        setbacks: Setbacks,
+        metrics: CellMetrics,
+    ) -> None:
+        self.cell, self.wrote_ms = follower.state.cell, 0
+        self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
+        self._follower, self._clock, self._setbacks = follower, clock, setbacks
+
+    def draft(self, tenure: Tenure[Tried], tried: Tried) -> Draft | None:
+        """The record of a decision; None where no reader could read it: it is decided again with fewer inputs."""
+        draft = tenure.draft(tried)
+        if isinstance(draft, Draft):
+            return draft
+        self._context.logger.warning(
+            "decision too large or invalid; retrying with fewer inputs",
+            cell=self.cell,
+            inputs=len(tried.taken),
+            effects=len(tried.effects),
+            reason=str(draft),
+        )
+        self._metrics.stale("unwritable")
+        return None
+
+    async def append(self, tenure: Tenure[Tried], tried: Tried, draft: Draft) -> bool:
+        """Whether the decision is in force. Raises CannotWrite where this process is not to try again."""
+        begin_s = self._context.host.perf_s()
+        message = self._outgoing(draft)
+        sent_ms = self._context.host.monotonic_ms()
+        answer = await self._log.append(message)
+        self._metrics.append.observe(self._context.host.perf_s() - begin_s)
+        self.wrote_ms = self._context.host.monotonic_ms()
+        if isinstance(answer, Appended):
+            self._clock.stamped(answer, sent_ms)
+        verdict = tenure.answered(draft, tried, answer, self.wrote_ms)
+        if verdict is Verdict.IN_FORCE:
+            self._follower.wrote(message)
+            self._metrics.in_force(draft.decision.effects)
+            self._context.logger.debug(
+                IN_FORCE, cell=self.cell, version=draft.decision.version, offset=self._follower.state.offset
+            )
+            return True
+        self._metrics.stale(verdict.value)
+        version = draft.decision.version
+        self._context.logger.info("decision not in force", cell=self.cell, version=version, why=verdict.value)
+        if isinstance(answer, AppendUnknown | AppendRefused):
+            if verdict is Verdict.TOO_LARGE and tenure.writes:
+                warn, size_bytes = self._context.logger.warning, len(draft.value)
+                warn("record too large for its topic", cell=self.cell, bytes=size_bytes, reason=answer.reason)
+            else:
+                await self._bear(answer, verdict)
+        return False
+
+    async def _bear(self, answer: AppendUnknown | AppendRefused, verdict: Verdict) -> None:
+        """Wait before the next try. Raises CannotWrite where there is to be none."""
+        self._context.logger.warning("append without success", cell=self.cell, why=verdict.value, reason=answer.reason)
+        wait_s = self._setbacks.failed(answer)
+        if self._setbacks.is_serious:
+            self._context.health.not_ready(f"decisions do not get into the log: {answer.reason}", self.cell)
+        await self._context.pause(wait_s)
+
+    def _outgoing(self, draft: Draft) -> Outgoing:
+        decision = draft.decision
+        return self._layout.outgoing(
+            decision,
+            id=f"{self.cell}/{decision.version}/{decision.epoch}",
+            source=self._context.instance,
+            wall_ms=self._context.host.wall_ms(),
+            more=((CHAIN_HEADER, draft.chain.encode()),),
+            value=draft.value,
+        )

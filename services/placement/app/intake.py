@@ -1,0 +1,91 @@
+"""What a writer reads, on its way to the service: what says nothing that belongs here is set aside as a dead letter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from services.placement.app.input_watch import InputWatch
+from services.placement.app.metrics import CellMetrics
+from services.placement.service import Input, PlacementService
+from services.placement.settings import PlacementSettings
+from shared.cluster.config import CellPart
+from shared.events.encoding import Undecodable
+from shared.events.operations import ReloadCell
+from shared.events.reasons import DeadLetterReason
+from shared.log.dead_letters import TOLD_MOST, dead_letter
+from shared.log.layout import Layout
+from shared.log.machine.consumer import Dead
+from shared.log.port import Log, Record
+from shared.log.reading import checksum_of, event_of
+from shared.runtime.process import Context
+
+INPUTS = ("jobs", "queue", "nodes", "proposals", "operations")
+
+
+class Intake:
+    """Of one cell. `sources` are the inputs as decisions name them, by topic."""
+
+    def __init__(
+        self,
+        context: Context[PlacementSettings],
+        log: Log,
+        layout: Layout,
+        cell: CellPart,
+        metrics: CellMetrics,
+        on_reload: Callable[[], None],
+    ) -> None:
+        """`on_reload` is called for each order to read the cell file again."""
+        self.cell = cell.name
+        self.sources = {layout.topic(name): f"{name}-{cell.ordinal}" for name in INPUTS}
+        self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
+        self._reload = on_reload
+
+    async def take(self, records: list[Record], service: PlacementService, watch: InputWatch) -> None:
+        """Hand over what came, once what says nothing that belongs here is set aside: all of it together, since a flood
+        of bad records must not hold up the good ones.
+        """
+        dead: list[Dead] = []
+        inputs = [self._input(record, dead, watch) for record in records]
+        await self._set_aside(dead)
+        service.take(inputs)
+
+    def _input(self, record: Record, dead: list[Dead], watch: InputWatch) -> Input:
+        """What a record says; one that says nothing that belongs here is added to `dead`."""
+        source, checksum = self.sources[record.topic], checksum_of(record.key, record.value)
+        watch.read((record.topic, record.partition), record.offset + 1, checksum)
+        event = event_of(record)
+        if isinstance(event, Undecodable):
+            dead.append(Dead(record, event.reason, str(event)))
+            return Input(source, record.offset + 1, None, checksum=checksum)
+        home = event.home()
+        if home is not None and home != self.cell:
+            dead.append(Dead(record, DeadLetterReason.WRONG_CELL, f"cell: {home} is not {self.cell}"))
+            return Input(source, record.offset + 1, None, checksum=checksum)
+        if isinstance(event, ReloadCell):
+            self._reload()
+        return Input(source, record.offset + 1, event, len(record.value or b""), record, checksum)
+
+    async def set_strays_aside(self, service: PlacementService) -> None:
+        """What the cycle could make nothing of. Its records are repeated here if the decision does not get through."""
+        dead = []
+        for item, stray in service.take_strays():
+            assert isinstance(item.origin, Record), "every input of a node comes with its record"
+            dead.append(Dead(item.origin, stray.reason, stray.text))
+        await self._set_aside(dead)
+        for why, count in service.take_past().items():
+            self._metrics.past(why, count)
+
+    async def _set_aside(self, dead: Sequence[Dead]) -> None:
+        """Dead letters, confirmed together before the cursor passes their records."""
+        if not dead:
+            return
+        warn, counted = self._context.logger.warning, self._context.telemetry.dead_letters
+        for one in dead[:TOLD_MOST]:
+            warn("input set aside", topic=one.record.topic, offset=one.record.offset, reason=one.text)
+        if len(dead) > TOLD_MOST:
+            warn("more inputs set aside", count=len(dead) - TOLD_MOST)
+        for one in dead:
+            counted.labels(one.record.topic, one.reason).inc()
+        await self._log.publish(
+            [dead_letter(one, service="placement", namespace=self._layout.namespace) for one in dead]
+        )

@@ -1,0 +1,57 @@
+"""What a placement process shows of one cell: to its health, to its metrics, and to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from services.placement.app.metrics import CellMetrics
+from services.placement.service import PlacementService
+from services.placement.settings import PlacementSettings
+from shared.cluster.state import CellState
+from shared.log.layout import Layout
+from shared.runtime.process import Context
+
+
+class Showing:
+    """Of one cell, whose inputs have these names in decisions, by topic."""
+
+    def __init__(
+        self,
+        context: Context[PlacementSettings],
+        layout: Layout,
+        cell: str,
+        sources: Mapping[str, str],
+        metrics: CellMetrics,
+    ) -> None:
+        self.cell = cell
+        self._decisions, self._sources = layout.tp("decisions", cell), sources
+        self._health, self._metrics = context.health, metrics
+        self._shown: tuple[int, ...] = ()
+
+    def show(self, service: PlacementService, *, goes_on: bool) -> None:
+        """How far the cell is read and decided. `goes_on`: there is more to decide at once."""
+        state, health = service.state, self._health
+        topic, partition = self._decisions
+        health.handled(topic, partition, state.offset + 1)
+        read = service.read
+        for topic, source in self._sources.items():
+            if source in read:
+                health.handled(topic, partition, read[source])
+        health.progress.version[self.cell] = state.version
+        health.progress.next_due_ms = service.next_cell_ms()
+        health.progress.busy = service.has_pending or goes_on
+        health.turned()
+        shown = (state.version, state.epoch, state.waiting, len(state.jobs), service.leases_frozen)
+        if shown != self._shown:
+            self._shown = shown
+            self._metrics.show(*shown)
+        self._metrics.silent.set(len(state.silent))
+        health.noted(f"silent nodes of {self.cell}", _many_silent(self.cell, state))
+
+
+def _many_silent(cell: str, state: CellState) -> str | None:
+    """What a person should know while many nodes are silent at once."""
+    held, per_minute = state.evictions, state.policy.breaker_nodes_per_minute
+    if held is None:
+        return None
+    return f"{held.silent} nodes of cell {cell} stopped reporting; marking at most {per_minute} a minute as lost"
