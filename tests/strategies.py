@@ -20,9 +20,9 @@ from pydantic.fields import FieldInfo
 
 from shared.events import TYPES
 from shared.events.base import LARGEST_INTEGER, Value
-from shared.events.effects import AnyEffect, Effect
+from shared.events.effects import AnyEffect, Effect, JobResized, JobResizing, JobStarted, ReservationSet
 from shared.events.submissions import JobChanges
-from shared.events.values import GPU, JobSpec, NodeSpec, Resources
+from shared.events.values import GPU, JobSpec, NodeSpec, Resources, WorkerRange
 
 V = TypeVar("V", bound=Value)
 Fields = dict[str, Any]
@@ -51,6 +51,18 @@ def _something_changes(fields: Fields) -> Fields:
     return fields if any(value is not None for value in fields.values()) else {"priority": 0}
 
 
+def _equal_parts(fields: Fields) -> Fields:
+    """A range has as many workers as devices, and each has a rank."""
+    workers = max(1, len(fields["devices"]))
+    return {**fields, "workers": workers, "rank": min(fields["rank"], LARGEST_INTEGER - workers)}
+
+
+def _in_one_way(fields: Fields) -> Fields:
+    """Workers stand one by one or in ranges."""
+    one_by_one = ("workers", "add") if fields.get("ranges") else ("ranges",)
+    return {name: value for name, value in fields.items() if name not in one_by_one}
+
+
 def unchanged(fields: Fields) -> Fields:
     return fields
 
@@ -60,6 +72,11 @@ MENDED: dict[type[Value], Callable[[Fields], Fields]] = {
     JobSpec: _workers_in_order,
     NodeSpec: _groups_cover_the_node,
     JobChanges: _something_changes,
+    WorkerRange: _equal_parts,
+    JobStarted: _in_one_way,
+    JobResized: _in_one_way,
+    ReservationSet: _in_one_way,
+    JobResizing: _in_one_way,
 }
 
 

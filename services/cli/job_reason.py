@@ -16,6 +16,7 @@ from services.placement.policy.deferral import PRECEDENCE
 from services.placement.policy.room_told import PoolRoom, UnitRoom
 from services.placement.policy.why_not import AccountUse, Ahead, WhyNot, why_not
 from shared.cluster.config import Queue
+from shared.cluster.gang_bytes import GANG_BYTES_MOST
 from shared.cluster.job import WAITING
 from shared.cluster.state import CellState
 from shared.events.values import JobSpec
@@ -63,6 +64,9 @@ def lines(found: WhyNot, spec: JobSpec) -> Iterator[str]:
 
 def _beside_room(found: WhyNot) -> Iterator[str]:
     """What it waits for that is no room."""
+    if found.needs_bytes is not None:
+        needs, takes = found.needs_bytes, GANG_BYTES_MOST
+        yield f"  its places need {needs} bytes, the record in which it starts takes {takes}"
     if found.not_before_ms is not None:
         yield f"  not before {moment(found.not_before_ms)}"
     for node, begin_ms in found.closing:
@@ -84,6 +88,7 @@ def as_object(found: WhyNot) -> dict[str, Any]:
         "recorded": found.recorded,
         "not_before_ms": found.not_before_ms,
         "waits_for": list(found.waits_for),
+        "needs_bytes": found.needs_bytes,
         "closing": [{"node": node, "begin_ms": begin_ms} for node, begin_ms in found.closing],
         "behind": None if found.behind is None else asdict(found.behind),
         "head_since_ms": found.head_since_ms,

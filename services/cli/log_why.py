@@ -31,6 +31,7 @@ DEFERRED: dict[DeferCode, str] = {
     DeferCode.NO_FREE_GPUS: "fewer GPUs are free than it needs",
     DeferCode.FRAGMENTED: "enough GPUs are free, but not together on as many nodes as it needs",
     DeferCode.NO_SUCH_NODES: "no node that it may use could ever hold it",
+    DeferCode.RECORD_TOO_LARGE: "no record of the log has room for the places of all its workers",
     DeferCode.QUOTA_REACHED: "its tenant, or one above it, is at its limit",
     DeferCode.BEHIND_HEAD: "it stands behind the head of its queue, which goes first",
     DeferCode.BACKOFF: "it waits for the time of its next attempt",

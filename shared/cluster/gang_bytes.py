@@ -4,24 +4,63 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from shared.events.values import GPU, WORKERS_MOST
+import msgspec
+
+from shared.events.ranges import ONE_BY_ONE_MOST, ranges_of
+from shared.events.values import GPU, WORKERS_MOST, JobSpec, WorkerPlace
 
 GANG_BYTES_MOST = 950_000
 """A gang that needs more could never be written: a record takes a megabyte, with all that surrounds the places."""
 
-_WORKER_BYTES = len('{"rank":,"node":"n","devices":[],"gpu_milli":},')
+_RANGE_BYTES = len('{"rank":,"node":"n","devices":[],"gpu_milli":},')
+_COUNT_BYTES = len('"workers":2,')
+_DEVICE_BYTES = len("0,")
+
+_PLACE_BYTES_MOST = 350
+"""What a place takes at most beside its devices: a node's name has at most 128 characters."""
+
+_DEVICE_BYTES_MOST = len("65535,")
+_ALONE_BYTES = 190
+_ENCODE = msgspec.json.Encoder().encode
 
 
-def fewest_bytes(workers: int, gpu_milli: int) -> int:
-    """What so many workers take at least: on nodes with names of one letter, on the first devices of each."""
-    devices = max(1, gpu_milli // GPU)
-    each = _WORKER_BYTES + _digits(devices) + devices - 1 + len(str(gpu_milli))
-    return workers * each + _digits(workers)
+def bytes_of(places: tuple[WorkerPlace, ...]) -> int:
+    """What these places take in the record of their start, or a little more."""
+    if len(places) == 1:
+        return _ALONE_BYTES + len(places[0].node) + _DEVICE_BYTES_MOST * len(places[0].devices)
+    return len(_ENCODE(places if len(places) <= ONE_BY_ONE_MOST else ranges_of(places)))
 
 
-def most_workers(gpu_milli: int) -> int:
-    """How many such workers a gang may have at most."""
-    return bisect_right(range(WORKERS_MOST + 1), GANG_BYTES_MOST, key=lambda n: fewest_bytes(n, gpu_milli)) - 1
+def fits_in_any_case(spec: JobSpec) -> bool:
+    """Whether the places of all workers fit into a record wherever they are. Those of most jobs do."""
+    gpus = spec.resources.gpu_milli // GPU + 1
+    return spec.workers * (_PLACE_BYTES_MOST + gpus * _DEVICE_BYTES_MOST) <= GANG_BYTES_MOST
+
+
+def fewest_bytes(workers: int, gpu_milli: int, gpus_per_node: int) -> int:
+    """What so many workers take at least, on as few nodes as hold them, with names of one letter and devices of one
+    digit.
+    """
+    on_node = workers_per_node(gpu_milli, gpus_per_node)
+    nodes, rest = divmod(workers, on_node)
+    several = nodes * (on_node > 1) + (rest > 1)
+    nodes += rest > 0
+    each = _RANGE_BYTES + len(str(gpu_milli)) - 1
+    devices = workers * max(1, gpu_milli // GPU)
+    return nodes * each + several * _COUNT_BYTES + devices * _DEVICE_BYTES + _digits(nodes)
+
+
+def workers_per_node(gpu_milli: int, gpus_per_node: int) -> int:
+    """How many such workers an empty node of so many GPUs holds."""
+    if gpu_milli < GPU:
+        return gpus_per_node * (GPU // gpu_milli)
+    return gpus_per_node // (gpu_milli // GPU)
+
+
+def most_workers(gpu_milli: int, gpus_per_node: int) -> int:
+    """How many such workers a gang on nodes of so many GPUs may have at most."""
+    counts = range(WORKERS_MOST + 1)
+    return bisect_right(counts, GANG_BYTES_MOST, key=lambda n: fewest_bytes(n, gpu_milli, gpus_per_node)) - 1
 
 
 def _digits(count: int) -> int:

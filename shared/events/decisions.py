@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from copy import copy
 from hashlib import blake2b
 from typing import Annotated
 
 from msgspec import Meta
+from msgspec.structs import force_setattr
 
 from shared.events.base import CellEvent, Count, Millis
-from shared.events.effects import AnyEffect
+from shared.events.effects import OF_WORKERS, AnyEffect
 
 CHAIN_HEADER = "chain"
 CHAIN_START = "0" * 32
@@ -29,6 +31,15 @@ class Decision(CellEvent, type="fallow.decision.v1", topic="decisions"):
     input_checksums: dict[str, Count] = {}
     at_ms: Millis
     effects: tuple[AnyEffect, ...] = ()
+
+    def as_written(self) -> Decision:
+        """With many workers of one job in ranges."""
+        effects = tuple([each.as_written() if type(each) in OF_WORKERS else each for each in self.effects])
+        if effects == self.effects:  # most hold the very same effects: that is seen at once
+            return self
+        found = copy(self)
+        force_setattr(found, "effects", effects)
+        return found
 
 
 def next_chain(chain: str, value: bytes) -> str:

@@ -5,14 +5,17 @@ An effect is tagged by `kind`. A reader that meets a kind that it does not know 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from copy import copy
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
 from msgspec import Meta
+from msgspec.structs import force_setattr
 from pydantic import Field
 
 from shared.events.base import Attempt, Count, JobId, Millis, Name, NodeId, Text, Value
 from shared.events.jobs import Digest
 from shared.events.operations import CellPolicy, Quota
+from shared.events.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
 from shared.events.reasons import (
     CancelReason,
     ClearReason,
@@ -24,7 +27,7 @@ from shared.events.reasons import (
     StopReason,
 )
 from shared.events.value import ValueMeta
-from shared.events.values import JobSpec, NodeSpec, NodeStatus, RunStatus, WorkerPlace
+from shared.events.values import JobSpec, NodeSpec, NodeStatus, RunStatus, WorkerPlace, WorkerRange
 
 
 class EffectMeta(ValueMeta):
@@ -89,12 +92,23 @@ class AttemptEffect(JobEffect):
 class JobStarted(AttemptEffect):
     """The gang holds these places and its nodes shall start it. All workers at once, or none.
 
+    A record names many workers in `ranges`; then it has no `workers`. Every reader gets them in `workers`.
+
     `backfilled_over` is the head of its queue that it was started past, because that did not fit.
     """
 
-    workers: Annotated[tuple[WorkerPlace, ...], Meta(min_length=1)]
+    workers: tuple[WorkerPlace, ...] = ()
+    ranges: tuple[WorkerRange, ...] = ()
     backfilled: bool = False
     backfilled_over: Text = ""
+
+    def __post_init__(self) -> None:
+        if self.ranges:
+            _read_ranges(self, "workers")
+
+    def as_written(self) -> JobStarted:
+        """With many workers in ranges."""
+        return self if len(self.workers) <= ONE_BY_ONE_MOST else _in_ranges(self, "workers")
 
 
 class RunObserved(AttemptEffect):
@@ -111,17 +125,36 @@ class JobRunning(AttemptEffect):
 class JobResizing(AttemptEffect):
     """The attempt's nodes shall add these places and stop these ranks; both are held until then.
 
-    Of a gang `JobResized` tells when all have answered; of another job `WorkersSettled` tells of each worker.
+    Of a gang `JobResized` tells when all have answered; of another job `WorkersSettled` tells of each worker. A record
+    names many places in `ranges` instead of `add`.
     """
 
     add: tuple[WorkerPlace, ...] = ()
     remove: tuple[Count, ...] = ()
+    ranges: tuple[WorkerRange, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.ranges:
+            _read_ranges(self, "add")
+
+    def as_written(self) -> JobResizing:
+        """With many places in ranges."""
+        return self if len(self.add) <= ONE_BY_ONE_MOST else _in_ranges(self, "add")
 
 
 class JobResized(AttemptEffect):
-    """The attempt now runs in exactly these places."""
+    """The attempt now runs in exactly these places. A record names many in `ranges` instead of `workers`."""
 
-    workers: Annotated[tuple[WorkerPlace, ...], Meta(min_length=1)]
+    workers: tuple[WorkerPlace, ...] = ()
+    ranges: tuple[WorkerRange, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.ranges:
+            _read_ranges(self, "workers")
+
+    def as_written(self) -> JobResized:
+        """With many workers in ranges."""
+        return self if len(self.workers) <= ONE_BY_ONE_MOST else _in_ranges(self, "workers")
 
 
 class WorkersSettled(AttemptEffect):
@@ -228,10 +261,21 @@ class JobReady(JobEffect):
 
 
 class ReservationSet(JobEffect):
-    """These places are kept for a waiting job, which is planned to start at `start_ms`."""
+    """These places are kept for a waiting job, which is planned to start at `start_ms`. A record names many in `ranges`
+    instead of `workers`.
+    """
 
-    workers: Annotated[tuple[WorkerPlace, ...], Meta(min_length=1)]
+    workers: tuple[WorkerPlace, ...] = ()
+    ranges: tuple[WorkerRange, ...] = ()
     start_ms: Millis
+
+    def __post_init__(self) -> None:
+        if self.ranges:
+            _read_ranges(self, "workers")
+
+    def as_written(self) -> ReservationSet:
+        """With many workers in ranges."""
+        return self if len(self.workers) <= ONE_BY_ONE_MOST else _in_ranges(self, "workers")
 
 
 class ReservationCleared(JobEffect):
@@ -417,6 +461,30 @@ class LogRepaired(Effect):
     good_until: Count
     end: Count
     snapshots: Count = 0
+
+
+OF_WORKERS: Final[frozenset[type[Effect]]] = frozenset({JobStarted, JobResizing, JobResized, ReservationSet})
+"""The effects that name workers, and have ranges for many."""
+
+_OfWorkers = TypeVar("_OfWorkers", "JobStarted", "JobResizing", "JobResized", "ReservationSet")
+
+
+def _read_ranges(effect: JobStarted | JobResizing | JobResized | ReservationSet, field: str) -> None:
+    """Give an effect that was read the workers of its ranges one by one. Raises ValueError where it names some in both
+    ways.
+    """
+    if getattr(effect, field):
+        raise ValueError(f"workers stand either in {field} or in ranges")
+    force_setattr(effect, field, places_of(effect.ranges))
+    force_setattr(effect, "ranges", ())
+
+
+def _in_ranges(effect: _OfWorkers, field: str) -> _OfWorkers:
+    """The effect as its record says it: nothing but the encoder may see it."""
+    found = copy(effect)
+    force_setattr(found, "ranges", ranges_of(getattr(effect, field)))
+    force_setattr(found, field, ())
+    return found
 
 
 AnyEffect = (

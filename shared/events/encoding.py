@@ -55,7 +55,7 @@ def encode(event: Value) -> bytes:
 
     Equal values give the same bytes.
     """
-    return _ENCODE(event)
+    return _ENCODE(event.as_written())
 
 
 def decode(type_: str, value: bytes | None) -> Event | Undecodable:

@@ -62,6 +62,7 @@ class DeferCode(StrEnum):
     ARRAY_LIMIT = "array_limit"
     MAINTENANCE = "maintenance"
     NODES_SILENT = "nodes_silent"
+    RECORD_TOO_LARGE = "record_too_large"
 
 
 class StopReason(StrEnum):

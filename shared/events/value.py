@@ -55,6 +55,10 @@ class Value(msgspec.Struct, metaclass=ValueMeta, frozen=True, omit_defaults=True
     def check(self) -> None:
         """Raise ValueError where fields that are each valid contradict each other."""
 
+    def as_written(self) -> Value:
+        """The same value as its record says it, where that is shorter than the fields that its readers get."""
+        return self
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Within a pydantic model (a cell file): read as `model_of(cls)` would, and given back as the struct."""

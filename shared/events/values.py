@@ -236,6 +236,35 @@ class WorkerPlace(Value):
     since_ms: Millis = 0
 
 
+class WorkerRange(Value):
+    """So many workers on one node, with consecutive ranks from `rank` on: each is a WorkerPlace of these fields, with
+    its equal part of `devices` in their order.
+
+    Only records hold it: it names a node once for all workers there. Every reader gets the workers one by one.
+    """
+
+    rank: Count
+    node: NodeId
+    workers: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] = 1
+    devices: tuple[Device, ...]
+    gpu_milli: Count
+    cpu_milli: Count = 0
+    memory_mib: Count = 0
+    turn: Count = 0
+    since_ms: Millis = 0
+
+    def __post_init__(self) -> None:
+        if self.workers > 1:
+            self.check()
+
+    def check(self) -> None:
+        """Several workers have equal parts of the devices, and none has no device; the last rank is a number, too."""
+        if self.rank + self.workers - 1 > LARGEST_INTEGER:
+            raise ValueError(f"rank {self.rank} of {self.workers} workers is too large")
+        if self.workers > 1 and (len(self.devices) < self.workers or len(self.devices) % self.workers):
+            raise ValueError(f"{len(self.devices)} devices cannot be divided among {self.workers} workers")
+
+
 class Position(Value):
     """Where a node sits in the network; a level without a name is not known."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from services.admission.service import AdmissionService
 from shared.cluster.config import CellFile, CellPart, Limits, Pool, Tenant
-from shared.cluster.gang_bytes import GANG_BYTES_MOST, most_workers
+from shared.cluster.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
 from shared.events.jobs import JobAdmitted, JobRejected
 from shared.events.reasons import RejectCode
 from shared.events.values import WORKERS_MOST
@@ -165,13 +165,13 @@ def test_a_rejection_can_be_written_whatever_the_command_holds() -> None:
 
 
 def test_a_gang_that_no_record_could_hold_is_turned_away_with_the_figure() -> None:
-    pool = Pool(name="vast", gpus=1_000_000)
+    pools = (Pool(name="vast", gpus=1_000_000), Pool(name="narrow", gpus=1_000_000, gpus_per_node=2))
     file = CellFile(
-        cells=(CellPart(name="east", ordinal=0, pools=(pool,)),),
+        cells=(CellPart(name="east", ordinal=0, pools=pools),),
         tenants=(Tenant(name="ada"),),
         limits=Limits(workers_per_job=WORKERS_MOST),
     )
-    most = most_workers(1_000)
+    most = most_workers(1_000, 8)
     service = AdmissionService(file)
     for workers, gang in ((most, True), (WORKERS_MOST, False)):
         command = bytes_of({"job": {"id": "a", "tenant": "ada", "workers": workers, "workers_min": 1, "gang": gang}})
@@ -182,4 +182,10 @@ def test_a_gang_that_no_record_could_hold_is_turned_away_with_the_figure() -> No
     assert isinstance(answer, JobRejected)
     assert (answer.code, answer.field, answer.value) == (RejectCode.TOO_LARGE, "workers", str(most + 1))
     assert (answer.wanted, answer.allowed) == (most + 1, most)
-    assert f"the record in which they start takes {GANG_BYTES_MOST}" in answer.rule
+    needed = fewest_bytes(most + 1, 1_000, 8)
+    assert answer.rule == f"their places need {needed} bytes at least, the record in which they start takes 950000"
+    assert needed > GANG_BYTES_MOST
+    in_narrow = {"id": "a", "tenant": "ada", "workers": most, "pools": ["narrow"]}
+    answer = service.answer(SUBMIT, bytes_of({"job": in_narrow}), None, NOW_MS)
+    assert isinstance(answer, JobRejected)
+    assert (answer.code, answer.wanted, answer.allowed) == (RejectCode.TOO_LARGE, most, most_workers(1_000, 2))

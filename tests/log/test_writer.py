@@ -169,7 +169,9 @@ STARTED = st.builds(
     e.JobStarted,
     job=st.just("a"),
     attempt=st.just(1) | NUMBER,
-    workers=st.lists(PLACE, max_size=2).map(tuple),
+    workers=st.builds(
+        lambda places, copies: tuple(places * copies), st.lists(PLACE, max_size=2), st.sampled_from((1, 70))
+    ),
     backfilled_over=st.sampled_from(("", "b", "b" * 501)),
 )
 SPEC_READ = JobSpec(id="a", tenant="ada")
@@ -201,6 +203,17 @@ def test_no_number_of_a_place_passes_that_readers_refuse(field: str, number: int
     why = readable(Decision(cell=CELL, version=1, epoch=0, at_ms=5, effects=(enqueued("a"), started)))
     assert isinstance(why, Undecodable)
     assert why.field.startswith(f"effects.1.JobStarted.workers.0.{field}")
+
+
+@pytest.mark.parametrize("field", ["rank", "gpu_milli", "cpu_milli", "memory_mib", "turn", "since_ms", "devices"])
+@pytest.mark.parametrize("at", [0, 50, 99])
+def test_no_number_of_one_place_among_many_passes_that_readers_refuse(field: str, at: int) -> None:
+    places = [replace(USUAL, rank=rank) for rank in range(100)]
+    places[at] = replace(places[at], **{field: (0, 2**62) if field == "devices" else 2**62})
+    started = e.JobStarted(job="a", attempt=1, workers=tuple(places))
+    why = readable(Decision(cell=CELL, version=1, epoch=0, at_ms=5, effects=(enqueued("a"), started)))
+    assert isinstance(why, Undecodable)
+    assert field in why.field
 
 
 def test_a_usual_job_and_its_start_are_proven_without_reading_them_back() -> None:

@@ -15,7 +15,6 @@ from shared.cluster.rows import digest_of
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.operations import AdvanceTime, Drain, HoldJob, ReleaseJob
-from shared.events.reasons import DeferCode
 from shared.events.values import RetryPolicy
 from tests.placement.world import (
     CELL,
@@ -157,23 +156,13 @@ def test_many_nodes_lost_at_once_make_several_bounded_records() -> None:
 
 
 def test_a_gang_that_does_not_fit_into_the_record_any_more_starts_in_the_next_one() -> None:
-    world = quick(*(joined(f"n{number:02}", 1_000) for number in range(17)))
-    world.tell(*(admitted(spec_of(f"gang-{number}", workers=8_000)) for number in range(2)))
+    world = quick(*(joined(f"n{number:05}-{'x' * 120}", 1) for number in range(8_000)))
+    world.tell(*(admitted(spec_of(f"gang-{number}", workers=4_000)) for number in range(2)))
     world.start_all()
     world.check()
     starts = [kinds(decision.effects).count("JobStarted") for decision in world.decisions]
     assert [count for count in starts if count] == [1, 1]
     assert max(sizes(world)) < RECORD_BYTES_MOST
-
-
-def test_a_gang_that_no_record_can_hold_waits_and_stops_nobody() -> None:
-    node = "n" * 100
-    world = quick(joined(node, 7_000), joined("small", 8))
-    world.tell(admitted(spec_of("huge", workers=7_000)), admitted(spec_of("a", priority=-1)))
-    world.start_all()
-    world.check()
-    assert world.job("huge").deferred is DeferCode.NO_SUCH_NODES
-    assert world.job("a").status is JobStatus.STARTING
 
 
 def test_new_reasons_to_wait_are_told_in_portions() -> None:

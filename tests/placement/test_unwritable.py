@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.cli.job_reason import lines
 from services.placement.policy.inbox import Inbox, Input
+from services.placement.policy.why_not import why_not
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
-from shared.cluster.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
+from shared.cluster.gang_bytes import GANG_BYTES_MOST, bytes_of, fewest_bytes, most_workers, workers_per_node
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
 from shared.events.base import LARGEST_INTEGER, LATEST_MS, Event
 from shared.events.encoding import encode
 from shared.events.jobs import AdmittedJob, JobsAdmitted
 from shared.events.nodes import NodesReported, RunsReported, RunWord
-from shared.events.operations import Cordon, Drain, PlanMaintenance, Quota, ReloadCell, SetQuota
-from shared.events.reasons import DeadLetterReason, ProposalCode
-from shared.events.values import JobSpec, NodeStatus, ProcessRun, Resources, RetryPolicy, RunStatus, WorkerPlace
+from shared.events.operations import CellPolicy, Cordon, Drain, PlanMaintenance, Quota, ReloadCell, SetQuota
+from shared.events.ranges import ranges_of
+from shared.events.reasons import DeadLetterReason, DeferCode, ProposalCode
+from shared.events.values import GPU, JobSpec, NodeStatus, ProcessRun, Resources, RetryPolicy, RunStatus, WorkerPlace
 from shared.log.machine.tenure import Tenure
 from shared.log.machine.writer import DECISION_BYTES_MOST, UnwritableDecision
 from tests.placement.world import (
@@ -45,9 +52,10 @@ LABELS = {f"label-{number:03}": "v" * 32 for number in range(48)}
 """2.3 kB."""
 
 
-def wide(gpus_per_node: int = 10_000) -> CellFile:
+def wide(gpus_per_node: int = 10_000, placement: str = "best-fit") -> CellFile:
     pool = Pool(name="train", gpus=10_000_000, gpus_per_node=gpus_per_node)
-    return CellFile(cells=(CellPart(name=CELL, ordinal=0, pools=(pool,)),), tenants=(Tenant(name="ada"),))
+    part = CellPart(name=CELL, ordinal=0, pools=(pool,), policy=CellPolicy(placement=placement))
+    return CellFile(cells=(part,), tenants=(Tenant(name="ada"),))
 
 
 def quick(*nodes: Event, file: CellFile | None = None) -> World:
@@ -367,18 +375,129 @@ def test_a_gang_of_ten_thousand_workers_starts_runs_and_ends() -> None:
     assert world.state.over["huge"].status is JobStatus.FINISHED
 
 
-@pytest.mark.parametrize(("workers", "gpus"), [(1, 1), (9, 1), (10, 8), (11, 12), (101, 1), (12_345, 1)])
-def test_what_a_gang_takes_at_least_is_what_it_takes_on_nodes_of_short_names(workers: int, gpus: int) -> None:
+def named_at_length(count: int) -> list[str]:
+    """Names of nodes as long as they may be."""
+    return [f"n{number:06}-{'x' * 120}" for number in range(count)]
+
+
+@pytest.mark.parametrize("placement", ["best-fit", "e-binpack", "spread"])
+def test_a_gang_of_ten_thousand_workers_on_nodes_of_the_longest_names_starts_runs_and_ends(placement: str) -> None:
+    nodes = named_at_length(1_250)
+    world = quick(*(joined(node, 8) for node in nodes), file=wide(placement=placement))
+    world.tell(admitted(spec_of("huge", workers=10_000)))
+    world.start_all()
+    is_sound(world)
+    assert sorted(set(world.nodes_of("huge"))) == nodes
+    assert max(len(record.value) for record in world.log if b"JobStarted" in record.value) < 300_000
+    for number, status in enumerate((RunStatus.RUNNING, RunStatus.FINISHED)):
+        words = [
+            RunWord(node=node, boot="boot-1", seq=9_000 + number, job="huge", attempt=1, status=status)
+            for node in nodes
+        ]
+        world.tell(*(RunsReported(cell=CELL, words=tuple(words[at : at + 500])) for at in (0, 500, 1_000)))
+    is_sound(world)
+    assert world.state.over["huge"].status is JobStatus.FINISHED
+
+
+def test_a_gang_that_no_record_holds_waits_with_a_code_of_its_own_and_the_cell_goes_on() -> None:
+    """One worker on each of 10,000 nodes of long names: nearly two megabytes, however they are written."""
+    nodes = named_at_length(10_000)
+    world = quick(*(joined(node, 1) for node in nodes))
+    world.tell(admitted(spec_of("huge", workers=10_000)))
+    world.start_all()
+    huge = world.job("huge")
+    assert huge.deferred is DeferCode.RECORD_TOO_LARGE
+    found = why_not(world.state, huge, (), world.state.at_ms)
+    assert found.codes == (DeferCode.RECORD_TOO_LARGE,)
+    each = [WorkerPlace(rank=rank, node=node, devices=(0,), gpu_milli=GPU) for rank, node in enumerate(nodes)]
+    figure = f"its places need {len(msgspec.json.encode(each))} bytes, the record in which it starts takes 950000"
+    assert figure in "\n".join(lines(found, huge.spec))
+    world.tell(admitted(spec_of("next", workers=100)))
+    world.start_all()
+    is_sound(world)
+    assert world.job("next").status is JobStatus.STARTING
+    assert world.job("huge").status is JobStatus.QUEUED
+
+
+def test_workers_of_a_job_that_is_no_gang_start_as_far_as_a_record_tells_of_them() -> None:
+    world = quick(*(joined(node, 1) for node in named_at_length(6_000)))
+    world.tell(admitted(spec_of("many", workers=6_000, workers_min=3_000, gang=False)))
+    world.start_all()
+    is_sound(world)
+    assert len(world.job("many").workers) == 6_000
+    first = next(effect for effect in effects_of(world) if isinstance(effect, e.JobStarted))
+    assert 3_000 <= len(first.workers) < 6_000
+
+
+def test_a_job_that_is_no_gang_and_of_which_no_record_holds_the_fewest_workers_waits_with_that_code() -> None:
+    world = quick(*(joined(node, 1) for node in named_at_length(6_000)))
+    world.tell(admitted(spec_of("many", workers=6_000, workers_min=5_900, gang=False)))
+    world.start_all()
+    is_sound(world)
+    assert world.job("many").deferred is DeferCode.RECORD_TOO_LARGE
+
+
+def effects_of(world: World) -> Iterator[e.AnyEffect]:
+    return (effect for decision in world.decisions for effect in decision.effects)
+
+
+def test_a_gang_that_is_too_large_for_a_record_in_one_pool_starts_in_another() -> None:
+    part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="a", gpus=9_000), Pool(name="b", gpus=9_000)))
+    world = quick(file=CellFile(cells=(part,), tenants=(Tenant(name="ada"),)))
+    world.tell(*(joined(node, 1, pool="a") for node in named_at_length(9_000)))
+    world.tell(*(joined(f"b{number}", 1, pool="b") for number in range(9_000)))
+    world.tell(admitted(spec_of("huge", workers=9_000)))
+    world.start_all()
+    is_sound(world)
+    assert world.job("huge").status is JobStatus.STARTING
+    assert world.job("huge").workers[0].node.startswith("b")
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> tuple[int, int, list[int]]:
+    """What a worker needs, how many GPUs a node has, and how many workers sit on each of some nodes."""
+    gpus_per_node = draw(st.integers(1, 40))
+    gpu_milli = draw(st.sampled_from((1, 250, 500, 999)) | st.integers(1, gpus_per_node).map(lambda gpus: gpus * GPU))
+    most = min(workers_per_node(gpu_milli, gpus_per_node), 500)
+    return gpu_milli, gpus_per_node, draw(st.lists(st.integers(1, most) | st.just(most), min_size=1, max_size=90))
+
+
+@given(layouts())
+def test_no_gang_takes_less_than_what_admission_takes_for_the_least(layout: tuple[int, int, list[int]]) -> None:
+    gpu_milli, gpus_per_node, on_nodes = layout
+    needed, places = max(1, gpu_milli // GPU), list[WorkerPlace]()
+    for node, workers in enumerate(on_nodes):
+        for at in range(workers):
+            per_device = 1 if gpu_milli >= GPU else GPU // gpu_milli
+            first = at // per_device * needed
+            devices = tuple(range(first, first + needed))
+            places.append(WorkerPlace(rank=len(places), node=chr(200 + node), devices=devices, gpu_milli=gpu_milli))
+    text = msgspec.json.encode(ranges_of(places)).decode()  # names of one sign
+    assert fewest_bytes(len(places), gpu_milli, gpus_per_node) <= len(text)
+    assert bytes_of(tuple(places)) >= len(text) - 2 * len(on_nodes)
+
+
+@pytest.mark.parametrize(("workers", "gpus"), [(65, 1), (80, 8), (1_001, 1), (12_344, 4)])
+def test_the_least_that_a_gang_takes_is_what_it_takes_on_full_nodes_of_short_names(workers: int, gpus: int) -> None:
     places = tuple(
-        WorkerPlace(rank=rank, node="n", devices=tuple(range(gpus)), gpu_milli=gpus * 1_000) for rank in range(workers)
+        WorkerPlace(
+            rank=rank,
+            node=f"{rank * gpus // 8:x}"[-1],
+            devices=tuple(range(rank * gpus % 8, rank * gpus % 8 + gpus)),
+            gpu_milli=gpus * GPU,
+        )
+        for rank in range(workers)
     )
-    assert fewest_bytes(workers, gpus * 1_000) == len(msgspec.json.encode(places)) - 1
+    ranks = sum(len(str(first.rank)) for first in ranges_of(places))
+    least = sum(len(str(number)) for number in range(len(ranges_of(places))))
+    assert fewest_bytes(workers, gpus * GPU, 8) - least == bytes_of(places) - ranks - 1
 
 
 def test_the_most_workers_of_a_gang_fit_into_a_record_and_one_more_does_not() -> None:
-    for gpu_milli in (1, 1_000, 8_000):
-        most = most_workers(gpu_milli)
-        assert fewest_bytes(most, gpu_milli) <= GANG_BYTES_MOST < fewest_bytes(most + 1, gpu_milli)
+    for gpu_milli, gpus_per_node in ((1_000, 1), (1_000, 2), (8_000, 8), (4_000, 8)):
+        most = most_workers(gpu_milli, gpus_per_node)
+        assert fewest_bytes(most, gpu_milli, gpus_per_node) <= GANG_BYTES_MOST
+        assert fewest_bytes(most + 1, gpu_milli, gpus_per_node) > GANG_BYTES_MOST
 
 
 def test_of_an_input_that_was_set_aside_it_is_known_which_record_was_read() -> None:

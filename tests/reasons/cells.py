@@ -9,7 +9,7 @@ from services.executor.policy.records import Said
 from services.placement.policy.why_not import WhyNot, why_not
 from services.simulator.trace.cell import VirtualCell
 from shared.cluster.apply import apply
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.job import Job
 from shared.events.effects import NodeSilent
 from shared.events.nodes import RunWord
@@ -18,6 +18,7 @@ from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode
 from shared.events.submissions import SubmitJob
 from shared.events.values import (
+    DEVICES_MOST,
     Dependency,
     JobSpec,
     Level,
@@ -95,6 +96,18 @@ def waiting(of: VirtualCell) -> Job:
 def no_such_nodes() -> VirtualCell:
     found = cell(*leaves(2))
     submit(found, LATE, workers=3)
+    return found
+
+
+def record_too_large() -> VirtualCell:
+    """Each of three workers has 65,536 devices, which a record names one by one."""
+    most = DEVICES_MOST
+    part = CellPart(name="c", ordinal=0, pools=(Pool(name="train", gpus=3 * most, gpus_per_node=most),))
+    limits = Limits(gpus_per_job=3 * most)
+    nodes = tuple(NodeSpec(id=f"n{number}", pool="train", gpus=most) for number in range(3))
+    found = VirtualCell(CellFile(cells=(part,), tenants=TENANTS, limits=limits), nodes)
+    found.begin()
+    submit(found, LATE, most, workers=3)
     return found
 
 
@@ -223,6 +236,7 @@ def held() -> VirtualCell:
 
 CELLS: dict[DeferCode, Callable[[], VirtualCell]] = {
     DeferCode.NO_SUCH_NODES: no_such_nodes,
+    DeferCode.RECORD_TOO_LARGE: record_too_large,
     DeferCode.QUOTA_REACHED: quota_reached,
     DeferCode.NO_FREE_GPUS: no_free_gpus,
     DeferCode.FRAGMENTED: fragmented,

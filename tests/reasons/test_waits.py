@@ -20,6 +20,7 @@ TOLD_BY_ITS_STATE = (DeferCode.BACKOFF, DeferCode.HELD)
 
 NUMBERS: dict[DeferCode, tuple[str, ...]] = {
     DeferCode.NO_SUCH_NODES: ("2 of 3 workers would fit now, 2 if it were empty",),
+    DeferCode.RECORD_TOO_LARGE: ("its places need 1146487 bytes, the record in which it starts takes 950000",),
     DeferCode.QUOTA_REACHED: (
         "tenant ada, gpu: 8 GPUs in use, a limit of 12 GPUs; 8 GPUs more would pass it",
         "missing: 4 gpu less in use by ada",

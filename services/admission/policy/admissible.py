@@ -63,7 +63,7 @@ def _home(file: CellFile, ceilings: Ceilings, spec: JobSpec) -> Home | Rejection
     tenant = tenant_of(file, spec.tenant)
     if isinstance(tenant, Rejection):
         return tenant
-    early = limits.unsupported(spec) or limits.over_job_limits(file, spec) or limits.over_one_record(spec)
+    early = limits.unsupported(spec) or limits.over_job_limits(file, spec)
     if early is not None:
         return early
     home = home_of(file, tenant, spec)
@@ -75,4 +75,5 @@ def _home(file: CellFile, ceilings: Ceilings, spec: JobSpec) -> Home | Rejection
     pools = limits.never_fits(spec, home)
     if isinstance(pools, Rejection):
         return pools
-    return ceilings.rejection(spec, home, pools) or Home(home.cell, home.queue, pools)
+    late = limits.over_one_record(spec, pools) or ceilings.rejection(spec, home, pools)
+    return late or Home(home.cell, home.queue, pools)

@@ -56,14 +56,17 @@ def over_job_limits(file: CellFile, spec: JobSpec) -> Rejection | None:
     return None
 
 
-def over_one_record(spec: JobSpec) -> Rejection | None:
-    """Workers that must start together start in one record, which takes only so many."""
+def over_one_record(spec: JobSpec, pools: tuple[Pool, ...]) -> Rejection | None:
+    """Workers that must start together start in one record, which takes only so many. Whatever the nodes of these pools
+    are called, it would have no room for them.
+    """
     workers, gpu_milli = at_least(spec), spec.resources.gpu_milli
-    size_bytes = fewest_bytes(workers, gpu_milli)
+    widest = max(pool.gpus_per_node for pool in pools)
+    size_bytes = fewest_bytes(workers, gpu_milli, widest)
     if size_bytes <= GANG_BYTES_MOST:
         return None
-    allowed = most_workers(gpu_milli)
-    rule = f"their places need {size_bytes} bytes, the record in which they start takes {GANG_BYTES_MOST}"
+    allowed = most_workers(gpu_milli, widest)
+    rule = f"their places need {size_bytes} bytes at least, the record in which they start takes {GANG_BYTES_MOST}"
     return Rejection(RejectCode.TOO_LARGE, "workers", str(workers), rule, workers, allowed)
 
 

@@ -20,6 +20,7 @@ class ReasonKind(StrEnum):
 
 PRECEDENCE: Final[dict[DeferCode, ReasonKind]] = {
     DeferCode.NO_SUCH_NODES: ReasonKind.STRUCTURAL,
+    DeferCode.RECORD_TOO_LARGE: ReasonKind.STRUCTURAL,
     DeferCode.QUOTA_REACHED: ReasonKind.QUOTA,
     DeferCode.NO_FREE_GPUS: ReasonKind.CAPACITY,
     DeferCode.FRAGMENTED: ReasonKind.CAPACITY,

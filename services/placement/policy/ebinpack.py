@@ -15,6 +15,7 @@ from services.placement.policy.fewest import Part
 from services.placement.policy.fit import Room
 from services.placement.policy.one_by_one import place_workers
 from services.placement.policy.packing import Gang, fill, places_of_each, places_on
+from services.placement.policy.ranks import by_node
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.state import CellState
 from shared.cluster.topology import OUTWARD, topology_for
@@ -27,7 +28,7 @@ def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[Wor
     """
     if spec.resources.gpu_milli < GPU:
         places = place_workers(Room.of(state, pool, spec), spec, spec.workers, place_worker)
-        return tuple(places) if len(places) == spec.workers else None
+        return by_node(places) if len(places) == spec.workers else None
     gang = Gang(topology_for(state, pool, spec), spec)
     parts = pack(gang, spec.workers)
     return places_on(gang, parts) if parts else None

@@ -12,7 +12,7 @@ from services.placement.policy.elsewhere import places_elsewhere_first
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.quota_check import refusal_of_places
 from services.placement.policy.replicas import place_replicas
-from services.placement.policy.turn import RECORD_BYTES_MOST, gang_bytes
+from shared.cluster.gang_bytes import GANG_BYTES_MOST, bytes_of
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.singly import fewest_of, is_service, lacking
 from shared.cluster.state import CellState
@@ -43,7 +43,7 @@ def places_for(state: CellState, job: Job, fewest: int, most: int, now_ms: int) 
     turn, since_ms = (0, 0) if job.status is JobStatus.QUEUED else (job.turns + 1, now_ms)
     ranks = free_ranks(job)
     placed = tuple([replace(place, rank=next(ranks), turn=turn, since_ms=since_ms) for place in found])
-    return DeferCode.NO_SUCH_NODES if gang_bytes(placed) > RECORD_BYTES_MOST else placed
+    return DeferCode.RECORD_TOO_LARGE if bytes_of(placed) > GANG_BYTES_MOST else placed
 
 
 def free_ranks(job: Job) -> Iterator[int]:

@@ -11,6 +11,7 @@ from services.placement.policy.ebinpack import pack
 from services.placement.policy.fit import Room
 from services.placement.policy.one_by_one import place_workers
 from services.placement.policy.packing import Gang, places_on
+from services.placement.policy.ranks import by_node
 from services.placement.policy.spread import spread
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.node import Node
@@ -49,12 +50,12 @@ def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[Wor
         zone = topology_for(state, pool, spec, "zone", is_in_zone)
         places = spread(_room(state, pool, spec, zone), zone, spec, spec.workers)
     if len(places) == spec.workers:
-        return tuple(places)
+        return by_node(places)
     general = topology_for(state, pool, spec, "general", is_general)
     more = _packed(state, pool, general, replace(spec, workers=spec.workers - len(places), workers_min=None))
     if not more:
         return None
-    return (*places, *(replace(place, rank=place.rank + len(places)) for place in more))
+    return by_node((*places, *more))
 
 
 def _packed(

@@ -9,6 +9,7 @@ from services.placement.policy.policies import POLICIES, PlacementPolicy, Places
 from services.placement.policy.quota_check import refusal_in_pool, refusal_of_places, refusal_where_mixed
 from services.placement.policy.wishes import place_wish
 from shared.cluster.capacity import PoolCapacity
+from shared.cluster.gang_bytes import GANG_BYTES_MOST, bytes_of, fits_in_any_case
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
@@ -23,6 +24,7 @@ NEAREST_FIRST = (
     DeferCode.FRAGMENTED,
     DeferCode.NO_FREE_GPUS,
     DeferCode.MAINTENANCE,
+    DeferCode.RECORD_TOO_LARGE,
 )
 
 
@@ -31,7 +33,8 @@ def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
     are none.
 
     Of the reasons in several pools the nearest to a start is told: a limit before a place in the network, that before
-    fragments, and these before no free GPUs.
+    fragments, and these before no free GPUs. A gang starts in one record or not at all: places that no record could
+    tell of are none.
     """
     reasons: dict[DeferCode, None] = {}
     pools, order = state.pools, POLICIES[state.policy.placement].order
@@ -39,12 +42,23 @@ def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
         pool = pools.get(name)
         found = DeferCode.NO_SUCH_NODES if pool is None else _in_pool(state, pool, spec)
         if not isinstance(found, DeferCode):
-            return found
+            if fits_in_any_case(spec) or bytes_of(found) <= GANG_BYTES_MOST:
+                return found
+            found = DeferCode.RECORD_TOO_LARGE
         reasons[found if pool is None else narrowed(state, pool, spec, found)] = None
     for reason in NEAREST_FIRST:
         if reason in reasons:
             return reason
     return DeferCode.NO_SUCH_NODES
+
+
+def bytes_needed(state: CellState, spec: JobSpec) -> int | None:
+    """What the places of a gang would take in its record, in that of its pools where this is the least; None where it
+    finds no places.
+    """
+    pools = [state.pools[name] for name in spec.pools or sorted(state.pools) if name in state.pools]
+    found = [_in_pool(state, pool, spec) for pool in pools]
+    return min((bytes_of(places) for places in found if not isinstance(places, DeferCode)), default=None)
 
 
 def place_alike(state: CellState, spec: JobSpec, most: int) -> list[WorkerPlace]:

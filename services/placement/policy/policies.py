@@ -8,10 +8,11 @@ from typing import NamedTuple
 from services.placement.policy import best_fit, ebinpack, espread, first_fit, frag_aware, spread
 from services.placement.policy.fit import Room
 from services.placement.policy.one_by_one import PlaceWorker, place_workers
+from services.placement.policy.ranks import by_node
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.state import CellState
 from shared.cluster.topology import Topology, topology_for
-from shared.events.values import JobSpec, WorkerPlace
+from shared.events.values import GPU, JobSpec, WorkerPlace
 
 Places = tuple[WorkerPlace, ...]
 
@@ -40,7 +41,10 @@ class PlacementPolicy(NamedTuple):
 def _by_worker(place: PlaceWorker) -> PlaceGang:
     def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
         places = place_workers(Room.of(state, pool, spec), spec, spec.workers, place)
-        return tuple(places) if len(places) == spec.workers else None
+        if len(places) < spec.workers:
+            return None
+        # Whole devices are taken node by node.
+        return by_node(places) if spec.resources.gpu_milli < GPU else tuple(places)
 
     return place_gang
 

@@ -11,10 +11,10 @@ from services.placement.policy.best_fit import place_worker
 from services.placement.policy.fit import Room
 from services.placement.policy.one_by_one import place_workers
 from services.placement.policy.packing import Portion
+from services.placement.policy.ranks import by_node
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.state import CellState
 from shared.cluster.topology import Topology, numbers_of
-from shared.events.value import replace
 from shared.events.values import JobSpec, Level, WorkerPlace
 
 
@@ -57,7 +57,7 @@ class ShareGang:
             places = self._placed(slots, workers)
             if len(places) < workers:
                 return None
-            found += [replace(place, rank=len(found) + place.rank) for place in places]
+            found += by_node(places, len(found))
         return tuple(found)
 
     def _placed(self, slots: range, workers: int) -> list[WorkerPlace]:

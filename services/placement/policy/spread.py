@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from services.placement.policy.best_fit import place_share
 from services.placement.policy.fit import Room
+from services.placement.policy.ranks import by_node
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
@@ -18,7 +19,7 @@ from shared.events.values import GPU, JobSpec, Level, WorkerPlace
 def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[WorkerPlace, ...] | None:
     """Places for all workers of a gang anywhere in the pool, or None."""
     places = spread(Room.of(state, pool, spec), topology_for(state, pool, spec), spec, spec.workers)
-    return tuple(places) if len(places) == spec.workers else None
+    return by_node(places) if len(places) == spec.workers else None
 
 
 def spread(room: Room, topology: Topology, spec: JobSpec, workers: int) -> list[WorkerPlace]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from shared.cluster.apply import APPLY
-from shared.cluster.gang_bytes import GANG_BYTES_MOST
+from shared.cluster.gang_bytes import GANG_BYTES_MOST, bytes_of
 from shared.cluster.job import Job
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -26,7 +26,6 @@ RECORD_BYTES_MOST = GANG_BYTES_MOST
 
 _HEARD_BYTES = 240
 _SMALL_EFFECT_BYTES = 120
-_WORKER_BYTES = 190
 
 _SMALL: frozenset[type[e.Effect]] = frozenset(
     {e.JobEnqueued, e.JobStarted, e.JobRunning, e.JobFinished, e.JobDeferred, e.JobReady}
@@ -129,7 +128,7 @@ class Turn:
         """Start a gang, past the head `over` of its queue if that is named, unless the record has no room for it: then
         it is cut here and the next one goes on.
         """
-        size_bytes = gang_bytes(workers)
+        size_bytes = bytes_of(workers)
         self.is_cut = self.bytes + size_bytes > RECORD_BYTES_MOST and not self.is_empty
         if not self.is_cut:
             started = e.JobStarted(
@@ -140,7 +139,7 @@ class Turn:
 
     def enter(self, job: Job, workers: tuple[WorkerPlace, ...]) -> bool:
         """The same for workers that enter a job while it runs."""
-        size_bytes = gang_bytes(workers)
+        size_bytes = bytes_of(workers)
         self.is_cut = self.bytes + size_bytes > RECORD_BYTES_MOST and not self.is_empty
         if not self.is_cut:
             self.do(e.JobResizing(job=job.id, attempt=job.attempt, add=workers))
@@ -190,10 +189,3 @@ class Turn:
     def is_full(self) -> bool:
         """Whether the record must end here and the rest go into the next one."""
         return self.is_closed or self.starts >= STARTS_MOST or (self.bytes >= self.room and not self.is_empty)
-
-
-def gang_bytes(workers: tuple[WorkerPlace, ...]) -> int:
-    """What the places of a gang need in a record."""
-    if len(workers) == 1:
-        return _WORKER_BYTES + len(workers[0].node) + 6 * len(workers[0].devices)
-    return len(_ENCODE_TEXT(workers))

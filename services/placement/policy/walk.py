@@ -20,7 +20,6 @@ from services.placement.policy.elsewhere import place_job
 from services.placement.policy.entering import places_to_enter
 from services.placement.policy.fair_line import FairLine, merged
 from services.placement.policy.gang import Places
-from services.placement.policy.turn import RECORD_BYTES_MOST, gang_bytes
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.maintenance import longest_run_ms
 from shared.cluster.singly import grows, in_line
@@ -264,9 +263,6 @@ def _enter(state: CellState, job: Job, blocked: dict[Shape, DeferCode], now_ms: 
 def _try(state: CellState, job: Job, blocked: dict[Shape, DeferCode]) -> Places | DeferCode:
     spec = job.spec
     found = place_job(state, job)
-    if spec.workers > 1 and not isinstance(found, DeferCode) and gang_bytes(found) > RECORD_BYTES_MOST:
-        # A gang starts in one record or not at all, and no record could tell of this one.
-        found = DeferCode.NO_SUCH_NODES
     if isinstance(found, DeferCode):
         found = with_confirmations(state, spec, found)
         if found is not DeferCode.RESERVED_FOR_OTHER:

@@ -13,7 +13,7 @@ from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.backfill import head_before
 from services.placement.policy.confirmations import with_confirmations
 from services.placement.policy.deferral import PRECEDENCE, ReasonKind
-from services.placement.policy.gang import Places, place_gang
+from services.placement.policy.gang import Places, bytes_needed, place_gang
 from services.placement.policy.owners import Owners
 from services.placement.policy.rank import jobs_before
 from services.placement.policy.room_told import PoolRoom, pool_room
@@ -88,7 +88,8 @@ class Behind:
 class WhyNot:
     """`recorded` is what the log says, `codes` what holds now, in the order of precedence: none if it could start.
     `head_since_ms` tells that this job is itself a head that others are to wait for; `to_free` says what would have
-    to become free at least: below limits, and in each pool by itself.
+    to become free at least: below limits, and in each pool by itself. `needs_bytes` is what its places would take in
+    the record of its start, where that is too much.
     """
 
     job: str
@@ -103,6 +104,7 @@ class WhyNot:
     head_since_ms: int | None = None
     to_free: tuple[str, ...] = ()
     closing: tuple[tuple[str, int], ...] = ()
+    needs_bytes: int | None = None
 
 
 def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) -> WhyNot:
@@ -139,6 +141,7 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         head_since_ms=state.heads.get(spec.id),
         to_free=_to_free(state, spec, codes, used),
         closing=_closing(state, spec),
+        needs_bytes=bytes_needed(state, spec) if DeferCode.RECORD_TOO_LARGE in codes else None,
     )
 
 
@@ -192,6 +195,8 @@ def _capacity(
     told = _place(state, spec, now_ms)
     if not isinstance(told, DeferCode):
         return []
+    if told is DeferCode.RECORD_TOO_LARGE:
+        return [told]
     found = [with_confirmations(state, spec, told)]
     able = [room for room in pools if room.workers_ever >= spec.workers]
     if not able:

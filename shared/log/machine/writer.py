@@ -9,20 +9,22 @@ back to the checkpoint, and the shell folds forward and looks; the writer then d
 from __future__ import annotations
 
 from collections.abc import Collection
+from copy import copy
 from dataclasses import dataclass
 from typing import Final, get_args
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from shared.cluster.fold import seal
 from shared.cluster.state import CellState
 from shared.events.base import LARGEST_INTEGER, LATEST_MS
 from shared.events.decisions import Decision, next_chain
-from shared.events.effects import AnyEffect, JobEnqueued, JobStarted
+from shared.events.effects import OF_WORKERS, AnyEffect, JobEnqueued, JobStarted
 from shared.events.encoding import Undecodable, decode
 from shared.events.reasons import DeadLetterReason
 from shared.events.value import replace
-from shared.events.values import DEVICES_MOST
+from shared.events.values import DEVICES_MOST, WorkerRange
 from shared.log.port import RECORD_BYTES_MAX
 
 ENVELOPE_BYTES_MOST: Final = 8_000
@@ -132,6 +134,7 @@ class Writer:
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 _DECODE_EFFECT: Final = msgspec.json.Decoder(AnyEffect).decode
+_DECODE_RANGES: Final = msgspec.json.Decoder(tuple[WorkerRange, ...]).decode
 
 _BARE: Final = frozenset(cls for cls in get_args(AnyEffect) if {"job", "attempt"}.issuperset(cls.__struct_fields__))
 """Effects that hold nothing but a job and a count of its attempts, which no reader refuses. They are a third of all."""
@@ -144,26 +147,42 @@ def readable(decision: Decision, specs_read: Collection[int] = frozenset()) -> b
     are encoded and decoded one by one, which takes half as long as decoding the whole record, to the same end.
     `specs_read` are the specifications, by identity, that were read and stand here unchanged.
     """
+    written = decision.as_written()
     try:
-        value = _ENCODE(decision)
+        value = _ENCODE(written)
         doubtful = [
-            _ENCODE(effect)
-            for effect in decision.effects
+            effect
+            for effect in written.effects
             if type(effect) not in _BARE and not is_within_bounds(effect, specs_read)
         ]
+        parts = [_ENCODE(_of_first_range(each) if type(each) in OF_WORKERS else each) for each in doubtful]
+        ranges = [_ENCODE(each.ranges) for each in doubtful if type(each) in OF_WORKERS and each.ranges]  # type: ignore[union-attr]
     except (OverflowError, UnicodeEncodeError) as error:
         return Undecodable(DeadLetterReason.INVALID, f"cannot be encoded: {error}")
     if len(value) > DECISION_BYTES_MOST:
         rule = f"{len(decision.effects)} effects in one record, which takes {DECISION_BYTES_MOST} bytes"
         return Undecodable(DeadLetterReason.TOO_LARGE, rule, "effects", f"{len(value)} bytes")
     try:
-        for part in doubtful:
+        for part in parts:
             _DECODE_EFFECT(part)
+        for told in ranges:
+            _DECODE_RANGES(told)
         read = decode(Decision.type, _ENCODE(replace(decision, effects=())))
     except msgspec.DecodeError:
         read = decode(Decision.type, value)  # it tells which effect and which of its fields
         assert isinstance(read, Undecodable), "no reader takes whole what it does not take in parts"
     return read if isinstance(read, Undecodable) else value
+
+
+def _of_first_range(effect: AnyEffect) -> AnyEffect:
+    """The effect with its first range alone, if it has several: the ranges are read by themselves, since to make all
+    workers of them takes ten times as long.
+    """
+    if len(effect.ranges) < 2:  # type: ignore[union-attr]  # noqa: PLR2004
+        return effect
+    first = copy(effect)
+    force_setattr(first, "ranges", effect.ranges[:1])  # type: ignore[union-attr]
+    return first
 
 
 def is_within_bounds(effect: AnyEffect, specs_read: Collection[int] = frozenset()) -> bool:

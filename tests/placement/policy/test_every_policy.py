@@ -5,13 +5,12 @@ possibilities says, and the order in which nodes came makes no difference.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import permutations
+from itertools import groupby, permutations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.placement.policy.gang import POLICIES, place_gang
 from shared.cluster.capacity import recount
 from shared.cluster.invariants import check_state
@@ -20,6 +19,7 @@ from shared.cluster.topology import Topology, differs_from_recount
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import JobKind, JobSpec, Level, TopologyWish, Wish
+from tests.hypothesis_profile import EXAMPLES
 from tests.placement.policy.networks import (
     ALONE,
     MACHINES,
@@ -80,6 +80,32 @@ def test_what_a_policy_gives_can_be_taken_whole(machines: list[Machine], specs: 
             assert [place.rank for place in found] == list(range(spec.workers))
             start(state, replace(spec, id=f"gang-{number}"), found)
     assert check_state(state) == []
+
+
+ZONES = st.sampled_from((None, "inference"))
+EMPTY = st.builds(Machine, leaf=st.none(), gpus=st.integers(1, 4), zone=ZONES)
+OPEN = st.builds(
+    gang,
+    st.just("gang"),
+    workers=st.integers(2, 8),
+    milli=st.sampled_from((250, 300, 400, 600, 1_000)),
+    kind=st.sampled_from(tuple(JobKind)),
+    topology=st.none() | WISHES,
+)
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+@given(machines=st.lists(EMPTY, min_size=2, max_size=4), specs=st.lists(OPEN, min_size=1, max_size=4))
+@settings(max_examples=4 * EXAMPLES)
+def test_the_ranks_of_one_node_follow_each_other(policy: str, machines: list[Machine], specs: list[JobSpec]) -> None:
+    state = network(machines, policy)
+    for number, spec in enumerate(specs):
+        found = place_gang(state, spec)
+        if not isinstance(found, DeferCode):
+            assert [place.rank for place in found] == list(range(spec.workers))
+            nodes = [place.node for place in found]
+            assert len([node for node, _ in groupby(nodes)]) == len({*nodes})
+            start(state, replace(spec, id=f"gang-{number}"), found)
 
 
 @given(machines=MACHINES, spec=GANGS | SHARES, policy=NAMES)

@@ -39,6 +39,7 @@ NOT_GIVEN_YET = {
     DeferCode.ARRAY_LIMIT,
     DeferCode.UNACKNOWLEDGED,
     DeferCode.NODES_SILENT,
+    DeferCode.RECORD_TOO_LARGE,
 }
 """Codes that no walk over the heads finds. The first three are told when somebody reads, others have a test of their
 own.
