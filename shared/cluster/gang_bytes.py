@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import groupby
+from operator import attrgetter
 
 import msgspec
 
@@ -17,7 +19,7 @@ _COUNT_BYTES = len('"workers":2,')
 _DEVICE_BYTES = len("0,")
 
 _PLACE_BYTES_MOST = 350
-"""What a place takes at most beside its devices: a node's name has at most 128 characters."""
+"""What a place, or a range of them, takes at most beside its devices: a node's name has at most 128 characters."""
 
 _DEVICE_BYTES_MOST = len("65535,")
 _ALONE_BYTES = 190
@@ -31,10 +33,20 @@ def bytes_of(places: tuple[WorkerPlace, ...]) -> int:
     return len(_ENCODE(places if len(places) <= ONE_BY_ONE_MOST else ranges_of(places)))
 
 
-def fits_in_any_case(spec: JobSpec) -> bool:
-    """Whether the places of all workers fit into a record wherever they are. Those of most jobs do."""
-    gpus = spec.resources.gpu_milli // GPU + 1
-    return spec.workers * (_PLACE_BYTES_MOST + gpus * _DEVICE_BYTES_MOST) <= GANG_BYTES_MOST
+def is_too_large(spec: JobSpec, places: tuple[WorkerPlace, ...]) -> bool:
+    """Whether no record can hold these places of a gang. Most gangs are small enough for nodes of any names, or on so
+    few nodes that their names need not be looked at.
+    """
+    devices_bytes = spec.workers * max(1, spec.resources.gpu_milli // GPU) * _DEVICE_BYTES_MOST
+    most = (GANG_BYTES_MOST - devices_bytes) // _PLACE_BYTES_MOST
+    if spec.workers <= most or (spec.workers > ONE_BY_ONE_MOST and _node_by_node(places) <= most):
+        return False
+    return bytes_of(places) > GANG_BYTES_MOST
+
+
+def _node_by_node(places: tuple[WorkerPlace, ...]) -> int:
+    """How many ranges the places of a gang make: all of its workers hold the same."""
+    return sum(1 for _ in groupby(places, attrgetter("node")))
 
 
 def fewest_bytes(workers: int, gpu_milli: int, gpus_per_node: int) -> int:

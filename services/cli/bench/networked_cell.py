@@ -22,7 +22,7 @@ DIGEST = "0" * 32
 @dataclass(frozen=True, slots=True)
 class Network:
     """Nodes of so many GPUs, so many to a leaf, leaves to a spine and spines to a superspine. With marks they are in
-    zones "a" to "h" by turns, and one of 20 has a taint.
+    zones "a" to "h" by turns, and one of 20 has a taint. Their names have at least `name_characters`.
     """
 
     nodes: int
@@ -31,6 +31,7 @@ class Network:
     spine: int = 32
     superspine: int = 1_000_000
     has_marks: bool = False
+    name_characters: int = 0
 
     def node(self, number: int) -> NodeSpec:
         """One of them. Names of leaves tell of themselves alone: "leaf-3" of another spine is another leaf."""
@@ -40,7 +41,8 @@ class Network:
             spine=f"spine-{leaf // self.spine:04}",
             superspine=f"superspine-{leaf // self.spine // self.superspine:02}",
         )
-        spec = NodeSpec(id=f"node-{number:06}", pool=POOL, gpus=self.gpus, position=position)
+        name = f"node-{number:06}".ljust(self.name_characters, "x")
+        spec = NodeSpec(id=name, pool=POOL, gpus=self.gpus, position=position)
         if not self.has_marks:
             return spec
         return replace(spec, labels={"zone": ZONES[number % len(ZONES)]}, taints=() if number % 20 else ("reserved",))

@@ -9,7 +9,7 @@ from services.placement.policy.policies import POLICIES, PlacementPolicy, Places
 from services.placement.policy.quota_check import refusal_in_pool, refusal_of_places, refusal_where_mixed
 from services.placement.policy.wishes import place_wish
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.gang_bytes import GANG_BYTES_MOST, bytes_of, fits_in_any_case
+from shared.cluster.gang_bytes import bytes_of, is_too_large
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
@@ -42,7 +42,7 @@ def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
         pool = pools.get(name)
         found = DeferCode.NO_SUCH_NODES if pool is None else _in_pool(state, pool, spec)
         if not isinstance(found, DeferCode):
-            if fits_in_any_case(spec) or bytes_of(found) <= GANG_BYTES_MOST:
+            if not is_too_large(spec, found):
                 return found
             found = DeferCode.RECORD_TOO_LARGE
         reasons[found if pool is None else narrowed(state, pool, spec, found)] = None
