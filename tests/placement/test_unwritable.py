@@ -18,16 +18,17 @@ from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
 from shared.cluster.gang_bytes import GANG_BYTES_MOST, bytes_of, fewest_bytes, most_workers, workers_per_node
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
-from shared.events.base import LARGEST_INTEGER, LATEST_MS, Event
+from shared.events.base import LARGEST_INTEGER, LATEST_MS
 from shared.events.encoding import encode
 from shared.events.jobs import AdmittedJob, JobsAdmitted
 from shared.events.nodes import NodesReported, RunsReported, RunWord
-from shared.events.operations import CellPolicy, Cordon, Drain, PlanMaintenance, Quota, ReloadCell, SetQuota
+from shared.events.operations import Cordon, Drain, PlanMaintenance, Quota, ReloadCell, SetQuota
 from shared.events.ranges import ranges_of
 from shared.events.reasons import DeadLetterReason, DeferCode, ProposalCode
 from shared.events.values import GPU, JobSpec, NodeStatus, ProcessRun, Resources, RetryPolicy, RunStatus, WorkerPlace
 from shared.log.machine.tenure import Tenure
-from shared.log.machine.writer import DECISION_BYTES_MOST, UnwritableDecision
+from shared.log.machine.writer import UnwritableDecision
+from tests.placement.vast import is_sound, long_names, quick, wide
 from tests.placement.world import (
     CELL,
     DIGEST,
@@ -50,27 +51,6 @@ FAR_MS = 2**62
 
 LABELS = {f"label-{number:03}": "v" * 32 for number in range(48)}
 """2.3 kB."""
-
-
-def wide(gpus_per_node: int = 10_000, placement: str = "best-fit") -> CellFile:
-    pool = Pool(name="train", gpus=10_000_000, gpus_per_node=gpus_per_node)
-    part = CellPart(name=CELL, ordinal=0, pools=(pool,), policy=CellPolicy(placement=placement))
-    return CellFile(cells=(part,), tenants=(Tenant(name="ada"),))
-
-
-def quick(*nodes: Event, file: CellFile | None = None) -> World:
-    """A world that looks at itself only at the end of a test."""
-    world = World(file or wide())
-    world.checks = False
-    world.tell(*nodes)
-    return world
-
-
-def is_sound(world: World, *, since: int = 0) -> None:
-    """Every record can be read, none had to be made anew, and all see the same."""
-    world.check()
-    assert world.unwritable == []
-    assert max(len(record.value) for record in world.log[since:]) <= DECISION_BYTES_MOST
 
 
 def large(job: str, kb: int = 450) -> JobSpec:
@@ -375,14 +355,9 @@ def test_a_gang_of_ten_thousand_workers_starts_runs_and_ends() -> None:
     assert world.state.over["huge"].status is JobStatus.FINISHED
 
 
-def named_at_length(count: int) -> list[str]:
-    """Names of nodes as long as they may be."""
-    return [f"n{number:06}-{'x' * 120}" for number in range(count)]
-
-
 @pytest.mark.parametrize("placement", ["best-fit", "e-binpack", "spread"])
 def test_a_gang_of_ten_thousand_workers_on_nodes_of_the_longest_names_starts_runs_and_ends(placement: str) -> None:
-    nodes = named_at_length(1_250)
+    nodes = long_names(1_250)
     world = quick(*(joined(node, 8) for node in nodes), file=wide(placement=placement))
     world.tell(admitted(spec_of("huge", workers=10_000)))
     world.start_all()
@@ -401,7 +376,7 @@ def test_a_gang_of_ten_thousand_workers_on_nodes_of_the_longest_names_starts_run
 
 def test_a_gang_that_no_record_holds_waits_with_a_code_of_its_own_and_the_cell_goes_on() -> None:
     """One worker on each of 10,000 nodes of long names: nearly two megabytes, however they are written."""
-    nodes = named_at_length(10_000)
+    nodes = long_names(10_000)
     world = quick(*(joined(node, 1) for node in nodes))
     world.tell(admitted(spec_of("huge", workers=10_000)))
     world.start_all()
@@ -420,7 +395,7 @@ def test_a_gang_that_no_record_holds_waits_with_a_code_of_its_own_and_the_cell_g
 
 
 def test_workers_of_a_job_that_is_no_gang_start_as_far_as_a_record_tells_of_them() -> None:
-    world = quick(*(joined(node, 1) for node in named_at_length(6_000)))
+    world = quick(*(joined(node, 1) for node in long_names(6_000)))
     world.tell(admitted(spec_of("many", workers=6_000, workers_min=3_000, gang=False)))
     world.start_all()
     is_sound(world)
@@ -430,7 +405,7 @@ def test_workers_of_a_job_that_is_no_gang_start_as_far_as_a_record_tells_of_them
 
 
 def test_a_job_that_is_no_gang_and_of_which_no_record_holds_the_fewest_workers_waits_with_that_code() -> None:
-    world = quick(*(joined(node, 1) for node in named_at_length(6_000)))
+    world = quick(*(joined(node, 1) for node in long_names(6_000)))
     world.tell(admitted(spec_of("many", workers=6_000, workers_min=5_900, gang=False)))
     world.start_all()
     is_sound(world)
@@ -444,7 +419,7 @@ def effects_of(world: World) -> Iterator[e.AnyEffect]:
 def test_a_gang_that_is_too_large_for_a_record_in_one_pool_starts_in_another() -> None:
     part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="a", gpus=9_000), Pool(name="b", gpus=9_000)))
     world = quick(file=CellFile(cells=(part,), tenants=(Tenant(name="ada"),)))
-    world.tell(*(joined(node, 1, pool="a") for node in named_at_length(9_000)))
+    world.tell(*(joined(node, 1, pool="a") for node in long_names(9_000)))
     world.tell(*(joined(f"b{number}", 1, pool="b") for number in range(9_000)))
     world.tell(admitted(spec_of("huge", workers=9_000)))
     world.start_all()
