@@ -51,6 +51,7 @@ GIVEN_BY_NO_POLICY_YET = frozenset(
 OF_OTHER_SETTINGS = frozenset(
     {
         "DeadLetterReason.handler_failed",  # only a defect of ours gives it
+        "DeferCode.record_too_large",  # no world has the thousands of nodes that it takes
         "ProposalCode.unsupported",  # nothing that is unsupported is asked for; so the next two
         "RefuseCode.unsupported",
         "RejectCode.unsupported",
