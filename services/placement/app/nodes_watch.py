@@ -33,8 +33,10 @@ class NodesWatch:
         self._end, self._look_back = NodesEnd(log, tp, wake), LookBack(log, tp, context.host.monotonic_ms)
 
     def begin(self) -> None:
-        """The process has taken the cell over. Where its leases begin anew, look how long the nodes are silent."""
-        if self._service.has_new_leases:
+        """The process has taken the cell over. Where its leases begin anew, look how long the nodes are silent. The
+        times of the embedded broker are made up, so there nothing follows from them.
+        """
+        if self._service.has_new_leases and not self._context.settings.embedded:
             policy = self._policy
             reach_ms = min(REACH_MS_MOST, patience_ms(policy)) + self._context.settings.clock_bound_wall_ms
             self._look_back.begin(self._host.wall_ms() - reach_ms, pause_ms(policy), self._wake)
