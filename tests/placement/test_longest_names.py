@@ -88,9 +88,9 @@ def test_a_node_of_thousands_of_single_workers_of_one_job_is_emptied() -> None:
 
 def test_a_service_of_thousands_of_replicas_gives_up_all_but_one() -> None:
     world = quick(*(joined(node, 1) for node in long_names(2)))
-    world.tell(admitted(service(JOB, 1_500, workers_min=1, resources=SHARE)))
+    world.tell(admitted(service(JOB, 2_000, workers_min=1, resources=SHARE)))
     world.start_all()
     world.tell(update(JOB, workers=1))
     is_sound(world)
-    assert len(world.job(JOB).leaving) == 1_499
+    assert len(world.job(JOB).leaving) == 1_999
     assert world.job(JOB).spec.resources.gpu_milli < GPU

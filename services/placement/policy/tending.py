@@ -8,10 +8,11 @@ is room. One replica of a service moves at a time, so that by our own will no tw
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 
 from services.placement.policy.entering import places_for
+from services.placement.policy.surplus import in_order_of_cost
 from services.placement.policy.turn import Turn
 from services.placement.policy.workers import leave
 from shared.cluster.job import Job, JobStatus
@@ -19,7 +20,7 @@ from shared.cluster.singly import is_service, lacking
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import DeferCode
-from shared.events.values import Level, NodeStatus, RunStatus, WorkerPlace
+from shared.events.values import NodeStatus, RunStatus, WorkerPlace
 
 
 class Tending:
@@ -81,40 +82,13 @@ def _to_leave(state: CellState, job: Job, staying: list[WorkerPlace], surplus: i
     """The ranks whose going costs the least. Those that run stay until so many others run as are wanted."""
     running = sum(job.runs[str(place.rank)] is RunStatus.RUNNING for place in staying)
     chosen: list[int] = []
-    left = list(staying)
-    for _ in range(surplus):
-        place = costs_least(state, job, left)
+    for place in islice(in_order_of_cost(state, job, staying), surplus):
         if job.runs[str(place.rank)] is RunStatus.RUNNING:
             if running <= job.spec.workers:
                 break
             running -= 1
-        left.remove(place)
         chosen.append(place.rank)
     return sorted(chosen)
-
-
-def costs_least(state: CellState, job: Job, places: list[WorkerPlace]) -> WorkerPlace:
-    """The replica to give up first: one on a node that is to be emptied, else one that has not started, else one in the
-    failure domain that has the most of them; of equals that of the highest rank.
-    """
-    level = job.spec.spread or Level.NODE
-    domains = {place.rank: _domain(state, place.node, level) for place in places}
-    many = Counter(domains.values())
-
-    def saved(place: WorkerPlace) -> tuple[bool, bool, int, int]:
-        is_moving = state.nodes[place.node].status is NodeStatus.DRAINING
-        is_starting = job.runs[str(place.rank)] is RunStatus.STARTING
-        return (is_moving, is_starting, many[domains[place.rank]], place.rank)
-
-    return max(places, key=saved)
-
-
-def _domain(state: CellState, node_id: str, level: Level) -> tuple[str | None, ...]:
-    """The unit of the level around a node; a node that does not know its unit is one of its own."""
-    position = state.nodes[node_id].spec.position
-    path = (position.superspine, position.spine, position.leaf, position.domain)
-    depth = {Level.SUPERSPINE: 1, Level.SPINE: 2, Level.LEAF: 3, Level.DOMAIN: 4}.get(level, 0)
-    return path[:depth] if depth and path[depth - 1] is not None else (node_id,)
 
 
 def _move(turn: Turn, job: Job, moving: list[WorkerPlace], *, may_fit: bool) -> None:
@@ -126,4 +100,4 @@ def _move(turn: Turn, job: Job, moving: list[WorkerPlace], *, may_fit: bool) -> 
     nodes = turn.state.nodes
     due = [place for place in moving if (nodes[place.node].drain_deadline_ms or 0) <= turn.now_ms]
     if due:
-        leave(turn, job, [costs_least(turn.state, job, due).rank])
+        leave(turn, job, [next(in_order_of_cost(turn.state, job, due)).rank])

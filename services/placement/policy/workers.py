@@ -25,10 +25,16 @@ from shared.events.values import RUN_IS_OVER, RunStatus, WorkerPlace
 
 def key_of(job: Job, node_id: str, rank: int | None, turn: int) -> str | None:
     """Under which name the state keeps the run of this worker on this node; None where the job has no such one."""
-    for place in job.workers if rank is not None else ():
-        if place.rank == rank:
-            return str(rank) if place.node == node_id and place.turn == turn else None
-    return None
+    place = None if rank is None else _of_rank(job, rank)
+    return None if place is None or place.node != node_id or place.turn != turn else str(rank)
+
+
+def _of_rank(job: Job, rank: int) -> WorkerPlace | None:
+    """The worker of this rank. Mostly it stands at its own place: a job may have thousands, each of which speaks."""
+    workers = job.workers
+    if rank < len(workers) and workers[rank].rank == rank:
+        return workers[rank]
+    return next((place for place in workers if place.rank == rank), None)
 
 
 def on_node(job: Job, node_id: str) -> list[WorkerPlace]:
