@@ -5,10 +5,8 @@ answer.
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from aiokafka.errors import KafkaError
-from faststream.kafka import KafkaBroker
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from services.admission.policy.records import Answered, as_records
@@ -20,22 +18,32 @@ from shared.events.encoding import TYPE_HEADER, Undecodable
 from shared.events.jobs import JobAdmitted, JobRejected
 from shared.events.operations import AdvanceTime, ReloadCell
 from shared.log.dead_letters import TOLD_MOST, dead_letter
-from shared.log.faststream_recipe import Delivery, make_broker, subscribe_batches
+from shared.log.delivery import Delivery
+from shared.log.faststream_recipe import FastStreamSubscription
 from shared.log.fenced_input import say_fenced, say_read_again
-from shared.log.group_timers import EMBEDDED, QUICK
-from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.machine.consumer import Bad, DeadLetterLimit, Handled, Taken, Tally, take_batch
 from shared.log.machine.losses import Loss, LossKind
-from shared.log.opening import AWAY, layout_of, open_log
-from shared.log.port import LogTruncated, LogUnavailable, Outgoing, Reader, Record, TopicPartition
+from shared.log.opening import AWAY, OpenLog, layout_of, open_log
+from shared.log.port import Log, LogTruncated, LogUnavailable, Outgoing, Reader, Record, TopicPartition
 from shared.log.reading import event_of, header, unreadable
-from shared.runtime.cell_file import load_cell_file, reloaded
-from shared.runtime.clocks import SteppedCellClock, wall_ms
+from shared.log.share import Subscription
+from shared.runtime.cell_file import reloaded
+from shared.runtime.clocks import SteppedCellClock
 from shared.runtime.process import Context, wait_for
 from shared.runtime.together import together
 
 OPERATIONS_PAUSE_S, OPERATIONS_PATIENT_MS = 1.0, 500
+
+Subscribing = Callable[[Context[AdmissionSettings], Sequence[str], str, Delivery], Subscription]
+"""How a process comes to its share of these topics in this group, not started."""
+
+
+def subscribe(
+    context: Context[AdmissionSettings], topics: Sequence[str], group: str, delivery: Delivery
+) -> Subscription:
+    """By FastStream."""
+    return FastStreamSubscription(context.settings, context.instance, topics, group, delivery)
 
 
 class AdmissionMetrics:
@@ -57,17 +65,19 @@ class AdmissionMetrics:
         )
 
 
-async def main(context: Context[AdmissionSettings]) -> None:
+async def main(
+    context: Context[AdmissionSettings], opening: OpenLog = open_log, subscribing: Subscribing = subscribe
+) -> None:
     """Answer commands until told to stop. While Kafka is away they wait. A batch that cannot be answered for a minute
     for another reason ends the process; it is not lost.
     """
-    file = load_cell_file(context.settings.cell_file)
-    log = await open_log(context, file)
+    file = context.host.cell_file(context.settings.cell_file)
+    log = await opening(context, file)
     if log is None:
         return
-    admission = Admission(context, log, layout_of(file, context.settings.namespace), file)
+    admission = Admission(context, log, layout_of(file, context.settings.namespace), file, subscribing)
     try:
-        if await wait_for(context, "its share of the submissions", admission.begin, (*AWAY, KafkaError)):
+        if await wait_for(context, "its share of the submissions", admission.begin, AWAY):
             context.health.ready()
             work = {"operations": admission.follow_operations(), "delivery": admission.fail_when_given_up()}
             await together(context.stopping, until_stopped={}, cut_off=work)
@@ -79,49 +89,52 @@ async def main(context: Context[AdmissionSettings]) -> None:
 class Admission:
     """The wiring of one process."""
 
-    def __init__(self, context: Context[AdmissionSettings], log: KafkaLog, layout: Layout, file: CellFile) -> None:
+    def __init__(
+        self,
+        context: Context[AdmissionSettings],
+        log: Log,
+        layout: Layout,
+        file: CellFile,
+        subscribing: Subscribing = subscribe,
+    ) -> None:
         self._context, self._log, self._layout, self._file = context, log, layout, file
+        self._subscribing = subscribing
         self._service = AdmissionService(file)
         self._metrics = AdmissionMetrics(context.registry)
         self._limit, self._tally = DeadLetterLimit(), Tally()
         self._plain = layout.topic("submissions")
-        self._broker: KafkaBroker | None = None
-        self._delivery = Delivery()
+        self._delivery = self._new_delivery()
+        self._subscription: Subscription | None = None
         self._fenced: dict[TopicPartition, Loss] = {}
         self._partitions, self._wall_ms = 1, 0
-        self._operations: Reader
+        self._operations: Reader | None = None
 
     async def begin(self) -> str | None:
-        """Stand at the operations and join those who share the submissions. Raises LogUnavailable, KafkaError."""
-        self._operations = await self._stand_at_operations()
-        # A broker of FastStream that did not start is no good for a second try.
-        settings = self._context.settings
-        self._broker = make_broker(
-            settings.kafka, self._context.instance, embedded=settings.embedded, on_loss=self._lose
-        )
-        self._delivery = self.subscribe(self._broker)
-        self._partitions = sum([await self._log.partitions(topic) for topic in self._topics()])
+        """Stand at the operations and join those who share the submissions. Raises LogUnavailable."""
         try:
-            await self._broker.start()
-        except (KafkaError, OSError):
+            self._operations = await self._stand_at_operations()
+            self._delivery, topics = self._new_delivery(), self._topics()
+            self._partitions = sum([await self._log.partitions(topic) for topic in topics])
+            group = self._layout.group("admission")
+            self._subscription = self._subscribing(self._context, topics, group, self._delivery)
+            await self._subscription.start()
+        except LogUnavailable:
             await self.end()
             raise
         return None
 
     async def end(self) -> None:
         """Let go of what `begin` has begun."""
-        broker, self._broker = self._broker, None
-        if broker is not None:
-            await broker.stop()
-            await self._operations.stop()
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            await subscription.stop()
+        operations, self._operations = self._operations, None
+        if operations is not None:
+            await operations.stop()
 
-    def subscribe(self, broker: KafkaBroker) -> Delivery:
-        """Share the plain topic and the tenants' own ones with the other admission processes."""
-        topics = self._topics()
-        most = self._context.settings.batch_records
-        timers = EMBEDDED if self._context.settings.embedded else QUICK
-        group = self._layout.group("admission")
-        return subscribe_batches(broker, topics, group, self.handle, max_records=most, timers=timers)
+    def _new_delivery(self) -> Delivery:
+        chance, warn = self._context.host.chance, self._context.logger.warning
+        return Delivery(self.handle, self._log, on_loss=self._lose, chance=chance, warn=warn)
 
     def _topics(self) -> list[str]:
         own = [f"{self._plain}.{tenant.name}" for tenant in self._file.tenants if tenant.own_topic]
@@ -146,7 +159,7 @@ class Admission:
 
     async def handle(self, records: list[Record]) -> None:
         """Answer a batch; returns when every answer and every dead letter is in the log."""
-        self._wall_ms, kept = wall_ms(), self._service.rates.keep()
+        self._wall_ms, kept = self._context.host.wall_ms(), self._service.rates.keep()
         self._service.rates.share(len(self._delivery.assigned), self._partitions)
         taken = take_batch(records, self._answer, self._limit, self._tally)
         answers = self._outgoing(taken.handled)
@@ -163,7 +176,7 @@ class Admission:
 
     def _outgoing(self, answers: Sequence[Handled[Event]]) -> list[Outgoing]:
         """Named by the place of the first command that they answer."""
-        source, now_ms, outgoing = self._context.instance, wall_ms(), self._layout.outgoing
+        source, now_ms, outgoing = self._context.instance, self._context.host.wall_ms(), self._layout.outgoing
         records = as_records([_answered(handled) for handled in answers])
         return [outgoing(answer, id=place, source=source, wall_ms=now_ms) for answer, place in records]
 
@@ -221,6 +234,7 @@ class Admission:
     async def follow_operations(self) -> None:
         """Keep up with a stepped clock, and read the cell file again when told to."""
         reader, by_time = self._operations, self._goes_by_time
+        assert reader is not None, "a process begins before it follows"
         while True:
             try:
                 records = await reader.poll(wait_ms=200)
@@ -238,9 +252,9 @@ class Admission:
                 self._context.health.handled(topic, partition, offset)
 
     def _let_go_of_lost(self) -> None:
-        """What another admission owns now is no lag of this one, and no loss."""
-        assigned, topics = self._delivery.assigned, self._topics()
-        for lost in [tp for tp in self._fenced if tp not in assigned]:
+        """What another admission owns now is no lag of this one, and no loss; what is whole again is none either."""
+        assigned, held, topics = self._delivery.assigned, self._delivery.held, self._topics()
+        for lost in [tp for tp in self._fenced if tp not in held]:
             del self._fenced[lost]
             self._metrics.fenced.labels(*lost).set(0)
             say_read_again(self._context, lost)

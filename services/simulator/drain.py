@@ -77,7 +77,7 @@ class Drain:
         log = world.broker.log
         found = [f"{world.clients.unconfirmed} submissions are unconfirmed"] if world.clients.unconfirmed else []
         for (topic, partition), logged in log.items():
-            if topic == "submissions" and world.committed.get(("admission", partition), 0) < len(logged):
+            if topic == "submissions" and world.commits.next_offset("admission", (topic, partition)) < len(logged):
                 found.append(f"submissions of partition {partition} are unread")
         for oracle in world.oracles:
             jobs = len(log.get(("jobs", world.ordinal(oracle.cell)), ()))

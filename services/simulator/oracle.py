@@ -6,18 +6,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from services.simulator.follower import log_record
+from services.simulator.history.record import Logged
 from shared.cluster.audit import Ledger
-from shared.cluster.fold import DamagedLog, fold
+from shared.cluster.fold import DamagedLog, LogRecord, fold
 from shared.cluster.invariants import Offence, check_state
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
+from shared.events.encoding import Undecodable
+from shared.events.reasons import DeadLetterReason
 
 if TYPE_CHECKING:
     from services.simulator.world import World
 
 RECOUNT_EVERY = 16
 """Every so many versions the whole state is counted from nothing; the ledger looks at each."""
+
+NO_DECISION = Undecodable(DeadLetterReason.UNKNOWN_TYPE, "is no decision", "ce_type")
 
 
 class Oracle:
@@ -57,3 +61,10 @@ class Oracle:
     def recount(self) -> Offence | None:
         """The first offence of the whole state, or None."""
         return next(iter(check_state(self.state)), None) or self.ledger.compare(self.state)
+
+
+def log_record(record: Logged) -> LogRecord:
+    """A record of `decisions` as the fold takes it."""
+    event = record.event()
+    decision = event if isinstance(event, Decision | Undecodable) else NO_DECISION
+    return LogRecord(record.offset, record.value or b"", record.chain, decision)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from services.simulator.engine import Action
 from services.simulator.faults import Fault
-from services.simulator.history.record import EPOCH_MS, TopicPartition
+from services.simulator.history.record import EPOCH_MS
 
 if TYPE_CHECKING:
     from services.simulator.world import World
@@ -44,10 +44,6 @@ class Part(Protocol):
 
     def told(self, owned: frozenset[int]) -> None:
         """These partitions of the group should be ours now."""
-
-    @property
-    def joins_by_itself(self) -> bool:
-        """Whether it says itself when it wants its share."""
 
 
 class Process:
@@ -85,8 +81,6 @@ class Process:
         self.parts = self._make(self)
         for part in self.parts:
             self.after(1, part.begin)
-        if not any(part.joins_by_itself for part in self.parts):
-            self.world.groups.joined(self)
 
     def stop(self) -> None:
         """Die at once."""
@@ -152,68 +146,3 @@ class Process:
         self.owned = owned
         for part in self.parts:
             part.told(owned)
-
-
-class Waker:
-    """Runs one action of a part at the earliest time for which it was asked."""
-
-    def __init__(self, process: Process, action: Action) -> None:
-        self._process, self._action = process, action
-        self._due_ms: int | None = None
-
-    def by(self, at_ms: int) -> None:
-        """Not later than then."""
-        at_ms = max(at_ms, self._process.world.engine.now_ms)
-        if self._due_ms is not None and self._due_ms <= at_ms:
-            return
-        self._due_ms = at_ms
-
-        def fire() -> None:
-            if self._due_ms == at_ms:
-                self._due_ms = None
-                self._action()
-
-        self._process.at(at_ms, fire)
-
-    def within(self, delay_ms: int) -> None:
-        """Not later than after so long."""
-        self.by(self._process.world.engine.now_ms + delay_ms)
-
-
-class Inbox:
-    """What a part reads of the log, from explicit positions: news come at once, or late and in another order."""
-
-    def __init__(self, process: Process, waker: Waker, positions: dict[TopicPartition, int]) -> None:
-        self.positions = positions
-        self._process, self._waker = process, waker
-        self._held_ms: dict[TopicPartition, int] = {}
-        self._watched: list[tuple[TopicPartition, Action]] = []
-        for tp in positions:
-            self._watch(tp)
-        waker.within(1)
-
-    def _watch(self, tp: TopicPartition) -> None:
-        world = self._process.world
-
-        def news() -> None:
-            now_ms = world.engine.now_ms
-            if world.faults.happens(Fault.DELAY, f"{tp[0]} to {self._process.name}"):
-                self._held_ms[tp] = now_ms + world.engine.between(50, 2_500)
-            self._waker.by(max(now_ms + world.engine.between(1, 6), self._held_ms.get(tp, 0)))
-
-        world.broker.watch(tp, news)
-        self._watched.append((tp, news))
-
-    def is_held(self, tp: TopicPartition) -> bool:
-        """Whether what has come is still on its way to us; then its reader is woken when it is there."""
-        held_ms = self._held_ms.get(tp, 0)
-        if held_ms <= self._process.world.engine.now_ms:
-            return False
-        self._waker.by(held_ms)
-        return True
-
-    def close(self) -> None:
-        """Hear no more."""
-        for tp, action in self._watched:
-            self._process.world.broker.unwatch(tp, action)
-        self._watched = []

@@ -5,11 +5,10 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TypeVar
 
-from services.simulator.actors.admission import AdmissionPart
-from services.simulator.broker import Broker, Message, message_of
+from services.simulator.broker import Broker
 from services.simulator.client import SUBMISSION_PARTITIONS, Clients
+from services.simulator.commits import Commits
 from services.simulator.disk import Disk
 from services.simulator.drain import Drain
 from services.simulator.engine import Action, Chance, Engine
@@ -27,6 +26,7 @@ from services.simulator.shells.part import ShellPart
 from services.simulator.shells.services import (
     GROWN_AT_BYTES,
     SLOTS,
+    admission,
     agent_of,
     executor,
     machine_of,
@@ -36,15 +36,11 @@ from services.simulator.shells.services import (
     queueing,
     snapshots,
 )
-from services.simulator.versions import with_more
 from services.simulator.workload import draw_setting
 from shared.cluster.few import FEW_WAITING
-from shared.events.base import Event
 from shared.events.values import NodeSpec
 from shared.log.cell_work import FENCING
 from shared.log.port import LogTruncated
-
-T = TypeVar("T")
 
 FAULTS_BEGIN_MS, FAULTS_END_MS = 600, 12_000
 NOTICE_MS = 8_000
@@ -92,7 +88,7 @@ class World:
         if self.faults.decision_bytes_most is not None:
             self.broker.bytes_most = {"decisions": self.faults.decision_bytes_most}
         self.redis = Redis(self.engine, self.faults, self.broker.network)
-        self.committed: dict[tuple[str, int], int] = {}
+        self.commits = Commits()
         self.disk = Disk(self)
         self._ordinals = {cell.name: cell.ordinal for cell in setting.file.cells}
         self.oracles = [Oracle(self, cell) for cell in self._ordinals]
@@ -114,7 +110,7 @@ class World:
 
     def _make_processes(self) -> list[Process]:
         makers: dict[str, Callable[[Process], list[Part]]] = {
-            "admission": lambda process: [AdmissionPart(process)],
+            "admission": lambda process: [ShellPart(process, admission)],
             "queueing": lambda process: [ShellPart(process, queueing)],
             "placement": lambda process: [ShellPart(process, placement)],
             "projector": lambda process: [ShellPart(process, projector)],
@@ -189,26 +185,10 @@ class World:
         """The partition of a cell."""
         return self._ordinals[cell]
 
-    def message(self, event: Event, process: Process | None = None) -> Message:
-        """An event as a record for its cell's partition, as this process would write it."""
-        home = event.home()
-        message = message_of(event, 0 if home is None else self._ordinals[home])
-        return with_more(message) if process is not None and process.release is Release.LATER else message
-
     @property
     def is_fenced(self) -> bool:
         """Whether the broker lost what it had acknowledged, and those who noticed it have stopped."""
         return bool(self.broker.lost_tails) and all(process.is_fenced for process in self.processes)
-
-    def reply(self, process: Process, action: Callable[[T], None]) -> Callable[[T], None]:
-        """An answer becomes a step of the process, if it still lives."""
-        incarnation = process.incarnation
-
-        def deliver(answer: T) -> None:
-            if process.incarnation == incarnation:
-                process.after(0, lambda: action(answer))
-
-        return deliver
 
     def believed(self, process: Process, cell: str, offset: int, version: int) -> None:
         """A writer takes its record to be in force: that must be true."""

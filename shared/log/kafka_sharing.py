@@ -1,26 +1,29 @@
-"""The consumer of those who share a topic with their replicas: it commits seldom, and is woken seldom under load."""
+"""The consumer of those who share a topic with their replicas: it is woken seldom under load, and a Delivery says what
+is read and committed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from string import hexdigits
 from typing import Any
 
 from aiokafka import ConsumerRebalanceListener
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
+from shared.log.delivery import Delivery
 from shared.log.kafka_consumer import Batches, SteadyConsumer
-from shared.log.machine.losses import Loss, LossKind
-from shared.log.port import TopicPartition
-
-COMMIT_EVERY_S = 1.0
-"""What was handled since the last commit is handled again by the next owner when this process is killed."""
+from shared.log.machine.losses import Place
+from shared.log.port import LogTruncated, LogUnavailable, TopicPartition
+from shared.log.share import CommitFailed
 
 POLL_WAIT_MS = 200
 """An empty poll lasts at least so long, whatever it is asked for: FastStream sleeps after each."""
 
+COMMITTED_BOUND_S = 10.0
 BUSY_RECORDS, BUSY_WAIT_MS_MIN, BUSY_WAIT_MS_MAX, BUSY_BYTES = 8, 4, 12, 1_048_576
 """After a poll with so many records the next fetch stays at the broker for so long, the longer the more they were,
 unless so many bytes are there: under load a few larger batches cost much less than many small ones, here and for all
@@ -28,73 +31,42 @@ who read what comes of them.
 """
 
 IDLE_WAIT_MS = 50
+BATCH_RECORDS = 500
+CHECKSUM, CHECKSUM_DIGITS = "crc32:", 8
 SHARE_OF_OTHERS = 4
 """A full batch is made larger by this part of it for each topic that found no room."""
 
 logger = logging.getLogger(__name__)
 
 
-def tell_loss(loss: Loss) -> None:
-    """Write it into the log of the process."""
-    logger.error("%s", loss)
-
-
 class SharingConsumer(SteadyConsumer):
-    """`is_paced` is False for the embedded broker, where a fetch that waits does not wake when something comes.
-
-    `on_loss` is told of a partition that does not hold the position that its group has committed. Where the position is
-    beyond the end, records are lost: the partition is read no further until its next owner finds it whole. It is never
-    read from its beginning for that, where thousands were handled already. Where records were deleted before they were
-    read, reading goes on where the partition begins.
+    """What FastStream takes for its consumer. `is_paced` is False for the embedded broker, where a fetch that waits
+    does not wake when something comes.
     """
 
-    def __init__(
-        self, *topics: str, is_paced: bool = True, on_loss: Callable[[Loss], None] = tell_loss, **settings: Any
-    ) -> None:
+    def __init__(self, *topics: str, delivery: Delivery, is_paced: bool = True, **settings: Any) -> None:
         super().__init__(*topics, **{**settings, "auto_offset_reset": "none"})
-        self._is_paced, self._on_loss = is_paced, on_loss
-        self._told: dict[KafkaTopicPartition, Loss] = {}
-        self._handled: dict[KafkaTopicPartition, int] = {}
-        self._commit_due_s = 0.0
-        self._commit_later: asyncio.TimerHandle | None = None
-        self._commits: set[asyncio.Task[None]] = set()
+        self._delivery, self._is_paced = delivery, is_paced
+        delivery.join(KafkaShare(self))
 
     async def getmany(
-        self, *partitions: KafkaTopicPartition, timeout_ms: int = 0, max_records: int | None = None
+        self,
+        *_partitions: KafkaTopicPartition,
+        timeout_ms: int = 0,  # noqa: ARG002 - FastStream sleeps as long again
+        max_records: int | None = None,
     ) -> Batches:
-        """As SteadyConsumer's, but an empty one takes its time, and a full one has something of every topic."""
-        try:
-            return await self._get(*partitions, timeout_ms=timeout_ms, max_records=max_records)
-        except NoOffsetForPartitionError as error:
-            # The group has never committed anything of it: all of it is new.
-            await self.seek_to_beginning(error.args[0])
-        except OffsetOutOfRangeError as error:
-            await self._judge(error.args[0])
-        return {}
+        """What the delivery takes, of all partitions."""
+        found = await self._delivery.take(max_records or BATCH_RECORDS)
+        return {KafkaTopicPartition(*tp): records for tp, records in found.items()}
 
-    async def _judge(self, asked: Mapping[KafkaTopicPartition, int]) -> None:
-        begins, ends = await self.beginning_offsets(list(asked)), await self.end_offsets(list(asked))
-        for tp in [tp for tp in asked if tp in self.assignment()]:
-            kind = LossKind.DELETED_UNREAD if asked[tp] < begins[tp] else LossKind.BEYOND_END
-            if kind is LossKind.BEYOND_END:
-                self.pause(tp)
-            else:
-                self.seek(tp, begins[tp])
-            self._tell(tp, Loss(kind, (tp.topic, tp.partition), asked[tp], begins[tp], ends[tp]))
-
-    def _tell(self, tp: KafkaTopicPartition, loss: Loss) -> None:
-        """Report a loss once: a fetch that was under way meets it again, and so does each new share of the group."""
-        known = self._told.get(tp)
-        if known is None or (known.kind, known.next_offset) != (loss.kind, loss.next_offset):
-            self._told[tp] = loss
-            self._on_loss(loss)
-
-    async def _get(self, *partitions: KafkaTopicPartition, timeout_ms: int, max_records: int | None) -> Batches:
-        wait_ms = max(timeout_ms, POLL_WAIT_MS)
-        found = await super().getmany(*partitions, timeout_ms=wait_ms, max_records=max_records)
-        if max_records is not None and sum(map(len, found.values())) >= max_records:
+    async def fetched(self, most: int) -> Batches:
+        """What is there, at once; an empty answer takes its time, and a full one has something of every topic. Raises
+        KafkaError.
+        """
+        found = await super().getmany(timeout_ms=POLL_WAIT_MS, max_records=most)
+        if sum(map(len, found.values())) >= most:
             self._go_behind(found)
-            await self._take_from_others(found, max_records)
+            await self._take_from_others(found, most)
         if self._is_paced:
             self._pace(sum(map(len, found.values())))
         return found
@@ -132,56 +104,108 @@ class SharingConsumer(SteadyConsumer):
         self._fetcher._fetch_min_bytes = BUSY_BYTES if is_busy else 1  # noqa: SLF001 - see above
         self._fetcher._fetch_max_wait_ms = wait_ms  # noqa: SLF001
 
-    def handled(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
-        """Commit these next offsets within a second, at once if there was no commit for so long."""
-        self._handled.update(offsets)
-        if self._commit_later is None:
-            loop = asyncio.get_running_loop()
-            self._commit_later = loop.call_at(max(loop.time(), self._commit_due_s), self._begin_commit)
+    @property
+    def assignment_now(self) -> object | None:
+        """Another object for each share that the group has given us. Reaches into aiokafka 0.14."""
+        subscription = self._subscription.subscription
+        return None if subscription is None else subscription.assignment
 
-    def _begin_commit(self) -> None:
-        self._commit_later = None
-        self._commit_due_s = asyncio.get_running_loop().time() + COMMIT_EVERY_S
-        task = asyncio.create_task(self.commit_handled(), name="commit")
-        self._commits.add(task)
-        task.add_done_callback(self._commits.discard)
-
-    async def commit_handled(self) -> None:
-        """Commit what was handled, of those partitions that are still ours. A failure is told, not raised: the work is
-        done, and their next owner may do it again.
-        """
-        assigned = self.assignment()
-        offsets = {tp: offset for tp, offset in self._handled.items() if tp in assigned}
-        self._handled.clear()
-        if not offsets:
-            return
-        try:
-            await self.commit(offsets)
-        except KafkaError as error:
-            logger.warning("the offsets of handled batches are not committed: %r", error)
+    async def places(self, tps: Collection[KafkaTopicPartition]) -> dict[TopicPartition, Place]:
+        """What the group has committed, and what was noted along with it. The public committed() leaves that out."""
+        found = await self._coordinator.fetch_committed_offsets(list(tps))
+        return {(tp.topic, tp.partition): _place(*said) for tp, said in found.items() if said.offset >= 0}
 
     async def stop(self) -> None:
         """Commit what is left, then as aiokafka's."""
-        later, self._commit_later = self._commit_later, None
-        if later is not None:
-            later.cancel()
-        if self._handled:
-            await self.commit_handled()
+        await self._delivery.stop()
         await super().stop()
 
 
+class KafkaShare:
+    """The port onto a consumer."""
+
+    def __init__(self, consumer: SharingConsumer) -> None:
+        self._consumer = consumer
+        self._assignment: object | None = None
+        self._generation = 0
+
+    @property
+    def generation(self) -> int:
+        """Counts the assignments."""
+        assignment = self._consumer.assignment_now
+        if assignment is not self._assignment:
+            self._assignment = assignment
+            self._generation += 1
+        return self._generation
+
+    def assigned(self) -> frozenset[TopicPartition]:
+        """While the group rearranges itself, what was assigned before."""
+        return frozenset((tp.topic, tp.partition) for tp in self._consumer.assignment())
+
+    async def committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Place]:
+        """As the port says."""
+        try:
+            async with asyncio.timeout(COMMITTED_BOUND_S):
+                return await self._consumer.places([KafkaTopicPartition(*tp) for tp in tps])
+        except (KafkaError, TimeoutError) as error:
+            raise LogUnavailable(f"committed offsets: {error!r}") from error
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """As the port says."""
+        if tp in self.assigned():
+            self._consumer.seek(KafkaTopicPartition(*tp), offset)
+
+    def hold(self, tp: TopicPartition) -> None:
+        """As the port says."""
+        if tp in self.assigned():
+            self._consumer.pause(KafkaTopicPartition(*tp))
+
+    async def poll(self, most: int) -> Batches:
+        """As the port says."""
+        consumer = self._consumer
+        try:
+            return await consumer.fetched(most)
+        except NoOffsetForPartitionError as error:
+            # The group has never committed anything of it: all of it is new.
+            await consumer.seek_to_beginning(error.args[0])
+        except OffsetOutOfRangeError as error:
+            asked: dict[KafkaTopicPartition, int] = error.args[0]
+            begins, ends = await consumer.beginning_offsets(list(asked)), await consumer.end_offsets(list(asked))
+            for tp in sorted(asked):  # the others are met again by the next poll
+                raise LogTruncated((tp.topic, tp.partition), asked=asked[tp], begin=begins[tp], end=ends[tp]) from error
+        return {}
+
+    async def commit(self, places: Mapping[TopicPartition, Place]) -> None:
+        """As the port says. Waits while Kafka is away."""
+        said = {KafkaTopicPartition(*tp): (place.next_offset, _note(place)) for tp, place in places.items()}
+        try:
+            await self._consumer.commit(said)
+        except KafkaError as error:
+            raise CommitFailed(repr(error)) from error
+
+
 class CommitBeforeLeaving(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
-    """Before partitions go to somebody else, what was handled of them is committed."""
+    """Before partitions go to another member, what was handled of them is committed."""
 
-    def __init__(self) -> None:
-        self.consumer: SharingConsumer | None = None
-        self.assigned: frozenset[TopicPartition] = frozenset()
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
 
-    async def on_partitions_revoked(self, revoked: Collection[KafkaTopicPartition]) -> None:  # noqa: ARG002
+    async def on_partitions_revoked(self, revoked: Collection[KafkaTopicPartition]) -> None:
         """The consumer still holds them here."""
-        if self.consumer is not None:
-            await self.consumer.commit_handled()
+        if revoked:
+            await self._delivery.leaving()
 
     async def on_partitions_assigned(self, assigned: Collection[KafkaTopicPartition]) -> None:
-        """From here on these are ours, and no others."""
-        self.assigned = frozenset((tp.topic, tp.partition) for tp in assigned)
+        """The share tells."""
+
+
+def _note(place: Place) -> str:
+    """What is committed along with an offset: which record was handled last."""
+    return "" if place.checksum is None else f"{CHECKSUM}{place.checksum:08x}"
+
+
+def _place(offset: int, noted: str | None) -> Place:
+    """What a person or a tool has committed says nothing of records."""
+    digits = (noted or "").removeprefix(CHECKSUM)
+    is_ours = bool(noted) and len(digits) == CHECKSUM_DIGITS and set(digits) <= set(hexdigits)
+    return Place(offset, int(digits, 16) if is_ours else None)

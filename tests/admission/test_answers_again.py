@@ -50,7 +50,7 @@ async def test_a_failed_batch_has_taken_no_tokens() -> None:
     for topic in ("jobs", "dead-letters"):
         broker.create_topic(f"t.{topic}", 1)
     log, context = AwayAtFirst(broker), make_context("admission", AdmissionSettings(namespace="t"))
-    admission = Admission(context, log, LAYOUT, parse_cell_file(TEXT, "cell"))  # type: ignore[arg-type]  # any log will do
+    admission = Admission(context, log, LAYOUT, parse_cell_file(TEXT, "cell"))
     batch = [submission(number) for number in range(5)]
     with pytest.raises(LogUnavailable):
         await admission.handle(batch)
@@ -70,7 +70,7 @@ async def test_of_every_submission_it_is_told_when_it_came_whatever_the_clock_he
     broker = MemoryBroker()
     broker.create_topic("t.jobs", 1)
     context = make_context("admission", AdmissionSettings(namespace="t"))
-    admission = Admission(context, MemoryLog(broker), LAYOUT, parse_cell_file(TEXT, "cell"))  # type: ignore[arg-type]  # any log will do
+    admission = Admission(context, MemoryLog(broker), LAYOUT, parse_cell_file(TEXT, "cell"))
     at_ms = context.host.wall_ms() - age_ms
     await admission.handle([msgspec.structs.replace(submission(1), timestamp_ms=at_ms)])
     answer = event_of(broker.partition(("t.jobs", 0)).records[0])

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from aiokafka.admin import AIOKafkaAdminClient
 
+from shared.log.delivery import BatchHandler, Delivery, RetryPolicy, tell_loss
+from shared.log.faststream_recipe import SteadyBroker, subscribe_batches
+from shared.log.machine.losses import Loss
 from shared.log.port import Log, Outgoing, Record
 from tests.contract.log_worlds import KafkaWorld
 
@@ -18,6 +23,21 @@ class Subscription:
         self.topic = topic
         self.group = f"group-{topic}"
         self.seen: list[Record] = []
+
+    def subscribe(
+        self,
+        broker: SteadyBroker,
+        handler: BatchHandler,
+        *,
+        topics: Sequence[str] = (),
+        retry: RetryPolicy | None = None,
+        on_loss: Callable[[Loss], None] = tell_loss,
+        max_records: int = 500,
+    ) -> Delivery:
+        """Of the topic, if no others are named."""
+        delivery = Delivery(handler, self.log, retry=retry, on_loss=on_loss)
+        subscribe_batches(broker, topics or [self.topic], self.group, delivery, max_records=max_records)
+        return delivery
 
     async def publish(self, *messages: Outgoing) -> None:
         await self.log.publish(messages)

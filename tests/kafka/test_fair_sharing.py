@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from shared.log.faststream_recipe import make_broker, subscribe_batches
+from shared.log.faststream_recipe import make_broker
 from shared.log.port import Outgoing, Record
 from tests.contract.eventually import eventually
 from tests.kafka.subscription import Subscription, subscription_on
@@ -41,7 +41,7 @@ async def test_a_flood_of_one_topic_is_passed_by_a_record_of_another(subscriptio
         await asyncio.sleep(0.05)
 
     broker = make_broker(subscription.bootstrap, "test")
-    subscribe_batches(broker, [subscription.topic, quiet], subscription.group, slowly, max_records=500)
+    subscription.subscribe(broker, slowly, topics=[subscription.topic, quiet], max_records=500)
     async with broker:
         await broker.start()
         await eventually(lambda: asyncio.sleep(0, counts[subscription.topic] >= 2_000))
@@ -55,9 +55,7 @@ async def test_a_flood_of_one_topic_is_passed_by_a_record_of_another(subscriptio
 
 async def test_each_of_two_that_share_a_topic_knows_what_is_its_own(subscription: Subscription) -> None:
     both = [make_broker(subscription.bootstrap, f"test-{number}") for number in range(2)]
-    first, second = (
-        subscribe_batches(broker, [subscription.topic], subscription.group, subscription.keep) for broker in both
-    )
+    first, second = (subscription.subscribe(broker, subscription.keep) for broker in both)
     whole = frozenset((subscription.topic, number) for number in range(2))
     async with both[0]:
         await both[0].start()

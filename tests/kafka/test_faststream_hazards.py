@@ -21,7 +21,7 @@ from faststream.kafka import KafkaBroker, KafkaPublishMessage
 from faststream.kafka.annotations import KafkaMessage
 from pydantic import BaseModel, ConfigDict
 
-from shared.log.faststream_recipe import make_broker, subscribe_batches
+from shared.log.faststream_recipe import make_broker
 from shared.log.machine.partitioner import partition_of
 from shared.log.port import Outgoing
 from tests.contract.eventually import eventually
@@ -194,7 +194,7 @@ async def test_one_odd_header_harms_nobody_with_our_recipe(subscription: Subscri
     await publish_with_headers(subscription, [("h", value)])
     await subscription.publish_values(b"3")
     broker = make_broker(subscription.bootstrap, "test")
-    subscribe_batches(broker, [subscription.topic], subscription.group, subscription.keep)
+    subscription.subscribe(broker, subscription.keep)
     async with broker:
         await broker.start()
         await eventually(lambda: subscription.has_reached(4))

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from shared.log.faststream_recipe import RetryPolicy, make_broker, subscribe_batches
+from shared.log.delivery import RetryPolicy
+from shared.log.faststream_recipe import make_broker
 from shared.log.port import Outgoing, Record
 from tests.contract.eventually import eventually
 from tests.kafka.subscription import Subscription, subscription_on
@@ -27,7 +28,7 @@ async def subscription(kafka: str) -> AsyncIterator[Subscription]:
 async def test_what_was_there_before_is_handled_and_committed_exactly(subscription: Subscription) -> None:
     await subscription.publish(*(Outgoing(subscription.topic, b"%d" % n, partition=n % 2) for n in range(5)))
     broker = make_broker(subscription.bootstrap, "test")
-    delivery = subscribe_batches(broker, [subscription.topic], subscription.group, subscription.keep)
+    delivery = subscription.subscribe(broker, subscription.keep)
     async with broker:
         await broker.start()
         await eventually(lambda: subscription.has_committed({0: 3, 1: 2}))
@@ -43,7 +44,7 @@ async def test_hostile_headers_and_values_harm_nobody(subscription: Subscription
         Outgoing(subscription.topic, b"fine", partition=0),
     )
     broker = make_broker(subscription.bootstrap, "test")
-    subscribe_batches(broker, [subscription.topic], subscription.group, subscription.keep)
+    subscription.subscribe(broker, subscription.keep)
     async with broker:
         await broker.start()
         await eventually(lambda: subscription.has_committed({0: 3}))
@@ -62,7 +63,7 @@ async def test_a_failing_batch_is_tried_again_in_place_until_it_succeeds(subscri
 
     await subscription.publish(*(Outgoing(subscription.topic, b"%d" % n, partition=0) for n in range(3)))
     broker = make_broker(subscription.bootstrap, "test")
-    delivery = subscribe_batches(broker, [subscription.topic], subscription.group, fail_three_times)
+    delivery = subscription.subscribe(broker, fail_three_times)
     async with broker:
         await broker.start()
         await eventually(lambda: subscription.has_committed({0: 3}))
@@ -78,7 +79,7 @@ async def test_a_batch_that_never_succeeds_ends_the_subscription_uncommitted(sub
     await subscription.publish(Outgoing(subscription.topic, b"v", partition=0))
     broker = make_broker(subscription.bootstrap, "test")
     policy = RetryPolicy(wait_ms_min=20, wait_ms_max=100, give_up_after_ms=500)
-    delivery = subscribe_batches(broker, [subscription.topic], subscription.group, fail, retry=policy)
+    delivery = subscription.subscribe(broker, fail, retry=policy)
     async with broker:
         await broker.start()
         async with asyncio.timeout(10):
@@ -98,9 +99,9 @@ async def test_a_rebalance_in_the_middle_of_a_batch_loses_nothing(subscription: 
 
     await subscription.publish(*(Outgoing(subscription.topic, b"%d" % n, partition=n % 2) for n in range(10)))
     first = make_broker(subscription.bootstrap, "first")
-    delivery = subscribe_batches(first, [subscription.topic], subscription.group, slowly)
+    delivery = subscription.subscribe(first, slowly)
     second = make_broker(subscription.bootstrap, "second")
-    subscribe_batches(second, [subscription.topic], subscription.group, subscription.keep)
+    subscription.subscribe(second, subscription.keep)
     async with first, second:
         await first.start()
         await entered.wait()
@@ -120,8 +121,8 @@ async def test_a_process_that_cannot_handle_its_batch_leaves_it_to_another_when_
 
     await subscription.publish(*(Outgoing(subscription.topic, b"%d" % n, partition=0) for n in range(3)))
     ailing, healthy = make_broker(subscription.bootstrap, "a"), make_broker(subscription.bootstrap, "b")
-    failing = subscribe_batches(ailing, [subscription.topic], subscription.group, fail)
-    subscribe_batches(healthy, [subscription.topic], subscription.group, subscription.keep)
+    failing = subscription.subscribe(ailing, fail)
+    subscription.subscribe(healthy, subscription.keep)
     async with healthy:
         async with ailing:
             await ailing.start()
@@ -143,7 +144,7 @@ def test_a_retry_policy_that_is_hot_or_endless_is_refused(wrong: dict[str, int])
 async def test_commits_name_only_the_partitions_of_the_batch(subscription: Subscription) -> None:
     await subscription.publish(Outgoing(subscription.topic, b"v", partition=1))
     broker = make_broker(subscription.bootstrap, "test")
-    subscribe_batches(broker, [subscription.topic], subscription.group, subscription.keep)
+    subscription.subscribe(broker, subscription.keep)
     async with broker:
         await broker.start()
         await eventually(lambda: subscription.has_committed({1: 1}))

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from shared.log.faststream_recipe import make_broker, subscribe_batches
+from shared.log.faststream_recipe import make_broker
 from shared.log.machine.losses import Loss, LossKind
 from tests.contract.eventually import eventually
 from tests.kafka.subscription import Subscription, subscription_on
@@ -26,7 +26,7 @@ async def subscription(kafka: str) -> AsyncIterator[Subscription]:
 async def handle(subscription: Subscription, upto: int) -> None:
     """Run a subscriber until it has committed so many."""
     broker = make_broker(subscription.bootstrap, "first")
-    subscribe_batches(broker, [subscription.topic], subscription.group, subscription.keep)
+    subscription.subscribe(broker, subscription.keep)
     async with broker:
         await broker.start()
         await eventually(lambda: subscription.has_committed({0: upto}))
@@ -54,8 +54,8 @@ async def test_a_topic_that_ends_before_the_commit_is_not_read_from_its_beginnin
     await commit(subscription, 20)
     subscription.seen.clear()
     losses: list[Loss] = []
-    broker = make_broker(subscription.bootstrap, "second", on_loss=losses.append)
-    subscribe_batches(broker, [subscription.topic], subscription.group, subscription.keep)
+    broker = make_broker(subscription.bootstrap, "second")
+    subscription.subscribe(broker, subscription.keep, on_loss=losses.append)
     async with broker:
         await broker.start()
         await eventually(lambda: bool(losses))
@@ -73,8 +73,8 @@ async def test_what_was_deleted_unread_is_told_and_reading_goes_on(subscription:
     await subscription.world.delete_before((subscription.topic, 0), 4)
     subscription.seen.clear()
     losses: list[Loss] = []
-    broker = make_broker(subscription.bootstrap, "second", on_loss=losses.append)
-    subscribe_batches(broker, [subscription.topic], subscription.group, subscription.keep)
+    broker = make_broker(subscription.bootstrap, "second")
+    subscription.subscribe(broker, subscription.keep, on_loss=losses.append)
     async with broker:
         await broker.start()
         await eventually(lambda: subscription.has_committed({0: 5}))

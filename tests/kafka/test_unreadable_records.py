@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 
-from shared.log.faststream_recipe import make_broker, subscribe_batches
+from shared.log.faststream_recipe import make_broker
 from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Outgoing, Record
 from tests.contract.eventually import eventually
 from tests.kafka.subscription import Subscription, subscription_on
@@ -69,7 +69,7 @@ async def test_a_reader_passes_it_and_says_where_it_was(subscription: Subscripti
 
 async def test_a_subscriber_passes_it_and_commits_behind_it(subscription: Subscription) -> None:
     broker = make_broker(subscription.bootstrap, "test")
-    subscribe_batches(broker, [subscription.topic], subscription.group, subscription.keep)
+    subscription.subscribe(broker, subscription.keep)
     async with broker:
         await broker.start()
         await eventually(lambda: subscription.has_committed({0: 8, 1: 5}))

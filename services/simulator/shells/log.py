@@ -28,7 +28,6 @@ from shared.log.port import (
     LogUnavailable,
     Member,
     Outgoing,
-    Reader,
     Record,
     RecordTooLarge,
     TopicPartition,
@@ -67,7 +66,7 @@ class WorldLog:
 
     async def start(self) -> None:
         """As the port says."""
-        await self._answered(lambda: None)
+        await self.answered(lambda: None)
 
     async def stop(self) -> None:
         """Nothing is held."""
@@ -107,11 +106,11 @@ class WorldLog:
 
     async def begin_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """As the port says."""
-        return await self._answered(lambda: {tp: self.broker.begin(self.reached(tp)) for tp in tps})
+        return await self.answered(lambda: {tp: self.broker.begin(self.reached(tp)) for tp in tps})
 
     async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """As the port says."""
-        return await self._answered(lambda: {tp: self.broker.end(self.reached(tp)) for tp in tps})
+        return await self.answered(lambda: {tp: self.broker.end(self.reached(tp)) for tp in tps})
 
     async def written_ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """As the port says. No transaction is ever open."""
@@ -119,22 +118,22 @@ class WorldLog:
 
     async def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
         """As the port says."""
-        found = await self._answered(lambda: {tp: self._at(tp, offset) for tp, offset in offsets.items()})
+        found = await self.answered(lambda: {tp: self._at(tp, offset) for tp, offset in offsets.items()})
         return {tp: record for tp, record in found.items() if record is not None}
 
     async def first_since(self, tp: TopicPartition, timestamp_ms: int) -> int | None:
         """As the port says."""
-        return await self._answered(lambda: self.broker.first_since(self.reached(tp), timestamp_ms - EPOCH_MS))
+        return await self.answered(lambda: self.broker.first_since(self.reached(tp), timestamp_ms - EPOCH_MS))
 
     async def delete_before(self, tp: TopicPartition, offset: int) -> None:
         """As the port says."""
-        await self._answered(lambda: self.broker.delete_before(self.reached(tp), offset))
+        await self.answered(lambda: self.broker.delete_before(self.reached(tp), offset))
 
     async def partitions(self, topic: str) -> int:
         """As the port says."""
-        return await self._answered(lambda: self.broker.topics.get(topic.removeprefix(self._prefix), 0))
+        return await self.answered(lambda: self.broker.topics.get(topic.removeprefix(self._prefix), 0))
 
-    def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:
+    def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> WorldReader:
         """As the port says. Who is patient hears of news so much later."""
         return WorldReader(self, positions, patient_ms)
 
@@ -144,7 +143,7 @@ class WorldLog:
 
     # Inside.
 
-    async def _answered(self, ask: Callable[[], T]) -> T:
+    async def answered(self, ask: Callable[[], T]) -> T:
         """What the broker says, which takes a while. Raises LogUnavailable."""
         engine = self.broker.engine
         self.reach()
@@ -158,7 +157,7 @@ class WorldLog:
         """Raises LogRefused where the broker takes no such record."""
         code = self.broker.refuses.get(message.topic.removeprefix(self._prefix))
         if code is not None:
-            await self._answered(lambda: None)
+            await self.answered(lambda: None)
             raise LogRefused(code, f"a record for {message.topic} is refused ({code})")
 
     def _torn(self, record: Message) -> list[Message]:
@@ -243,6 +242,7 @@ class WorldReader:
         self._known: dict[TopicPartition, int] = {}
         self._held_ms: dict[TopicPartition, int] = {}
         self._turn = 0
+        self._wake: Callable[[], None] | None = None
 
     async def start(self) -> None:
         """As the port says."""
@@ -262,6 +262,11 @@ class WorldReader:
     def positions(self) -> dict[TopicPartition, int]:
         """A copy."""
         return dict(self._positions)
+
+    def wake(self) -> None:
+        """A poll that waits for news waits no longer."""
+        if self._wake is not None:
+            self._wake()
 
     async def poll(self, max_records: int = 500, wait_ms: int = 100) -> list[Record]:
         """As the port says."""
@@ -295,9 +300,11 @@ class WorldReader:
             if engine.now_ms < held_ms < until_ms:
                 engine.at(held_ms, wake)
         timer = loop.call_later(wait_ms / 1000, wake)
+        self._wake = wake
         try:
             await waiter
         finally:
+            self._wake = None
             timer.cancel()
             for at, action in watched:
                 broker.unwatch(at, action)

@@ -200,14 +200,15 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """
         self._is_dead = True
         self._ready.clear()
-        with self._as_running():
+        with self.as_running():
             for task in self._tasks:  # on its way out one may make another, which is closed in its turn
                 if not task.done():
                     _close(task)
         self._tasks = []
 
     @contextmanager
-    def _as_running(self) -> Iterator[None]:
+    def as_running(self) -> Iterator[None]:
+        """What is begun here belongs to this loop."""
         before = events._get_running_loop()  # noqa: SLF001 - asyncio's own way to name the loop that runs
         events._set_running_loop(self)  # noqa: SLF001
         try:

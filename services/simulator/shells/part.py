@@ -47,6 +47,7 @@ class Shell:
 
     `closes` are called when the process dies, to let its other ports refuse. `watched` sees each record that the
     process writes, `earlier` makes of it what an earlier release would write. After one of `ends` it begins again.
+    `told` hears which partitions of its group should be its own, beside the members that it has opened.
     """
 
     service: str
@@ -57,12 +58,11 @@ class Shell:
     watched: Callable[[Message], None] | None = None
     earlier: Rewritten = _as_it_is
     ends: tuple[type[Exception], ...] = ()
+    told: Callable[[frozenset[int]], None] = lambda _: None
 
 
 class ShellPart:
     """The whole of a process. Death drops its handles and closes its coroutines, whose ports refuse by then."""
-
-    joins_by_itself = True
 
     def __init__(self, process: Process, shell_of: Callable[[World, Process], Shell]) -> None:
         self._process = process
@@ -89,6 +89,8 @@ class ShellPart:
         """The group's word arrives."""
         for member in self._members:
             member.own(owned)
+        with self._loop.as_running():
+            self._shell.told(owned)
 
     def _context(self) -> Context[Any]:
         process, shell = self._process, self._shell

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from services.admission import app as admission_app
+from services.admission.settings import AdmissionSettings
 from services.executor.app import agent, wiring
 from services.executor.app.own_machine import OwnMachine
 from services.executor.diaries import GROWN_BYTES, Diaries
@@ -28,15 +31,21 @@ from services.simulator.shells.files import WorldFiles
 from services.simulator.shells.heard import Hears
 from services.simulator.shells.machine import WorldDriver, WorldState
 from services.simulator.shells.part import NAMESPACE, Shell
+from services.simulator.shells.share import Sharing, WorldSubscription
 from services.simulator.shells.view import WorldFunctions
 from services.simulator.versions import word_by_word
 from shared.events.encoding import decode
 from shared.events.nodes import NodeJoined
 from shared.events.values import NodeSpec
+from shared.log.delivery import Delivery
 from shared.log.fenced_input import INPUT_FENCED
+from shared.runtime.process import Context
 
 if TYPE_CHECKING:
     from services.simulator.world import World
+
+ADMISSION = AdmissionSettings.model_construct(namespace=NAMESPACE, batch_records=20)
+"""The defaults, whatever stands in the environment."""
 
 EXECUTOR = ExecutorSettings.model_construct(
     namespace=NAMESPACE,
@@ -66,6 +75,19 @@ QUEUEING = QueueingSettings.model_construct(namespace=NAMESPACE)
 VERSIONS_FEWEST, VERSIONS_MOST = 12, 40
 CHUNK_BYTES = 3_000
 """Snapshots come oftener than in production and in smaller records, so that a small state has several."""
+
+
+def admission(_world: World, process: Process) -> Shell:
+    """Its share of the submissions."""
+    sharing = Sharing(process, NAMESPACE, ADMISSION.batch_records)
+
+    def subscribing(
+        _context: Context[AdmissionSettings], topics: Sequence[str], group: str, delivery: Delivery
+    ) -> WorldSubscription:
+        return sharing.subscription(topics, group, delivery)
+
+    main = partial(admission_app.main, subscribing=subscribing)
+    return Shell("admission", ADMISSION, main, closes=(sharing.close,), told=sharing.told)
 
 
 def placement(world: World, process: Process) -> Shell:

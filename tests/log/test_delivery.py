@@ -1,0 +1,233 @@
+"""What a Delivery commits and reads, whatever its share does between: a commit that fails, a partition that goes and
+comes back, a topic that is another one by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from shared.log import delivery as delivery_module
+from shared.log import losses
+from shared.log.delivery import Delivery
+from shared.log.machine.losses import Loss, LossKind, Place
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.port import LogTruncated, Outgoing, Record, TopicPartition
+from shared.log.share import Batches, CommitFailed
+from tests.contract.eventually import eventually
+
+TP: TopicPartition = ("t", 0)
+MOST = 2
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery_module, "COMMIT_EVERY_S", 0.01)
+    monkeypatch.setattr(losses, "LOOK_EVERY_S", 0.02)
+
+
+class MemoryShare:
+    """One partition of a topic in memory. `own` gives it to this process, or takes it away."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self.log = MemoryLog(broker)
+        self.generation = 0
+        self.said: Place | None = None
+        self.failures = 0
+        self._owned = frozenset[TopicPartition]()
+        self._at: int | None = None
+
+    def own(self, *, is_ours: bool) -> None:
+        self.generation += 1
+        self._owned, self._at = frozenset([TP] if is_ours else []), None
+
+    def assigned(self) -> frozenset[TopicPartition]:
+        return self._owned
+
+    async def committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Place]:
+        await asyncio.sleep(0)
+        return dict.fromkeys(tps, self.said) if self.said is not None else {}
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        assert tp == TP
+        self._at = offset
+
+    def hold(self, tp: TopicPartition) -> None:
+        assert tp == TP
+
+    async def poll(self, most: int) -> Batches:
+        await asyncio.sleep(0.001)
+        if not self._owned:
+            return {}
+        if self._at is None:
+            self._at = 0 if self.said is None else self.said.next_offset
+        reader = self.log.reader({TP: self._at})
+        await reader.start()
+        try:
+            records = await reader.poll(most, wait_ms=0)
+        finally:
+            await reader.stop()
+        self._at += len(records)
+        return {TP: records} if records else {}
+
+    async def commit(self, places: Mapping[TopicPartition, Place]) -> None:
+        await asyncio.sleep(0)
+        if self.failures:
+            self.failures -= 1
+            raise CommitFailed("no answer")
+        self.said = places[TP]
+
+
+class Site:
+    """A delivery at its share, and what came of it."""
+
+    def __init__(self) -> None:
+        self.broker = MemoryBroker()
+        self.broker.create_topic("t", 1)
+        self.share = MemoryShare(self.broker)
+        self.seen: list[bytes | None] = []
+        self.losses: list[Loss] = []
+        self.delivery = Delivery(self.handle, self.share.log, on_loss=self.losses.append)
+        self.delivery.join(self.share)
+        self.share.own(is_ours=True)
+
+    async def handle(self, records: list[Record]) -> None:
+        self.seen += [record.value for record in records]
+
+    async def publish(self, *values: bytes) -> None:
+        await self.share.log.publish([Outgoing("t", value, partition=0) for value in values])
+
+    async def turn(self) -> list[Record]:
+        """Take once, and deliver what came."""
+        found = await self.delivery.take(MOST)
+        records = [record for batch in found.values() for record in batch]
+        if records:
+            await self.delivery.deliver(records)
+        return records
+
+    async def turns(self, count: int) -> None:
+        for _ in range(count):
+            await self.turn()
+
+    @property
+    def next_offset(self) -> int:
+        return 0 if self.share.said is None else self.share.said.next_offset
+
+
+async def test_a_commit_that_fails_is_made_again_though_nothing_more_comes() -> None:
+    site = Site()
+    site.share.failures = 2
+    await site.publish(b"a")
+    await site.turn()
+    await eventually(lambda: site.next_offset == 1)
+    assert site.seen == [b"a"]
+    await site.delivery.stop()
+
+
+async def test_nothing_is_committed_of_a_partition_that_has_gone() -> None:
+    site = Site()
+    await site.publish(b"a")
+    found = await site.delivery.take(MOST)
+    await site.delivery.leaving()
+    site.share.own(is_ours=False)
+    await site.delivery.deliver(found[TP])
+    await site.turns(3)
+    await site.delivery.stop()
+    assert (site.next_offset, site.delivery.batches_taken_away) == (0, 1)
+
+
+async def test_a_batch_of_an_earlier_share_does_not_take_the_group_back() -> None:
+    site = Site()
+    await site.publish(b"a", b"b", b"c")
+    found = await site.delivery.take(MOST)
+    await site.delivery.leaving()
+    site.share.said = Place(3)  # another member has had the partition meanwhile
+    site.share.own(is_ours=True)
+    await site.delivery.deliver(found[TP])
+    await site.turns(3)
+    await site.delivery.stop()
+    assert site.next_offset == 3
+
+
+async def test_what_was_handled_is_committed_before_a_partition_goes() -> None:
+    site = Site()
+    await site.publish(b"a")
+    await site.turn()
+    await site.delivery.leaving()
+    assert site.next_offset == 1
+    await site.delivery.stop()
+
+
+async def refilled(site: Site, *values: bytes) -> None:
+    site.broker.cut(TP, 0)
+    await site.publish(*values)
+
+
+async def test_a_topic_that_is_filled_anew_under_a_living_reader_is_noticed_and_not_read_on() -> None:
+    site = Site()
+    await site.publish(b"a", b"b")
+    await site.turn()
+    await refilled(site, b"x", b"y")
+    await eventually(lambda: _lost(site))
+    await site.publish(b"z")
+    await site.turns(3)
+    await site.delivery.stop()
+    assert [(loss.kind, loss.next_offset) for loss in site.losses] == [(LossKind.OTHER_RECORD, 2)]
+    assert site.seen == [b"a", b"b"]
+    assert site.delivery.held == {TP}
+
+
+async def _lost(site: Site) -> bool:
+    await site.turn()
+    return bool(site.losses)
+
+
+async def test_a_loss_is_told_once_for_as_long_as_the_partition_stays() -> None:
+    site = Site()
+    await site.publish(b"a")
+    site.share.said = Place(7)
+    await site.turns(2)
+    site.share.own(is_ours=True)
+    await site.turns(2)
+    assert len(site.losses) == 1
+    await site.delivery.stop()
+
+
+async def test_a_loss_is_told_again_when_the_partition_was_away_and_comes_back() -> None:
+    site = Site()
+    await site.publish(b"a")
+    site.share.said = Place(7)
+    await site.turns(2)
+    for is_ours in (False, True):
+        site.share.own(is_ours=is_ours)
+        await site.turns(2)
+    assert [loss.kind for loss in site.losses] == [LossKind.BEYOND_END] * 2
+    await site.delivery.stop()
+
+
+async def test_a_partition_that_is_whole_in_a_later_share_is_read_again() -> None:
+    site = Site()
+    await site.publish(b"a")
+    site.share.said = Place(7)
+    await site.turns(2)
+    assert site.delivery.held == {TP}
+    site.share.said = Place(0)  # a person has set it
+    site.share.own(is_ours=True)
+    await site.turns(2)
+    assert (site.seen, site.delivery.held) == ([b"a"], frozenset())
+    await site.delivery.stop()
+
+
+async def test_a_position_that_is_not_in_the_log_any_more_is_told_in_the_middle_of_a_share() -> None:
+    site = Site()
+    await site.publish(*(b"%d" % number for number in range(6)))
+    await site.turn()
+    site.broker.delete_before(TP, 4)
+    with pytest.raises(LogTruncated):
+        await site.share.poll(MOST)
+    await site.turns(3)
+    await site.delivery.stop()
+    assert site.seen == [b"0", b"1", b"4", b"5"]
+    assert [(loss.kind, loss.next_offset, loss.begin) for loss in site.losses] == [(LossKind.DELETED_UNREAD, 2, 4)]
