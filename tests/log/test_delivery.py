@@ -37,11 +37,12 @@ class MemoryShare:
         self.said: Place | None = None
         self.failures = 0
         self._owned = frozenset[TopicPartition]()
-        self._at: int | None = None
+        self._at = 0
 
     def own(self, *, is_ours: bool) -> None:
         self.generation += 1
-        self._owned, self._at = frozenset([TP] if is_ours else []), None
+        self._owned = frozenset([TP] if is_ours else [])
+        self._at = 0 if self.said is None else self.said.next_offset
 
     def assigned(self) -> frozenset[TopicPartition]:
         return self._owned
@@ -61,8 +62,6 @@ class MemoryShare:
         await asyncio.sleep(0.001)
         if not self._owned:
             return {}
-        if self._at is None:
-            self._at = 0 if self.said is None else self.said.next_offset
         reader = self.log.reader({TP: self._at})
         await reader.start()
         try:
@@ -83,10 +82,11 @@ class MemoryShare:
 class Site:
     """A delivery at its share, and what came of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, committed: int | None = None) -> None:
         self.broker = MemoryBroker()
         self.broker.create_topic("t", 1)
         self.share = MemoryShare(self.broker)
+        self.share.said = None if committed is None else Place(committed)
         self.seen: list[bytes | None] = []
         self.losses: list[Loss] = []
         self.delivery = Delivery(self.handle, self.share.log, on_loss=self.losses.append)
@@ -185,9 +185,8 @@ async def _lost(site: Site) -> bool:
 
 
 async def test_a_loss_is_told_once_for_as_long_as_the_partition_stays() -> None:
-    site = Site()
+    site = Site(committed=7)
     await site.publish(b"a")
-    site.share.said = Place(7)
     await site.turns(2)
     site.share.own(is_ours=True)
     await site.turns(2)
@@ -196,9 +195,8 @@ async def test_a_loss_is_told_once_for_as_long_as_the_partition_stays() -> None:
 
 
 async def test_a_loss_is_told_again_when_the_partition_was_away_and_comes_back() -> None:
-    site = Site()
+    site = Site(committed=7)
     await site.publish(b"a")
-    site.share.said = Place(7)
     await site.turns(2)
     for is_ours in (False, True):
         site.share.own(is_ours=is_ours)
@@ -208,9 +206,8 @@ async def test_a_loss_is_told_again_when_the_partition_was_away_and_comes_back()
 
 
 async def test_a_partition_that_is_whole_in_a_later_share_is_read_again() -> None:
-    site = Site()
+    site = Site(committed=7)
     await site.publish(b"a")
-    site.share.said = Place(7)
     await site.turns(2)
     assert site.delivery.held == {TP}
     site.share.said = Place(0)  # a person has set it
