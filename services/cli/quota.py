@@ -16,12 +16,12 @@ from services.cli.paths import file_to_read
 from services.cli.quota_rows import COLUMNS, as_object, table
 from services.cli.quota_wish import changed_fields, read_quotas
 from shared.client.port import News
-from shared.events.effects import ProposalRefused, QuotaSet
-from shared.events.operations import ReclaimFrom, SetQuota
+from shared.events.effects import ProposalRefused, QuotaRemoved, QuotaSet
+from shared.events.operations import ReclaimFrom, RemoveQuota, SetQuota
 
 app = typer.Typer(no_args_is_help=True, help="Show and change who may use how much of which GPU type.")
 
-SET_QUOTA = "set-quota"
+SET_QUOTA, REMOVE_QUOTA = "set-quota", "remove-quota"
 """How a refusal names what it is about."""
 
 TenantName = Annotated[str | None, typer.Argument(metavar="[TENANT]", help="The tenant.", show_default=False)]
@@ -97,6 +97,31 @@ def set_(  # noqa: PLR0913, PLR0917 - each is an option of the command
     else:
         quotas, fields = [{"tenant": tenant, "gpu_type": gpu_type, **changes}], sorted(changes)
     _give(access, access.cell(cell), quotas, fields, timeout_s, as_json=as_json)
+
+
+@app.command()
+def remove(
+    context: typer.Context,
+    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="The tenant.", show_default=False)],
+    gpu_type: Annotated[str | None, typer.Option("--gpu-type", help="Only this GPU type, not all.")] = None,
+    timeout_s: Timeout = 30,
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a tenant's quotas. Refused while jobs of the tenant wait or run, or other tenants stand below it. To lift
+    a limit under them is `fallow quota set TENANT --limit none`.
+    """
+    access = access_of(context)
+    wish = operation(RemoveQuota, cell=access.cell(cell), tenant=tenant, gpu_type=gpu_type)
+
+    def is_answer(news: News) -> bool:
+        event = news.event
+        if isinstance(event, ProposalRefused):
+            return event.proposal == REMOVE_QUOTA
+        return isinstance(event, QuotaRemoved) and event.tenant == tenant
+
+    answer = run(give(access, wish, is_answer, timeout_s * 1000))
+    tell_answer({"quota": tenant}, answer, as_json=as_json)
 
 
 def _give(

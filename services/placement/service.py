@@ -12,7 +12,17 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from services.placement.policy import dependencies, maintenance, nodes, quarantine, removal, requests, runs, settings
+from services.placement.policy import (
+    dependencies,
+    maintenance,
+    nodes,
+    quarantine,
+    removal,
+    requests,
+    runs,
+    settings,
+    tenants,
+)
 from services.placement.policy.breaker import Breaker
 from services.placement.policy.deadlines import Deadlines
 from services.placement.policy.earlier_reports import EarlierReports
@@ -129,6 +139,7 @@ class PlacementService:
         self._idle_inputs = 0
         self._idle_since_ms: int | None = None
         self._reload = self._begins = self._is_configured = False
+        self._gone: frozenset[str] = frozenset()
         self._room = Room()
         self._taken: list[Input] = []
         self._losing: dict[str, None] = {}
@@ -178,6 +189,7 @@ class PlacementService:
     def reload(self, file: CellFile) -> None:
         """Put this cell file in force with the next decision."""
         self._reload = True
+        self._gone = _names_of(self._file) - _names_of(file)
         self._in_force.reloaded(file, self.state)
         self._go_by(file)
 
@@ -330,6 +342,8 @@ class PlacementService:
         self._in_force.put(turn)
         if self._reload or self._begins:
             self._is_configured = settings.configure(turn, self._file, tuple(POLICIES), anew=self._reload)
+            if self._is_configured:
+                self._is_configured = tenants.follow_file(turn, _names_of(self._file), self._gone)
         for node_id in list(self._losing):
             nodes.go_on_losing(turn, node_id)
         self._expire(turn)
@@ -344,6 +358,8 @@ class PlacementService:
         self._deadlines.act(turn, wall_ms, has_heard=has_heard)
         if self.state.ripe:
             dependencies.settle(turn)
+        if turn.requeued:
+            tenants.hold_requeued(turn, _names_of(self._file))
         goes_on = self._walk(turn) or turn.is_full or bool(self._inbox) or not self._is_done
         if self.state.singly:
             self._tending.act(turn)
@@ -595,6 +611,8 @@ class PlacementService:
                     settings.refuse(turn, event.node, ProposalCode.NODE_CHANGED, why)
             case o.SetQuota():
                 settings.set_quota(turn, event, self._file)
+            case o.RemoveQuota():
+                tenants.remove_quota(turn, event)
             case o.SetPolicy():
                 settings.set_policy(turn, event, tuple(POLICIES))
             case o.HoldJob() | o.ReleaseJob():
@@ -671,6 +689,10 @@ def _enqueue(turn: Turn, jobs: Sequence[AdmittedJob], size_bytes: int) -> int:
         if turn.bytes >= turn.room:
             break
     return done
+
+
+def _names_of(file: CellFile) -> frozenset[str]:
+    return frozenset(tenant.name for tenant in file.tenants)
 
 
 OfNode = o.Cordon | o.Uncordon | o.Drain | o.PlanMaintenance | o.CancelMaintenance | o.DeclareLost | o.RemoveNode

@@ -23,6 +23,7 @@ from shared.events.operations import (
     ReclaimFrom,
     ReleaseJob,
     RemoveNode,
+    RemoveQuota,
     SetPolicy,
     SetQuota,
     Uncordon,
@@ -380,6 +381,8 @@ def _operation(
             quota = engine.chance.choice(file.quotas())
             lower = replace(quota, guaranteed_milli=0, limit_milli=1_000 * engine.between(1, 6))
             event = SetQuota(cell=cell.name, quotas=(lower,), by="operator")
+            if at_ms % 3 == 0:
+                event = RemoveQuota(cell=cell.name, tenant=quota.tenant, by="operator")
         case 5:
             event = HoldJob(cell=cell.name, job=job, by="operator")
         case 6:

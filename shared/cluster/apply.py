@@ -52,6 +52,7 @@ APPLY: dict[type[e.Effect], Callable[[CellState, Any, int], None]] = {
     e.NodeLoanDraining: nodes.node_loan_draining,
     e.NodeReclaimed: nodes.node_reclaimed,
     e.QuotaSet: nodes.quota_set,
+    e.QuotaRemoved: nodes.quota_removed,
     e.PolicySet: nodes.policy_set,
     e.CellFileSet: nodes.cell_file_set,
     e.ProposalRefused: jobs.nothing,

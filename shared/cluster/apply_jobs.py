@@ -458,6 +458,7 @@ def held(state: CellState, effect: e.JobHeld, at_ms: int) -> None:
     job = job_of(state, effect.job)
     in_status(job, JobStatus.QUEUED, JobStatus.AWAITING)
     state.journal.set(job, "status", JobStatus.HELD)
+    state.journal.set(job, "held_why", effect.reason)
     _no_head(state, job.id)
     if not job.broken_by:
         dependencies.forget_ripe(state, job)
@@ -467,6 +468,7 @@ def released(state: CellState, effect: e.JobReleased, at_ms: int) -> None:
     """A held job may start again, when what it waits for is over."""
     job = job_of(state, effect.job)
     in_status(job, JobStatus.HELD)
+    state.journal.set(job, "held_why", "")
     state.journal.set(job, "status", dependencies.status_when_released(job))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shared.cluster.allocation import change_node, enter_pool, leave_pool
 from shared.cluster.illegal import IllegalEffect, must
 from shared.cluster.node import Node
-from shared.cluster.quota import set_quota
+from shared.cluster.quota import remove_quota, set_quota
 from shared.cluster.quota_rules import contradiction
 from shared.cluster.state import CellState
 from shared.cluster.unacknowledged import go_by
@@ -228,6 +228,16 @@ def quota_set(state: CellState, effect: e.QuotaSet, at_ms: int) -> None:
     why = contradiction(state.quotas, effect.quota)
     must(why is None, f"quota of {effect.quota.tenant}: {why}")
     set_quota(state.journal, state.tree, effect.quota)
+
+
+def quota_removed(state: CellState, effect: e.QuotaRemoved, at_ms: int) -> None:
+    """A tenant without use, and without others below it, has no quota of this GPU type any more."""
+    account = (effect.tenant, effect.gpu_type)
+    must(account in state.quotas, f"tenant {effect.tenant} has no quota of {effect.gpu_type}")
+    must(account not in state.usage, f"tenant {effect.tenant} uses {effect.gpu_type}")
+    below = [q.tenant for q in state.quotas.values() if (q.parent, q.gpu_type) == account]
+    must(not below, f"tenant {effect.tenant} is the parent of {', '.join(below)}")
+    remove_quota(state.journal, state.tree, account)
 
 
 def cell_file_set(state: CellState, effect: e.CellFileSet, at_ms: int) -> None:

@@ -75,6 +75,22 @@ class Ledger:
     def _take_quota(self, effect: e.QuotaSet, raised: Raised) -> Offence | None:
         return self._set_quota(effect.quota, raised)
 
+    def _remove_quota(self, effect: e.QuotaRemoved, raised: Raised) -> Offence | None:
+        """A quota that is removed limits no job that lives, and has no tenant below it."""
+        account = (effect.tenant, effect.gpu_type)
+        offence = self._limits_hold(raised)
+        raised.clear()
+        before = self.quotas.pop(account, None)
+        if before is None:
+            return Offence("I4", f"tenant {effect.tenant} has no quota of {effect.gpu_type} to be removed")
+        if any(spec.tenant == effect.tenant for spec in self.live.values()):
+            return Offence("I4", f"the quota of {effect.tenant} is removed while its jobs live")
+        if self.children.get(account):
+            return Offence("I4", f"the quota of {effect.tenant} is removed while others stand below it")
+        if before.parent is not None:
+            del self.children[before.parent, effect.gpu_type][effect.tenant]
+        return offence
+
     def _enqueue(self, effect: e.JobEnqueued, _: Raised) -> Offence | None:
         job = effect.spec.id
         if job in self.live:
@@ -220,6 +236,7 @@ class Ledger:
         e.NodeChanged: _take_node,
         e.NodeRemoved: _remove_node,
         e.QuotaSet: _take_quota,
+        e.QuotaRemoved: _remove_quota,
         e.JobEnqueued: _enqueue,
         e.JobUpdated: _update,
         e.JobStarted: _start,

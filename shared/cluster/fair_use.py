@@ -99,12 +99,23 @@ class FairUse:
             return
         for account in [each for each, milli in held.items() if usage.get(each) != milli]:
             used[account] = used_at(used[account], held[account], at_ms, half_life_ms)
+        more = sum(account not in used for account in usage)
+        if more and (len(used) + more).bit_length() > len(used).bit_length():
+            self._forget_faded(at_ms)
         for account in usage:
             if account not in used:
                 used[account] = Used(0, 0, at_ms)
             elif account not in held:
                 used[account] = used_at(used[account], 0, at_ms, half_life_ms)
         self.held = dict(usage)
+
+    def _forget_faded(self, at_ms: int) -> None:
+        """Let go of accounts whose use has faded to nothing. They are looked for whenever there are twice as many as
+        before, so their number is bounded by those whose use counts.
+        """
+        for account in [account for account in self.used if account not in self.held]:
+            if used_at(self.used[account], 0, at_ms, self.half_life_ms)[:2] == (0, 0):
+                del self.used[account]
 
     def _change_half_life(self, half_life_ms: int, at_ms: int) -> None:
         """Every account keeps its mean use; without a half-life nothing is kept."""

@@ -43,6 +43,7 @@ class Job:
     attempt. `done` are the ranks of a job that is no gang whose work is over for good, `turns` how often workers have
     entered this attempt. `waits_for` are those of its `after` that are not over yet, `broken_by` the one that came to
     a wrong end. `losses` counts losses in a row by no fault of its own, `avoid` are the nodes of its last failures.
+    `held_why` is why it is held, if that is no wish of a person.
     """
 
     spec: JobSpec
@@ -53,6 +54,7 @@ class Job:
     failures: int = 0
     losses: int = 0
     avoid: tuple[str, ...] = ()
+    held_why: str = ""
     preemptions: int = 0
     not_before_ms: int = 0
     deferred: DeferCode | None = None

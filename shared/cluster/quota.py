@@ -9,7 +9,7 @@ from shared.cluster.journal import Entry, Journal
 from shared.cluster.quota_tree import Account, Branch, Quotas, QuotaTree, Usage
 from shared.events.operations import Quota
 
-__all__ = ["Account", "QuotaTree", "Quotas", "Usage", "accounts", "charge", "over_limit", "set_quota"]
+__all__ = ["Account", "QuotaTree", "Quotas", "Usage", "accounts", "charge", "over_limit", "remove_quota", "set_quota"]
 
 
 def accounts(quotas: Quotas, tenant: str, gpu_type: str) -> list[Account]:
@@ -101,6 +101,13 @@ def set_quota(journal: Journal, tree: QuotaTree, quota: Quota) -> None:
             before = usage.get(above, 0)
             journal.entries.append((_use_again, usage, above, before))
             _use_again(usage, above, before + change)
+
+
+def remove_quota(journal: Journal, tree: QuotaTree, account: Account) -> None:
+    """Take a quota out of force whose account has no use, and none below it."""
+    journal.drop(tree.quotas, account)
+    journal.entries.append((_void, tree, None, None))
+    tree.void()
 
 
 def _void(tree: QuotaTree, _: None, __: None) -> None:

@@ -38,9 +38,11 @@ def is_digest(text: str) -> bool:
 
 
 class _Segment:
-    """The jobs numbered from `first` on. `blocks` says in which block an id stands, by the block's first row."""
+    """The jobs numbered from `first` on. `blocks` says in which block an id stands, by the block's first row. `tenants`
+    are those of its jobs: the names of tenants that are gone go with the last segment that knows them.
+    """
 
-    __slots__ = ("block", "blocks", "first", "ids", "rows")
+    __slots__ = ("block", "blocks", "first", "ids", "rows", "tenant_numbers", "tenants")
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -48,6 +50,14 @@ class _Segment:
         self.blocks: dict[str, int] = {}
         self.rows = bytearray()
         self.block = 0
+        self.tenants: list[str] = []
+        self.tenant_numbers: dict[str, int] = {}
+
+    def number_of(self, tenant: str) -> int:
+        """The number under which its rows know a tenant that it did not know before."""
+        number = self.tenant_numbers[tenant] = len(self.tenants)
+        self.tenants.append(tenant)
+        return number
 
 
 class Remembered(Mapping[str, OverJob]):
@@ -59,8 +69,6 @@ class Remembered(Mapping[str, OverJob]):
     __slots__ = (
         "_segment_jobs",
         "_segments",
-        "_tenant_numbers",
-        "_tenants",
         "first",
         "forgotten_ms",
         "next",
@@ -74,8 +82,6 @@ class Remembered(Mapping[str, OverJob]):
         self.forgotten_ms = -1
         self._segment_jobs = segment_jobs
         self._segments: list[_Segment] = []
-        self._tenants: list[str] = []
-        self._tenant_numbers: dict[str, int] = {}
 
     def start_at(self, first: int, forgotten_ms: int) -> None:
         """Number the jobs from here on; there are none yet."""
@@ -89,17 +95,18 @@ class Remembered(Mapping[str, OverJob]):
         """Remember one more. Its id must not be remembered. Raises ValueError, and changes nothing, on what cannot be a
         row.
         """
-        number = self._tenant_numbers.get(tenant)
+        segments = self._segments
+        is_fresh = not segments or len(segments[-1].ids) == self._segment_jobs
+        segment = _Segment(self.next) if is_fresh else segments[-1]
+        number = segment.tenant_numbers.get(tenant)
         if number is None:
-            number = self._number_of(tenant)
+            number = segment.number_of(tenant)
         try:
             row = _PACK(bytes.fromhex(digest), over_ms, number, FINAL.index(status))
         except struct.error as error:
             raise ValueError(f"job {job_id} cannot be remembered: {error}") from error
-        segments = self._segments
-        if not segments or len(segments[-1].ids) == self._segment_jobs:
-            self._add_segment()
-        segment = segments[-1]
+        if is_fresh:
+            self._add_segment(segment)
         ids, blocks = segment.ids, segment.blocks
         if not len(ids) % BLOCK_JOBS:
             segment.block = len(ids)
@@ -111,16 +118,11 @@ class Remembered(Mapping[str, OverJob]):
             self.oldest_ms = over_ms
         self.next += 1
 
-    def _add_segment(self) -> None:
+    def _add_segment(self, segment: _Segment) -> None:
         if self._segments:  # the one before is full: room to grow is of no use to it
             full = self._segments[-1]
             full.ids, full.rows = full.ids[:], full.rows[:]
-        self._segments.append(_Segment(self.next))
-
-    def _number_of(self, tenant: str) -> int:
-        number = self._tenant_numbers[tenant] = len(self._tenants)
-        self._tenants.append(tenant)
-        return number
+        self._segments.append(segment)
 
     def forget(self, undo: list[Entry]) -> None:
         """Forget the oldest."""
@@ -197,7 +199,7 @@ class Remembered(Mapping[str, OverJob]):
 
     def _job(self, segment: _Segment, row: int) -> OverJob:
         digest, over_ms, tenant, status = _ROW.unpack_from(segment.rows, row * _ROW.size)
-        return OverJob(segment.ids[row], self._tenants[tenant], digest.hex(), FINAL[status], over_ms)
+        return OverJob(segment.ids[row], segment.tenants[tenant], digest.hex(), FINAL[status], over_ms)
 
 
 def _take_back(over: Remembered, job_id: str, block: int | None) -> None:

@@ -59,8 +59,8 @@ grows or shrinks elastic jobs, `MigrationProposed` moves one to put fragments to
 on the newest state or answers `ProposalRefused`.
 
 **What operators say.** `HoldJob` and `ReleaseJob` are about one job; `SetQuota` and `SetPolicy` become `QuotaSet` and
-`PolicySet`; `ReloadCell` reads the cell file again, and `CellFileSet` holds the one in force; `AdvanceTime` moves the
-stepped clock of a replay.
+`PolicySet`; `RemoveQuota` becomes `QuotaRemoved` where no job needs the quota. `ReloadCell` reads the cell file again,
+and `CellFileSet` holds the one in force; `AdvanceTime` moves the stepped clock of a replay.
 
 **The log itself.** A placement process that takes over writes `WriterStarted` first, and is fenced by the next one's.
 `AttemptTimedOut` notes that an attempt did not start, run or stop in its time. The state at one offset of the log is

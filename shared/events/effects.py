@@ -12,7 +12,7 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 from pydantic import Field
 
-from shared.events.base import Attempt, Count, JobId, Millis, Name, NodeId, Text, Value
+from shared.events.base import Attempt, Count, JobId, Label, Millis, Name, NodeId, Text, Value
 from shared.events.jobs import Digest
 from shared.events.operations import CellPolicy, Quota
 from shared.events.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
@@ -249,7 +249,9 @@ class JobDeferred(JobEffect):
 
 
 class JobHeld(JobEffect):
-    """The job waits and may not start until it is released."""
+    """The job waits and may not start until it is released. Without a `reason` an operator or its tenant wished so."""
+
+    reason: Text = ""
 
 
 class JobReleased(JobEffect):
@@ -419,6 +421,13 @@ class QuotaSet(Effect):
     quota: Quota
 
 
+class QuotaRemoved(Effect):
+    """The tenant has no quota of this GPU type any more. No job of its lives, and no tenant stands below it there."""
+
+    tenant: Name
+    gpu_type: Label
+
+
 class PolicySet(Effect):
     """The cell decides by these numbers now."""
 
@@ -528,6 +537,7 @@ AnyEffect = (
     | NodeLoanDraining
     | NodeReclaimed
     | QuotaSet
+    | QuotaRemoved
     | PolicySet
     | CellFileSet
     | ProposalRefused

@@ -128,6 +128,15 @@ class SetQuota(Operation, type="fallow.quota.set.v1", topic="operations"):
     fields: tuple[Label, ...] = ()
 
 
+class RemoveQuota(Operation, type="fallow.quota.remove.v1", topic="operations"):
+    """Remove a tenant's quota of one GPU type, or of all: refused while jobs of the tenant live, or others stand below
+    it.
+    """
+
+    tenant: Name
+    gpu_type: Label | None = None
+
+
 class CellPolicy(Value, omit_defaults=False):
     """The numbers by which a cell decides. They stand in the log, so that every reader folds alike.
 

@@ -116,6 +116,10 @@ def _quota(touched: Touched, state: CellState, effect: e.QuotaSet) -> None:
     touched.tenants.update(with_parents(state, (effect.quota.tenant, effect.quota.parent or effect.quota.tenant)))
 
 
+def _quota_gone(touched: Touched, state: CellState, effect: e.QuotaRemoved) -> None:
+    touched.tenants.update(with_parents(state, (effect.tenant,)))
+
+
 TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = {
     e.WriterStarted: None,
     e.JobEnqueued: _spec,
@@ -157,6 +161,7 @@ TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = 
     e.NodeLoanDraining: _node,
     e.NodeReclaimed: _node,
     e.QuotaSet: _quota,
+    e.QuotaRemoved: _quota_gone,
     e.PolicySet: None,
     e.CellFileSet: None,
     e.ProposalRefused: None,

@@ -141,6 +141,7 @@ TABLE: list[tuple[e.Effect, str]] = [
         e.NodeSilent(node="node-1", boot="b1", silent_wall_ms=15_000),
         "Node node-1 has been silent for 15.0 s and gets no new work.",
     ),
+    (e.QuotaRemoved(tenant="ada", gpu_type="gpu"), "Tenant ada has no quota of gpu any more."),
     (e.NodeRemoved(node="node-1"), "Node node-1 was removed from the cell."),
     (
         e.EvictionsHeld(silent=7, held_wall_ms=60_000, lost=2),

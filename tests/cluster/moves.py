@@ -439,6 +439,16 @@ def loan_step(world: Historian, node: Node, at_ms: int) -> Effects:
     return [e.NodeReclaimed(node=node.id, loan=node.loan)] if is_empty else []
 
 
+def quota_is_removed(world: Historian, at_ms: int) -> Effects:
+    """One that no job that lives needs, and no tenant below it."""
+    state = world.state
+    parents = {(quota.parent, quota.gpu_type) for quota in state.quotas.values()}
+    tenants = {job.spec.tenant for job in state.jobs.values()}
+    free = [account for account in sorted(state.quotas) if account not in parents and account[0] not in tenants]
+    account = world.one_of(iter(free))
+    return [] if account is None else [e.QuotaRemoved(tenant=account[0], gpu_type=account[1])]
+
+
 def quota_is_set(world: Historian, at_ms: int) -> Effects:
     """Any limit, also one below what is in use: nobody is evicted by it."""
     limit = world.random.choice((None, 4_000, 16_000, 40_000))
@@ -512,6 +522,7 @@ MOVES: dict[Callable[[Historian, int], Effects], int] = {
     head_comes_or_goes: 4,
     loan_moves: 8,
     quota_is_set: 4,
+    quota_is_removed: 1,
     policy_is_set: 1,
     cell_file_is_set: 1,
     log_is_repaired: 1,

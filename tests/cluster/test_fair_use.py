@@ -112,3 +112,14 @@ def test_another_half_life_keeps_the_mean_and_none_forgets() -> None:
     assert (fair.used, fair.held, fair.of(ADA, 5_000)) == ({}, {}, 0)
     fair.follow(HALF_LIFE_MS, {ADA: 1_000}, 900)
     assert fair.used == {ADA: Used(0, 0, 900)}
+
+
+def test_accounts_whose_use_has_faded_are_let_go_of() -> None:
+    fair, most = FairUse(), 0
+    for number in range(2_000):
+        now_ms = number * HALF_LIFE_MS
+        fair.follow(HALF_LIFE_MS, {(f"tenant-{number}", "gpu"): 1_000, ADA: 1_000}, now_ms)
+        most = max(most, len(fair.used))
+    assert most <= 128
+    assert fair.of(("tenant-1998", "gpu"), now_ms + HALF_LIFE_MS) > 0
+    assert fair.of(ADA, now_ms) > 0

@@ -112,3 +112,14 @@ def test_what_cannot_be_a_row_changes_nothing(row: tuple[str, str, str, JobStatu
 def test_a_digest_is_what_comes_back_as_it_was(text: str) -> None:
     assert not is_digest(text)
     assert is_digest("0123456789abcdef" * 2)
+
+
+def test_tenants_are_forgotten_with_the_last_jobs_of_theirs() -> None:
+    over, journal = Remembered(10), Journal()
+    for number in range(1_000):
+        over.add(journal.entries, f"job-{number}", f"team-{number}", "0" * 32, JobStatus.FINISHED, number)
+        if number >= 20:
+            over.forget(journal.entries)
+        journal.trim()
+    assert [job.tenant for job in over.in_order()] == [f"team-{number}" for number in range(980, 1_000)]
+    assert sum(len(segment.tenants) for segment in over._segments) <= 30

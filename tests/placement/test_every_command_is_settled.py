@@ -302,6 +302,7 @@ def kind_of(event: Event) -> str:
         o.HoldJob: "hold",
         o.ReleaseJob: "release",
         o.SetQuota: "set-quota",
+        o.RemoveQuota: "remove-quota",
         o.SetPolicy: "set-policy",
     }
     return kinds.get(type(event), "refused or changed")
@@ -323,12 +324,17 @@ def about(event: Event) -> str:
             return "advance-time"
         case o.SetQuota():
             return "set-quota"
+        case o.RemoveQuota():
+            return "remove-quota"
         case o.SetPolicy():
             return "set-policy"
     return ""
 
 
-def answered_by(effect: e.AnyEffect) -> Iterator[tuple[str, str]]:  # noqa: C901 - a table
+SETTINGS = ("set-quota", "remove-quota", "set-policy")
+
+
+def answered_by(effect: e.AnyEffect) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR0912 - a table
     """What an effect may be the answer to."""
     match effect:
         case e.JobEnqueued():
@@ -351,11 +357,12 @@ def answered_by(effect: e.AnyEffect) -> Iterator[tuple[str, str]]:  # noqa: C901
             yield "refused or changed", effect.node
         case e.QuotaSet():
             yield "set-quota", "set-quota"
+        case e.QuotaRemoved():
+            yield "remove-quota", "remove-quota"
         case e.PolicySet():
             yield "set-policy", "set-policy"
         case e.ProposalRefused():
-            kind = effect.proposal if effect.proposal in {"set-quota", "set-policy"} else "refused or changed"
-            yield kind, effect.proposal
+            yield effect.proposal if effect.proposal in SETTINGS else "refused or changed", effect.proposal
 
 
 def judged(world: World) -> list[str]:

@@ -51,6 +51,7 @@ _RELEASES: frozenset[type[e.Effect]] = frozenset(
         e.NodeLent,
         e.NodeReclaimed,
         e.QuotaSet,
+        e.QuotaRemoved,
         e.PolicySet,
         e.ReservationCleared,
     }
@@ -73,7 +74,8 @@ class Turn:
 
     `runs` collects what nodes said in this turn, by (job, attempt) and node; it is settled once, so that a gang whose
     nodes all speak in one turn makes one effect and not one for each node. `has_released` tells that something may fit
-    that did not before. `words` is what nodes said of failures, `ended` the runs that ended by themselves. `bytes` is
+    that did not before. `words` is what nodes said of failures, `ended` the runs that ended by themselves,
+    `requeued` the jobs that came back to the queue. `bytes` is
     what the record will hold at most, with what is still to be settled (`heard_bytes`) and with `new_bytes` of new
     jobs. At `room` bytes it ends; `is_closed` ends it at once. `losing` are the lost nodes whose runs are not all over
     yet, because the record had no room for that. `specs_read` are the specifications, by identity, that stand in the
@@ -94,6 +96,7 @@ class Turn:
     runs: dict[tuple[str, int], dict[str, RunStatus]] = field(default_factory=dict)
     words: dict[tuple[str, int], str] = field(default_factory=dict)
     ended: list[RunEnd] = field(default_factory=list)
+    requeued: list[str] = field(default_factory=list)
     losing: dict[str, None] = field(default_factory=dict)
     specs_read: set[int] = field(default_factory=set)
 
@@ -114,6 +117,8 @@ class Turn:
             self.bytes += len(encode(effect)) + 1
         if kind in _RELEASES:
             self.has_released = True
+            if kind is e.JobRequeued:
+                self.requeued.append(effect.job)  # type: ignore[union-attr]  # said by the line above
 
     def enqueue(self, effect: e.JobEnqueued, size_bytes: int, *, is_read: bool) -> None:
         """A new job: of these a record takes so many only that there is room for starts. `is_read`: whether its

@@ -55,6 +55,7 @@ class Bookkeeper:
             e.NodeLoanDraining: self._loan_draining,
             e.NodeReclaimed: self._reclaimed,
             e.QuotaSet: self._quota_set,
+            e.QuotaRemoved: self._quota_removed,
             e.PolicySet: self._policy_set,
         }
 
@@ -418,6 +419,12 @@ class Bookkeeper:
 
     def _quota_set(self, effect: e.QuotaSet) -> None:
         self.books.quotas[effect.quota.tenant, effect.quota.gpu_type] = effect.quota
+
+    def _quota_removed(self, effect: e.QuotaRemoved) -> None:
+        if self.books.quotas.pop((effect.tenant, effect.gpu_type), None) is None:
+            self._say("I4", f"tenant {effect.tenant} has no quota of {effect.gpu_type} to be removed")
+        if any(page.spec.tenant == effect.tenant for page in self.books.jobs.values()):
+            self._say("I4", f"the quota of {effect.tenant} is removed while its jobs live")
 
     def _policy_set(self, effect: e.PolicySet) -> None:
         self.books.policy = effect.policy

@@ -1,0 +1,197 @@
+"""Quotas are removed when nothing needs them, and the jobs of a tenant that a cell file no longer names are held."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.placement.policy.tenants import NOT_IN_THE_FILE
+from shared.cluster.apply import apply
+from shared.cluster.config import CellFile, Tenant, TenantQuota
+from shared.cluster.illegal import IllegalEffect
+from shared.cluster.job import JobStatus
+from shared.events import effects as e
+from shared.events.operations import Quota, ReleaseJob, RemoveQuota
+from shared.events.values import RetryPolicy
+from tests.placement.world import (
+    CELL,
+    FILE,
+    Fate,
+    World,
+    admitted,
+    cell_with,
+    failed,
+    finished,
+    joined,
+    kinds,
+    quota,
+    set_quotas,
+    spec_of,
+    started,
+)
+
+REMOVE = RemoveQuota(cell=CELL, tenant="ada")
+
+
+def texts(effects: list[e.AnyEffect]) -> list[str]:
+    return [effect.text for effect in effects if isinstance(effect, e.ProposalRefused)]
+
+
+def file_of(*tenants: str, limit: int | None = None) -> CellFile:
+    quotas = () if limit is None else (TenantQuota(limit=limit),)
+    return FILE.model_copy(update={"tenants": tuple(Tenant(name=name, quotas=quotas) for name in tenants)})
+
+
+def reload(world: World, *tenants: str, limit: int | None = None) -> list[e.AnyEffect]:
+    world.file = file_of(*tenants, limit=limit)
+    world.service.reload(world.file)
+    return world.rest()
+
+
+# Quotas.
+
+
+def test_a_quota_that_nothing_needs_is_removed() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(set_quotas(quota("ada", 4), quota("ada", 2, gpu_type="a100"), quota("bob", 1)))
+    assert kinds(world.tell(REMOVE)) == ["QuotaRemoved", "QuotaRemoved"]
+    assert list(world.state.quotas) == [("bob", "gpu")]
+
+
+def test_of_one_gpu_type_alone_where_that_is_named() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(set_quotas(quota("ada", 4), quota("ada", 2, gpu_type="a100")))
+    world.tell(RemoveQuota(cell=CELL, tenant="ada", gpu_type="a100"))
+    assert list(world.state.quotas) == [("ada", "gpu")]
+
+
+def test_what_the_quota_kept_for_its_tenant_is_there_for_others() -> None:
+    world = cell_with(joined("n1", 1), few=1_000)
+    kept = Quota(tenant="ada", gpu_type="gpu", guaranteed_milli=1_000, lends=False)
+    world.tell(set_quotas(kept))
+    world.tell(admitted(spec_of("job", tenant="bob")))
+    assert world.job("job").status is JobStatus.QUEUED
+    world.tell(REMOVE)
+    assert world.job("job").status is JobStatus.STARTING
+
+
+def test_a_quota_that_is_not_there_is_not_removed() -> None:
+    world = cell_with(joined("n1"))
+    assert texts(world.tell(REMOVE)) == ["tenant ada has no quota"]
+    assert texts(world.tell(RemoveQuota(cell=CELL, tenant="ada", gpu_type="x"))) == ["tenant ada has no quota of x"]
+
+
+def test_no_quota_is_removed_under_jobs_that_live_and_none_of_the_others_either() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(set_quotas(quota("ada", 1), quota("ada", 2, gpu_type="a100")))
+    world.run(spec_of("runs"))
+    world.tell(admitted(spec_of("waits")))
+    (text,) = texts(world.tell(REMOVE))
+    assert text.startswith("1 jobs of ada wait and 1 run: cancel them or let them end first")
+    assert len(world.state.quotas) == 2
+    world.tell(finished("runs"))
+    world.start_all()
+    world.tell(started("waits"), finished("waits"))
+    assert kinds(world.tell(REMOVE)) == ["QuotaRemoved", "QuotaRemoved"]
+
+
+def test_no_quota_is_removed_from_above_others() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(set_quotas(quota("ada", 4), quota("bob", 1, parent="ada")))
+    (text,) = texts(world.tell(REMOVE))
+    assert text.startswith("tenant bob stands below ada")
+    world.tell(RemoveQuota(cell=CELL, tenant="bob"))
+    assert kinds(world.tell(REMOVE)) == ["QuotaRemoved"]
+
+
+def test_a_removal_that_does_not_get_into_the_log_is_tried_again() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(set_quotas(quota("ada", 4)))
+    fates = iter([Fate.LOST, Fate.BEATEN, Fate.LATE])
+    world.on_append = lambda: next(fates, Fate.KEPT)
+    world.tell(REMOVE)
+    assert not world.state.quotas
+    world.check()
+
+
+@pytest.mark.parametrize("what", ["unknown", "in use", "above others"])
+def test_the_fold_refuses_to_forget_a_quota_that_counts(what: str) -> None:
+    world = cell_with(joined("n1"))
+    if what != "unknown":
+        world.tell(set_quotas(quota("ada", 4), quota("bob", 1, parent="ada" if what == "above others" else None)))
+    if what == "in use":
+        world.run(spec_of("job"))
+    with pytest.raises(IllegalEffect):
+        apply(world.state, e.QuotaRemoved(tenant="ada", gpu_type="gpu"), world.now_ms)
+
+
+# Tenants.
+
+
+def test_a_tenant_that_the_file_no_longer_names_keeps_what_runs_and_its_waiting_jobs_are_held() -> None:
+    world = cell_with(joined("n1", 1))
+    world.run(spec_of("runs"))
+    world.tell(admitted(spec_of("waits")), admitted(spec_of("other", tenant="bob")))
+    made = reload(world, "bob")
+    assert [x.reason for x in made if isinstance(x, e.JobHeld)] == [NOT_IN_THE_FILE]
+    assert {name: job.status for name, job in world.state.jobs.items()} == {
+        "runs": JobStatus.RUNNING,
+        "waits": JobStatus.HELD,
+        "other": JobStatus.QUEUED,
+    }
+
+
+def test_what_comes_back_to_the_queue_is_held_too() -> None:
+    world = cell_with(joined("n1", 1))
+    world.run(spec_of("runs", retry=RetryPolicy(budget=5, backoff_ms=0)))
+    reload(world, "bob")
+    world.restart()
+    assert "JobHeld" in kinds(world.tell(failed("runs")))
+    assert world.job("runs").held_why == NOT_IN_THE_FILE
+
+
+def test_a_tenant_that_is_back_gets_its_jobs_back_in_the_queue_but_those_that_it_held_itself() -> None:
+    world = cell_with(joined("n1", 1))
+    world.tell(admitted(spec_of("waits")), admitted(spec_of("held", hold=True)))
+    reload(world, "bob")
+    reload(world, "ada", "bob")
+    assert {name: job.status for name, job in world.state.jobs.items()} == {
+        "waits": JobStatus.QUEUED,
+        "held": JobStatus.HELD,
+    }
+
+
+def test_an_operator_may_let_a_held_job_of_a_tenant_that_is_gone_run() -> None:
+    world = cell_with(joined("n1", 1))
+    world.tell(admitted(spec_of("waits")))
+    reload(world, "bob")
+    world.tell(ReleaseJob(cell=CELL, job="waits"))
+    world.start_all()
+    assert (world.job("waits").status, world.job("waits").held_why) == (JobStatus.STARTING, "")
+
+
+def test_the_quotas_of_a_tenant_go_with_it_if_nothing_needs_them() -> None:
+    world = cell_with(joined("n1", 1))
+    reload(world, "ada", "bob", limit=4)
+    world.tell(set_quotas(quota("ada", 1, gpu_type="a100", parent=None), quota("guest", 1)))
+    reload(world, "bob", limit=4)
+    assert sorted(world.state.quotas) == [("bob", "gpu"), ("guest", "gpu")]
+
+
+def test_quotas_of_a_tenant_that_is_gone_stay_while_its_jobs_live() -> None:
+    world = cell_with(joined("n1", 1))
+    reload(world, "ada", "bob", limit=4)
+    world.run(spec_of("runs"))
+    reload(world, "bob", limit=4)
+    assert ("ada", "gpu") in world.state.quotas
+    world.tell(finished("runs"))
+    assert kinds(world.tell(REMOVE)) == ["QuotaRemoved"]
+
+
+def test_a_file_that_comes_to_nothing_at_first_is_followed_all_the_same() -> None:
+    world = cell_with(joined("n1", 1))
+    world.tell(*(admitted(spec_of(f"job-{number}")) for number in range(5)))
+    fates = iter([Fate.LOST, Fate.LATE])
+    world.on_append = lambda: next(fates, Fate.KEPT)
+    reload(world, "bob")
+    assert {job.status for job in world.state.jobs.values()} == {JobStatus.HELD}
+    world.check()
