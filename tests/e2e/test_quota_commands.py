@@ -51,6 +51,8 @@ async def test_a_start_waits_for_a_quota_and_follows_when_it_is_raised(
             ("vision", 8_000, 4_000, 0)
         ]
         assert "vision" in fallow("quota", "show").stdout
+        kept = fallow("quota", "remove", "vision")
+        assert (kept.returncode, "0 jobs of vision wait and 2 run" in kept.stdout) == (1, True)
         assert cell.problems() == []
 
 
@@ -72,6 +74,9 @@ async def test_a_contradiction_is_refused_as_a_whole_with_its_rule(
         above = fallow("quota", "set", "lab", "--limit", "1000")
         assert above.stderr == "fallow: lab is no tenant of the cell file: its quota holds for those below it alone\n"
         assert fallow("quota", "set", "vision", "--parent", "lab").stdout.endswith("no limit, below lab.\n")
+        assert "tenant vision stands below lab" in fallow("quota", "remove", "lab").stdout
+        gone = fallow("quota", "remove", "vision")
+        assert (gone.returncode, gone.stdout) == (0, "Tenant vision has no quota of gpu any more.\n")
         assert cell.problems() == []
 
 
