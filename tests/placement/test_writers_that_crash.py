@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from shared.events.base import Event
 from shared.events.decisions import Decision
-from shared.events.effects import LeaseExpired
+from shared.events.effects import AnyEffect, AttemptTimedOut, LeaseExpired
+from shared.events.jobs import JobAdmitted
 from shared.events.nodes import NodeJoined, NodeReport
 from shared.events.operations import CellPolicy, SetPolicy
-from shared.events.values import NodeSpec
+from shared.events.values import JobSpec, NodeSpec
 from shared.log.memory import MemoryLog
 from shared.log.reading import event_of
 from tests.placement.virtual import VirtualHost, run_virtually
@@ -59,11 +60,14 @@ class Cell:
         await asyncio.sleep(seconds)
         await process.crash()
 
+    def effects(self) -> list[AnyEffect]:
+        """All that the log holds."""
+        events = [event_of(record) for record in self.broker.partition(LAYOUT.tp("decisions", CELL)).records]
+        return [effect for event in events if isinstance(event, Decision) for effect in event.effects]
+
     def lost(self) -> list[str]:
         """The nodes whose lease ran out, as the log has it."""
-        events = [event_of(record) for record in self.broker.partition(LAYOUT.tp("decisions", CELL)).records]
-        effects = [effect for event in events if isinstance(event, Decision) for effect in event.effects]
-        return [effect.node for effect in effects if isinstance(effect, LeaseExpired)]
+        return [effect.node for effect in self.effects() if isinstance(effect, LeaseExpired)]
 
 
 async def crash_after(
@@ -86,6 +90,22 @@ async def crash_after(
 @pytest.mark.parametrize("every_s", [5, 8, 11, 14])
 def test_writers_that_crash_lose_a_silent_node_all_the_same(every_s: int) -> None:
     assert run_virtually(lambda host: crash_after(host, [every_s] * (120 // every_s))) == [SILENT]
+
+
+async def start_in_vain(host: VirtualHost) -> list[AnyEffect]:
+    """What writers of seven seconds each decide of a job whose node lives and never starts it."""
+    cell = Cell(host, silent=0)
+    cell.tell(SetPolicy(cell=CELL, policy=CellPolicy(start_wall_ms=20_000)))
+    cell.tell(JobAdmitted(cell=CELL, spec=JobSpec(id="job", tenant="vision"), submit_ms=0, digest="0" * 32))
+    reports = asyncio.create_task(cell.report())
+    for number in range(4):
+        await cell.write_for(7, f"writer-{number}")
+    reports.cancel()
+    return cell.effects()
+
+
+def test_writers_that_crash_give_up_a_start_that_is_not_confirmed() -> None:
+    assert any(isinstance(effect, AttemptTimedOut) for effect in run_virtually(start_in_vain))
 
 
 def test_writers_that_crash_let_nodes_go_one_by_one_that_fell_silent_together() -> None:
