@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.counts import counted
 from services.cli.failures import Exit, end_with, say
 from services.cli.moments import moment
 from services.cli.output import AsJson, print_json, print_line, print_table
@@ -21,6 +22,8 @@ from shared.log.port import Appended, Log, LogUnavailable, RecordTooLarge
 
 app = typer.Typer(no_args_is_help=True, help="What could not be handled: list, show, replay.")
 
+COLUMNS = (">OFFSET", "WHEN", "SERVICE", "REASON", "ORIGIN", ">BYTES", "TEXT", "REPLAYED")
+SPARE = ("BYTES", "SERVICE", "WHEN", "REPLAYED")
 TEXT_CHARS_SHOWN = 80
 VALUE_BYTES_SHOWN = 4_000
 
@@ -36,7 +39,6 @@ def list_(context: typer.Context, reason: Reason = None, as_json: AsJson = False
     if as_json:
         print_json({"letters": [_as_object(access, letter) for letter in found]})
         return
-    columns = (">Offset", "When", "Service", "Reason", "Origin", ">Bytes", "Text", "Replayed")
     rows = [
         (
             letter.offset,
@@ -50,7 +52,7 @@ def list_(context: typer.Context, reason: Reason = None, as_json: AsJson = False
         )
         for letter in found
     ]
-    print_table(f"{len(found)} dead letters", columns, rows)
+    print_table(counted(len(found), "dead letter"), COLUMNS, rows, SPARE)
 
 
 @app.command()
@@ -144,7 +146,7 @@ class Box:
             raise LogUnavailable(f"letter {letter.offset} was not sent: {noted.reason}")
         await self.read_on()
         if not again and self.letters.first_note(letter.offset) != noted.offset:
-            return "is being replayed by somebody else"
+            return "is being replayed by another command"
         try:
             await self._log.publish([original])
         except (LogUnavailable, RecordTooLarge) as error:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from services.cli.counts import counted
 from services.cli.failures import Exit
 from services.cli.generate import DAY_MS, generate
 from services.cli.output import AsJson, print_json
@@ -43,7 +44,10 @@ def demo(
     with folder_for("fallow-demo-", keep=keep, console=console) as folder:
         kafka, redis = kafka_for_demo(folder / "kafka"), redis_for_demo(folder / "redis")
         console.print(what_this_is(kafka, redis), highlight=False, soft_wrap=True)
-        console.print(f"{count} jobs on {nodes} nodes, a day in {DAY_MS / speed / 1000:.0f} s", highlight=False)
+        console.print(
+            f"{counted(count, 'job')} on {counted(nodes, 'node')}, a day in {DAY_MS / speed / 1000:.0f} s",
+            highlight=False,
+        )
         namespace = NAMESPACE if kafka.server.source is Source.EMBEDDED else f"{NAMESPACE}-{os.getpid()}"
         report = run_of(Plan(workload, kafka, redis, namespace, folder, speed), console)
         if keep:

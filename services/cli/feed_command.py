@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.counts import counted
 from services.cli.failures import refuse, say
 from services.cli.feed import Feed
 from services.cli.generate import DAY_MS, generate
@@ -66,7 +67,7 @@ def feed(  # noqa: PLR0913, PLR0917 - the options of a command
     if as_json:
         print_json({"name": prefix, "sent": sent})
     else:
-        print_line(f"{sent} commands sent, of days called {prefix}")
+        print_line(f"{counted(sent, 'command')} sent, of days called {prefix}")
 
 
 @dataclass(frozen=True, slots=True)

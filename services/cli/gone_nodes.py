@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from services.cli.access import Access
+from services.cli.counts import counted
 from services.executor.nodes_file import load_nodes
 from shared.client.port import CellClient, ClientUnavailable
 from shared.cluster.config import CellFile
@@ -65,4 +66,5 @@ async def _look(
         return  # the next look repeats it; the services tell what is away
     if found:
         named = ", ".join([*found[:NAMED_MOST], *(["..."] if len(found) > NAMED_MOST else [])])
-        say(f"{len(found)} nodes of cell {cell} are declared lost, because they are not run any more: {named}")
+        lost = f"{counted(len(found), 'node')} of cell {cell} declared lost"
+        say(f"{lost}, because this fallow up does not run them: {named}")

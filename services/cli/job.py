@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
@@ -11,9 +12,12 @@ import typer
 from services.cli import job_array, job_reason
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with
+from services.cli.log_why import rejections
 from services.cli.moments import moment
+from services.cli.newest import newest_state
 from services.cli.output import AsJson, CellName, print_json, print_line, print_table
-from services.cli.sentences import devices, sentence
+from services.cli.sentences import devices, rejection, sentence
+from services.cli.silence import silence_lines
 from services.placement.policy.why_not import WhyNot
 from shared.client.port import ClientUnavailable, News
 from shared.cluster.job import WAITING
@@ -31,8 +35,10 @@ from shared.events.effects import (
     JobResizing,
     JobStarted,
 )
+from shared.events.jobs import JobRejected
 from shared.events.value import plain
 from shared.events.values import JobSpec
+from shared.log.kafka import KafkaLog
 from shared.view.rows import JobRow
 
 app = typer.Typer()
@@ -50,6 +56,8 @@ class Told:
     row: JobRow | None = None
     reason: tuple[WhyNot, JobSpec] | None = None
     elements: tuple[JobRow, ...] = ()
+    away: list[str] = field(default_factory=list)
+    rejected: list[tuple[int, JobRejected]] = field(default_factory=list)
 
 
 @app.command()
@@ -87,10 +95,30 @@ async def _story(access: Access, job_id: str, cell: str | None) -> Told | None:
             if told.news or told.row is not None or told.elements:
                 break
         else:
-            return None
+            return await _rejected(access, names, job_id)
     if _waits(told):
-        told.reason = await job_reason.reason_of(access, told.cell, job_id)
+        state = await newest_state(access, told.cell)
+        told.reason = job_reason.reason_in(state, job_id, access.cells().cell(told.cell).queues)
+        told.away = [] if told.reason is None else list(silence_lines(state, told.reason[0].away))
+    elif told.row is not None and told.row.places:
+        state = await newest_state(access, told.cell)
+        held = dict.fromkeys(place.node for place in told.row.places)
+        told.away = list(silence_lines(state, [state.nodes[node] for node in held if node in state.nodes]))
     return told
+
+
+async def _rejected(access: Access, names: Sequence[str], job_id: str) -> Told | None:
+    """A job that admission turned away: no decision and no row is about it."""
+    log, layout = KafkaLog(access.kafka_address, "fallow-cli"), access.layout()
+    await log.start()
+    try:
+        for name in names:
+            async with aclosing(rejections(log, layout, name, job_id)) as found:
+                if said := [each async for each in found]:
+                    return Told(name, rejected=said)
+    finally:
+        await log.stop()
+    return None
 
 
 def _waits(told: Told) -> bool:
@@ -102,17 +130,22 @@ def _waits(told: Told) -> bool:
 
 
 def _tell(job_id: str, told: Told) -> None:
-    status = f": {told.row.status}" if told.row is not None else ""
+    status = f": {told.row.status}" if told.row is not None else ": rejected" if told.rejected else ""
     if told.elements:
         job_array.tell(job_id, told.cell, told.elements)
         return
     print_line(f"job {job_id} of cell {told.cell}{status}")
+    for at_ms, event in told.rejected:
+        print_line(f"  {moment(at_ms)}  {rejection(event)}")
     for news in told.news:
         assert isinstance(news.event, Effect), "the log of decisions tells of effects alone"
         print_line(f"  {moment(news.at_ms or 0)}  v{news.version}  {sentence(news.event)}")
     if told.reason is not None:
-        for line in job_reason.lines(*told.reason):
+        for line in job_reason.lines(*told.reason, told.away):
             print_line(line)
+    else:
+        for line in told.away:
+            print_line(f"  {line}")
     if told.row is not None and told.row.places and _comes_singly(told):
         print_line(f"workers: {len(told.row.places)} held, {told.row.workers} wanted")
     rows = [
@@ -139,6 +172,10 @@ def _as_object(job_id: str, told: Told) -> dict[str, Any]:
         "job": job_id,
         "cell": told.cell,
         "array": job_array.as_object(told.elements) if told.elements else None,
+        "away": told.away,
+        "rejected": [
+            {"at_ms": at_ms, "sentence": rejection(event), "answer": plain(event)} for at_ms, event in told.rejected
+        ],
         "reason": None if told.reason is None else job_reason.as_object(told.reason[0]),
         "row": None if told.row is None else asdict(told.row),
         "story": [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from services.cli.counts import counted
 from services.cli.output import print_line, print_table
 from shared.client.port import CellClient
 from shared.cluster.arrays import is_element_of
@@ -33,7 +34,7 @@ def _index(row: JobRow) -> int:
 def tell(array: str, cell: str, rows: tuple[JobRow, ...]) -> None:
     """For people."""
     counts = ", ".join(f"{count} {status}" for status, count in _by_status(rows).items())
-    print_line(f"array {array} of cell {cell}, {len(rows)} elements: {counts}")
+    print_line(f"array {array} of cell {cell}, {counted(len(rows), 'element')}: {counts}")
     open_rows = [row for row in rows if row.status is not JobStatus.FINISHED]
     shown = [
         (row.id, row.status, row.deferred or "", row.attempt, _nodes(row)) for row in open_rows[:ELEMENTS_SHOWN_MOST]

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from services.cli.access import Access
+from services.cli.counts import counted
 from services.cli.log_why import DEFERRED
 from services.cli.moments import moment
-from services.cli.past import Then, past_of
 from services.cli.sentences import gpus, of_job
 from services.cli.shares import percent
 from services.placement.policy.deferral import PRECEDENCE
@@ -18,30 +17,23 @@ from services.placement.policy.why_not import AccountUse, Ahead, WhyNot, why_not
 from shared.cluster.config import Queue
 from shared.cluster.gang_bytes import GANG_BYTES_MOST
 from shared.cluster.job import WAITING
+from shared.cluster.node import Node
 from shared.cluster.state import CellState
-from shared.events.values import JobSpec
+from shared.events.values import JobSpec, NodeStatus
 
 UNITS_SHOWN_MOST = 5
 
 
-async def reason_of(access: Access, cell: str, job_id: str) -> tuple[WhyNot, JobSpec] | None:
-    """Why the job waits by the newest state of its log; None when it does not wait. Raises LogUnavailable."""
-    async with past_of(access, cell, Then()) as past:
-        state = await past.go_to(Then())
-    queues = [queue for part in access.cells().cells if part.name == cell for queue in part.queues]
-    return reason_in(state, job_id, queues)
-
-
 def reason_in(state: CellState, job_id: str, queues: Sequence[Queue]) -> tuple[WhyNot, JobSpec] | None:
-    """The same in a state of a cell with these queues."""
+    """Why the job waits in this state of a cell with these queues; None when it does not wait."""
     job = state.jobs.get(job_id)
     if job is None or job.status not in WAITING:
         return None
     return why_not(state, job, queues, state.at_ms), job.spec
 
 
-def lines(found: WhyNot, spec: JobSpec) -> Iterator[str]:
-    """The reason for people."""
+def lines(found: WhyNot, spec: JobSpec, away: Sequence[str] = ()) -> Iterator[str]:
+    """The reason for people; `away` tells of nodes that are lost or silent."""
     code = found.codes[0] if found.codes else found.recorded
     if not found.codes:
         yield "why it waits: nothing keeps it now, it is about to start"
@@ -52,6 +44,8 @@ def lines(found: WhyNot, spec: JobSpec) -> Iterator[str]:
     if found.recorded is not None and found.recorded not in found.codes:
         yield f"  when placement last looked, it was {found.recorded}: {DEFERRED[found.recorded]}"
     yield from _beside_room(found)
+    for line in away:
+        yield f"  {line}"
     yield f"  it wants {of_job(spec)}, {gpus(spec.gpus_milli)} in all"
     for room in found.pools:
         yield from _pool(room, spec)
@@ -90,12 +84,22 @@ def as_object(found: WhyNot) -> dict[str, Any]:
         "waits_for": list(found.waits_for),
         "needs_bytes": found.needs_bytes,
         "closing": [{"node": node, "begin_ms": begin_ms} for node, begin_ms in found.closing],
+        "away": [_away(node) for node in found.away],
         "behind": None if found.behind is None else asdict(found.behind),
         "head_since_ms": found.head_since_ms,
         "pools": [asdict(room) for room in found.pools],
         "to_free": list(found.to_free),
         "accounts": [{**asdict(use), "is_over": use.is_over} for use in found.accounts],
         "ahead": asdict(found.ahead),
+    }
+
+
+def _away(node: Node) -> dict[str, Any]:
+    return {
+        "node": node.id,
+        "status": "lost" if node.status is NodeStatus.LOST else "silent",
+        "lost_ms": node.lost_ms,
+        "silent_wall_ms": node.silent_wall_ms,
     }
 
 
@@ -106,11 +110,11 @@ def _since(at_ms: int | None) -> str:
 def _pool(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
     yield (
         f"  pool {room.pool}: {gpus(room.gpus_free_milli)} free of {gpus(room.gpus_milli)}, {room.nodes_whole} of "
-        f"{room.nodes} nodes whole; {room.workers_now} of {spec.workers} workers would fit now, "
+        f"{counted(room.nodes, 'node')} whole; {room.workers_now} of {counted(spec.workers, 'worker')} would fit now, "
         f"{room.workers_ever} if it were empty"
     )
     if spec.node_labels or room.nodes_right < room.nodes:
-        yield f"    {room.nodes_right} of {room.nodes} nodes have labels and taints that it accepts"
+        yield f"    {room.nodes_right} of {counted(room.nodes, 'node')} have labels and taints that it accepts"
     if room.closed:
         yield f"    {', '.join(f'{nodes} {_nodes(nodes)} {why}' for why, nodes in room.closed)}"
     for unit in room.units[:UNITS_SHOWN_MOST]:
@@ -142,8 +146,8 @@ def _account(use: AccountUse) -> str:
 def _ahead(ahead: Ahead) -> str:
     share = "" if ahead.share is None else f"; its tenant {ahead.share.tenant} has a share of {percent(ahead.share)} %"
     if not ahead.jobs:
-        return f"nobody is ahead of it in queue {ahead.queue}{share}"
+        return f"no job is ahead of it in queue {ahead.queue}{share}"
     more = ahead.jobs - len(ahead.first)
     rest = f" and {more} more" if more else ""
-    jobs, want = "1 job" if ahead.jobs == 1 else f"{ahead.jobs} jobs", gpus(ahead.gpus_milli)
+    jobs, want = counted(ahead.jobs, "job"), gpus(ahead.gpus_milli)
     return f"ahead of it in queue {ahead.queue}: {jobs} for {want}: {', '.join(ahead.first)}{rest}{share}"

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.counts import counted
 from services.cli.moments import moment
 from services.cli.output import AsJson, CellName, print_json, print_table
 from services.cli.patience import patiently
@@ -22,6 +23,8 @@ from shared.view.rows import JobRow
 app = typer.Typer()
 
 COLUMNS = ("JOB", "TENANT", "STATUS", ">GPUS", ">WORKERS", "QUEUE", ">PRIORITY", ">PLACE", "SUBMITTED", "WHERE OR WHY")
+
+SPARE = ("PLACE", "PRIORITY", "WORKERS", "QUEUE", "SUBMITTED", "TENANT")
 
 
 @app.command()
@@ -43,8 +46,8 @@ def jobs(
     if as_json:
         print_json(as_object(name, read, "jobs"))
         return
-    title = f"{len(read.value)} jobs of cell {name} at version {read.version}"
-    print_table(title, COLUMNS, [_row(job) for job in read.value])
+    title = f"{counted(len(read.value), 'job')} of cell {name} at version {read.version}"
+    print_table(title, COLUMNS, [_row(job) for job in read.value], SPARE)
 
 
 async def _jobs(

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.counts import counted
 from services.cli.failures import Exit, end_with
 from services.cli.log_at import at
 from services.cli.log_diff import diff
@@ -100,7 +101,7 @@ def export(
     if as_json:
         print_json({"file": str(file), "records": count})
     else:
-        print_line(f"{count} records in {file}")
+        print_line(f"{counted(count, 'record')} in {file}")
 
 
 async def _export(access: Access, file: Path, cell: str | None) -> int:

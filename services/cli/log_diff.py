@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.counts import counted
 from services.cli.failures import Exit, end_with
 from services.cli.log_at import ROWS_SHOWN_MOST, nodes_of
 from services.cli.moments import duration, moment
@@ -111,7 +112,7 @@ def _node(node: Node) -> str:
 def _quota(quota: Quota) -> str:
     limit = "no limit" if quota.limit_milli is None else f"at most {gpus(quota.limit_milli)}"
     below = () if quota.parent is None else (f"below {quota.parent}",)
-    sure, weight = f"{gpus(quota.guaranteed_milli)} for sure", f"weight {quota.weight}"
+    sure, weight = f"{gpus(quota.guaranteed_milli)} guaranteed", f"weight {quota.weight}"
     return ", ".join((sure, limit, weight, *below, *quota_rules(quota)))
 
 
@@ -138,7 +139,7 @@ def _tell(before: Portrait, after: Portrait, changes: list[Change], rows: int) -
     print_line(f"from version {before.version}, {moment(before.at_ms)}")
     print_line(f"to version {after.version}, {moment(after.at_ms)}")
     count = after.version - before.version
-    print_line(f"{count} decisions in {duration(after.at_ms - before.at_ms)}")
+    print_line(f"{counted(count, 'decision')} in {duration(after.at_ms - before.at_ms)}")
     for kind in KINDS:
         of_kind = [change for change in changes if change.kind == kind]
         print_line(f"{kind}: {len(of_kind) or NOTHING} changed")

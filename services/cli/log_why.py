@@ -30,7 +30,7 @@ from shared.log.reading import event_of
 DEFERRED: dict[DeferCode, str] = {
     DeferCode.NO_FREE_GPUS: "fewer GPUs are free than it needs",
     DeferCode.FRAGMENTED: "enough GPUs are free, but not together on as many nodes as it needs",
-    DeferCode.NO_SUCH_NODES: "no node that it may use could ever hold it",
+    DeferCode.NO_SUCH_NODES: "the nodes that it may use and that are not lost could not hold it even empty",
     DeferCode.RECORD_TOO_LARGE: "no record of the log has room for the places of all its workers",
     DeferCode.QUOTA_REACHED: "its tenant, or one above it, is at its limit",
     DeferCode.BEHIND_HEAD: "it stands behind the head of its queue, which goes first",
@@ -186,11 +186,9 @@ async def _why(access: Access, cell: str, job: str) -> Why:
 
 async def explain(log: Log, layout: Layout, cell: str, job: str) -> Why:
     """What the topics `jobs` and `decisions` tell of a job. Raises LogUnavailable, LogTruncated."""
-    found, needle, version = Why(job), f'"{job}"'.encode(), 0
-    async for record in _records(log, layout.tp("jobs", cell)):
-        event = event_of(record) if needle in (record.value or b"") else None
-        if isinstance(event, JobRejected) and event.job == job:
-            found.rejected(event)
+    found, version = Why(job), 0
+    async for _, event in rejections(log, layout, cell, job):
+        found.rejected(event)
     async for record in _records(log, layout.tp("decisions", cell)):
         said, value = _version(record), record.value or b""
         if said <= version or (said > version + 1 and _decision(record, cell) is None):
@@ -201,6 +199,15 @@ async def explain(log: Log, layout: Layout, cell: str, job: str) -> Why:
             if decision is not None:
                 found.take(decision)
     return found
+
+
+async def rejections(log: Log, layout: Layout, cell: str, job: str) -> AsyncGenerator[tuple[int, JobRejected], None]:
+    """Each rejection of this job that topic `jobs` still holds, with the broker's time. Raises as `explain` does."""
+    needle = f'"{job}"'.encode()
+    async for record in _records(log, layout.tp("jobs", cell)):
+        event = event_of(record) if needle in (record.value or b"") else None
+        if isinstance(event, JobRejected) and event.job == job:
+            yield record.timestamp_ms, event
 
 
 async def _records(log: Log, tp: TopicPartition) -> AsyncGenerator[Record, None]:

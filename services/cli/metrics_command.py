@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.counts import counted
 from services.cli.failures import Exit, end_with
 from services.cli.moments import duration, moment
 from services.cli.output import AsJson, CellName, print_json, print_line, print_table
@@ -85,10 +86,10 @@ def _tell(found: dict[str, Any]) -> None:
     span = found["until_ms"] - found["from_ms"]
     print_line(
         f"cell {found['cell']} at version {found['version']}: {duration(span)} from {moment(found['from_ms'])} "
-        f"to {moment(found['until_ms'])}, {found['decisions']} decisions"
+        f"to {moment(found['until_ms'])}, {counted(found['decisions'], 'decision')}"
     )
     oldest = f", the oldest for {duration(found['waiting_oldest_ms'])}" if found["waiting_jobs"] else ""
-    print_line(f"{found['waiting_jobs']} jobs wait{oldest}")
+    print_line(f"{counted(found['waiting_jobs'], 'job')} {'waits' if found['waiting_jobs'] == 1 else 'wait'}{oldest}")
     rows = [("cell", found), *((f"pool {name}", pool) for name, pool in found["pools"].items())]
     print_table(
         "GPUs allocated (GAR), GPU time held (SOR), nodes fragmented (GFR)",

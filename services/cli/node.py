@@ -10,23 +10,24 @@ import typer
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with, refuse
 from services.cli.moments import CALENDAR_FROM_MS, moment
-from services.cli.nodes import silence
+from services.cli.newest import newest_state
+from services.cli.node_end import lost, remove
 from services.cli.operate import give, operation, tell_answer
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.patience import patiently
+from services.cli.silence import silence_lines
 from services.cli.when import DURATION_RULE, duration_of
 from shared.client.port import News
-from shared.events.effects import LeaseExpired, MaintenanceSet, NodeChanged, NodeRemoved, ProposalRefused
+from shared.events.effects import MaintenanceSet, NodeChanged, ProposalRefused
 from shared.events.operations import (
     CancelMaintenance,
     Cordon,
-    DeclareLost,
     Drain,
     Operation,
     PlanMaintenance,
-    RemoveNode,
     Uncordon,
 )
+from shared.events.values import NodeStatus
 from shared.runtime.clocks import wall_ms
 from shared.view.rows import NodeRow
 
@@ -34,6 +35,9 @@ app = typer.Typer(no_args_is_help=True, help="Close a node for new work, empty i
 
 ANSWER_S = 30
 """How long to wait for the cell's answer to a plan."""
+
+app.command()(lost)
+app.command()(remove)
 
 NodeName = Annotated[str, typer.Argument(metavar="NODE", help="The node's id.", show_default=False)]
 Reason = Annotated[str, typer.Option(help="Words that are shown with the node.")]
@@ -61,32 +65,6 @@ def uncordon(
     """Use a node again that was cordoned or drained."""
     access = access_of(context)
     _give(access, operation(Uncordon, cell=access.cell(cell), node=node), node, timeout_s, as_json=as_json)
-
-
-@app.command()
-def lost(
-    context: typer.Context,
-    node: NodeName,
-    reason: Annotated[str, typer.Option(help="Words that the log keeps.")] = "",
-    timeout_s: Timeout = 30,
-    cell: CellName = None,
-    as_json: AsJson = False,
-) -> None:
-    """Declare a node lost at once: its work is queued again. Only for a node that is powered off, since what still ran
-    there would run twice.
-    """
-    access = access_of(context)
-    wish = operation(DeclareLost, cell=access.cell(cell), node=node, reason=reason)
-    _give(access, wish, node, timeout_s, as_json=as_json)
-
-
-@app.command()
-def remove(
-    context: typer.Context, node: NodeName, timeout_s: Timeout = 30, cell: CellName = None, as_json: AsJson = False
-) -> None:
-    """Remove a lost node on which nothing is held any more. If it comes back, it joins as a new one."""
-    access = access_of(context)
-    _give(access, operation(RemoveNode, cell=access.cell(cell), node=node), node, timeout_s, as_json=as_json)
 
 
 @app.command()
@@ -163,8 +141,10 @@ def show(context: typer.Context, node: NodeName, cell: CellName = None, as_json:
     print_line(f"node {row.id} of pool {row.pool} is {row.status}{why}")
     failed = f", {len(row.gpus_failed)} failed" if row.gpus_failed else ""
     print_line(f"  {row.gpus_free} of {row.gpus} {row.gpu_type} are free{failed}")
-    if row.silent_wall_ms:
-        print_line(f"  it has been {silence(row)} and gets no new work")
+    if row.silent_wall_ms or row.status is NodeStatus.LOST:
+        state = run(newest_state(access, access.cell(cell)))
+        for line in silence_lines(state, [state.nodes[node]] if node in state.nodes else []):
+            print_line(f"  {line}")
     if row.drain_deadline_ms is not None:
         print_line(f"  it is to be empty by {moment(row.drain_deadline_ms)}")
     if row.maintenance_ms is not None:
@@ -192,7 +172,7 @@ def _give(access: Access, wish: Operation, node: str, timeout_s: int, *, as_json
         event = news.event
         if isinstance(event, ProposalRefused):
             return event.proposal == node
-        if isinstance(event, MaintenanceSet | LeaseExpired | NodeRemoved):
+        if isinstance(event, MaintenanceSet):
             return event.node == node
         return isinstance(event, NodeChanged) and event.spec.id == node
 

@@ -5,25 +5,23 @@ from __future__ import annotations
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.counts import counted
 from services.cli.jobs import as_object
 from services.cli.moments import duration
+from services.cli.newest import newest_state
 from services.cli.output import AsJson, CellName, print_json, print_line, print_table
 from services.cli.patience import patiently
 from services.cli.sentences import devices
-from services.placement.policy.breaker import are_too_many
-from shared.events.values import GPU, NodeStatus
+from services.cli.silence import silence_lines
+from shared.events.values import GPU
 from shared.view.reader import Read
 from shared.view.rows import NodeRow
 
 app = typer.Typer()
 
 COLUMNS = ("NODE", "POOL", "STATUS", ">GPUS", ">FREE", ">IN USE", "FAILED", "JOBS", "REMARK")
+SPARE = ("IN USE", "POOL", "GPUS", "FAILED")
 JOBS_NAMED_MOST = 3
-
-MANY_SILENT = (
-    "So many nodes are silent that they are declared lost only after breaker_wait_wall_ms, and then "
-    "breaker_nodes_per_minute. If a node is powered off, run: fallow node lost NODE"
-)
 
 
 @app.command()
@@ -37,12 +35,13 @@ def nodes(context: typer.Context, cell: CellName = None, as_json: AsJson = False
         return
     free = sum(node.gpus_free for node in read.value)
     silent = sum(node.silent_wall_ms > 0 for node in read.value)
-    title = f"{len(read.value)} nodes of cell {name} at version {read.version}, {free} GPUs free"
+    title = f"{counted(len(read.value), 'node')} of cell {name} at version {read.version}, {counted(free, 'GPU')} free"
     title += f", {silent} silent" if silent else ""
-    print_table(title, COLUMNS, [_row(node) for node in read.value])
-    living = sum(node.status is not NodeStatus.LOST for node in read.value)
-    if are_too_many(silent, living):
-        print_line(MANY_SILENT)
+    print_table(title, COLUMNS, [_row(node) for node in read.value], SPARE)
+    if silent:
+        state = run(newest_state(access, name))
+        for line in silence_lines(state, [state.nodes[node_id] for node_id in sorted(state.silent)]):
+            print_line(line)
 
 
 async def _nodes(access: Access, cell: str) -> Read[tuple[NodeRow, ...]]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 WIDTH_UNKNOWN = 160
 """Columns where the output is no terminal: a log or a pipe cuts nothing off."""
+
+DIGITS_MOST = 4
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object in the last line, and no table.")]
 CellName = Annotated[str | None, typer.Option("--cell", help="Which cell; needed where there are several.")]
@@ -21,19 +24,39 @@ def print_json(body: Mapping[str, Any]) -> None:
     print(json.dumps(body, separators=(", ", ": "), ensure_ascii=False), flush=True)
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table; columns whose name begins with a `>` are numbers and stand to the right."""
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], spare: Sequence[str] = ()) -> None:
+    """A table; columns whose name begins with a `>` are numbers and stand to the right. `spare` names those that may be
+    left out where there is little width, the first of them first.
+    """
     from rich import box  # noqa: PLC0415 - not paid for by --json
     from rich.console import Console  # noqa: PLC0415 - the same
     from rich.markup import escape  # noqa: PLC0415 - the same
     from rich.table import Table  # noqa: PLC0415 - the same
 
-    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
-    for column in columns:
-        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
-    for row in rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
-    Console(width=None if sys.stdout.isatty() else WIDTH_UNKNOWN).print(table)
+    from services.cli.table import fitted  # noqa: PLC0415 - the same
+
+    console = Console(width=_width())
+    found = fitted(columns, rows, console.width, spare)
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in found.columns:
+        justify: Literal["left", "right"] = "right" if column.is_number else "left"
+        table.add_column(
+            column.heading, justify=justify, no_wrap=not column.breaks, overflow="fold", width=column.width
+        )
+    for row in zip(*(column.cells for column in found.columns), strict=True):
+        table.add_row(*map(escape, row))
+    console.print(escape(title), highlight=False, soft_wrap=True)
+    console.print(table)
+    if found.left_out:
+        print_line(f"not shown for lack of width: {', '.join(found.left_out)} (--json has all)")
+
+
+def _width() -> int | None:
+    """The columns there are: those of the terminal, or what COLUMNS says. None: rich finds out."""
+    if sys.stdout.isatty():
+        return None
+    said = os.environ.get("COLUMNS", "")
+    return int(said) if said.isascii() and said.isdecimal() and 0 < len(said) <= DIGITS_MOST else WIDTH_UNKNOWN
 
 
 def print_line(text: str) -> None:

@@ -13,7 +13,7 @@ from services.cli.newest import newest_state
 from services.cli.operate import give, operation, tell_answer
 from services.cli.output import AsJson, CellName, print_json, print_table
 from services.cli.paths import file_to_read
-from services.cli.quota_rows import COLUMNS, as_object, table
+from services.cli.quota_rows import COLUMNS, SPARE, as_object, table
 from services.cli.quota_wish import changed_fields, read_quotas
 from shared.client.port import News
 from shared.events.effects import ProposalRefused, QuotaRemoved, QuotaSet
@@ -50,7 +50,7 @@ def show(context: typer.Context, cell: CellName = None, as_json: AsJson = False)
     if as_json:
         print_json(as_object(state))
     else:
-        print_table(f"Quotas of cell {state.cell} at version {state.version}", COLUMNS, table(state))
+        print_table(f"Quotas of cell {state.cell} at version {state.version}", COLUMNS, table(state), SPARE)
 
 
 @app.command("set")

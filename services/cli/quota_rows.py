@@ -24,6 +24,9 @@ COLUMNS = (
 )
 
 
+SPARE = ("WEIGHT", "LENT", "BORROWED", "RULES")
+
+
 def table(state: CellState) -> list[tuple[str, ...]]:
     """The rows of the table, in GPUs; children stand below their parent, two columns to the right."""
     return [_row(row) for row in quota_rows(state)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from services.cli.counts import counted
 from services.cli.moments import duration, moment
 from services.cli.quota_words import quota_rules
 from shared.events import effects as e
@@ -22,7 +23,7 @@ def gpus(milli: int) -> str:
     """`8 GPUs`, `1 GPU`, `0.25 GPU`."""
     if milli % GPU:
         return f"{milli / GPU:g} GPU"
-    return "1 GPU" if milli == GPU else f"{milli // GPU} GPUs"
+    return counted(milli // GPU, "GPU")
 
 
 def of_job(spec: JobSpec) -> str:
@@ -30,7 +31,7 @@ def of_job(spec: JobSpec) -> str:
     each = gpus(spec.resources.gpu_milli)
     if spec.workers_min is not None and spec.workers_min < spec.workers:
         return f"{spec.workers_min} to {spec.workers} workers of {each}"
-    return f"1 worker of {each}" if spec.workers == 1 else f"{spec.workers} workers of {each}"
+    return f"{counted(spec.workers, 'worker')} of {each}"
 
 
 def devices(numbers: Iterable[int]) -> str:
@@ -51,7 +52,7 @@ def places(workers: tuple[WorkerPlace, ...]) -> str:
         by_node.setdefault(place.node, []).extend(place.devices)
     named = [f"{node} ({devices(held)})" for node, held in list(by_node.items())[:NODES_NAMED_MOST]]
     more = len(by_node) - len(named)
-    rest = f" and {more} more nodes" if more > 0 else ""
+    rest = f" and {counted(more, 'more node')}" if more > 0 else ""
     return f"{gpus(sum(place.gpu_milli for place in workers))} on {', '.join(named)}{rest}"
 
 
@@ -72,7 +73,7 @@ def _cancelled(effect: e.JobCancelled) -> str:
 _BECAUSE = {
     CancelReason.ASKED: "",
     CancelReason.DEPENDENCY_FAILED: ": job {}, for which it waited, did not end well",
-    CancelReason.DEPENDENCY_UNKNOWN: ": it waited for job {}, which nobody knows or its tenant does not own",
+    CancelReason.DEPENDENCY_UNKNOWN: ": it waited for job {}, which the cell does not know or its tenant does not own",
 }
 
 
@@ -94,7 +95,7 @@ def _settled(effect: e.WorkersSettled) -> str:
         for what, ranks in (("started", effect.joined), ("finished", effect.done), ("gone", effect.gone))
         if ranks
     ]
-    failures = f"; {effect.failures} failures so far" if effect.failures and effect.gone else ""
+    failures = f"; {counted(effect.failures, 'failure')} so far" if effect.failures and effect.gone else ""
     avoid = _avoid(effect.avoid) if effect.gone else ""
     return f"Of job {effect.job}, {', '.join(parts) or 'no worker has changed'}{failures}{avoid}."
 
@@ -115,7 +116,7 @@ def _preempted(effect: e.JobPreempted) -> str:
 
 
 def _requeued(effect: e.JobRequeued) -> str:
-    failures = f", {effect.failures} failures so far" if effect.failures else ""
+    failures = f", {counted(effect.failures, 'failure')} so far" if effect.failures else ""
     not_before = f"not before {moment(effect.not_before_ms)}{_avoid(effect.avoid)}"
     return f"Job {effect.job} waits again ({effect.reason}{failures}), {not_before}."
 
@@ -179,8 +180,8 @@ def _failures(x: e.NodeFailures) -> str:
 def _held_back(effect: e.EvictionsHeld) -> str:
     lost = f", {effect.lost} so far" if effect.lost else ""
     return (
-        f"{effect.silent} nodes stopped reporting; for {duration(effect.held_wall_ms)} they have been marked as lost "
-        f"at a limited rate{lost}."
+        f"{counted(effect.silent, 'node')} stopped reporting; for {duration(effect.held_wall_ms)} they have been "
+        f"marked as lost at a limited rate{lost}."
     )
 
 
@@ -189,8 +190,8 @@ def _quota(effect: e.QuotaSet) -> str:
     limit = "no limit" if quota.limit_milli is None else f"at most {gpus(quota.limit_milli)}"
     below = f", below {quota.parent}" if quota.parent else ""
     rules = "".join(f", {rule}" for rule in quota_rules(quota))
-    sure = f"{gpus(quota.guaranteed_milli)} of {quota.gpu_type} for sure"
-    return f"Tenant {quota.tenant} has {sure}, {limit}{below}{rules}."
+    sure = f"{gpus(quota.guaranteed_milli)} of type {quota.gpu_type}"
+    return f"Tenant {quota.tenant} is guaranteed {sure}, {limit}{below}{rules}."
 
 
 def _policy(effect: e.PolicySet) -> str:
@@ -202,7 +203,7 @@ def _policy(effect: e.PolicySet) -> str:
 
 
 def _repaired(effect: e.LogRepaired) -> str:
-    dropped = f"; {effect.snapshots} contradicting snapshots were discarded" if effect.snapshots else ""
+    dropped = f"; {counted(effect.snapshots, 'contradicting snapshot')} discarded" if effect.snapshots else ""
     last = effect.end - 1
     gone = f"offsets {effect.good_until} to {last} were" if last > effect.good_until else f"offset {last} was"
     what = f"{gone} discarded" if last >= effect.good_until else f"it continues from offset {effect.end}"
@@ -217,7 +218,7 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.RunObserved: lambda x: f"Node {x.node} says that its part of job {x.job}, attempt {x.attempt}, is {x.status}.",
     e.JobRunning: lambda x: f"Job {x.job} runs, attempt {x.attempt}.",
     e.JobResizing: _resizing,
-    e.JobResized: lambda x: f"Job {x.job} runs with {len(x.workers)} workers: {places(x.workers)}.",
+    e.JobResized: lambda x: f"Job {x.job} runs with {counted(len(x.workers), 'worker')}: {places(x.workers)}.",
     e.WorkersSettled: _settled,
     e.JobStopping: _stopping,
     e.JobPreempted: _preempted,
@@ -252,8 +253,8 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.QuotaSet: _quota,
     e.QuotaRemoved: lambda x: f"Tenant {x.tenant} has no quota of {x.gpu_type} any more.",
     e.PolicySet: _policy,
-    e.CellFileSet: lambda x: f"The cell goes by the cell file {x.digest[:8]} ({len(x.content)} characters).",
-    e.ProposalRefused: lambda x: f"Proposal {x.proposal} is not carried out: {x.code}{_text(x.text)}.",
+    e.CellFileSet: lambda x: f"The cell goes by the cell file {x.digest[:8]} ({counted(len(x.content), 'character')}).",
+    e.ProposalRefused: lambda x: f"A request about {x.proposal} is refused: {x.code}{_text(x.text)}.",
     e.LogRepaired: _repaired,
     e.InputResumed: lambda x: f"Input {x.input} was read to {x.from_offset}, and is read on from {x.to_offset}.",
 }

@@ -19,6 +19,7 @@ from shared.events.values import GPU
 app = typer.Typer()
 
 COLUMNS = ("TENANT", "PARENT", ">SHARE %", ">WAITING", ">GPUS WANTED", "GPU TYPE", ">WEIGHT", ">HELD", ">OF LATE")
+SPARE = ("PARENT", "GPUS WANTED", "WEIGHT")
 
 
 @app.command()
@@ -31,7 +32,7 @@ def shares(context: typer.Context, cell: CellName = None, as_json: AsJson = Fals
         print_json(as_object(state, found))
         return
     title = f"Shares of cell {state.cell} at version {state.version}"
-    print_table(title, COLUMNS, [row for tenant in found for row in _rows(tenant)])
+    print_table(title, COLUMNS, [row for tenant in found for row in _rows(tenant)], SPARE)
 
 
 def as_object(state: CellState, found: list[TenantShare]) -> dict[str, Any]:

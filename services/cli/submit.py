@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from contextlib import aclosing
 from enum import StrEnum
@@ -15,9 +16,10 @@ from services.cli.failures import Exit, end_with, refuse, say
 from services.cli.job_file import read_jobs, read_text
 from services.cli.output import AsJson, print_json, print_line
 from services.cli.sentences import rejection, sentence
-from shared.client.answers import BAD, Progress, Stage
+from shared.client.answers import BAD, TURNED_AWAY, Progress, Stage
 from shared.client.port import CellClient, ClientUnavailable, Mark, News
 from shared.cluster.job import JobStatus
+from shared.events.effects import JobRefused
 from shared.events.jobs import JobRejected
 from shared.events.value import read_valid
 from shared.events.values import ARRAY_MOST, AfterWhen, Dependency, JobSpec
@@ -46,6 +48,11 @@ STAGES = {
     JobStatus.FAILED: Stage.FAILED,
     JobStatus.CANCELLED: Stage.CANCELLED,
 }
+ANSWER_MS = 2_000
+"""So long `submit` looks for an answer where it is not told to wait. A cell that works answers within milliseconds."""
+
+SUBMITTED = "submitted"
+NO = (JobRejected, JobRefused)
 LOOK_AFTER_MS = 2_000
 LOOK_FOR_MOST = 1_000
 
@@ -70,8 +77,8 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
 ) -> None:
     """Submit jobs. Each is checked here before any is sent; the same job sent again does no harm.
 
-    With --wait: exit 1 if one is rejected, refused, failed or cancelled, or not so far in time; exit 3 if there is no
-    answer.
+    Exit 1 if the cell turns one away within two seconds. With --wait: exit 1 if one is rejected, refused, failed or
+    cancelled, or not so far in time; exit 3 if there is no answer.
     """
     text, name = read_text(file)
     jobs = read_jobs(text, name, tenant, array=array, after=[_dependency(each) for each in after or []])
@@ -79,11 +86,21 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
     progress = run(_submit(access_of(context), jobs, goal, timeout_s * 1000, quiet=as_json))
     if as_json:
         stages = {job: stage.value for job, stage in progress.stages.items()}
-        print_json({"submitted": len(jobs), "jobs": stages if goal else {job.id: "submitted" for job in jobs}})
+        print_json({"submitted": len(jobs), "jobs": stages if goal else _sent(jobs, progress)})
     elif goal is None:
-        print_line(f"{len(jobs)} submitted: {_named([job.id for job in jobs])}")
+        sent = [job for job, said in _sent(jobs, progress).items() if said == SUBMITTED]
+        if sent:
+            print_line(f"{len(sent)} submitted: {_named(sent)}")
     if goal is not None:
         _end(progress, goal)
+    elif progress.turned_away:
+        raise typer.Exit(Exit.NO)
+
+
+def _sent(jobs: list[JobSpec], progress: Progress) -> dict[str, str]:
+    """What is known of each job, or array, so soon after it was sent."""
+    said = {job.id: progress.stages[progress.arrays.get(job.id, (job.id,))[0]] for job in jobs}
+    return {job: stage.value if stage in TURNED_AWAY else SUBMITTED for job, stage in said.items()}
 
 
 def _dependency(text: str) -> Dependency:
@@ -100,20 +117,32 @@ async def _submit(access: Access, jobs: list[JobSpec], goal: Until | None, wait_
         mark = await client.submit(jobs)
         if goal is not None:
             await follow(client, mark, progress, GOALS[goal], wait_ms, quiet=quiet)
+        else:
+            with contextlib.suppress(ClientUnavailable):  # they are sent; what became of them others can tell
+                await follow(client, mark, progress, Stage.WAITING, ANSWER_MS, quiet=quiet, only_bad=True)
     return progress
 
 
 async def follow(
-    client: CellClient, mark: Mark, progress: Progress, goal: Stage, wait_ms: int, *, quiet: bool = False
+    client: CellClient,
+    mark: Mark,
+    progress: Progress,
+    goal: Stage,
+    wait_ms: int,
+    *,
+    quiet: bool = False,
+    only_bad: bool = False,
 ) -> None:
-    """Tell each step of the jobs until all have reached the goal, or the time is over."""
+    """Tell each step of the jobs until all have reached the goal, or the time is over; with `only_bad`, tell of those
+    alone that are turned away.
+    """
     began_ms, looked = monotonic_ms(), False
     async with aclosing(client.news(mark)) as found:
         async for some in found:
             for news in some:
-                if progress.take(news) and not quiet:
+                if progress.take(news) and not quiet and not (only_bad and type(news.event) not in NO):
                     print_line(words(news))
-            if not looked and monotonic_ms() - began_ms > LOOK_AFTER_MS:
+            if not looked and not only_bad and monotonic_ms() - began_ms > LOOK_AFTER_MS:
                 looked = True
                 await _look(client, progress, quiet=quiet)
             if progress.have(goal) or monotonic_ms() - began_ms > wait_ms:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.counts import counted
 from services.cli.jobs import as_object
 from services.cli.output import AsJson, CellName, print_json, print_table
 from services.cli.patience import patiently
@@ -28,7 +29,7 @@ def tenants(context: typer.Context, cell: CellName = None, as_json: AsJson = Fal
     if as_json:
         print_json(as_object(name, read, "tenants"))
         return
-    title = f"{len(read.value)} tenants of cell {name} at version {read.version}"
+    title = f"{counted(len(read.value), 'tenant')} of cell {name} at version {read.version}"
     print_table(title, COLUMNS, [row for tenant in read.value for row in _rows(tenant)])
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.counts import counted
 from services.cli.failures import Exit
 from services.cli.output import AsJson, print_json, print_line
 from shared.log.opening import declared_topics
@@ -57,6 +58,6 @@ def answer(access: Access, specs: tuple[TopicSpec, ...], report: TopicsReport, *
         for found in report.differences:
             print_line(found.text)
         if not report.differences:
-            print_line(f"{len(specs)} topics at {access.kafka_address} are as declared")
+            print_line(f"{counted(len(specs), 'topic')} at {access.kafka_address} are as declared")
     if report.must_stop:
         raise typer.Exit(Exit.NO)

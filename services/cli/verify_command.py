@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.counts import counted
 from services.cli.failures import Exit, end_with
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.paths import file_to_read, folder_to_read
@@ -116,7 +117,10 @@ def _end(found: Verification, source: str, *, as_json: bool) -> None:
 def tell(found: Verification, source: str) -> None:
     """The findings for people."""
     print_line(f"log: {source}")
-    print_line(f"versions {found.from_version} to {found.to_version}: {found.records} records, {found.skipped} skipped")
+    print_line(
+        f"versions {found.from_version} to {found.to_version}: {counted(found.records, 'record')}, "
+        f"{found.skipped} skipped"
+    )
     if found.first_violation is None:
         print_line(f"no offence in {found.checks} checks")
         return

@@ -29,6 +29,7 @@ class Stage(StrEnum):
 
 OVER = frozenset({Stage.FINISHED, Stage.FAILED, Stage.CANCELLED, Stage.REJECTED, Stage.REFUSED})
 BAD = frozenset({Stage.FAILED, Stage.CANCELLED, Stage.REJECTED, Stage.REFUSED})
+TURNED_AWAY = frozenset({Stage.REJECTED, Stage.REFUSED})
 
 _STAGES: dict[type[e.Effect | JobRejected], Stage] = {
     JobRejected: Stage.REJECTED,
@@ -100,6 +101,11 @@ class Progress:
     def have(self, goal: Stage) -> bool:
         """Whether every job is over, or as far as the goal: WAITING, STARTED or RUNNING; any other is to be over."""
         return all(self.is_at(stage, goal) for stage in self.stages.values())
+
+    @property
+    def turned_away(self) -> bool:
+        """Whether a job was rejected or refused."""
+        return any(stage in TURNED_AWAY for stage in self.stages.values())
 
     @staticmethod
     def is_at(stage: Stage, goal: Stage) -> bool:

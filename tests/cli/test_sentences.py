@@ -78,7 +78,7 @@ TABLE: list[tuple[e.Effect, str]] = [
     (
         e.JobRequeued(job="a", reason=RequeueReason.WORKER_FAILED, not_before_ms=5_000, failures=1, avoid=("n1", "n2")),
         (
-            "Job a waits again (worker_failed, 1 failures so far), not before day 0 00:00:05.000; "
+            "Job a waits again (worker_failed, 1 failure so far), not before day 0 00:00:05.000; "
             "it prefers other nodes than n1, n2."
         ),
     ),
@@ -177,7 +177,7 @@ TABLE: list[tuple[e.Effect, str]] = [
         e.QuotaSet(
             quota=Quota(tenant="vision", gpu_type="gpu", guaranteed_milli=8_000, limit_milli=16_000, parent="all")
         ),
-        "Tenant vision has 8 GPUs of gpu for sure, at most 16 GPUs, below all.",
+        "Tenant vision is guaranteed 8 GPUs of type gpu, at most 16 GPUs, below all.",
     ),
     (
         e.PolicySet(policy=CellPolicy()),
@@ -186,11 +186,11 @@ TABLE: list[tuple[e.Effect, str]] = [
     (e.CellFileSet(digest="0a1b" * 8, content="{}"), "The cell goes by the cell file 0a1b0a1b (2 characters)."),
     (
         e.LogRepaired(by="ada", good_until=30, end=32, snapshots=1),
-        "ada repaired the log: offsets 30 to 31 were discarded; 1 contradicting snapshots were discarded.",
+        "ada repaired the log: offsets 30 to 31 were discarded; 1 contradicting snapshot discarded.",
     ),
     (
         e.ProposalRefused(proposal="p1", code=ProposalCode.DOES_NOT_HELP),
-        "Proposal p1 is not carried out: does_not_help.",
+        "A request about p1 is refused: does_not_help.",
     ),
     (
         e.InputResumed(input="jobs-0", from_offset=30, to_offset=0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -75,3 +76,51 @@ async def test_an_array_is_submitted_told_and_cancelled_by_its_id(
         await cell.until_over("many", "many.0", "many.1", "many.2")
         assert cell.state.over["many"].status is JobStatus.CANCELLED
         assert cell.problems() == []
+
+
+async def test_several_nodes_are_declared_lost_and_removed_each_with_its_own_outcome(
+    kafka: str, redis_url: str, namespace: str, tmp_path: Path, fallow: Fallow
+) -> None:
+    async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=3) as cell:
+        first, second, third = sorted(cell.state.nodes)
+        await cell.submit(a_job("long", gpus=8, ms=None))
+        await cell.until(lambda c: "long" in c.state.jobs and runs_on("long", first)(c), what="long to run")
+        its_job = "its job long is queued again while it may still run there"
+        asked = fallow("node", "lost", first, second)
+        assert (asked.returncode, asked.stdout) == (2, "")
+        assert asked.stderr.splitlines() == [
+            f"fallow: node {first} is ready and reports. If it is declared lost, {its_job}.",
+            f"fallow: node {second} is ready and reports. If it is declared lost, nothing is queued again: it is idle.",
+            "fallow: nothing was done; give --yes to declare lost what reports",
+        ]
+        assert cell.state.nodes[first].status is NodeStatus.READY
+        cell.services.kill("executor", signal.SIGKILL)  # a node that lives would come back at once
+        done = fallow("node", "lost", first, "nosuch", second, "--yes", "--reason", "no power")
+        assert done.returncode == 1
+        assert [line.split(":")[0] for line in done.stdout.splitlines()] == [
+            f"Node {first} (boot {cell.state.nodes[first].boot}) is lost",
+            "nosuch",
+            f"Node {second} (boot {cell.state.nodes[second].boot}) is lost",
+        ]
+        removed = json.loads(fallow("node", "remove", second, third, "--json").stdout)
+        assert (removed["ok"], [each["ok"] for each in removed["nodes"]]) == (False, [True, False]), removed
+
+
+async def test_a_rejected_job_is_told_at_once_and_found_later(
+    kafka: str, redis_url: str, namespace: str, tmp_path: Path, fallow: Fallow
+) -> None:
+    file = tmp_path / "jobs.json"
+    file.write_text('[{"id": "typo", "tenant": "visoin"}, {"id": "wrong", "tenant": "vision", "queue": "fast"}]')
+    async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=1):
+        sent = fallow("submit", str(file))
+        unknown_tenant = "Job typo is rejected: unknown_tenant tenant = visoin: is not a tenant of the cell file."
+        unknown_queue = "Job wrong is rejected: unknown_queue queue = fast: is not a queue of cell main."
+        assert (sent.returncode, sorted(sent.stdout.splitlines())) == (1, [unknown_tenant, unknown_queue])
+        again = fallow("submit", str(file), "--json")
+        assert json.loads(again.stdout)["jobs"] == {"typo": "rejected", "wrong": "rejected"}
+        found = fallow("job", "typo")
+        assert (found.returncode, found.stdout.splitlines()[0]) == (0, "job typo of cell main: rejected")
+        assert unknown_tenant in found.stdout
+        answer = json.loads(fallow("job", "wrong", "--json").stdout)["rejected"][0]["answer"]
+        assert (answer["field"], answer["value"], answer["rule"]) == ("queue", "fast", "is not a queue of cell main")
+        assert fallow("job", "other").returncode == 1

@@ -39,7 +39,7 @@ async def test_a_start_waits_for_a_quota_and_follows_when_it_is_raised(
         await cell.until(lambda c: len(c.state.nodes) == 2, what="both nodes")
         set_ = fallow("quota", "set", "vision", "--gpu-type", "gpu", "--guaranteed", "4", "--no-borrows")
         assert (set_.returncode, set_.stderr) == (0, "")
-        assert set_.stdout == "Tenant vision has 4 GPUs of gpu for sure, no limit, borrows nothing.\n"
+        assert set_.stdout == "Tenant vision is guaranteed 4 GPUs of type gpu, no limit, borrows nothing.\n"
         await cell.submit(a_job("first", gpus=4, ms=60_000), a_job("second", gpus=4, ms=60_000))
         await cell.until(runs("first"), what="the first job")
         await cell.until(waits_for_quota("second"), what="the reason of the second job")

@@ -158,8 +158,8 @@ def test_up_with_fewer_nodes_on_the_same_data_does_the_work_of_those_that_are_go
         running.waits_for("everything runs", within_s=120)
         running.submits(long, gpu_milli=8_000, duration_ms=10_000, until="started")
     with up("jars", tmp_path, nodes=4) as running:
-        line = running.waits_for("are declared lost", within_s=60)
-        assert line.startswith("4 nodes of cell main are declared lost"), line
+        line = running.waits_for("declared lost", within_s=60)
+        assert line.startswith("4 nodes of cell main declared lost"), line
         running.waits_for("everything runs")
         running.runs_a_job("after", gpu_milli=8_000)
         assert all(running.has_ended_well(job) for job in long)

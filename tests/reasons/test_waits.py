@@ -25,7 +25,7 @@ NUMBERS: dict[DeferCode, tuple[str, ...]] = {
         "tenant ada, gpu: 8 GPUs in use, a limit of 12 GPUs; 8 GPUs more would pass it",
         "missing: 4 gpu less in use by ada",
     ),
-    DeferCode.NO_FREE_GPUS: ("0 GPUs free of 16 GPUs", "0 of 1 workers would fit now, 4 if it were empty"),
+    DeferCode.NO_FREE_GPUS: ("0 GPUs free of 16 GPUs", "0 of 1 worker would fit now, 4 if it were empty"),
     DeferCode.FRAGMENTED: ("6 GPUs free of 16 GPUs, 0 of 2 nodes whole", "missing: room for 1 more worker in train"),
     DeferCode.UNACKNOWLEDGED: ("2 nodes with unconfirmed starts",),
     DeferCode.NODES_SILENT: ("2 nodes of which nothing is heard",),
@@ -35,14 +35,14 @@ NUMBERS: dict[DeferCode, tuple[str, ...]] = {
         "leaf leaf-8 has 3 of 3 whole nodes",
         "missing: 3 more whole nodes in leaf-7",
     ),
-    DeferCode.RESERVED_FOR_OTHER: ("1 of 1 workers would fit now", "tenant bob, gpu: 0 GPUs in use"),
+    DeferCode.RESERVED_FOR_OTHER: ("1 of 1 worker would fit now", "tenant bob, gpu: 0 GPUs in use"),
     DeferCode.BEHIND_HEAD: ("it may not pass head", "ahead of it in queue line: 1 job for 16 GPUs: head"),
     DeferCode.BACKOFF: ("not before day 0 00:00:10.010",),
     DeferCode.MAINTENANCE: ("maintenance of node n7-0 begins at day 0 00:00:01.000",),
     DeferCode.NOT_BEFORE: ("not before day 0 01:00:00.000",),
     DeferCode.AFTER: ("it waits for the end of first",),
     DeferCode.ARRAY_LIMIT: ("1 of 2 nodes whole",),
-    DeferCode.HELD: ("nobody is ahead of it in queue line",),
+    DeferCode.HELD: ("no job is ahead of it in queue line",),
 }
 
 

@@ -136,6 +136,16 @@ def test_asking_for_a_real_kafka_never_gives_the_embedded_one(tmp_path: Path, mo
         choose.choose_kafka(tmp_path, embedded=False)
 
 
+def test_what_an_earlier_process_wrote_is_not_told_as_the_last_words_of_a_later_one(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    program = f"test -e {told} || echo the first says so; touch {told}"
+    child = Child("program", ["/bin/sh", "-c", program], tmp_path / "log")
+    for words in ("the first says so", "(no output)"):
+        child.start()
+        assert child.ended_within(10)
+        assert child.tail().strip() == words
+
+
 def test_a_program_that_ends_at_once_is_reported_with_its_last_lines(tmp_path: Path) -> None:
     child = Child("the shell", ["/bin/sh", "-c", "echo no such luck; exit 3"], tmp_path / "out.log")
     child.start()

@@ -20,19 +20,22 @@ from services.placement.policy.room_told import PoolRoom, pool_room
 from services.placement.policy.shares_told import TenantShare, share_of
 from services.placement.policy.shortfall import shortfall
 from shared.cluster.config import Queue
+from shared.cluster.constraints import wrong_kind
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.maintenance import shut_for
+from shared.cluster.node import Node
 from shared.cluster.quota_room import rooms
 from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
-from shared.events.values import GPU, JobSpec
+from shared.events.values import GPU, JobSpec, NodeStatus
 
 NAMED_MOST = 5
 """So many of the jobs ahead are named."""
 
 UNITS_LOOKED_AT_MOST = 1_000
+FOR_WANT_OF_NODES = (ReasonKind.STRUCTURAL, ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
 OF_ROOM = (ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
 
 
@@ -105,6 +108,7 @@ class WhyNot:
     to_free: tuple[str, ...] = ()
     closing: tuple[tuple[str, int], ...] = ()
     needs_bytes: int | None = None
+    away: tuple[Node, ...] = ()
 
 
 def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) -> WhyNot:
@@ -142,6 +146,22 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         to_free=_to_free(state, spec, codes, used),
         closing=_closing(state, spec),
         needs_bytes=bytes_needed(state, spec) if DeferCode.RECORD_TOO_LARGE in codes else None,
+        away=_away(state, spec, (*codes, job.deferred)),
+    )
+
+
+def _away(state: CellState, spec: JobSpec, codes: Sequence[DeferCode | None]) -> tuple[Node, ...]:
+    """Nodes of its pools and its kind that are lost or silent, by id; none where it waits for something else."""
+    if not any(code is not None and PRECEDENCE[code] in FOR_WANT_OF_NODES for code in codes):
+        return ()
+    pools = [state.pools[name] for name in spec.pools or sorted(state.pools) if name in state.pools]
+    nodes = [state.nodes[node_id] for pool in pools for node_id in pool.ids]
+    return tuple(
+        node
+        for node in nodes
+        if (node.status is NodeStatus.LOST or node.silent_wall_ms)
+        and spec.gpu_type in (None, node.spec.gpu_type)
+        and wrong_kind(node.spec, spec) is None
     )
 
 

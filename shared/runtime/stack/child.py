@@ -43,6 +43,7 @@ class Child:
         self.log_file = log_file
         self.environment = None if environment is None else dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
+        self._begins = 0
 
     @property
     def pid(self) -> int:
@@ -62,6 +63,7 @@ class Child:
             raise StackError(f"{self.name} runs already (process {self.pid})")
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as output:
+            self._begins = output.tell()
             self._process = subprocess.Popen(
                 until_parent_dies(self.argv),
                 stdin=subprocess.DEVNULL,
@@ -114,8 +116,16 @@ class Child:
             os.killpg(self.pid, number)
 
     def tail(self) -> str:
-        """The last lines of its output."""
-        if not self.log_file.exists():
-            return "(no output)"
-        lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
-        return "\n".join(f"    {line}" for line in lines[-TAIL_LINES:]) or "(no output)"
+        """The last lines of its output since it was started last."""
+        return last_lines(self.log_file, self._begins)
+
+
+def last_lines(file: Path, begins: int) -> str:
+    """The last lines from this byte on: what an earlier process wrote into the same file says nothing of the last."""
+    try:
+        with file.open("rb") as output:
+            output.seek(begins)
+            lines = output.read().decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        lines = []
+    return "\n".join(f"    {line}" for line in lines[-TAIL_LINES:]) or "    (no output)"

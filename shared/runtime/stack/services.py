@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shared.runtime.stack.child import StackError, environment_with, until_parent_dies
+from shared.runtime.stack.child import StackError, environment_with, last_lines, until_parent_dies
 from shared.runtime.stack.http_get import KeptConnection, Unanswered
 from shared.runtime.stack.ports import LOCAL
 from shared.runtime.telemetry import rss_bytes, rss_peak_bytes
@@ -24,7 +24,6 @@ READY_WAIT_S = 60.0
 STOP_WAIT_S = 10.0
 LOOK_AGAIN_S = 0.02
 LAST_OUTPUT_WAIT_S = 1.0
-TAIL_LINES = 15
 LINE_BYTES_MAX = 1 << 20
 
 Echo = Callable[[str, str], None]  # name of the service, one line that it wrote
@@ -62,6 +61,7 @@ class Service:
         self.process: asyncio.subprocess.Process | None = None
         self.connection: KeptConnection | None = None
         self.is_asked_to_end = False
+        self.output_begins = 0
         self.tasks: list[asyncio.Task[None]] = []
         self.rss_peak_bytes = 0  # over all runs of this service
 
@@ -84,11 +84,8 @@ class Service:
         return await connection.get_json(path)
 
     def tail(self) -> str:
-        """The last lines that it wrote."""
-        if not self.log_file.exists():
-            return "    (no output)"
-        lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
-        return "\n".join(f"    {line}" for line in lines[-TAIL_LINES:])
+        """The last lines that it wrote since it was started last."""
+        return last_lines(self.log_file, self.output_begins)
 
 
 class Services:
@@ -199,6 +196,7 @@ class Services:
         own = {"FALLOW_INSTANCE": spec.name, "FALLOW_HTTP_PORT": "0", "FALLOW_PORT_FILE": str(service.port_file)}
         environment = environment_with(TOP, **{**self._environment, **own, **spec.environment})
         with service.log_file.open("ab") as log_file:
+            service.output_begins = log_file.tell()
             service.process = await asyncio.create_subprocess_exec(
                 *argv,
                 env=environment,

@@ -1,0 +1,126 @@
+"""What a person is told of silent and lost nodes, and of the jobs that wait for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.cli.job_reason import as_object, lines, reason_in
+from services.cli.log_why import DEFERRED
+from services.cli.silence import silence_lines
+from shared.cluster.rows import rows_of, state_from
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.operations import CellPolicy
+from shared.events.reasons import DeferCode
+from shared.events.values import Resources
+from tests.cluster.examples import cell, enqueued, node, place, started, then
+
+NOON_MS = 1_800_000_000_000
+"""2027-01-15 08:00 UTC."""
+
+POLICY = CellPolicy(lease_wall_ms=30_000, lease_margin_wall_ms=10_000, breaker_nodes_per_minute=7)
+WHOLE = Resources(gpu_milli=8_000)
+
+
+def silent(name: str, ms: int) -> e.NodeSilent:
+    return e.NodeSilent(node=name, boot="boot-1", silent_wall_ms=ms)
+
+
+def lost(name: str) -> e.LeaseExpired:
+    return e.LeaseExpired(node=name, boot="boot-1")
+
+
+def a_cell(nodes: int, *effects: e.Effect) -> CellState:
+    return cell(e.PolicySet(policy=POLICY), *(node(f"n{number}") for number in range(nodes)), *effects)
+
+
+def told(state: CellState) -> str:
+    return "\n".join(silence_lines(state, [state.nodes[name] for name in sorted(state.nodes)]))
+
+
+def why(state: CellState, job: str) -> str:
+    found = reason_in(state, job, ())
+    assert found is not None
+    return "\n".join(lines(*found, list(silence_lines(state, found[0].away))))
+
+
+def test_of_a_silent_node_it_is_told_since_when_and_when_it_is_lost() -> None:
+    state = then(a_cell(8), silent("n3", 15_000), at_ms=NOON_MS)
+    line = (
+        "Node n3 has been silent since 2027-01-15 07:59:45.000 and gets no new work; it is declared lost at "
+        "2027-01-15 08:00:25.000 unless it reports before."
+    )
+    assert told(state) == line
+    # The same silence, noted again as it grows, began at the same time; and a snapshot keeps it.
+    assert told(then(state, silent("n3", 22_500), at_ms=NOON_MS + 7_500)) == line
+    assert told(state_from(rows_of(state))) == line
+    assert told(then(state, e.NodeHeard(node="n3"), at_ms=NOON_MS + 8_000)) == ""
+
+
+def test_in_a_cell_that_counts_its_own_time_durations_are_told() -> None:
+    assert told(then(a_cell(8), silent("n3", 15_000), at_ms=60_000)) == (
+        "Node n3 has been silent for 15.0 s or more and gets no new work; it is declared lost after 40.0 s of silence "
+        "unless it reports before."
+    )
+
+
+def test_where_many_are_silent_the_breaker_is_told() -> None:
+    state = then(a_cell(8), *(silent(f"n{number}", 15_000) for number in range(7)), at_ms=NOON_MS)
+    found = told(state).splitlines()
+    assert len(found) == 7
+    assert found[0].endswith("it is declared lost at 2027-01-15 08:00:25.000 at the earliest.")
+    assert found[5] == "2 more nodes are silent: see fallow nodes."
+    assert found[6] == (
+        "7 nodes are silent at once, so they are declared lost only after 5 min, and then at most 7 in a minute. "
+        "If a node is powered off, run: fallow node lost NODE"
+    )
+
+
+def test_a_job_that_waits_because_nodes_are_lost_is_told_which() -> None:
+    gang = enqueued("gang", workers=3, resources=WHOLE)
+    state = then(a_cell(3, gang, e.JobDeferred(job="gang", code=DeferCode.NO_SUCH_NODES)), lost("n1"), at_ms=NOON_MS)
+    assert "why it waits: no_such_nodes" in why(state, "gang")
+    assert "Node n1 has been lost since 2027-01-15 08:00:00.000." in why(state, "gang")
+    found = reason_in(state, "gang", ())
+    assert found is not None
+    assert as_object(found[0])["away"] == [
+        {"node": "n1", "status": "lost", "lost_ms": NOON_MS, "silent_wall_ms": 0},
+    ]
+
+
+def test_what_is_recorded_names_the_nodes_too_where_nothing_keeps_the_job_now() -> None:
+    gang = enqueued("gang", workers=2, resources=WHOLE)
+    state = then(a_cell(3, gang, e.JobDeferred(job="gang", code=DeferCode.NO_SUCH_NODES)), lost("n1"), at_ms=NOON_MS)
+    assert "nothing keeps it now" in why(state, "gang")
+    assert "it was no_such_nodes" in why(state, "gang")
+    assert "Node n1 has been lost since" in why(state, "gang")
+
+
+def test_a_job_that_waits_for_silent_nodes_is_told_which() -> None:
+    state = then(a_cell(2, enqueued("job", resources=WHOLE)), silent("n0", 15_000), silent("n1", 15_000), at_ms=NOON_MS)
+    assert "why it waits: nodes_silent" in why(state, "job")
+    assert why(state, "job").count("has been silent since 2027-01-15 07:59:45.000") == 2
+
+
+@pytest.mark.parametrize("spec", [{"gpu_type": "other"}, {"pools": ("elsewhere",)}])
+def test_nodes_that_the_job_could_not_use_are_not_named(spec: dict[str, object]) -> None:
+    state = then(a_cell(2, enqueued("job", resources=WHOLE, **spec)), lost("n0"), at_ms=NOON_MS)
+    assert "n0" not in why(state, "job")
+
+
+def test_a_job_that_waits_for_something_else_is_not_told_of_nodes() -> None:
+    state = then(a_cell(2, enqueued("job", resources=WHOLE), e.JobHeld(job="job")), lost("n0"), at_ms=NOON_MS)
+    assert "n0" not in why(state, "job")
+
+
+def test_a_running_job_is_told_of_its_own_silent_node() -> None:
+    state = then(
+        a_cell(8, enqueued("job", resources=WHOLE), started("job", place(0, "n2", *range(8)))),
+        silent("n2", 15_000), silent("n3", 15_000), at_ms=NOON_MS,
+    )  # fmt: skip
+    held = [state.nodes[each.node] for each in state.jobs["job"].workers]
+    assert [line.split()[1] for line in silence_lines(state, held)] == ["n2"]
+
+
+def test_the_words_of_no_such_nodes_allow_for_lost_ones() -> None:
+    assert "not lost" in DEFERRED[DeferCode.NO_SUCH_NODES]

@@ -1,0 +1,93 @@
+"""Tables at any width: rows do not break inside a name, and names that differ look different."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.cli import dead_letters, jobs, nodes, quota_rows, shares
+from services.cli.counts import counted
+from services.cli.output import print_table
+from services.cli.table import fitted, shortened
+
+JOBS = [f"team-vision-resnet152-imagenet-run-{number:04}" for number in (1, 2, 11)]
+NODES = [f"gpu-node-rack{rack}-training-eu-{number:03}" for rack in (12, 13) for number in (1, 2)]
+assert {len(job) for job in JOBS} == {39}
+assert {len(node) for node in NODES} == {31}
+
+AT = "2026-11-22 13:32:43.490"
+JOB_ROWS = [
+    (JOBS[0], "vision-research", "running", 128, 16, "default", 0, "", AT, f"{NODES[0]}, {NODES[1]} and 14 more"),
+    (JOBS[1], "vision-research", "queued", 8, 1, "default", 0, 1, AT, "no_free_gpus"),
+    (JOBS[2], "vision-research", "finished", 8, 1, "default", 0, "", AT, f"ended {AT}"),
+]
+NODE_ROWS = [
+    (node, "training", "ready", 8, 0, 8, failed, job, remark)
+    for node, failed, job, remark in zip(
+        NODES, ("", "3,5", "", ""), (*JOBS, ""), ("silent for 45.0 s or more", "", "", "fans"), strict=True
+    )
+]
+TABLES: dict[str, tuple[tuple[str, ...], list[Any], tuple[str, ...]]] = {
+    "jobs": (jobs.COLUMNS, JOB_ROWS, jobs.SPARE),
+    "nodes": (nodes.COLUMNS, NODE_ROWS, nodes.SPARE),
+    "quotas": (
+        quota_rows.COLUMNS,
+        [("  vision-research", "nvidia-h100-80gb", *["1024"] * 7, "borrows nothing, lends at most 16 GPUs")],
+        quota_rows.SPARE,
+    ),
+    "shares": (shares.COLUMNS, [("vision-research", "all", "12.50", 3, 16, "nvidia-h100", 1, 8, 8.1)], shares.SPARE),
+    "dead letters": (
+        dead_letters.COLUMNS,
+        [(77_012, AT, "placement", "larger_than_pool", "fallow.nodes/0 at 1234", 2_000, "gpus = 16: " * 7, "")],
+        dead_letters.SPARE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("columns", [80, 100, 160])
+def test_no_line_is_wider_than_the_screen_and_no_name_breaks(
+    name: str, columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    headings, rows, spare = TABLES[name]
+    print_table(f"{len(rows)} of them", headings, rows, spare)
+    lines = capsys.readouterr().out.splitlines()
+    table = [line for line in lines if not line.startswith("not shown")]
+    assert [line for line in table if len(line) > columns] == []
+    found = fitted(headings, rows, columns, spare)
+    first = found.columns[0]
+    assert len(set(first.cells)) == len({row[0] for row in rows})
+    for cell in first.cells:
+        assert sum(cell.strip() in line for line in table) == 1, (cell, lines)
+
+
+def test_a_table_that_fits_is_left_as_it_is() -> None:
+    headings, rows, spare = TABLES["jobs"]
+    found = fitted(headings, rows, 400, spare)
+    assert found.left_out == ()
+    assert [column.heading for column in found.columns] == [heading.removeprefix(">") for heading in headings]
+
+
+def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    print_table("3 jobs", *TABLES["jobs"])
+    assert "not shown for lack of width: " in capsys.readouterr().out
+
+
+@given(names=st.lists(st.text("ab-01", min_size=1, max_size=40), min_size=1, max_size=8), width=st.integers(4, 40))
+def test_short_names_differ_where_the_names_do(names: list[str], width: int) -> None:
+    found = shortened(names, width)
+    if found is not None:
+        assert max(map(len, found.values())) <= width
+        assert len(set(found.values())) == len(set(names))
+    if max(map(len, names)) <= width:
+        assert found == {name: name for name in names}
+
+
+@pytest.mark.parametrize(("count", "told"), [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs"), (1_000, "1,000 jobs")])
+def test_one_is_one(count: int, told: str) -> None:
+    assert counted(count, "job") == told
