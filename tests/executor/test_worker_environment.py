@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 from services.executor.policy.turn import Start
 from services.executor.policy.worker_environment import (
     PORTS,
@@ -45,6 +47,15 @@ def test_each_attempt_meets_at_a_port_of_its_own_below_those_that_systems_hand_o
     ports = [master_port("job-1", attempt) for attempt in range(1, 100)]
     assert len(set(ports)) > 95
     assert all(PORTS_FROM <= port < PORTS_FROM + PORTS <= 32_768 for port in ports)
+
+
+def test_a_worker_of_a_gang_on_a_thousand_nodes_of_long_names_starts() -> None:
+    places = (WorkerPlace(rank=0, node="node-1", devices=(0,), gpu_milli=1000),)
+    nodes = ("node-1", *(f"node-{number:04}-{'x' * 118}" for number in range(1_249)))
+    order, gang = Start("node-1", "job-1", 4, places, RUN, 0), Gang(1_250, nodes, "10.0.0.2", 23_456)
+    told = worker_environment(order, RUN, gang, places[0], {})
+    assert subprocess.run(["/bin/true"], env=told, check=False).returncode == 0
+    assert "FALLOW_NODES" not in told
 
 
 def test_a_worker_is_told_its_ranks_its_gang_and_its_devices() -> None:

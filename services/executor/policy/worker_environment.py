@@ -16,6 +16,9 @@ from shared.events.values import ProcessRun, WorkerPlace
 PORTS_FROM, PORTS = 20_000, 10_000
 """Below the ports that systems hand out by themselves, so that a gang's port is seldom taken."""
 
+NODES_CHARACTERS_MOST = 100_000
+"""Linux starts no process of which a variable has more than 128 KiB."""
+
 ADDRESS_LABEL = "address"
 """The label by which a node says under which address others reach it; without it that is its id."""
 
@@ -104,7 +107,7 @@ def worker_environment(
         "FALLOW_JOB": order.job,
         "FALLOW_ATTEMPT": str(order.attempt),
         "FALLOW_NODE": order.node,
-        "FALLOW_NODES": ",".join(gang.nodes),
+        **_nodes_of(gang),
         "FALLOW_GPUS": devices,
         "FALLOW_GPU_MILLI": str(place.gpu_milli),
         "CUDA_VISIBLE_DEVICES": devices,
@@ -112,6 +115,12 @@ def worker_environment(
         **({} if gang.array is None else {"FALLOW_ARRAY_ID": gang.array[0], "FALLOW_ARRAY_INDEX": str(gang.array[1])}),
         **({"FALLOW_WORLD_FILE": world, "FALLOW_TURN": str(order.turn)} if gang.members else {}),
     }
+
+
+def _nodes_of(gang: Gang) -> dict[str, str]:
+    """The names of the gang's nodes; nothing where a variable could not hold them: then no worker would start."""
+    names = ",".join(gang.nodes)
+    return {"FALLOW_NODES": names} if len(names) <= NODES_CHARACTERS_MOST else {}
 
 
 _ALSO_OURS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
