@@ -24,10 +24,11 @@ from shared.cluster.unacknowledged import go_by
 from shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet
 from shared.events.encoding import shorten
 from shared.events.operations import CellPolicy, Quota
+from shared.events.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
+from shared.events.values import WorkerRange
 
 K = TypeVar("K", int, str)
 V = TypeVar("V")
-T = TypeVar("T")
 
 _CELL = msgspec.json.Decoder(tuple[str, int, int, int, str, int, int])
 _INPUTS = msgspec.json.Decoder(tuple[tuple[str, int, int | None], ...])
@@ -43,9 +44,10 @@ _USED = msgspec.json.Decoder(tuple[str, str, int, int, int])
 _ENCODE = msgspec.json.Encoder().encode
 
 
-def _told_of(cls: type) -> Callable[[Any], Any]:
+def _told_of(cls: type, *more: tuple[str, Any, Any]) -> Callable[[Any], Any]:
     """What makes of a `cls` something to write, from which the fields with their default are left out: most jobs of a
     large cell have waited since they came. So are those that make no two of them differ, for they follow from others.
+    It has these fields more, by name, type and default.
     """
     told_fields = [each for each in fields(cls) if each.compare]
     columns: list[Any] = [
@@ -54,7 +56,7 @@ def _told_of(cls: type) -> Callable[[Any], Any]:
         else (each.name, Any)
         for each in told_fields
     ]
-    row: Callable[..., Any] = msgspec.defstruct(cls.__name__, columns, omit_defaults=True)
+    row: Callable[..., Any] = msgspec.defstruct(cls.__name__, [*columns, *more], omit_defaults=True)
     values = attrgetter(*(each.name for each in told_fields))
     tables = [number for number, each in enumerate(told_fields) if each.default_factory is not MISSING]
 
@@ -73,12 +75,22 @@ def _in_order(table: dict[K, V]) -> dict[K, V]:
     return {key: table[key] for key in sorted(table)}
 
 
-_told_of_node, _told_of_job, _told_of_array = _told_of(Node), _told_of(Job), _told_of(ArrayJob)
+_RANGES: tuple[str, Any, Any] = ("ranges", tuple[WorkerRange, ...], ())
+"""The workers of a job that has many, in place of `workers`."""
+
+_told_of_node, _told_of_few, _told_of_array = _told_of(Node), _told_of(Job, _RANGES), _told_of(ArrayJob)
 
 
-def _reader_of(cls: Callable[..., T]) -> Callable[[str], T]:
-    """What reads a `cls` from what `_told_of` made of it. A field that it does not have is an error, as in every record
-    of which the truth is made.
+def _told_of_job(job: Job) -> Any:
+    told = _told_of_few(job)
+    if len(job.workers) > ONE_BY_ONE_MOST:
+        told.workers, told.ranges = (), ranges_of(job.workers)
+    return told
+
+
+def _fields_of(cls: Callable[..., Any], *more: tuple[str, Any, Any]) -> Callable[[str], dict[str, Any]]:
+    """What reads the fields of a `cls` from what `_told_of` made of it. A field that it does not have is an error, as
+    in every record of which the truth is made.
     """
     hints = get_type_hints(cls)
     columns: list[Any] = []
@@ -91,16 +103,19 @@ def _reader_of(cls: Callable[..., T]) -> Callable[[str], T]:
         elif each.default_factory is not MISSING:
             column = (*column, msgspec.field(default_factory=each.default_factory))
         columns.append(column)
-    row = msgspec.defstruct("Row", columns, forbid_unknown_fields=True, gc=False)
+    row = msgspec.defstruct("Row", [*columns, *more], forbid_unknown_fields=True, gc=False)
     decode, as_dict = msgspec.json.Decoder(row).decode, msgspec.structs.asdict
-
-    def read(text: str) -> T:
-        return cls(**as_dict(decode(text)))
-
-    return read
+    return lambda text: as_dict(decode(text))
 
 
-_read_node, _read_job, _read_array = _reader_of(Node), _reader_of(Job), _reader_of(ArrayJob)
+_node_fields, _job_fields, _array_fields = _fields_of(Node), _fields_of(Job), _fields_of(ArrayJob)
+_many_fields, _HAS_RANGES = _fields_of(Job, _RANGES), '"ranges":['
+
+
+def _job_of_many(text: str) -> Job:
+    fields = _many_fields(text)
+    ranges = fields.pop("ranges")
+    return Job(**{**fields, "workers": places_of(ranges)} if ranges else fields)
 
 
 def rows_of(state: CellState) -> Iterator[str]:
@@ -187,7 +202,7 @@ def _quota(state: CellState, text: str) -> None:
 
 
 def _node(state: CellState, text: str) -> None:
-    node = _read_node(text)
+    node = Node(**_node_fields(text))
     state.nodes[node.id] = node
     if node.maintenance_ms is not None and not node.in_maintenance:
         state.closing[node.id] = node.maintenance_ms[0]
@@ -198,7 +213,7 @@ def _node(state: CellState, text: str) -> None:
 
 
 def _job(state: CellState, text: str) -> None:
-    job = _read_job(text)
+    job = _job_of_many(text) if _HAS_RANGES in text else Job(**_job_fields(text))
     if not is_digest(job.digest):
         raise ValueError(f"{job.digest!r} is no digest")
     share(state.kinds, job.spec)
@@ -206,7 +221,7 @@ def _job(state: CellState, text: str) -> None:
 
 
 def _array(state: CellState, text: str) -> None:
-    array = _read_array(text)
+    array = ArrayJob(**_array_fields(text))
     if not is_digest(array.digest):
         raise ValueError(f"{array.digest!r} is no digest")
     state.arrays[array.id] = array

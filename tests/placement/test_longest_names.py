@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shared.cluster.job import JobStatus
+from shared.cluster.rows import rows_of, state_from
 from shared.events import effects as e
 from shared.events.nodes import RunsReported, RunWord
 from shared.events.operations import Drain
@@ -44,6 +45,18 @@ def test_a_gang_on_thousands_of_nodes_starts_fails_on_all_of_them_and_waits_agai
     assert len(list(found(world, e.RunObserved))) >= 4_499
     assert world.job(JOB).failures == 1
     assert world.job(JOB).workers == ()
+
+
+def test_a_snapshot_too_names_each_node_of_a_gang_once_and_holds_the_same_state() -> None:
+    world = quick(*(joined(node, 8) for node in long_names(100)))
+    world.tell(admitted(spec_of(JOB, workers=800)))
+    world.start_all()
+    rows = list(rows_of(world.state))
+    (row,) = (row for row in rows if row.startswith('["job"'))
+    assert row.count(long_names(1)[0]) == 2, "with its workers and with what it has said"
+    again = state_from(rows)
+    assert again.jobs == world.state.jobs
+    assert list(rows_of(again)) == rows
 
 
 def test_thousands_of_nodes_are_lost_under_one_gang() -> None:
