@@ -26,7 +26,7 @@ def hunt(first_seed: int, seeds_most: int, faults: str = "", looked_at_first: st
         invariant, text = broken
         if is_broken(text):
             raise SystemExit(f"seed {seed}: {text}")
-        return {"seeds": number + 1, "invariant": invariant, "text": f"seed {seed}: {text}"}
+        return {"seeds": number + 1, "seed": seed, "invariant": invariant, "text": f"seed {seed}: {text}"}
     return {"seeds": seeds_most, "invariant": None, "text": f"not caught in {seeds_most} seeds"}
 
 

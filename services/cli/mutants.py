@@ -203,7 +203,18 @@ def _of_worlds(mutant: Mutant, done: subprocess.CompletedProcess[str]) -> Hunt:
     if done.returncode:
         raise MutantError(f"{mutant.name}: the code does not run: {done.stderr.strip().splitlines()[-1]}")
     answer = json.loads(done.stdout.splitlines()[-1])
+    if answer["invariant"] is not None and _breaks_by_itself(answer["seed"], mutant.faults):
+        text = f"seed {answer['seed']} breaks a promise with nothing taken out, too: {answer['text']}"
+        return Hunt(mutant, answer["seeds"], None, text)
     return Hunt(mutant, answer["seeds"], answer["invariant"], answer["text"])
+
+
+def _breaks_by_itself(seed: int, faults: str) -> bool:
+    """Whether this world breaks a promise of the code as it is: then it tells nothing of a mutant."""
+    command = [sys.executable, "-m", "services.cli.mutant_hunt", str(seed), "1", faults]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])["invariant"] is not None
 
 
 def _of_test(mutant: Mutant, done: subprocess.CompletedProcess[str]) -> Hunt:

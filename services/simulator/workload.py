@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from services.placement.policy.policies import POLICIES
 from services.simulator.choosy import choosy, marked
@@ -11,7 +12,7 @@ from services.simulator.engine import Engine
 from services.simulator.history.record import EPOCH_MS
 from services.simulator.odd import odd
 from services.simulator.wired import typed, wired, wishful
-from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, SubmissionRate, Tenant, TenantQuota
 from shared.events.base import Event, replace
 from shared.events.operations import (
     CancelMaintenance,
@@ -172,7 +173,9 @@ def _tenants(engine: Engine, nodes: dict[str, tuple[NodeSpec, ...]]) -> tuple[Te
         if parent is None:
             quotas = tuple(_guaranteed(quota, int(quota.gpu_type in types)) for quota in quotas)
         pools = (engine.chance.choice(names),) if engine.between(0, 11) == 0 else ()
-        tenants.append(Tenant(name=name, quotas=quotas if limited else (), parent=parent, pools=pools))
+        rate = SubmissionRate(per_s=1, burst=2) if engine.between(0, 11) == 0 else None
+        quotas = quotas if limited else ()
+        tenants.append(Tenant(name=name, quotas=quotas, parent=parent, pools=pools, submissions=rate))
     return tuple(tenants)
 
 
@@ -188,6 +191,7 @@ def _guaranteed(quota: TenantQuota, gpus: int) -> TenantQuota:
 def _items(engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]]) -> tuple[Item, ...]:
     found: list[tuple[int, str, Event]] = []
     submitted: list[SubmitJob] = []
+    open_to = partial(_open_to, file, nodes)
     for number in range(engine.between(10, 24)):
         at_ms = engine.between(300, ARRIVALS_MS)
         job = _job(engine, file, number)
@@ -198,11 +202,11 @@ def _items(engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]
     if engine.between(0, 1):
         found, submitted = _by_worker(engine, found)
     if engine.between(0, 1):
-        found = [(at_ms, client, _each(typed, engine, event, nodes)) for at_ms, client, event in found]
+        found = [(at_ms, client, _each(typed, engine, event, open_to)) for at_ms, client, event in found]
     if engine.between(0, 1) or _has_taints(nodes):
-        found = [(at_ms, client, _each(choosy, engine, event, nodes)) for at_ms, client, event in found]
+        found = [(at_ms, client, _each(choosy, engine, event, open_to)) for at_ms, client, event in found]
     if engine.between(0, 1):
-        found = [(at_ms, client, _each(wishful, engine, event, nodes)) for at_ms, client, event in found]
+        found = [(at_ms, client, _each(wishful, engine, event, open_to)) for at_ms, client, event in found]
     if engine.between(0, 1):
         found = [(at_ms, client, _odd(engine, event)) for at_ms, client, event in found]
     submitted = [event for _, _, event in found if isinstance(event, SubmitJob)]
@@ -252,10 +256,20 @@ def _each(
     change: Callable[[Engine, SubmitJob, tuple[NodeSpec, ...]], SubmitJob],
     engine: Engine,
     event: Event,
-    nodes: dict[str, tuple[NodeSpec, ...]],
+    open_to: Callable[[JobSpec], tuple[NodeSpec, ...]],
 ) -> Event:
     assert isinstance(event, SubmitJob)
-    return change(engine, event, nodes[event.job.cell or ""])
+    return change(engine, event, open_to(event.job))
+
+
+def _open_to(file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]], job: JobSpec) -> tuple[NodeSpec, ...]:
+    """The nodes of the job's cell that its tenant may use; all of them where there are none, since it is rejected."""
+    specs = nodes[job.cell or ""]
+    pools = next(tenant.pools for tenant in file.tenants if tenant.name == job.tenant)
+    if not pools:
+        return specs
+    found = tuple(spec for spec in specs if spec.pool in pools)
+    return found if any(not job.pools or spec.pool in job.pools for spec in found) else specs
 
 
 def _odd(engine: Engine, event: Event) -> Event:

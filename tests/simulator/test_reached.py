@@ -60,7 +60,6 @@ OF_OTHER_SETTINGS = frozenset(
         "RejectCode.unsupported",
         "RefuseCode.submission_too_old",  # the judge forgets no job, so its cells do not
         "RejectCode.tenant_not_of_topic",  # all tenants share one topic
-        "RejectCode.too_many_submissions",  # the rates are kept by admission's shell, which no world runs yet
     }
 )
 """What the worlds' cell files and clients give no cause for: tests of their own bring it about."""
@@ -90,6 +89,7 @@ SELDOM = frozenset(
         "RejectCode.pools_in_several_cells",
         "RejectCode.submit_time_too_far",
         "RejectCode.too_large",
+        "RejectCode.too_many_submissions",
         "RejectCode.unknown_cell",
         "RejectCode.unknown_gpu_type",
         "RejectCode.unknown_pool",
