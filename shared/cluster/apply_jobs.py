@@ -326,6 +326,7 @@ def stopping(state: CellState, effect: e.JobStopping, at_ms: int) -> None:
     journal.set(job, "stop_why", effect.why)
     journal.set(job, "stop_for", effect.for_whom)
     journal.set(job, "stop_grace_wall_ms", effect.grace_wall_ms)
+    journal.set(job, "stopping_ms", at_ms)
     journal.set(job, "avoid", effect.avoid)
 
 
@@ -364,7 +365,7 @@ def _give_back(state: CellState, job: Job) -> None:
     job.workers = job.joining = job.leaving = ()
     job.runs = NO_RUNS
     job.started_ms = job.running_ms = job.stop_why = None
-    job.stop_for, job.stop_grace_wall_ms = "", 0
+    job.stop_for, job.stop_grace_wall_ms, job.stopping_ms = "", 0, None
     job.backfilled, job.backfilled_over = False, ""
     job.turns = 0
 
@@ -441,8 +442,11 @@ def _forget(state: CellState, at_ms: int) -> None:
 
 
 def timed_out(state: CellState, effect: e.AttemptTimedOut, at_ms: int) -> None:
-    """Said for the audit trail; what follows from it are effects of their own."""
-    in_status(current(state, effect), *HOLDING)
+    """Said for the audit trail; what follows from it are effects of their own. A late stop is awaited no more."""
+    job = current(state, effect)
+    in_status(job, *HOLDING)
+    if effect.what == "stop" and job.stopping_ms is not None:
+        state.journal.set(job, "stopping_ms", None)
 
 
 def deferred(state: CellState, effect: e.JobDeferred, at_ms: int) -> None:

@@ -43,7 +43,8 @@ class Job:
     attempt. `done` are the ranks of a job that is no gang whose work is over for good, `turns` how often workers have
     entered this attempt. `waits_for` are those of its `after` that are not over yet, `broken_by` the one that came to
     a wrong end. `losses` counts losses in a row by no fault of its own, `avoid` are the nodes of its last failures.
-    `held_why` is why it is held, if that is no wish of a person.
+    `held_why` is why it is held, if that is no wish of a person. `stopping_ms` is since when its nodes are to stop it,
+    until they have said that they did, or were told to be late.
     """
 
     spec: JobSpec
@@ -68,6 +69,7 @@ class Job:
     stop_why: StopReason | None = None
     stop_for: str = ""
     stop_grace_wall_ms: int = 0
+    stopping_ms: int | None = None
     waits_for: tuple[str, ...] = ()
     broken_by: str = ""
     backfilled: bool = False
@@ -102,6 +104,7 @@ attempt_of: Final[Callable[[Job], tuple[Any, ...]]] = attrgetter(
     "stop_why",
     "stop_for",
     "stop_grace_wall_ms",
+    "stopping_ms",
     "turns",
 )
 """Everything of a job that changes when an attempt of it starts, gets on or ends."""
@@ -112,7 +115,7 @@ def resume(job: Job, _: None, attempt: tuple[Any, ...]) -> None:
     (
         job.status, job.attempt, job.workers, job.joining, job.leaving, job.runs, job.started_ms, job.running_ms,
         job.first_start_ms, job.deferred, job.backfilled, job.backfilled_over, job.stop_why, job.stop_for,
-        job.stop_grace_wall_ms, job.turns,
+        job.stop_grace_wall_ms, job.stopping_ms, job.turns,
     ) = attempt  # fmt: skip
 
 

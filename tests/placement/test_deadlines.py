@@ -25,6 +25,7 @@ from tests.placement.world import (
     joined,
     kinds,
     report,
+    seen,
     set_policy,
     spec_of,
     started,
@@ -242,3 +243,29 @@ def test_no_start_is_late_before_all_is_read_that_nodes_had_said() -> None:
     assert timeouts(world.pass_time(100_000)) == []
     world.unread_nodes = 0
     assert timeouts(world.tell(report("n1"))) == ["start"]
+
+
+@given(every_s=st.integers(2, 39), disturbance=st.sampled_from(sorted(DISTURBANCES)))
+@settings(max_examples=15, deadline=None)
+def test_a_stop_that_is_not_confirmed_is_told_once_at_its_time_whoever_writes(every_s: int, disturbance: str) -> None:
+    world = limited()
+    world.pass_time(1_000)
+    for second in range(1, 100):
+        world.tell(report("n1", seen("job")))
+        world.pass_time(1_000)
+        if second % every_s == 0:
+            DISTURBANCES[disturbance](world)
+    effects = [effect for decision in world.decisions for effect in decision.effects]
+    assert timeouts(effects).count("stop") == 1
+    assert world.state.nodes["n1"].gpus_free == 7
+
+
+def test_another_writer_goes_on_waiting_for_a_stop_where_the_one_before_it_was() -> None:
+    world = limited()
+    world.pass_time(1_000)
+    for _ in range(7):
+        world.tell(report("n1", seen("job")))
+        assert timeouts(world.pass_time(5_000)) == []
+        world.restart()
+    # What is over since the last decision of the writer before it no writer knows.
+    assert timeouts(world.pass_time(10_000)) == ["stop"]

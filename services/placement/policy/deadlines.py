@@ -2,8 +2,8 @@
 
 The entries follow from the decisions; where others wrote, they are made from the state. A wait that this process has
 begun goes on then. Of one that another process has begun, as much is over as the log tells by its cell times, up to the
-last decision: so it ends, however often writers take turns. How long a stop lasts stands in no decision, and nothing
-but a word in the audit trail follows from it: that wait begins anew.
+last decision: so it ends, however often writers take turns. The wait for single workers that leave begins anew: nothing
+but a word in the audit trail follows from it.
 """
 
 from __future__ import annotations
@@ -164,8 +164,11 @@ class Deadlines:
             self._await_stop(state, job, wall_ms, None)
 
     def _await_stop(self, state: CellState, job: Job, wall_ms: int, due_ms: int | None) -> None:
+        if job.stopping_ms is None:
+            return  # that it is late is in the log
         if due_ms is None:
-            due_ms = wall_ms + job.stop_grace_wall_ms + state.policy.lease_margin_wall_ms
+            wait_ms = job.stop_grace_wall_ms + state.policy.lease_margin_wall_ms
+            due_ms = wall_ms + max(0, wait_ms - self._waited_ms(state, job.stopping_ms))
         self._by_wall.push((due_ms, "stop", job.id, job.attempt), _lives_in(state))
 
     def _maintain(self, state: CellState, effect: e.MaintenanceSet) -> None:
@@ -284,8 +287,8 @@ class Deadlines:
             turn.do(e.AttemptTimedOut(job=job_id, attempt=attempt, what="start"))
             avoid = avoided(job, {*starting_on(job)}, turn.now_ms)
             turn.do(stopping(job, StopReason.START_TIMED_OUT, turn.state.policy.stop_grace_wall_ms, avoid=avoid))
-        elif what == "stop" and job.status is JobStatus.STOPPING:
-            # Its places stay held: a node that does not confirm may still run it. The audit trail tells.
+        elif what == "stop" and job.status is JobStatus.STOPPING and job.stopping_ms is not None:
+            # Its places stay held: a node that does not confirm may still run it. The audit trail tells, once.
             turn.do(e.AttemptTimedOut(job=job_id, attempt=attempt, what="stop"))
 
 
