@@ -67,5 +67,5 @@ def _row(node: NodeRow) -> tuple[object, ...]:
 
 
 def silence(node: NodeRow) -> str:
-    """That nothing is heard of the node; empty where it speaks, or is lost."""
-    return f"silent for {duration(node.silent_wall_ms)} or more" if node.silent_wall_ms else ""
+    """For how long at least nothing has been heard of the node; empty where it reports, or is lost."""
+    return f"silent {duration(node.silent_wall_ms)}" if node.silent_wall_ms else ""

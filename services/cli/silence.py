@@ -34,7 +34,7 @@ def silence_lines(state: CellState, nodes: Sequence[Node]) -> Iterator[str]:
 def _more(nodes: Sequence[Node], what: str) -> Iterator[str]:
     more = len(nodes) - NAMED_MOST
     if more > 0:
-        yield f"{more} more {'node is' if more == 1 else 'nodes are'} {what}: see fallow nodes."
+        yield f"{more} more {'node is' if more == 1 else 'nodes are'} {what}."
 
 
 def lost_since(node: Node) -> str:

@@ -18,6 +18,7 @@ from shared.view.rows import TenantRow
 app = typer.Typer()
 
 COLUMNS = ("TENANT", ">WAITING", ">RUNNING", "GPU TYPE", ">IN USE", ">GUARANTEED", ">LIMIT", ">BORROWED")
+SPARE = ("BORROWED", "GPU TYPE")
 
 
 @app.command()
@@ -30,7 +31,7 @@ def tenants(context: typer.Context, cell: CellName = None, as_json: AsJson = Fal
         print_json(as_object(name, read, "tenants"))
         return
     title = f"{counted(len(read.value), 'tenant')} of cell {name} at version {read.version}"
-    print_table(title, COLUMNS, [row for tenant in read.value for row in _rows(tenant)])
+    print_table(title, COLUMNS, [row for tenant in read.value for row in _rows(tenant)], SPARE)
 
 
 async def _tenants(access: Access, cell: str) -> Read[tuple[TenantRow, ...]]:

@@ -69,7 +69,7 @@ def test_where_many_are_silent_the_breaker_is_told() -> None:
     found = told(state).splitlines()
     assert len(found) == 7
     assert found[0].endswith("it is declared lost at 2027-01-15 08:00:25.000 at the earliest.")
-    assert found[5] == "2 more nodes are silent: see fallow nodes."
+    assert found[5] == "2 more nodes are silent."
     assert found[6] == (
         "7 nodes are silent at once, so they are declared lost only after 5 min, and then at most 7 in a minute. "
         "If a node is powered off, run: fallow node lost NODE"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cli import dead_letters, jobs, nodes, quota_rows, shares
+from services.cli import dead_letters, jobs, nodes, quota_rows, shares, tenants
 from services.cli.counts import counted
 from services.cli.output import print_table
 from services.cli.table import fitted, shortened
@@ -27,7 +27,7 @@ JOB_ROWS = [
 NODE_ROWS = [
     (node, "training", "ready", 8, 0, 8, failed, job, remark)
     for node, failed, job, remark in zip(
-        NODES, ("", "3,5", "", ""), (*JOBS, ""), ("silent for 45.0 s or more", "", "", "fans"), strict=True
+        NODES, ("", "3,5", "", ""), (*JOBS, ""), ("silent 45.0 s", "", "", "fans"), strict=True
     )
 ]
 TABLES: dict[str, tuple[tuple[str, ...], list[Any], tuple[str, ...]]] = {
@@ -38,6 +38,7 @@ TABLES: dict[str, tuple[tuple[str, ...], list[Any], tuple[str, ...]]] = {
         [("  vision-research", "nvidia-h100-80gb", *["1024"] * 7, "borrows nothing, lends at most 16 GPUs")],
         quota_rows.SPARE,
     ),
+    "tenants": (tenants.COLUMNS, [("vision-research", 12, 3, "gpu", 48, 128, "none", 0)], tenants.SPARE),
     "shares": (shares.COLUMNS, [("vision-research", "all", "12.50", 3, 16, "nvidia-h100", 1, 8, 8.1)], shares.SPARE),
     "dead letters": (
         dead_letters.COLUMNS,
@@ -59,6 +60,7 @@ def test_no_line_is_wider_than_the_screen_and_no_name_breaks(
     table = [line for line in lines if not line.startswith("not shown")]
     assert [line for line in table if len(line) > columns] == []
     found = fitted(headings, rows, columns, spare)
+    assert [column.heading for column in found.columns if sum(column.heading in line for line in table) != 1] == []
     first = found.columns[0]
     assert len(set(first.cells)) == len({row[0] for row in rows})
     for cell in first.cells:
