@@ -42,7 +42,7 @@ def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
         pool = pools.get(name)
         found = DeferCode.NO_SUCH_NODES if pool is None else _in_pool(state, pool, spec)
         if not isinstance(found, DeferCode):
-            if not is_too_large(spec, found):
+            if spec.workers == 1 or not is_too_large(spec, found):
                 return found
             found = DeferCode.RECORD_TOO_LARGE
         reasons[found if pool is None else narrowed(state, pool, spec, found)] = None
