@@ -58,6 +58,8 @@ def lines(found: WhyNot, spec: JobSpec, away: Sequence[str] = ()) -> Iterator[st
 
 def _beside_room(found: WhyNot) -> Iterator[str]:
     """What it waits for that is no room."""
+    if found.held_why:
+        yield f"  it is held: {found.held_why}"
     if found.needs_bytes is not None:
         needs, takes = found.needs_bytes, GANG_BYTES_MOST
         yield f"  its places need {needs} bytes, the record in which it starts takes {takes}"
@@ -82,6 +84,7 @@ def as_object(found: WhyNot) -> dict[str, Any]:
         "recorded": found.recorded,
         "not_before_ms": found.not_before_ms,
         "waits_for": list(found.waits_for),
+        "held_why": found.held_why,
         "needs_bytes": found.needs_bytes,
         "closing": [{"node": node, "begin_ms": begin_ms} for node, begin_ms in found.closing],
         "away": [_away(node) for node in found.away],

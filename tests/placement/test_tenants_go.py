@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from services.cli.job_reason import as_object, lines, reason_in
 from services.placement.policy.tenants import NOT_IN_THE_FILE
 from shared.cluster.apply import apply
 from shared.cluster.config import CellFile, Tenant, TenantQuota
@@ -138,6 +139,18 @@ def test_a_tenant_that_the_file_no_longer_names_keeps_what_runs_and_its_waiting_
         "waits": JobStatus.HELD,
         "other": JobStatus.QUEUED,
     }
+
+
+def test_who_asks_why_such_a_job_waits_is_told() -> None:
+    world = cell_with(joined("n1", 1))
+    world.tell(admitted(spec_of("waits")))
+    reload(world, "bob")
+    found = reason_in(world.state, "waits", ())
+    assert found is not None
+    told = [*lines(*found)]
+    assert any(line.startswith("why it waits: held") for line in told)
+    assert f"  it is held: {NOT_IN_THE_FILE}" in told
+    assert as_object(found[0])["held_why"] == NOT_IN_THE_FILE
 
 
 def test_what_comes_back_to_the_queue_is_held_too() -> None:

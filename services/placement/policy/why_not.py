@@ -92,7 +92,7 @@ class WhyNot:
     """`recorded` is what the log says, `codes` what holds now, in the order of precedence: none if it could start.
     `head_since_ms` tells that this job is itself a head that others are to wait for; `to_free` says what would have
     to become free at least: below limits, and in each pool by itself. `needs_bytes` is what its places would take in
-    the record of its start, where that is too much.
+    the record of its start, where that is too much. `held_why` is why it is held, if no person wished so.
     """
 
     job: str
@@ -109,6 +109,7 @@ class WhyNot:
     closing: tuple[tuple[str, int], ...] = ()
     needs_bytes: int | None = None
     away: tuple[Node, ...] = ()
+    held_why: str = ""
 
 
 def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) -> WhyNot:
@@ -147,6 +148,7 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         closing=_closing(state, spec),
         needs_bytes=bytes_needed(state, spec) if DeferCode.RECORD_TOO_LARGE in codes else None,
         away=_away(state, spec, (*codes, job.deferred)),
+        held_why=job.held_why,
     )
 
 
