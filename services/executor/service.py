@@ -222,9 +222,11 @@ class ExecutorService:
                     agent.renew(made_ms)
 
     def still_ours(self, events: Iterable[Said]) -> list[Said]:
-        """Those of these events that this process may still say: its nodes' words in their present boot."""
+        """Those of these events that this process may still say: what its nodes have said in their present boot, since
+        it has taken them over. What was said before that may stand in no diary: another process had the slot meanwhile.
+        """
         agent_of = self.agents.get
-        return [event for event in events if (agent := agent_of(event.node)) is not None and agent.boot == event.boot]
+        return [event for event in events if (agent := agent_of(event.node)) is not None and agent.has_said(event)]
 
     def renumber(self, events: Iterable[Said]) -> list[Said]:
         """The same events to be said once more, with new numbers, since some of them may have arrived; without those of

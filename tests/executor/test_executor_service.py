@@ -198,6 +198,18 @@ def test_who_lost_a_slot_says_and_does_nothing_more() -> None:
     assert (said(late), said(ordered), service.still_ours(begun.events), service.next_due_ms()) == ([], [], [], None)
 
 
+def test_who_lost_a_slot_and_took_it_again_says_nothing_of_what_its_diary_did_not_take() -> None:
+    site = Site(Writer(NODES))
+    service, _ = site.executor()
+    refused = service.decided(site.writer.state, [site.writer.start("a", "node-1", run=BRIEF)], now())
+    service.lose([0])  # the reign was another's: no line was written
+    site.seq += 1_000
+    taken = service.take_over(0, site.writer.state, site.seq, site.diary, now())
+    assert said(refused) == ["node-1 RunStarted a/1"]
+    assert (service.still_ours(refused.events), service.renumber(refused.events)) == ([], [])
+    assert service.still_ours(taken.events) == taken.events
+
+
 def test_each_node_reports_once_in_its_interval_and_renews_its_lease() -> None:
     site = Site(Writer(NODES))
     service, _ = site.executor()

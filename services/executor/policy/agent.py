@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from services.executor.policy.desired import Action, DesiredRun, RunKey, worker_name
+from services.executor.policy.records import Said
 from services.executor.policy.turn import Observation, Start, Stop, Turn
 from shared.cluster.diary import DiaryLine
 from shared.events import nodes as n
@@ -59,6 +60,7 @@ class NodeAgent:
         "boot",
         "cell",
         "failed_devices",
+        "first_seq",
         "has_lapsed",
         "id",
         "is_heard",
@@ -75,6 +77,7 @@ class NodeAgent:
     def __init__(self, cell: str, spec: NodeSpec, boot: str, *, seq: int, now_ms: int) -> None:
         """`now_ms` is monotonic: a new agent has one lease's time to make itself heard."""
         self.cell, self.spec, self.id, self.boot, self.seq = cell, spec, spec.id, boot, seq
+        self.first_seq = seq
         self.version = 0
         self.is_informed = False
         self.is_heard = True
@@ -86,6 +89,10 @@ class NodeAgent:
         self.leaving: dict[RunKey, AgentRun] = {}
         self.waiting: dict[str, AgentRun] = {}
         self._in_use: dict[int, int] = {}
+
+    def has_said(self, event: Said) -> bool:
+        """Whether these are this agent's own words, and not those of one before it in the same boot."""
+        return event.boot == self.boot and event.seq > self.first_seq
 
     # What the log wants.
 
