@@ -19,7 +19,7 @@ from services.placement.policy.confirmations import with_confirmations
 from services.placement.policy.elsewhere import place_job
 from services.placement.policy.entering import places_to_enter
 from services.placement.policy.fair_line import FairLine, merged
-from services.placement.policy.gang import Places
+from services.placement.policy.gang import Places, place_gang
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.maintenance import longest_run_ms
 from shared.cluster.singly import grows, in_line
@@ -262,7 +262,7 @@ def _enter(state: CellState, job: Job, blocked: dict[Shape, DeferCode], now_ms: 
 
 def _try(state: CellState, job: Job, blocked: dict[Shape, DeferCode]) -> Places | DeferCode:
     spec = job.spec
-    found = place_job(state, job)
+    found = place_job(state, job) if job.avoid else place_gang(state, spec)  # most jobs have never failed
     if isinstance(found, DeferCode):
         found = with_confirmations(state, spec, found)
         if found is not DeferCode.RESERVED_FOR_OTHER:
