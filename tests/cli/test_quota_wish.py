@@ -92,7 +92,7 @@ def test_a_file_that_holds_no_quotas_is_wrong_use(
 
 
 @pytest.mark.parametrize(
-    "words", [("ada",), (), ("ada", "--file", "x", "--limit", "1"), ("--file", "x", "--limit", "1")]
+    "words", [("ada",), (), ("ada", "--file", __file__, "--limit", "1"), ("--file", __file__, "--limit", "1")]
 )
 def test_a_tenant_and_a_change_or_a_file_are_needed(words: tuple[str, ...]) -> None:
     done = call("quota", "set", *words)
