@@ -31,7 +31,6 @@ DEFERRED: dict[DeferCode, str] = {
     DeferCode.NO_FREE_GPUS: "fewer GPUs are free than it needs",
     DeferCode.FRAGMENTED: "enough GPUs are free, but not together on as many nodes as it needs",
     DeferCode.NO_SUCH_NODES: "the nodes that it may use and that are not lost could not hold it even empty",
-    DeferCode.RECORD_TOO_LARGE: "no record of the log has room for the places of all its workers",
     DeferCode.QUOTA_REACHED: "its tenant, or one above it, is at its limit",
     DeferCode.BEHIND_HEAD: "it stands behind the head of its queue, which goes first",
     DeferCode.BACKOFF: "it waits for the time of its next attempt",
@@ -44,6 +43,7 @@ DEFERRED: dict[DeferCode, str] = {
     DeferCode.ARRAY_LIMIT: "so many elements of its array run that no more may",
     DeferCode.MAINTENANCE: "it might still run when maintenance of the nodes begins that it would need",
     DeferCode.NODES_SILENT: "nodes with free GPUs have stopped reporting, so nothing new is placed there",
+    DeferCode.RECORD_TOO_LARGE: "no record of the log has room for the places of all its workers",
 }
 _VERSION = re.compile(rb'"version":(\d+)')
 

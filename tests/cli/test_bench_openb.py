@@ -18,6 +18,7 @@ from services.cli.bench.openb.draw import Draw, drawn
 from services.cli.bench.openb.files import Pod, read_nodes, read_pods
 from services.cli.bench.openb.fragments import Fragments
 from services.cli.failures import Exit
+from tests.cli.test_commands import call
 from tests.cli.openb_recompute import Kind, figures
 
 RUN = CliRunner()
@@ -126,14 +127,14 @@ def test_tables_are_the_same_bytes_under_every_seed_of_hashes(files: list[str], 
 @pytest.mark.parametrize(
     ("option", "value", "says"),
     [
-        ("--policy", "none", "--policy 'none' is none of fallow, random"),
-        ("--draw", "none", "--draw 'none' is none of replacement, simulator"),
-        ("--pods", "missing.csv", "missing.csv"),
+        ("--policy", "none", "--policy = 'none': must be one of fallow, random"),
+        ("--draw", "none", "--draw = 'none': must be one of replacement, simulator"),
+        ("--pods", "missing.csv", "--pods = 'missing.csv': cannot be used"),
     ],
 )
 def test_what_cannot_be_used_is_told(files: list[str], option: str, value: str, says: str) -> None:
-    done = RUN.invoke(app, [*files, option, value])
-    assert (done.exit_code, says in done.output) == (Exit.USAGE, True)
+    done = call(*files, option, value)
+    assert (done.returncode, says in done.stderr) == (Exit.USAGE, True), done.stderr
 
 
 @pytest.mark.parametrize(
