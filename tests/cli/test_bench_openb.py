@@ -18,8 +18,8 @@ from services.cli.bench.openb.draw import Draw, drawn
 from services.cli.bench.openb.files import Pod, read_nodes, read_pods
 from services.cli.bench.openb.fragments import Fragments
 from services.cli.failures import Exit
-from tests.cli.test_commands import call
 from tests.cli.openb_recompute import Kind, figures
+from tests.cli.test_commands import call
 
 RUN = CliRunner()
 ROOT = Path(__file__).parents[2]
