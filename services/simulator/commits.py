@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from services.simulator.history.record import TopicPartition
@@ -16,11 +16,15 @@ Owned = tuple[str, str, int]
 
 
 class Commits:
-    """A commit counts when it comes from the life of a process that has asked last where to begin: until another one
+    """A commit counts when it comes from the life of the owner that has asked last where to begin: until another owner
     has, the one before may still say what it has handled.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, owns: Callable[[Process, int], bool]) -> None:
+        """`owns` tells whether a partition is, for the coordinator, this process's: one that hears late that it is not
+        any more may ask where to begin, and takes no right to commit by that.
+        """
+        self._owns = owns
         self._places: dict[Owned, Place] = {}
         self._begun: dict[Owned, tuple[str, int]] = {}
 
@@ -34,7 +38,8 @@ class Commits:
         places: dict[TopicPartition, Place] = {}
         for tp in tps:
             owned = (process.group, *tp)
-            self._begun[owned] = (process.name, process.incarnation)
+            if self._owns(process, tp[1]):
+                self._begun[owned] = (process.name, process.incarnation)
             if owned in self._places:
                 places[tp] = self._places[owned]
         return places

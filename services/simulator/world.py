@@ -88,7 +88,6 @@ class World:
         if self.faults.decision_bytes_most is not None:
             self.broker.bytes_most = {"decisions": self.faults.decision_bytes_most}
         self.redis = Redis(self.engine, self.faults, self.broker.network)
-        self.commits = Commits()
         self.disk = Disk(self)
         self._ordinals = {cell.name: cell.ordinal for cell in setting.file.cells}
         self.oracles = [Oracle(self, cell) for cell in self._ordinals]
@@ -97,6 +96,7 @@ class World:
         sizes["projector"] = sizes["snapshots"] = sizes["metrics"] = cells
         sizes["agent"] = 0
         self.groups = Groups(self, sizes)
+        self.commits = Commits(self.groups.owns)
         self.broker.topics = dict.fromkeys(TOPICS_OF_CELLS, cells)
         self.broker.topics |= {"submissions": SUBMISSION_PARTITIONS, "executor-slots": SLOTS, "dead-letters": 1}
         self.clients = Clients(self, self.items)
