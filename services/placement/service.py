@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from services.placement.policy import (
+    arrays,
     dependencies,
     maintenance,
     nodes,
@@ -119,6 +120,7 @@ class PlacementService:
     ) -> None:
         """`speed`: how fast cell time goes by, beside wall time."""
         self.state, self._file, self._name, self._stepped = state, file, writer, stepped
+        self._names = _names_of(file)
         self._inbox = Inbox(as_they_came=stepped)
         self._read: dict[str, int] = {}
         self._nodes = f"nodes-{file.cell(state.cell).ordinal}"
@@ -139,7 +141,6 @@ class PlacementService:
         self._idle_inputs = 0
         self._idle_since_ms: int | None = None
         self._reload = self._begins = self._is_configured = False
-        self._gone: frozenset[str] = frozenset()
         self._room = Room()
         self._taken: list[Input] = []
         self._losing: dict[str, None] = {}
@@ -189,14 +190,13 @@ class PlacementService:
     def reload(self, file: CellFile) -> None:
         """Put this cell file in force with the next decision."""
         self._reload = True
-        self._gone = _names_of(self._file) - _names_of(file)
         self._in_force.reloaded(file, self.state)
         self._go_by(file)
 
     def _go_by(self, file: CellFile) -> None:
         if file is self._file:
             return
-        self._file, part = file, file.cell(self.state.cell)
+        self._file, self._names, part = file, _names_of(file), file.cell(self.state.cell)
         self._short_lines, self._fair_clock = ShortLines(part, self._few), FairClock(part)
         self._walk_is_due = True
 
@@ -277,8 +277,7 @@ class PlacementService:
         turn = self._turn(now_ms)
         turn.do(e.WriterStarted(epoch=self.state.epoch + 1, writer=self._name))
         self._begins = True
-        self._in_force.put(turn)
-        self._is_configured = settings.configure(turn, self._file, tuple(POLICIES), anew=False)
+        self._configure(turn)
         return Tried(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False, size_bytes=turn.bytes)
 
     def resume(self, starts: Mapping[str, int], now_ms: int, wall_ms: int) -> Tried:
@@ -339,11 +338,10 @@ class PlacementService:
         taken = tuple(self._taken)
         inputs = self._advance(taken)
         turn.is_closed = bool(taken) and self._room.is_one_step
-        self._in_force.put(turn)
         if self._reload or self._begins:
-            self._is_configured = settings.configure(turn, self._file, tuple(POLICIES), anew=self._reload)
-            if self._is_configured:
-                self._is_configured = tenants.follow_file(turn, _names_of(self._file), self._gone)
+            self._configure(turn)
+        else:
+            self._in_force.put(turn)
         for node_id in list(self._losing):
             nodes.go_on_losing(turn, node_id)
         self._expire(turn)
@@ -359,7 +357,7 @@ class PlacementService:
         if self.state.ripe:
             dependencies.settle(turn)
         if turn.requeued:
-            tenants.hold_requeued(turn, _names_of(self._file))
+            tenants.hold_requeued(turn, self._names)
         goes_on = self._walk(turn) or turn.is_full or bool(self._inbox) or not self._is_done
         if self.state.singly:
             self._tending.act(turn)
@@ -380,6 +378,18 @@ class PlacementService:
         self._idle_inputs = idle
         self._keep()
         return None
+
+    def _configure(self, turn: Turn) -> None:
+        """Bring the state to the cell file of this process, and last put it in force: a writer that dies in the middle
+        leaves the rest to the next one.
+        """
+        in_force = self._in_force.until_now(self.state)
+        gone = frozenset[str]() if in_force is None else _names_of(in_force) - self._names
+        policies = tuple(POLICIES)
+        self._is_configured = settings.configure(turn, self._file, policies, in_force, anew=self._reload)
+        self._is_configured = self._is_configured and tenants.follow_file(turn, self._names, gone)
+        if self._is_configured:
+            self._in_force.put(turn)
 
     def _is_idle_for_long(self, inputs: dict[str, int], wall_ms: int) -> bool:
         """Whether inputs that say a thing once were read long ago, and no record says so. A cell may rest for longer
@@ -546,12 +556,12 @@ class PlacementService:
         match event:
             case JobAdmitted():
                 self._step_to(turn, event)
-                requests.enqueue(turn, event, item.size_bytes)
+                self._enqueue(turn, (event,), item.size_bytes)
                 self._walk_is_due = True
             case JobsAdmitted():
                 self._step_to(turn, event)
                 self._walk_is_due = True
-                return _enqueue(turn, event.jobs, item.size_bytes // len(event.jobs))
+                return self._enqueue(turn, event.jobs, item.size_bytes // len(event.jobs))
             case JobCancelRequested():
                 requests.cancel(turn, event)
             case JobUpdateRequested():
@@ -588,6 +598,18 @@ class PlacementService:
         if isinstance(event, NodesReported):
             return self._hearing.hear_reports(turn, cell, event.reports, wall_ms)
         return self._hearing.hear(turn, cell, event, wall_ms), 1
+
+    def _enqueue(self, turn: Turn, jobs: Sequence[JobAdmitted | AdmittedJob], size_bytes: int) -> int:
+        """Enqueue these jobs, each of so many bytes, until the record is full. How many that were."""
+        done = 0
+        for job in jobs:
+            requests.enqueue(turn, job, size_bytes)
+            if job.spec.tenant not in self._names:
+                turn.requeued.extend(arrays.ids(job.spec))  # admission let it in before the tenant was gone
+            done += 1
+            if turn.bytes >= turn.room:
+                break
+        return done
 
     def _step_to(self, turn: Turn, event: Event) -> None:
         """A stepped clock goes by every time that it is told: an answer may overtake the step that caused it."""
@@ -678,17 +700,6 @@ def _enter(turn: Turn, job: Job, places: Places, over: str) -> bool:
     is_first = job.status is JobStatus.QUEUED
     goes_on = turn.start(job.id, job.attempt + 1, places, over) if is_first else turn.enter(job, places)
     return goes_on and not turn.is_full
-
-
-def _enqueue(turn: Turn, jobs: Sequence[AdmittedJob], size_bytes: int) -> int:
-    """Enqueue these jobs, each of so many bytes, until the record is full. How many that were."""
-    done = 0
-    for job in jobs:
-        requests.enqueue(turn, job, size_bytes)
-        done += 1
-        if turn.bytes >= turn.room:
-            break
-    return done
 
 
 def _names_of(file: CellFile) -> frozenset[str]:

@@ -27,7 +27,7 @@ LIMITED = Tenant(name="ada", quotas=(TenantQuota(limit=8),))
 
 def test_a_new_cell_gets_its_policy_and_quotas_in_its_first_record() -> None:
     world = World(file_with(LIMITED, start_wall_ms=5))
-    assert kinds(world.decisions[0].effects) == ["WriterStarted", "CellFileSet", "PolicySet", "QuotaSet"]
+    assert kinds(world.decisions[0].effects) == ["WriterStarted", "PolicySet", "QuotaSet", "CellFileSet"]
     assert world.state.policy.start_wall_ms == 5
 
 

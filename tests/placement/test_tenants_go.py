@@ -208,3 +208,44 @@ def test_a_file_that_comes_to_nothing_at_first_is_followed_all_the_same() -> Non
     reload(world, "bob")
     assert {job.status for job in world.state.jobs.values()} == {JobStatus.HELD}
     world.check()
+
+
+# Another writer, which reads its cell file when it starts.
+
+
+@pytest.mark.parametrize("how", ["restart", "regain"])
+def test_a_quota_that_was_removed_stays_so_with_another_writer_though_the_cell_file_names_it(how: str) -> None:
+    world = cell_with(joined("n1", 8), few=1_000, file=file_of("ada", "bob", limit=2))
+    world.tell(REMOVE)
+    getattr(world, how)()
+    assert ("ada", "gpu") not in world.state.quotas
+    world.service.reload(world.file)
+    world.rest()
+    assert ("ada", "gpu") in world.state.quotas, "a reload puts the file in force anew"
+
+
+def test_a_quota_that_is_new_in_the_cell_file_is_set_by_the_next_writer() -> None:
+    world = cell_with(joined("n1", 8), few=1_000, file=file_of("ada", "bob"))
+    world.file = file_of("ada", "bob", limit=2)
+    world.restart()
+    assert sorted(world.state.quotas) == [("ada", "gpu"), ("bob", "gpu")]
+
+
+def test_a_tenant_that_went_or_came_back_while_no_writer_was_there_is_followed_by_the_next_one() -> None:
+    world = cell_with(joined("n1", 1), few=1_000, file=file_of("ada", "bob"))
+    world.tell(admitted(spec_of("a")), admitted(spec_of("b")))
+    world.file = file_of("bob")
+    world.restart()
+    world.rest()
+    assert (world.job("b").status, world.job("b").held_why) == (JobStatus.HELD, NOT_IN_THE_FILE)
+    world.file = file_of("ada", "bob")
+    world.restart()
+    world.rest()
+    assert world.job("b").status is JobStatus.QUEUED
+
+
+def test_a_job_that_admission_let_in_before_its_tenant_went_is_held_when_it_comes() -> None:
+    world = cell_with(joined("n1", 8), few=1_000, file=file_of("ada", "bob", limit=2))
+    reload(world, "bob")
+    world.tell(admitted(spec_of("late")))
+    assert (world.job("late").status, world.job("late").held_why) == (JobStatus.HELD, NOT_IN_THE_FILE)

@@ -23,6 +23,19 @@ class FileInForce:
         self._own = as_effect(file)
         self._read_behind = state.cell_files
         self._contradiction = ""
+        self._read: tuple[str, CellFile | None] = ("", None)
+
+    def until_now(self, state: CellState) -> CellFile | None:
+        """The file that the log has in force; None where it has none, or one that this release cannot read."""
+        effect = state.cell_file
+        if effect is None:
+            return None
+        if self._read[0] != effect.digest:
+            try:
+                self._read = (effect.digest, from_effect(effect))
+            except ValueError:
+                self._read = (effect.digest, None)
+        return self._read[1]
 
     def reloaded(self, file: CellFile, state: CellState) -> None:
         """This file was read again, and is to be put in force."""

@@ -24,16 +24,21 @@ QUOTAS_BYTES_MOST = 400_000
 """Quotas that are set together are one decision, and its record must have room for them."""
 
 
-def configure(turn: Turn, file: CellFile, known: tuple[str, ...], *, anew: bool) -> bool:
+def configure(
+    turn: Turn, file: CellFile, known: tuple[str, ...], in_force: CellFile | None = None, *, anew: bool
+) -> bool:
     """Bring the state to the cell file, as far as the record has room. What was changed at run time stays, unless the
-    file is put in force `anew`. Whether all of it is in force now.
+    file is put in force `anew`: also that a quota was removed which the file `in_force` until now names already.
+    Whether all of it is in force now.
     """
+    there = frozenset[Account]() if in_force is None else frozenset((q.tenant, q.gpu_type) for q in in_force.quotas())
     if anew or turn.state.version == 0:
         _put_policy(turn, file.cell(turn.state.cell).policy, known, "cell-file")
     changed = []
     for quota in file.quotas():
-        before = turn.state.quotas.get((quota.tenant, quota.gpu_type))
-        if before is None or (anew and before != quota):
+        account = (quota.tenant, quota.gpu_type)
+        before = turn.state.quotas.get(account)
+        if before != quota if anew else before is None and account not in there:
             changed.append(quota)
     tenants = _tenants(file)
     merged, fault = _merged(turn, changed, tenants)
