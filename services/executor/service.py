@@ -110,8 +110,8 @@ class ExecutorService:
     def _adopt(self, turn: Turn, state: CellState, node: Node, seq: int, diary: Sequence[DiaryLine]) -> None:
         """Go on with a boot that the log knows, with the runs that its diary tells of."""
         agent = NodeAgent(self.cell, node.spec, node.boot, seq=seq, now_ms=turn.now.monotonic_ms)
-        # Whoever goes on for a silent agent begins nothing until it was heard, and had time to read what was decided
-        # before that: the log may have given the node up.
+        # What goes on for a silent agent begins nothing and takes nothing up until it was heard, and had time to read
+        # what was decided before that: the log may have given the node up.
         agent.is_heard = not self._says_by_itself
         agent.has_lapsed = self._says_by_itself
         self.agents[node.id] = agent

@@ -152,7 +152,7 @@ def test_who_takes_over_adopts_what_runs_and_ends_it_at_the_same_time() -> None:
     service, _ = site.executor()
     site.keep(service.decided(site.writer.state, [site.writer.start("a", "node-1", run=BRIEF, at_ms=5)], now(5)))
     other, made = site.executor(cell_ms=50)
-    assert written(made) == ["node-1 adopted a/1"]
+    assert [line.event for line in site.diaries["node-1"]] == ["started", "adopted"]
     assert said(made) == ["node-1 NodeReturned boot-1", "node-1 RunStarted a/1", "node-2 NodeReturned boot-1"]
     assert other.next_due_ms() == service.next_due_ms() == 105
 
@@ -178,6 +178,44 @@ def test_who_takes_over_begins_what_nobody_began_some_time_after_its_first_word_
     assert written(service.tick(site.writer.state, now(0, 510 + SETTLE_MS_MOST - 1))) == []
     begun = service.tick(site.writer.state, now(0, 510 + SETTLE_MS_MOST + 1_000))
     assert (said(begun), written(begun)) == (["node-1 RunStarted a/1"], ["node-1 started a/1"])
+
+
+WAITS_MS = st.lists(st.integers(0, 3 * SETTLE_MS_MOST), max_size=6).map(sorted)
+
+
+@given(WAITS_MS, st.one_of(st.none(), st.integers(0, 3 * SETTLE_MS_MOST)), st.integers(0, 200))
+def test_a_run_whose_node_the_log_may_have_given_up_stands_still_under_the_executor_that_takes_it_over(
+    looks_ms: list[int], arrived_ms: int | None, cell_ms: int
+) -> None:
+    """Only its first word shows that the log has not, and only once what was decided before that word could be read."""
+    site = Site(Writer(NODES))
+    first, _ = site.executor()
+    site.keep(first.decided(site.writer.state, [site.writer.start("a", "node-1", run=BRIEF)], now()))
+    service = ExecutorService(CELL, NODES, 1)
+    made = service.take_over(0, site.writer.state, 9_000, site.diary, now(cell_ms))
+    lines, heard_ms = [*made.lines], None
+    for look_ms in looks_ms:
+        if arrived_ms is not None and arrived_ms <= look_ms and heard_ms is None:
+            service.confirmed(made.events, look_ms)
+            heard_ms = look_ms
+        tick = service.tick(site.writer.state, now(cell_ms, look_ms))
+        if heard_ms is None or look_ms < heard_ms + SETTLE_MS_MOST:
+            lines += tick.lines
+    assert lines == []
+
+
+def test_a_run_that_is_told_to_stop_before_the_first_word_of_its_new_executor_has_arrived_is_not_taken_up() -> None:
+    site = Site(Writer(NODES))
+    first, _ = site.executor()
+    site.keep(first.decided(site.writer.state, [site.writer.start("a", "node-1", run=BRIEF)], now()))
+    service = ExecutorService(CELL, NODES, 1)
+    taken = site.keep(service.take_over(0, site.writer.state, 9_000, site.diary, now(10)))
+    site.keep(service.decided(site.writer.state, [site.writer.stop("a")], now(20)))
+    service.confirmed(taken.events, 0)
+    for look_ms in (0, SETTLE_MS_MOST, 2 * SETTLE_MS_MOST):
+        site.keep(service.tick(site.writer.state, now(200, look_ms)))
+    assert [line.event for line in site.diaries["node-1"]] == ["started", "ended"]
+    assert site.offences() == []
 
 
 def test_who_takes_over_speaks_with_higher_numbers() -> None:

@@ -8,8 +8,8 @@ is start a run twice, start one that was told to stop, or go on when nobody can 
 * The runs that are wanted at one time go by their names: the job's, or the job's and the rank where each worker is a
   run of its own. Such a run of a later turn is another one, as that of a later attempt is.
 * A run that shares a device with one that is still there waits for it.
-* Nothing starts while `is_heard` is False: who goes on for an agent that fell silent does not know how much of its
-  lease is left, until its first word has arrived.
+* Nothing starts, and nothing that a former agent began is taken up, while `is_heard` is False: an agent that goes on
+  for one that fell silent does not know how much of its lease is left, until its own first word has arrived.
 * The lease is measured from before its report was sent. When it cannot be renewed in time the agent stops its own work,
   so that the log may give the work to others.
 
@@ -206,19 +206,33 @@ class NodeAgent:
         if self.waiting and not self.has_lapsed:
             waiting, self.waiting = self.waiting, {}
             for run in waiting.values():
-                self._begin(turn, run)
+                if run.is_begun:
+                    self._take_up(turn, run)
+                else:
+                    self._begin(turn, run)
 
     # What a former agent of this boot left behind.
 
     def adopt(self, turn: Turn, wanted: DesiredRun, *, is_new_to_log: bool) -> None:
-        """Go on with a run that a former agent began. `is_new_to_log`: the log has not heard of its start."""
+        """Go on with a run that a former agent began: at once, or when there is a lease, since the log may have given
+        the run up.
+        `is_new_to_log`: the log has not heard of its start.
+        """
         run = AgentRun(wanted, RunStatus.RUNNING, is_begun=True)
         self.runs[wanted.name] = run
         self._occupy(wanted.places, 1)
-        turn.lines.append(self._line(turn, run, "adopted"))
-        turn.actions.append(self._start_of(wanted))
+        if self.has_lapsed:
+            self.waiting[wanted.name] = run
+        else:
+            self._take_up(turn, run)
         if is_new_to_log:
             self._say(turn, run)
+
+    def _take_up(self, turn: Turn, run: AgentRun) -> None:
+        """Go on with it, unless it was told to stop before."""
+        if run.status is RunStatus.RUNNING:
+            turn.lines.append(self._line(turn, run, "adopted"))
+            turn.actions.append(self._start_of(run.wanted))
 
     def leave(self, turn: Turn, left: DesiredRun) -> None:
         """Stop a run that a former agent began and that the log is done with; nobody waits for its end."""
