@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from services.cli.moments import CALENDAR_FROM_MS, duration, moment
-from services.placement.policy.breaker import are_too_many
+from services.placement.policy.breaker import are_too_many, counts
 from services.placement.policy.leases import patience_ms
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
@@ -58,8 +58,9 @@ def silent_since(node: Node, policy: CellPolicy, *, is_held: bool) -> str:
 
 def holds_losses_back(state: CellState) -> bool:
     """Whether so many nodes are silent that they are declared lost at a limited rate."""
-    living = sum(node.status is not NodeStatus.LOST for node in state.nodes.values())
-    return state.evictions is not None or are_too_many(len(state.silent), living)
+    living = sum(node.status is not NodeStatus.LOST and counts(node) for node in state.nodes.values())
+    silent = sum(counts(state.nodes[node_id]) for node_id in state.silent)
+    return state.evictions is not None or are_too_many(silent, living)
 
 
 def breaker_line(state: CellState) -> str:

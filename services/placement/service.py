@@ -24,7 +24,7 @@ from services.placement.policy import (
     settings,
     tenants,
 )
-from services.placement.policy.breaker import Breaker
+from services.placement.policy.breaker import Breaker, counts
 from services.placement.policy.deadlines import Deadlines
 from services.placement.policy.earlier_reports import EarlierReports
 from services.placement.policy.fair_clock import FairClock
@@ -524,19 +524,27 @@ class PlacementService:
                 turn.do(e.NodeSilent(node=node_id, boot=node.boot, silent_wall_ms=silent_ms))
 
     def _lose(self, turn: Turn, silent: dict[str, int], overdue: dict[str, int], listened_ms: int) -> None:
-        """Lose as many of the nodes whose lease has run out as the breaker lets go, and the record has room for."""
-        may_be_lost, held = self._breaker.judge(self.state, silent, overdue, listened_ms)
-        lost = 0
-        for node_id in may_be_lost:
-            if turn.is_full:
-                break
-            nodes.lose(turn, self.state.nodes[node_id])
-            lost += 1
+        """Lose as many of the nodes whose lease has run out as the breaker lets go, and the record has room for. Those
+        that do not count for the breaker are lost behind all others.
+        """
+        counted = {node_id: ms for node_id, ms in silent.items() if counts(self.state.nodes[node_id])}
+        overdue_too = {node_id: ms for node_id, ms in overdue.items() if node_id in counted}
+        may_be_lost, held = self._breaker.judge(self.state, counted, overdue_too, listened_ms)
+        lost = self._lose_each(turn, may_be_lost)
         if isinstance(held, e.EvictionsHeld):
             left = len(may_be_lost) - lost
             held = replace(held, silent=held.silent + left, lost=held.lost - left)
         if held is not None:
             turn.do(held)
+        self._lose_each(turn, [node_id for node_id in overdue if node_id not in counted])
+
+    def _lose_each(self, turn: Turn, node_ids: list[str]) -> int:
+        """Lose these nodes as far as the record has room. How many that were."""
+        for number, node_id in enumerate(node_ids):
+            if turn.is_full:
+                return number
+            nodes.lose(turn, self.state.nodes[node_id])
+        return len(node_ids)
 
     def _advance(self, taken: tuple[Input, ...]) -> dict[str, int]:
         for item in taken:

@@ -326,7 +326,9 @@ class NodeChanged(Effect):
 
 
 class NodeFailures(NodeEffect):
-    """These different jobs failed on the node, one after the other; none ended well there since the first of them."""
+    """These different jobs failed on the node, one after the other; none ended well there since the first of them. The
+    elements of an array count as one: the array stands for them.
+    """
 
     jobs: tuple[JobId, ...] = ()
 

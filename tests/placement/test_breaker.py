@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from services.placement.policy.breaker import BREAKER_NODES, BREAKER_PERCENT, are_too_many
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
-from shared.events.operations import DeclareLost, SetPolicy
+from shared.events.operations import Cordon, DeclareLost, PlanMaintenance, SetPolicy, Uncordon
 from shared.events.value import replace
 from shared.events.values import NodeStatus
-from tests.placement.world import CELL, Fate, World, cell_with, finished, joined, report, seen, spec_of
+from tests.placement.world import CELL, Fate, World, admitted, cell_with, finished, joined, report, seen, spec_of
 
 WAIT_S, PATIENCE_S = 60, 40
 
@@ -209,3 +209,69 @@ def test_writers_that_take_turns_lose_together_no_more_nodes_at_once_than_one_ma
             turns += 1
             next_turn += turns_s[turns % len(turns_s)]
             world.restart()
+
+
+def requeued_after(world: World, job: str, *silent: str, most_s: int = 900) -> int:
+    """After how many seconds of this silence the job no longer runs."""
+    for second in range(1, most_s):
+        speaking = [node for node in world.state.nodes if node not in silent]
+        pass_seconds(world, 1, *speaking)
+        if world.job(job).status is not JobStatus.RUNNING:
+            return second
+    raise AssertionError("it runs on")
+
+
+@pytest.mark.parametrize("why", ["maintenance", "cordoned"])
+@pytest.mark.parametrize("before_s", [0, 15, 60])
+def test_what_operators_took_out_of_use_does_not_delay_the_loss_of_a_busy_node(why: str, before_s: int) -> None:
+    world = cell_of(20, wait_s=300)
+    world.run(spec_of("job", 8))
+    (busy,) = world.nodes_of("job")
+    off = [node for node in world.state.nodes if node != busy][-8:]
+    if why == "maintenance":
+        world.tell(*(PlanMaintenance(cell=CELL, node=node, begin_ms=0, end_ms=10**8) for node in off))
+    else:
+        world.tell(*(Cordon(cell=CELL, node=node, reason="to be moved") for node in off))
+    pass_seconds(world, before_s, *(node for node in world.state.nodes if node not in off))
+    assert requeued_after(world, "job", busy, *off) == PATIENCE_S + 1
+    pass_seconds(world, PATIENCE_S, *(node for node in world.state.nodes if node not in (busy, *off)))
+    assert sorted(lost(world)) == sorted([busy, *off])
+
+
+def test_a_new_writer_does_not_count_the_nodes_that_were_lost_in_maintenance() -> None:
+    world = cell_of(20, wait_s=300)
+    world.run(spec_of("job", 8))
+    (busy,) = world.nodes_of("job")
+    off = [node for node in world.state.nodes if node != busy][-8:]
+    world.tell(*(PlanMaintenance(cell=CELL, node=node, begin_ms=0, end_ms=10**8) for node in off))
+    pass_seconds(world, PATIENCE_S + 1, *(node for node in world.state.nodes if node not in off))
+    assert sorted(lost(world)) == sorted(off)
+    world.restart()
+    assert requeued_after(world, "job", busy, *off) == PATIENCE_S + 1
+
+
+@pytest.mark.parametrize("number", [0, 10, 19])
+def test_of_many_silent_nodes_those_that_hold_jobs_are_lost_first_whatever_they_are_called(number: int) -> None:
+    world = cell_of(20)
+    busy = f"n{number:02}"
+    world.tell(*(Cordon(cell=CELL, node=node, reason="") for node in world.state.nodes if node != busy))
+    world.run(spec_of("job", 8))
+    world.tell(*(Uncordon(cell=CELL, node=node) for node in world.state.nodes if node != busy))
+    assert world.nodes_of("job") == [busy]
+    others = [node for node in world.state.nodes if node != busy][:8]
+    assert requeued_after(world, "job", busy, *others) == PATIENCE_S + WAIT_S + 1
+
+
+@settings(max_examples=10, deadline=None)
+@given(names=st.permutations(range(6)), submits=st.permutations(range(6)))
+def test_nodes_that_are_silent_for_equally_long_go_by_the_submission_of_their_jobs(
+    names: list[int], submits: list[int]
+) -> None:
+    """The jobs fill one node each: those of so many GPUs."""
+    world = cell_of(0)
+    world.tell(*(joined(f"n{name}", gpus) for gpus, name in enumerate(names, 1)))
+    world.tell(*(admitted(spec_of(f"job-{gpus}", gpus), submit_ms=ms) for gpus, ms in enumerate(submits, 1)))
+    world.start_all()
+    at = {world.nodes_of(f"job-{gpus}")[0]: ms for gpus, ms in enumerate(submits, 1)}
+    gone = [node for _, node in pass_seconds(world, PATIENCE_S + WAIT_S + 60)]
+    assert [at[node] for node in gone] == list(range(6))

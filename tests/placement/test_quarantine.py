@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from services.placement.policy.quarantine import FAILURES
 from shared.events import effects as e
 from shared.events.operations import RemoveNode, Uncordon
-from shared.events.values import NodeStatus, RetryPolicy
+from shared.events.values import NodeStatus, Resources, RetryPolicy
 from tests.placement.world import (
     CELL,
     Fate,
@@ -138,3 +140,36 @@ def test_a_node_that_was_removed_out_of_quarantine_takes_the_place_of_no_other()
     world.tell(joined("n2"))
     end_badly(world, *names(10, 10 + FAILURES))
     assert world.state.nodes["n2"].status is NodeStatus.CORDONED
+
+
+def test_a_broken_array_is_one_cause_however_many_of_its_elements_fail() -> None:
+    world = cell_with(*(joined(f"n{number:02}") for number in range(20)), few=1_000)
+    world.tell(admitted(spec_of("broken", array=200)))
+    while living := list(world.state.jobs.values()):
+        world.tell(*(failed(job.id, job.workers[0].node) for job in living if job.workers))
+    assert all(is_ready(world, node) for node in world.state.nodes)
+    assert world.state.nodes["n00"].failed_jobs == ("broken",)
+
+
+SMALL = Resources(gpu_milli=100)
+
+
+@settings(max_examples=25, deadline=None)
+@given(causes=st.lists(st.integers(0, 2 * FAILURES), min_size=1, max_size=16))
+def test_a_node_is_out_when_so_many_different_causes_failed_on_it(causes: list[int]) -> None:
+    """Each number is a job of its own, or (the even ones) an array with further elements to fail."""
+    world = cell_with(joined("n1"), few=1_000)
+    arrays = {cause: 0 for cause in causes if cause % 2 == 0}
+    world.tell(*(admitted(spec_of(f"c{cause}", array=causes.count(cause), resources=SMALL)) for cause in arrays))
+    for cause in causes:
+        if cause in arrays:
+            job, arrays[cause] = f"c{cause}.{arrays[cause]}", arrays[cause] + 1
+        else:
+            job = f"c{cause}"
+            if job in world.state.over:
+                continue
+            world.tell(admitted(spec_of(job, resources=SMALL)))
+        if not world.nodes_of(job):
+            break  # the node is out already
+        world.tell(failed(job))
+    assert is_ready(world, "n1") is (len(set(causes)) < FAILURES)

@@ -1,7 +1,10 @@
 """When many nodes fall silent at once, they are more likely cut off than dead. So nothing is declared lost for a while,
-and then only so many nodes in a minute, those that are silent for longest first, until none is overdue any more.
-Nodes report at times of their own, so their leases run out one by one: all that are silent count, and those that were
-lost of late.
+and then only so many nodes in a minute, until none is overdue any more: those that hold jobs first, and among them the
+ones that are silent for longest. Nodes report at times of their own, so their leases run out one by one: all that are
+silent count, and those that were lost of late.
+
+A node that is out of use says nothing of the network: one in maintenance, or one without jobs that gets none. Such
+nodes do not count, neither as silent nor as living, and their loss waits for nothing.
 
 How long that has gone on stands in the log, and when each node was lost, so that a writer that takes over goes on
 there. It goes by the time in which topic `nodes` was read, as leases do.
@@ -10,6 +13,7 @@ there. It goes by the time in which topic `nodes` was read, as leases do.
 from __future__ import annotations
 
 from services.placement.policy.leases import patience_ms
+from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.effects import EvictionsHeld, EvictionsResumed
 from shared.events.values import NodeStatus
@@ -37,9 +41,9 @@ class Breaker:
     def judge(
         self, state: CellState, silent: dict[str, int], overdue: dict[str, int], listened_ms: int
     ) -> tuple[list[str], EvictionsHeld | EvictionsResumed | None]:
-        """The nodes to be lost now, and what the log is to know of it. `silent` are all that get no new work, with
-        their silence, and `overdue` those of them that are beyond their lease; `listened_ms` is for how long nodes were
-        listened to, since any origin.
+        """The nodes to be lost now, and what the log is to know of it. `silent` are all that get no new work and count,
+        with their silence, and `overdue` those of them that are beyond their lease; `listened_ms` is for how long nodes
+        were listened to, since any origin.
         """
         held = state.evictions
         let_go = self._let_go_of_late(state, listened_ms)
@@ -51,8 +55,7 @@ class Breaker:
             self._begun_ms = listened_ms - (0 if held is None else held.held_wall_ms)
         held_ms, lost = listened_ms - self._begun_ms, 0 if held is None else held.lost
         may_be_lost = max(0, min(_lost_by_then(state, held_ms) - lost, _at_once_most(state)))
-        longest_first = sorted(overdue, key=lambda node_id: (-overdue[node_id], node_id))
-        now = longest_first[:may_be_lost]
+        now = _in_turn(state, overdue)[:may_be_lost] if may_be_lost else []
         if now or held is None or held_ms >= held.held_wall_ms + STEP_MS:
             return now, EvictionsHeld(silent=len(overdue) - len(now), held_wall_ms=held_ms, lost=lost + len(now))
         return [], None
@@ -72,8 +75,32 @@ class Breaker:
         return {
             node.id: listened_ms - int((state.at_ms - node.lost_ms) / self._speed)
             for node in state.nodes.values()
-            if node.lost_alone and node.lost_ms is not None
+            if node.lost_alone and node.lost_ms is not None and _was_in_use(node)
         }
+
+
+def counts(node: Node) -> bool:
+    """Whether its silence tells of the network, and its loss has to wait for what it does to jobs."""
+    return not node.in_maintenance and (node.status is NodeStatus.READY or bool(node.jobs))
+
+
+def _was_in_use(node: Node) -> bool:
+    """The same of a lost node, as far as the log tells it afterwards."""
+    return not node.in_maintenance and node.wanted is NodeStatus.READY
+
+
+def _in_turn(state: CellState, overdue: dict[str, int]) -> list[str]:
+    """The nodes that hold jobs first, then by their silence, the longest first. Among equals by the submission of the
+    oldest job that they hold, then as they joined: names decide nothing.
+    """
+    joined = {node_id: number for number, node_id in enumerate(state.nodes)}
+
+    def turn_of(node_id: str) -> tuple[bool, int, int, int]:
+        jobs = state.nodes[node_id].jobs
+        oldest_ms = min((state.jobs[job_id].submit_ms for job_id in jobs), default=0)
+        return not jobs, -overdue[node_id], oldest_ms, joined[node_id]
+
+    return sorted(overdue, key=turn_of)
 
 
 def _are_too_many(state: CellState, silent: dict[str, int], let_go: dict[str, int]) -> bool:
@@ -91,7 +118,7 @@ def _at_once_most(state: CellState) -> int:
 
 
 def _living(state: CellState) -> int:
-    return sum(node.status is not NodeStatus.LOST for node in state.nodes.values())
+    return sum(node.status is not NodeStatus.LOST and counts(node) for node in state.nodes.values())
 
 
 def _lost_by_then(state: CellState, held_ms: int) -> int:

@@ -1,7 +1,8 @@
 """Nodes that are taken out of use by themselves, visibly: an operator's uncordon lifts it.
 
 One on which one job after another fails stays out until then. Counted is what different jobs did: a job that is tried
-again on the same node counts once, and one that ends well begins the row anew. A loss by infrastructure is no failure.
+again on the same node counts once, so do all elements of an array, and what ends well begins the row anew. A loss by
+infrastructure is no failure.
 
 One that is silent beyond its lease and back, again and again, is out for a time that doubles with each further loss.
 Losses count together that come within an hour of each other, or of the end of its quarantine. Counted are leases that
@@ -64,8 +65,8 @@ def _rows(turn: Turn) -> dict[str, tuple[str, ...]]:
             continue
         if end.is_good:
             row = ()
-        elif end.job not in row:
-            row = (*row, end.job)[-FAILURES:]
+        elif end.cause not in row:
+            row = (*row, end.cause)[-FAILURES:]
         rows[end.node] = row
     return rows
 

@@ -6,7 +6,7 @@ from services.placement.policy import workers
 from services.placement.policy.outcome import failed_on, outcome_of
 from services.placement.policy.requests import stopping
 from services.placement.policy.retry import avoided
-from services.placement.policy.turn import RunEnd, Turn
+from services.placement.policy.turn import Turn, run_end
 from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -161,7 +161,7 @@ def _settle_lone_run(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> bool:
     ((node, status),) = noted.items()
     if status is RunStatus.FINISHED:
         if job.status is not JobStatus.STOPPING:
-            turn.ended.append(RunEnd(node, job.id, is_good=True))
+            turn.ended.append(run_end(node, job, is_good=True))
         turn.do(e.JobFinished(job=job.id, attempt=job.attempt))
         return True
     if status is RunStatus.RUNNING and job.status is JobStatus.STARTING:
@@ -173,7 +173,7 @@ def _settle_lone_run(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> bool:
 def _settle_job(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> None:
     if job.status is not JobStatus.STOPPING:
         # What fails once its gang has failed elsewhere tells nothing of its node.
-        turn.ended += [RunEnd(node, job.id, _ENDS[status]) for node, status in noted.items() if status in _ENDS]
+        turn.ended += [run_end(node, job, is_good=_ENDS[status]) for node, status in noted.items() if status in _ENDS]
     runs = {**job.runs, **noted}
     if all(status in RUN_IS_OVER for status in runs.values()):
         for effect in outcome_of(job, runs, turn.now_ms, turn.words.get((job.id, job.attempt), "")):

@@ -61,11 +61,18 @@ _ENCODE_TEXT = msgspec.json.Encoder().encode
 
 
 class RunEnd(NamedTuple):
-    """A run that ended by itself, well or badly."""
+    """A run that ended by itself, well or badly. `cause` is the job, or the array of which it is an element: elements
+    are alike, and fail for one reason.
+    """
 
     node: str
-    job: str
+    cause: str
     is_good: bool
+
+
+def run_end(node: str, job: Job, *, is_good: bool) -> RunEnd:
+    """The end of a run of this job."""
+    return RunEnd(node, job.spec.array_of or job.id, is_good)
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from services.placement.policy.outcome import outcome_of
 from services.placement.policy.requests import stopping
 from services.placement.policy.retry import avoided, backoff_ms, loss_pause_ms, losses_after
-from services.placement.policy.turn import RunEnd, Turn
+from services.placement.policy.turn import Turn, run_end
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.singly import is_service
 from shared.events import effects as e
@@ -118,8 +118,8 @@ def _sorted_out(job: Job, noted: dict[str, RunStatus]) -> _News:
 def _tell_of_ends(turn: Turn, job: Job, news: _News) -> None:
     """Who judges nodes by how runs end there hears of these."""
     nodes = {place.rank: place.node for place in job.workers} if news.done or news.failed else {}
-    turn.ended += [RunEnd(nodes[rank], job.id, is_good=True) for rank in news.done]
-    turn.ended += [RunEnd(nodes[rank], job.id, is_good=False) for rank in news.failed]
+    turn.ended += [run_end(nodes[rank], job, is_good=True) for rank in news.done]
+    turn.ended += [run_end(nodes[rank], job, is_good=False) for rank in news.failed]
 
 
 def _settled(job: Job, news: _News, now_ms: int) -> e.WorkersSettled:

@@ -42,6 +42,7 @@ class Sweep:
     _overdue: dict[RunKey, int] = field(default_factory=dict)
     _up: dict[str, bool] = field(default_factory=dict)
     _gone: dict[str, None] = field(default_factory=dict)
+    _out_of_use: dict[str, None] = field(default_factory=dict)
 
     def run(self, decisions: Sequence[InForce]) -> list[Violation]:
         """Every violation; none where no moments are known."""
@@ -76,21 +77,33 @@ class Sweep:
                 self._over.setdefault(key, moment)
                 if key in self._live.get(key[0], {}) and key[0] not in self.evidence.liars:
                     self._overdue.setdefault(key, moment)
-            if isinstance(effect, e.NodeChanged):
-                self._up[effect.spec.id] = effect.status != "lost"
-            elif isinstance(effect, e.NodeRemoved):
-                self._up.pop(effect.node, None)
+            self._follow(effect)
         self._nodes_are_given_up_singly(moment, decision)
         for effect in decision.decision.effects:
             if isinstance(effect, e.LeaseExpired):
                 self._up[effect.node] = False
 
+    def _follow(self, effect: e.AnyEffect) -> None:
+        """Which nodes live as the log knows it, and which of them an operator, or a quarantine, keeps out of use."""
+        if isinstance(effect, e.NodeChanged):
+            node = effect.spec.id
+            self._up[node] = effect.status != "lost"
+            if effect.status == "ready":
+                self._out_of_use.pop(node, None)
+            elif effect.status != "lost":
+                self._out_of_use[node] = None
+        elif isinstance(effect, e.MaintenanceBegan):
+            self._out_of_use[effect.node] = None
+        elif isinstance(effect, e.NodeRemoved):
+            self._up.pop(effect.node, None)
+            self._out_of_use.pop(effect.node, None)
+
     def _nodes_are_given_up_singly(self, moment: int, decision: InForce) -> None:
-        """Trouble of the control plane must not look like the death of many nodes."""
+        """Trouble of the control plane must not look like the death of many nodes that are used."""
         effects = decision.decision.effects
         booted = {effect.spec.id: None for effect in effects if isinstance(effect, e.NodeChanged)}
         lost = [effect.node for effect in effects if isinstance(effect, e.LeaseExpired)]
-        living = [node for node in lost if node not in booted and node not in self._gone]
+        living = [n for n in lost if n not in booted and n not in self._gone and n not in self._out_of_use]
         up = sum(self._up.values())
         if len(living) >= TOGETHER_NODES and len(living) * 100 > TOGETHER_PERCENT * up:
             self._say("LEASE", f"{len(living)} living nodes of {up} are declared lost at once: {living}", moment)
