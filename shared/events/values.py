@@ -24,6 +24,11 @@ Device = Annotated[int, Meta(ge=0, lt=DEVICES_MOST)]
 
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
 
+_NO_NUL = r"^[^\x00]*$"
+
+Handed = Annotated[str, StringConstraints(pattern=_NO_NUL)]
+"""What the kernel is handed for a process: any text without NUL, where it ends for the kernel."""
+
 LabelRule = Annotated[
     str,
     Meta(max_length=500),
@@ -108,10 +113,13 @@ class ProcessRun(Value, tag_field="driver", tag="process"):
     """A run of real processes, one per worker."""
 
     driver: ClassVar[str] = "process"
-    argv: Annotated[tuple[Annotated[str, Meta(max_length=8192)], ...], Meta(min_length=1, max_length=1000)]
-    env: dict[str, str] = {}
-    dir: str | None = None
-    checkpoint_dir: str | None = None
+    argv: Annotated[
+        tuple[Annotated[str, Meta(max_length=8192), StringConstraints(pattern=_NO_NUL)], ...],
+        Meta(min_length=1, max_length=1000),
+    ]
+    env: dict[Handed, Handed] = {}
+    dir: Handed | None = None
+    checkpoint_dir: Handed | None = None
 
 
 Run = VirtualRun | ProcessRun

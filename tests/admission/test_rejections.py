@@ -189,3 +189,19 @@ def test_a_gang_that_no_record_could_hold_is_turned_away_with_the_figure() -> No
     answer = service.answer(SUBMIT, bytes_of({"job": in_narrow}), None, NOW_MS)
     assert isinstance(answer, JobRejected)
     assert (answer.code, answer.wanted, answer.allowed) == (RejectCode.TOO_LARGE, most, most_workers(1_000, 2))
+
+
+@pytest.mark.parametrize(
+    ("run", "field"),
+    [
+        ({"argv": ["true", "a\0b"]}, "run.process.argv.1"),
+        ({"argv": ["true"], "env": {"A": "\0"}}, "run.process.env.A"),
+        ({"argv": ["true"], "env": {"A\0": "b"}}, "run.process.env.A\\x00.[key]"),
+        ({"argv": ["true"], "dir": "/tmp/a\0b"}, "run.process.dir"),
+        ({"argv": ["true"], "checkpoint_dir": "/tmp/a\0b"}, "run.process.checkpoint_dir"),
+    ],
+)
+def test_text_with_nul_is_refused_where_a_process_would_be_handed_it(run: dict[str, Any], field: str) -> None:
+    found = rejected(submit(run={"driver": "process", **run}))
+    assert (found.code, found.field) == (RejectCode.INVALID_FIELD, f"job.{field}")
+    assert found.rule == r"String should match pattern '^[^\x00]*$'"

@@ -131,3 +131,21 @@ async def test_an_agent_gives_way_to_another_that_joins_under_its_name(world: Wo
     second.stopping.set()
     await other
     assert not first.stopping.is_set()
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        ProcessRun(argv=("sh", "-c", "kill -35 $$")),
+        ProcessRun(argv=("true",), checkpoint_dir="/tmp/a\0b"),
+    ],
+)
+async def test_no_job_of_a_tenant_ends_the_agent(world: World, run: ProcessRun) -> None:
+    context, task = world.start("state")
+    await eventually(lambda: world.said(NodeJoined) > 0 and "node-1" in world.writer.state.nodes)
+    world.append(world.writer.start("job-1", "node-1", run=run))
+    await eventually(lambda: task.done() or "job-1" in world.writer.state.over)
+    assert not task.done()
+    assert [said.status for said in world.heard if isinstance(said, RunWord)][-1] is RunStatus.FAILED
+    context.stopping.set()
+    await task

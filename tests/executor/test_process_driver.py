@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from services.executor.policy.turn import Observation
+from services.executor.policy.worker_environment import Gang
 from services.executor.processes.supervisor import monotonic_ms
-from shared.events.values import ProcessRun, VirtualRun
+from shared.events.values import RUN_IS_OVER, ProcessRun, RunStatus, VirtualRun
 from tests.contract.eventually import eventually
-from tests.executor.processes import Machine
+from tests.executor.processes import NODE, Machine
 
 WAITS = "echo up; exec sleep 600"
 POLITE = "trap 'echo told; exit 3' TERM; echo up; while :; do sleep 0.05; done"
@@ -68,9 +70,21 @@ async def test_a_worker_that_is_killed_by_others_has_failed_by_that_signal(machi
     assert (seen.exit_code, seen.text) == (137, "worker 0 was killed by SIGKILL")
 
 
+@pytest.mark.parametrize(("number", "name"), [(34, "SIGRTMIN"), (35, "signal 35"), (63, "signal 63")])
+async def test_a_signal_without_a_name_is_told_by_its_number(machine: Machine, number: int, name: str) -> None:
+    machine.start(f"kill -{number} $$")
+    seen = await machine.until("running", "failed")
+    assert (seen.exit_code, seen.text) == (128 + number, f"worker 0 was killed by {name}")
+
+
 @pytest.mark.parametrize(
     ("run", "code", "words"),
     [
+        (ProcessRun(argv=("true", "a\0b")), 127, "cannot run true: embedded null byte"),
+        (ProcessRun(argv=("true",), env={"A": "\0"}), 127, "cannot run true: embedded null byte"),
+        (ProcessRun(argv=("true",), dir="/tmp/a\0b"), 127, "embedded null byte"),
+        (ProcessRun(argv=("true",), checkpoint_dir="/tmp/a\0b"), None, "cannot start: embedded null byte"),
+        (ProcessRun(argv=("true",), checkpoint_dir="/tmp/" + "a" * 5_000), None, "cannot start"),
         (ProcessRun(argv=("no-such-program",)), 127, "cannot run no-such-program"),
         (ProcessRun(argv=("true",), dir="/no/such/folder"), 127, "cannot change to /no/such/folder"),
         (ProcessRun(argv=("true",), checkpoint_dir="/proc/no"), None, "cannot start"),
@@ -247,3 +261,50 @@ async def test_files_of_which_a_loss_of_power_left_only_the_names_tell_nothing(m
     machine.restart_agent()
     assert machine.driver.renewed_ms() is None
     await eventually(machine.driver.stop_everything)
+
+
+@pytest.mark.parametrize("job", ["../../outside", "..", "a/b", "x\0y", "", "/tmp/outside", "a" * 300])
+async def test_a_job_whose_folder_would_not_stand_below_the_runs_has_failed(machine: Machine, job: str) -> None:
+    before = sorted(machine.folder.parent.rglob("*"))
+    machine.start("true", job=job)
+    await machine.until("failed")
+    machine.driver.show_world(job, 1, Gang(1, (NODE,), "127.0.0.1", 20_000))
+    machine.stop(0, job=job)
+    await machine.until("failed", "stopped")
+    assert sorted(machine.folder.parent.rglob("*")) == before
+
+
+async def ends_of(machine: Machine, *jobs: str) -> dict[str, Observation]:
+    """Look until all of these are over; what each ended with."""
+    async with asyncio.timeout(15):
+        while True:
+            machine.seen += machine.driver.look()
+            ends = {seen.job: seen for seen in machine.seen if seen.status in RUN_IS_OVER}
+            if set(ends) == set(jobs):
+                return ends
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(("file", "text"), [("exit", "{"), ("exit", "[]"), ("supervisor", "x y"), ("supervisor", "1")])
+async def test_a_run_whose_files_cannot_be_understood_has_failed_once_nothing_of_it_is_left(
+    machine: Machine, file: str, text: str
+) -> None:
+    machine.start(WAITS, job="job-1")
+    await machine.until("running")
+    machine.restart_agent()
+    machine.path(file).write_text(text)
+    machine.start(WAITS)
+    machine.start("sleep 1", job="job-2")
+    ends = await ends_of(machine, "job-1", "job-2")
+    assert (ends["job-1"].status, ends["job-2"].status) == (RunStatus.FAILED, RunStatus.FINISHED)
+    assert "cannot" in ends["job-1"].text
+    assert machine.alive() == []
+
+
+async def test_a_run_whose_time_to_stop_cannot_be_read_ends_nevertheless(machine: Machine) -> None:
+    machine.start(WAITS)
+    await machine.until("running")
+    machine.path("stop").write_text("soon")
+    machine.stop(60_000)
+    await machine.until("running", "failed")
+    assert machine.alive() == []

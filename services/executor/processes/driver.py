@@ -28,6 +28,7 @@ from services.executor.policy.worker_environment import Gang, worker_environment
 from services.executor.processes.control_groups import own_group
 from services.executor.processes.supervisor import kill, marked, monotonic_ms, read_whole, write_whole
 from services.executor.processes.worker_folder import WorkerEnd, WorkerFolder
+from shared.events.encoding import shorten
 from shared.events.value import replace
 from shared.events.values import ProcessRun, RunStatus
 
@@ -43,16 +44,27 @@ PRUNE_EVERY = 50
 
 WORLD_FILE = "world.json"
 
+NAME_BYTES_MOST = 255
+"""The longest name of a folder."""
+
+BROKEN = (OSError, ValueError, KeyError, TypeError)
+"""What the start or the files of one run may raise, whatever its job or a stranger has put there. ValueError: a NUL in
+a path, a file that holds no JSON and no number.
+"""
+
 
 @dataclass(slots=True)
 class LiveRun:
-    """A run that is not over. `is_told`: the log wants it stopped. `problem`: why it could not be begun."""
+    """A run that is not over. `is_told`: the log wants it stopped. `problem`: why it could not be begun, or not be
+    looked after; `is_broken`: its files do not tell when it is over.
+    """
 
     workers: dict[int, WorkerFolder]
     is_told: bool = False
     is_running: bool = False
     failed: int | None = None
     problem: str = ""
+    is_broken: bool = False
 
 
 class ProcessDriver:
@@ -92,11 +104,13 @@ class ProcessDriver:
             return self._seen(key, RunStatus.FAILED, text=text)
         if gang is None:
             return self._seen(key, RunStatus.STOPPED)
+        if not _is_folder_name(order.job):
+            return self._seen(key, RunStatus.FAILED, text=f"cannot start: no folder can be named {shorten(order.job)}")
         run = LiveRun({place.rank: self._worker(key, place.rank) for place in order.places})
         self._live[key] = run
         try:
             self._begin(order, order.run, gang, run)
-        except OSError as error:
+        except BROKEN as error:
             # It counts as the job's failure: one that costs nothing would be tried on this node again and again.
             run.problem = f"cannot start: {error}"
             self._end_all(run, 0)
@@ -120,7 +134,7 @@ class ProcessDriver:
     def show_world(self, job: str, attempt: int, gang: Gang | None) -> None:
         """Let the attempt's workers here see who the others are now. A file that cannot be written stays as it was."""
         folder = self._runs / job / str(attempt)
-        if gang is not None and folder.exists():
+        if gang is not None and _is_folder_name(job) and folder.exists():
             with contextlib.suppress(OSError):
                 write_whole(folder / WORLD_FILE, gang.as_world())
 
@@ -137,14 +151,17 @@ class ProcessDriver:
 
     def _end_all(self, run: LiveRun, grace_ms: int) -> None:
         for worker in run.workers.values():
-            worker.stop(monotonic_ms() + grace_ms)
+            try:
+                worker.stop(monotonic_ms() + grace_ms)
+            except BROKEN as error:
+                run.is_broken, run.problem = True, run.problem or _unfit(error)
 
     def look(self) -> list[Observation]:
         """What has become of the runs since the last look."""
         self._ending = [child for child in self._ending if child.poll() is None]
         found = []
         for key, run in list(self._live.items()):
-            seen = self._look_at(key, run)
+            seen = self._look_at(key, run) if not run.is_broken else self._destroy(key, run)
             if seen is not None:
                 found.append(seen)
                 if seen.status is not RunStatus.RUNNING:
@@ -163,7 +180,21 @@ class ProcessDriver:
         if self._over % PRUNE_EVERY == 0:
             self._prune()
 
+    def _destroy(self, key: RunKey, run: LiveRun) -> Observation | None:
+        """A run that cannot be looked after has failed once nothing of it is left; one run's files are no concern of
+        the others, nor of the agent.
+        """
+        left = [worker for worker in run.workers.values() if not worker.destroy()]
+        return None if left else self._seen(key, RunStatus.FAILED, text=run.problem[:TEXT_CHARS_MOST])
+
     def _look_at(self, key: RunKey, run: LiveRun) -> Observation | None:
+        try:
+            return self._progress(key, run)
+        except BROKEN as error:
+            run.is_broken, run.problem = True, run.problem or _unfit(error)
+            return None
+
+    def _progress(self, key: RunKey, run: LiveRun) -> Observation | None:
         ends = {rank: end for rank, worker in run.workers.items() if (end := worker.look()) is not None}
         if run.failed is None:
             run.failed = next((rank for rank, end in ends.items() if end.is_failure or end.why == "vanished"), None)
@@ -206,6 +237,8 @@ class ProcessDriver:
 
     def _found(self, key: RunKey) -> LiveRun | None:
         """A run of which there are folders."""
+        if not _is_folder_name(key[0]):
+            return None
         _, _, only, turn = key
         ranks = [rank for rank, its in _workers_in(self._folder(key)) if its == turn and only in (None, rank)]
         return LiveRun({rank: self._worker(key, rank) for rank in ranks}) if ranks else None
@@ -269,11 +302,30 @@ def _made(checkpoint_dir: str) -> str:
 
 
 def _lives(run: LiveRun) -> bool:
-    return any(worker.end() is None for worker in run.workers.values())
+    try:
+        return any(worker.end() is None for worker in run.workers.values())
+    except BROKEN:
+        return False  # there is no supervisor to ask: whatever has the node's mark is killed
+
+
+def _is_folder_name(name: str) -> bool:
+    """Whether the folder of this name stands right below the one that it is made in."""
+    fits = len(name.encode(errors="surrogatepass")) <= NAME_BYTES_MOST
+    return fits and name not in ("", ".", "..") and "/" not in name and "\0" not in name
+
+
+def _unfit(error: Exception) -> str:
+    return f"cannot be looked after: {shorten(str(error))}"
 
 
 def _words(end: WorkerEnd) -> str:
     if end.why == "vanished":
         return end.text
-    ended = f"was killed by {signal.Signals(end.signal).name}" if end.signal else f"ended with exit code {end.code}"
+    ended = f"was killed by {_signal_name(end.signal)}" if end.signal else f"ended with exit code {end.code}"
     return f"{ended}: {end.text}" if end.text else ended
+
+
+def _signal_name(number: int) -> str:
+    """Its name, where it has one: most real-time signals have none."""
+    known = [each.name for each in signal.Signals if each == number]
+    return known[0] if known else f"signal {number}"

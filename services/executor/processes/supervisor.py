@@ -35,6 +35,9 @@ LOOK_EVERY_S = 1.0
 KILL_PAUSE_S = 0.02
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 CANNOT_START = 127
+MARK, SUPERVISES = "FALLOW_MARK", "FALLOW_SUPERVISES"
+"""In the environment of a worker's processes, and in that of its supervisor."""
+
 AWAITED = (signal.SIGCHLD, signal.SIGTERM)
 DEAF_TO = (signal.SIGINT, signal.SIGHUP)
 
@@ -253,11 +256,11 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def marked(mark: str) -> list[int]:
+def marked(mark: str, name: str = MARK) -> list[int]:
     """All processes whose environment began with this mark, or with one that it is the beginning of when it ends in a
     slash.
     """
-    wanted = f"\0FALLOW_MARK={mark}".encode() + (b"" if mark.endswith("/") else b"\0")
+    wanted = f"\0{name}={mark}".encode() + (b"" if mark.endswith("/") else b"\0")
     return [pid for pid in processes() if pid != os.getpid() and wanted in b"\0" + _environment(pid)]
 
 

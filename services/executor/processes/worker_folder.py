@@ -60,7 +60,7 @@ class WorkerFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         order: dict[str, Any] = {
             "argv": argv,
-            "env": {**env, "FALLOW_MARK": self.mark},
+            "env": {**env, supervisor.MARK: self.mark},
             "dir": folder,
             "stdout": str(self.path / "stdout"),
             "stderr": str(self.path / "stderr"),
@@ -75,7 +75,7 @@ class WorkerFolder:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={"FALLOW_SUPERVISES": self.mark},
+                env={supervisor.SUPERVISES: self.mark},
                 cwd="/",
                 start_new_session=True,
             )
@@ -117,6 +117,15 @@ class WorkerFolder:
             with contextlib.suppress(OSError):  # it is only for whoever looks next
                 supervisor.write_whole(self.path / "exit", json.dumps(asdict(self._end)))
         return self._end
+
+    def destroy(self) -> bool:
+        """Kill all of the worker, whatever its files say. Whether nothing of it is left."""
+        left = supervisor.marked(self.mark, supervisor.SUPERVISES)
+        for pid in left:
+            supervisor.kill(pid)
+        if self.child is not None:
+            self.child.poll()
+        return self._nothing_is_left() and not left
 
     def _written_end(self) -> WorkerEnd | None:
         written = supervisor.read_whole(self.path / "exit")
