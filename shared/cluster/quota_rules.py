@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from shared.cluster.quota_tree import Account, Branch, Quotas, QuotaTree
+from shared.cluster.quota_tree import Account, Branch, Quotas, QuotaTree, leaves_first
 from shared.events.operations import Quota
 from shared.events.values import GPU
 
+LEVELS_MOST = 16
+"""So many tenants stand in one line at most, from the top to the lowest one: a start counts at each of them."""
+
+_LINE_MOST = 2 * LEVELS_MOST
+"""While a change is put in force quota by quota, tenants that have moved stand above others that have not."""
+
 
 def contradiction(quotas: Quotas, quota: Quota) -> str | None:
-    """Why this quota can never be set beside the others, or None: what the log itself may not hold."""
+    """Why this quota can never be set beside the others, or None: what the log itself may not hold. It looks at so many
+    above the tenant only as a line may have.
+    """
     if quota.limit_milli is not None and quota.limit_milli < quota.guaranteed_milli:
         return f"limit {quota.limit_milli} is below the guarantee {quota.guaranteed_milli}"
-    seen, parent = [quota.tenant], quota.parent
+    seen, parent = {quota.tenant: None}, quota.parent
     while parent is not None:
         if parent in seen:
             return "cycle: " + " -> ".join([*seen, parent])
-        seen.append(parent)
+        if len(seen) == _LINE_MOST:
+            return f"stands more than {LEVELS_MOST} levels deep"
+        seen[parent] = None
         above = quotas.get((parent, quota.gpu_type))
         parent = above.parent if above is not None else None
     return None
@@ -50,6 +60,10 @@ def fault_among(quotas: Quotas, changed: Sequence[Quota], tenants: Collection[st
         if why is not None:
             return Fault(quota.tenant, quota.gpu_type, "quota", "", why)
     tree = QuotaTree(quotas, {})
+    deep = _too_deep(tree)
+    if deep is not None:
+        rule = f"stands more than {LEVELS_MOST} levels deep"
+        return Fault(deep.account[0], deep.account[1], "parent", repr(deep.quota.parent), rule)
     for quota in changed:
         parent = quota.parent
         if parent is not None and (parent, quota.gpu_type) not in quotas and parent not in tenants:
@@ -58,6 +72,17 @@ def fault_among(quotas: Quotas, changed: Sequence[Quota], tenants: Collection[st
         found = _holds_too_much(tree.branches[quota.tenant, quota.gpu_type])
         if found is not None:
             return found
+    return None
+
+
+def _too_deep(tree: QuotaTree) -> Branch | None:
+    """A tenant below the lowest level that there may be, or None."""
+    levels: dict[Account, int] = {}
+    for branch in reversed(leaves_first(tree.branches)):
+        level = 1 if branch.parent is None else levels[branch.parent.account] + 1
+        if level > LEVELS_MOST:
+            return branch
+        levels[branch.account] = level
     return None
 
 

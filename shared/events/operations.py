@@ -21,6 +21,12 @@ from shared.events.base import (
     Value,
 )
 
+FIELDS_MOST = 32
+"""More than any operation can name."""
+
+Fields = Annotated[tuple[Label, ...], Meta(max_length=FIELDS_MOST)]
+"""The names of what is changed, each once."""
+
 
 class Operation(Command, CellEvent):
     """A command for one cell; `by` is who gave it, for the audit trail."""
@@ -125,7 +131,7 @@ class SetQuota(Operation, type="fallow.quota.set.v1", topic="operations"):
     """
 
     quotas: Annotated[tuple[Quota, ...], Meta(min_length=1, max_length=10_000)]
-    fields: tuple[Label, ...] = ()
+    fields: Fields = ()
 
 
 class RemoveQuota(Operation, type="fallow.quota.remove.v1", topic="operations"):
@@ -170,7 +176,7 @@ class SetPolicy(Operation, type="fallow.policy.set.v1", topic="operations"):
     """Change the cell's policy at run time: as a whole, or, where `fields` are named, these alone."""
 
     policy: CellPolicy
-    fields: tuple[Label, ...] = ()
+    fields: Fields = ()
 
 
 class ReloadCell(Operation, type="fallow.cell.reload.v1", topic="operations"):

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from shared.cluster.quota_rules import fault_among, fault_in_pools, top_down
+from shared.cluster.quota_rules import LEVELS_MOST, contradiction, fault_among, fault_in_pools, top_down
+from shared.cluster.quota_tree import Account
 from shared.events.operations import Quota
 
 
@@ -84,3 +87,96 @@ def test_types_that_nobody_asks_for_are_not_looked_at() -> None:
 def test_quotas_are_put_in_force_parents_first() -> None:
     quotas = [share("ada", parent="lab"), share("lab", parent="top"), share("top")]
     assert [quota.tenant for quota in top_down(table(*quotas), quotas)] == ["top", "lab", "ada"]
+
+
+def line(levels: int) -> list[Quota]:
+    """So many tenants, each below the one before it."""
+    return [share(f"t{number}", parent=f"t{number - 1}" if number else None) for number in range(levels)]
+
+
+class Read(dict[Account, Quota]):
+    """A table that counts how often a quota is looked up by its account."""
+
+    count = 0
+
+    def get(self, key: Account, default: Any = None) -> Any:
+        self.count += 1
+        return super().get(key, default)
+
+
+def test_a_line_of_tenants_has_a_most_of_levels() -> None:
+    assert fault_among(table(*line(LEVELS_MOST)), line(LEVELS_MOST), {}) is None
+    found = fault_among(table(*line(LEVELS_MOST + 1)), line(LEVELS_MOST + 1), {})
+    assert str(found) == "t16/gpu: parent 't15': stands more than 16 levels deep"
+
+
+def test_a_tenant_that_moves_brings_those_below_it_no_deeper_than_that() -> None:
+    moved = share("t0", parent="lab")
+    quotas = table(*line(LEVELS_MOST), share("lab"), moved)
+    assert "t15/gpu: parent 't14': stands more than 16 levels" in str(fault_among(quotas, [moved], {}))
+
+
+def test_a_parent_without_a_quota_is_a_level_too() -> None:
+    quotas = [share("t0", parent="lab"), *line(LEVELS_MOST)[1:]]
+    assert "levels" in str(fault_among(table(*quotas), quotas, {"lab": None}))
+
+
+def test_a_line_too_deep_is_refused_after_few_looks_at_it() -> None:
+    """The time of a check may not grow with the square of what one command names."""
+    quotas = Read(table(*reversed(line(5_000))))
+    assert "levels deep" in str(fault_among(quotas, list(quotas.values()), {}))
+    assert quotas.count <= 2 * LEVELS_MOST
+
+
+def test_a_long_cycle_is_refused_too() -> None:
+    quotas = Read(table(*line(5_000), share("t0", parent="t4999")))
+    assert fault_among(quotas, list(quotas.values()), {}) is not None
+    assert quotas.count <= 2 * LEVELS_MOST
+
+
+PARENTS = st.lists(st.integers(0, 40), min_size=LEVELS_MOST + 3, max_size=LEVELS_MOST + 3)
+"""For each tenant how many tenants before it its parent stands; where none stands there, it has none."""
+
+
+def tree(parents: list[int]) -> list[Quota]:
+    return [
+        share(f"t{number:02}", parent=f"t{number - 1 - back:02}" if back < number else None)
+        for number, back in enumerate(parents)
+    ]
+
+
+def levels(quotas: list[Quota]) -> int:
+    """How many tenants the longest line has, by the definition."""
+    parents = {quota.tenant: quota.parent for quota in quotas}
+
+    def level(tenant: str) -> int:
+        parent = parents[tenant]
+        return 1 if parent is None else level(parent) + 1
+
+    return max(level(quota.tenant) for quota in quotas)
+
+
+DEEP = st.lists(st.sampled_from([0, 0, 0, 0, 0, 0, 0, 1, 40]), min_size=LEVELS_MOST + 3, max_size=LEVELS_MOST + 3)
+
+
+@given(PARENTS | DEEP)
+def test_a_tree_is_refused_exactly_if_a_line_of_it_has_more_levels(parents: list[int]) -> None:
+    quotas = tree(parents)
+    assert (fault_among(table(*quotas), quotas, {}) is not None) is (levels(quotas) > LEVELS_MOST)
+
+
+@given(PARENTS | DEEP, PARENTS | DEEP, st.randoms(use_true_random=False))
+def test_no_step_from_one_allowed_tree_to_another_is_forbidden_in_the_log(
+    before: list[int], after: list[int], random: Any
+) -> None:
+    """Also where those that were below come to stand above."""
+    names = [quota.tenant for quota in tree(before)]
+    random.shuffle(names)
+    other = dict(zip(sorted(names), names, strict=True))
+    old = table(*tree(before))
+    new = [share(other[q.tenant], parent=other[q.parent] if q.parent else None) for q in tree(after)]
+    if fault_among(old, list(old.values()), {}) or fault_among(table(*new), new, {}):
+        return
+    for quota in top_down(table(*new), new):
+        assert contradiction(old, quota) is None
+        old[quota.tenant, quota.gpu_type] = quota

@@ -9,7 +9,8 @@ import pytest
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
 from shared.events import effects as e
 from shared.events.base import Event
-from shared.events.operations import CellPolicy, OfferLoan, Quota, RecallLoan
+from shared.events.encoding import Undecodable, decode, encode
+from shared.events.operations import FIELDS_MOST, CellPolicy, OfferLoan, Quota, RecallLoan, SetPolicy, SetQuota
 from shared.events.proposals import PreemptionProposed, Victim
 from shared.events.reasons import ProposalCode, StopReason
 from shared.events.value import build_valid, replace
@@ -132,6 +133,35 @@ def test_what_does_not_go_with_the_others_is_refused_with_its_rule(wrong: dict[s
     made = world.tell(set_quotas(quota("fay", 99), Quota(gpu_type="gpu", **wrong)))
     assert (kinds(made), world.state.quotas) == (["ProposalRefused"], before)
     assert rule in refusal(made)
+
+
+@pytest.mark.parametrize("count", [2, 20_000])
+def test_a_field_is_named_once_at_most(count: int) -> None:
+    wish = SetQuota(cell=CELL, quotas=(quota("ada", 4),), fields=("limit_milli",) * count)
+    if count > FIELDS_MOST:
+        assert isinstance(decode(SetQuota.type, encode(wish)), Undecodable)
+    else:
+        assert "'limit_milli' is named more than once" in refusal(cell_with().tell(wish))
+
+
+def test_a_setting_of_the_policy_is_named_once_at_most() -> None:
+    wish = SetPolicy(cell=CELL, policy=CellPolicy(), fields=("lease_wall_ms", "placement", "lease_wall_ms"))
+    assert "'lease_wall_ms' is named more than once" in refusal(cell_with().tell(wish))
+
+
+def test_a_line_of_quotas_that_is_too_deep_is_refused_with_the_most() -> None:
+    world = cell_with()
+    made = world.tell(set_quotas(*(quota(f"t{n}", 4, f"t{n - 1}" if n else None) for n in range(1_000))))
+    assert (kinds(made), world.state.quotas) == (["ProposalRefused"], {})
+    assert "stands more than 16 levels deep" in refusal(made)
+
+
+def test_a_cell_file_of_a_line_too_deep_is_refused_when_it_is_read() -> None:
+    quotas = (TenantQuota(limit=8),)
+    line = [Tenant(name=f"t{n}", parent=f"t{n - 1}" if n else None, quotas=quotas) for n in range(17)]
+    assert len(file_with(*line[:16]).quotas()) == 16
+    with pytest.raises(ValueError, match="parent 't15' of gpu: stands more than 16 levels deep"):
+        file_with(*line)
 
 
 def refusal(made: list[e.AnyEffect]) -> str:

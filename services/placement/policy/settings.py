@@ -76,6 +76,8 @@ def set_quota(turn: Turn, event: SetQuota, file: CellFile) -> None:
     if unknown:
         refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, f"{unknown[0]!r} is nothing of a quota")
         return
+    if _is_named_twice(turn, SET_QUOTA, event.fields):
+        return
     quotas = event.quotas
     if event.fields:
         parents = {tenant.name: tenant.parent for tenant in file.tenants}
@@ -88,6 +90,15 @@ def set_quota(turn: Turn, event: SetQuota, file: CellFile) -> None:
     fault = _put_quotas(turn, quotas, _tenants(file), file.gpus_of(turn.state.cell))
     if fault is not None:
         refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, str(fault))
+
+
+def _is_named_twice(turn: Turn, what: str, fields: Sequence[str]) -> bool:
+    """Whether a field is named more than once, and the operation is refused for it."""
+    for number, name in enumerate(fields):
+        if name in fields[:number]:
+            refuse(turn, what, ProposalCode.NOT_ALLOWED, f"{name!r} is named more than once")
+            return True
+    return False
 
 
 def _changed(state: CellState, quota: Quota, fields: Sequence[str], parents: Mapping[str, str | None]) -> Quota:
@@ -132,6 +143,8 @@ def set_policy(turn: Turn, event: SetPolicy, known: tuple[str, ...]) -> None:
         unknown = [name for name in event.fields if name not in CellPolicy.__struct_fields__]
         if unknown:
             refuse(turn, SET_POLICY, ProposalCode.NOT_ALLOWED, f"{unknown[0]!r} is no setting of a policy")
+            return
+        if _is_named_twice(turn, SET_POLICY, event.fields):
             return
         policy = replace(turn.state.policy, **{name: getattr(policy, name) for name in event.fields})
     _put_policy(turn, policy, known, SET_POLICY)
