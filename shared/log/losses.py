@@ -37,8 +37,9 @@ def loss_met(error: LogTruncated) -> Loss:
 class PlaceWatch:
     """Looks every five seconds, beside other work, whether partitions still hold what was read from them.
 
-    Each look is at the place that was the newest one at the look before: so a topic that was cut below that place is
-    found out even when it has been filled and read on since.
+    Each look is at the newest place, and where that is whole at the one that was the newest at the look before; the
+    first look at the first place. So a topic that was cut below that place is found out even when it has been filled
+    and read on since.
     """
 
     def __init__(self, log: Log) -> None:
@@ -51,6 +52,8 @@ class PlaceWatch:
 
     def read(self, tp: TopicPartition, place: Place) -> None:
         """The partition was read to here."""
+        if tp not in self._read:
+            self._remembered[tp] = place
         self._read[tp] = place
 
     def forget(self, tp: TopicPartition) -> None:
@@ -83,16 +86,22 @@ class PlaceWatch:
             losses = look.result()
         except LogUnavailable:
             return []
-        self._remembered = self._next
+        # A partition that was forgotten during the look, and perhaps begun anew, is not the one that was looked at.
+        self._remembered |= self._next
         # What was read may be deleted by its age: only a reader that has not read it yet has lost it.
-        return [
-            loss for tp, loss in losses.items() if loss.kind is not LossKind.DELETED_UNREAD and tp in self._remembered
-        ]
+        return [loss for tp, loss in losses.items() if loss.kind is not LossKind.DELETED_UNREAD and tp in self._next]
 
     def _begin(self) -> None:
         self._next = dict(self._read)
-        places = {tp: self._remembered.get(tp, place) for tp, place in self._next.items()}
-        self._look = asyncio.create_task(losses_of(self._log, places), name="look at what was read")
+        look = self._losses(self._next.copy(), self._remembered.copy())
+        self._look = asyncio.create_task(look, name="look at what was read")
+
+    async def _losses(
+        self, newest: Mapping[TopicPartition, Place], remembered: Mapping[TopicPartition, Place]
+    ) -> dict[TopicPartition, Loss]:
+        losses = await losses_of(self._log, newest)
+        older = {tp: place for tp, place in remembered.items() if tp not in losses and place != newest.get(tp)}
+        return {**losses, **(await losses_of(self._log, older) if older else {})}
 
     async def stop(self) -> None:
         """Let a look that is under way go."""

@@ -228,3 +228,17 @@ async def test_a_position_that_is_not_in_the_log_any_more_is_told_in_the_middle_
     await site.delivery.stop()
     assert site.seen == [b"0", b"1", b"4", b"5"]
     assert [(loss.kind, loss.next_offset, loss.begin) for loss in site.losses] == [(LossKind.DELETED_UNREAD, 2, 4)]
+
+
+async def test_a_topic_that_is_filled_anew_right_behind_the_look_of_a_new_share_is_noticed() -> None:
+    site = Site()
+    await site.publish(b"a", b"b")
+    await site.turn()
+    await eventually(lambda: site.next_offset == 2)
+    site.share.own(is_ours=True)
+    await site.delivery._has_looked()
+    site.broker.cut(TP, 0)
+    await site.publish(b"x", b"y", b"z")
+    await site.turns(100)
+    assert [loss.kind for loss in site.losses] == [LossKind.OTHER_RECORD]
+    await site.delivery.stop()

@@ -9,8 +9,11 @@ import pytest
 from shared.cluster.fold import DamagedLog
 from shared.log import losses
 from shared.log.follower import Follower
+from shared.log.losses import PlaceWatch
+from shared.log.machine.losses import LossKind, Place
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogTruncated
+from shared.log.reading import checksum_of
 from tests.histories import CELL, History, outgoing
 from tests.log.snapshot_world import TOPICS, layout_of
 
@@ -117,3 +120,49 @@ async def test_a_log_that_is_away_is_no_loss(broker: MemoryBroker) -> None:
     await polled(follower, 0.1)
     assert follower.next_offset == 11, "it reads on"
     await follower.stop()
+
+
+def place_behind(broker: MemoryBroker, next_offset: int) -> Place:
+    record = broker.partition(TP).records[next_offset - 1]
+    return Place(next_offset, checksum_of(record.key, record.value))
+
+
+async def found_by(watch: PlaceWatch) -> list[LossKind]:
+    found: list[LossKind] = []
+    for _ in range(20):
+        found += [loss.kind for loss in watch.lost()]
+        await asyncio.sleep(0.01)
+    return found
+
+
+@pytest.mark.parametrize("reads", [1, 2, 3])
+async def test_the_first_look_is_at_the_first_place_however_often_the_topic_was_read_on_since(
+    broker: MemoryBroker, reads: int
+) -> None:
+    """The topic was cut and filled anew right behind the place with which the reader began."""
+    await publish(broker, 31, 10)
+    watch = PlaceWatch(MemoryLog(broker))
+    watch.read(TP, place_behind(broker, 10))
+    broker.cut(TP, 0)
+    await publish(broker, 32, 10 + reads)
+    for more in range(1, reads + 1):
+        watch.read(TP, place_behind(broker, 10 + more))
+    assert await found_by(watch) == [LossKind.OTHER_RECORD], "each loss is told once"
+    await watch.stop()
+
+
+async def test_a_partition_that_is_begun_anew_during_a_look_is_looked_at_from_there(broker: MemoryBroker) -> None:
+    await publish(broker, 31, 10)
+    watch = PlaceWatch(MemoryLog(broker))
+    watch.read(TP, Place(10, checksum=1))
+    await asyncio.sleep(0.03)
+    while not watch.is_looking:
+        assert watch.lost() == []
+        await asyncio.sleep(0.01)
+    watch.forget(TP)
+    watch.read(TP, place_behind(broker, 5))
+    assert await found_by(watch) == [], "what was found is of the place that was forgotten"
+    broker.cut(TP, 0)
+    await publish(broker, 32, 10)
+    assert set(await found_by(watch)) == {LossKind.OTHER_RECORD}
+    await watch.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from shared.events.reasons import RejectCode
 from shared.log import losses
 from shared.log.machine.losses import LossKind, Place, loss_of
 from shared.log.memory import MemoryLog
-from shared.log.port import AppendAnswer, AppendUnknown, LogUnavailable, Outgoing, TopicPartition
+from shared.log.port import AppendAnswer, AppendUnknown, LogUnavailable, Outgoing, Reader, TopicPartition
 from shared.runtime.process import Context
 from tests.contract.eventually import eventually
 from tests.placement.lost_world import CELL, LAYOUT, LostWorld
@@ -120,6 +120,33 @@ async def test_a_running_writer_at_rest_notices_that_its_input_was_filled_anew(w
         world.admit(*names(10, 14 + more))
         await fenced(context, "another record at offset 3")
     assert world.enqueued()[:4] == list(names(0, 4))
+
+
+class FilledAnew(MemoryLog):
+    """When the first reader of jobs is opened, the topic is cut and filled anew beyond the place of the reader."""
+
+    world: LostWorld
+    is_due = False
+
+    def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:
+        if FilledAnew.is_due and JOBS in positions:
+            FilledAnew.is_due = False
+            FilledAnew.world.broker.cut(JOBS, 0)
+            FilledAnew.world.admit(*names(100, 105))
+        return super().reader(positions, patient_ms=patient_ms)
+
+
+@pytest.mark.usefixtures("quick_looks")
+async def test_a_writer_notices_that_its_input_was_filled_anew_right_behind_the_look_with_which_it_began(
+    world: LostWorld,
+) -> None:
+    world.admit(*names(0, 2))
+    async with world.placement():
+        await world.until_enqueued(2)
+    FilledAnew.world, world.log = world, FilledAnew
+    FilledAnew.is_due = True
+    async with world.placement() as context:
+        await fenced(context, "another record at offset 1")
 
 
 async def test_a_person_decides_from_where_an_input_is_read_on(world: LostWorld) -> None:
