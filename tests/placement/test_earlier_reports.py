@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,9 +44,24 @@ def test_whatever_the_stamps_a_node_is_silent_for_no_longer_than_the_topic_took_
     reports = EarlierReports(PAUSE_MS)
     for number, stamp_ms in enumerate(stamps):
         reports.take(stamp_ms, report("n1" if number == at else "n2"))
-    after = stamps[at:] if at < len(stamps) else stamps
+    highest = list(accumulate(stamps, max))
+    after = highest[at:] if at < len(stamps) else highest
     steps = [later - one for one, later in pairwise(after)]
-    assert reports.silent_ms("n1") == sum(step for step in steps if 0 < step <= PAUSE_MS)
+    assert reports.silent_ms("n1") == sum(step for step in steps if step <= PAUSE_MS)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 1_000), st.booleans()), min_size=1, max_size=60),
+    st.integers(-PAUSE_MS, PAUSE_MS),
+)
+def test_brokers_whose_clocks_differ_count_their_difference_once_at_the_most(
+    records: list[tuple[int, bool]], ahead_ms: int
+) -> None:
+    reports, now_ms = EarlierReports(PAUSE_MS), 10**6
+    for passed_ms, is_of_the_other in records:
+        now_ms += passed_ms
+        reports.take(now_ms + (ahead_ms if is_of_the_other else 0), report("n2"))
+    assert reports.silent_ms("n1") <= now_ms - 10**6 + abs(ahead_ms)
 
 
 def written(stamps: list[int]) -> MemoryBroker:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from services.placement.policy.leases import Leases, patience_ms
+from services.placement.policy.earlier_reports import EarlierReports
+from services.placement.policy.leases import Leases, patience_ms, pause_ms
 from services.placement.policy.listening import Listening
 from shared.cluster.job import JobStatus
 from shared.cluster.state import CellState
@@ -277,3 +280,32 @@ def test_a_writer_that_leaves_says_nothing_of_nodes_that_it_has_heard() -> None:
     effects = [effect for decision in world.decisions[before:] for effect in decision.effects]
     assert effects == []
     assert world.state.inputs["nodes-0"] == len(world.inputs["nodes-0"])
+
+
+def silence_told(gaps_ms: list[int], silent_ms: int, answered_at: int) -> dict[str, int]:
+    """For how long a writer takes its node for silent that says nothing to it. It asks where topic `nodes` ends in such
+    gaps, and is told at one of these times that the node had been silent for `silent_ms` when the writer began.
+    """
+    state, leases, asked_ms = cell_of(1).state, Leases(), 0
+    earlier = EarlierReports(silent_ms)
+    earlier.take(0, report("n00"))
+    earlier.take(silent_ms, report("another"))
+    leases.begin(state, 0)
+    for number, gap_ms in enumerate([0, *gaps_ms]):
+        asked_ms += gap_ms
+        leases.asked(state, 0, asked_ms)
+        leases.took_in(0)
+        if number == min(answered_at, len(gaps_ms)):
+            leases.learn(earlier, 0)
+    return leases.unheard(state)
+
+
+@given(st.lists(st.integers(1, 60_000), max_size=6), st.integers(1, 15_000), st.integers(0, 6))
+def test_no_time_that_was_missed_counts_as_silence_whenever_a_writer_learns_what_was_said_before_it(
+    gaps_ms: list[int], silent_ms: int, answered_at: int
+) -> None:
+    policy = cell_of(1).state.policy
+    listened_ms = sum(gap_ms for gap_ms in gaps_ms if gap_ms <= pause_ms(policy))
+    told = silence_told(gaps_ms, silent_ms, answered_at)
+    assert told == silence_told(gaps_ms, silent_ms, 0)
+    assert set(told.values()) <= {listened_ms + silent_ms}

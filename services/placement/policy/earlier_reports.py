@@ -1,9 +1,10 @@
 """What nodes said before a writer took over, by the broker's stamps of topic `nodes`: a writer that knows no more than
 the log still knows for how long a node is silent.
 
-The stamps are of one partition and so of one clock at a time. Only differences count, and of these none that is longer
-than a pause: then the topic may have taken no record, and no node could be heard. So a cell all of whose nodes are
-silent tells nothing, and a clock that is set tells too little and not too much.
+Only the time by which a stamp passes the highest one before it counts, and none that is longer than a pause: then the
+topic may have taken no record, and no node could be heard. So a cell all of whose nodes are silent tells nothing, and a
+clock that is set back tells too little. Where brokers whose clocks differ stamp the topic in turn, their difference is
+counted once at the most.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ class EarlierReports:
     def __init__(self, pause_ms: int) -> None:
         self._pause_ms = pause_ms
         self._listened_ms = 0
-        self._stamp_ms: int | None = None
+        self._highest_ms: int | None = None
         self._heard_ms: dict[str, int] = {}
 
     def take(self, stamp_ms: int, event: Event | Undecodable) -> None:
         """The next record. One that says nothing still tells that the topic takes records."""
-        passed_ms = 0 if self._stamp_ms is None else stamp_ms - self._stamp_ms
-        if 0 < passed_ms <= self._pause_ms:
+        highest_ms = stamp_ms if self._highest_ms is None else max(self._highest_ms, stamp_ms)
+        passed_ms = 0 if self._highest_ms is None else highest_ms - self._highest_ms
+        if passed_ms <= self._pause_ms:
             self._listened_ms += passed_ms
-        self._stamp_ms = stamp_ms
+        self._highest_ms = highest_ms
         for node_id in _speakers(event):
             self._heard_ms[node_id] = self._listened_ms
 

@@ -64,11 +64,14 @@ class Leases:
         self.listening.asked(end, asked_ms, pause_ms(state.policy))
 
     def learn(self, earlier: EarlierReports, as_of_ms: int) -> None:
-        """What topic `nodes` held up to this moment: it counts of nodes that this writer has not heard itself."""
-        heard, begun_ms = self._heard_ms, self.listening.begun_ms + self.listening.missed_ms
+        """What topic `nodes` held up to this moment: it counts of nodes that this writer has not heard itself. Time
+        that was missed since counts for no node, as for those that it has heard.
+        """
+        missed_ms = self.listening.missed_ms
+        heard, begun_ms = self._heard_ms, self.listening.begun_ms + missed_ms
         for node_id, heard_ms in heard.items():
             if heard_ms <= begun_ms:
-                heard[node_id] = min(heard_ms, as_of_ms - earlier.silent_ms(node_id))
+                heard[node_id] = min(heard_ms, as_of_ms - earlier.silent_ms(node_id) + missed_ms)
         self._oldest_ms = min(heard.values(), default=as_of_ms)
         self._looked_ms = None
 
