@@ -14,7 +14,7 @@ from services.admission.service import AdmissionService
 from services.admission.settings import AdmissionSettings
 from shared.cluster.config import CellFile
 from shared.events.base import Event, replace
-from shared.events.encoding import TYPE_HEADER, Undecodable
+from shared.events.encoding import TYPE_HEADER, Undecodable, encode
 from shared.events.jobs import JobAdmitted, JobRejected
 from shared.events.operations import AdvanceTime, ReloadCell
 from shared.log.dead_letters import TOLD_MOST, dead_letter
@@ -276,7 +276,9 @@ class Admission:
 
 def _answered(handled: Handled[Event]) -> Answered:
     record = handled.record
-    return Answered(handled.item, len(record.value or b""), f"{record.topic}/{record.partition}/{record.offset}")
+    # What is admitted may be much larger than what was asked for: all pools of a cell are written out.
+    size_bytes = len(encode(handled.item)) if isinstance(handled.item, JobAdmitted) else 0
+    return Answered(handled.item, size_bytes, f"{record.topic}/{record.partition}/{record.offset}")
 
 
 def _name_of(handled: Handled[Event]) -> str:

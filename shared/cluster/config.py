@@ -10,7 +10,7 @@ from shared.cluster.quota_rules import fault_among, fault_in_pools
 from shared.events.base import LARGEST_INTEGER, LATEST_MS, Label, Millis, Name
 from shared.events.operations import CellPolicy, Quota, ReclaimFrom
 from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.values import DEVICES_MOST, GPU, WORKERS_MOST, NodeRole
+from shared.events.values import DEVICES_MOST, GPU, POOLS_MOST, WORKERS_MOST, NodeRole
 
 AGING_MOST_MS = 10 * 365 * 86_400_000
 
@@ -70,7 +70,7 @@ class CellPart(Part):
 
     name: Name
     ordinal: Annotated[int, Field(strict=True, ge=0, le=9_999)]
-    pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
+    pools: Annotated[tuple[Pool, ...], Field(min_length=1, max_length=POOLS_MOST)]
     queues: Annotated[tuple[Queue, ...], Field(min_length=1)] = (Queue(name="default"),)
     policy: CellPolicy = CellPolicy()
 

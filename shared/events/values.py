@@ -15,7 +15,7 @@ GPU = 1000
 """One whole GPU in milli-GPUs."""
 
 WORKERS_MOST = 100_000
-AFTER_MOST, ARRAY_MOST = 100, 1_000
+AFTER_MOST, ARRAY_MOST, POOLS_MOST = 100, 1_000, 32
 BACKOFF_MS, BACKOFF_MOST_MS = 10_000, 600_000
 DEVICES_MOST = 65_536
 
@@ -176,7 +176,7 @@ class JobSpec(Value):
     priority: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)] = 0
     queue: Name | None = None
     cell: Name | None = None
-    pools: Annotated[tuple[Name, ...], Meta(max_length=32)] = ()
+    pools: Annotated[tuple[Name, ...], Meta(max_length=POOLS_MOST)] = ()
     gpu_type: Label | None = None
     workers: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] = 1
     workers_min: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] | None = None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from shared.log.losses import PlaceWatch, loss_met, losses_of
 from shared.log.machine.losses import Loss, LossKind, Place
-from shared.log.port import Log, LogTruncated, LogUnavailable, Record, TopicPartition
+from shared.log.port import Log, LogTruncated, LogUnavailable, Record, RecordTooLarge, TopicPartition
 from shared.log.reading import checksum_of, unreadable
 from shared.log.share import Batches, CommitFailed, Share
 
@@ -212,7 +212,7 @@ class Delivery:
                 await self._handler(records)
             except Exception as error:
                 is_late = asyncio.get_running_loop().time() + wait_ms / 1000 > give_up_at_s
-                if is_late and not isinstance(error, LogUnavailable):
+                if is_late and (not isinstance(error, LogUnavailable) or isinstance(error, RecordTooLarge)):
                     raise self._give_up(records[0], error) from error
                 self._warn(f"a batch of {len(records)} records failed and is tried again: {error!r}")
             else:
@@ -222,6 +222,11 @@ class Delivery:
             wait_ms = min(2 * wait_ms, self._retry.wait_ms_max)
             if not self.is_running() or not _any_of(records, self.assigned):
                 return False
+
+    def fail(self, error: Exception) -> None:
+        """Reading fails for a reason that is none of Kafka's: this process would read nothing more, and look well."""
+        self._reason = DeliveryGaveUp(f"reading: {error!r}")
+        self._gave_up.set()
 
     def _give_up(self, first: Record, error: Exception) -> DeliveryGaveUp:
         self._reason = DeliveryGaveUp(f"batch at {first.topic}/{first.partition}/{first.offset}: {error!r}")

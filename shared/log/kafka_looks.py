@@ -56,17 +56,23 @@ class KafkaLooks:
         return found
 
     async def _opened(self) -> SteadyConsumer:
-        if self._consumer is None:
-            self._consumer = SteadyConsumer(
-                bootstrap_servers=self._bootstrap,
-                client_id=f"{self._client_id}-looks",
-                group_id=None,
-                enable_auto_commit=False,
-                auto_offset_reset="none",
-                max_partition_fetch_bytes=FETCH_BYTES,
-            )
-            await self._consumer.start()
-        return self._consumer
+        if self._consumer is not None:
+            return self._consumer
+        consumer = SteadyConsumer(
+            bootstrap_servers=self._bootstrap,
+            client_id=f"{self._client_id}-looks",
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            max_partition_fetch_bytes=FETCH_BYTES,
+        )
+        try:
+            await consumer.start()
+        except BaseException:  # also when the look is cancelled: one that is half open answers nothing
+            await close(consumer)
+            raise
+        self._consumer = consumer
+        return consumer
 
 
 async def _record_at(consumer: SteadyConsumer, tp: KafkaTopicPartition, offset: int) -> Record | None:

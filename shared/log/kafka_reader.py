@@ -70,6 +70,9 @@ class KafkaReader:
         except (KafkaError, TimeoutError, OSError) as error:
             await close(consumer)
             raise LogUnavailable(f"no Kafka at {self._bootstrap}: {error!r}") from error
+        except asyncio.CancelledError:
+            await close(consumer)
+            raise
         consumer.assign(list(self._assigned.values()))
         self._consumer = consumer
         self._stand_at_positions()

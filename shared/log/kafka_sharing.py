@@ -12,7 +12,7 @@ from typing import Any
 
 from aiokafka import ConsumerRebalanceListener
 from aiokafka import TopicPartition as KafkaTopicPartition
-from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from aiokafka.errors import ConsumerStoppedError, KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from shared.log.delivery import Delivery
 from shared.log.kafka_consumer import Batches, SteadyConsumer
@@ -55,8 +55,16 @@ class SharingConsumer(SteadyConsumer):
         timeout_ms: int = 0,  # noqa: ARG002 - FastStream sleeps as long again
         max_records: int | None = None,
     ) -> Batches:
-        """What the delivery takes, of all partitions."""
-        found = await self._delivery.take(max_records or BATCH_RECORDS)
+        """What the delivery takes, of all partitions. FastStream tries again at once whatever is raised, without a
+        word: what no other try can mend ends the delivery.
+        """
+        try:
+            found = await self._delivery.take(max_records or BATCH_RECORDS)
+        except (KafkaError, ConsumerStoppedError):
+            raise
+        except Exception as error:
+            self._delivery.fail(error)
+            raise
         return {KafkaTopicPartition(*tp): records for tp, records in found.items()}
 
     async def fetched(self, most: int) -> Batches:

@@ -12,7 +12,7 @@ from services.admission.settings import AdmissionSettings
 from shared.events.encoding import ce_headers, encode
 from shared.events.jobs import JobAdmitted, JobRejected, JobsAdmitted
 from shared.events.submissions import SubmitJob
-from shared.events.values import JobSpec
+from shared.events.values import POOLS_MOST, JobSpec
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogUnavailable, Outgoing, Record
@@ -76,3 +76,23 @@ async def test_of_every_submission_it_is_told_when_it_came_whatever_the_clock_he
     answer = event_of(broker.partition(("t.jobs", 0)).records[0])
     assert isinstance(answer, JobAdmitted)
     assert answer.sent_ms == at_ms
+
+
+async def test_small_submissions_whose_answers_are_large_fit_their_records() -> None:
+    """Admission writes out all the pools that a job may use."""
+    pools = ", ".join(f"{{name: {f'p{number:03}':x<63}, gpus: 8}}" for number in range(POOLS_MOST))
+    file = parse_cell_file(f"cells: [{{name: main, ordinal: 0, pools: [{pools}]}}]\ntenants: [{{name: vision}}]\n", "c")
+    broker = MemoryBroker()
+    for topic in ("jobs", "dead-letters"):
+        broker.create_topic(f"t.{topic}", 1)
+    admission = Admission(make_context("admission", AdmissionSettings(namespace="t")), MemoryLog(broker), LAYOUT, file)
+    await admission.handle([submission(number) for number in range(1_000)])
+    events = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
+    jobs = [job for event in events if isinstance(event, JobsAdmitted) for job in event.jobs]
+    assert [job.spec.id for job in jobs] == [f"job-{number}" for number in range(1_000)]
+
+
+def test_a_cell_has_no_more_pools_than_a_job_may_name() -> None:
+    pools = ", ".join(f"{{name: p{number}, gpus: 8}}" for number in range(POOLS_MOST + 1))
+    with pytest.raises(ValueError, match=f"at most {POOLS_MOST} items"):
+        parse_cell_file(f"cells: [{{name: main, ordinal: 0, pools: [{pools}]}}]\ntenants: [{{name: vision}}]\n", "c")

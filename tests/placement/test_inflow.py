@@ -6,7 +6,8 @@ import pytest
 
 from services.placement.app.inflow import Inflow
 from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.port import LogTruncated, LogUnavailable, Outgoing
+from shared.log.memory_reader import MemoryReader
+from shared.log.port import LogTruncated, LogUnavailable, Outgoing, Reader
 
 JOBS, NODES = ("jobs", 0), ("nodes", 0)
 
@@ -82,3 +83,29 @@ async def test_a_log_that_is_away_is_told() -> None:
     with pytest.raises(LogUnavailable):
         await inputs.inflow.start()
     await inputs.inflow.stop()
+
+
+async def test_where_one_reader_cannot_start_none_stays_open() -> None:
+    class Counted(MemoryReader):
+        opened = closed = 0
+
+        async def start(self) -> None:
+            Counted.opened += 1
+            await super().start()
+
+        async def stop(self) -> None:
+            Counted.closed += 1
+            await super().stop()
+
+    class Away(Counted):
+        async def start(self) -> None:
+            raise LogUnavailable("no Kafka")
+
+    broker = MemoryBroker()
+    readers: dict[str, Reader] = {}
+    for name, kind in (("nodes", Counted), ("jobs", Away), ("queue", Counted)):
+        broker.create_topic(name, 1)
+        readers[name] = kind(broker, {(name, 0): 0})
+    with pytest.raises(LogUnavailable):
+        await Inflow(readers, 100, lambda _: True).start()
+    assert (Counted.opened, Counted.closed) == (2, 3)

@@ -9,11 +9,11 @@ from shared.events.base import Event
 from shared.events.jobs import JOBS_MOST, AdmittedJob, JobAdmitted, JobsAdmitted
 
 JOBS_BYTES_MOST = 60_000
-"""So many bytes of submissions make one record: placement takes a record into a decision whole."""
+"""So many bytes of admitted jobs make one record: placement takes a record into a decision whole."""
 
 
 class Answered(NamedTuple):
-    """An answer, how many bytes the command had, and its place in the submissions."""
+    """An answer, how many bytes it has if it admits a job, and the command's place in the submissions."""
 
     answer: Event
     size_bytes: int

@@ -32,8 +32,16 @@ class Inflow:
         self._news = asyncio.Event()
 
     async def start(self) -> None:
-        """Connect. Raises LogUnavailable within a bound."""
-        await asyncio.gather(*(reader.start() for reader in self._readers.values()))
+        """Connect to all, or to none. Raises LogUnavailable within a bound."""
+        try:
+            starts = (reader.start() for reader in self._readers.values())
+            outcomes = await asyncio.gather(*starts, return_exceptions=True)
+            for outcome in outcomes:
+                if outcome is not None:
+                    raise outcome
+        except BaseException:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """Let go of all connections. What was read and not handed out is read again by whoever comes next."""

@@ -1,0 +1,52 @@
+"""What FastStream takes for its consumer: an error that no other try mends ends the delivery."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from shared.log.delivery import Delivery
+from shared.log.kafka_sharing import SharingConsumer
+from shared.log.machine.losses import Place
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.port import Record, TopicPartition
+
+
+class BrokenLog(MemoryLog):
+    async def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+        raise AttributeError("no consumer")
+
+
+class OneShare(SharingConsumer):
+    """Has one partition, without any Kafka."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        delivery.join(self)
+
+    generation = 1
+
+    def assigned(self) -> frozenset[TopicPartition]:
+        return frozenset({("t", 0)})
+
+    async def committed(self, *_: object) -> dict[TopicPartition, Place]:
+        return {("t", 0): Place(1, 7)}
+
+
+async def test_an_error_that_is_none_of_kafkas_ends_the_delivery_and_is_no_hot_loop() -> None:
+    broker = MemoryBroker()
+    broker.create_topic("t", 1)
+    for _ in range(3):
+        broker.write_marker(("t", 0))
+
+    async def handle(_: list[Record]) -> None:
+        raise AssertionError("nothing was read")
+
+    delivery = Delivery(handle, BrokenLog(broker))
+    consumer = OneShare(delivery)
+    with pytest.raises(AttributeError):
+        await consumer.getmany()
+    reason = await asyncio.wait_for(delivery.given_up(), 1)
+    assert "no consumer" in str(reason)
