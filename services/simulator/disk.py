@@ -9,7 +9,8 @@ import msgspec
 
 from services.executor.policy.desired import RunKey
 from services.executor.policy.past import key_of
-from services.simulator.history.record import DiaryEntry, NodeMoment
+from services.executor.service import slot_of
+from services.simulator.history.record import DiaryEntry, NodeMoment, TakenOver
 from shared.cluster.diary import DiaryLine
 from shared.events.values import GPU
 
@@ -77,6 +78,15 @@ class Disk:
         entries, count = self.diaries.get(node, []), text.count(b"\n")
         for number in range(len(entries) - count, len(entries)):
             entries[number] = replace(entries[number], is_gone=True)
+
+    def took_reign(self, claim: str) -> None:
+        """A slot of this disk has another reign: what runs on its nodes stands still until it is taken up."""
+        named, _, slots = claim.removeprefix("reigns/").rpartition("-of-")
+        cell, _, slot = named.rpartition("-")
+        now_ms, nodes = self._world.engine.now_ms, [spec.id for spec in self._world.nodes[cell]]
+        self._world.history.taken += [
+            TakenOver(now_ms, node) for node in nodes if slot_of(node, int(slots)) == int(slot)
+        ]
 
     def die(self, node: str) -> None:
         """The machine is gone, with everything that ran on it. Its diary is not, and who writes it may not know."""

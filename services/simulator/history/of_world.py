@@ -121,7 +121,8 @@ def _on_node(history: History, node: str, truly: list[NodeMoment]) -> Iterable[H
     """What a node wrote down and what was truly so, and where its runs stood still.
 
     A virtual run lives in its executor: it stands still when that process dies or stands still itself, and when it lets
-    go of the node. Nobody writes down the latter, so a run counts as let go from the last line of its former holder on.
+    go of the node. Nobody writes down the latter, so a run counts as let go from the last line of its former holder on,
+    and where a reign was taken, until it is taken up.
     """
     entries = history.diaries.get(node, [])
     if entries and entries[0].process.startswith("agent"):
@@ -144,6 +145,9 @@ def _on_node(history: History, node: str, truly: list[NodeMoment]) -> Iterable[H
         follow.pop()
         if follow and follow[-1] != entry.process:
             yield _told(entry.at_ms, What.LEFT, entry.line)
+    for taken in history.taken:
+        if taken.node == node:
+            yield from (_told(taken.at_ms, What.LEFT, entry.line) for entry in entries if entry.at_ms < taken.at_ms)
     for fault in history.injected:
         if fault.kind in ("crash", "torn", "pause"):
             yield from (

@@ -207,6 +207,14 @@ class NodeMoment:
 
 
 @dataclass(frozen=True, slots=True)
+class TakenOver:
+    """From here on another process, or the same one anew, holds the pen of a node whose runs are virtual."""
+
+    at_ms: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class Violation:
     """An invariant that was broken, as the world saw it while it ran."""
 
@@ -229,6 +237,7 @@ class History:
     log: dict[TopicPartition, list[Logged]] = field(default_factory=dict)
     diaries: dict[str, list[DiaryEntry]] = field(default_factory=dict)
     moments: list[NodeMoment] = field(default_factory=list)
+    taken: list[TakenOver] = field(default_factory=list)
     submissions: list[Submission] = field(default_factory=list)
     answers: list[ViewAnswer] = field(default_factory=list)
     views: list[ViewRows] = field(default_factory=list)
@@ -259,7 +268,15 @@ class History:
                 yield f"{at} {record.offset} {record.at_ms} {record.key} {record.type} {record.chain} {record.value!r}"
         for node in sorted(self.diaries):
             yield from (f"{entry.at_ms} {entry.process} {entry.line!r}" for entry in self.diaries[node])
-        for told in (self.moments, self.submissions, self.answers, self.injected, self.fenced, self.believed):
+        for told in (
+            self.moments,
+            self.taken,
+            self.submissions,
+            self.answers,
+            self.injected,
+            self.fenced,
+            self.believed,
+        ):
             yield from map(repr, told)
         yield from map(repr, self.violations)
         yield f"{self.steps} {self.end_ms} {self.drained} {self.stuck}"

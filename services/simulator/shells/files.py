@@ -25,6 +25,7 @@ class WorldFiles:
     def __init__(self, process: Process, folder: Folder) -> None:
         self._process, self._folder = process, folder
         self._open: list[Stored | None] = []
+        self._names: list[str] = []
         self.is_closed = False
 
     def end(self) -> None:
@@ -35,6 +36,7 @@ class WorldFiles:
         """As the port says."""
         self._reach()
         self._open.append(self._folder.setdefault(name, Stored()))
+        self._names.append(name)
         return len(self._open) - 1
 
     def close(self, file: int) -> None:
@@ -52,6 +54,8 @@ class WorldFiles:
     def write_begin(self, file: int, text: bytes) -> None:
         """As the port says."""
         self._of(file).text[: len(text)] = text
+        if self._folder is self._process.world.disk.folder:
+            self._process.world.disk.took_reign(self._names[file])
 
     def append(self, file: int, text: bytes) -> None:
         """As the port says."""
