@@ -41,6 +41,7 @@ class RefuseCode(StrEnum):
     WRONG_STATE = "wrong_state"
     UNKNOWN_NODE = "unknown_node"
     AFTER_ITSELF = "after_itself"
+    AFTER_TOO_MANY = "after_too_many"
     SUBMISSION_TOO_OLD = "submission_too_old"
 
 

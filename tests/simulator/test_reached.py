@@ -80,6 +80,7 @@ SELDOM = frozenset(
         "DeferCode.no_such_nodes",
         "ProposalCode.not_allowed",
         "RefuseCode.after_itself",
+        "RefuseCode.after_too_many",
         "RefuseCode.too_many_waiting",
         "RefuseCode.wrong_state",
         "RejectCode.cell_needed",

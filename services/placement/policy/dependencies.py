@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from services.placement.policy.circles import STEPS_MOST, circle
 from services.placement.policy.turn import Turn
-from shared.cluster.arrays import elements_of
 from shared.cluster.dependencies import is_live
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.state import CellState
@@ -24,10 +22,12 @@ def refusal(state: CellState, spec: JobSpec, ids: tuple[str, ...]) -> tuple[Refu
         owner = _owner(state, dependency.job)
         if owner is not None and owner != spec.tenant:
             return RefuseCode.NOT_THE_TENANTS_JOB, f"it would wait for {dependency.job}"
-    if any(job_id in state.dependents for job_id in ids):
-        for waited in _reached(state, [dependency.job for dependency in spec.after]):
-            if waited in ids:
-                return RefuseCode.AFTER_ITSELF, f"{waited} waits for it already"
+    found = circle(state, spec, ids)
+    if found.job is not None:
+        return RefuseCode.AFTER_ITSELF, f"{found.job} waits for it already"
+    if found.is_cut:
+        text = f"{STEPS_MOST} waits before it and {STEPS_MOST} behind it do not tell whether it would wait for itself"
+        return RefuseCode.AFTER_TOO_MANY, text
     return None
 
 
@@ -37,26 +37,6 @@ def _owner(state: CellState, job_id: str) -> str | None:
         return job.spec.tenant
     known = state.arrays.get(job_id) or state.over.get(job_id)
     return None if known is None else known.tenant
-
-
-def _reached(state: CellState, first: list[str]) -> Iterator[str]:
-    """Whoever is waited for, directly or by one that is; the elements of an array, and the array of an element."""
-    seen, rest = dict.fromkeys(first), first
-    while rest:
-        job_id = rest.pop()
-        yield job_id
-        for waited in _waited_for(state, job_id):
-            if waited not in seen:
-                seen[waited] = None
-                rest.append(waited)
-
-
-def _waited_for(state: CellState, job_id: str) -> tuple[str, ...]:
-    array = state.arrays.get(job_id)
-    if array is not None:
-        return tuple(waited for element in elements_of(state, array) for waited in element.waits_for)
-    job = state.jobs.get(job_id)
-    return () if job is None else job.waits_for
 
 
 def begin(turn: Turn, job: Job) -> None:
