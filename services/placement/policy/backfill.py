@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from services.placement.policy.deferral import PRECEDENCE, ReasonKind
 from shared.cluster.job import Job
 from shared.cluster.quota import accounts, over_limit
 from shared.cluster.state import CellState
@@ -22,14 +23,8 @@ from shared.events.values import JobSpec
 Kind = tuple[tuple[str, ...], str | None, str]
 """Pools, GPU type and tenant: what decides which heads could use what a job takes."""
 
-WAITED_FOR: Final = (
-    DeferCode.QUOTA_REACHED,
-    DeferCode.NO_FREE_GPUS,
-    DeferCode.FRAGMENTED,
-    DeferCode.TOPOLOGY,
-    DeferCode.UNACKNOWLEDGED,
-    DeferCode.NODES_SILENT,
-)
+PASSES: Final = (ReasonKind.QUOTA, ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
+WAITED_FOR: Final = tuple(code for code, kind in PRECEDENCE.items() if kind in PASSES)
 """What passes when others end, so that it helps to keep what becomes free."""
 
 

@@ -49,7 +49,7 @@ def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
     for reason in NEAREST_FIRST:
         if reason in reasons:
             return reason
-    return DeferCode.NO_SUCH_NODES
+    return next((reason for reason in reasons if reason is not DeferCode.NO_SUCH_NODES), DeferCode.NO_SUCH_NODES)
 
 
 def bytes_needed(state: CellState, spec: JobSpec) -> int | None:
