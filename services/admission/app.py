@@ -15,7 +15,7 @@ from services.admission.settings import AdmissionSettings
 from shared.cluster.config import CellFile
 from shared.events.base import Event, replace
 from shared.events.encoding import TYPE_HEADER, Undecodable, encode
-from shared.events.jobs import JobAdmitted, JobRejected
+from shared.events.jobs import JobAdmitted, JobRejected, JobUpdateRequested
 from shared.events.operations import AdvanceTime, ReloadCell
 from shared.log.dead_letters import TOLD_MOST, dead_letter
 from shared.log.delivery import Delivery
@@ -204,9 +204,9 @@ class Admission:
         answer = self._service.answer(header(record, TYPE_HEADER), record.value, tenant, now_ms)
         if isinstance(answer, Undecodable):
             return Bad(answer.reason, str(answer))
-        if not isinstance(answer, JobAdmitted):
+        if not isinstance(answer, JobAdmitted | JobUpdateRequested):
             return answer
-        sent_ms = self._sent_ms(record)
+        sent_ms = self._sent_ms(record) if isinstance(answer, JobAdmitted) else None
         if sent_ms is not None:
             answer = replace(answer, sent_ms=sent_ms)
         # No record is of the future, whatever its sender says where the broker stamps none.

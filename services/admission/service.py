@@ -72,8 +72,13 @@ class AdmissionService:
             )
         return self._answer(event, topic_tenant, now_ms)
 
-    def within_rate(self, answer: JobAdmitted, at_wall_ms: int) -> Event:
-        """The same answer, or the rejection of a job that is one too many for its tenant at this time."""
+    def within_rate(self, answer: JobAdmitted | JobUpdateRequested, at_wall_ms: int) -> Event:
+        """The same answer, or the rejection of a submission or an update that is one too many for its tenant at this
+        time.
+        """
+        if isinstance(answer, JobUpdateRequested):
+            why = self.rates.refusal(answer.tenant, at_wall_ms)
+            return answer if why is None else _rejected(UpdateJob, answer.job, answer.tenant, why)
         spec = answer.spec
         why = self.rates.refusal(spec.tenant, at_wall_ms)
         return answer if why is None else _rejected(SubmitJob, spec.id, spec.tenant, why)

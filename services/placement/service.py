@@ -573,7 +573,7 @@ class PlacementService:
             case JobCancelRequested():
                 requests.cancel(turn, event)
             case JobUpdateRequested():
-                requests.update(turn, event)
+                requests.update(turn, event, () if self._stepped else self._inbox.following(item))
             case QueueOrdered():
                 self._walk_is_due = self._windows.take(event) or self._walk_is_due
             case NodeEvent() | RunsReported() | NodesReported():

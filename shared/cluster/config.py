@@ -138,7 +138,8 @@ class TenantQuota(Part):
 
 
 class SubmissionRate(Part):
-    """How many jobs a tenant may submit: a second in the long run, and at once after a pause (None: a second's worth).
+    """How many jobs a tenant may submit or update: a second in the long run, and at once after a pause (None: a
+    second's worth).
 
     It goes by the wall clock of the brokers.
     """

@@ -5,9 +5,9 @@ import pytest
 from services.admission.policy.rates import SubmissionRates
 from services.admission.service import AdmissionService
 from shared.cluster.config import CellFile
-from shared.events.jobs import JobAdmitted, JobRejected
+from shared.events.jobs import JobAdmitted, JobRejected, JobUpdateRequested
 from shared.events.reasons import RejectCode
-from shared.events.submissions import SubmitJob
+from shared.events.submissions import SubmitJob, UpdateJob
 from shared.runtime.cell_file import CellFileError, parse_cell_file
 
 TEXT = """
@@ -94,7 +94,17 @@ def test_a_refused_submission_is_answered_with_the_numbers(file: CellFile) -> No
     assert isinstance(refused, JobRejected)
     assert (refused.code, refused.job, refused.tenant) == (RejectCode.TOO_MANY_SUBMISSIONS, "a", "speech")
     assert (refused.field, refused.value, refused.wanted, refused.allowed) == ("tenant", "speech", 2, 1)
-    assert refused.rule == "a tenant may submit 1 a second and 1 at once; try again in 750 ms"
+    assert refused.rule == "a tenant may submit or update 1 a second and 1 at once; try again in 750 ms"
+
+
+def test_an_update_takes_a_token_as_a_submission_does(file: CellFile) -> None:
+    service = AdmissionService(file)
+    answer = service.answer(UpdateJob.type, b'{"job":"a","tenant":"speech","changes":{"priority":1}}', None, 0)
+    assert isinstance(answer, JobUpdateRequested)
+    assert service.within_rate(answer, 1_000) is answer
+    refused = service.within_rate(answer, 1_250)
+    assert isinstance(refused, JobRejected)
+    assert (refused.code, refused.job, refused.command) == (RejectCode.TOO_MANY_SUBMISSIONS, "a", "update")
 
 
 @pytest.mark.parametrize("setting", ["{per_s: 0}", "{per_s: 1, burst: 0}", "{burst: 5}", "{per_s: 1, per_min: 5}"])

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from services.placement.policy.why_not import why_not
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
+from shared.events.jobs import JobUpdateRequested
 from shared.events.operations import HoldJob, ReleaseJob
 from shared.events.reasons import CancelReason, DeferCode, RefuseCode
 from shared.events.values import Dependency, JobSpec, RetryPolicy
@@ -192,3 +195,61 @@ def test_the_smallest_and_the_largest_array_come_whole(count: int) -> None:
     world = cell()
     world.tell(admitted(array(count)), size_bytes=300)
     assert (len(world.state.jobs), world.state.arrays["many"].left) == (count, count)
+
+
+def updated(effects: list[e.AnyEffect]) -> list[str]:
+    return [effect.spec.id for effect in effects if isinstance(effect, e.JobUpdated)]
+
+
+def held_array(count: int = 100) -> World:
+    world = cell()
+    world.tell(admitted(array(count, hold=True)))
+    return world
+
+
+def test_an_update_is_told_of_the_elements_that_it_changes_and_of_one_in_any_case() -> None:
+    world = held_array()
+    world.tell(update("many.7", priority=5))
+    assert len(updated(world.tell(update("many", priority=3)))) == 100
+    assert updated(world.tell(update("many", priority=3))) == ["many.0"]
+    world.tell(update("many.7", priority=5))
+    assert updated(world.tell(update("many", priority=3))) == ["many.0", "many.7"]
+
+
+def test_what_no_element_can_do_is_refused_once() -> None:
+    world = held_array()
+    assert codes(world.tell(update("many", workers=2))) == [RefuseCode.UNSUPPORTED]
+
+
+def test_of_updates_that_wait_together_the_last_one_changes_all_elements_and_each_has_an_answer() -> None:
+    world = held_array()
+    effects = world.tell(*(update("many", priority=number) for number in range(1, 21)))
+    assert len(updated(effects)) == 19 + 100
+    assert updated(effects).count("many.0") == 20
+    assert {job.spec.priority for job in world.state.jobs.values()} == {20}
+
+
+CHANGES = st.fixed_dictionaries(
+    {},
+    optional={"priority": st.integers(-2, 2), "max_run_ms": st.integers(1, 3), "workers": st.just(2)},
+).filter(bool)
+
+
+@st.composite
+def updates(draw: st.DrawFn) -> JobUpdateRequested:
+    name = draw(st.sampled_from(["many", "many", "other", "many.1"]))
+    return update(name, draw(st.sampled_from(["ada", "ada", "bob"])), **draw(CHANGES))
+
+
+@given(st.lists(updates(), max_size=12))
+def test_updates_that_are_read_together_come_to_the_same_as_one_after_the_other(
+    listed: list[JobUpdateRequested],
+) -> None:
+    at_once, singly = cell(), cell()
+    for world in (at_once, singly):
+        world.tell(admitted(array(3, hold=True)), admitted(array(2, "other", hold=True)))
+    at_once.tell(*listed)
+    for each in listed:
+        singly.tell(each)
+    specs, others = ([job.spec for job in world.state.jobs.values()] for world in (at_once, singly))
+    assert specs == others

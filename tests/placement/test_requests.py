@@ -195,6 +195,12 @@ def test_a_running_job_may_be_updated() -> None:
     assert kinds(world.tell(update("job", priority=7))) == ["JobUpdated"]
 
 
+def test_an_update_that_changes_nothing_is_answered_all_the_same() -> None:
+    world = with_job("queued")
+    world.tell(update("job", priority=7))
+    assert kinds(world.tell(update("job", priority=7))) == ["JobUpdated"]
+
+
 def test_a_held_job_starts_when_it_is_released() -> None:
     world = with_job("queued")
     assert kinds(world.tell(HoldJob(cell=CELL, job="job"))) == ["JobHeld"]

@@ -1,8 +1,8 @@
-"""How many submissions a tenant may send: a token bucket for each tenant that has a limit.
+"""How many submissions and updates a tenant may send: a token bucket for each tenant that has a limit.
 
-A bucket holds up to `burst` tokens and gains `per_s` of them a second; an admitted submission takes one. Time is that
-of the records, as the broker stamped them: so a batch that is handled twice is judged alike, and what piled up while
-admission was away is not taken for a flood. Tokens are counted in millionths, so that no fraction is lost.
+A bucket holds up to `burst` tokens and gains `per_s` of them a second; each one that is admitted takes one. Time is
+that of the records, as the broker stamped them: so a batch that is handled twice is judged alike, and what piled up
+while admission was away is not taken for a flood. Tokens are counted in millionths, so that no fraction is lost.
 
 Several admissions share a tenant's limit by the partitions that each of them owns, since a job's id leads it to any of
 them alike.
@@ -49,8 +49,8 @@ class SubmissionRates:
         self._levels = kept
 
     def refusal(self, tenant: str, at_ms: int) -> Rejection | None:
-        """Why a submission of this time (milliseconds, as the broker stamped it) is one too many, or None: then it has
-        taken its token.
+        """Why a submission or an update of this time (milliseconds, as the broker stamped it) is one too many, or None:
+        then it has taken its token.
         """
         limit = self._limits.get(tenant)
         if limit is None:
@@ -61,7 +61,8 @@ class SubmissionRates:
             return None
         self._levels[tenant] = (level, now_ms)
         wait_ms = -(-(TOKEN - level) // self._gain(limit))
-        rule = f"a tenant may submit {limit.per_s} a second and {limit.at_once} at once; try again in {wait_ms} ms"
+        most = f"{limit.per_s} a second and {limit.at_once} at once"
+        rule = f"a tenant may submit or update {most}; try again in {wait_ms} ms"
         return Rejection(RejectCode.TOO_MANY_SUBMISSIONS, "tenant", tenant, rule, limit.at_once + 1, limit.at_once)
 
     def _level(self, tenant: str, limit: SubmissionRate, at_ms: int) -> Level:

@@ -7,8 +7,9 @@ they came, since each may tell it the time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from shared.events.base import Event
 from shared.events.jobs import JobAdmitted, JobsAdmitted
@@ -17,6 +18,9 @@ from shared.events.value import replace
 
 NEW_JOBS = "jobs-"
 """What the sources of new jobs begin with."""
+
+FOLLOWING_MOST = 64
+"""So far an input is compared with those behind it."""
 
 
 @dataclass(slots=True)
@@ -94,6 +98,10 @@ class Inbox:
         new_jobs, others = self.new_jobs, self.others
         for item in inputs:
             (new_jobs if item.source.startswith(NEW_JOBS) else others).append(item)
+
+    def following(self, taken: Input) -> Iterator[Event | None]:
+        """What the next inputs behind the one that was just taken from its line say; some of them."""
+        return (item.event for item in islice(self._line(taken), FOLLOWING_MOST))
 
     def put_back(self, taken: Iterable[Input]) -> None:
         """Before those that wait: they were taken in that order, and nothing came of it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from services.placement.policy import arrays, dependencies
 from services.placement.policy.turn import Turn
 from shared.cluster.arrays import elements_of
@@ -9,12 +11,14 @@ from shared.cluster.job import WAITING, Job, JobStatus
 from shared.cluster.singly import is_service
 from shared.cluster.state import CellState
 from shared.events import effects as e
+from shared.events.base import Event
 from shared.events.jobs import AdmittedJob, JobAdmitted, JobCancelRequested, JobUpdateRequested
 from shared.events.reasons import RefuseCode, StopReason
 from shared.events.value import replace
 from shared.events.values import JobSpec
 
 _CHANGES = ("priority", "max_run_ms", "workers", "workers_min")
+_NEVER_REFUSED = frozenset(("priority", "max_run_ms"))
 
 
 def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int) -> None:
@@ -85,25 +89,54 @@ def stopping(
     )
 
 
-def update(turn: Turn, event: JobUpdateRequested) -> None:
-    """Change priority and run-time limit, and how many replicas a service has; no other job's number of workers."""
-    for job in _own_jobs(turn, event.job, event.tenant, "update"):
-        _update(turn, event, job)
+def update(turn: Turn, event: JobUpdateRequested, following: Iterable[Event | None] = ()) -> None:
+    """Change priority and run-time limit, and how many replicas a service has; no other job's number of workers.
+
+    The first job, or element of an array, tells the answer in any case, of the others only those that change, and each
+    refusal once: else a few bytes would fill the log. Where an update among those `following` supersedes this one, that
+    one changes the others.
+    """
+    jobs = _own_jobs(turn, event.job, event.tenant, "update")
+    if len(jobs) > 1 and any(_supersedes(later, event) for later in following):
+        del jobs[1:]
+    is_told, refusals = False, set[str]()
+    for job in jobs:
+        effect = _updated(event, job)
+        if isinstance(effect, e.JobRefused):
+            is_new = effect.text not in refusals
+            refusals.add(effect.text)
+        else:
+            is_new = not is_told or effect.spec != job.spec
+            is_told = True
+        if is_new:
+            turn.do(effect)
 
 
-def _update(turn: Turn, event: JobUpdateRequested, job: Job) -> None:
+def _supersedes(later: Event | None, earlier: JobUpdateRequested) -> bool:
+    """Whether nothing of the earlier update is left after the later one, which is not refused where that is not."""
+    if not isinstance(later, JobUpdateRequested):
+        return False
+    if (later.cell, later.job, later.tenant) != (earlier.cell, earlier.job, earlier.tenant):
+        return False
+    before, after = _named(earlier), _named(later)
+    return before <= after <= _NEVER_REFUSED
+
+
+def _named(event: JobUpdateRequested) -> frozenset[str]:
+    return frozenset(name for name in _CHANGES if getattr(event.changes, name) is not None)
+
+
+def _updated(event: JobUpdateRequested, job: Job) -> e.JobUpdated | e.JobRefused:
     changes = event.changes
     if (changes.workers is not None or changes.workers_min is not None) and (job.spec.gang or not is_service(job)):
         text = "the number of workers of a rigid job stays"
-        turn.do(_refused(job.id, "update", RefuseCode.UNSUPPORTED, event.tenant, text))
-        return
+        return _refused(job.id, "update", RefuseCode.UNSUPPORTED, event.tenant, text)
     wanted = {name: value for name in _CHANGES if (value := getattr(changes, name)) is not None}
     fewest, most = (wanted.get(name, getattr(job.spec, name)) for name in ("workers_min", "workers"))
     if fewest is not None and fewest > most:
         text = f"workers_min {fewest} is above workers {most}"
-        turn.do(_refused(job.id, "update", RefuseCode.WRONG_STATE, event.tenant, text))
-        return
-    turn.do(e.JobUpdated(spec=replace(job.spec, **wanted)))
+        return _refused(job.id, "update", RefuseCode.WRONG_STATE, event.tenant, text)
+    return e.JobUpdated(spec=replace(job.spec, **wanted))
 
 
 def _own_jobs(turn: Turn, job_id: str, tenant: str, request: str) -> list[Job]:
