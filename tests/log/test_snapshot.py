@@ -208,3 +208,32 @@ def test_the_first_snapshot_of_an_hour_is_kept_for_a_day() -> None:
     assert catalogue.slots_for(5 * HOUR_MS + 1) == ("newest",)
     assert catalogue.slots_for(6 * HOUR_MS) == ("newest", "hour-6")
     assert catalogue.slots_for(29 * HOUR_MS) == ("newest", "hour-5")
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=40))
+def test_no_snapshot_keeps_the_log_that_is_a_day_older_than_the_newest(rests_h: list[int]) -> None:
+    """Whatever the hours of the day in which the cell works."""
+    catalogue, at_ms = Catalogue(), 0
+    _, manifest = written(lived(1, 10))
+    for offset, rest_h in enumerate(rests_h):
+        at_ms += rest_h * HOUR_MS
+        newest = replace(manifest, snapshot=f"s-{offset}", offset=offset, at_ms=at_ms, parts=1)
+        catalogue.add_chunk(newest.snapshot, 0)
+        for slot in catalogue.slots_for(at_ms):
+            catalogue.add_manifest(replace(newest, slot=slot))
+        covers_from = catalogue.covers_from()
+        for key in catalogue.superfluous(CELL):
+            catalogue.drop_key(key)
+        assert catalogue.covers_from() == covers_from, "what is swept up covers nothing"
+        assert all(at_ms - m.at_ms <= 24 * HOUR_MS for m in catalogue.manifests.values())
+        assert all(catalogue.is_whole(m) for m in catalogue.manifests.values())
+        assert catalogue.parts.keys() == {m.snapshot for m in catalogue.manifests.values()}
+
+
+def test_the_snapshot_with_which_a_cell_was_moved_here_is_kept_for_good() -> None:
+    catalogue = Catalogue()
+    chunks, manifest = written(lived(1, 10), "moved")
+    later, newest = written(lived(1, 12), "later")
+    listed(chunks, [replace(manifest, slot="origin", at_ms=0)], catalogue)
+    listed(later, [replace(newest, at_ms=1_000 * HOUR_MS)], catalogue)
+    assert catalogue.superfluous(CELL) == []

@@ -280,20 +280,29 @@ class Catalogue:
         newest = self.manifests.get(NEWEST)
         if newest is None or not self.is_whole(newest):
             return None
-        whole = [m.offset for m in self.manifests.values() if m.offset >= 0 and self.is_whole(m)]
-        return min(whole, default=-1) + 1
+        kept = [m for m in self.manifests.values() if m.offset >= 0 and not self._is_past(m)]
+        return min((m.offset for m in kept if self.is_whole(m)), default=-1) + 1
 
     def superfluous(self, cell: str) -> list[str]:
-        """The keys of all chunks that no slot's manifest counts: of replaced snapshots, and of some never finished."""
-        counted = {manifest.snapshot: manifest.parts for manifest in self.manifests.values()}
-        return [
+        """The keys of manifests that stand in the slot of an hour for longer than a day; then of all chunks that no
+        other manifest counts: of replaced snapshots, and of some never finished.
+        """
+        past = [manifest.key() for manifest in self.manifests.values() if self._is_past(manifest)]
+        counted = {m.snapshot: m.parts for m in self.manifests.values() if not self._is_past(m)}
+        return past + [
             f"{cell}/{snapshot}/{part}"
             for snapshot, parts in self.parts.items()
             for part in parts
             if part >= counted.get(snapshot, 0)
         ]
 
+    def _is_past(self, manifest: SnapshotManifest) -> bool:
+        """Whether it stands in the slot of an hour in which the cell has not worked again within a day."""
+        newest = self.manifests.get(NEWEST)
+        is_of_hour = manifest.slot not in (NEWEST, ORIGIN)
+        return is_of_hour and newest is not None and newest.at_ms - manifest.at_ms > HOURS_KEPT * HOUR_MS
+
 
 def hour_slot(at_ms: int) -> str:
-    """The slot of an hour of cell time; after a day the slots come round again, so that 24 are kept."""
+    """The slot of an hour of cell time; after a day the slots come round again, so that 24 at the most are kept."""
     return f"hour-{at_ms // HOUR_MS % HOURS_KEPT}"
