@@ -146,7 +146,8 @@ def options(
 ) -> None:
     """One scheduler for the training jobs and the inference services of a GPU cluster. No GPU lies fallow.
 
-    Exit codes: 0 done, 1 the answer is no, 2 wrong use, 3 something that is needed does not answer.
+    Exit codes: 0 done, 1 the answer is no, 2 wrong use, 3 something that is needed does not answer,
+    4 a submitted job was submitted before and is over.
     """
     context.obj = Access(kafka or None, redis or None, namespace, cell_file)
 

@@ -19,6 +19,7 @@ class Exit(IntEnum):
     NO = 1  # the answer is no: rejected, refused, an offence, not found
     USAGE = 2  # an option, an id or a file that cannot be used
     AWAY = 3  # Kafka, Redis or a service does not answer
+    BEFORE = 4  # a job of this id was submitted before and is over: nothing new runs
 
 
 def say(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Mapping
 from contextlib import aclosing
 from enum import StrEnum
 from typing import Annotated
@@ -16,7 +17,7 @@ from services.cli.failures import Exit, end_with, refuse, say
 from services.cli.job_file import read_jobs, read_text
 from services.cli.output import AsJson, print_json, print_line
 from services.cli.sentences import rejection, sentence
-from shared.client.answers import BAD, TURNED_AWAY, Progress, Stage
+from shared.client.answers import BAD, OVER, TURNED_AWAY, Progress, Stage
 from shared.client.port import CellClient, ClientUnavailable, Mark, News
 from shared.cluster.job import JobStatus
 from shared.events.effects import JobRefused
@@ -55,6 +56,8 @@ SUBMITTED = "submitted"
 NO = (JobRejected, JobRefused)
 LOOK_AFTER_MS = 2_000
 LOOK_FOR_MOST = 1_000
+LATE_ANSWER_MS = 500
+"""So long an answer is looked for again where the view knows a job: what the view shows is in the log before."""
 
 GOALS = {Until.ACCEPTED: Stage.WAITING, Until.STARTED: Stage.STARTED, Until.ENDED: Stage.FINISHED}
 
@@ -77,30 +80,47 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
 ) -> None:
     """Submit jobs. Each is checked here before any is sent; the same job sent again does no harm.
 
-    Exit 1 if the cell turns one away within two seconds. With --wait: exit 1 if one is rejected, refused, failed or
+    Exit 1 if the cell turns one away within two seconds, 4 if one was submitted before and is over, so that nothing
+    runs. With --wait: exit 1 if one is rejected, refused, failed or
     cancelled, or not so far in time; exit 3 if there is no answer.
     """
     text, name = read_text(file)
     jobs = read_jobs(text, name, tenant, array=array, after=[_dependency(each) for each in after or []])
     goal = until or (Until.STARTED if wait else None)
-    progress = run(_submit(access_of(context), jobs, goal, timeout_s * 1000, quiet=as_json))
+    progress, earlier = run(_submit(access_of(context), jobs, goal, timeout_s * 1000, quiet=as_json))
     if as_json:
         stages = {job: stage.value for job, stage in progress.stages.items()}
-        print_json({"submitted": len(jobs), "jobs": stages if goal else _sent(jobs, progress)})
+        print_json({"submitted": len(jobs), "jobs": stages if goal else _sent(jobs, progress, earlier)})
     elif goal is None:
-        sent = [job for job, said in _sent(jobs, progress).items() if said == SUBMITTED]
-        if sent:
-            print_line(f"{len(sent)} submitted: {_named(sent)}")
+        _tell_sent(jobs, progress, earlier)
     if goal is not None:
         _end(progress, goal)
     elif progress.turned_away:
         raise typer.Exit(Exit.NO)
+    elif any(STAGES[status] in OVER for status in earlier.values()):
+        raise typer.Exit(Exit.BEFORE)
 
 
-def _sent(jobs: list[JobSpec], progress: Progress) -> dict[str, str]:
-    """What is known of each job, or array, so soon after it was sent."""
-    said = {job.id: progress.stages[progress.arrays.get(job.id, (job.id,))[0]] for job in jobs}
-    return {job: stage.value if stage in TURNED_AWAY else SUBMITTED for job, stage in said.items()}
+def _tell_sent(jobs: list[JobSpec], progress: Progress, earlier: Mapping[str, JobStatus]) -> None:
+    for job, status in earlier.items():
+        what = "its first element is" if job in progress.arrays else "it is"
+        print_line(f"{job} was submitted before; {what} {status}. An id is used once.")
+    sent = [job for job, said in _sent(jobs, progress, earlier).items() if said == SUBMITTED]
+    if sent:
+        print_line(f"{len(sent)} submitted: {_named(sent)}")
+
+
+def _sent(jobs: list[JobSpec], progress: Progress, earlier: Mapping[str, JobStatus]) -> dict[str, str]:
+    """What is known of each job, or array, so soon after it was sent. `earlier`: those that were submitted before."""
+    said = {job.id: progress.stages[_followed(progress, job.id)] for job in jobs}
+    said |= {job: STAGES[status] for job, status in earlier.items()}
+    shown = {job: stage in TURNED_AWAY or job in earlier for job, stage in said.items()}
+    return {job: stage.value if shown[job] else SUBMITTED for job, stage in said.items()}
+
+
+def _followed(progress: Progress, job: str) -> str:
+    """The job, or the first element of an array."""
+    return progress.arrays.get(job, (job,))[0]
 
 
 def _dependency(text: str) -> Dependency:
@@ -111,8 +131,12 @@ def _dependency(text: str) -> Dependency:
         refuse("--after", text, f"must be the id of a job, or ID:WHEN with {' or '.join(AfterWhen)}")
 
 
-async def _submit(access: Access, jobs: list[JobSpec], goal: Until | None, wait_ms: int, *, quiet: bool) -> Progress:
+async def _submit(
+    access: Access, jobs: list[JobSpec], goal: Until | None, wait_ms: int, *, quiet: bool
+) -> tuple[Progress, dict[str, JobStatus]]:
+    """How far the jobs are; and, where that is not waited for, the state of those that were submitted before."""
     progress = Progress.of_specs(jobs)
+    earlier: dict[str, JobStatus] = {}
     async with access.client() as client:
         mark = await client.submit(jobs)
         if goal is not None:
@@ -120,7 +144,26 @@ async def _submit(access: Access, jobs: list[JobSpec], goal: Until | None, wait_
         else:
             with contextlib.suppress(ClientUnavailable):  # they are sent; what became of them others can tell
                 await follow(client, mark, progress, Stage.WAITING, ANSWER_MS, quiet=quiet, only_bad=True)
-    return progress
+                earlier = await _submitted_before(client, mark, progress, [job.id for job in jobs], quiet=quiet)
+    return progress, earlier
+
+
+async def _submitted_before(
+    client: CellClient, mark: Mark, progress: Progress, jobs: list[str], *, quiet: bool
+) -> dict[str, JobStatus]:
+    """The state of those jobs that the view knows although this submission got no answer."""
+    found: dict[str, JobStatus] = {}
+    unanswered = [job for job in jobs if progress.stages[_followed(progress, job)] is Stage.UNANSWERED]
+    for job in unanswered[:LOOK_FOR_MOST]:
+        for cell in client.cells:
+            row = (await client.job(cell, _followed(progress, job))).value
+            if row is not None:
+                found[job] = row.status
+    if found:
+        await follow(client, mark, progress, Stage.WAITING, LATE_ANSWER_MS, quiet=quiet, only_bad=True)
+    return {
+        job: status for job, status in found.items() if progress.stages[_followed(progress, job)] is Stage.UNANSWERED
+    }
 
 
 async def follow(

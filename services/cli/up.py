@@ -6,9 +6,10 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ import typer
 from services.cli.access import Access, access_of, run
 from services.cli.data_folder import held
 from services.cli.failures import Exit, end_with, refuse
+from services.cli.given_servers import none_answers
 from services.cli.gone_nodes import declare_gone_nodes
 from services.cli.output import print_line
 from services.cli.paths import file_to_read, folder_to_write
@@ -30,6 +32,7 @@ from shared.events.encoding import encode
 from shared.events.value import replace as replace_value
 from shared.events.values import NodeSpec
 from shared.log.opening import declared_topics
+from shared.runtime.addresses import without_password
 from shared.runtime.stack.choose import choose_kafka, choose_redis
 from shared.runtime.stack.server import Source
 from shared.runtime.stack.services import Services
@@ -77,7 +80,18 @@ def up(
             end_with(Exit.USAGE, "fallow: --replicas: the embedded broker carries one of each service")
         print_line(f"Kafka: {kafka.explanation()}")
         print_line(f"Redis: {redis.explanation()}")
+        _refuse_silent(Servers(kafka, redis))
         _run(access, Servers(kafka, redis), data, nodes_file or _nodes_file(file, nodes, data), counts)
+
+
+def _refuse_silent(servers: Servers) -> None:
+    """Ends the command where an address was given at which nothing answers: one of an `up` that has ended, perhaps."""
+    for name, choice in (("kafka", servers.kafka), ("redis", servers.redis)):
+        server = choice.server
+        if server.source is Source.GIVEN and none_answers(server.address):
+            variable, address = f"FALLOW_{name.upper()}", without_password(server.address)
+            told = f"{variable} (or --{name}) names {address}, which does not answer"
+            end_with(Exit.AWAY, f"fallow: {told}; unset it and `up` starts its own")
 
 
 def _run(access: Access, chosen: Servers, data: Path, nodes_path: Path, counts: Mapping[str, int]) -> None:
@@ -87,7 +101,11 @@ def _run(access: Access, chosen: Servers, data: Path, nodes_path: Path, counts: 
             print_line("The embedded broker forgets everything at exit; name a real one by --kafka HOST:PORT.")
         wanted = _wanted(access, servers, data, nodes_path, counts)
         started = replace(access, kafka=servers.kafka.server.address, redis=servers.redis.server.address)
-        run(_serve(started, servers, wanted, data, starter, declare_gone_nodes(started, nodes_path, print_line)))
+        run(
+            _serve(
+                started, servers, wanted, data, starter, partial(declare_gone_nodes, started, nodes_path, print_line)
+            )
+        )
 
 
 async def _serve(
@@ -96,7 +114,7 @@ async def _serve(
     wanted: ServiceSet,
     data: Path,
     starter: Executor,
-    beside: Coroutine[Any, Any, None],
+    beside: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
     """`beside` is what else goes on while the services run."""
     await make_declared_topics(servers, declared_topics(access.cells(), access.namespace))
@@ -110,6 +128,8 @@ async def _serve(
     )
     upkeep = Upkeep(services, {"Kafka": servers.kafka.server, "Redis": servers.redis.server}, starter, print_line)
     addresses = f"FALLOW_KAFKA={access.kafka} FALLOW_REDIS={access.redis} FALLOW_NAMESPACE={access.namespace}"
+    # Before the services are ready: one that is fenced never is, and its repair needs the addresses.
+    print_line(f"Kafka and Redis run, and the services start. In another terminal: export {addresses}")
     await _until_stopped(upkeep, addresses, beside)
 
 
@@ -127,7 +147,7 @@ def _wanted(access: Access, servers: Servers, data: Path, nodes_file: Path, coun
     )
 
 
-async def _until_stopped(upkeep: Upkeep, addresses: str, beside: Coroutine[Any, Any, None]) -> None:
+async def _until_stopped(upkeep: Upkeep, addresses: str, beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run until a signal, or until something fails for good: what dies meanwhile is started again."""
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, upkeep.stopping.set)
@@ -135,7 +155,7 @@ async def _until_stopped(upkeep: Upkeep, addresses: str, beside: Coroutine[Any, 
     begun = asyncio.create_task(upkeep.begin(told), name="services begin")
     kept = asyncio.create_task(upkeep.run(), name="upkeep")
     asked = asyncio.create_task(upkeep.stopping.wait(), name="stop asked")
-    other = asyncio.create_task(beside, name="beside the services")
+    other = asyncio.create_task(beside(), name="beside the services")
     try:
         await asyncio.wait({asked, kept, begun, other}, return_when=asyncio.FIRST_COMPLETED)
         if begun.done():

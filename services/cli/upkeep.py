@@ -17,6 +17,7 @@ from shared.runtime.stack.services import Ended, Services
 
 LOOK_AGAIN_S = 0.25
 READY_TOLD_S = 30.0
+REPAIR = "In another terminal: fallow log repair; then start this again."
 
 
 @dataclass
@@ -70,7 +71,7 @@ class Upkeep:
     async def _start_again(self, ended: Ended) -> None:
         line = last_line_of(ended.last_lines)
         if ended.exit_code == FENCED:
-            self.say(f"{ended.name} is fenced and is not restarted: operator action needed. Its last line: {line}")
+            self.say(f"{ended.name} is fenced and is not restarted: operator action needed. {REPAIR} Last line: {line}")
             return
         if ended.exit_code == WRONG_SETTINGS:
             raise StackError(str(ended))

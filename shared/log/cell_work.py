@@ -92,7 +92,7 @@ def _fence(context: Context[Any], cell: str, fence: Fence) -> None:
     context.health.fence(cell, fence)
     context.telemetry.cell_fenced.labels(cell).set(1)
     context.logger.error(
-        "fenced: operator action needed",
+        "fenced: operator action needed, begin with `fallow log repair`",
         cell=cell,
         reason=fence.reason,
         topic=fence.topic,

@@ -178,6 +178,34 @@ def test_a_job_that_was_submitted_before_is_answered_from_the_view(told: Fallow)
     assert (done.returncode, last(done)) == (0, {"submitted": 1, "jobs": {"second": "running"}})
 
 
+def test_up_names_an_address_at_which_nothing_answers(redis_url: str, tmp_path: Path) -> None:
+    words = ("up", "--data", str(tmp_path / "data"))
+    told = "which does not answer; unset it and `up` starts its own"
+    away = call(*words, FALLOW_KAFKA="127.0.0.1:1", FALLOW_REDIS=redis_url)
+    assert (away.returncode, away.stderr) == (3, f"fallow: FALLOW_KAFKA (or --kafka) names 127.0.0.1:1, {told}\n")
+    here = redis_url.removeprefix("redis://").partition("/")[0]  # takes connections, and that is all that is asked
+    away = call(*words, FALLOW_KAFKA=here, FALLOW_REDIS="redis://ada:secret@127.0.0.1:1/0")
+    address = "redis://***@127.0.0.1:1/0"
+    assert (away.returncode, away.stderr) == (3, f"fallow: FALLOW_REDIS (or --redis) names {address}, {told}\n")
+
+
+@pytest.mark.real_kafka
+def test_without_waiting_too_a_job_that_was_submitted_before_is_told(told: Fallow) -> None:
+    done = told("submit", "-", "--tenant", "vision", stdin="[{id: first}, {id: second}, {id: new}]")
+    assert done.stdout.splitlines() == [
+        "first was submitted before; it is finished. An id is used once.",
+        "second was submitted before; it is running. An id is used once.",
+        "1 submitted: new",
+    ]
+    assert done.returncode == 4
+
+
+@pytest.mark.real_kafka
+def test_a_job_that_lives_may_be_submitted_again(told: Fallow) -> None:
+    done = told("submit", "-", "--json", stdin="{id: second, tenant: vision}")
+    assert (done.returncode, last(done)) == (0, {"submitted": 1, "jobs": {"second": "running"}})
+
+
 @pytest.mark.real_kafka
 def test_jobs_nodes_and_tenants_are_listed(told: Fallow) -> None:
     assert "node-0, node-1" in told("jobs").stdout

@@ -97,7 +97,8 @@ async def test_a_wrong_setting_ends_all_with_the_reason(tmp_path: Path) -> None:
 
 async def test_a_service_that_is_fenced_waits_for_a_person(tmp_path: Path) -> None:
     async with kept(tmp_path, FALLOW_FENCED="yes") as (upkeep, said, _):
-        await eventually(says(said, "tiny is fenced and is not restarted: operator action needed."), within_s=30)
+        await eventually(says(said, "operator action needed. In another terminal: fallow log repair;"), within_s=30)
+        assert any(line.startswith("tiny is fenced and is not restarted") for line in said)
         assert await upkeep.services.not_ready() == {"tiny": "it does not run"}
 
 
