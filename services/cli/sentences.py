@@ -96,8 +96,9 @@ def _settled(effect: e.WorkersSettled) -> str:
         if ranks
     ]
     failures = f"; {counted(effect.failures, 'failure')} so far" if effect.failures and effect.gone else ""
-    avoid = _avoid(effect.avoid) if effect.gone else ""
-    return f"Of job {effect.job}, {', '.join(parts) or 'no worker has changed'}{failures}{avoid}."
+    avoid = _avoid(effect.avoid) if effect.gone or effect.paused else ""
+    waits = f"; not before {moment(effect.not_before_ms)}: {_ranks(effect.paused)}" if effect.paused else ""
+    return f"Of job {effect.job}, {', '.join(parts) or 'no worker has changed'}{failures}{waits}{avoid}."
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:

@@ -21,7 +21,7 @@ from shared.cluster.few import FEW_WAITING
 from shared.cluster.file_in_force import part_in_force
 from shared.cluster.job import JobStatus
 from shared.cluster.maintenance import longest_run_ms
-from shared.cluster.singly import grows, in_line
+from shared.cluster.singly import grows, in_line, lacks
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
@@ -248,11 +248,13 @@ class QueueingService:
     def _look_at(self, job_id: str, now_ms: int) -> None:
         """Bring one job's place in the lines to what the log says of it."""
         job = self.state.jobs.get(job_id)
-        if job is None or (job.status is not JobStatus.QUEUED and not grows(job)):
+        if job is None or (job.status is not JobStatus.QUEUED and not lacks(job)):
             self._leave(job_id)
-        elif job.not_before_ms > now_ms:
-            self._leave(job_id)
+            return
+        if job.not_before_ms > now_ms:
             self._asleep.push((job.not_before_ms, job_id), self._sleeps)
+        if job.not_before_ms > now_ms and not grows(job, now_ms):
+            self._leave(job_id)
         else:
             known = self._waiting.get(job_id)
             if known is not None and (

@@ -362,12 +362,12 @@ def _give_back(state: CellState, job: Job) -> None:
             state.journal.drop(state.singly, job.id)
         release(state, job.spec.tenant, job.id, job.workers + job.joining)
     state.journal.entries.append((resume, job, None, attempt_of(job)))
-    job.workers = job.joining = job.leaving = ()
+    job.workers = job.joining = job.leaving = job.paused = ()
     job.runs = NO_RUNS
     job.started_ms = job.running_ms = job.stop_why = None
     job.stop_for, job.stop_grace_wall_ms, job.stopping_ms = "", 0, None
     job.backfilled, job.backfilled_over = False, ""
-    job.turns = 0
+    job.turns = job.lost_turn = 0
 
 
 def finished(state: CellState, effect: e.JobFinished, at_ms: int) -> None:

@@ -6,7 +6,7 @@ from shared.cluster import apply_jobs as jobs
 from shared.cluster.allocation import release, take
 from shared.cluster.illegal import IllegalEffect, must
 from shared.cluster.job import Job, JobStatus
-from shared.cluster.singly import is_service, starting
+from shared.cluster.singly import is_service, paused_ranks, starting
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.values import NodeStatus, RunStatus, WorkerPlace
@@ -56,6 +56,7 @@ def _enter_rightly(state: CellState, job: Job, places: tuple[WorkerPlace, ...], 
     ranks = {place.rank for place in places}
     must(not ranks.intersection(job.done), f"job {job.id} needs no such rank any more")
     must(is_service(job) or max(ranks) < job.spec.workers, f"job {job.id} has {job.spec.workers} ranks alone")
+    must(ranks.isdisjoint(paused_ranks(job, at_ms)), f"job {job.id} waits with such a rank until {job.not_before_ms}")
     turn = job.turns + 1
     must(
         all(place.turn == turn and place.since_ms == at_ms for place in places),
@@ -100,9 +101,17 @@ def settled(state: CellState, effect: e.WorkersSettled, at_ms: int) -> None:
     journal.set(job, "failures", effect.failures)
     journal.set(job, "losses", effect.losses)
     journal.set(job, "avoid", effect.avoid)
+    journal.set(job, "lost_turn", max(effect.lost_turn, job.lost_turn))
+    journal.set(job, "paused", _paused_behind(job, effect, at_ms))
     journal.set(job, "not_before_ms", max(effect.not_before_ms, job.not_before_ms))
     if state.unacknowledged is not None:
         state.unacknowledged.enter(state, job)
+
+
+def _paused_behind(job: Job, effect: e.WorkersSettled, at_ms: int) -> tuple[int, ...]:
+    held = {place.rank for place in job.workers}.union(effect.gone)
+    must(held.issuperset(effect.paused), f"job {job.id} has no such rank to wait with")
+    return tuple(sorted({*paused_ranks(job, at_ms), *effect.paused}))
 
 
 def _runs_behind(job: Job, effect: e.WorkersSettled) -> dict[str, RunStatus]:

@@ -33,9 +33,26 @@ def lacking(job: Job) -> int:
     return job.spec.workers - len(job.done) - (len(job.workers) - leaving)
 
 
-def grows(job: Job) -> bool:
-    """Whether the job runs, or is about to, and wants more workers."""
+def paused_ranks(job: Job, now_ms: int) -> tuple[int, ...]:
+    """The ranks that no worker may enter now: what failed there, or was lost again, waits. All others wait for
+    nothing.
+    """
+    return job.paused if now_ms < job.not_before_ms else ()
+
+
+def may_enter(job: Job, now_ms: int) -> int:
+    """How many of the workers that a job wants beside those that it has may enter now."""
+    return lacking(job) - len(paused_ranks(job, now_ms))
+
+
+def lacks(job: Job) -> bool:
+    """Whether the job runs, or is about to, and wants more workers, now or after a pause."""
     return not job.spec.gang and job.status in _ENTERS_INTO and lacking(job) > 0
+
+
+def grows(job: Job, now_ms: int) -> bool:
+    """Whether the job runs, or is about to, and more workers may enter it now."""
+    return lacks(job) and may_enter(job, now_ms) > 0
 
 
 def is_service(job: Job) -> bool:

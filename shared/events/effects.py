@@ -162,7 +162,8 @@ class WorkersSettled(AttemptEffect):
     those that ended well, `gone` all others.
 
     `failures` is how much of its retry budget is used now, `losses` how often in a row workers were lost by no fault of
-    the job; nothing enters it before `not_before_ms`. Those that enter next avoid the nodes `avoid`.
+    the job; of the attempt's workers those count next that enter in turn `lost_turn` or later. No worker enters the
+    ranks `paused` before `not_before_ms` as long as the attempt goes on. Those that enter next avoid the nodes `avoid`.
     """
 
     joined: tuple[Count, ...] = ()
@@ -172,6 +173,8 @@ class WorkersSettled(AttemptEffect):
     not_before_ms: Millis = 0
     losses: Count = 0
     avoid: Avoided = ()
+    paused: tuple[Count, ...] = ()
+    lost_turn: Count = 0
 
 
 class JobStopping(AttemptEffect):

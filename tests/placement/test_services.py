@@ -247,7 +247,7 @@ def test_a_replica_that_does_not_start_in_time_is_given_up_alone() -> None:
     world.tell(set_policy(start_wall_ms=5_000), admitted(service("web", 2)))
     world.tell(word(n.RunStarted, world, "web", 0))
     made = world.pass_time(5_000)
-    assert kinds(made) == ["AttemptTimedOut", "JobResizing"]
+    assert kinds(made) == ["AttemptTimedOut", "WorkersSettled", "JobResizing"]
     assert (world.job("web").status, world.job("web").leaving) == ("running", (1,))
 
 

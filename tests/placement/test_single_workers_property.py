@@ -59,7 +59,8 @@ class Twins:
             world.settle(*events, afresh=True)
 
     def one_round(self) -> None:
-        self.random.choice((self.submit, self.submit, self.hear, self.hear, self.hear, self.change, self.nodes))()
+        often = (self.submit, self.hear)
+        self.random.choice((*often, *often, self.hear, self.change, self.nodes, self.wait))()
 
     def submit(self) -> None:
         self.settle(*(admitted(self.spec(), self.random.randint(0, 50)) for _ in range(self.random.randint(1, 4))))
@@ -79,7 +80,7 @@ class Twins:
             gang=kind is None,
             spread=self.random.choice((None, Level.LEAF)) if kind is JobKind.INFERENCE else None,
             resources=Resources(gpu_milli=self.random.choice((500, GPU, 2 * GPU))),
-            retry=RetryPolicy(budget=2, backoff_ms=0),
+            retry=RetryPolicy(budget=2, backoff_ms=self.random.choice((0, 3_000))),
         )
 
     def hear(self) -> None:
@@ -113,6 +114,12 @@ class Twins:
             elif self.random.random() < 0.15:
                 events.append(cancel(job.id, job.spec.tenant))
         self.settle(*events)
+
+    def wait(self) -> None:
+        """Time passes: workers enter whose pause is over."""
+        for world in self.worlds:
+            world.now_ms += 2_000
+        self.settle()
 
     def nodes(self) -> None:
         number = self.random.randint(0, 5)

@@ -14,7 +14,7 @@ from services.placement.policy.quota_check import refusal_of_places
 from services.placement.policy.replicas import place_replicas
 from shared.cluster.gang_bytes import GANG_BYTES_MOST, bytes_of
 from shared.cluster.job import Job, JobStatus
-from shared.cluster.singly import fewest_of, is_service, lacking
+from shared.cluster.singly import fewest_of, is_service, may_enter, paused_ranks
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
@@ -28,7 +28,7 @@ def places_to_enter(state: CellState, job: Job, now_ms: int, most: int = AT_ONCE
     """Places for the workers that enter now, or why there are none."""
     is_first = job.status is JobStatus.QUEUED
     fewest = fewest_of(job) if is_first else 1
-    wanted = job.spec.workers - len(job.done) if is_first else lacking(job)
+    wanted = job.spec.workers - len(job.done) if is_first else may_enter(job, now_ms)
     return places_for(state, job, fewest, min(wanted, max(most, fewest)), now_ms)
 
 
@@ -41,14 +41,14 @@ def places_for(state: CellState, job: Job, fewest: int, most: int, now_ms: int) 
     if isinstance(found, DeferCode):
         return found
     turn, since_ms = (0, 0) if job.status is JobStatus.QUEUED else (job.turns + 1, now_ms)
-    ranks = free_ranks(job)
+    ranks = free_ranks(job, now_ms)
     placed = tuple([replace(place, rank=next(ranks), turn=turn, since_ms=since_ms) for place in found])
     return DeferCode.RECORD_TOO_LARGE if bytes_of(placed) > GANG_BYTES_MOST else placed
 
 
-def free_ranks(job: Job) -> Iterator[int]:
-    """The ranks without a worker whose work is not done, the lowest first; without end."""
-    taken, rank = {*job.done, *(place.rank for place in job.workers)}, 0
+def free_ranks(job: Job, now_ms: int) -> Iterator[int]:
+    """The ranks without a worker whose work is not done, and that wait for nothing, the lowest first; without end."""
+    taken, rank = {*job.done, *paused_ranks(job, now_ms), *(place.rank for place in job.workers)}, 0
     while True:
         if rank not in taken:
             yield rank

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from services.placement.policy.turn import Turn
-from services.placement.policy.workers import leave
+from services.placement.policy.workers import leave, put_off
 from shared.cluster.due import DueHeap
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.state import CellState
@@ -134,4 +134,5 @@ def _give_up_late(turn: Turn, job: Job, entered: int) -> None:
     ]
     if late:
         turn.do(e.AttemptTimedOut(job=job.id, attempt=job.attempt, what="start"))
+        put_off(turn, job, late)
         leave(turn, job, late)

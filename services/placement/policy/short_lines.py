@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from shared.cluster.config import CellPart, Queue
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.queue_order import Order, order_in
-from shared.cluster.singly import grows
+from shared.cluster.singly import grows, lacks
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.queue import QueueHead, QueueOrder
@@ -86,14 +86,15 @@ class ShortLines:
         assert self._jobs is not None
         found, over, pauses = [], [], []
         if state.singly:  # those that run and lack workers stand in the lines of those that wait
-            self._jobs.update((job_id, None) for job_id in state.singly if grows(state.jobs[job_id]))
+            self._jobs.update((job_id, None) for job_id in state.singly if lacks(state.jobs[job_id]))
         for job_id in self._jobs:
             job = state.jobs.get(job_id)
-            if job is None or (job.status is not JobStatus.QUEUED and not grows(job)):
+            if job is None or (job.status is not JobStatus.QUEUED and not lacks(job)):
                 over.append(job_id)
-            elif job.not_before_ms > now_ms:
+                continue
+            if job.not_before_ms > now_ms:
                 pauses.append(job.not_before_ms)
-            else:
+            if job.not_before_ms <= now_ms or grows(job, now_ms):
                 found.append(job)
         for job_id in over:
             del self._jobs[job_id]

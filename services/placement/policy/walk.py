@@ -208,7 +208,7 @@ class _Line:
         """Start the job, or let workers enter. All that fit come before anybody behind. Whether the walk may go on."""
         self._walk.starts += 1
         has_room = self._start(job, places, over)
-        while has_room and not job.spec.gang and grows(job):
+        while has_room and not job.spec.gang and grows(job, self._now_ms):
             found = _enter(self._state, job, self._blocked, self._now_ms)
             if isinstance(found, DeferCode):
                 break
@@ -217,12 +217,12 @@ class _Line:
 
     def _waits_for_the_rest(self, job: Job) -> bool:
         """Whether a job that is no gang keeps its strict queue back, since not all of its workers have places."""
-        return self._head.discipline is QueueDiscipline.STRICT_FIFO and grows(job)
+        return self._head.discipline is QueueDiscipline.STRICT_FIFO and grows(job, self._now_ms)
 
 
 def _waits(job: Job, now_ms: int) -> bool:
     """Whether it may be tried now."""
-    return job.not_before_ms <= now_ms and (job.status is JobStatus.QUEUED or grows(job))
+    return job.not_before_ms <= now_ms if job.status is JobStatus.QUEUED else grows(job, now_ms)
 
 
 def _is_one_too_many(state: CellState, job: Job) -> bool:

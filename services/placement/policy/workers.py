@@ -5,6 +5,8 @@ job's retry budget lasts and after the pause that follows a failure; beyond the 
 
 A service's replicas have no work that would ever be done: one that ends, well or not, is replaced, after pauses that
 grow with each failure and begin anew when nothing has failed for long. No budget ends a service.
+
+Only what failed waits, or what was lost again after it had come back: all other workers enter at once meanwhile.
 """
 
 from __future__ import annotations
@@ -59,8 +61,8 @@ def leave(turn: Turn, job: Job, ranks: list[int]) -> None:
 
 @dataclass(slots=True)
 class _News:
-    """The ranks of which something was said. Among those that are `gone`, `failed` are those that ended badly, `lost`
-    those that ended by no fault of the job, and `late` those that were told to leave before they had started.
+    """The ranks of which something was said. Among those that are `gone`, `failed` are those that ended badly, and
+    `lost` those that ended by no fault of the job. Those that were told to leave are neither.
     """
 
     joined: list[int] = field(default_factory=list)
@@ -68,7 +70,6 @@ class _News:
     gone: list[int] = field(default_factory=list)
     failed: list[int] = field(default_factory=list)
     lost: list[int] = field(default_factory=list)
-    late: list[int] = field(default_factory=list)
 
 
 def settle(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> None:
@@ -88,7 +89,7 @@ def settle(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> None:
     if news.failed and not is_service(job) and settled.failures > job.spec.retry.budget:
         _fail(turn, job)
     elif not job.workers:
-        _end(turn, job)
+        _end(turn, job, pauses=bool(settled.paused))
 
 
 def _sorted_out(job: Job, noted: dict[str, RunStatus]) -> _News:
@@ -107,10 +108,7 @@ def _sorted_out(job: Job, noted: dict[str, RunStatus]) -> _News:
             news.done.append(rank)
             continue
         news.gone.append(rank)
-        if rank in job.leaving or job.status is JobStatus.STOPPING:
-            if job.runs[key] is RunStatus.STARTING:
-                news.late.append(rank)
-        else:
+        if rank not in job.leaving and job.status is not JobStatus.STOPPING:
             (news.lost if status is RunStatus.STOPPED else news.failed).append(rank)
     return news
 
@@ -124,10 +122,11 @@ def _tell_of_ends(turn: Turn, job: Job, news: _News) -> None:
 
 def _settled(job: Job, news: _News, now_ms: int) -> e.WorkersSettled:
     failures = _failures_before(job, now_ms) + len(news.failed) if news.failed else job.failures
-    losses = losses_after(job, now_ms) if news.lost else job.losses
-    pause_ms = backoff_ms(job, max(failures, 1)) if news.failed or news.late else 0
-    pause_ms = max(pause_ms, loss_pause_ms(job, losses)) if news.lost else pause_ms
-    wrong = {*news.failed, *news.lost, *news.late}
+    again = _lost_again(job, news.lost)
+    losses = losses_after(job, now_ms) if again else job.losses
+    pause_ms = backoff_ms(job, max(failures, 1)) if news.failed else 0
+    loss_ms = loss_pause_ms(job, losses) if again else 0
+    wrong = {*news.failed, *news.lost}
     failed_on = {place.node for place in job.workers if place.rank in wrong}
     return e.WorkersSettled(
         job=job.id,
@@ -136,9 +135,37 @@ def _settled(job: Job, news: _News, now_ms: int) -> e.WorkersSettled:
         done=tuple(news.done),
         gone=tuple(news.gone),
         failures=failures,
-        not_before_ms=later(now_ms, pause_ms) if pause_ms or news.lost else 0,
+        not_before_ms=later(now_ms, max(pause_ms, loss_ms)) if news.failed or again else 0,
         losses=losses,
         avoid=avoided(job, failed_on, now_ms) if wrong else job.avoid,
+        paused=tuple((news.failed if pause_ms else []) + (again if loss_ms else [])),
+        lost_turn=job.turns + 1 if again else 0,
+    )
+
+
+def _lost_again(job: Job, lost: list[int]) -> list[int]:
+    """Those of the lost workers whose loss counts: the first ones of the attempt, and what has entered since a loss
+    counted. So an incident that takes many workers one after the other counts once, while a replacement that is lost
+    in its turn counts each time.
+    """
+    turns = {place.rank: place.turn for place in job.workers} if lost else {}
+    return [rank for rank in lost if turns[rank] >= job.lost_turn]
+
+
+def put_off(turn: Turn, job: Job, late: list[int]) -> None:
+    """These workers did not start in time: others take their ranks after a pause, rather on other nodes."""
+    nodes = {place.node for place in job.workers if place.rank in late}
+    pause_ms = backoff_ms(job, max(job.failures, 1))
+    turn.do(
+        e.WorkersSettled(
+            job=job.id,
+            attempt=job.attempt,
+            failures=job.failures,
+            not_before_ms=later(turn.now_ms, pause_ms) if pause_ms else 0,
+            losses=job.losses,
+            avoid=avoided(job, nodes, turn.now_ms),
+            paused=tuple(late) if pause_ms else (),
+        )
     )
 
 
@@ -161,8 +188,8 @@ def _failed(turn: Turn, job: Job) -> e.JobFailed:
     return e.JobFailed(job=job.id, reason=FailReason.RETRIES_EXHAUSTED, text=text)
 
 
-def _end(turn: Turn, job: Job) -> None:
-    """Nothing of the attempt is left on any node."""
+def _end(turn: Turn, job: Job, *, pauses: bool) -> None:
+    """Nothing of the attempt is left on any node. `pauses`: what ended last is to wait."""
     if job.stop_why is StopReason.WORKER_FAILED:
         turn.do(_failed(turn, job))
         return
@@ -171,7 +198,7 @@ def _end(turn: Turn, job: Job) -> None:
             e.JobRequeued(
                 job=job.id,
                 reason=RequeueReason.NO_WORKER_LEFT,
-                not_before_ms=max(job.not_before_ms, turn.now_ms),
+                not_before_ms=max(job.not_before_ms, turn.now_ms) if pauses else turn.now_ms,
                 failures=job.failures,
                 losses=job.losses,
                 avoid=job.avoid,

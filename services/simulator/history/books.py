@@ -40,6 +40,7 @@ class JobPage:
     starting: dict[int, None] = field(default_factory=dict)
     leaving: dict[int, None] = field(default_factory=dict)
     entered: dict[tuple[int, int], None] = field(default_factory=dict)
+    paused: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

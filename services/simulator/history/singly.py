@@ -15,7 +15,7 @@ def wrong_start(page: JobPage, effect: e.JobStarted) -> str | None:
     spec, ranks = page.spec, [place.rank for place in effect.workers]
     most = spec.workers - len(page.done)
     fewest = min(spec.workers_min or 1, most)
-    page.leaving, page.starting, page.entered = {}, dict.fromkeys(ranks), {}
+    page.leaving, page.starting, page.entered, page.paused = {}, dict.fromkeys(ranks), {}, {}
     _enter(page, effect.workers)
     if not fewest <= len(ranks) <= most:
         return f"job {spec.id} starts with {len(ranks)} workers of {fewest} to {most}"
@@ -35,6 +35,8 @@ def wrong_resizing(books: Books, page: JobPage, effect: e.JobResizing) -> str | 
         again = (place.rank, place.turn) in page.entered
         if place.rank in held or place.rank in page.done or again or not place.turn:
             found = f"rank {place.rank} enters job {effect.job} in turn {place.turn} and may not"
+        if books.at_ms < page.paused.get(place.rank, 0):
+            found = f"rank {place.rank} enters job {effect.job} at {books.at_ms}, not to enter so soon"
     _enter(page, effect.add)
     page.starting.update(dict.fromkeys(place.rank for place in effect.add))
     if effect.add:
@@ -72,6 +74,7 @@ def wrong_settling(page: JobPage, effect: e.WorkersSettled) -> str | None:
         page.leaving.pop(rank, None)
     page.done.update(dict.fromkeys(effect.done))
     page.failures = effect.failures
+    page.paused.update(dict.fromkeys(effect.paused, effect.not_before_ms))
     page.not_before_ms = max(page.not_before_ms, effect.not_before_ms)
     if page.spec.gang:
         return f"gang {effect.job} loses a worker and goes on"

@@ -1,0 +1,165 @@
+"""Only what failed or was lost again waits: all other workers of a job that is no gang enter at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.events import nodes as n
+from shared.events import operations as o
+from shared.events.values import JobSpec, RetryPolicy
+from tests.placement.replicas import all_start, leave, loose, ranks, service, word
+from tests.placement.world import CELL, World, admitted, cell_with, joined, lost, set_policy, update
+
+PATIENT = RetryPolicy(budget=100, backoff_ms=10_000, backoff_most_ms=600_000)
+MAKERS = pytest.mark.parametrize("make", [loose, service])
+
+
+def running(make: Callable[..., JobSpec], workers: int, nodes: int, **more: object) -> World:
+    """A job runs with a worker on each of so many nodes, and some nodes are free."""
+    world = cell_with(*(joined(f"n{number:02}", 1) for number in range(nodes)), few=1_000)
+    world.listens = False
+    world.tell(admitted(make("job", workers, workers_min=1, retry=PATIENT, **more)))
+    all_start(world, "job")
+    return world
+
+
+def lose(world: World, rank: int) -> None:
+    """The node of this worker is lost, and there is another one in its stead."""
+    (node,) = (place.node for place in world.job("job").workers if place.rank == rank)
+    world.tell(lost(node, world.state.nodes[node].boot))
+    world.tell(joined(f"{node}+", 1))
+
+
+@MAKERS
+def test_an_incident_that_takes_workers_one_after_the_other_delays_none_of_them(make: Callable[..., JobSpec]) -> None:
+    world = running(make, 30, 40)
+    for rank in range(12):
+        lose(world, rank)
+        assert ranks(world, "job") == list(range(30))
+        world.pass_time(60_000)
+        all_start(world, "job")
+    assert world.job("job").losses == 1
+
+
+@MAKERS
+def test_while_one_worker_waits_that_is_lost_again_and_again_the_others_come_back_at_once(
+    make: Callable[..., JobSpec],
+) -> None:
+    world = running(make, 4, 8)
+    for _ in range(3):
+        world.pass_time(max(0, world.job("job").not_before_ms - world.now_ms))
+        all_start(world, "job")
+        lose(world, 1)
+    assert ranks(world, "job") == [0, 2, 3]
+    lose(world, 2)
+    assert ranks(world, "job") == [0, 2, 3]
+    world.pass_time(world.job("job").not_before_ms - world.now_ms)
+    assert ranks(world, "job") == [0, 1, 2, 3]
+
+
+def test_a_service_is_scaled_up_at_once_while_a_replica_waits() -> None:
+    world = running(service, 2, 8)
+    world.tell(word(n.RunFailed, world, "job", 0))
+    world.tell(update("job", workers=5))
+    assert ranks(world, "job") == [1, 2, 3, 4]
+    world.pass_time(10_000)
+    assert ranks(world, "job") == [0, 1, 2, 3, 4]
+
+
+def test_another_writer_knows_which_workers_wait() -> None:
+    world = running(service, 3, 8)
+    world.tell(word(n.RunFailed, world, "job", 1))
+    world.restart()
+    lose(world, 0)
+    assert ranks(world, "job") == [0, 2]
+    world.pass_time(10_000)
+    assert ranks(world, "job") == [0, 1, 2]
+
+
+def test_the_last_worker_that_goes_by_no_fault_of_its_own_comes_back_at_once() -> None:
+    world = running(service, 2, 8)
+    world.tell(word(n.RunFailed, world, "job", 1))
+    lose(world, 0)
+    assert (world.job("job").attempt, 0 in ranks(world, "job")) == (2, True)
+
+
+def test_a_replica_that_fails_with_no_other_one_there_waits() -> None:
+    world = running(service, 1, 8)
+    world.tell(word(n.RunFailed, world, "job", 0))
+    assert ranks(world, "job") == []
+    world.pass_time(10_000)
+    assert ranks(world, "job") == [0]
+
+
+def test_a_replica_that_was_given_up_before_it_had_started_has_not_failed() -> None:
+    world = running(service, 2, 4)
+    world.tell(update("job", workers=4))
+    world.tell(update("job", workers=2))
+    leave(world, "job")
+    world.tell(update("job", workers=4))
+    assert (ranks(world, "job"), world.job("job").avoid) == ([0, 1, 2, 3], ())
+
+
+def test_a_worker_that_had_to_leave_its_node_before_it_had_started_enters_another_one_at_once() -> None:
+    world = cell_with(*(joined(f"n{number}", 1) for number in range(3)), few=1_000)
+    world.tell(admitted(loose("job", 2, retry=PATIENT)))
+    world.tell(word(n.RunStarted, world, "job", 0))
+    world.tell(o.Drain(cell=CELL, node=world.job("job").workers[1].node))
+    leave(world, "job")
+    assert (ranks(world, "job"), world.job("job").avoid) == ([0, 1], ())
+
+
+@MAKERS
+def test_a_worker_that_did_not_start_in_time_waits_and_goes_elsewhere(make: Callable[..., JobSpec]) -> None:
+    world = cell_with(*(joined(f"n{number}", 1) for number in range(3)), few=1_000)
+    world.listens = False
+    world.tell(set_policy(start_wall_ms=5_000), admitted(make("job", 2, retry=PATIENT)))
+    world.tell(word(n.RunStarted, world, "job", 0))
+    late = world.job("job").workers[1].node
+    world.pass_time(5_000)
+    leave(world, "job")
+    assert (ranks(world, "job"), world.job("job").avoid) == ([0], (late,))
+    world.pass_time(10_000)
+    assert ranks(world, "job") == [0, 1]
+    assert late not in world.nodes_of("job")
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["lose", "fail"]), st.integers(0, 5)),
+        st.tuples(st.just("scale"), st.integers(1, 8)),
+        st.tuples(st.just("pass"), st.sampled_from([1_000, 20_000, 700_000])),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(STEPS)
+def test_no_rank_is_empty_but_for_what_happened_to_itself(steps: list[tuple[str, int]]) -> None:
+    """There is always a free node. A rank waits no longer than its service's longest pause, and only where a worker of
+    its own has failed, or was lost that had entered later than the first ones.
+    """
+    world = running(service, 4, 40)
+    guilty: dict[int, int] = {}
+    for what, number in steps:
+        place = {place.rank: place for place in world.job("job").workers}.get(number)
+        if what == "scale":
+            world.tell(update("job", workers=number))
+            leave(world, "job")
+        elif what == "pass":
+            world.pass_time(number)
+        elif place is not None and len(world.job("job").workers) > 1:
+            if what == "fail":
+                world.tell(word(n.RunFailed, world, "job", number))
+            else:
+                lose(world, number)
+            if what == "fail" or place.turn:
+                guilty[number] = world.now_ms
+        all_start(world, "job")
+        waiting = [rank for rank, at_ms in guilty.items() if at_ms + PATIENT.backoff_most_ms > world.now_ms]
+        assert world.job("job").spec.workers - len(ranks(world, "job")) <= len(waiting)
