@@ -39,7 +39,7 @@ class DiaryError(ValueError):
 def verify_file(path: Path, diaries: Path | None = None) -> Verification:
     """Check an exported log, from its first record. Raises LogFileError, DiaryError."""
     check, end = None, 0
-    for records, said_end in read_log_file(path, ("file", 0)):
+    for records, said_end in read_log_file(path, ("file.decisions", 0)):
         end = said_end
         if check is None:
             check = LogCheck(CellState(_cell_of(records)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from zlib import crc32
 
 from shared.cluster.fold import LogRecord
 from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, Decision
-from shared.events.encoding import TYPE_HEADER, Undecodable, decode
+from shared.events.encoding import TYPE_HEADER, Undecodable, decode, shorten
 from shared.events.reasons import DeadLetterReason
 from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Record
 
@@ -44,9 +45,21 @@ def checksum_of(key: bytes | None, value: bytes | None) -> int:
 
 
 def event_of(record: Record) -> Event | Undecodable:
-    """The event of a record, or why there is none."""
+    """The event of a record, or why there is none. What stands in a topic that is not its own is none: who may write to
+    one topic must not be able to say what belongs in another.
+    """
     said: Event | Undecodable | None = record.said
-    return said or unreadable(record) or decode(header(record, TYPE_HEADER), record.value)
+    event = said or unreadable(record) or decode(header(record, TYPE_HEADER), record.value)
+    if isinstance(event, Undecodable) or event.topic == name_of(record.topic):
+        return event
+    rule = f"belongs in topic {event.topic}, not in {shorten(name_of(record.topic))}"
+    return Undecodable(DeadLetterReason.UNKNOWN_TYPE, rule, "ce_type", shorten(event.type))
+
+
+@lru_cache(maxsize=256)
+def name_of(topic: str) -> str:
+    """The name of a topic without its namespace; a tenant's own topic for submissions is one of submissions."""
+    return topic.split(".", 2)[1] if "." in topic else topic
 
 
 def log_record(record: Record) -> LogRecord:

@@ -12,6 +12,8 @@ from services.placement.app.metrics import PlacementMetrics
 from services.placement.app.ownership import Ownership
 from services.placement.settings import PlacementSettings
 from shared.events.decisions import Decision
+from shared.events.encoding import TYPE_HEADER, encode
+from shared.events.operations import CellPolicy, Cordon, Quota, SetPolicy, SetQuota
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogUnavailable, Outgoing
@@ -50,8 +52,10 @@ def broker() -> MemoryBroker:
     return made
 
 
-async def written(broker: MemoryBroker, log: CountingLog) -> None:
-    """A writer runs until the one good job, which stands behind the flood, is in the log."""
+async def written(broker: MemoryBroker, log: CountingLog, *, letters: int = 0) -> None:
+    """A writer runs until the one good job, which stands behind the flood, is in the log, and at least so many records
+    are set aside.
+    """
     settings = PlacementSettings(namespace="fallow", instance="placement-1")
     context = make_context("placement", settings)
     member = log.member(LAYOUT.group("placement"), LAYOUT.topic("cells"))
@@ -60,7 +64,8 @@ async def written(broker: MemoryBroker, log: CountingLog) -> None:
     await owned.changed()
     writer = CellWriter(context, log, FILE, FILE.cell(CELL), owned, PlacementMetrics(context.registry))
     running = asyncio.create_task(writer.run())
-    await eventually(lambda: "JobEnqueued" in effects(broker) or running.done(), within_s=20)
+    dead = broker.partition((LAYOUT.topic("dead-letters"), 0)).records
+    await eventually(lambda: ("JobEnqueued" in effects(broker) and len(dead) >= letters) or running.done(), within_s=20)
     context.stopping.set()
     await running
     await member.stop()
@@ -106,3 +111,25 @@ async def test_letters_that_fail_half_way_are_repeated_before_the_cursor_passes(
     broker.write(LAYOUT.outgoing(admitted(spec_of("good")), id="1", source="test", wall_ms=0))
     await written(broker, CountingLog(broker, fails=2))
     assert dict.fromkeys(offsets_set_aside(broker)) == dict.fromkeys(range(FLOOD))
+
+
+async def test_what_stands_in_the_topic_of_others_is_set_aside_and_not_obeyed(broker: MemoryBroker) -> None:
+    wrong = {
+        "nodes": (
+            SetPolicy(cell=CELL, policy=CellPolicy(waiting_jobs_most=7), fields=("waiting_jobs_most",)),
+            SetQuota(cell=CELL, quotas=(Quota(tenant="ada", gpu_type="gpu", limit_milli=0),)),
+            admitted(spec_of("../../x\0y", tenant="nobody")),
+        ),
+        "queue": (Cordon(cell=CELL, node="node-1"), joined("node-1")),
+    }
+    for topic, events in wrong.items():
+        for event in events:
+            headers = ((TYPE_HEADER, event.type.encode()),)
+            broker.write(Outgoing(LAYOUT.topic(topic), encode(event), b"key", headers, 0))
+    broker.write(LAYOUT.outgoing(admitted(spec_of("job")), id="job", source="test", wall_ms=0))
+    await written(broker, CountingLog(broker), letters=5)
+
+    letters = broker.partition((LAYOUT.topic("dead-letters"), 0)).records
+    assert [header(letter, "reason") for letter in letters] == ["unknown_type"] * 5
+    assert effects(broker).count("JobEnqueued") == 1
+    assert not {"PolicySet", "QuotaSet", "NodeChanged", "ProposalRefused"} & set(effects(broker))

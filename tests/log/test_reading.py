@@ -1,0 +1,47 @@
+"""What a record says depends on where it stands: nothing is obeyed in the topic of another."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from shared.events.base import TYPES, Event
+from shared.events.encoding import TYPE_HEADER, Undecodable, encode
+from shared.events.jobs import JobRejected
+from shared.events.reasons import DeadLetterReason, RejectCode
+from shared.events.submissions import CancelJob
+from shared.log.port import Record
+from shared.log.reading import event_of, log_record
+from tests.strategies import events
+
+TOPICS = sorted({cls.topic for cls in TYPES.values()})
+
+
+def record(event: Event, topic: str) -> Record:
+    return Record(topic, 0, 0, b"key", encode(event), ((TYPE_HEADER, event.type.encode()),), 0)
+
+
+@given(event=events(), topic=st.sampled_from(TOPICS), namespace=st.sampled_from(["fallow", "jobs", "nodes"]))
+def test_a_record_says_something_in_its_own_topic_only(event: Event, topic: str, namespace: str) -> None:
+    found = event_of(record(event, f"{namespace}.{topic}"))
+    if topic == event.topic:
+        assert found == event
+    else:
+        assert isinstance(found, Undecodable)
+        assert found.reason is DeadLetterReason.UNKNOWN_TYPE
+        assert str(found) == f"ce_type: belongs in topic {event.topic}, not in {topic} (got {event.type})"
+
+
+@pytest.mark.parametrize("tenant", ["ada", "jobs"])
+def test_a_tenants_own_topic_takes_submissions_only(tenant: str) -> None:
+    cancel = CancelJob(job="job-1", tenant="ada")
+    rejected = JobRejected(job="job-1", command="submit", code=RejectCode.UNKNOWN_TENANT)
+    assert event_of(record(cancel, f"fallow.submissions.{tenant}")) == cancel
+    assert isinstance(event_of(record(rejected, f"fallow.submissions.{tenant}")), Undecodable)
+
+
+@given(event=events().filter(lambda event: event.topic != "decisions"))
+def test_nothing_but_a_decision_is_an_entry_of_the_log(event: Event) -> None:
+    assert isinstance(log_record(record(event, "fallow.decisions")).decision, Undecodable)
