@@ -12,6 +12,7 @@ from shared.events.encoding import TYPE_HEADER, Undecodable, decode, shorten
 from shared.events.reasons import DeadLetterReason
 from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Record
 
+SUBMISSIONS = "submissions"
 DIGITS_MOST = 19
 """A number of more digits was written by a stranger."""
 
@@ -58,8 +59,11 @@ def event_of(record: Record) -> Event | Undecodable:
 
 @lru_cache(maxsize=256)
 def name_of(topic: str) -> str:
-    """The name of a topic without its namespace; a tenant's own topic for submissions is one of submissions."""
-    return topic.split(".", 2)[1] if "." in topic else topic
+    """The name of a topic without its namespace, which may hold dots; a tenant's own topic for submissions is one of
+    submissions.
+    """
+    *before, last = topic.split(".")
+    return SUBMISSIONS if len(before) > 1 and before[-1] == SUBMISSIONS else last
 
 
 def log_record(record: Record) -> LogRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -11,6 +12,7 @@ from services.admission.app import Admission
 from services.admission.settings import AdmissionSettings
 from shared.events.encoding import ce_headers, encode
 from shared.events.jobs import JobAdmitted, JobRejected, JobsAdmitted
+from shared.events.operations import AdvanceTime, ReloadCell
 from shared.events.submissions import SubmitJob
 from shared.events.values import POOLS_MOST, JobSpec
 from shared.log.layout import Layout
@@ -19,6 +21,8 @@ from shared.log.port import LogUnavailable, Outgoing, Record
 from shared.log.reading import event_of
 from shared.runtime.cell_file import parse_cell_file
 from shared.runtime.process import make_context
+from shared.runtime.settings import ClockKind
+from tests.contract.eventually import eventually
 
 LAYOUT = Layout("t", {"main": 0})
 TEXT = """
@@ -96,3 +100,23 @@ def test_a_cell_has_no_more_pools_than_a_job_may_name() -> None:
     pools = ", ".join(f"{{name: p{number}, gpus: 8}}" for number in range(POOLS_MOST + 1))
     with pytest.raises(ValueError, match=f"at most {POOLS_MOST} items"):
         parse_cell_file(f"cells: [{{name: main, ordinal: 0, pools: [{pools}]}}]\ntenants: [{{name: vision}}]\n", "c")
+
+
+async def test_a_flood_of_orders_to_reload_is_carried_out_once_for_all_that_came_together() -> None:
+    broker, stepped = MemoryBroker(), AdmissionSettings(namespace="t", clock=ClockKind.STEPPED)
+    broker.create_topic("t.operations", 1)
+    for number in range(300):
+        broker.write(LAYOUT.outgoing(ReloadCell(cell="main"), id=str(number), source="test", wall_ms=0))
+    broker.write(LAYOUT.outgoing(AdvanceTime(cell="main", now_ms=7), id="last", source="test", wall_ms=0))
+    context = make_context("admission", stepped)
+    admission = Admission(
+        context, MemoryLog(broker), LAYOUT, parse_cell_file(f"{TEXT}limits: {{submit_skew_ms: 1}}", "cell")
+    )
+    admission._operations = await admission._stand_at_operations()
+    following = asyncio.create_task(admission.follow_operations())
+    await eventually(lambda: context.clock.now_ms() == 7 or following.done())
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    await admission.end()
+    samples = [sample for metric in context.telemetry.reloads.collect() for sample in metric.samples]
+    assert 1 <= sum(sample.value for sample in samples if sample.name.endswith("_total")) <= 10

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.admission.policy.duplicates import key_twice
+from services.admission.policy.duplicates import StandsTwice, _look, key_twice
 from shared.events.encoding import encode
 from shared.events.jobs import JobAdmitted
 from shared.events.reasons import RejectCode
@@ -51,6 +51,27 @@ def test_cancels_and_updates_are_looked_at_too(type_: str, text: bytes) -> None:
 def test_colons_within_strings_are_no_keys(env: dict[str, str]) -> None:
     text = submit(run={"driver": "process", "argv": [":"], "env": env})
     assert rejected(text).code is RejectCode.UNSUPPORTED
+
+
+class Counted(str):
+    """A key that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_to_find_the_key_each_key_is_looked_at_a_few_times_only() -> None:
+    keys = [*(Counted(f"key-{number}") for number in range(2_000)), Counted("key-1999")]
+    Counted.compared = 0
+    with pytest.raises(StandsTwice, match="key-1999"):
+        _look([(key, 1) for key in keys])
+    assert Counted.compared < 4 * len(keys)
 
 
 def test_the_same_key_in_two_objects_is_fine() -> None:

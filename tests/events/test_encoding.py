@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.simulator.versions import with_fields
@@ -18,6 +19,7 @@ from shared.events.decisions import CHAIN_START, next_chain
 from shared.events.effects import Effect
 from shared.events.encoding import STRICT
 from shared.events.reasons import DeadLetterReason
+from shared.events.submissions import SubmitJob
 from shared.events.value import read_valid
 from tests.strategies import EFFECTS, effects, events, values
 
@@ -257,3 +259,10 @@ def test_a_tenants_name_may_not_be(name: str) -> None:
 def test_an_effect_cannot_be_changed(effect: Effect) -> None:
     with pytest.raises(AttributeError, match="immutable"):
         effect.kind = "Other"  # type: ignore[misc]
+
+
+def test_of_many_mistakes_in_one_list_the_first_is_told_and_the_rest_is_not_worded() -> None:
+    text = json.dumps({"job": {"id": "job-1", "tenant": "ada", "pools": ["a", "B", "C"], "workers": 0}}).encode()
+    with pytest.raises(ValidationError) as found:
+        read_valid(SubmitJob, text, forbid_unknown=True)
+    assert [error["loc"] for error in found.value.errors()] == [("job", "pools", 1), ("job", "workers")]

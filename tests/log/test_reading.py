@@ -23,7 +23,9 @@ def record(event: Event, topic: str) -> Record:
     return Record(topic, 0, 0, b"key", encode(event), ((TYPE_HEADER, event.type.encode()),), 0)
 
 
-@given(event=events(), topic=st.sampled_from(TOPICS), namespace=st.sampled_from(["fallow", "jobs", "nodes"]))
+@given(
+    event=events(), topic=st.sampled_from(TOPICS), namespace=st.sampled_from(["fallow", "jobs", "a.b", "submissions"])
+)
 def test_a_record_says_something_in_its_own_topic_only(event: Event, topic: str, namespace: str) -> None:
     found = event_of(record(event, f"{namespace}.{topic}"))
     if topic == event.topic:

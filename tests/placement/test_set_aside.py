@@ -13,12 +13,12 @@ from services.placement.app.ownership import Ownership
 from services.placement.settings import PlacementSettings
 from shared.events.decisions import Decision
 from shared.events.encoding import TYPE_HEADER, encode
-from shared.events.operations import CellPolicy, Cordon, Quota, SetPolicy, SetQuota
+from shared.events.operations import CellPolicy, Cordon, Quota, ReloadCell, SetPolicy, SetQuota
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogUnavailable, Outgoing
 from shared.log.reading import event_of, header
-from shared.runtime.process import make_context
+from shared.runtime.process import Context, make_context
 from tests.contract.eventually import eventually
 from tests.placement.world import CELL, FILE, admitted, joined, spec_of
 
@@ -52,9 +52,9 @@ def broker() -> MemoryBroker:
     return made
 
 
-async def written(broker: MemoryBroker, log: CountingLog, *, letters: int = 0) -> None:
+async def written(broker: MemoryBroker, log: CountingLog, *, letters: int = 0) -> Context[PlacementSettings]:
     """A writer runs until the one good job, which stands behind the flood, is in the log, and at least so many records
-    are set aside.
+    are set aside. The context in which it ran.
     """
     settings = PlacementSettings(namespace="fallow", instance="placement-1")
     context = make_context("placement", settings)
@@ -69,6 +69,7 @@ async def written(broker: MemoryBroker, log: CountingLog, *, letters: int = 0) -
     context.stopping.set()
     await running
     await member.stop()
+    return context
 
 
 def effects(broker: MemoryBroker) -> list[str]:
@@ -133,3 +134,13 @@ async def test_what_stands_in_the_topic_of_others_is_set_aside_and_not_obeyed(br
     assert [header(letter, "reason") for letter in letters] == ["unknown_type"] * 5
     assert effects(broker).count("JobEnqueued") == 1
     assert not {"PolicySet", "QuotaSet", "NodeChanged", "ProposalRefused"} & set(effects(broker))
+
+
+async def test_a_flood_of_orders_to_reload_is_carried_out_once_for_all_that_came_together(broker: MemoryBroker) -> None:
+    for number in range(FLOOD):
+        broker.write(LAYOUT.outgoing(ReloadCell(cell=CELL), id=str(number), source="test", wall_ms=0))
+    broker.write(Outgoing(LAYOUT.topic("operations"), b"the last is no event", b"key", partition=0))
+    broker.write(LAYOUT.outgoing(admitted(spec_of("good")), id="good", source="test", wall_ms=0))
+    context = await written(broker, CountingLog(broker), letters=1)
+    samples = [sample for metric in context.telemetry.reloads.collect() for sample in metric.samples]
+    assert 1 <= sum(sample.value for sample in samples if sample.name.endswith("_total")) <= 10

@@ -39,9 +39,13 @@ def _keys(part: Any) -> int:
 
 
 def _look(pairs: list[tuple[str, Any]]) -> None:
-    if len(dict(pairs)) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise StandsTwice(next(name for at, name in enumerate(names) if name in names[:at]))
+    if len(dict(pairs)) == len(pairs):
+        return
+    seen: dict[str, None] = {}
+    for name, _ in pairs:
+        if name in seen:
+            raise StandsTwice(name)
+        seen[name] = None
 
 
 _KEYS = JSONDecoder(object_pairs_hook=_look)

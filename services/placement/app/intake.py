@@ -34,7 +34,9 @@ class Intake:
         metrics: CellMetrics,
         on_reload: Callable[[], None],
     ) -> None:
-        """`on_reload` is called for each order to read the cell file again."""
+        """`on_reload` is called where the cell file is to be read again: once for all the orders that came together,
+        since each time holds up the cell.
+        """
         self.cell = cell.name
         self.sources = {layout.topic(name): f"{name}-{cell.ordinal}" for name in INPUTS}
         self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
@@ -47,6 +49,8 @@ class Intake:
         dead: list[Dead] = []
         inputs = [self._input(record, dead, watch) for record in records]
         await self._set_aside(dead)
+        if any(isinstance(item.event, ReloadCell) for item in inputs):
+            self._reload()
         service.take(inputs)
 
     def _input(self, record: Record, dead: list[Dead], watch: InputWatch) -> Input:
@@ -61,8 +65,6 @@ class Intake:
         if home is not None and home != self.cell:
             dead.append(Dead(record, DeadLetterReason.WRONG_CELL, f"cell: {home} is not {self.cell}"))
             return Input(source, record.offset + 1, None, checksum=checksum)
-        if isinstance(event, ReloadCell):
-            self._reload()
         return Input(source, record.offset + 1, event, len(record.value or b""), record, checksum)
 
     async def set_strays_aside(self, service: PlacementService) -> None:
