@@ -9,7 +9,7 @@ from decisions in force, so a decision that did not make it into the log leaves 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from services.placement.policy import (
@@ -573,7 +573,7 @@ class PlacementService:
             case JobCancelRequested():
                 requests.cancel(turn, event)
             case JobUpdateRequested():
-                requests.update(turn, event, () if self._stepped else self._inbox.following(item))
+                requests.update(turn, event, self._following(item))
             case QueueOrdered():
                 self._walk_is_due = self._windows.take(event) or self._walk_is_due
             case NodeEvent() | RunsReported() | NodesReported():
@@ -583,7 +583,7 @@ class PlacementService:
                     self._strays.append((item, stray))
                 return heard
             case o.Operation():
-                self._operate(turn, event)
+                self._operate(turn, event, item)
             case Proposal():
                 settings.refuse(
                     turn, event.proposal, ProposalCode.UNSUPPORTED, "proposals are not carried out by this version"
@@ -595,6 +595,10 @@ class PlacementService:
                 text = f"ce_type: placement reads no {event.type}"
                 self._strays.append((item, Stray(DeadLetterReason.UNKNOWN_TYPE, text)))
         return None
+
+    def _following(self, item: Input) -> Iterable[Event | None]:
+        """What is said behind an input at the same time: a stepped clock may go on between the two."""
+        return () if self._stepped else self._inbox.following(item)
 
     def _hear(
         self, turn: Turn, event: NodeEvent | RunsReported | NodesReported, wall_ms: int
@@ -624,7 +628,7 @@ class PlacementService:
         if self._stepped and _time_of(event) > turn.now_ms:
             self._cell_ms = turn.now_ms = self.state.clock_ms = _time_of(event)
 
-    def _operate(self, turn: Turn, event: o.Operation) -> None:
+    def _operate(self, turn: Turn, event: o.Operation, item: Input) -> None:
         match event:
             case o.AdvanceTime():
                 if self._stepped:
@@ -646,7 +650,7 @@ class PlacementService:
             case o.SetPolicy():
                 settings.set_policy(turn, event, tuple(POLICIES))
             case o.HoldJob() | o.ReleaseJob():
-                settings.hold_or_release(turn, event)
+                settings.hold_or_release(turn, event, self._following(item))
             case o.OfferLoan() | o.RecallLoan():
                 settings.refuse(turn, event.loan, ProposalCode.UNSUPPORTED, "loans are not carried out by this version")
 

@@ -253,3 +253,34 @@ def test_updates_that_are_read_together_come_to_the_same_as_one_after_the_other(
         singly.tell(each)
     specs, others = ([job.spec for job in world.state.jobs.values()] for world in (at_once, singly))
     assert specs == others
+
+
+def test_of_holds_and_releases_that_wait_together_the_last_ones_change_all_elements() -> None:
+    world = cell()
+    world.tell(admitted(array(100, array_most_running=1)))
+    effects = world.tell(*[HoldJob(cell=CELL, job="many"), ReleaseJob(cell=CELL, job="many")] * 20)
+    assert len(effects) < 100
+    assert {job.status for job in world.state.jobs.values()} == {JobStatus.STARTING, JobStatus.QUEUED}
+    effects = world.tell(*[HoldJob(cell=CELL, job="many")] * 3)
+    assert kinds(effects).count("JobHeld") == 99
+
+
+HOLDS = st.builds(
+    lambda kind, job: kind(cell=CELL, job=job),
+    st.sampled_from([HoldJob, ReleaseJob]),
+    st.sampled_from(["many", "many", "other", "many.1"]),
+)
+
+
+@given(st.lists(HOLDS, max_size=12))
+def test_holds_that_are_read_together_come_to_the_same_as_one_after_the_other(
+    listed: list[HoldJob | ReleaseJob],
+) -> None:
+    at_once, singly = World(FILE), World(FILE)
+    for world in (at_once, singly):
+        world.tell(admitted(array(3)), admitted(array(2, "other", hold=True)))
+    at_once.tell(*listed)
+    for each in listed:
+        singly.tell(each)
+    found, others = ([job.status for job in world.state.jobs.values()] for world in (at_once, singly))
+    assert found == others

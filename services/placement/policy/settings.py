@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from services.placement.policy.turn import Turn
 from shared.cluster.arrays import elements_of
@@ -12,6 +12,7 @@ from shared.cluster.quota_rules import Fault, fault_among, fault_in_pools, top_d
 from shared.cluster.quota_tree import Account
 from shared.cluster.state import CellState
 from shared.events import effects as e
+from shared.events.base import Event
 from shared.events.encoding import encode
 from shared.events.operations import CellPolicy, HoldJob, Quota, ReleaseJob, SetPolicy, SetQuota
 from shared.events.reasons import ProposalCode, RefuseCode
@@ -166,9 +167,10 @@ def refuse(turn: Turn, what: str, code: ProposalCode, text: str) -> None:
     turn.do(e.ProposalRefused(proposal=what, code=code, text=text[:500]))
 
 
-def hold_or_release(turn: Turn, event: HoldJob | ReleaseJob) -> None:
+def hold_or_release(turn: Turn, event: HoldJob | ReleaseJob, following: Iterable[Event | None] = ()) -> None:
     """Keep a waiting job, or all waiting elements of an array, from starting, or let them go. To be in the wanted state
-    already is no error.
+    already is no error. A hold is told of one element only where another hold, or a release, is among those
+    `following`: that one decides on all of them.
     """
     request = "hold" if isinstance(event, HoldJob) else "release"
     array, job = turn.state.arrays.get(event.job), turn.state.jobs.get(event.job)
@@ -179,6 +181,12 @@ def hold_or_release(turn: Turn, event: HoldJob | ReleaseJob) -> None:
         text = f"it is {jobs[0].status}" if array is None else "none of its elements waits"
         turn.do(e.JobRefused(job=event.job, request=request, code=RefuseCode.WRONG_STATE, text=text))
     wanted_from = (JobStatus.QUEUED, JobStatus.AWAITING) if request == "hold" else (JobStatus.HELD,)
-    for each in jobs:
-        if each.status in wanted_from:
-            turn.do(e.JobHeld(job=each.id) if request == "hold" else e.JobReleased(job=each.id))
+    changed = [each for each in jobs if each.status in wanted_from]
+    if request == "hold" and len(changed) > 1 and any(_decides_too(later, event) for later in following):
+        del changed[1:]
+    for each in changed:
+        turn.do(e.JobHeld(job=each.id) if request == "hold" else e.JobReleased(job=each.id))
+
+
+def _decides_too(later: Event | None, event: HoldJob | ReleaseJob) -> bool:
+    return isinstance(later, HoldJob | ReleaseJob) and (later.cell, later.job) == (event.cell, event.job)
