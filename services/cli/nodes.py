@@ -7,13 +7,13 @@ import typer
 from services.cli.access import Access, access_of, run
 from services.cli.counts import counted
 from services.cli.jobs import as_object
-from services.cli.moments import duration
 from services.cli.newest import newest_state
 from services.cli.output import AsJson, CellName, print_json, print_line, print_table
 from services.cli.patience import patiently
 from services.cli.sentences import devices
-from services.cli.silence import silence_lines
+from services.cli.silence import silence, silence_lines
 from shared.events.values import GPU
+from shared.runtime.clocks import wall_ms
 from shared.view.reader import Read
 from shared.view.rows import NodeRow
 
@@ -35,11 +35,12 @@ def nodes(context: typer.Context, cell: CellName = None, as_json: AsJson = False
         return
     free = sum(node.gpus_free for node in read.value)
     silent = sum(node.silent_wall_ms > 0 for node in read.value)
+    state, now_ms = (run(newest_state(access, name)) if silent else None), wall_ms()
+    told = {} if state is None else {node_id: silence(state.nodes[node_id], now_ms) for node_id in sorted(state.silent)}
     title = f"{counted(len(read.value), 'node')} of cell {name} at version {read.version}, {counted(free, 'GPU')} free"
     title += f", {silent} silent" if silent else ""
-    print_table(title, COLUMNS, [_row(node) for node in read.value], SPARE)
-    if silent:
-        state = run(newest_state(access, name))
+    print_table(title, COLUMNS, [_row(node, told.get(node.id, "")) for node in read.value], SPARE)
+    if state is not None:
         for line in silence_lines(state, [state.nodes[node_id] for node_id in sorted(state.silent)]):
             print_line(line)
 
@@ -49,7 +50,7 @@ async def _nodes(access: Access, cell: str) -> Read[tuple[NodeRow, ...]]:
         return await patiently(lambda: client.nodes(cell))
 
 
-def _row(node: NodeRow) -> tuple[object, ...]:
+def _row(node: NodeRow, silent: str) -> tuple[object, ...]:
     named = ", ".join(job for job, _ in node.jobs[:JOBS_NAMED_MOST])
     more = f" and {len(node.jobs) - JOBS_NAMED_MOST} more" if len(node.jobs) > JOBS_NAMED_MOST else ""
     loan = "" if node.loan is None else f"loan {node.loan} ({node.loan_status})"
@@ -62,10 +63,5 @@ def _row(node: NodeRow) -> tuple[object, ...]:
         f"{node.allocated_milli / GPU:g}",
         devices(node.gpus_failed),
         named + more,
-        ", ".join(filter(None, (silence(node), node.reason, loan))),
+        ", ".join(filter(None, (silent, node.reason, loan))),
     )
-
-
-def silence(node: NodeRow) -> str:
-    """For how long at least nothing has been heard of the node; empty where it reports, or is lost."""
-    return f"silent {duration(node.silent_wall_ms)}" if node.silent_wall_ms else ""

@@ -179,11 +179,12 @@ def _failures(x: e.NodeFailures) -> str:
 
 
 def _held_back(effect: e.EvictionsHeld) -> str:
-    lost = f", {effect.lost} so far" if effect.lost else ""
-    return (
-        f"{counted(effect.silent, 'node')} stopped reporting; for {duration(effect.held_wall_ms)} they have been "
-        f"marked as lost at a limited rate{lost}."
-    )
+    silent = "1 node is silent" if effect.silent == 1 else f"{counted(effect.silent, 'node')} are silent at once"
+    held = duration(effect.held_wall_ms)
+    if not effect.lost:
+        return f"{silent}; for {held} none has been declared lost."
+    have = "has" if effect.lost == 1 else "have"
+    return f"{silent}; in {held}, {effect.lost:,} {have} been declared lost, at a limited rate."
 
 
 def _quota(effect: e.QuotaSet) -> str:

@@ -145,7 +145,11 @@ TABLE: list[tuple[e.Effect, str]] = [
     (e.NodeRemoved(node="node-1"), "Node node-1 was removed from the cell."),
     (
         e.EvictionsHeld(silent=7, held_wall_ms=60_000, lost=2),
-        "7 nodes stopped reporting; for 1 min they have been marked as lost at a limited rate, 2 so far.",
+        "7 nodes are silent at once; in 1 min, 2 have been declared lost, at a limited rate.",
+    ),
+    (
+        e.EvictionsHeld(silent=8, held_wall_ms=252_000),
+        "8 nodes are silent at once; for 4 min 12 s none has been declared lost.",
     ),
     (
         e.LogRepaired(by="ada", good_until=7, end=9),

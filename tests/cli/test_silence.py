@@ -6,7 +6,7 @@ import pytest
 
 from services.cli.job_reason import as_object, lines, reason_in
 from services.cli.log_why import DEFERRED
-from services.cli.silence import silence_lines
+from services.cli.silence import silence, silence_lines
 from shared.cluster.rows import rows_of, state_from
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -68,12 +68,31 @@ def test_where_many_are_silent_the_breaker_is_told() -> None:
     state = then(a_cell(8), *(silent(f"n{number}", 15_000) for number in range(7)), at_ms=NOON_MS)
     found = told(state).splitlines()
     assert len(found) == 7
-    assert found[0].endswith("it is declared lost at 2027-01-15 08:00:25.000 at the earliest.")
+    assert found[0].endswith("it is declared lost at 2027-01-15 08:05:25.000 at the earliest.")
     assert found[5] == "2 more nodes are silent."
     assert found[6] == (
         "7 nodes are silent at once, so they are declared lost only after 5 min, and then at most 7 in a minute. "
         "If a node is powered off, run: fallow node lost NODE"
     )
+
+
+def test_where_the_breaker_holds_the_end_of_its_wait_is_told() -> None:
+    fell = [silent(f"n{number}", 15_000) for number in range(7)]
+    state = then(a_cell(8), *fell, at_ms=NOON_MS)
+    held = then(state, e.EvictionsHeld(silent=7, held_wall_ms=240_000), at_ms=NOON_MS + 265_000)
+    assert "it is declared lost at 2027-01-15 08:05:25.000 at the earliest." in told(held)
+    over = then(held, e.EvictionsHeld(silent=7, held_wall_ms=310_000), at_ms=NOON_MS + 335_000)
+    assert told(over).count("it is declared lost in its turn.") == 5
+    few = then(held, *(e.NodeHeard(node=f"n{number}") for number in range(1, 7)), at_ms=NOON_MS + 340_000)
+    assert "1 node is silent, so it is declared lost only after 5 min" in told(few)
+
+
+def test_the_silence_of_a_node_grows_while_nothing_more_is_noted() -> None:
+    state = then(a_cell(8), silent("n3", 15_000), at_ms=NOON_MS)
+    assert silence(state.nodes["n3"], NOON_MS + 105_000) == "silent 2 min"
+    assert silence(state.nodes["n2"], NOON_MS + 105_000) == ""
+    own_time = then(a_cell(8), silent("n3", 15_000), at_ms=60_000)
+    assert silence(own_time.nodes["n3"], NOON_MS) == "silent 15.0 s or more"
 
 
 def test_a_job_that_waits_because_nodes_are_lost_is_told_which() -> None:

@@ -117,6 +117,13 @@ def test_a_rate_of_many_nodes_still_loses_no_large_part_in_one_record() -> None:
         living -= count
 
 
+def test_a_writer_that_has_written_for_long_tells_seldom_how_long_it_has_gone_on() -> None:
+    world = cell_of(4, wait_s=300)
+    pass_seconds(world, PATIENCE_S + 290)
+    told = [effect for made in world.decisions for effect in made.effects if isinstance(effect, e.EvictionsHeld)]
+    assert len(told) <= 22
+
+
 def test_nodes_that_speak_again_end_it_and_a_later_silence_waits_anew() -> None:
     world = cell_of(4)
     nodes = sorted(world.state.nodes)

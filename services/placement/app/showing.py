@@ -54,4 +54,10 @@ def _many_silent(cell: str, state: CellState) -> str | None:
     held, per_minute = state.evictions, state.policy.breaker_nodes_per_minute
     if held is None:
         return None
-    return f"{held.silent} nodes of cell {cell} stopped reporting; marking at most {per_minute} a minute as lost"
+    if held.held_wall_ms < state.policy.breaker_wait_wall_ms:
+        wait_s = state.policy.breaker_wait_wall_ms // 1_000
+        how = f"none is declared lost for {wait_s} s, and then at most {per_minute} in a minute"
+    else:
+        how = f"at most {per_minute} in a minute are declared lost"
+    silent = "1 node is silent" if held.silent == 1 else f"{held.silent} nodes are silent at once"
+    return f"cell {cell}: {silent}; {how}"

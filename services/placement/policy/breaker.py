@@ -22,7 +22,10 @@ BREAKER_PERCENT = 20
 BREAKER_NODES = 3
 
 STEP_MS = 2_000
-"""After so much more of it the log is told for how long it has gone on: writers may live for a few seconds each."""
+"""After so much more of it a new writer tells the log for how long it has gone on: it may live for a few seconds."""
+
+YOUNG_MS, LATER_STEP_MS = 10_000, 20_000
+"""A writer that has held nodes for longer than the first tells of it only after each of the second."""
 
 _MINUTE_MS = 60_000
 
@@ -36,6 +39,7 @@ class Breaker:
     def __init__(self, speed: float = 1.0) -> None:
         self._speed = speed
         self._begun_ms: int | None = None
+        self._young_until_ms = 0
         self._let_go: dict[str, int] | None = None
 
     def judge(
@@ -53,10 +57,12 @@ class Breaker:
             return [*overdue], None if held is None else EvictionsResumed()
         if self._begun_ms is None or held is None:
             self._begun_ms = listened_ms - (0 if held is None else held.held_wall_ms)
+            self._young_until_ms = listened_ms + YOUNG_MS
         held_ms, lost = listened_ms - self._begun_ms, 0 if held is None else held.lost
         may_be_lost = max(0, min(_lost_by_then(state, held_ms) - lost, _at_once_most(state)))
         now = _in_turn(state, overdue)[:may_be_lost] if may_be_lost else []
-        if now or held is None or held_ms >= held.held_wall_ms + STEP_MS:
+        step_ms = STEP_MS if listened_ms <= self._young_until_ms else LATER_STEP_MS
+        if now or held is None or held_ms >= held.held_wall_ms + step_ms:
             return now, EvictionsHeld(silent=len(overdue) - len(now), held_wall_ms=held_ms, lost=lost + len(now))
         return [], None
 
