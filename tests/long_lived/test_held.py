@@ -157,15 +157,13 @@ BOUNDED = {
     "Ledger.ended": 2 * REMEMBERED_ENDS,
     "Waits._newest": KEPT_WAITS * 3 * 11,
     "CellState.kinds": 4 * KINDS_MOST,
-    "Remembered._tenants": 10**6,
-    "Remembered._tenant_numbers": 10**6,
     "_Segment.ids": 2 * SEGMENT_JOBS,
     "_Segment.blocks": 2 * SEGMENT_JOBS,
     "_Segment.rows": 2 * SEGMENT_JOBS * ROW_BYTES,
+    "_Segment.tenants": 2 * SEGMENT_JOBS,
+    "_Segment.tenant_numbers": 2 * SEGMENT_JOBS,
 }
-"""What has a bound of its own, however much comes: see the constants. The names of all tenants that ever had a job are
-kept once, since the rows of remembered jobs point there.
-"""
+"""What has a bound of its own, however much comes: see the constants."""
 
 
 def test_what_has_come_and_gone_leaves_nothing_behind() -> None:
