@@ -67,6 +67,8 @@ def _beside_room(found: WhyNot) -> Iterator[str]:
         yield f"  not before {moment(found.not_before_ms)}"
     for node, begin_ms in found.closing:
         yield f"  maintenance of node {node} begins at {moment(begin_ms)}"
+    for node_id in found.changed:
+        yield f"  node {node_id} has other hardware than before and takes nothing until what runs there has left"
     if found.waits_for:
         yield f"  it waits for the end of {', '.join(found.waits_for)}"
     if found.behind is not None:
@@ -88,6 +90,7 @@ def as_object(found: WhyNot) -> dict[str, Any]:
         "needs_bytes": found.needs_bytes,
         "closing": [{"node": node, "begin_ms": begin_ms} for node, begin_ms in found.closing],
         "away": [_away(node) for node in found.away],
+        "changed": list(found.changed),
         "behind": None if found.behind is None else asdict(found.behind),
         "head_since_ms": found.head_since_ms,
         "pools": [asdict(room) for room in found.pools],

@@ -458,9 +458,10 @@ def deferred(state: CellState, effect: e.JobDeferred, at_ms: int) -> None:
 
 
 def held(state: CellState, effect: e.JobHeld, at_ms: int) -> None:
-    """A waiting job may not start."""
+    """A waiting job may not start. One that no person holds may be held by a person, too: from then on it is theirs."""
     job = job_of(state, effect.job)
-    in_status(job, JobStatus.QUEUED, JobStatus.AWAITING)
+    if not (job.held_why and not effect.reason):
+        in_status(job, JobStatus.QUEUED, JobStatus.AWAITING)
     state.journal.set(job, "status", JobStatus.HELD)
     state.journal.set(job, "held_why", effect.reason)
     _no_head(state, job.id)

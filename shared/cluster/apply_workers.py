@@ -9,7 +9,7 @@ from shared.cluster.job import Job, JobStatus
 from shared.cluster.singly import is_service, paused_ranks, starting
 from shared.cluster.state import CellState
 from shared.events import effects as e
-from shared.events.values import NodeStatus, RunStatus, WorkerPlace
+from shared.events.values import RunStatus, WorkerPlace
 
 _STARTING, _RUNNING, _STOPPING = JobStatus.STARTING, JobStatus.RUNNING, JobStatus.STOPPING
 
@@ -75,9 +75,7 @@ def has_rank(job: Job, places: tuple[WorkerPlace, ...]) -> None:
 def _staying(state: CellState, job: Job, removed: set[int]) -> int:
     """How many of the job's workers stay: those that neither leave nor are on a node that is to be emptied."""
     nodes, leaving = state.nodes, removed.union(job.leaving)
-    return sum(
-        place.rank not in leaving and nodes[place.node].status is not NodeStatus.DRAINING for place in job.workers
-    )
+    return sum(place.rank not in leaving and not nodes[place.node].is_to_be_emptied for place in job.workers)
 
 
 def settled(state: CellState, effect: e.WorkersSettled, at_ms: int) -> None:

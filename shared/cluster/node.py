@@ -136,6 +136,13 @@ class Node:
         return self.status is NodeStatus.READY and self.loan_status is not LoanStatus.DRAINING
 
     @property
+    def is_to_be_emptied(self) -> bool:
+        """Whether replicas here are to move to other nodes: the node drains, or it is wanted and could take new work if
+        what it was before was free.
+        """
+        return self.status is NodeStatus.DRAINING or (self.status is NodeStatus.READY and self.offered is not None)
+
+    @property
     def is_schedulable(self) -> bool:
         """Whether new work may be placed here now."""
         return (

@@ -10,6 +10,7 @@ from shared.events import effects as e
 from shared.events.operations import CancelMaintenance, Cordon, Drain, PlanMaintenance, Uncordon
 from shared.events.reasons import DeferCode, ProposalCode, StopReason
 from shared.events.values import NodeStatus
+from tests.placement.replicas import all_start, leave, on_nodes, service
 from tests.placement.world import (
     CELL,
     FILE,
@@ -182,3 +183,51 @@ def test_a_job_that_ended_in_time_is_not_stopped() -> None:
     effects = world.pass_time(5_000)
     assert kinds(effects) == ["AttemptTimedOut", "JobStopping"]
     assert world.job("short").status is JobStatus.STOPPING
+
+
+def in_maintenance_with(job_gpus: int) -> World:
+    """Maintenance from 10 to 20 s has begun; a job of so many GPUs is to stop there."""
+    world = planned()
+    world.run(spec_of("some", job_gpus))
+    world.pass_time(10_000)
+    assert world.state.nodes["n1"].status is NodeStatus.DRAINING
+    return world
+
+
+def test_a_node_that_gets_other_labels_in_its_maintenance_is_used_again_after_it() -> None:
+    world = in_maintenance_with(1)
+    world.tell(joined("n1", labels={"fan": "new"}))
+    node = world.state.nodes["n1"]
+    assert (node.status, node.wanted) == (NodeStatus.DRAINING, NodeStatus.READY)
+    world.pass_time(10_000)
+    assert node.status is NodeStatus.READY
+
+
+def test_a_node_that_gets_other_hardware_in_its_maintenance_is_used_again_after_it() -> None:
+    world = in_maintenance_with(1)
+    world.tell(joined("n1", 4))
+    world.tell(stopped("some"))
+    node = world.state.nodes["n1"]
+    assert (node.status, node.wanted, node.spec.gpus) == (NodeStatus.DRAINING, NodeStatus.READY, 4)
+    world.pass_time(10_000)
+    assert node.status is NodeStatus.READY
+
+
+def test_what_an_operator_wants_of_a_node_in_its_maintenance_outlives_new_labels() -> None:
+    world = in_maintenance_with(1)
+    world.tell(Cordon(cell=CELL, node="n1", reason="bad fan"))
+    world.tell(joined("n1", labels={"fan": "new"}))
+    world.pass_time(10_000)
+    node = world.state.nodes["n1"]
+    assert (node.status, node.reason) == (NodeStatus.CORDONED, "bad fan")
+
+
+def test_the_replicas_of_a_service_leave_a_node_whose_maintenance_begins() -> None:
+    world = planned()
+    world.tell(admitted(service("web", 1)))
+    all_start(world, "web")
+    world.tell(joined("n2"))
+    world.pass_time(10_000)
+    all_start(world, "web")
+    leave(world, "web")
+    assert on_nodes(world, "web") == ["n2"]

@@ -121,6 +121,19 @@ def test_other_hardware_in_the_same_boot_is_taken_in_when_the_node_is_empty() ->
     assert (world.state.nodes["n1"].spec.gpus, world.state.nodes["n1"].is_schedulable) == (4, True)
 
 
+@pytest.mark.parametrize("order", [Cordon(cell=CELL, node="n2"), Drain(cell=CELL, node="n2")])
+def test_an_order_comes_with_what_frees_a_node_that_has_become_another(order: Cordon | Drain) -> None:
+    world = cell_with(joined("n1"), joined("n2"))
+    world.run(spec_of("gang", 8, workers=2))
+    world.tell(joined("n2", 4))
+    world.tell(lost("n2"), report("n2"))
+    assert world.state.nodes["n2"].offered is not None
+    world.tell(joined("n1", boot="boot-2"), order)
+    node = world.state.nodes["n2"]
+    assert (world.unwritable, node.spec.gpus, node.offered) == ([], 4, None)
+    assert node.status is (NodeStatus.CORDONED if isinstance(order, Cordon) else NodeStatus.DRAINING)
+
+
 def test_a_job_whose_nodes_are_lost_again_and_again_waits_for_longer_each_time() -> None:
     world, waits = cell_with(joined("n1")), list[int]()
     world.listens = False

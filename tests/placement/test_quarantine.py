@@ -173,3 +173,14 @@ def test_a_node_is_out_when_so_many_different_causes_failed_on_it(causes: list[i
             break  # the node is out already
         world.tell(failed(job))
     assert is_ready(world, "n1") is (len(set(causes)) < FAILURES)
+
+
+def test_the_fifth_failure_on_a_node_that_has_become_another_ends_its_job_and_takes_the_node_out() -> None:
+    world = cell_with(joined("n1"))
+    world.run(*(spec_of(job, retry=RetryPolicy(budget=0)) for job in names(1, FAILURES + 1)))
+    world.tell(joined("n1", 4))
+    for job in names(1, FAILURES + 1):
+        world.tell(failed(job))
+    node = world.state.nodes["n1"]
+    assert (world.unwritable, list(world.state.jobs)) == ([], [])
+    assert (node.status, node.quarantined, node.spec.gpus, node.offered) == (NodeStatus.CORDONED, True, 4, None)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from services.placement.policy.quarantine import FAILURES
+from services.placement.policy.removal import AGAIN_MS
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.nodes import NodeLost
-from shared.events.operations import Cordon, DeclareLost, RemoveNode
+from shared.events.operations import Cordon, DeclareLost, Drain, PlanMaintenance, RemoveNode
 from shared.events.reasons import ProposalCode
+from shared.events.values import RetryPolicy
 from tests.placement.world import (
     CELL,
     Fate,
     World,
     cell_with,
     codes,
+    failed,
     is_ready,
     joined,
     kinds,
@@ -172,3 +178,58 @@ def test_the_log_keeps_why_a_node_was_lost(event: Event, reason: str) -> None:
 def test_a_node_that_was_silent_for_too_long_is_lost_for_no_other_reason() -> None:
     world = cell_with(joined("n1"))
     assert [effect.reason for effect in world.pass_time(40_001) if isinstance(effect, e.LeaseExpired)] == [""]
+
+
+DAY_MS = 24 * HOUR_MS
+
+
+def ordered(world: World, order: str) -> None:
+    """What is wanted of n1 before it is lost."""
+    match order:
+        case "maintenance":
+            world.tell(PlanMaintenance(cell=CELL, node="n1", begin_ms=3 * DAY_MS, end_ms=4 * DAY_MS))
+        case "maintenance that goes on":
+            world.tell(PlanMaintenance(cell=CELL, node="n1", begin_ms=0, end_ms=4 * DAY_MS))
+        case "cordon":
+            world.tell(Cordon(cell=CELL, node="n1", reason="bad fan"))
+        case "drain":
+            world.tell(Drain(cell=CELL, node="n1"))
+        case "quarantine":
+            for number in range(FAILURES):
+                world.run(spec_of(f"bad-{number}", retry=RetryPolicy(budget=0)))
+                world.tell(failed(f"bad-{number}"))
+
+
+@pytest.mark.parametrize("order", ["maintenance", "maintenance that goes on", "cordon", "drain", "quarantine"])
+def test_time_alone_does_not_remove_a_node_of_which_anything_but_work_is_wanted(order: str) -> None:
+    world = cell_with(joined("n1"))
+    world.listens = False
+    world.tell(set_policy(remove_lost_ms=HOUR_MS))
+    ordered(world, order)
+    before = replace(world.state.nodes["n1"])
+    world.tell(lost("n1"))
+    world.pass_time(2 * DAY_MS)
+    world.restart()
+    world.pass_time(HOUR_MS)
+    world.tell(joined("n1", boot="boot-2"))
+    node = world.state.nodes["n1"]
+    assert (node.status, node.reason, node.maintenance_ms) == (before.status, before.reason, before.maintenance_ms)
+    assert node.quarantined == before.quarantined
+
+
+def test_the_command_removes_such_a_node() -> None:
+    world = cell_with(joined("n1"))
+    ordered(world, "cordon")
+    world.tell(DeclareLost(cell=CELL, node="n1"))
+    assert kinds(world.tell(RemoveNode(cell=CELL, node="n1"))) == ["NodeRemoved"]
+
+
+def test_a_lost_node_is_forgotten_once_its_maintenance_is_over() -> None:
+    world = cell_with(joined("n1"))
+    world.listens = False
+    world.tell(set_policy(remove_lost_ms=HOUR_MS))
+    world.tell(PlanMaintenance(cell=CELL, node="n1", begin_ms=HOUR_MS, end_ms=3 * HOUR_MS), lost("n1"))
+    world.pass_time(3 * HOUR_MS - 1)
+    assert list(world.state.nodes) == ["n1"]
+    world.pass_time(2 * AGAIN_MS)
+    assert list(world.state.nodes) == []

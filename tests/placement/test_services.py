@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from services.cli.job_reason import as_object, lines, reason_in
 from shared.events import effects as e
 from shared.events import nodes as n
 from shared.events import operations as o
@@ -240,6 +241,50 @@ def test_a_drain_without_room_elsewhere_stops_one_replica_at_its_deadline() -> N
     assert len(world.job("web").leaving) == 1
     leave(world, "web")
     assert len(world.job("web").leaving) == 1
+
+
+def test_a_node_that_has_become_another_is_emptied_of_replicas_and_taken_for_what_it_is() -> None:
+    world = cell(2, 2)
+    world.tell(admitted(service("web", 1)))
+    all_start(world, "web")
+    (node,) = on_nodes(world, "web")
+    assert kinds(world.tell(joined(node, 2, memory_mib=1_000))) == ["NodeChanged", "JobResizing"]
+    all_start(world, "web")
+    leave(world, "web")
+    assert on_nodes(world, "web") != [node]
+    assert (world.state.nodes[node].spec.memory_mib, world.state.nodes[node].is_schedulable) == (1_000, True)
+
+
+def test_a_node_that_has_become_another_is_emptied_where_there_is_no_room_elsewhere() -> None:
+    world = cell(2)
+    world.tell(admitted(service("web", 1)))
+    all_start(world, "web")
+    world.tell(joined("n1", 4))
+    leave(world, "web")
+    assert (on_nodes(world, "web"), world.state.nodes["n1"].spec.gpus) == (["n1"], 4)
+
+
+def test_a_cordoned_node_that_has_become_another_keeps_its_replicas_until_it_is_wanted_again() -> None:
+    world = cell(2, 2)
+    world.tell(admitted(service("web", 1)))
+    all_start(world, "web")
+    (node,) = on_nodes(world, "web")
+    world.tell(o.Cordon(cell=CELL, node=node), joined(node, 4))
+    assert len(world.job("web").workers) == 1
+    world.tell(o.Uncordon(cell=CELL, node=node))
+    assert len(world.job("web").workers) == 2
+
+
+def test_a_job_that_waits_is_told_of_the_node_that_has_become_another() -> None:
+    world = cell(8)
+    world.tell(admitted(service("web", 1)))
+    all_start(world, "web")
+    world.tell(joined("n1", 8, memory_mib=1_000), admitted(spec_of("job", 4)))
+    found = reason_in(world.state, "job", ())
+    assert found is not None
+    assert (found[0].changed, as_object(found[0])["changed"]) == (("n1",), ["n1"])
+    text = "  node n1 has other hardware than before and takes nothing until what runs there has left"
+    assert text in [*lines(*found)]
 
 
 def test_a_replica_that_does_not_start_in_time_is_given_up_alone() -> None:

@@ -11,7 +11,7 @@ from shared.cluster.config import CellFile, Tenant, TenantQuota
 from shared.cluster.illegal import IllegalEffect
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
-from shared.events.operations import Quota, ReleaseJob, RemoveQuota
+from shared.events.operations import HoldJob, Quota, ReleaseJob, RemoveQuota
 from shared.events.values import RetryPolicy
 from tests.placement.world import (
     CELL,
@@ -171,6 +171,18 @@ def test_a_tenant_that_is_back_gets_its_jobs_back_in_the_queue_but_those_that_it
         "waits": JobStatus.QUEUED,
         "held": JobStatus.HELD,
     }
+
+
+def test_a_job_that_a_person_holds_while_its_tenant_is_gone_stays_held_when_the_tenant_is_back() -> None:
+    world = cell_with(joined("n1", 1))
+    world.tell(admitted(spec_of("waits")))
+    reload(world, "bob")
+    assert kinds(world.tell(HoldJob(cell=CELL, job="waits"))) == ["JobHeld"]
+    assert world.tell(HoldJob(cell=CELL, job="waits")) == []
+    reload(world, "ada", "bob")
+    assert (world.job("waits").status, world.job("waits").held_why) == (JobStatus.HELD, "")
+    world.tell(ReleaseJob(cell=CELL, job="waits"))
+    assert world.job("waits").status is JobStatus.QUEUED
 
 
 def test_an_operator_may_let_a_held_job_of_a_tenant_that_is_gone_run() -> None:

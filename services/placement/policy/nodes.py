@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from services.placement.policy import quarantine, workers
+from services.placement.policy.known_node import become, fitted, keep_status
 from services.placement.policy.requests import stopping
 from services.placement.policy.runs import has_runs, is_wanted, node_is_gone, note, settle
 from services.placement.policy.turn import Turn
@@ -24,7 +25,7 @@ def join(turn: Turn, event: NodeJoined) -> None:
     """
     node = turn.state.nodes.get(event.node)
     if node is None:
-        turn.do(_changed(event.spec, event.boot, NodeStatus.READY, event.seq))
+        turn.do(e.NodeChanged(spec=event.spec, boot=event.boot, status=NodeStatus.READY, seq=event.seq))
         return
     if node.boot == event.boot and node.status is not NodeStatus.LOST:
         _relabel(turn, node, event)
@@ -37,21 +38,8 @@ def join(turn: Turn, event: NodeJoined) -> None:
 
 
 def _relabel(turn: Turn, node: Node, event: NodeJoined) -> None:
-    spec, offered = _fitted(node, event.spec)
-    if (spec, offered) != (node.spec, node.offered):
-        turn.do(_as_before(node, spec, offered, event.seq))
-
-
-def _fitted(node: Node, spec: NodeSpec) -> tuple[NodeSpec, NodeSpec | None]:
-    """What the node may be now, and what it is to become when the places on it are free, if it has other hardware."""
-    if not node.jobs or _shape(spec) == _shape(node.spec):
-        return spec, None
-    return replace(node.spec, labels=spec.labels, taints=spec.taints), spec
-
-
-def _shape(spec: NodeSpec) -> tuple[object, ...]:
-    """What of a node cannot change while places on it are held."""
-    return spec.pool, spec.gpus, spec.gpu_type, spec.cpu_milli, spec.memory_mib
+    if fitted(node, event.spec) != (node.spec, node.offered):
+        keep_status(turn, node, event.spec, event.seq)
 
 
 def take_offers(turn: Turn) -> None:
@@ -59,36 +47,7 @@ def take_offers(turn: Turn) -> None:
     for node_id in sorted(turn.state.offers):
         node = turn.state.nodes[node_id]
         if node.offered is not None and not node.jobs and not turn.is_full:
-            turn.do(_as_before(node, node.offered, None, node.seq))
-
-
-def _as_before(node: Node, spec: NodeSpec, offered: NodeSpec | None, seq: int) -> e.NodeChanged:
-    """Another node in the same state."""
-    return e.NodeChanged(
-        spec=spec,
-        boot=node.boot,
-        status=node.status,
-        drain_deadline_ms=node.drain_deadline_ms,
-        reason=node.reason,
-        seq=seq,
-        offered=offered,
-        quarantined=node.quarantined,
-        quarantined_until_ms=node.quarantined_until_ms,
-    )
-
-
-def _changed(
-    spec: NodeSpec,
-    boot: str,
-    status: NodeStatus,
-    seq: int,
-    deadline_ms: int | None = None,
-    reason: str = "",
-    offered: NodeSpec | None = None,
-) -> e.NodeChanged:
-    return e.NodeChanged(
-        spec=spec, boot=boot, status=status, drain_deadline_ms=deadline_ms, reason=reason, seq=seq, offered=offered
-    )
+            keep_status(turn, node, node.offered, node.seq)
 
 
 def report(turn: Turn, event: NodeReport | NodeReturned) -> None:
@@ -111,17 +70,14 @@ def _is_back(turn: Turn, node: Node, spec: NodeSpec, event: NodeEvent) -> None:
     """The node is what its operator wanted of it before it was lost, and in its maintenance if that goes on. One that
     flaps comes into quarantine.
     """
-    now, offered = _fitted(node, spec)
     status, reason, is_quarantined, until_ms = quarantine.back(turn.state, node, turn.now_ms)
     turn.do(
-        e.NodeChanged(
-            spec=now,
+        replace(
+            become(node, status, spec),
             boot=event.boot,
-            status=status,
             drain_deadline_ms=node.drain_deadline_ms,
             reason=reason,
             seq=event.seq,
-            offered=offered,
             quarantined=is_quarantined,
             quarantined_until_ms=until_ms,
         )
@@ -200,13 +156,13 @@ def operate(turn: Turn, event: Cordon | Uncordon | Drain) -> str | None:
         return "the node is lost"
     match event:
         case Cordon():
-            turn.do(_changed(node.spec, node.boot, NodeStatus.CORDONED, node.seq, None, event.reason, node.offered))
+            turn.do(replace(become(node, NodeStatus.CORDONED), reason=event.reason))
         case Uncordon():
-            turn.do(_changed(node.spec, node.boot, NodeStatus.READY, node.seq, offered=node.offered))
+            turn.do(become(node, NodeStatus.READY))
         case Drain():
             deadline_ms = turn.now_ms if event.deadline_ms is None else event.deadline_ms
-            draining, reason = NodeStatus.DRAINING, event.reason
-            turn.do(_changed(node.spec, node.boot, draining, node.seq, deadline_ms, reason, node.offered))
+            drained = become(node, NodeStatus.DRAINING)
+            turn.do(replace(drained, drain_deadline_ms=deadline_ms, reason=event.reason))
             if deadline_ms <= turn.now_ms:
                 empty(turn, node)
     return None

@@ -14,11 +14,13 @@ least one node) is taken out. All counts are in the log: a new writer goes on wi
 
 from __future__ import annotations
 
+from services.placement.policy.known_node import become
 from services.placement.policy.turn import Turn
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.base import later
 from shared.events.effects import NodeChanged, NodeFailures
+from shared.events.value import replace
 from shared.events.values import NodeStatus
 
 FAILURES = 5
@@ -84,13 +86,19 @@ def flaps_after(node: Node, now_ms: int) -> tuple[int, int]:
 def back(state: CellState, node: Node, now_ms: int) -> tuple[NodeStatus, str, bool, int | None]:
     """What a lost node becomes when it comes back: its status, the reason, and its quarantine."""
     until_ms = node.quarantined_until_ms
-    if node.quarantined and until_ms is not None and until_ms <= now_ms and node.rests_until_ms <= now_ms:
+    if node.quarantined and rest_is_over(node, now_ms):
         return NodeStatus.READY, "", False, None
     is_free = node.wanted is NodeStatus.READY or (node.quarantined and until_ms is not None)
     if is_free and node.rests_until_ms > now_ms and (node.quarantined or _has_room(state, node)):
         reason = f"quarantined: it was lost {node.flaps} times in a row, with less than an hour between"
         return NodeStatus.CORDONED, reason, True, node.rests_until_ms
     return node.wanted, node.reason, node.quarantined, until_ms
+
+
+def rest_is_over(node: Node, now_ms: int) -> bool:
+    """Whether the time of a lost node's quarantine is over, so that it may be used when it comes back."""
+    until_ms = node.quarantined_until_ms
+    return until_ms is not None and until_ms <= now_ms and node.rests_until_ms <= now_ms
 
 
 def lift(turn: Turn, node: Node | None) -> int | None:
@@ -102,8 +110,7 @@ def lift(turn: Turn, node: Node | None) -> int | None:
         return until_ms
     if node.status is not NodeStatus.CORDONED:
         return turn.now_ms + AGAIN_MS
-    ready = NodeStatus.READY
-    turn.do(NodeChanged(spec=node.spec, boot=node.boot, status=ready, seq=node.seq, offered=node.offered))
+    turn.do(become(node, NodeStatus.READY))
     return None
 
 
@@ -117,12 +124,4 @@ def _failing(node: Node, row: tuple[str, ...]) -> NodeChanged:
     if len(named) > 300:  # noqa: PLR2004 - a reason has at most 500 characters
         named = f"{named[:300]}..."
     reason = f"quarantined: {len(row)} different jobs in a row failed here: {named}"
-    return NodeChanged(
-        spec=node.spec,
-        boot=node.boot,
-        status=NodeStatus.CORDONED,
-        reason=reason,
-        seq=node.seq,
-        offered=node.offered,
-        quarantined=True,
-    )
+    return replace(become(node, NodeStatus.CORDONED), reason=reason, quarantined=True)

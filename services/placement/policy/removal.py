@@ -1,8 +1,14 @@
-"""Nodes that are gone for good: an operator says that they are lost, or they are forgotten."""
+"""Nodes that are gone for good: an operator says that they are lost, or they are forgotten.
+
+To forget a node is to forget what was wanted of it: it would come back as a new one, ready for work. So time alone
+removes no node that an operator has taken out of use, that has maintenance before it, or that is in quarantine. An
+operator may remove it.
+"""
 
 from __future__ import annotations
 
 from services.placement.policy.nodes import declared_lost
+from services.placement.policy.quarantine import rest_is_over
 from services.placement.policy.turn import Turn
 from shared.cluster.node import Node
 from shared.events import effects as e
@@ -44,7 +50,15 @@ def forget(turn: Turn, node: Node | None) -> int | None:
         return None
     if turn.now_ms < node.lost_ms + after_ms:
         return node.lost_ms + after_ms
-    if _why_it_stays(node) is not None:
+    if _why_it_stays(node) is not None or _is_out_of_use(node, turn.now_ms):
         return turn.now_ms + AGAIN_MS
     turn.do(e.NodeRemoved(node=node.id))
     return None
+
+
+def _is_out_of_use(node: Node, now_ms: int) -> bool:
+    """Whether a lost node would get no new work if it came back, or not until its maintenance is over."""
+    is_ordered = node.maintenance_ms is not None or node.wanted is not NodeStatus.READY
+    if not node.quarantined:
+        return is_ordered or node.rests_until_ms > now_ms
+    return node.maintenance_ms is not None or not rest_is_over(node, now_ms)

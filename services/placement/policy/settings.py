@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from services.placement.policy.turn import Turn
 from shared.cluster.arrays import elements_of
 from shared.cluster.config import LEASE_MS_LEAST, CellFile
-from shared.cluster.job import WAITING, JobStatus
+from shared.cluster.job import WAITING, Job, JobStatus
 from shared.cluster.quota_rules import Fault, fault_among, fault_in_pools, top_down
 from shared.cluster.quota_tree import Account
 from shared.cluster.state import CellState
@@ -180,12 +180,21 @@ def hold_or_release(turn: Turn, event: HoldJob | ReleaseJob, following: Iterable
     elif not any(job.status in WAITING for job in jobs):
         text = f"it is {jobs[0].status}" if array is None else "none of its elements waits"
         turn.do(e.JobRefused(job=event.job, request=request, code=RefuseCode.WRONG_STATE, text=text))
-    wanted_from = (JobStatus.QUEUED, JobStatus.AWAITING) if request == "hold" else (JobStatus.HELD,)
-    changed = [each for each in jobs if each.status in wanted_from]
+    changes = _may_be_held if request == "hold" else _is_held
+    changed = [each for each in jobs if changes(each)]
     if request == "hold" and len(changed) > 1 and any(_decides_too(later, event) for later in following):
         del changed[1:]
     for each in changed:
         turn.do(e.JobHeld(job=each.id) if request == "hold" else e.JobReleased(job=each.id))
+
+
+def _may_be_held(job: Job) -> bool:
+    """Whether a hold changes the job: it waits, or it is held for another reason than a wish of a person."""
+    return job.status in (JobStatus.QUEUED, JobStatus.AWAITING) or bool(job.held_why)
+
+
+def _is_held(job: Job) -> bool:
+    return job.status is JobStatus.HELD
 
 
 def _decides_too(later: Event | None, event: HoldJob | ReleaseJob) -> bool:

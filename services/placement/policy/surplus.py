@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 
 from shared.cluster.job import Job
 from shared.cluster.state import CellState
-from shared.events.values import Level, NodeStatus, RunStatus, WorkerPlace
+from shared.events.values import Level, RunStatus, WorkerPlace
 
 _Domain = tuple[str | None, ...]
 _Group = tuple[bool, bool, _Domain]
@@ -29,7 +29,7 @@ def in_order_of_cost(state: CellState, job: Job, places: Sequence[WorkerPlace]) 
     for place in sorted(places, key=lambda place: place.rank):
         domain = _domain(state, place.node, level)
         many[domain] += 1
-        stays = state.nodes[place.node].status is not NodeStatus.DRAINING
+        stays = not state.nodes[place.node].is_to_be_emptied
         runs = job.runs[str(place.rank)] is not RunStatus.STARTING
         groups.setdefault((stays, runs, domain), []).append(place)
 

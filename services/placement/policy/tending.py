@@ -3,7 +3,8 @@ moves those on nodes that are to be emptied.
 
 A replica moves when a new one can have its place before: one more than wanted enters, and once it runs the old one
 leaves. Where there is no room for that, it stops when the drain's deadline has come, and the new one comes when there
-is room. One replica of a service moves at a time, so that by our own will no two are down.
+is room. One replica of a service moves at a time, so that by our own will no two are down. A node that has become
+another one, and takes nothing new until what it was is free, is emptied as by a drain whose deadline has come.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from shared.cluster.singly import is_service, lacking
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import DeferCode
-from shared.events.values import NodeStatus, RunStatus, WorkerPlace
+from shared.events.values import RunStatus, WorkerPlace
 
 
 class Tending:
@@ -56,9 +57,15 @@ def _touched(state: CellState, effects: Iterable[e.AnyEffect]) -> list[str]:
             found.append(effect.job)  # type: ignore[union-attr]  # said by the line above
         elif kind is e.JobUpdated:
             found.append(effect.spec.id)  # type: ignore[union-attr]
-        elif kind is e.NodeChanged and effect.status is NodeStatus.DRAINING:  # type: ignore[union-attr]
-            found += state.nodes[effect.spec.id].jobs  # type: ignore[union-attr]
+        elif kind is e.NodeChanged or kind is e.MaintenanceBegan:
+            found += _to_empty(state, effect.spec.id if kind is e.NodeChanged else effect.node)  # type: ignore[union-attr]
     return [job_id for job_id in found if job_id in state.singly]
+
+
+def _to_empty(state: CellState, node_id: str) -> Iterable[str]:
+    """The jobs on this node, if it is to be emptied."""
+    node = state.nodes.get(node_id)
+    return node.jobs if node is not None and node.is_to_be_emptied else ()
 
 
 def _tend(turn: Turn, job: Job, *, may_fit: bool) -> bool:
@@ -69,7 +76,7 @@ def _tend(turn: Turn, job: Job, *, may_fit: bool) -> bool:
         return False
     staying = [place for place in job.workers if place.rank not in job.leaving]
     nodes = turn.state.nodes
-    moving = [place for place in staying if nodes[place.node].status is NodeStatus.DRAINING]
+    moving = [place for place in staying if nodes[place.node].is_to_be_emptied]
     surplus = -lacking(job)
     if surplus > 0:
         leave(turn, job, _to_leave(turn.state, job, staying, surplus))

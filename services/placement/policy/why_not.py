@@ -92,7 +92,9 @@ class WhyNot:
     """`recorded` is what the log says, `codes` what holds now, in the order of precedence: none if it could start.
     `head_since_ms` tells that this job is itself a head that others are to wait for; `to_free` says what would have
     to become free at least: below limits, and in each pool by itself. `needs_bytes` is what its places would take in
-    the record of its start, where that is too much. `held_why` is why it is held, if no person wished so.
+    the record of its start, where that is too much. `held_why` is why it is held, if no person wished so. Where it
+    waits for want of nodes, `away` are those that are lost or silent, and `changed` the first of those that have other
+    hardware than before and take nothing new until what runs there has left.
     """
 
     job: str
@@ -110,6 +112,7 @@ class WhyNot:
     needs_bytes: int | None = None
     away: tuple[Node, ...] = ()
     held_why: str = ""
+    changed: tuple[str, ...] = ()
 
 
 def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) -> WhyNot:
@@ -149,22 +152,35 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         needs_bytes=bytes_needed(state, spec) if DeferCode.RECORD_TOO_LARGE in codes else None,
         away=_away(state, spec, (*codes, job.deferred)),
         held_why=job.held_why,
+        changed=_changed(state, spec, (*codes, job.deferred)),
     )
 
 
 def _away(state: CellState, spec: JobSpec, codes: Sequence[DeferCode | None]) -> tuple[Node, ...]:
     """Nodes of its pools and its kind that are lost or silent, by id; none where it waits for something else."""
-    if not any(code is not None and PRECEDENCE[code] in FOR_WANT_OF_NODES for code in codes):
+    nodes = _wanted_nodes(state, spec, codes)
+    return tuple(node for node in nodes if node.status is NodeStatus.LOST or node.silent_wall_ms)
+
+
+def _changed(state: CellState, spec: JobSpec, codes: Sequence[DeferCode | None]) -> tuple[str, ...]:
+    """The first nodes of its pools and its kind that have other hardware than before; none where it waits for something
+    else.
+    """
+    if not state.offers:
         return ()
+    nodes = _wanted_nodes(state, spec, codes)
+    return tuple(node.id for node in nodes if node.status is NodeStatus.READY and node.offered is not None)[:NAMED_MOST]
+
+
+def _wanted_nodes(state: CellState, spec: JobSpec, codes: Sequence[DeferCode | None]) -> list[Node]:
+    """The nodes of its pools and its kind, if it waits for want of nodes."""
+    if not any(code is not None and PRECEDENCE[code] in FOR_WANT_OF_NODES for code in codes):
+        return []
     pools = [state.pools[name] for name in spec.pools or sorted(state.pools) if name in state.pools]
     nodes = [state.nodes[node_id] for pool in pools for node_id in pool.ids]
-    return tuple(
-        node
-        for node in nodes
-        if (node.status is NodeStatus.LOST or node.silent_wall_ms)
-        and spec.gpu_type in (None, node.spec.gpu_type)
-        and wrong_kind(node.spec, spec) is None
-    )
+    return [
+        node for node in nodes if spec.gpu_type in (None, node.spec.gpu_type) and wrong_kind(node.spec, spec) is None
+    ]
 
 
 def _closing(state: CellState, spec: JobSpec) -> tuple[tuple[str, int], ...]:

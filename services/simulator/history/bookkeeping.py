@@ -127,12 +127,17 @@ class Bookkeeper:
             page.deferred = effect.code
 
     def _held(self, effect: e.JobHeld) -> None:
-        self._becomes(effect.job, "is held", b.HELD, b.QUEUED, b.AWAITING)
+        page = self._page(effect.job, "is held", b.QUEUED, b.AWAITING, b.HELD)
+        if page is None:
+            return
+        if page.status == b.HELD and (effect.reason or not page.held_why):
+            self._say("I2", f"job {effect.job} is held while it is {page.status}")
+        page.status, page.held_why = b.HELD, effect.reason
 
     def _released(self, effect: e.JobReleased) -> None:
         page = self._page(effect.job, "is released", b.HELD)
         if page is not None:
-            page.status = waits.status_without_hold(self.books, page)
+            page.status, page.held_why = waits.status_without_hold(self.books, page), ""
 
     def _ready(self, effect: e.JobReady) -> None:
         page = self._page(effect.job, "is ready", b.AWAITING)
@@ -140,11 +145,6 @@ class Bookkeeper:
             page.status = waits.status_without_hold(self.books, page)
             if page.status == b.AWAITING:
                 self._say("I2", f"job {effect.job} is ready while it waits for others")
-
-    def _becomes(self, job_id: str, what: str, status: str, *before: str) -> None:
-        page = self._page(job_id, what, *before)
-        if page is not None:
-            page.status = status
 
     def _refused(self, effect: e.JobRefused) -> None:
         self.books.refused[effect.job, effect.request] = None

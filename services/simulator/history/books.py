@@ -41,6 +41,7 @@ class JobPage:
     leaving: dict[int, None] = field(default_factory=dict)
     entered: dict[tuple[int, int], None] = field(default_factory=dict)
     paused: dict[int, int] = field(default_factory=dict)
+    held_why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,11 @@ class NodePage:
     def pool(self) -> str:
         """Where it works now."""
         return self.lent_to or self.spec.pool
+
+    @property
+    def is_to_be_emptied(self) -> bool:
+        """Whether replicas there may get another one beside them before they leave."""
+        return self.status is NodeStatus.DRAINING or (self.status is NodeStatus.READY and self.is_another)
 
 
 @dataclass(slots=True)

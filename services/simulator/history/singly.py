@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from services.simulator.history.books import Books, JobPage
 from shared.events import effects as e
-from shared.events.values import JobKind, NodeStatus, WorkerPlace
+from shared.events.values import JobKind, WorkerPlace
 
 
 def wrong_start(page: JobPage, effect: e.JobStarted) -> str | None:
@@ -42,7 +42,7 @@ def wrong_resizing(books: Books, page: JobPage, effect: e.JobResizing) -> str | 
     if effect.add:
         is_service = page.spec.kind is JobKind.INFERENCE
         staying = [place for rank, place in held.items() if not is_service or rank not in page.leaving]
-        settled = [p for p in staying if not is_service or books.nodes[p.node].status is not NodeStatus.DRAINING]
+        settled = [p for p in staying if not is_service or not books.nodes[p.node].is_to_be_emptied]
         wanted = page.spec.workers - len(page.done)
         if len(settled) + len(effect.add) > wanted or len(staying) + len(effect.add) > wanted + 1:
             found = f"{len(effect.add)} workers enter job {effect.job}, which has {len(staying)} and wants {wanted}"
