@@ -31,7 +31,10 @@ from shared.events.values import NodeStatus
 from shared.runtime.clocks import wall_ms
 from shared.view.rows import NodeRow
 
-app = typer.Typer(no_args_is_help=True, help="Close a node for new work, empty it, open it again.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Close a node for new work, empty it, open it again; plan maintenance; declare it lost, remove it.",
+)
 
 ANSWER_S = 30
 """How long to wait for the cell's answer to a plan."""

@@ -131,6 +131,9 @@ def _give(
     known = {tenant.name: None for tenant in access.cells().tenants}
     for name in dict.fromkeys(quota["tenant"] for quota in quotas if quota["tenant"] not in known):
         say(f"fallow: {name} is no tenant of the cell file: its quota holds for those below it alone")
+    types = access.cells().gpus_of(cell)
+    for gpu_type in dict.fromkeys(quota["gpu_type"] for quota in quotas if quota["gpu_type"] not in types):
+        say(f"fallow: no pool of cell {cell} has GPUs of type {gpu_type} (there are {', '.join(types)})")
     accounts = [(quota["tenant"], quota["gpu_type"]) for quota in quotas]
 
     def is_answer(news: News) -> bool:

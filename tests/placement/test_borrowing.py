@@ -161,6 +161,13 @@ def test_reading_tells_what_is_kept_for_an_owner_too() -> None:
     assert why(world, "another") is DeferCode.RESERVED_FOR_OTHER
 
 
+def test_a_job_that_wants_more_than_the_whole_limit_is_told_so() -> None:
+    world = cell_of(8, share("ada", limit=4))
+    world.tell(admitted(spec_of("large", 8)))
+    found = why_not(world.state, world.job("large"), (), world.now_ms)
+    assert found.to_free == ("the limit of ada is 4 gpu; the job needs 8",)
+
+
 def test_reading_tells_how_much_more_may_be_borrowed() -> None:
     world = cell_of(8, share("ada", 4, borrow_limit=1), share("bob", 4))
     world.tell(admitted(spec_of("his-own", 3)), admitted(spec_of("more", 3)))

@@ -60,9 +60,12 @@ class AccountUse:
 
     @property
     def to_free(self) -> str | None:
-        """For people: by how much its use would have to fall, as far as a limit keeps the job."""
+        """For people: by how much its use would have to fall, where a limit keeps the job; or that it cannot."""
         if self.room_milli is None or not self.is_over:
             return None
+        if self.limit_milli is not None and self.wanted_milli > self.limit_milli:
+            of = f"the limit of {self.tenant} is {self.limit_milli / GPU:g} {self.gpu_type}"
+            return f"{of}; the job needs {self.wanted_milli / GPU:g}"
         return f"{(self.wanted_milli - self.room_milli) / GPU:g} {self.gpu_type} less in use by {self.tenant}"
 
 
