@@ -85,7 +85,7 @@ def test_without_a_guarantee_it_has_what_is_guaranteed_to_nobody() -> None:
 
 def test_quota_is_told_before_room() -> None:
     world = cell_of(8, share("ada", 4, borrows=False))
-    world.tell(admitted(spec_of("full", 8, tenant="eve")))
+    world.tell(admitted(spec_of("full", 8, tenant="bob")))
     world.tell(admitted(spec_of("both", 5)), admitted(spec_of("room", 4)))
     assert (why(world, "both"), why(world, "room")) == (DeferCode.QUOTA_REACHED, DeferCode.NO_FREE_GPUS)
 
