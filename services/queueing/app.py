@@ -13,6 +13,7 @@ from shared.cluster.config import CellFile
 from shared.cluster.few import FEW_WAITING
 from shared.events.operations import AdvanceTime
 from shared.log.cell_tasks import Tenure
+from shared.log.continued import ContinuedReader
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.machine.losses import Place
@@ -144,7 +145,8 @@ class CellQueues:
     async def _open(self) -> Reader:
         """Jobs from the state's cursor; operations, which only matter to a stepped clock, from their beginning."""
         checksum = self._follower.state.input_checksums.get(f"jobs-{self._jobs[1]}")
-        await self._fence.begin(Place(self._service.jobs_offset, checksum))
+        place = Place(self._service.jobs_offset, checksum)
+        await self._fence.begin(place)
         begin = await self._log.begin_offsets([self._jobs, self._operations])
         self._operations_offset = begin[self._operations]
         # A fenced topic is read only to be passed over: its position in the log does not matter until it is lifted.
@@ -152,7 +154,8 @@ class CellQueues:
         positions = {self._jobs: max(first, begin[self._jobs])}
         if isinstance(self._context.clock, SteppedCellClock):
             positions[self._operations] = self._operations_offset
-        reader = self._log.reader(positions, patient_ms=self._patient_ms)
+        known = {} if self._fence.is_up else {self._jobs: place}
+        reader = ContinuedReader(self._log, positions, known, self._patient_ms)
         await reader.start()
         return reader
 

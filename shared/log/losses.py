@@ -10,6 +10,7 @@ from shared.log.port import Log, LogTruncated, LogUnavailable, TopicPartition
 from shared.log.reading import checksum_of
 
 LOOK_EVERY_S = 5.0
+LAST_LOOK_S = 1.0
 LOOKING_WAIT_MS = 100
 """While a look is under way, whoever waits for news waits no longer than this before it asks what was found."""
 
@@ -28,8 +29,17 @@ async def losses_of(log: Log, places: Mapping[TopicPartition, Place]) -> dict[To
     return {tp: loss for tp, loss in losses.items() if loss is not None}
 
 
+class OtherRecord(LogTruncated):
+    """A reader met another record right before its position than the one that was read there."""
+
+    def __init__(self, tp: TopicPartition, next_offset: int) -> None:
+        super().__init__(tp, asked=next_offset, begin=next_offset - 1, end=next_offset)
+
+
 def loss_met(error: LogTruncated) -> Loss:
     """The same of a reader that was refused its position."""
+    if isinstance(error, OtherRecord):
+        return Loss(LossKind.OTHER_RECORD, error.tp, error.asked, error.begin, error.end)
     kind = LossKind.DELETED_UNREAD if error.asked < error.begin else LossKind.BEYOND_END
     return Loss(kind, error.tp, error.asked, error.begin, error.end)
 
@@ -77,7 +87,7 @@ class PlaceWatch:
     def lost(self) -> list[Loss]:
         """What the last look has found, once. Begins a look when one is due. While the log is away nothing is found."""
         if self.is_due:
-            self._begin()
+            self._look = self._begun()
         if self._look is None or not self._look.done():
             return []
         look, self._look = self._look, None
@@ -91,10 +101,10 @@ class PlaceWatch:
         # What was read may be deleted by its age: only a reader that has not read it yet has lost it.
         return [loss for tp, loss in losses.items() if loss.kind is not LossKind.DELETED_UNREAD and tp in self._next]
 
-    def _begin(self) -> None:
+    def _begun(self) -> asyncio.Task[dict[TopicPartition, Loss]]:
         self._next = dict(self._read)
         look = self._losses(self._next.copy(), self._remembered.copy())
-        self._look = asyncio.create_task(look, name="look at what was read")
+        return asyncio.create_task(look, name="look at what was read")
 
     async def _losses(
         self, newest: Mapping[TopicPartition, Place], remembered: Mapping[TopicPartition, Place]
@@ -102,6 +112,15 @@ class PlaceWatch:
         losses = await losses_of(self._log, newest)
         older = {tp: place for tp, place in remembered.items() if tp not in losses and place != newest.get(tp)}
         return {**losses, **(await losses_of(self._log, older) if older else {})}
+
+    async def last_look(self) -> list[Loss]:
+        """What a look right now finds, before the reader leaves; nothing where the log does not answer soon."""
+        await self.stop()
+        if not self._read:
+            return []
+        self._look = self._begun()
+        await asyncio.wait([self._look], timeout=LAST_LOOK_S)
+        return self.lost()
 
     async def stop(self) -> None:
         """Let a look that is under way go."""

@@ -17,6 +17,7 @@ from shared.events.jobs import JobRejected
 from shared.events.operations import HoldJob
 from shared.events.reasons import RejectCode
 from shared.log import losses
+from shared.log.fenced_input import INPUT_FENCED
 from shared.log.machine.losses import LossKind, Place, loss_of
 from shared.log.memory import MemoryLog
 from shared.log.port import AppendAnswer, AppendUnknown, LogUnavailable, Outgoing, Reader, TopicPartition
@@ -136,7 +137,6 @@ class FilledAnew(MemoryLog):
         return super().reader(positions, patient_ms=patient_ms)
 
 
-@pytest.mark.usefixtures("quick_looks")
 async def test_a_writer_notices_that_its_input_was_filled_anew_right_behind_the_look_with_which_it_began(
     world: LostWorld,
 ) -> None:
@@ -147,6 +147,21 @@ async def test_a_writer_notices_that_its_input_was_filled_anew_right_behind_the_
     FilledAnew.is_due = True
     async with world.placement() as context:
         await fenced(context, "another record at offset 1")
+    assert world.enqueued() == names(0, 2), "nothing is read of it"
+
+
+async def test_a_writer_that_leaves_soon_tells_that_its_input_was_filled_anew(
+    world: LostWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tenure that is shorter than the time between two looks; the next writer finds its place in the new topic."""
+    async with world.placement():
+        world.admit(*names(0, 2))
+        await world.until_enqueued(2)
+        world.broker.cut(JOBS, 0)
+        world.admit(*names(100, 105))
+        await world.until_enqueued(5)
+        assert INPUT_FENCED not in "".join(capsys.readouterr())
+    assert INPUT_FENCED in "".join(capsys.readouterr())
 
 
 async def test_a_person_decides_from_where_an_input_is_read_on(world: LostWorld) -> None:

@@ -18,6 +18,7 @@ from services.placement.service import PlacementService, Tried
 from services.placement.settings import PlacementSettings
 from shared.cluster.config import CellFile, CellPart
 from shared.cluster.few import FEW_WAITING
+from shared.log.continued import ContinuedReader
 from shared.log.follower import Follower
 from shared.log.machine.losses import Place
 from shared.log.machine.tenure import Tenure
@@ -228,6 +229,7 @@ class CellWriter:
             while self._owns and tenure.writes:
                 await self._cycle(tenure, inflow)
             await self._leave(tenure)
+            await self._watch.last_look()
         finally:
             self._inflow = None
             await self._nodes.stop()
@@ -274,14 +276,17 @@ class CellWriter:
         """Every input that is whole, from the state's own cursor, or from its beginning where the state has not read
         it.
         """
-        starts = await self._watch.begin(self._places())
+        places = self._places()
+        starts = await self._watch.begin(places)
         if await self._resume(tenure):
             await self._watch.end()
-            starts = await self._watch.begin(self._places())
+            places = self._places()
+            starts = await self._watch.begin(places)
         readers = {}
         for name, start in starts.items():
-            patient_ms = 0 if self._stepped else PATIENT_MS.get(name, 0)
-            readers[name] = self._log.reader({self._layout.tp(name, self.cell): start}, patient_ms=patient_ms)
+            tp, patient_ms = self._layout.tp(name, self.cell), 0 if self._stepped else PATIENT_MS.get(name, 0)
+            known = {tp: places[name]} if name in places else {}
+            readers[name] = ContinuedReader(self._log, {tp: start}, known, patient_ms)
         inflow = Inflow(readers, self._context.settings.poll_records, self._watch.refused)
         await inflow.start()
         self._goes_on = self._has_looked = False

@@ -68,10 +68,12 @@ class InputWatch:
 
     def look(self) -> list[str]:
         """Which inputs are fenced by what the last look at the topics has found."""
-        found = [(self._names[loss.tp], loss) for loss in self._watch.lost()]
-        for name, loss in found:
-            self._fence(name, loss)
-        return [name for name, _ in found]
+        return [self._found(loss) for loss in self._watch.lost()]
+
+    async def last_look(self) -> None:
+        """Before the cell is left: its next writer goes on behind what was read here, and would see nothing amiss."""
+        for loss in await self._watch.last_look():
+            self._found(loss)
 
     async def end(self) -> None:
         """The cell is no longer written here: what is wrong with its inputs is its next writer's to tell."""
@@ -87,6 +89,11 @@ class InputWatch:
             return True
         self._fence(name, loss)
         return False
+
+    def _found(self, loss: Loss) -> str:
+        name = self._names[loss.tp]
+        self._fence(name, loss)
+        return name
 
     def _fence(self, name: str, loss: Loss) -> None:
         self.fenced[name] = loss

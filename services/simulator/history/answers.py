@@ -36,6 +36,7 @@ class Settlements:
         self._refused: Counter[tuple[str, str]] = Counter()
         self._updated: Counter[str] = Counter()
         self._updates_read: Counter[str] = Counter()
+        self._is_any_record = False
 
     def take(self, decision: Decision, books: Books) -> list[Violation]:
         """Take in a decision that is in the books already; what it has read and not settled."""
@@ -112,7 +113,9 @@ class Settlements:
         return f"the cancel of job {event.job} was read, and the job is {page.status if page else 'unknown'}"
 
     def _ended_otherwise(self, books: Books) -> dict[str, object]:
-        """Jobs that came to another end in the same record as the cancel."""
+        """Jobs that came to another end in the same record as the cancel; in any, where it is not known in which."""
+        if self._is_any_record:
+            return dict(books.over)
         return {job: over for job, over in books.over.items() if over.over_ms == books.at_ms}
 
     def unread(self, books: Books) -> list[Violation]:
@@ -122,7 +125,7 @@ class Settlements:
         self._begin_record()
         left = [answer for ahead in self._ahead.values() for answer in reversed(ahead)]
         found = self._unsettled_of(left, books)
-        self._refused, self._updated = self._ever_refused, self._ever_updated
+        self._refused, self._updated, self._is_any_record = self._ever_refused, self._ever_updated, True
         return [*found, *self._unsettled_of(self._refilled, books)]
 
     def _unsettled_of(self, answers: Iterable[Answer], books: Books) -> list[Violation]:

@@ -8,8 +8,9 @@ from services.simulator.history.evidence import Wish
 from shared.events import effects as e
 from shared.events.decisions import Decision, next_chain
 from shared.events.encoding import encode
+from shared.events.jobs import JobCancelRequested
 from tests.cluster.examples import enqueued
-from tests.simulator.history.story import CELL, Story, admitted, finished_gang, with_gang
+from tests.simulator.history.story import CELL, Story, admitted, finished_gang, two_nodes, with_gang
 
 DRAINED: dict[str, Any] = {"is_drained": True, "diary": (), "happened": ()}
 
@@ -31,6 +32,14 @@ def test_what_fills_a_topic_that_was_cut_is_not_what_was_read_at_its_place_befor
 def test_what_fills_a_topic_that_was_cut_must_be_settled_all_the_same() -> None:
     story = finished_gang().decide(inputs={"jobs-0": 1}).answered(admitted("late"))
     assert story.broken(**DRAINED, cut={"jobs-0": 0}) == ["I2"]
+
+
+def test_a_cancel_that_fills_a_topic_that_was_cut_is_settled_by_any_end_of_its_job() -> None:
+    """A job that ends by itself in the record that has read its cancel is finished, and not cancelled."""
+    story = finished_gang().answered(JobCancelRequested(cell=CELL, job="gang", tenant="acme")).decide(at_ms=1)
+    assert story.broken(**DRAINED, cut={"jobs-0": 0}) == []
+    unknown = two_nodes().answered(JobCancelRequested(cell=CELL, job="gang", tenant="acme"))
+    assert unknown.broken(**DRAINED, cut={"jobs-0": 0}) == ["I2"]
 
 
 def test_what_stands_before_the_cut_is_settled_by_the_record_that_has_read_it() -> None:

@@ -1,0 +1,101 @@
+"""A reader that goes on behind what was read compares the record before it in the stream that it reads on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.log.continued import ContinuedReader
+from shared.log.losses import OtherRecord
+from shared.log.machine.losses import Place
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.port import LogTruncated, Outgoing, TopicPartition
+from shared.log.reading import checksum_of
+
+TP: TopicPartition = ("jobs", 0)
+OTHER: TopicPartition = ("operations", 0)
+
+
+def filled(count: int, what: str = "old") -> MemoryBroker:
+    broker = MemoryBroker()
+    for topic, _ in (TP, OTHER):
+        broker.create_topic(topic, 1)
+    write(broker, TP, what, count)
+    return broker
+
+
+def write(broker: MemoryBroker, tp: TopicPartition, what: str, count: int) -> None:
+    for _ in range(count):
+        value = f"{what}-{broker.partition(tp).end}".encode()
+        broker.write(Outgoing(tp[0], value, partition=tp[1]))
+
+
+def place_at(next_offset: int, what: str = "old") -> Place:
+    return Place(next_offset, checksum_of(None, f"{what}-{next_offset - 1}".encode()) if next_offset else None)
+
+
+async def read_all(reader: ContinuedReader, polls: int = 4) -> list[bytes | None]:
+    await reader.start()
+    found = [record.value for _ in range(polls) for record in await reader.poll(2, wait_ms=0)]
+    await reader.stop()
+    return found
+
+
+@given(count=st.integers(0, 6), read=st.integers(0, 6), is_known=st.booleans(), deleted=st.integers(0, 6))
+def test_a_topic_that_goes_on_is_handed_out_from_its_place(
+    count: int, read: int, *, is_known: bool, deleted: int
+) -> None:
+    read, deleted = min(read, count), min(read, deleted, count)
+    broker = filled(count)
+    place = place_at(read) if is_known else Place(read)
+    reader = ContinuedReader(MemoryLog(broker), {TP: read}, {TP: place})
+    assert reader.positions() == {TP: read}
+    broker.delete_before(TP, deleted)
+    assert asyncio.run(read_all(reader, 8)) == [f"old-{offset}".encode() for offset in range(read, count)]
+    assert reader.positions() == {TP: count}
+
+
+@given(read=st.integers(1, 5), kept=st.integers(0, 4), more=st.integers(0, 9))
+def test_no_record_of_a_topic_that_was_cut_and_filled_anew_is_handed_out(read: int, kept: int, more: int) -> None:
+    """However far it was filled, once the reader is there."""
+    broker, kept = filled(read), min(kept, read - 1)
+    reader = ContinuedReader(MemoryLog(broker), {TP: read}, {TP: place_at(read)})
+    broker.cut(TP, kept)
+    write(broker, TP, "new", more)
+    end = kept + more
+    if end < read - 1:
+        with pytest.raises(LogTruncated) as told:
+            asyncio.run(read_all(reader))
+        assert (told.value.asked, told.value.end) == (read, end)
+    elif end == read - 1:
+        assert asyncio.run(read_all(reader)) == [], "nothing is there yet; the next look tells"
+    else:
+        with pytest.raises(OtherRecord) as other:
+            asyncio.run(read_all(reader))
+        assert (other.value.tp, other.value.asked) == (TP, read)
+
+
+async def test_what_other_partitions_hold_is_handed_out_before_a_loss_is_told() -> None:
+    broker = filled(3, "new")
+    write(broker, OTHER, "other", 2)
+    reader = ContinuedReader(MemoryLog(broker), {TP: 2, OTHER: 0}, {TP: place_at(2)})
+    await reader.start()
+    assert [record.value for record in await reader.poll(10, wait_ms=0)] == [b"other-0", b"other-1"]
+    with pytest.raises(OtherRecord):
+        await reader.poll(10, wait_ms=0)
+    reader.seek(TP, 0)
+    assert [record.value for record in await reader.poll(10, wait_ms=0)] == [b"new-0", b"new-1", b"new-2"]
+    await reader.stop()
+
+
+async def test_records_that_were_deleted_unread_are_told_with_the_place_of_the_reader() -> None:
+    broker = filled(6)
+    reader = ContinuedReader(MemoryLog(broker), {TP: 2}, {TP: place_at(2)})
+    broker.delete_before(TP, 4)
+    with pytest.raises(LogTruncated) as told:
+        await read_all(reader)
+    assert (told.value.asked, told.value.begin) == (2, 4)
+    assert not isinstance(told.value, OtherRecord)
