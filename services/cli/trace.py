@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from services.cli.names import job_ids, label, tenant_names
 from services.cli.workload import PRIORITY_MOST, Timed, Workload, WorkloadError, cell_file_for, uniform_nodes
+from shared.events.encoding import shorten
 from shared.events.queue import QueueDiscipline
 from shared.events.submissions import SubmitJob
 from shared.events.value import build_valid
@@ -27,6 +28,9 @@ JOB_COLUMNS = ("job_id", "tenant", "submit_s", "gpus", "duration_s")
 NODE_COLUMNS = ("node_id", "gpus")
 MS_PER_S = 1000
 MIB_PER_GIB = 1024
+NUMBER_MOST = 10**12
+"""No trace needs a larger number, and in our units it is still one that every reader keeps exactly."""
+
 POOL = "train"
 
 Row = Mapping[str, str]
@@ -194,9 +198,9 @@ def _number(row: Row, field: str, where: str, *, empty: Decimal | None = None) -
     try:
         value = Decimal(text)
     except InvalidOperation as error:
-        raise WorkloadError(f"{where}: {field} = {text!r}: must be a number") from error
-    if not value.is_finite() or value < 0:
-        raise WorkloadError(f"{where}: {field} = {text!r}: must be at least 0")
+        raise WorkloadError(f"{where}: {field} = {shorten(repr(text))}: must be a number") from error
+    if not value.is_finite() or not 0 <= value <= NUMBER_MOST:
+        raise WorkloadError(f"{where}: {field} = {shorten(repr(text))}: must be from 0 to {NUMBER_MOST}")
     return value
 
 
@@ -207,5 +211,5 @@ def _scaled(row: Row, field: str, where: str, factor: int, *, empty: Decimal | N
 def _whole(row: Row, field: str, where: str, *, empty: int | None = None) -> int:
     value = _number(row, field, where, empty=None if empty is None else Decimal(empty))
     if value != value.to_integral_value():
-        raise WorkloadError(f"{where}: {field} = {row[field]!r}: must be a whole number")
+        raise WorkloadError(f"{where}: {field} = {shorten(repr(row[field]))}: must be a whole number")
     return int(value)

@@ -29,7 +29,7 @@ from shared.runtime.endings import FAILED, WRONG_SETTINGS, ending_of
 from shared.runtime.health import Health, HealthServer
 from shared.runtime.host import Host
 from shared.runtime.logs import set_up_logs
-from shared.runtime.settings import ServiceSettings, SettingsError
+from shared.runtime.settings import ServiceSettings, SettingsError, shown
 from shared.runtime.telemetry import Telemetry
 
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
@@ -86,11 +86,11 @@ def serve(name: str, main: Main[SettingsT], settings: SettingsT | type[SettingsT
     """
     try:
         loaded = settings.load() if isinstance(settings, type) else settings
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            code = runner.run(run(name, main, loaded))
     except SettingsError as error:
         sys.stderr.write(f"{name}: wrong settings\n{error}\n")
         sys.exit(WRONG_SETTINGS)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        code = runner.run(run(name, main, loaded))
     sys.exit(code)
 
 
@@ -104,12 +104,11 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def run(name: str, main: Main[SettingsT], settings: SettingsT) -> int:
-    """Sets everything up, runs `main`, and returns the exit code."""
+    """Sets everything up, runs `main`, and returns the exit code. Raises SettingsError where it cannot serve its health
+    as the settings say.
+    """
     context = make_context(name, settings)
-    server = HealthServer(context.health, settings.http_host, settings.http_port)
-    await server.start()
-    if settings.port_file is not None:
-        write_whole(settings.port_file, str(server.port))
+    server = await serve_health(context)
     stop_on_signals(context)
     tune_collector()
     context.logger.info("started", http_port=server.port, process=os.getpid())
@@ -120,6 +119,25 @@ async def run(name: str, main: Main[SettingsT], settings: SettingsT) -> int:
         watch.cancel()
         await end_beside(context)
         await server.stop()
+
+
+async def serve_health(context: Context[SettingsT]) -> HealthServer:
+    """Serve it from now on, and write down at which port. Raises SettingsError."""
+    settings = context.settings
+    try:
+        server = HealthServer(context.health, settings.http_host, settings.http_port)
+    except (OSError, UnicodeError) as error:
+        host, port = shown(settings.http_host), settings.http_port
+        raise SettingsError(f"FALLOW_HTTP_HOST = {host}: cannot listen there at port {port}: {error}") from error
+    await server.start()
+    try:
+        if settings.port_file is not None:
+            write_whole(settings.port_file, str(server.port))
+    except (OSError, ValueError) as error:
+        await server.stop()
+        path = shown(str(settings.port_file))
+        raise SettingsError(f"FALLOW_PORT_FILE = {path}: cannot be written: {error}") from error
+    return server
 
 
 def make_context(name: str, settings: SettingsT) -> Context[SettingsT]:

@@ -40,6 +40,9 @@ class LogFormat(StrEnum):
     CONSOLE = "console"
 
 
+SHOWN_CHARACTERS_MOST = 100
+
+
 class SettingsError(Exception):
     """The settings cannot be used; the message has one line for each wrong field: name, value, rule."""
 
@@ -106,10 +109,19 @@ class ServiceSettings(BaseSettings):
     @classmethod
     def load(cls) -> Self:
         """Reads the settings; SettingsError names each field that is wrong."""
+        secrets = cls.model_config.get("secrets_dir")
+        if secrets is not None and not Path(str(secrets)).is_dir():
+            raise SettingsError(f"FALLOW_SECRETS_DIR = {shown(secrets)}: must be a folder that is there")
         try:
             return cls()
         except ValidationError as error:
             raise SettingsError("\n".join(explanation(cls, error))) from error
+
+
+def shown(value: object) -> str:
+    """A value in a message, shortened."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS_MOST else f"{text[:SHOWN_CHARACTERS_MOST]}..."
 
 
 def explanation(settings: type[ServiceSettings], error: ValidationError) -> list[str]:

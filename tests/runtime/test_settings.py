@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
+from shared.runtime.endings import WRONG_SETTINGS
 from shared.runtime.settings import LogFormat, ServiceSettings, SettingsError
 
 
@@ -43,3 +48,21 @@ def test_a_wrong_address_is_named_but_not_shown_since_it_may_hold_a_password(mon
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
         ServiceSettings().namespace = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "rule"),
+    [
+        ("FALLOW_SECRETS_DIR", "/no/such/folder", "must be a folder that is there"),
+        ("FALLOW_SECRETS_DIR", "/dev/null", "must be a folder that is there"),
+        ("FALLOW_HTTP_HOST", "²", "cannot listen there at port 0: "),
+        ("FALLOW_PORT_FILE", "/no/such/folder/port", "cannot be written: "),
+    ],
+)
+def test_a_service_that_cannot_begin_by_its_settings_says_so_in_one_line(variable: str, value: str, rule: str) -> None:
+    command = [sys.executable, "-m", "tests.runtime.tiny_service"]
+    ended = subprocess.run(command, env={**os.environ, variable: value}, capture_output=True, text=True, check=False)
+    assert ended.returncode == WRONG_SETTINGS
+    first, line = ended.stderr.splitlines()
+    assert first == "tiny: wrong settings"
+    assert line.startswith(f"{variable} = {value!r}: {rule}")
