@@ -122,8 +122,12 @@ class Twins:
         self.settle()
 
     def nodes(self) -> None:
+        """Nodes come, are lost and come back, each always in the same pool: one that comes back in another pool while
+        replicas are there has them moved, and a move takes its room without a look at the lines.
+        """
         number = self.random.randint(0, 5)
-        arrives = joined(f"n{number}", 4, pool="train", position=Position(leaf=f"leaf-{number % 2}"))
+        pool = "train" if number % 3 else "extra"
+        arrives = joined(f"n{number}", 4, pool=pool, position=Position(leaf=f"leaf-{number % 2}"))
         self.settle(self.random.choice((arrives, arrives, lost(f"n{number}"))))
 
 
