@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.placement.policy.deadlines import UNREAD_MS
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
 from shared.events.operations import AdvanceTime
@@ -231,6 +232,16 @@ def test_a_stop_without_an_answer_is_told_though_its_writer_regains_the_cell_aga
         world.regain()
     assert timeouts(world.pass_time(9_999)) == []
     assert timeouts(world.pass_time(1)) == ["stop"]
+
+
+def test_an_unknown_job_is_not_waited_for_anew_each_time_that_the_writer_regains_its_cell() -> None:
+    world = cell_with(joined("n1"), few=1_000)
+    world.tell(set_policy(unknown_dependency_ms=20_000))
+    world.tell(admitted(spec_of("job", after=(Dependency(job="nowhere"),))))
+    for _ in range(15):
+        world.pass_time(UNREAD_MS // 3)
+        world.regain()
+    assert world.state.over["job"].status is JobStatus.CANCELLED
 
 
 def test_no_start_is_late_before_all_is_read_that_nodes_had_said() -> None:
