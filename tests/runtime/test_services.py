@@ -54,7 +54,7 @@ async def test_a_service_that_ends_unasked_is_reported_with_its_last_lines(run: 
 
 async def test_a_service_that_ends_before_it_is_ready_is_reported_at_once(run: Run) -> None:
     async with run("tiny", FALLOW_HTTP_HOST="nowhere.invalid") as services:
-        with pytest.raises(StackError, match="tiny ended with code 1"):
+        with pytest.raises(StackError, match="tiny ended with code 2"):
             await services.wait_ready(wait_s=20)
 
 

@@ -96,14 +96,15 @@ def test_a_file_that_is_not_there_reads_as_empty(tmp_path: Path) -> None:
 
 def test_a_process_may_die_in_the_middle_of_a_line_and_the_next_one_cuts_it_off() -> None:
     hit, after = process(torn=True), process()
-    diaries = Diaries(WorldFiles(hit, after.world.disk.folder), "cell-a", 1)
+    cell = next(iter(after.world.nodes))
+    diaries = Diaries(WorldFiles(hit, after.world.disk.folder), cell, 1)
     diaries.take(0, wall_ms=1)
     with pytest.raises(Died):
         diaries.write([line("a")])
     assert not hit.is_up
     (torn,) = (text.text for name, text in after.world.disk.folder.items() if name.startswith("diaries"))
     assert (encode(line("a")) + b"\n").startswith(bytes(torn))
-    other = Diaries(WorldFiles(after, after.world.disk.folder), "cell-a", 1)
+    other = Diaries(WorldFiles(after, after.world.disk.folder), cell, 1)
     other.take(0, wall_ms=1)
     assert other.read(0, EVERY)["node-1"] == []
     other.write([line("b")])
