@@ -27,19 +27,20 @@ class Chance(Protocol):
 class Engine:
     """The clock and the order of all things. What is due at one time happens in the order in which it was planned."""
 
-    __slots__ = ("_number", "_queue", "chance", "now_ms", "steps")
+    __slots__ = ("_number", "_queue", "_until", "chance", "now_ms", "steps")
 
     def __init__(self, chance: Chance) -> None:
         self.chance = chance
         self.now_ms = 0
         self.steps = 0
         self._queue: list[tuple[int, int, Action]] = []
+        self._until: Callable[[], bool] = lambda: False
         self._number = 0
 
     def at(self, at_ms: int, action: Action) -> None:
         """Do this at that time, or now if the time is past."""
         self._number += 1
-        heappush(self._queue, (max(at_ms, self.now_ms), self._number, action))
+        heappush(self._queue, (max(self.now_ms, at_ms), self._number, action))
 
     def after(self, delay_ms: int, action: Action) -> None:
         """Do this so much later."""
@@ -50,9 +51,15 @@ class Engine:
         """A whole number from `low` to `high`, both included, drawn by chance."""
         return low + int(self.chance.random() * (high - low + 1))
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing else is due now, so that what would be planned for now may be done at once."""
+        queue = self._queue
+        return not (queue and queue[0][0] <= self.now_ms) and not self._until()
+
     def run(self, until: Callable[[], bool]) -> None:
         """Let things happen until `until` says so, or nothing is left to happen."""
-        queue = self._queue
+        queue, self._until = self._queue, until
         while queue:
             self.now_ms, _, action = heappop(queue)
             action()

@@ -42,6 +42,11 @@ class Network:
         self._lags[tp] = (by_ms, self._engine.now_ms + for_ms, group)
         self._engine.at(self._engine.now_ms + for_ms, self._healed)
 
+    @property
+    def has_lags(self) -> bool:
+        """Whether records of any partition have come later in this world."""
+        return bool(self._lags)
+
     def lag_ms(self, who: str, tp: TopicPartition) -> int:
         """How much later its records come to this process now; 0 where they come as they are written."""
         by_ms, until_ms, group = self._lags.get(tp, (0, 0, ""))

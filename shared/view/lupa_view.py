@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -204,6 +203,6 @@ def as_bytes(argument: Any) -> bytes:
 def deepcopy_of(store: Store) -> Store:
     """A store with the same content and nothing in common."""
     copy = Store()
-    copy.hashes = deepcopy(store.hashes)
-    copy.names = deepcopy(store.names)
+    copy.hashes = {key: dict(values) for key, values in store.hashes.items()}
+    copy.names = {key: SortedNames([*names.names]) for key, names in store.names.items()}
     return copy

@@ -325,6 +325,8 @@ class WorldReader:
     def _lagging_until_ms(self, tp: TopicPartition) -> int:
         """When the next record of a partition comes that lags behind; 0 for one that does not."""
         broker, at = self._log.broker, self._local[tp]
+        if not broker.network.has_lags:
+            return 0
         lag_ms = broker.network.lag_ms(self._log.who, at)
         logged = broker.log.get(at, ()) if lag_ms else ()
         return logged[self._positions[tp]].at_ms + lag_ms if self._positions[tp] < len(logged) else 0
@@ -333,9 +335,11 @@ class WorldReader:
         if not self._log.broker.is_reached(self._log.who):
             return []
         order = list(self._local)
-        self._turn = (self._turn + 1) % max(1, len(order))
+        if len(order) > 1:
+            self._turn = (self._turn + 1) % len(order)
+            order = order[self._turn :] + order[: self._turn]
         taken: list[Record] = []
-        for tp in order[self._turn :] + order[: self._turn]:
+        for tp in order:
             room = max_records - len(taken)
             if room <= 0:
                 break
@@ -349,15 +353,16 @@ class WorldReader:
 
     def _read(self, tp: TopicPartition, room: int) -> list[Record]:
         broker, at, position = self._log.broker, self._local[tp], self._positions[tp]
-        if not broker.network.reaches(self._log.who, at):
+        end = len(broker.log.get(at, ()))
+        if position == end or not broker.network.reaches(self._log.who, at):
             return []
-        if position < len(broker.log.get(at, ())) and self._due_ms(tp) > broker.engine.now_ms:
+        if position < end and self._due_ms(tp) > broker.engine.now_ms:
             return []
         try:
             found = broker.read(at, position, room)
         except LogTruncated as error:
             raise LogTruncated(tp, asked=error.asked, begin=error.begin, end=error.end) from None
-        lag_ms = broker.network.lag_ms(self._log.who, at)
+        lag_ms = broker.network.lag_ms(self._log.who, at) if broker.network.has_lags else 0
         if lag_ms:
             found = [logged for logged in found if logged.at_ms + lag_ms <= broker.engine.now_ms]
         self._positions[tp] = position + len(found)

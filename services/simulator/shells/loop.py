@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import Context
+from contextvars import Context, copy_context
 from itertools import count
 from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
 
@@ -64,6 +64,19 @@ class NumberedTask(asyncio.Task[T]):
         return self._number
 
 
+class _Handle(asyncio.Handle):
+    """A handle that does not ask its loop whether it is debugged: loops of a world make thousands a second."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Callable[..., object], args: Sequence[object], loop: VirtualLoop, context: Context | None
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop, self._callback, self._args = loop, callback, args
+        self._cancelled, self._repr, self._source_traceback = False, None, None
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """What asyncio needs of a loop, without a network, threads or signals."""
 
@@ -89,7 +102,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """In the next turn."""
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, self, context)
         self._put(handle)
         return handle
 
@@ -112,10 +125,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """It stays in the heap, and nothing comes of it."""
 
     def _put(self, handle: asyncio.Handle) -> None:
-        if self._is_dead or handle.cancelled():
+        if self._is_dead or handle._cancelled:  # noqa: SLF001 - as in asyncio's own loop
             return
         self._ready.append(handle)
-        if not self._is_planned and not self._is_running:
+        if not (self._is_planned or self._is_running):
             self._plan(self._engine.now_ms)
 
     def _plan(self, at_ms: int) -> None:
@@ -125,7 +138,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     # Turns.
 
     def _turn(self) -> None:
-        """Run what is ready now; what becomes ready meanwhile waits for the next turn, as in asyncio's own loop."""
+        """Run what is ready now; what becomes ready meanwhile waits for the next turn, as in asyncio's own loop. Turns
+        follow each other without the heap while nothing else is due.
+        """
         self._is_planned = False
         engine = self._engine
         if self._is_dead:
@@ -137,8 +152,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._turn_ms, self._turns = engine.now_ms, 0
             if self._blow is None:
                 self._blow = self._life.woke()
+        while self._one_turn():
+            pass
+
+    def _one_turn(self) -> bool:
+        """Whether the next turn may follow at once."""
         self._turns += 1
-        engine.steps += 1
+        self._engine.steps += 1
         before = events._get_running_loop()  # noqa: SLF001 - as below, and ten times as fast
         events._set_running_loop(self)  # noqa: SLF001
         self._is_running = True
@@ -147,7 +167,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         finally:
             self._is_running = False
             events._set_running_loop(before)  # noqa: SLF001
-        self._go_on()
+        return self._go_on()
 
     def _run(self, most: int) -> None:
         ready, blow = self._ready, self._blow
@@ -158,19 +178,26 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             if not ready:
                 return  # the process has ended by what it did
             handle = ready.popleft()
-            if not handle.cancelled():
-                handle._run()  # noqa: SLF001 - that is what a loop does with it
+            if not handle._cancelled:  # noqa: SLF001 - that is what a loop does with it
+                handle._run()  # noqa: SLF001
 
-    def _go_on(self) -> None:
-        """Strike, if a blow is due or the process falls asleep before it; else plan the next turn."""
+    def _go_on(self) -> bool:
+        """Strike, if a blow is due or the process falls asleep before it; else plan the next turn. Whether it may
+        follow at once instead.
+        """
         if self._is_dead:
-            return
+            return False
         blow = self._blow
         if blow is not None and (blow[0] <= 0 or not self._ready):
             self._blow = None
             blow[1]()
-        if self._ready and not self._is_planned:  # a blow that kills has left nothing that is ready
-            self._plan(self._engine.now_ms + (self._turns % TURNS_AT_ONCE_MOST == 0))
+        if not self._ready or self._is_planned:  # a blow that kills has left nothing that is ready
+            return False
+        is_paused = self._engine.now_ms < self._life.paused_until_ms
+        if self._turns % TURNS_AT_ONCE_MOST and not is_paused and self._engine.is_free:
+            return True
+        self._plan(self._engine.now_ms + (self._turns % TURNS_AT_ONCE_MOST == 0))
+        return False
 
     # Tasks.
 
