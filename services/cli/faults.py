@@ -42,7 +42,9 @@ def faults(  # noqa: PLR0913, PLR0917 - its options
     mutant: Annotated[str, typer.Option(help="With --mutants: these alone, with commas between.")] = "",
     minutes: Annotated[
         float | None,
-        typer.Option(min=0.01, max=10_000, help="With --mutants: stop hunting then; each day another one comes first."),
+        typer.Option(
+            min=0.01, max=10_000, help="Begin no further world then. With --mutants: each day another one comes first."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -59,7 +61,7 @@ def faults(  # noqa: PLR0913, PLR0917 - its options
     say(f"first seed {first}, {seeds} seeds")
     stories = [Story(seed, kinds, kept_faults, kept_items) for seed in range(first, first + seeds)]
     begun_s = perf_counter()
-    told = _run(stories, jobs_in_parallel or os.cpu_count() or 1, goes_on=go_on)
+    told = _run(stories, jobs_in_parallel or os.cpu_count() or 1, goes_on=go_on, minutes=minutes)
     seconds = perf_counter() - begun_s
     broken = next((each for each in told if each.violation is not None), None)
     report = Report(told, shrunk(broken.story) if broken is not None and shrink else None, seconds)
@@ -144,8 +146,8 @@ def _numbers(text: str) -> frozenset[int] | None:
     return None if text == "all" else frozenset(int(number) for number in text.split(",") if number)
 
 
-def _run(stories: Sequence[Story], processes: int, *, goes_on: bool) -> list[Told]:
-    """Every world, or those up to the first that fails."""
+def _run(stories: Sequence[Story], processes: int, *, goes_on: bool, minutes: float | None) -> list[Told]:
+    """Every world, or those up to the first that fails, or those for which there is time: one at least."""
     found: list[Told] = []
     shows, begun_s = sys.stderr.isatty(), perf_counter()
     for told in tell_all(stories, processes):
@@ -154,6 +156,8 @@ def _run(stories: Sequence[Story], processes: int, *, goes_on: bool) -> list[Tol
             rate = len(found) / (perf_counter() - begun_s)
             sys.stderr.write(f"\r{len(found)} of {len(stories)} seeds, {rate:.0f} a second ")
         if told.violation is not None and not goes_on:
+            break
+        if minutes is not None and perf_counter() - begun_s >= 60 * minutes:
             break
     if shows:
         sys.stderr.write("\n")

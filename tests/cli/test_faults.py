@@ -41,6 +41,12 @@ def test_the_first_seed_is_told_so_that_a_fresh_one_can_be_repeated() -> None:
     assert done.stderr.startswith("first seed ")
 
 
+def test_no_world_begins_after_the_minutes_and_one_runs_in_any_case() -> None:
+    options = ["--first-seed", "3", "--seeds", "500", "--minutes", "0.01", "--jobs-in-parallel", "1", "--json"]
+    done = RUN.invoke(app, ["faults", *options])
+    assert 1 <= json.loads(done.stdout.splitlines()[-1])["seeds"] < 500
+
+
 @pytest.mark.parametrize("option", [["--faults", "crash,typo"], ["--keep", "1,2"], ["--keep", "1,x/2"]])
 def test_an_option_that_means_nothing_is_one_line_and_exit_code_2(option: list[str]) -> None:
     done = RUN.invoke(app, ["faults", "--seeds", "1", *option])
