@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from services.simulator.broker import message_of
@@ -19,23 +20,48 @@ if TYPE_CHECKING:
 LOOK_EVERY_MS, TIDY_EVERY_MS = 250, 4_000
 SETTLE_MS = 2_500
 FAR_MS = 600_000
-DRAIN_MOST_MS = 90_000
-"""The longest chain: a lease runs out, an attempt times out, its retries back off, and others queue behind it."""
+STANDSTILL_MS = 90_000
+"""So long nothing may come to its end. The longest chain: a lease runs out, an attempt times out, its retries back off,
+and others queue behind it.
+"""
+
+LONGEST_MS = 1_800_000
+"""Nothing takes so long, however much waits for the same devices: what goes on then goes on for ever."""
+
+
+class Standstill:
+    """Since when nothing has come to its end: no job, and no attempt of one."""
+
+    def __init__(self, begin_ms: int) -> None:
+        self._begin_ms = self.since_ms = begin_ms
+        self._left: frozenset[tuple[str, int]] = frozenset()
+
+    def look(self, now_ms: int, left: Iterable[tuple[str, int]]) -> None:
+        """`left` are the jobs that are not over, by the number of their attempt."""
+        now_left = frozenset(left)
+        if self._left - now_left:
+            self.since_ms = now_ms
+        self._left = now_left
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether there is nothing to wait for."""
+        return now_ms >= min(self.since_ms + STANDSTILL_MS, self._begin_ms + LONGEST_MS)
 
 
 class Drain:
-    """An operator undoes what operators did, and waits. What is not over by then is stuck."""
+    """An operator undoes what operators did, and waits for as long as jobs come to their end. What is left is stuck."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.is_over = self.is_drained = False
         self.stuck: tuple[str, ...] = ()
-        self._until_ms = self._tidy_ms = self._quiet_since_ms = -1
+        self._tidy_ms = self._quiet_since_ms = -1
+        self._standstill = Standstill(0)
 
     def begin(self) -> None:
         """The faults have stopped now."""
         world = self._world
-        self._until_ms = world.engine.now_ms + DRAIN_MOST_MS
+        self._standstill = Standstill(world.engine.now_ms)
         self._tidy_ms = world.engine.now_ms
         if world.file is not world.first_file:
             world.mishaps.reload(world.first_file)
@@ -48,12 +74,13 @@ class Drain:
             for oracle in world.oracles:
                 self._tidy(oracle)
         left = self._left()
+        self._standstill.look(now_ms, [job for oracle in world.oracles for job in _attempts(oracle)])
         if left:
             self._quiet_since_ms = -1
         elif self._quiet_since_ms < 0:
             self._quiet_since_ms = now_ms
         self.is_drained = not left and now_ms - self._quiet_since_ms >= SETTLE_MS
-        self.is_over = self.is_drained or now_ms >= self._until_ms or world.is_fenced
+        self.is_over = self.is_drained or self._standstill.is_over(now_ms) or world.is_fenced
         if self.is_over:
             self._end(left)
         else:
@@ -122,6 +149,10 @@ class Drain:
 
     def _operate(self, event: Event) -> None:
         self._world.broker.land(message_of(event, self._world.ordinal(event.home() or "")))
+
+
+def _attempts(oracle: Oracle) -> Iterable[tuple[str, int]]:
+    return ((job.id, job.attempt) for job in oracle.state.jobs.values())
 
 
 def _has_an_answer(oracle: Oracle, logged: Logged) -> bool:

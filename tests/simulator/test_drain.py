@@ -1,0 +1,78 @@
+"""The end of a story waits as long as jobs come to their end one after the other, and tells what stands still."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Any
+
+from services.simulator.broker import Message, message_of
+from services.simulator.drain import LONGEST_MS, STANDSTILL_MS, Standstill
+from services.simulator.history.of_world import judge_history
+from services.simulator.history.record import EPOCH_MS, History
+from services.simulator.world import FAULTS_END_MS, World
+from shared.events.base import replace
+from shared.events.jobs import JobAdmitted
+from shared.events.values import JobSpec, VirtualRun
+
+ALONE_MS = FAULTS_END_MS + STANDSTILL_MS
+"""When a drain ends that sees nothing come to its end."""
+
+
+def told(*jobs: JobSpec) -> History:
+    """A world without faults in which only these jobs are admitted, when faults would end."""
+    world = World(5, random.Random(5), faults=(), keep_items=frozenset())
+    file = world.first_file
+    cell, tenant = file.cells[0], file.tenants[0]
+    for job in jobs:
+        spec = replace(job, tenant=tenant.name, cell=cell.name, queue=cell.queues[0].name, pools=(cell.pools[0].name,))
+        event = JobAdmitted(cell=cell.name, spec=spec, submit_ms=EPOCH_MS, digest="d" * 32)
+        world.engine.at(FAULTS_END_MS - 1, partial(_land, world, message_of(event, cell.ordinal)))
+    return world.run()
+
+
+def _land(world: World, message: Message) -> None:
+    world.broker.land(message)
+
+
+def virtual(job: str, run_ms: int, **wishes: Any) -> JobSpec:
+    return JobSpec(id=job, tenant="anybody", run=VirtualRun(duration_ms=run_ms), **wishes)
+
+
+def test_an_array_that_runs_one_element_at_a_time_comes_to_its_end_however_long_it_takes() -> None:
+    history = told(virtual("slow", 30_000, array=5, array_most_running=1))
+    assert history.end_ms > ALONE_MS
+    assert (history.stuck, history.drained) == ((), True)
+    assert history.violations == []
+    assert judge_history(history) == []
+
+
+def test_a_job_that_waits_for_long_is_told_of_though_others_came_to_their_end() -> None:
+    history = told(virtual("late", 100, not_before_ms=EPOCH_MS + 500_000), virtual("first", 5_000))
+    assert not history.drained
+    assert [violation.invariant for violation in history.violations] == ["I9"]
+    assert [text.split(" is ")[0] for text in history.stuck] == ["late"]
+    assert ALONE_MS < history.end_ms < ALONE_MS + 10_000
+
+
+def test_an_end_or_a_further_attempt_is_progress_and_what_comes_new_is_none() -> None:
+    still = Standstill(0)
+    for at_ms, things, progress in (
+        (1, [("a", 1), ("b", 1)], False),
+        (2, [("a", 1), ("b", 1), ("c", 0)], False),
+        (3, [("a", 1), ("c", 0)], True),
+        (4, [("a", 2), ("c", 0)], True),
+        (5, [("a", 2), ("c", 0)], False),
+    ):
+        still.look(at_ms, things)
+        assert (still.since_ms == at_ms) is progress
+
+
+def test_what_stands_still_is_over_and_so_is_what_goes_on_for_ever() -> None:
+    still = Standstill(1_000)
+    assert not still.is_over(1_000 + STANDSTILL_MS - 1)
+    assert still.is_over(1_000 + STANDSTILL_MS)
+    for attempt in range(1, 100):
+        still.look(1_000 + attempt * LONGEST_MS // 100, [("a", attempt)])
+    assert not still.is_over(1_000 + LONGEST_MS - 1)
+    assert still.is_over(1_000 + LONGEST_MS)
