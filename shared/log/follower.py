@@ -10,6 +10,7 @@ from shared.events.decisions import Decision
 from shared.log.layout import Layout
 from shared.log.losses import LOOKING_WAIT_MS, PlaceWatch
 from shared.log.machine.losses import LossKind, Place
+from shared.log.machine.own_records import OwnRecords
 from shared.log.port import Log, LogTruncated, Outgoing, Reader
 from shared.log.reading import checksum_of, log_record
 from shared.log.snapshots import newest_snapshot
@@ -44,6 +45,7 @@ class Follower:
         self._reader: Reader | None = None
         self._watch = PlaceWatch(log)
         self._last: tuple[int, bytes | None, bytes | None] | None = None
+        self._own = OwnRecords()
 
     @property
     def next_offset(self) -> int:
@@ -90,6 +92,8 @@ class Follower:
         if not records:
             self.look()
         for record in records:
+            if not self._own.is_whole(record.offset, record.key, record.value):
+                raise _not_ours(record.offset)
             entry, version = log_record(record), self.state.version
             if self._before_fold is not None and entry.offset >= self.next_offset:
                 self._before_fold(self.state, entry)
@@ -103,6 +107,7 @@ class Follower:
     def wrote(self, message: Outgoing) -> None:
         """The state's last record is this one, which was appended and not read."""
         self._last = (self.state.offset, message.key, message.value)
+        self._own.wrote(*self._last)
 
     def look(self) -> None:
         """Whether the log still holds, at the state's own offset, the record that was folded last: asked every few
@@ -124,19 +129,31 @@ class Follower:
         """Fold to the end of the log as it is at this moment. Raises LogTruncated where it ends before the state does.
 
         A writer knows its records without reading them, so only here it can learn that the broker has lost some, or
-        put others in their place.
+        put others in their place: it reads the newest of its own again. Raises DamagedLog where one of them is another.
         """
         end = (await self._log.end_offsets([self._tp]))[self._tp]
         if end < self.next_offset:
             begin = (await self._log.begin_offsets([self._tp]))[self._tp]
             raise LogTruncated(self._tp, asked=self.next_offset, begin=begin, end=end)
+        if self._own.first is not None:
+            await self.rest()
         reader = await self._open_at_the_last()
         while reader.positions()[self._tp] < end:
             await self.poll()
+        self._own.clear()
 
     async def _open_at_the_last(self) -> Reader:
-        """After a rest, begin with the last record that is known: the fold tells if it is not the one that was."""
+        """After a rest, begin with the last record that is known, or the first that was only written: the fold tells if
+        the former is not the one that was.
+        """
         if self._reader is None and self.state.offset >= 0:
             begin = (await self._log.begin_offsets([self._tp]))[self._tp]
-            return await self._open(max(begin, self.state.offset))
+            known = self.state.offset if self._own.first is None else self._own.first
+            return await self._open(max(begin, known))
         return await self._open()
+
+
+def _not_ours(offset: int) -> DamagedLog:
+    error = DamagedLog(f"offset {offset}: another record stands there than the one that this process wrote")
+    error.offset = offset
+    return error

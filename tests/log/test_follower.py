@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Sequence
 
-from shared.cluster.fold import DamagedLog
+import pytest
+from msgspec.structs import replace
+
+from shared.cluster.fold import DamagedLog, extend
 from shared.cluster.rows import digest_of
+from shared.events.decisions import CHAIN_HEADER, Decision
 from shared.log.follower import Follower
 from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.port import LogTruncated
+from shared.log.port import Appended, LogTruncated
 from tests.histories import CELL, History, folded, outgoing
 from tests.log.snapshot_world import TOPICS, layout_of, snapshot
 
@@ -84,3 +88,51 @@ async def test_a_cell_that_was_moved_here_begins_with_its_snapshot_though_no_rec
     await follower.catch_up()
     assert digest_of(follower.state) == digest_of(state)
     await follower.stop()
+
+
+@pytest.mark.parametrize("behind", [0, 1, 5])
+async def test_a_writer_learns_that_one_of_its_own_records_was_damaged_when_it_looks(behind: int) -> None:
+    broker, decisions = MemoryBroker(), History(24).decisions(12)
+    for topic in TOPICS:
+        broker.create_topic(LAYOUT.topic(topic), 2)
+    log, tp = MemoryLog(broker), LAYOUT.tp("decisions", CELL)
+    follower = Follower(log, LAYOUT, CELL)
+    await follower.start()
+    await follower.rest()
+    await wrote_all(log, follower, decisions)
+    records = broker.partition(tp).records
+    damaged = len(records) - 1 - behind
+    records[damaged] = replace(records[damaged], value=b"\xff" + (records[damaged].value or b"")[1:])
+    with pytest.raises(DamagedLog, match=f"offset {damaged}: another record stands there") as error:
+        await follower.catch_up()
+    assert error.value.offset == damaged
+    await follower.stop()
+
+
+async def test_a_writer_that_looks_reads_its_own_records_again_and_folds_none_of_them_twice() -> None:
+    broker, decisions = MemoryBroker(), History(25).decisions(12)
+    for topic in TOPICS:
+        broker.create_topic(LAYOUT.topic(topic), 2)
+    log, tp = MemoryLog(broker), LAYOUT.tp("decisions", CELL)
+    follower = Follower(log, LAYOUT, CELL)
+    await follower.start()
+    await follower.rest()
+    await wrote_all(log, follower, decisions[:9])
+    broker.delete_before(tp, 4)
+    await log.publish(outgoing(LAYOUT, decisions)[9:])
+    await follower.poll()
+    await follower.catch_up()
+    assert digest_of(follower.state) == digest_of(folded(decisions))
+    await follower.catch_up()
+    assert follower.next_offset == len(decisions)
+    await follower.stop()
+
+
+async def wrote_all(log: MemoryLog, follower: Follower, decisions: Sequence[Decision]) -> None:
+    """Append them one by one as a writer does: it makes each on its state, and reads none."""
+    for decision, message in zip(decisions, outgoing(LAYOUT, decisions), strict=True):
+        answer = await log.append(message)
+        assert isinstance(answer, Appended)
+        extend(follower.state, decision, dict(message.headers)[CHAIN_HEADER].decode())
+        follower.state.offset = answer.offset
+        follower.wrote(message)
