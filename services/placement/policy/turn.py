@@ -48,6 +48,9 @@ _RELEASES: frozenset[type[e.Effect]] = frozenset(
         e.MaintenanceSet,
         e.DeviceChanged,
         e.NodeHeard,
+        e.NodeSilent,  # it makes no room, but others wait for other reasons then, and who passes whom goes by these
+        e.LeaseExpired,
+        e.NodeRemoved,
         e.NodeLent,
         e.NodeReclaimed,
         e.QuotaSet,
@@ -56,6 +59,7 @@ _RELEASES: frozenset[type[e.Effect]] = frozenset(
         e.ReservationCleared,
     }
 )
+"""After these a job that did not fit is tried again: it may fit, or wait for another reason."""
 
 _ENCODE_TEXT = msgspec.json.Encoder().encode
 
