@@ -95,6 +95,20 @@ def test_a_record_that_is_not_known_to_be_there_is_undone(answer: AppendAnswer, 
     assert (ears.heard, tenure.writes, state.epoch) == (["refused"], False, 0)
 
 
+@pytest.mark.parametrize(("knows_better", "verdict"), [(True, Verdict.TOO_LARGE), (False, Verdict.REFUSED)])
+def test_a_record_that_its_topic_does_not_take_is_made_smaller_only_where_the_decider_can(
+    *, knows_better: bool, verdict: Verdict
+) -> None:
+    """A decision that comes from no input is the same one when it is made again: it waits, as any refused one."""
+    state, ears = CellState("cell-a"), Ears(knows_better=knows_better)
+    tenure: Tenure[Trial] = Tenure(state, ears)
+    tried = trial(state, tenure)
+    refused = AppendRefused(Refusal.TOO_LARGE, "MESSAGE_TOO_LARGE")
+    assert tenure.answered(drafted(tenure, tried), tried, refused, 9) is verdict
+    assert [word.partition(":")[0] for word in ears.heard] == ["unwritable"]
+    assert (tenure.writes, state.epoch) == (False, 0)
+
+
 def test_the_writer_of_a_later_epoch_ends_the_tenure() -> None:
     state = CellState("cell-a")
     tenure: Tenure[Trial] = Tenure(state, Ears())
