@@ -99,3 +99,15 @@ async def test_records_that_were_deleted_unread_are_told_with_the_place_of_the_r
         await read_all(reader)
     assert (told.value.asked, told.value.begin) == (2, 4)
     assert not isinstance(told.value, OtherRecord)
+
+
+async def test_a_loss_that_was_met_and_not_told_is_past_where_the_reader_is_set_elsewhere() -> None:
+    broker = filled(3, "new")
+    write(broker, OTHER, "other", 1)
+    reader = ContinuedReader(MemoryLog(broker), {TP: 2, OTHER: 0}, {TP: place_at(2)})
+    await reader.start()
+    assert [record.value for record in await reader.poll(10, wait_ms=0)] == [b"other-0"]
+    reader.seek(TP, 1)
+    assert [record.value for record in await reader.poll(10, wait_ms=0)] == [b"new-1", b"new-2"]
+    assert reader.positions() == {TP: 3, OTHER: 1}
+    await reader.stop()

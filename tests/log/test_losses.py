@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
 from shared.cluster.fold import DamagedLog
 from shared.log import losses
 from shared.log.follower import Follower
-from shared.log.losses import PlaceWatch
+from shared.log.losses import PlaceWatch, losses_of
 from shared.log.machine.losses import LossKind, Place
 from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.port import LogTruncated
+from shared.log.port import LogTruncated, Record, TopicPartition
 from shared.log.reading import checksum_of
 from tests.histories import CELL, History, outgoing
 from tests.log.snapshot_world import TOPICS, layout_of
@@ -166,3 +167,29 @@ async def test_a_partition_that_is_begun_anew_during_a_look_is_looked_at_from_th
     await publish(broker, 32, 10)
     assert set(await found_by(watch)) == {LossKind.OTHER_RECORD}
     await watch.stop()
+
+
+async def test_what_was_read_and_is_deleted_by_its_age_is_no_loss(broker: MemoryBroker) -> None:
+    """Also of a reader that stands where it was and has not read on: placement does, and queueing reads ahead of it."""
+    await publish(broker, 31, 10)
+    watch = PlaceWatch(MemoryLog(broker))
+    watch.read(TP, place_behind(broker, 5))
+    broker.delete_before(TP, 8)
+    assert await found_by(watch) == []
+    await watch.stop()
+
+
+class Aging(MemoryLog):
+    """What is asked for is deleted by its age right before the answer."""
+
+    async def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+        for tp, offset in offsets.items():
+            self._broker.delete_before(tp, offset + 1)
+        return await super().records_at(offsets)
+
+
+async def test_a_record_that_is_deleted_by_its_age_during_the_look_is_no_loss(broker: MemoryBroker) -> None:
+    await publish(broker, 31, 10)
+    log = Aging(broker)
+    assert await losses_of(log, {TP: place_behind(broker, 7)}) == {}
+    assert broker.partition(TP).begin == 7, "it was"

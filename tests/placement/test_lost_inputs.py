@@ -15,7 +15,8 @@ from services.placement.settings import PlacementSettings
 from shared.events.effects import InputResumed
 from shared.events.jobs import JobRejected
 from shared.events.operations import HoldJob
-from shared.events.reasons import RejectCode
+from shared.events.proposals import PreemptionProposed, Victim
+from shared.events.reasons import RejectCode, StopReason
 from shared.log import losses
 from shared.log.fenced_input import INPUT_FENCED
 from shared.log.machine.losses import LossKind, Place, loss_of
@@ -78,6 +79,33 @@ async def test_jobs_that_were_deleted_unread_fence_their_input(world: LostWorld)
     async with world.placement() as context:
         await fenced(context, "test.jobs/0", "2 were deleted unread")
     assert len(world.enqueued()) == 3
+
+
+def stop_of(number: int) -> PreemptionProposed:
+    """A proposal that is refused: there is no such job."""
+    return PreemptionProposed(
+        cell=CELL, proposal=f"p-{number}", version=0, preemptor="job-0",
+        victims=(Victim(job="job-1", attempt=1),), reason=StopReason.PRIORITY,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("topic", ["operations", "proposals"])
+async def test_what_is_said_once_and_was_deleted_unread_fences_its_input(world: LostWorld, topic: str) -> None:
+    def say(number: int) -> None:
+        world.tell(HoldJob(cell=CELL, job=f"job-{number}") if topic == "operations" else stop_of(number))
+
+    say(0)
+    async with world.placement():
+        await eventually(lambda: any(d.inputs.get(f"{topic}-0") == 1 for d in world.decisions()))
+    for number in range(1, 5):
+        say(number)
+    world.broker.delete_before((f"test.{topic}", 0), 3)
+    async with world.placement() as context:
+        await eventually(lambda: f"test.{topic}/0" in (context.health.waiting_for or ""))
+        assert "2 were deleted unread" in (context.health.waiting_for or "")
+        world.admit("job-0")
+        await world.until_enqueued(1)
+    assert max(d.inputs.get(f"{topic}-0", 0) for d in world.decisions()) == 1
 
 
 async def test_a_cell_goes_on_deciding_on_its_other_inputs(world: LostWorld) -> None:

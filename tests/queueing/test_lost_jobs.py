@@ -108,3 +108,16 @@ async def test_a_topic_that_was_filled_anew_to_the_same_end_is_noticed_at_rest(
         world.admit("d", "e", "f")
         await eventually(lambda: "another record at offset 2" in (context.health.waiting_for or ""))
         assert jobs_read(context) == 3
+
+
+async def test_jobs_that_were_deleted_before_queueing_read_them_put_up_no_fence(world: JobsWorld) -> None:
+    """Placement has read them, or is fenced itself: what comes behind them enters its line."""
+    world.admit("a", "b", "c", "d", "e")
+    world.placement_has_read(2)
+    world.broker.delete_before(JOBS, 4)
+    async with world.queueing() as context:
+        await eventually(lambda: jobs_read(context) == 5)
+        assert context.health.waiting_for is None
+        world.admit("f")
+        await eventually(lambda: jobs_read(context) == 6)
+        assert context.health.waiting_for is None
