@@ -11,10 +11,10 @@ import pytest
 
 from shared.log import delivery as delivery_module
 from shared.log import losses
-from shared.log.delivery import Delivery
+from shared.log.delivery import Delivery, DeliveryGaveUp, RetryPolicy
 from shared.log.machine.losses import Loss, LossKind, Place
 from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.port import LogTruncated, Outgoing, Record, TopicPartition
+from shared.log.port import LogTruncated, LogUnavailable, Outgoing, Record, RecordTooLarge, TopicPartition
 from shared.log.share import Batches, CommitFailed
 from tests.contract.eventually import eventually
 
@@ -241,4 +241,69 @@ async def test_a_topic_that_is_filled_anew_right_behind_the_look_of_a_new_share_
     await site.publish(b"x", b"y", b"z")
     await site.turns(100)
     assert [loss.kind for loss in site.losses] == [LossKind.OTHER_RECORD]
+    await site.delivery.stop()
+
+
+async def test_places_that_were_asked_for_of_an_earlier_share_are_no_loss_of_this_one() -> None:
+    """While they are asked for, a person sets the group's place and the partitions are given out again."""
+    site = Site(committed=7)
+    await site.publish(b"a")
+    asked = site.share.committed
+
+    async def committed(tps: Collection[TopicPartition]) -> dict[TopicPartition, Place]:
+        places = await asked(tps)
+        if site.share.said == Place(7):
+            site.share.said = Place(0)
+            site.share.own(is_ours=True)
+        return places
+
+    site.share.committed = committed  # type: ignore[method-assign]
+    await site.turns(4)
+    await site.delivery.stop()
+    assert (site.losses, site.delivery.held, site.seen) == ([], frozenset(), [b"a"])
+
+
+async def test_a_commit_that_fails_does_not_take_back_what_was_handled_meanwhile() -> None:
+    site = Site()
+    fails, commit = asyncio.Event(), site.share.commit
+
+    async def first_fails(places: Mapping[TopicPartition, Place]) -> None:
+        if not fails.is_set():
+            await fails.wait()
+            raise CommitFailed("no answer")
+        await commit(places)
+
+    site.share.commit = first_fails  # type: ignore[method-assign]
+    for value in (b"a", b"b"):
+        await site.publish(value)
+        await site.turn()
+        await asyncio.sleep(0)
+    fails.set()
+    await eventually(lambda: site.next_offset == 2)
+    assert site.seen == [b"a", b"b"]
+    await site.delivery.stop()
+
+
+@pytest.mark.parametrize("error", [LogUnavailable("away"), RecordTooLarge("1 byte too many")])
+async def test_a_batch_waits_for_a_log_that_is_away_and_not_for_one_that_will_never_take_it(
+    error: LogUnavailable,
+) -> None:
+    """The first goes on long after the time in which a failing batch is given up; the second ends then."""
+    site, tries = Site(), list[int]()
+
+    async def failing(records: list[Record]) -> None:
+        tries.append(len(records))
+        if len(tries) <= 20 or isinstance(error, RecordTooLarge):
+            raise error
+
+    site.delivery = Delivery(failing, site.share.log, retry=RetryPolicy(10, 10, 50))
+    site.delivery.join(site.share)
+    await site.publish(b"a")
+    if isinstance(error, RecordTooLarge):
+        with pytest.raises(DeliveryGaveUp, match="1 byte too many"):
+            await asyncio.wait_for(site.turn(), 10)
+        assert site.delivery.batches == 0
+    else:
+        await site.turn()
+        assert (len(tries), site.delivery.batches) == (21, 1)
     await site.delivery.stop()
