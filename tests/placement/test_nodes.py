@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from shared.cluster.job import JobStatus
@@ -119,6 +121,25 @@ def test_other_hardware_in_the_same_boot_is_taken_in_when_the_node_is_empty() ->
     assert (world.state.nodes["n1"].spec.gpus, world.state.nodes["n1"].is_schedulable) == (8, False)
     world.tell(finished("job"))
     assert (world.state.nodes["n1"].spec.gpus, world.state.nodes["n1"].is_schedulable) == (4, True)
+
+
+@pytest.mark.parametrize(
+    "other", [{"memory_mib": 1_000}, {"cpu_milli": 4_000}, {"gpu_type": "other"}, {"pool": "other"}, {"gpus": 4}]
+)
+def test_no_hardware_of_a_node_changes_under_a_job_and_its_labels_and_taints_change_at_once(
+    other: dict[str, Any],
+) -> None:
+    first: dict[str, Any] = {"memory_mib": 64_000, "cpu_milli": 32_000}
+    world = cell_with(joined("n1", **first))
+    world.run(spec_of("job"))
+    before = world.state.nodes["n1"].spec
+    again = joined("n1", **{**first, **other}, labels={"zone": "a"}, taints=("hot",))
+    world.tell(again)
+    node = world.state.nodes["n1"]
+    assert node.spec == replace(before, labels={"zone": "a"}, taints=("hot",))
+    assert (node.offered, node.is_schedulable) == (again.spec, False)
+    world.tell(finished("job"))
+    assert (world.state.nodes["n1"].spec, world.state.nodes["n1"].offered) == (again.spec, None)
 
 
 @pytest.mark.parametrize("order", [Cordon(cell=CELL, node="n2"), Drain(cell=CELL, node="n2")])
