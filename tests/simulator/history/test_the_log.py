@@ -11,6 +11,7 @@ from shared.events.decisions import Decision, next_chain
 from shared.events.encoding import encode
 from shared.events.operations import CellPolicy
 from shared.events.reasons import FailReason, RequeueReason, StopReason
+from shared.events.value import replace as changed
 from shared.events.values import NodeRole, Resources
 from tests.cluster.examples import enqueued, node, place, quota, requeued, started, stopping
 from tests.simulator.history.story import CELL, finished_gang, two_nodes, with_gang
@@ -78,6 +79,10 @@ def test_time_positions_and_epochs_never_go_back(fields: dict[str, Any]) -> None
 SINGLE = enqueued("one", tenant="eve")
 HOUSE = [quota("house", limit=2), quota("ada", limit=None, parent="house"), quota("eve", limit=None, parent="house")]
 
+BECOMES_ANOTHER = changed(node("n1", gpus=2), offered=node("n1", gpus=8).spec)
+SILENT = e.NodeSilent(node="n1", boot="boot-1", silent_wall_ms=20_000)
+NO_QUOTA = e.QuotaRemoved(tenant="ada", gpu_type="gpu")
+
 ONE_RECORD: dict[str, tuple[str, list[Any]]] = {
     "a device is held twice": ("I1", [SINGLE, started("one", place(0, "n1", 0))]),
     "a device does not exist": ("I1", [SINGLE, started("one", place(0, "n1", 2))]),
@@ -109,6 +114,11 @@ ONE_RECORD: dict[str, tuple[str, list[Any]]] = {
         ],
     ),
     "a node in use changes its devices": ("I1", [node("n1", gpus=4)]),
+    "a node is to become another": (
+        "I1",
+        [BECOMES_ANOTHER, SINGLE, started("one", place(0, "n1", 1))],
+    ),
+    "a node is removed that lives": ("I1", [node("n9"), e.NodeRemoved(node="n9")]),
     "a job is accepted twice": ("I2", [SINGLE, SINGLE]),
     "a job starts that nobody submitted": ("I2", [started("one", place(0, "n1", 1))]),
     "a job starts while it runs": ("I2", [started("gang", place(0, "n1", 1), place(1, "n2", 1), attempt=2)]),
@@ -145,9 +155,14 @@ ONE_RECORD: dict[str, tuple[str, list[Any]]] = {
         "I4",
         [*HOUSE, SINGLE, started("one", place(0, "n1", 1))],
     ),
+    "a quota is removed under living jobs": ("I4", [quota("ada", limit=8), NO_QUOTA]),
+    "a quota is removed that nobody has set": ("I4", [changed(NO_QUOTA, tenant="eve")]),
     "an attempt is counted twice": ("I6", [SINGLE, started("one", place(0, "n1", 1), attempt=2)]),
     "an old attempt runs": ("I6", [e.JobRunning(job="gang", attempt=2)]),
     "a node is lost in another boot": ("LEASE", [e.LeaseExpired(node="n1", boot="boot-0")]),
+    "a job starts on a silent node": ("LEASE", [SILENT, SINGLE, started("one", place(0, "n1", 1))]),
+    "a lost node is silent": ("LEASE", [e.LeaseExpired(node="n1", boot="boot-1"), SILENT]),
+    "a node is heard that nobody knows": ("LEASE", [e.NodeHeard(node="n9")]),
 }
 
 
@@ -156,6 +171,15 @@ def test_what_breaks_a_rule_of_the_log_is_found(invariant: str, effects: list[An
     broken = with_gang().decide(*effects).broken(happened=(), diary=())
     assert broken
     assert broken[0] == invariant
+
+
+def test_a_node_that_is_heard_again_or_has_become_another_gets_work_and_a_quota_goes_with_the_last_job() -> None:
+    one = enqueued("one", tenant="eve")
+    heard = [SILENT, e.NodeHeard(node="n1"), one, started("one", place(0, "n1", 1))]
+    assert with_gang().decide(*heard).broken(happened=(), diary=()) == []
+    other = [BECOMES_ANOTHER, node("n1", gpus=2), one, started("one", place(0, "n1", 1))]
+    assert with_gang().decide(*other).broken(happened=(), diary=()) == []
+    assert finished_gang().decide(quota("ada", limit=8), NO_QUOTA).broken() == []
 
 
 def test_a_lowered_limit_evicts_nobody() -> None:
