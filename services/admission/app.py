@@ -242,7 +242,7 @@ class Admission:
                 # Only the newest time and the newest file count; what was deleted unread is older.
                 reader.seek(error.tp, error.begin)
                 continue
-            self._operate([event_of(record) for record in records])
+            await self._operate([event_of(record) for record in records])
             self._let_go_of_lost()
             if not by_time:
                 await self._context.pause(OPERATIONS_PAUSE_S)
@@ -262,14 +262,14 @@ class Admission:
             if topic in topics and (topic, int(partition)) not in assigned:
                 self._context.health.let_go(int(partition), topic)
 
-    def _operate(self, events: Sequence[object]) -> None:
+    async def _operate(self, events: Sequence[object]) -> None:
         """Carry out what came together. The cell file is read once for all of it: each time holds up the answers."""
         clock = self._context.clock
         for event in events:
             if isinstance(event, AdvanceTime) and isinstance(clock, SteppedCellClock):
                 clock.advance_to(event.now_ms)
         if any(isinstance(event, ReloadCell) for event in events):
-            file = reloaded(self._context, self._file)
+            file = await reloaded(self._context, self._file)
             if file is not None:
                 self._file = file
                 self._service.reload(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -239,10 +240,10 @@ class CellFile(Part):
         A tenant gets a quota without a limit of its own for each GPU type in which an ancestor has one: the tree of a
         type is climbed along quotas, so without it the ancestor's limit would not bind.
         """
-        by_name = {tenant.name: tenant for tenant in self.tenants}
+        depths = depths_of(self.tenants)
         found: dict[tuple[str, str], Quota] = {}
         types: dict[str, list[str]] = {}
-        for tenant in sorted(self.tenants, key=lambda tenant: _depth(by_name, tenant)):
+        for tenant in sorted(self.tenants, key=lambda tenant: depths[tenant.name]):
             inherited = [TenantQuota(gpu_type=type_) for type_ in types.get(tenant.parent or "", ())]
             quotas = (*tenant.quotas, *inherited)
             for quota in quotas:
@@ -251,19 +252,31 @@ class CellFile(Part):
         return tuple(found.values())
 
 
-def _depth(by_name: dict[str, Tenant], tenant: Tenant) -> int:
-    depth, above = 0, tenant.parent
-    while above is not None:
-        depth, above = depth + 1, by_name[above].parent
-        if depth > len(by_name):
-            raise ValueError(f"tenants.{tenant.name}.parent: the parents form a cycle")
-    return depth
+def depths_of(tenants: Sequence[Tenant]) -> dict[str, int]:
+    """How many parents each tenant has above it. Raises ValueError for parents that form a cycle."""
+    parents = {tenant.name: tenant.parent for tenant in tenants}
+    found: dict[str, int] = {}
+    for name in parents:
+        line: dict[str, None] = {}
+        above: str | None = name
+        while above is not None and above not in found:
+            if above in line:
+                raise ValueError(f"tenants.{name}.parent: the parents form a cycle")
+            line[above] = None
+            above = parents[above]
+        depth = -1 if above is None else found[above]
+        for below in reversed(line):
+            depth += 1
+            found[below] = depth
+    return found
 
 
 def _once(what: str, names: list[str]) -> None:
-    for number, name in enumerate(names):
-        if name in names[:number]:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
             raise ValueError(f"{what} {name!r} stands twice")
+        seen.add(name)
 
 
 def _known(field: str, names: tuple[str, ...], known: set[str]) -> None:

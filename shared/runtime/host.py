@@ -5,13 +5,18 @@ Services ask their context for these and never the modules, so that the same cod
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from shared.cluster.config import CellFile
 from shared.runtime.cell_file import load_cell_file
 from shared.runtime.clocks import monotonic_ms, wall_ms
+
+T = TypeVar("T")
 
 
 class Host:
@@ -35,6 +40,12 @@ class Host:
 
     def cell_ended(self, cell: str, error: Exception) -> None:
         """The work on a cell has ended with this error; what follows from it is the caller's to do."""
+
+    async def beside(self, work: Callable[[], T]) -> T:
+        """What this work answers. It may take seconds, and meanwhile the process does its other work: it keeps its
+        place in its groups, for one.
+        """
+        return await asyncio.to_thread(work)
 
     def cell_file(self, path: Path) -> CellFile:
         """The cell file, checked as a whole. Raises CellFileError."""

@@ -104,7 +104,7 @@ class CellWriter:
             await self._follower.stop()
 
     async def _follow_and_write(self) -> None:
-        state, self._file = self._follower.state, self._file_as_it_is()
+        state, self._file = self._follower.state, await self._file_as_it_is()
         clock = self._context.clock
         self._service = PlacementService(
             state,
@@ -126,10 +126,10 @@ class CellWriter:
             except CannotWrite as error:
                 self._give_up(error)
 
-    def _file_as_it_is(self) -> CellFile:
+    async def _file_as_it_is(self) -> CellFile:
         """The cell file, read behind the log's: what the log puts in force from here on is newer."""
         try:
-            return read_again(self._context, self._file)
+            return await read_again(self._context, self._file)
         except CellFileError as error:
             self._context.logger.warning("the cell file has an error now", cell=self.cell, reason=str(error))
             return self._file
@@ -390,8 +390,8 @@ class CellWriter:
 
     # Inputs and times.
 
-    def _reload(self) -> None:
-        file = reloaded(self._context, self._file)
+    async def _reload(self) -> None:
+        file = await reloaded(self._context, self._file)
         if file is not None:
             self._file = file
             self._service.reload(file)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from services.placement.app.input_watch import InputWatch
 from services.placement.app.metrics import CellMetrics
@@ -32,7 +32,7 @@ class Intake:
         layout: Layout,
         cell: CellPart,
         metrics: CellMetrics,
-        on_reload: Callable[[], None],
+        on_reload: Callable[[], Awaitable[None]],
     ) -> None:
         """`on_reload` is called where the cell file is to be read again: once for all the orders that came together,
         since each time holds up the cell.
@@ -50,7 +50,7 @@ class Intake:
         inputs = [self._input(record, dead, watch) for record in records]
         await self._set_aside(dead)
         if any(isinstance(item.event, ReloadCell) for item in inputs):
-            self._reload()
+            await self._reload()
         service.take(inputs)
 
     def _input(self, record: Record, dead: list[Dead], watch: InputWatch) -> Input:

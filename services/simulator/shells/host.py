@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from services.simulator.process import Process
 from shared.cluster.config import CellFile
 from shared.runtime.host import Host
+
+T = TypeVar("T")
 
 CellFailed = Callable[[Exception], None]
 
@@ -39,6 +42,10 @@ class WorldHost(Host):
     def cell_ended(self, cell: str, error: Exception) -> None:  # noqa: ARG002 - any
         """Told when the process waits next, since it may end by this."""
         asyncio.get_running_loop().call_soon(self._failed, error)
+
+    async def beside(self, work: Callable[[], T]) -> T:
+        """At once."""
+        return work()
 
     def cell_file(self, path: Path) -> CellFile:  # noqa: ARG002 - there is one
         """The one that the operator has put there last, wherever that is."""

@@ -1,0 +1,47 @@
+"""However large a cell file is, reading it holds up nothing else of the process."""
+
+from __future__ import annotations
+
+import threading
+from typing import TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.cluster.config import Tenant, depths_of
+from shared.runtime.cell_file import DEPTH_MOST, CellFileError, parse_cell_file
+from shared.runtime.host import Host
+
+T = TypeVar("T")
+
+
+@pytest.mark.parametrize("deep", ["[" * 200_000, "- " * 200_000, "{a: " * 200_000])
+def test_a_file_of_bottomless_nesting_is_refused_in_one_line(deep: str) -> None:
+    with pytest.raises(CellFileError) as refused:
+        parse_cell_file(deep, "cell.yaml")
+    assert str(refused.value) == f"cell.yaml: holds what no cell can: nested in more than {DEPTH_MOST} levels"
+
+
+async def test_work_beside_the_loop_runs_in_another_thread() -> None:
+    assert await Host().beside(threading.get_ident) != threading.get_ident()
+
+
+def _named(number: int | None) -> str | None:
+    return None if number is None else f"t{number}"
+
+
+@given(st.lists(st.integers(0, 30), max_size=30))
+def test_a_tenant_is_as_deep_as_it_has_parents_above_it(parents: list[int]) -> None:
+    """The parent of tenant n is the n-th number, where that is lower than n; else it has none."""
+    above = [parent if parent < number else None for number, parent in enumerate(parents)]
+    tenants = [
+        Tenant(name=f"t{number}", parent=None if parent is None else f"t{parent}")
+        for number, parent in enumerate(above)
+    ]
+
+    def depth(number: int) -> int:
+        parent = above[number]
+        return 0 if parent is None else 1 + depth(parent)
+
+    assert depths_of(tenants[::-1]) == {f"t{number}": depth(number) for number in range(len(above))}
