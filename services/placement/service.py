@@ -362,7 +362,7 @@ class PlacementService:
         if self.state.singly:
             self._tending.act(turn)
         idle = self._idle_inputs + len(taken)
-        if turn.effects or idle >= IDLE_INPUTS_MOST or self._is_idle_for_long(inputs, wall_ms):
+        if turn.effects or turn.is_worn or idle >= IDLE_INPUTS_MOST or self._is_idle_for_long(inputs, wall_ms):
             return Tried(
                 turn.effects,
                 inputs,
@@ -619,7 +619,7 @@ class PlacementService:
             if job.spec.tenant not in self._names:
                 turn.requeued.extend(arrays.ids(job.spec))  # admission let it in before the tenant was gone
             done += 1
-            if turn.bytes >= turn.room:
+            if turn.bytes >= turn.room or turn.is_worn:
                 break
         return done
 

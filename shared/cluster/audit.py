@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -29,6 +30,7 @@ class Ledger:
     types: dict[str, str] = field(default_factory=dict)
     used: dict[str, list[int]] = field(default_factory=dict)
     live: dict[str, JobSpec] = field(default_factory=dict)
+    live_of: Counter[str] = field(default_factory=Counter)
     places: dict[str, tuple[WorkerPlace, ...]] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
     quotas: dict[tuple[str, str], Quota] = field(default_factory=dict)
@@ -83,7 +85,7 @@ class Ledger:
         before = self.quotas.pop(account, None)
         if before is None:
             return Offence("I4", f"tenant {effect.tenant} has no quota of {effect.gpu_type} to be removed")
-        if any(spec.tenant == effect.tenant for spec in self.live.values()):
+        if self.live_of[effect.tenant]:
             return Offence("I4", f"the quota of {effect.tenant} is removed while its jobs live")
         if self.children.get(account):
             return Offence("I4", f"the quota of {effect.tenant} is removed while others stand below it")
@@ -96,6 +98,7 @@ class Ledger:
         if job in self.live:
             return Offence("I2", f"job {job} is enqueued twice")
         self.live[job] = effect.spec
+        self.live_of[effect.spec.tenant] += 1
         self.ended.pop(job, None)
         return None
 
@@ -151,7 +154,7 @@ class Ledger:
                 "I2", f"job {effect.job} ends ({effect.kind}) and was not live: {self.ended.get(effect.job, 'unknown')}"
             )
         offence = self._hold(effect.job, (), raised)
-        del self.live[effect.job]
+        self.live_of[self.live.pop(effect.job).tenant] -= 1
         self.ended[effect.job] = effect.kind
         return offence
 

@@ -12,17 +12,18 @@ from shared.events.reasons import CancelReason, DeferCode, RefuseCode
 from shared.events.values import JobSpec
 
 
-def refusal(state: CellState, spec: JobSpec, ids: tuple[str, ...]) -> tuple[RefuseCode, str] | None:
+def refusal(turn: Turn, spec: JobSpec, ids: tuple[str, ...]) -> tuple[RefuseCode, str] | None:
     """Why a job, whose ids these are, cannot wait for what it names; None if it can.
 
     It may name what nobody knows yet: of two jobs that are sent together either may come first. So two could wait for
     each other, and then the later one is refused.
     """
     for dependency in spec.after:
-        owner = _owner(state, dependency.job)
+        owner = _owner(turn.state, dependency.job)
         if owner is not None and owner != spec.tenant:
             return RefuseCode.NOT_THE_TENANTS_JOB, f"it would wait for {dependency.job}"
-    found = circle(state, spec, ids)
+    found = circle(turn.state, spec, ids)
+    turn.steps += found.steps + sum(1 + len(turn.state.dependents.get(job_id, ())) for job_id in ids)
     if found.job is not None:
         return RefuseCode.AFTER_ITSELF, f"{found.job} waits for it already"
     if found.is_cut:

@@ -9,7 +9,6 @@ from services.placement.policy.turn import Turn
 from shared.cluster.arrays import elements_of
 from shared.cluster.job import WAITING, Job, JobStatus
 from shared.cluster.singly import is_service
-from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.jobs import AdmittedJob, JobAdmitted, JobCancelRequested, JobUpdateRequested
@@ -35,7 +34,7 @@ def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int) -> No
         text = f"sent at {event.sent_ms}, jobs that ended up to {state.over.forgotten_ms} are forgotten"
         turn.do(_refused(spec.id, "submit", RefuseCode.SUBMISSION_TOO_OLD, spec.tenant, text))
         return
-    refusal = _refusal(state, spec)
+    refusal = _refusal(turn, spec)
     if refusal is not None:
         turn.do(_refused(spec.id, "submit", refusal[0], spec.tenant, refusal[1]))
         return
@@ -46,15 +45,16 @@ def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int) -> No
             _enter(turn, event, element, size_bytes // spec.array)
 
 
-def _refusal(state: CellState, spec: JobSpec) -> tuple[RefuseCode, str] | None:
+def _refusal(turn: Turn, spec: JobSpec) -> tuple[RefuseCode, str] | None:
     """Why a new job, or a whole array, cannot be accepted."""
+    state = turn.state
     if state.waiting + (spec.array or 1) > state.policy.waiting_jobs_most:
         text = f"{state.waiting} jobs wait, the cell takes {state.policy.waiting_jobs_most}"
         return RefuseCode.TOO_MANY_WAITING, text
     used = None if spec.array is None else arrays.id_in_use(state, spec)
     if used is not None:
         return RefuseCode.ID_USED_BEFORE, f"by job {used}"
-    return dependencies.refusal(state, spec, arrays.ids(spec)) if spec.after else None
+    return dependencies.refusal(turn, spec, arrays.ids(spec)) if spec.after else None
 
 
 def _enter(turn: Turn, event: JobAdmitted | AdmittedJob, spec: JobSpec, size_bytes: int) -> None:
@@ -150,6 +150,7 @@ def _own_jobs(turn: Turn, job_id: str, tenant: str, request: str) -> list[Job]:
     if array.tenant != tenant:
         turn.do(_refused(job_id, request, RefuseCode.NOT_THE_TENANTS_JOB, tenant, ""))
         return []
+    turn.steps += array.elements
     return list(elements_of(turn.state, array))
 
 

@@ -24,6 +24,9 @@ SET_QUOTA, SET_POLICY = "set-quota", "set-policy"
 QUOTAS_BYTES_MOST = 400_000
 """Quotas that are set together are one decision, and its record must have room for them."""
 
+_STEPS_OF_A_QUOTA = 20
+"""What a quota costs, whether it changes or not, when the rules over all of them are looked at."""
+
 
 def configure(
     turn: Turn, file: CellFile, known: tuple[str, ...], in_force: CellFile | None = None, *, anew: bool
@@ -134,6 +137,7 @@ def _merged(turn: Turn, quotas: Sequence[Quota], tenants: frozenset[str]) -> tup
     """All quotas as they would be with these, and the rule that they would break together, if any."""
     changed = {(quota.tenant, quota.gpu_type): quota for quota in quotas}
     merged = {**turn.state.quotas, **changed}
+    turn.steps += _STEPS_OF_A_QUOTA * len(merged)
     return merged, fault_among(merged, tuple(changed.values()), tenants)
 
 
@@ -174,6 +178,7 @@ def hold_or_release(turn: Turn, event: HoldJob | ReleaseJob, following: Iterable
     """
     request = "hold" if isinstance(event, HoldJob) else "release"
     array, job = turn.state.arrays.get(event.job), turn.state.jobs.get(event.job)
+    turn.steps += 0 if array is None else array.elements
     jobs = list(elements_of(turn.state, array)) if array is not None else [] if job is None else [job]
     if not jobs:
         turn.do(e.JobRefused(job=event.job, request=request, code=RefuseCode.UNKNOWN_JOB))

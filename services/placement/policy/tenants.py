@@ -9,13 +9,13 @@ back to the queue, until a file names it again or an operator releases or cancel
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 from services.placement.policy.settings import refuse
 from services.placement.policy.turn import Turn
 from shared.cluster.job import WAITING, Job, JobStatus
 from shared.cluster.quota_tree import Account
-from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.operations import RemoveQuota
 from shared.events.reasons import ProposalCode
@@ -39,7 +39,7 @@ def remove_quota(turn: Turn, event: RemoveQuota) -> None:
         of = "" if event.gpu_type is None else f" of {event.gpu_type}"
         refuse(turn, REMOVE_QUOTA, ProposalCode.NOT_ALLOWED, f"tenant {tenant} has no quota{of}")
         return
-    why = _why_they_stay(state, tenant, accounts)
+    why = _why_they_stay(turn, tenant, accounts)
     if why is not None:
         refuse(turn, REMOVE_QUOTA, ProposalCode.NOT_ALLOWED, why)
         return
@@ -47,7 +47,9 @@ def remove_quota(turn: Turn, event: RemoveQuota) -> None:
         turn.do(e.QuotaRemoved(tenant=tenant, gpu_type=account[1]))
 
 
-def _why_they_stay(state: CellState, tenant: str, accounts: Sequence[Account]) -> str | None:
+def _why_they_stay(turn: Turn, tenant: str, accounts: Sequence[Account]) -> str | None:
+    state = turn.state
+    turn.steps += len(state.quotas) + len(state.jobs)
     types = [gpu_type for _, gpu_type in accounts]
     children = [quota for quota in state.quotas.values() if quota.parent == tenant]
     below = {quota.tenant: None for quota in children if quota.gpu_type in types}
@@ -72,26 +74,40 @@ def follow_file(turn: Turn, tenants: Collection[str], gone: Collection[str]) -> 
     """Hold the waiting jobs of tenants that the cell file does not name, release those whose tenant is back, and remove
     the quotas of the tenants that have `gone` with it, if nothing needs them. Whether the record had room for all.
     """
-    for job in [turn.state.jobs[job_id] for job_id in sorted(turn.state.jobs)]:
+    jobs = turn.state.jobs.values()
+    to_hold = [job.id for job in jobs if _is_to_be_held(job, tenants)]
+    to_release = [job.id for job in jobs if job.held_why == NOT_IN_THE_FILE and job.spec.tenant in tenants]
+    effects: list[e.AnyEffect] = [e.JobHeld(job=job_id, reason=NOT_IN_THE_FILE) for job_id in sorted(to_hold)]
+    effects += [e.JobReleased(job=job_id) for job_id in sorted(to_release)]
+    for effect in effects:
         if turn.is_full:
             return False
-        if _is_to_be_held(job, tenants):
-            turn.do(e.JobHeld(job=job.id, reason=NOT_IN_THE_FILE))
-        elif job.held_why == NOT_IN_THE_FILE and job.spec.tenant in tenants:
-            turn.do(e.JobReleased(job=job.id))
+        turn.do(effect)
     return _remove_unneeded(turn, gone)
 
 
 def _remove_unneeded(turn: Turn, gone: Collection[str]) -> bool:
-    state, is_done = turn.state, False
-    while not is_done:  # a parent when those below it are removed
-        is_done = True
-        for account in [each for each in sorted(state.quotas) if each[0] in gone]:
-            if turn.is_full:
-                return False
-            if _why_they_stay(state, account[0], [account]) is None:
-                turn.do(e.QuotaRemoved(tenant=account[0], gpu_type=account[1]))
-                is_done = False
+    """Remove the quotas of these tenants that nothing needs; a parent's when those below it are removed. Whether the
+    record had room for all.
+    """
+    state = turn.state
+    live = {job.spec.tenant for job in state.jobs.values()}
+    children = Counter((quota.parent, quota.gpu_type) for quota in state.quotas.values())
+    unneeded = [each for each in sorted(state.quotas) if each[0] in gone and each[0] not in live and not children[each]]
+    for account in unneeded:  # it grows meanwhile
+        if turn.is_full:
+            return False
+        parent = state.quotas[account].parent
+        turn.do(e.QuotaRemoved(tenant=account[0], gpu_type=account[1]))
+        turn.steps += len(state.quotas)  # the fold has looked for others below it
+        if turn.is_worn:
+            return False
+        if parent is None:
+            continue
+        above = (parent, account[1])
+        children[above] -= 1
+        if not children[above] and above in state.quotas and parent in gone and parent not in live:
+            unneeded.append(above)
     return True
 
 

@@ -19,6 +19,11 @@ STARTS_MOST = 1_000
 BYTES_MOST = 400_000
 """A record stops growing here, well below Kafka's limit: what comes last may be as large again."""
 
+STEPS_MOST = 100_000
+"""What comes in may cost so many looks at jobs, quotas and waits in one record, each of about a microsecond; the last
+input may pass it. A decision is made in one go, and all else that its process does waits until it is made.
+"""
+
 ONE_STEP = 0
 """The room of a record that holds what follows from a single step, however much that is."""
 
@@ -90,7 +95,8 @@ class Turn:
     what the record will hold at most, with what is still to be settled (`heard_bytes`) and with `new_bytes` of new
     jobs. At `room` bytes it ends; `is_closed` ends it at once. `losing` are the lost nodes whose runs are not all over
     yet, because the record had no room for that. `specs_read` are the specifications, by identity, that stand in the
-    effects as they were read: all of their bounds held then.
+    effects as they were read: all of their bounds held then. `steps` is what the inputs cost, besides what they put
+    into the record: at `STEPS_MOST` the turn is worn, and takes in no more of them.
     """
 
     state: CellState
@@ -110,6 +116,7 @@ class Turn:
     requeued: list[str] = field(default_factory=list)
     losing: dict[str, None] = field(default_factory=dict)
     specs_read: set[int] = field(default_factory=set)
+    steps: int = 0
 
     def do(self, effect: e.AnyEffect, size_bytes: int = 0) -> None:
         """Apply an effect and keep it for the record. `size_bytes` is what a small effect holds besides its job."""
@@ -188,13 +195,18 @@ class Turn:
         """Whether an input of this size may come into this record. Into an empty one anything may. A quarter of it is
         left for starts, and half of it by new jobs, however many come.
         """
-        return self.bytes + size_bytes <= self.room * 3 // 4 or self.is_empty
+        return not self.is_worn and (self.bytes + size_bytes <= self.room * 3 // 4 or self.is_empty)
 
     def takes_new_job(self, size_bytes: int) -> bool:
         """The same for what admission passes on."""
         room = self.room
         has_room = self.bytes + size_bytes <= room * 3 // 4 and self.new_bytes + size_bytes <= room // 2
-        return has_room or self.is_empty
+        return not self.is_worn and (has_room or self.is_empty)
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether what came in has cost so much that the rest waits for the next record."""
+        return self.steps >= STEPS_MOST
 
     @property
     def is_empty(self) -> bool:
