@@ -140,7 +140,11 @@ class Dependency(Value):
 
 
 class RetryPolicy(Value):
-    """How often a failed job is tried again. A loss by infrastructure does not count against the budget."""
+    """How often a failed job is tried again. A loss by infrastructure does not count against the budget.
+
+    What no budget ends (a service's replicas, losses) pauses for a second at least, and for up to 10 s when it ends
+    again and again, whatever stands here.
+    """
 
     budget: Annotated[int, Meta(ge=0, le=1000)] = 0
     backoff_ms: Millis = BACKOFF_MS

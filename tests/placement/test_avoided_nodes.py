@@ -114,6 +114,7 @@ def test_a_single_worker_is_tried_again_on_another_node(service: bool) -> None:
     all_start(world, "job")
     (first,) = world.nodes_of("job")
     world.tell(word(n.RunFailed, world, "job", 0, exit_code=1))
+    world.pass_time(1_000 if service else 0)
     (second,) = world.nodes_of("job")
     assert (world.job("job").avoid, second != first) == ((first,), True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from shared.cluster.job import Job
+from shared.cluster.singly import is_service
 from shared.events.base import later
 from shared.events.effects import AVOIDED_MOST, JobFailed, JobRequeued
 from shared.events.reasons import FailReason, RequeueReason
@@ -14,6 +15,11 @@ RUNS_WELL_MS = 3_600_000
 
 LOSSES_MOST = 1_000
 
+ENDLESS_FIRST_MS, ENDLESS_MOST_MS = 1_000, 10_000
+"""Where no budget ends the attempts, the pause is as long at least as one that doubles from the first of these to the
+second, whatever the job asks for: what ends as soon as it starts would fill the log.
+"""
+
 
 def backoff_ms(job: Job, failures: int) -> int:
     """The pause before the next attempt: it doubles with each failure, up to the job's own maximum."""
@@ -21,11 +27,21 @@ def backoff_ms(job: Job, failures: int) -> int:
     return min(retry.backoff_ms << min(max(failures - 1, 0), 40), retry.backoff_most_ms)
 
 
+def endless_backoff_ms(job: Job, times: int) -> int:
+    """The same where no budget ends the attempts."""
+    return max(backoff_ms(job, times), min(ENDLESS_FIRST_MS << min(max(times - 1, 0), 40), ENDLESS_MOST_MS))
+
+
+def failure_pause_ms(job: Job, failures: int) -> int:
+    """The pause before another worker takes the rank of one that has failed. No budget ends a service."""
+    return endless_backoff_ms(job, failures) if is_service(job) else backoff_ms(job, failures)
+
+
 def loss_pause_ms(job: Job, losses: int) -> int:
     """The pause after so many losses in a row: the first time the job is back at once. When it is lost again and again,
     each further attempt waits longer, so that it does not go down with the same nodes each time.
     """
-    return backoff_ms(job, losses - 1) if losses > 1 else 0
+    return endless_backoff_ms(job, losses - 1) if losses > 1 else 0
 
 
 def has_run_well(job: Job, now_ms: int) -> bool:

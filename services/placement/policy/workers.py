@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 
 from services.placement.policy.outcome import outcome_of
 from services.placement.policy.requests import stopping
-from services.placement.policy.retry import avoided, backoff_ms, loss_pause_ms, losses_after
+from services.placement.policy.retry import (
+    ENDLESS_MOST_MS,
+    avoided,
+    backoff_ms,
+    failure_pause_ms,
+    loss_pause_ms,
+    losses_after,
+)
 from services.placement.policy.turn import Turn, run_end
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.singly import is_service
@@ -124,7 +131,7 @@ def _settled(job: Job, news: _News, now_ms: int) -> e.WorkersSettled:
     failures = _failures_before(job, now_ms) + len(news.failed) if news.failed else job.failures
     again = _lost_again(job, news.lost)
     losses = losses_after(job, now_ms) if again else job.losses
-    pause_ms = backoff_ms(job, max(failures, 1)) if news.failed else 0
+    pause_ms = failure_pause_ms(job, max(failures, 1)) if news.failed else 0
     loss_ms = loss_pause_ms(job, losses) if again else 0
     wrong = {*news.failed, *news.lost}
     failed_on = {place.node for place in job.workers if place.rank in wrong}
@@ -171,7 +178,8 @@ def put_off(turn: Turn, job: Job, late: list[int]) -> None:
 
 def _failures_before(job: Job, now_ms: int) -> int:
     """A service that went well for longer than its longest pause begins to count anew."""
-    went_well = is_service(job) and now_ms - job.not_before_ms > job.spec.retry.backoff_most_ms
+    longest_ms = max(job.spec.retry.backoff_most_ms, ENDLESS_MOST_MS)
+    went_well = is_service(job) and now_ms - job.not_before_ms > longest_ms
     return 0 if went_well else job.failures
 
 
