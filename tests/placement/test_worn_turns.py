@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.turn import STEPS_MOST
+from services.placement.policy.turn import STARTS_MOST, STEPS_MOST
 from shared.cluster.config import CellFile, Tenant
 from shared.cluster.job import Job
 from shared.events import effects as e
@@ -15,7 +15,21 @@ from shared.events.base import Event
 from shared.events.jobs import AdmittedJob, JobsAdmitted
 from shared.events.operations import HoldJob, Quota, RemoveQuota
 from shared.events.values import Dependency, JobSpec
-from tests.placement.world import CELL, DIGEST, FILE, World, admitted, kinds, quota, set_quotas, spec_of, update
+from tests.placement.replicas import service
+from tests.placement.world import (
+    CELL,
+    DIGEST,
+    FILE,
+    World,
+    admitted,
+    cell_with,
+    joined,
+    kinds,
+    quota,
+    set_quotas,
+    spec_of,
+    update,
+)
 
 
 def file_of(*tenants: str) -> CellFile:
@@ -167,3 +181,19 @@ def test_a_family_goes_from_below() -> None:
 
 def test_nobody_goes_from_above_a_tenant_that_stays() -> None:
     assert removed_with(quota("stays", 1, parent="a")) == ["b"]
+
+
+# Workers that enter one by one.
+
+
+def test_a_service_of_many_replicas_enters_over_several_decisions() -> None:
+    world = cell_with(*(joined(f"n{number}", 8) for number in range(500)), few=1_000)
+    world.checks = False
+    world.hand_over(admitted(service("job", 4_000, workers_min=1)))
+    entered, goes_on = [], True
+    while goes_on:
+        known = len(world.job("job").workers) if "job" in world.state.jobs else 0
+        goes_on = world.decide()
+        entered.append(len(world.job("job").workers) - known)
+    assert sum(entered) == 4_000
+    assert max(entered) <= 2 * STARTS_MOST

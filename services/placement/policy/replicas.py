@@ -36,8 +36,10 @@ def place_replicas(
     if spec.spread is not None:
         domains = _Domains.of(state, pool, spec, held, spec.spread)
         return _over_domains(state, pool, spec, domains, (zone, general), most)
-    nodes = _Domains.of(state, pool, spec, held, Level.NODE)
-    found = _over_domains(state, pool, spec, nodes, (zone, None), most) if zone.nodes else []
+    found: list[WorkerPlace] = []
+    if zone.nodes:
+        nodes = _Domains.of(state, pool, spec, held, Level.NODE)
+        found = _over_domains(state, pool, spec, nodes, (zone, None), most)
     return found + _packed(state, pool, general, spec, most - len(found))
 
 

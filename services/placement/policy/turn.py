@@ -161,12 +161,12 @@ class Turn:
         return not self.is_cut
 
     def enter(self, job: Job, workers: tuple[WorkerPlace, ...]) -> bool:
-        """The same for workers that enter a job while it runs."""
+        """The same for workers that enter a job while it runs. Each of them counts as a start: a job may want many."""
         size_bytes = bytes_of(workers)
         self.is_cut = self.bytes + size_bytes > RECORD_BYTES_MOST and not self.is_empty
         if not self.is_cut:
             self.do(e.JobResizing(job=job.id, attempt=job.attempt, add=workers))
-            self.starts += 1
+            self.starts += len(workers)
         return not self.is_cut
 
     def hear(self, run: tuple[str, int], said: dict[str, RunStatus] | None, node_id: str, status: RunStatus) -> None:
