@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import typer
 
 from services.cli.failures import Exit, end_with, refuse
+from services.cli.fence_line import FenceLine
 
 if TYPE_CHECKING:
     from shared.client.direct import DirectClient
@@ -86,7 +87,7 @@ class Access:
 
         functions = RedisFunctions(self.redis_address)
         log = KafkaLog(self.kafka_address, "fallow-cli")
-        client = DirectClient(log, functions, self.layout(), source="fallow-cli")
+        client = DirectClient(log, functions, self.layout(), source="fallow-cli", on_fenced=FenceLine().say)
         try:
             yield client
         finally:

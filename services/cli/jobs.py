@@ -73,7 +73,7 @@ def without_places(read: Read[tuple[JobRow, ...]], queues: Sequence[str]) -> Rea
 def as_object(cell: str, read: Read[Any], what: str) -> dict[str, Any]:
     """Rows for programs, with the version that they belong to."""
     rows = [asdict(row) for row in read.value]
-    return {"cell": cell, "version": read.version, "at_ms": read.at_ms, what: rows}
+    return {"cell": cell, "version": read.version, "at_ms": read.at_ms, "is_fenced": read.is_fenced, what: rows}
 
 
 def _row(job: JobRow) -> tuple[Any, ...]:

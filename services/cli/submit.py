@@ -151,14 +151,16 @@ async def _submit(
 async def _submitted_before(
     client: CellClient, mark: Mark, progress: Progress, jobs: list[str], *, quiet: bool
 ) -> dict[str, JobStatus]:
-    """The state of those jobs that the view knows although this submission got no answer."""
+    """The state of those jobs that the view knows although this submission got no answer. The view of a fenced cell
+    knows jobs that the log may not hold: it answers for nobody.
+    """
     found: dict[str, JobStatus] = {}
     unanswered = [job for job in jobs if progress.stages[_followed(progress, job)] is Stage.UNANSWERED]
     for job in unanswered[:LOOK_FOR_MOST]:
         for cell in client.cells:
-            row = (await client.job(cell, _followed(progress, job))).value
-            if row is not None:
-                found[job] = row.status
+            read = await client.job(cell, _followed(progress, job))
+            if read.value is not None and not read.is_fenced:
+                found[job] = read.value.status
     if found:
         await follow(client, mark, progress, Stage.WAITING, LATE_ANSWER_MS, quiet=quiet, only_bad=True)
     return {
@@ -196,11 +198,11 @@ async def _look(client: CellClient, progress: Progress, *, quiet: bool) -> None:
     """A job that was submitted before, with the same content, gets no second answer: the view knows the first."""
     for job in progress.at(Stage.UNANSWERED)[:LOOK_FOR_MOST]:
         try:
-            rows = [(await client.job(cell, job)).value for cell in client.cells]
+            reads = [await client.job(cell, job) for cell in client.cells]
         except ClientUnavailable as error:
             say(f"fallow: {error}")
             return
-        for row in rows:
+        for row in (read.value for read in reads if not read.is_fenced):
             if row is not None:
                 progress.stages[job] = STAGES[row.status]
                 if not quiet:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from shared.client.history import History
 from shared.client.port import ClientUnavailable, Mark, News, NotYet
@@ -20,15 +21,28 @@ from shared.view.reader import Read, ViewBehind, ViewReader, ViewRebuilding
 from shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow
 from shared.view.store import Functions, ViewMisused, ViewUnavailable
 
+T = TypeVar("T")
+
 
 class DirectClient:
-    """A client over one log handle, which it starts and stops, and the view's functions. `source` names the program."""
+    """A client over one log handle, which it starts and stops, and the view's functions. `source` names the program.
+    `on_fenced` is told the cell and the version whenever what was read is of a cell that is fenced.
+    """
 
-    def __init__(self, log: Log, functions: Functions, layout: Layout, *, source: str) -> None:
+    def __init__(
+        self,
+        log: Log,
+        functions: Functions,
+        layout: Layout,
+        *,
+        source: str,
+        on_fenced: Callable[[str, int], None] | None = None,
+    ) -> None:
         self._log, self._layout, self._source = log, layout, source
         self._history = History(log, layout)
         self._view = ViewReader(functions, layout.namespace, layout.ordinals)
         self._is_connected = False
+        self._on_fenced = on_fenced
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -107,7 +121,7 @@ class DirectClient:
     async def job(self, cell: str, job: str, *, at_least: int | None = None) -> Read[JobRow | None]:
         """As the port says."""
         with told():
-            return await self._view.job(cell, job, at_least=at_least)
+            return self._seen(cell, await self._view.job(cell, job, at_least=at_least))
 
     async def jobs(
         self,
@@ -121,31 +135,37 @@ class DirectClient:
     ) -> Read[tuple[JobRow, ...]]:
         """As the port says."""
         with told():
-            return await self._view.jobs(
+            read = await self._view.jobs(
                 cell, tenant=tenant, status=status, limit=limit, after=after, at_least=at_least
             )
+            return self._seen(cell, read)
 
     async def nodes(self, cell: str, *, at_least: int | None = None) -> Read[tuple[NodeRow, ...]]:
         """As the port says."""
         with told():
-            return await self._view.nodes(cell, at_least=at_least)
+            return self._seen(cell, await self._view.nodes(cell, at_least=at_least))
 
     async def tenants(self, cell: str, *, at_least: int | None = None) -> Read[tuple[TenantRow, ...]]:
         """As the port says."""
         with told():
-            return await self._view.tenants(cell, at_least=at_least)
+            return self._seen(cell, await self._view.tenants(cell, at_least=at_least))
 
     async def queue(
         self, cell: str, queue: str, *, limit: int = 100, at_least: int | None = None
     ) -> Read[QueueHeadRows]:
         """As the port says."""
         with told():
-            return await self._view.queue(cell, queue, limit=limit, at_least=at_least)
+            return self._seen(cell, await self._view.queue(cell, queue, limit=limit, at_least=at_least))
 
     async def summary(self, cell: str, *, at_least: int | None = None) -> Read[SummaryRow]:
         """As the port says."""
         with told():
-            return await self._view.summary(cell, at_least=at_least)
+            return self._seen(cell, await self._view.summary(cell, at_least=at_least))
+
+    def _seen(self, cell: str, read: Read[T]) -> Read[T]:
+        if read.is_fenced and self._on_fenced is not None:
+            self._on_fenced(cell, read.version)
+        return read
 
 
 @contextmanager

@@ -52,8 +52,10 @@ async def work_apart(
     work: Callable[[], Awaitable[None]],
     *,
     begins_anew: bool = True,
+    when_fenced: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Do the work on this cell until it ends in order. A fenced cell is waited on until the process is to stop.
+    """Do the work on this cell until it ends in order. A fenced cell is waited on until the process is to stop;
+    `when_fenced` is what is to be done about it first.
 
     Raises only errors that are known to concern the whole process (a wrong cell file, for example), and all but fences
     where the work cannot begin anew in the same process.
@@ -69,6 +71,8 @@ async def work_apart(
             fence = fence_of(error, layout, cell)
             if fence is not None:
                 _fence(context, cell, fence)
+                if when_fenced is not None:
+                    await when_fenced()
                 break
             if not begins_anew or (ending_of(error) is not None and not isinstance(error, LogTruncated)):
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from shared.log.cell_tasks import CellTasks, Tenure, Work
@@ -12,14 +13,24 @@ from shared.log.port import Log
 from shared.runtime.process import Context
 
 
-async def work_on_owned_cells(context: Context[Any], log: Log, layout: Layout, group: str, work: Work) -> None:
+async def work_on_owned_cells(
+    context: Context[Any],
+    log: Log,
+    layout: Layout,
+    group: str,
+    work: Work,
+    *,
+    when_fenced: Callable[[str], Awaitable[None]] | None = None,
+) -> None:
     """Do this work for each cell that the process owns in the group, until told to stop. An error in one leaves the
-    others alone.
+    others alone; `when_fenced` is done for a cell that is fenced.
     """
 
     async def work_and_let_go(tenure: Tenure) -> None:
         try:
-            await work_apart(context, layout, tenure.cell, lambda: work(tenure))
+            cell = tenure.cell
+            fenced = None if when_fenced is None else lambda: when_fenced(cell)
+            await work_apart(context, layout, cell, lambda: work(tenure), when_fenced=fenced)
         finally:
             context.health.let_go(layout.ordinals[tenure.cell])
 

@@ -22,6 +22,7 @@ FILES = (
     "begin_rebuild",
     "load_rows",
     "finish_rebuild",
+    "fence",
     "read_cursor",
     "read_job",
     "read_jobs",

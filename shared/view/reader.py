@@ -14,7 +14,7 @@ from shared.cluster.job import HOLDING, WAITING, JobStatus
 from shared.view.keys import keys_of
 from shared.view.row_text import account_rows, job_row, node_row, pool_rows
 from shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow
-from shared.view.store import Functions
+from shared.view.store import FENCED, SHOWS, Functions, ViewUnavailable
 
 T = TypeVar("T")
 
@@ -26,12 +26,15 @@ LIMIT_MOST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[T]):
-    """What was read, and of which state: its version, the offset of its last record, and its cell time."""
+    """What was read, and of which state: its version, the offset of its last record, and its cell time. `is_fenced`:
+    the log behind it cannot be trusted, so nothing goes on there.
+    """
 
     value: T
     version: int
     offset: int
     at_ms: int
+    is_fenced: bool = False
 
 
 class NoSuchCell(Exception):
@@ -47,6 +50,14 @@ class ViewRebuilding(Exception):
 
     def __init__(self, cell: str) -> None:
         super().__init__(f"the view of cell {cell} is being built; ask again in a moment")
+        self.cell = cell
+
+
+class ViewFenced(ViewUnavailable):
+    """There is no whole view, and the log from which it would be made cannot be trusted. A person has to look."""
+
+    def __init__(self, cell: str) -> None:
+        super().__init__(f"there is no view of cell {cell}, and the cell is fenced. Run: fallow verify")
         self.cell = cell
 
 
@@ -121,12 +132,14 @@ class ViewReader:
         answer = await self._functions.call(name, keys_of(self._namespace, cell), arguments)
         if answer[0] == "NONE" and self._cells is None:
             raise NoSuchCell(cell)
-        if answer[0] != "OK":
+        if answer[0] == FENCED and len(answer) == 1:
+            raise ViewFenced(cell)
+        if answer[0] not in SHOWS:
             raise ViewRebuilding(cell)
         version = int(answer[1])
         if at_least is not None and version < at_least:
             raise ViewBehind(cell, version=version, at_least=at_least)
-        return Read(made(answer[4:]), version, int(answer[2]) - 1, int(answer[3]))
+        return Read(made(answer[4:]), version, int(answer[2]) - 1, int(answer[3]), answer[0] == FENCED)
 
 
 def _limit(limit: int) -> int:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from shared.cluster.state import CellState
 from shared.view.apply import all_rows, rows_of_touched, stand_of, totals_of
 from shared.view.machine import Apply, Ask, LookForEnd, Projection, Rebuild, Rest
-from shared.view.store import Applied, Behind, Busy, CellView, Further
+from shared.view.store import Applied, Behind, Busy, CellView, Further, Stands
 
 LOAD_ROWS = 500
 """Rows of one step of a rebuild: a few milliseconds, so that others get their turn at Redis in between."""
@@ -52,12 +52,20 @@ async def take_step(
         case LookForEnd():
             return Took(Outcome.LOOK_FOR_END)
         case Ask():
-            projection.stands(await view.stands())
-            return Took(Outcome.ASKED)
+            return await _ask(view, projection, state)
         case Apply() as step:
             return await _apply(view, projection, state, step)
         case Rebuild() as step:
             return await _rebuild(view, projection, state, step, rebuild_id=rebuild_id, wall_ms=wall_ms)
+
+
+async def _ask(view: CellView, projection: Projection, state: CellState) -> Took:
+    found = await view.stands()
+    if isinstance(found, Stands) and found.is_fenced and found.cursor <= state.offset + 1:
+        # The log could be folded to there: a person has mended it, and has started the process again.
+        await view.fence(is_fenced=False)
+    projection.stands(found)
+    return Took(Outcome.ASKED)
 
 
 async def _apply(view: CellView, projection: Projection, state: CellState, step: Apply) -> Took:

@@ -8,6 +8,10 @@ from typing import Any, Protocol
 
 from shared.view.apply import Rows, Stand, Totals
 
+OK, FENCED = "OK", "FENCED"
+SHOWS = frozenset({OK, FENCED})
+"""How the answer to a read begins; FENCED where the log behind the view cannot be trusted."""
+
 REBUILD_RESTS_WALL_MS = 5_000
 """A rebuild that has put no rows for so long is taken for dead."""
 
@@ -71,11 +75,12 @@ class Busy:
 
 @dataclass(frozen=True, slots=True)
 class Stands:
-    """There is a whole view; `chain` is the log's hash at its cursor."""
+    """There is a whole view; `chain` is the log's hash at its cursor. `is_fenced`: readers are told not to trust it."""
 
     cursor: int
     version: int
     chain: str
+    is_fenced: bool = False
 
 
 ApplyAnswer = Applied | Further | Behind | NotReady
@@ -91,9 +96,13 @@ class CellView:
     async def stands(self) -> Stands | NotReady:
         """Where the view stands. Raises ViewUnavailable."""
         answer = await self._functions.call("read_cursor", self._keys, ())
-        if answer[0] != "OK":
+        if answer[0] not in SHOWS or len(answer) == 1:
             return NotReady()
-        return Stands(cursor=int(answer[2]), version=int(answer[1]), chain=answer[4])
+        return Stands(int(answer[2]), int(answer[1]), answer[4], is_fenced=answer[0] == FENCED)
+
+    async def fence(self, *, is_fenced: bool) -> None:
+        """Tell readers that the log behind the view cannot be trusted, or can again. Raises ViewUnavailable."""
+        await self._functions.call("fence", self._keys, [str(int(is_fenced))])
 
     async def apply(self, expected: int, stand: Stand, rows: Rows) -> ApplyAnswer:
         """Move the view from the cursor `expected` to where `stand` is, or leave it. Raises ViewUnavailable."""

@@ -16,6 +16,8 @@ from shared.log.kafka import KafkaLog
 from shared.runtime.stack.child import environment_with
 from shared.view.keys import keys_of
 from shared.view.library import LIBRARY, library_digest
+from shared.view.redis_view import RedisFunctions
+from shared.view.store import CellView
 from tests.cli.cells import publish, show
 from tests.cli.logs import an_honest_log
 
@@ -216,6 +218,23 @@ def test_jobs_nodes_and_tenants_are_listed(told: Fallow) -> None:
     assert "vision" in told("tenants").stdout
     assert [row["tenant"] for row in last(told("shares", "--json"))["shares"]][-1] == "vision"
     assert "OF LATE" in told("shares").stdout
+
+
+@pytest.mark.real_kafka
+async def test_whoever_reads_of_a_fenced_cell_is_told(told: Fallow, redis_url: str, namespace: str) -> None:
+    functions = RedisFunctions(redis_url)
+    await CellView(functions, keys_of(namespace, "main")).fence(is_fenced=True)
+    await functions.stop()
+    for words in (["nodes"], ["jobs"], ["job", "second"], ["node", "show", "node-0"], ["tenants"]):
+        done = told(*words)
+        assert done.stderr.startswith("fallow: cell main is fenced: "), words
+        assert "Run: fallow verify" in done.stderr
+        assert done.stderr.count("\n") == 1
+        assert done.stdout
+    assert last(told("nodes", "--json"))["is_fenced"] is True
+    sent = told("submit", "-", stdin="{id: second, tenant: vision}")
+    assert sent.stdout == "1 submitted: second\n"
+    assert sent.stderr.startswith("fallow: cell main is fenced: ")
 
 
 @pytest.mark.real_kafka

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from itertools import islice
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -19,7 +20,7 @@ from shared.view.apply import Rows, Stand, Totals, all_rows, rows_of_touched, st
 from shared.view.compare import ViewMoved, compare_view
 from shared.view.keys import keys_of
 from shared.view.machine import Projection
-from shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
+from shared.view.reader import NoSuchCell, Read, ViewBehind, ViewFenced, ViewReader, ViewRebuilding
 from shared.view.steps import Outcome, take_step
 from shared.view.store import Applied, Behind, Busy, CellView, Further, NotReady, Stands, ViewMisused
 from tests.histories import CELL, History, folded, log_records
@@ -143,6 +144,8 @@ async def test_what_is_refused_changes_nothing(view: CellView, reader: ViewReade
         ("load_rows", ["r", "0", "0", "0", "0", "0", "0", "0", "more"]),
         ("load_rows", ["r", "", "0", "0", "0", "0", "0", "0"]),
         ("finish_rebuild", ["r", "1", "1", "c", "0", "[]", "0", "0", "0", "many"]),
+        ("fence", []),
+        ("fence", ["yes"]),
         ("read_jobs", ["", "", "0", "queued"]),
         ("read_queue", ["default", "10001"]),
     ],
@@ -338,3 +341,41 @@ async def test_a_step_may_have_more_rows_than_fit_into_one_command(view: CellVie
     live(projection, state, log_records([gone], 1, state.chain))
     assert await settle(view, projection, state) == [Outcome.APPLIED]
     assert await compare_view(reader, state) == []
+
+
+async def test_a_fence_is_seen_by_every_read_and_changes_no_row(view: CellView, reader: ViewReader) -> None:
+    state = folded(History(1).decisions(30))
+    await whole_view(view, state)
+    await view.fence(is_fenced=True)
+    reads: list[Read[Any]] = [
+        await reader.job(CELL, next(iter(state.jobs))),
+        await reader.jobs(CELL),
+        await reader.nodes(CELL),
+        await reader.tenants(CELL),
+        await reader.queue(CELL, "default"),
+        await reader.summary(CELL),
+    ]
+    assert all(read.is_fenced for read in reads)
+    assert await compare_view(reader, state) == []
+    await view.fence(is_fenced=False)
+    assert not (await reader.summary(CELL)).is_fenced
+
+
+async def test_a_fenced_cell_without_a_view_is_not_said_to_be_built(view: CellView, reader: ViewReader) -> None:
+    await view.fence(is_fenced=True)
+    with pytest.raises(ViewFenced, match="fenced"):
+        await reader.summary(CELL)
+
+
+async def test_who_has_folded_the_log_to_where_the_view_is_lifts_the_fence(view: CellView, reader: ViewReader) -> None:
+    records = log_records(History(1).decisions(30))
+    state, projection = CellState(CELL), Projection()
+    live(projection, state, records)
+    await settle(view, projection, state)
+    await view.fence(is_fenced=True)
+    behind = CellState(CELL)
+    assert await step(view, Projection(), behind) is Outcome.ASKED
+    assert (await reader.summary(CELL)).is_fenced
+    projection.look_again()
+    assert await settle(view, projection, state) == [Outcome.ASKED]
+    assert not (await reader.summary(CELL)).is_fenced

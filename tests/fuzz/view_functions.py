@@ -19,7 +19,7 @@ from shared.view.store import CellView, Functions, ViewMisused
 from tests.cli.logs import an_honest_log, enqueued
 from tests.fuzz.targets import Target, corpus_of
 
-WRITES = ("apply", "begin_rebuild", "load_rows", "finish_rebuild")
+WRITES = ("apply", "begin_rebuild", "load_rows", "finish_rebuild", "fence")
 READS = ("read_cursor", "read_job", "read_jobs", "read_nodes", "read_tenants", "read_queue", "read_summary")
 KEYS = keys_of("fuzz", "main")
 Content = dict[str, dict[str, str] | list[str]]

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from services.projector.app.cell import CellProjector
+from services.projector.app.fence import tell_readers
 from services.projector.app.metrics import ProjectorMetrics
 from services.projector.settings import ProjectorSettings
 from shared.log.cell_tasks import Tenure
 from shared.log.opening import OpenLog, layout_of, open_log
 from shared.log.owned_cells import work_on_owned_cells
 from shared.runtime.process import Context
+from shared.view.keys import keys_of
 from shared.view.redis_view import RedisFunctions
-from shared.view.store import OpenFunctions
+from shared.view.store import CellView, OpenFunctions
 
 
 def redis_of(url: str) -> OpenFunctions:
@@ -37,8 +39,11 @@ async def main(
     async def work(tenure: Tenure) -> None:
         await CellProjector(context, log, layout, functions, metrics, tenure).run()
 
+    async def when_fenced(cell: str) -> None:
+        await tell_readers(context, CellView(functions, keys_of(settings.namespace, cell)), cell)
+
     try:
-        await work_on_owned_cells(context, log, layout, "projector", work)
+        await work_on_owned_cells(context, log, layout, "projector", work, when_fenced=when_fenced)
     finally:
         await functions.stop()
         await log.stop()

@@ -23,7 +23,8 @@ end
 
 -- The view's own numbers; ready only if it is whole and of this form.
 local function stored(keys)
-  local meta = redis.call('HMGET', keys[1], 'schema', 'ready', 'cursor', 'version', 'chain', 'at_ms', 'rebuild', 'rebuild_ms')
+  local meta = redis.call('HMGET', keys[1], 'schema', 'ready', 'cursor', 'version', 'chain', 'at_ms', 'rebuild', 'rebuild_ms',
+    'fenced')
   return {
     ready = meta[1] == SCHEMA and meta[2] == '1',
     exists = meta[2] ~= false,
@@ -33,16 +34,18 @@ local function stored(keys)
     at_ms = meta[6] or '',
     rebuild = meta[7] or '',
     rebuild_ms = meta[8] or '',
+    fenced = meta[9] == '1',
   }
 end
 
--- A read's answer begins with these, so that what was read and its version belong together.
+-- A read's answer begins with these, so that what was read and its version belong together. FENCED stands for OK where
+-- the log behind the view cannot be trusted; alone, there is no whole view either.
 local function found(view)
-  return { 'OK', view.version, view.cursor, view.at_ms }
+  return { view.fenced and 'FENCED' or 'OK', view.version, view.cursor, view.at_ms }
 end
 
 local function not_there(view)
-  return { view.exists and 'NOT_READY' or 'NONE' }
+  return { view.fenced and 'FENCED' or view.exists and 'NOT_READY' or 'NONE' }
 end
 
 local KEY_COUNT = 6

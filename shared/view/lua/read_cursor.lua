@@ -1,7 +1,7 @@
 -- Where the view stands.
 -- KEYS  meta jobs nodes tenants waiting index
 -- ARGV  none
--- returns {'OK', version, cursor, at_ms, chain} | {'NOT_READY'} | {'NONE'}
+-- returns {'OK' or 'FENCED', version, cursor, at_ms, chain} | {'NOT_READY'} | {'NONE'} | {'FENCED'}
 
 local function read_cursor(keys, args)
   local view = stored(keys)

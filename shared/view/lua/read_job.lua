@@ -1,7 +1,7 @@
 -- One job.
 -- KEYS  meta jobs nodes tenants waiting index
 -- ARGV  1 job id
--- returns {'OK', version, cursor, at_ms [, row, position in its queue from 0 or -1]} | {'NOT_READY'} | {'NONE'}
+-- returns {'OK' or 'FENCED', version, cursor, at_ms [, row, position in its queue from 0 or -1]} | {'NOT_READY'} | {'NONE'} | {'FENCED'}
 
 local function read_job(keys, args)
   local view = stored(keys)

@@ -2,7 +2,7 @@
 -- KEYS  meta jobs nodes tenants waiting index
 -- ARGV  1 tenant, or empty for all   2 id behind which the page begins, or empty   3 the most jobs, 1 to 10000
 --       4... statuses, at least one
--- returns {'OK', version, cursor, at_ms, row, position, row, position, ...} | {'NOT_READY'} | {'NONE'}
+-- returns {'OK' or 'FENCED', version, cursor, at_ms, row, position, row, position, ...} | {'NOT_READY'} | {'NONE'} | {'FENCED'}
 
 local function read_jobs(keys, args)
   local limit = is_count(args[3]) and tonumber(args[3])

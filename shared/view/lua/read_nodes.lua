@@ -1,7 +1,7 @@
 -- Every node, in no order.
 -- KEYS  meta jobs nodes tenants waiting index
 -- ARGV  none
--- returns {'OK', version, cursor, at_ms, row, row, ...} | {'NOT_READY'} | {'NONE'}
+-- returns {'OK' or 'FENCED', version, cursor, at_ms, row, row, ...} | {'NOT_READY'} | {'NONE'} | {'FENCED'}
 
 local function read_nodes(keys, args)
   local view = stored(keys)

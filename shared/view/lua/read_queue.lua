@@ -1,7 +1,7 @@
 -- The head of one queue, in its order, and how long the queue is.
 -- KEYS  meta jobs nodes tenants waiting index
 -- ARGV  1 queue   2 the most jobs, 1 to 10000
--- returns {'OK', version, cursor, at_ms, jobs in the queue, row, position, row, position, ...} | {'NOT_READY'} | {'NONE'}
+-- returns {'OK' or 'FENCED', version, cursor, at_ms, jobs in the queue, row, position, row, position, ...} | {'NOT_READY'} | {'NONE'} | {'FENCED'}
 
 local function read_queue(keys, args)
   local limit = is_count(args[2]) and tonumber(args[2])

@@ -1,8 +1,8 @@
 -- The cell in a few numbers.
 -- KEYS  meta jobs nodes tenants waiting index
 -- ARGV  statuses of jobs to count
--- returns {'OK', version, cursor, at_ms, pools (JSON), nodes, number of jobs of each status in the order given...,
---          queue, its length, queue, its length, ...} | {'NOT_READY'} | {'NONE'}
+-- returns {'OK' or 'FENCED', version, cursor, at_ms, pools (JSON), nodes, number of jobs of each status in the order given...,
+--          queue, its length, queue, its length, ...} | {'NOT_READY'} | {'NONE'} | {'FENCED'}
 
 local function read_summary(keys, args)
   local view = stored(keys)

@@ -1,7 +1,7 @@
 -- Every tenant that has a quota, uses something, or has a job that is remembered; in no order.
 -- KEYS  meta jobs nodes tenants waiting index
 -- ARGV  1 number n of statuses that count as waiting   2 to n+1 these   n+2... those that count as running
--- returns {'OK', version, cursor, at_ms, tenant, row or empty, jobs waiting, jobs running, tenant, ...} | {'NOT_READY'}
+-- returns {'OK' or 'FENCED', version, cursor, at_ms, tenant, row or empty, jobs waiting, jobs running, tenant, ...} | {'NOT_READY'}
 --         | {'NONE'}
 
 local function count_jobs(keys, tenant, args, first, last)
