@@ -179,12 +179,11 @@ def _failures(x: e.NodeFailures) -> str:
 
 
 def _held_back(effect: e.EvictionsHeld) -> str:
-    silent = "1 node is silent" if effect.silent == 1 else f"{counted(effect.silent, 'node')} are silent at once"
-    held = duration(effect.held_wall_ms)
+    silent = f"{counted(effect.silent, 'node')} silent"
+    so_far = f" for {duration(effect.held_wall_ms)} so far" if effect.held_wall_ms else ""
     if not effect.lost:
-        return f"{silent}; for {held} none has been declared lost."
-    have = "has" if effect.lost == 1 else "have"
-    return f"{silent}; in {held}, {effect.lost:,} {have} been declared lost, at a limited rate."
+        return f"{silent}; node loss paused{so_far}."
+    return f"{silent}; node loss limited{so_far}, {counted(effect.lost, 'node')} lost in that time."
 
 
 def _quota(effect: e.QuotaSet) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from services.cli.counts import counted
 from services.cli.moments import CALENDAR_FROM_MS, duration, moment
-from services.placement.policy.breaker import are_too_many, counts
+from services.placement.policy.breaker import counts, holds_losses_back
 from services.placement.policy.leases import patience_ms
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
@@ -59,7 +60,8 @@ def silent_since(node: Node, state: CellState, *, is_held: bool) -> str:
         due_ms = _held_until_ms(state, since_ms + patience) if is_held else since_ms + patience
         since, due = f"since {moment(since_ms)}", f"at {moment(due_ms)}"
         if is_held and due_ms <= state.at_ms:
-            return f"Node {node.id} has been silent {since} and gets no new work; it is declared lost in its turn."
+            end = "it is declared lost as soon as the limit lets it be"
+            return f"Node {node.id} has been silent {since} and gets no new work; {end}."
     else:
         # Cell time that is no calendar's may run at another speed than a node's lease.
         least = patience + (state.policy.breaker_wait_wall_ms if is_held else 0)
@@ -76,21 +78,13 @@ def _held_until_ms(state: CellState, due_ms: int) -> int:
     return max(due_ms, state.at_ms - state.evictions.held_wall_ms + wait_ms)
 
 
-def holds_losses_back(state: CellState) -> bool:
-    """Whether so many nodes are silent that they are declared lost at a limited rate."""
-    living = sum(node.status is not NodeStatus.LOST and counts(node) for node in state.nodes.values())
-    silent = sum(counts(state.nodes[node_id]) for node_id in state.silent)
-    return state.evictions is not None or are_too_many(silent, living)
-
-
 def breaker_line(state: CellState) -> str:
-    """How losses are held back."""
-    policy = state.policy
-    wait, rate = duration(policy.breaker_wait_wall_ms), policy.breaker_nodes_per_minute
-    silent = f"{len(state.silent)} nodes are silent at once, so they are"
-    if len(state.silent) == 1:
-        silent = "1 node is silent, so it is"
-    return (
-        f"{silent} declared lost only after {wait}, and then at most "
-        f"{rate} in a minute. If a node is powered off, run: fallow node lost NODE"
-    )
+    """How losses are held back, as one says it to an operator."""
+    policy, held = state.policy, state.evictions
+    silent = f"{counted(sum(counts(state.nodes[node_id]) for node_id in state.silent), 'node')} silent"
+    rate = f"{counted(policy.breaker_nodes_per_minute, 'node')} a minute"
+    if held is not None and held.held_wall_ms >= policy.breaker_wait_wall_ms:
+        how = f"node loss limited to {rate}"
+    else:
+        how = f"node loss paused for {duration(policy.breaker_wait_wall_ms)}, then limited to {rate}"
+    return f"{silent}; {how}. If a node is powered off, run: fallow node lost NODE"

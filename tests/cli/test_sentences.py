@@ -145,11 +145,11 @@ TABLE: list[tuple[e.Effect, str]] = [
     (e.NodeRemoved(node="node-1"), "Node node-1 was removed from the cell."),
     (
         e.EvictionsHeld(silent=7, held_wall_ms=60_000, lost=2),
-        "7 nodes are silent at once; in 1 min, 2 have been declared lost, at a limited rate.",
+        "7 nodes silent; node loss limited for 1 min so far, 2 nodes lost in that time.",
     ),
     (
         e.EvictionsHeld(silent=8, held_wall_ms=252_000),
-        "8 nodes are silent at once; for 4 min 12 s none has been declared lost.",
+        "8 nodes silent; node loss paused for 4 min 12 s so far.",
     ),
     (
         e.LogRepaired(by="ada", good_until=7, end=9),

@@ -71,7 +71,7 @@ def test_where_many_are_silent_the_breaker_is_told() -> None:
     assert found[0].endswith("it is declared lost at 2027-01-15 08:05:25.000 at the earliest.")
     assert found[5] == "2 more nodes are silent."
     assert found[6] == (
-        "7 nodes are silent at once, so they are declared lost only after 5 min, and then at most 7 in a minute. "
+        "7 nodes silent; node loss paused for 5 min, then limited to 7 nodes a minute. "
         "If a node is powered off, run: fallow node lost NODE"
     )
 
@@ -82,9 +82,20 @@ def test_where_the_breaker_holds_the_end_of_its_wait_is_told() -> None:
     held = then(state, e.EvictionsHeld(silent=7, held_wall_ms=240_000), at_ms=NOON_MS + 265_000)
     assert "it is declared lost at 2027-01-15 08:05:25.000 at the earliest." in told(held)
     over = then(held, e.EvictionsHeld(silent=7, held_wall_ms=310_000), at_ms=NOON_MS + 335_000)
-    assert told(over).count("it is declared lost in its turn.") == 5
-    few = then(held, *(e.NodeHeard(node=f"n{number}") for number in range(1, 7)), at_ms=NOON_MS + 340_000)
-    assert "1 node is silent, so it is declared lost only after 5 min" in told(few)
+    assert told(over).count("it is declared lost as soon as the limit lets it be.") == 5
+    assert "7 nodes silent; node loss limited to 7 nodes a minute." in told(over)
+    few = then(over, *(e.NodeHeard(node=f"n{number}") for number in range(1, 7)), at_ms=NOON_MS + 340_000)
+    assert "1 node silent; node loss limited to 7 nodes a minute." in told(few)
+
+
+def test_nodes_that_were_lost_of_late_count_for_people_as_they_do_for_placement() -> None:
+    fell = [lost(name) for name in ("n0", "n1")]
+    state = then(a_cell(8), *fell, at_ms=NOON_MS)
+    state = then(state, silent("n2", 15_000), at_ms=NOON_MS + 60_000)
+    assert "1 node silent; node loss paused for 5 min" in told(state)
+    later = then(state, e.NodeHeard(node="n2"), at_ms=NOON_MS + 400_000)
+    later = then(later, silent("n2", 15_000), at_ms=NOON_MS + 500_000)
+    assert "node loss" not in told(later)
 
 
 def test_the_silence_of_a_node_grows_while_nothing_more_is_noted() -> None:

@@ -56,8 +56,7 @@ def _many_silent(cell: str, state: CellState) -> str | None:
         return None
     if held.held_wall_ms < state.policy.breaker_wait_wall_ms:
         wait_s = state.policy.breaker_wait_wall_ms // 1_000
-        how = f"none is declared lost for {wait_s} s, and then at most {per_minute} in a minute"
+        how = f"node loss paused for {wait_s} s, then limited to {per_minute} a minute"
     else:
-        how = f"at most {per_minute} in a minute are declared lost"
-    silent = "1 node is silent" if held.silent == 1 else f"{held.silent} nodes are silent at once"
-    return f"cell {cell}: {silent}; {how}"
+        how = f"node loss limited to {per_minute} a minute"
+    return f"cell {cell}: {held.silent} {'node' if held.silent == 1 else 'nodes'} silent; {how}"

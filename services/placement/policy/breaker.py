@@ -68,7 +68,7 @@ class Breaker:
 
     def _let_go_of_late(self, state: CellState, listened_ms: int) -> dict[str, int]:
         known = self._from_state(state, listened_ms) if self._let_go is None else self._let_go
-        since_ms = listened_ms - max(patience_ms(state.policy), state.policy.breaker_wait_wall_ms)
+        since_ms = listened_ms - of_late_ms(state)
         self._let_go = {
             node_id: at_ms
             for node_id, at_ms in known.items()
@@ -78,11 +78,28 @@ class Breaker:
 
     def _from_state(self, state: CellState, listened_ms: int) -> dict[str, int]:
         """What writers before this one let be lost: as long ago as the log tells by its cell times."""
-        return {
-            node.id: listened_ms - int((state.at_ms - node.lost_ms) / self._speed)
-            for node in state.nodes.values()
-            if node.lost_alone and node.lost_ms is not None and _was_in_use(node)
-        }
+        return {node_id: listened_ms - ago_ms for node_id, ago_ms in _lost_ago_ms(state, self._speed).items()}
+
+
+def holds_losses_back(state: CellState, speed: float = 1.0) -> bool:
+    """Whether the next nodes whose leases run out are lost at a limited rate, as far as the log tells: for people."""
+    silent = {node_id: 0 for node_id in sorted(state.silent) if counts(state.nodes[node_id])}
+    let_go = {node_id: ago_ms for node_id, ago_ms in _lost_ago_ms(state, speed).items() if ago_ms < of_late_ms(state)}
+    return state.evictions is not None or _are_too_many(state, silent, let_go)
+
+
+def of_late_ms(state: CellState) -> int:
+    """For how long a node that was lost for its silence counts beside those that are silent."""
+    return max(patience_ms(state.policy), state.policy.breaker_wait_wall_ms)
+
+
+def _lost_ago_ms(state: CellState, speed: float) -> dict[str, int]:
+    """The nodes that were lost for their silence while few others were silent, and how long ago by the log."""
+    return {
+        node.id: int((state.at_ms - node.lost_ms) / speed)
+        for node in state.nodes.values()
+        if node.lost_alone and node.lost_ms is not None and _was_in_use(node)
+    }
 
 
 def counts(node: Node) -> bool:
