@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.counts import counted
 from services.cli.failures import Exit, end_with, refuse
 from services.cli.moments import CALENDAR_FROM_MS, moment
 from services.cli.newest import newest_state
 from services.cli.node_end import lost, remove
+from services.cli.nodes import EMPTY
 from services.cli.operate import give, operation, tell_answer
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.patience import patiently
@@ -148,13 +150,24 @@ def show(context: typer.Context, node: NodeName, cell: CellName = None, as_json:
         state = run(newest_state(access, access.cell(cell)))
         for line in silence_lines(state, [state.nodes[node]] if node in state.nodes else []):
             print_line(f"  {line}")
-    if row.drain_deadline_ms is not None:
-        print_line(f"  it is to be empty by {moment(row.drain_deadline_ms)}")
+    if drained := drain_line(row):
+        print_line(f"  {drained}")
     if row.maintenance_ms is not None:
         words = f": {row.maintenance_why}" if row.maintenance_why else ""
         print_line(f"  maintenance from {moment(row.maintenance_ms[0])} to {moment(row.maintenance_ms[1])}{words}")
     for job, workers in row.jobs:
         print_line(f"  job {job} has {workers} of its workers here")
+
+
+def drain_line(row: NodeRow) -> str:
+    """How far a node is that is to be emptied; nothing of any other."""
+    if row.status is not NodeStatus.DRAINING:
+        return ""
+    if not row.jobs:
+        return EMPTY
+    if row.drain_deadline_ms is None:
+        return f"it is being emptied: {counted(len(row.jobs), 'job')} left"
+    return f"{counted(len(row.jobs), 'job')} left; what runs at {moment(row.drain_deadline_ms)} is stopped"
 
 
 async def _row(access: Access, cell: str, node: str) -> NodeRow | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import typer
 
 from services.cli.access import Access, access_of, run
@@ -12,7 +14,7 @@ from services.cli.output import AsJson, CellName, print_json, print_line, print_
 from services.cli.patience import patiently
 from services.cli.sentences import devices
 from services.cli.silence import silence, silence_lines
-from shared.events.values import GPU
+from shared.events.values import GPU, NodeStatus
 from shared.runtime.clocks import wall_ms
 from shared.view.reader import Read
 from shared.view.rows import NodeRow
@@ -22,6 +24,7 @@ app = typer.Typer()
 COLUMNS = ("NODE", "POOL", "STATUS", ">GPUS", ">FREE", ">IN USE", "FAILED", "JOBS", "REMARK")
 SPARE = ("IN USE", "POOL", "GPUS", "FAILED")
 JOBS_NAMED_MOST = 3
+EMPTY = "empty: it may be taken out"
 
 
 @app.command()
@@ -33,16 +36,23 @@ def nodes(context: typer.Context, cell: CellName = None, as_json: AsJson = False
     if as_json:
         print_json(as_object(name, read, "nodes"))
         return
-    free = sum(node.gpus_free for node in read.value)
     silent = sum(node.silent_wall_ms > 0 for node in read.value)
     state, now_ms = (run(newest_state(access, name)) if silent else None), wall_ms()
     told = {} if state is None else {node_id: silence(state.nodes[node_id], now_ms) for node_id in sorted(state.silent)}
-    title = f"{counted(len(read.value), 'node')} of cell {name} at version {read.version}, {counted(free, 'GPU')} free"
+    title = f"{counted(len(read.value), 'node')} of cell {name} at version {read.version}, {gpus_free(read.value)}"
     title += f", {silent} silent" if silent else ""
     print_table(title, COLUMNS, [_row(node, told.get(node.id, "")) for node in read.value], SPARE)
     if state is not None:
         for line in silence_lines(state, [state.nodes[node_id] for node_id in sorted(state.silent)]):
             print_line(line)
+
+
+def gpus_free(nodes: Sequence[NodeRow]) -> str:
+    """How many GPUs are free where new work may come, and how many elsewhere."""
+    free = sum(node.gpus_free for node in nodes if node.takes_work)
+    idle = sum(node.gpus_free for node in nodes) - free
+    elsewhere = f", {idle:,} more on nodes that take nothing" if idle else ""
+    return f"{counted(free, 'GPU')} free{elsewhere}"
 
 
 async def _nodes(access: Access, cell: str) -> Read[tuple[NodeRow, ...]]:
@@ -54,6 +64,7 @@ def _row(node: NodeRow, silent: str) -> tuple[object, ...]:
     named = ", ".join(job for job, _ in node.jobs[:JOBS_NAMED_MOST])
     more = f" and {len(node.jobs) - JOBS_NAMED_MOST} more" if len(node.jobs) > JOBS_NAMED_MOST else ""
     loan = "" if node.loan is None else f"loan {node.loan} ({node.loan_status})"
+    empty = EMPTY if node.status is NodeStatus.DRAINING and not node.jobs else ""
     return (
         node.id,
         node.pool,
@@ -63,5 +74,5 @@ def _row(node: NodeRow, silent: str) -> tuple[object, ...]:
         f"{node.allocated_milli / GPU:g}",
         devices(node.gpus_failed),
         named + more,
-        ", ".join(filter(None, (silent, node.reason, loan))),
+        ", ".join(filter(None, (silent, empty, node.reason, loan))),
     )

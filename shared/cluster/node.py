@@ -136,6 +136,11 @@ class Node:
         return self.status is NodeStatus.READY and self.loan_status is not LoanStatus.DRAINING
 
     @property
+    def takes_work(self) -> bool:
+        """Whether new work may come here: what is free on other nodes is of no use."""
+        return takes_work(self.status, self.loan_status, self.silent_wall_ms)
+
+    @property
     def is_to_be_emptied(self) -> bool:
         """Whether replicas here are to move to other nodes: the node drains, or it is wanted and could take new work if
         what it was before was free.
@@ -147,7 +152,7 @@ class Node:
         """Whether new work may be placed here now."""
         return (
             not self.is_full
-            and self.status is NodeStatus.READY
+            and self.status is NodeStatus.READY  # not by `takes_work`: this is asked for every node and start
             and self.loan_status is not LoanStatus.DRAINING
             and not self.silent_wall_ms
             and self.offered is None
@@ -187,6 +192,11 @@ class Node:
         else:
             free = GPU if self.free >> device & 1 else 0
         return f"device {device} has {free} milli-GPUs free" if place.gpu_milli > free else None
+
+
+def takes_work(status: NodeStatus, loan_status: LoanStatus, silent_wall_ms: int) -> bool:
+    """Whether a node that is so takes new work at all: it is ready, not on its way home, and speaks."""
+    return status is NodeStatus.READY and loan_status is not LoanStatus.DRAINING and not silent_wall_ms
 
 
 def share_of(node: Node) -> NodeShare:

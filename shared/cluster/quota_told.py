@@ -9,6 +9,7 @@ from shared.cluster.quota_room import available
 from shared.cluster.quota_tree import Account, Branch
 from shared.cluster.state import CellState
 from shared.events.operations import Quota
+from shared.events.values import GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,8 @@ class QuotaRow:
     its own `quota` is None. `guaranteed_milli` is never less than what is guaranteed below.
 
     `borrowed_milli` is used beyond the guarantee, `lent_milli` guaranteed and idle and yet not to be had now, for
-    others use it; `available_milli` could be started now as far as quotas and free GPUs go.
+    others use it; `available_milli` could be started now as far as quotas go and GPUs are free on nodes that take new
+    work.
     """
 
     tenant: str
@@ -39,12 +41,13 @@ def quota_rows(state: CellState) -> list[QuotaRow]:
         branch = branches.get(account)
         above = None if branch is None or branch.parent is None else branch.parent.account
         below.setdefault(above, []).append(account)
-    free = {gpu_type: idle_milli(state, gpu_type) for gpu_type in sorted({at[1]: None for at in below.get(None, ())})}
+    types = sorted({at[1]: None for at in below.get(None, ())})
+    idle, free = {each: idle_milli(state, each) for each in types}, _free_milli(state)
     rows = list[QuotaRow]()
     stack = [(account, 0) for account in sorted(below.get(None, ()), key=_by_type, reverse=True)]
     while stack:
         account, depth = stack.pop()
-        rows.append(_row(state, account, branches.get(account), depth, free[account[1]]))
+        rows.append(_row(state, account, branches.get(account), depth, idle[account[1]], free.get(account[1], 0)))
         stack += [(child, depth + 1) for child in sorted(below.get(account, ()), reverse=True)]
     return rows
 
@@ -53,9 +56,22 @@ def _by_type(account: Account) -> Account:
     return (account[1], account[0])
 
 
-def _row(state: CellState, account: Account, branch: Branch | None, depth: int, free_milli: int) -> QuotaRow:
+def _free_milli(state: CellState) -> dict[str, int]:
+    """What is free of each GPU type on the nodes that take new work."""
+    free: dict[str, int] = {}
+    for node in state.nodes.values():
+        if node.takes_work:
+            healthy_milli = (node.all_devices & ~node.failed).bit_count() * GPU
+            free_milli = max(0, healthy_milli - node.allocated_milli)
+            free[node.spec.gpu_type] = free.get(node.spec.gpu_type, 0) + free_milli
+    return free
+
+
+def _row(
+    state: CellState, account: Account, branch: Branch | None, depth: int, unused_milli: int, free_milli: int
+) -> QuotaRow:
     used, guaranteed = state.usage.get(account, 0), 0 if branch is None else branch.guaranteed_milli
-    could = available(state.tree, account, free_milli)
+    could = available(state.tree, account, unused_milli)
     return QuotaRow(
         tenant=account[0],
         gpu_type=account[1],
@@ -65,5 +81,5 @@ def _row(state: CellState, account: Account, branch: Branch | None, depth: int, 
         used_milli=used,
         borrowed_milli=max(0, used - guaranteed),
         lent_milli=max(0, guaranteed - used - could),
-        available_milli=could,
+        available_milli=available(state.tree, account, free_milli),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shared.cluster.job import JobStatus
+from shared.cluster.node import takes_work
 from shared.events.reasons import DeferCode
 from shared.events.values import JobKind, LoanStatus, NodeRole, NodeStatus
 
@@ -75,6 +76,11 @@ class NodeRow:
     maintenance_ms: tuple[int, int] | None = None
     maintenance_why: str = ""
     silent_wall_ms: int = 0
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether new work may come here; the same as the node says of itself (`Node.takes_work`)."""
+        return takes_work(self.status, self.loan_status, self.silent_wall_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def pool_room(state: CellState, name: str, spec: JobSpec) -> PoolRoom:
         gpus_milli=0 if pool is None else pool.gpus_milli,
         gpus_free_milli=whole.gpus_free_milli,
         workers_now=whole.workers_now,
-        workers_ever=sum(_ever(node, spec) for node in fitting),
+        workers_ever=sum(_ever(node, spec) for node in fitting if node.status is not NodeStatus.LOST),
         gpu_types=tuple(dict.fromkeys(node.spec.gpu_type for node in fitting)),
         level=level,
         units=tuple(sorted(units, key=lambda unit: (-unit.workers_now, -unit.gpus_free_milli, unit.unit))),

@@ -1,0 +1,36 @@
+"""A node that is to be emptied says how far it is, and when it may be taken out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from services.cli.node import drain_line
+from shared.events.values import NodeStatus
+from shared.view.row_text import node_row, node_text
+from shared.view.rows import NodeRow
+from tests.cluster.examples import cell, enqueued, node, place, started
+
+NOON_MS = 1_800_000_000_000
+"""2027-01-15 08:00 UTC."""
+
+
+def draining(*, is_busy: bool, deadline_ms: int | None = None) -> NodeRow:
+    run = [enqueued("job"), started("job", place(0, "n1", 0))] if is_busy else []
+    row = node_row(node_text(cell(node("n1"), *run).nodes["n1"]))
+    return replace(row, status=NodeStatus.DRAINING, drain_deadline_ms=deadline_ms)
+
+
+def test_an_emptied_node_may_be_taken_out_whether_or_not_its_deadline_is_over() -> None:
+    assert drain_line(draining(is_busy=False)) == "empty: it may be taken out"
+    assert drain_line(draining(is_busy=False, deadline_ms=NOON_MS)) == "empty: it may be taken out"
+
+
+def test_while_jobs_are_left_it_is_told_how_many_and_until_when() -> None:
+    assert drain_line(draining(is_busy=True)) == "it is being emptied: 1 job left"
+    assert drain_line(draining(is_busy=True, deadline_ms=NOON_MS)) == (
+        "1 job left; what runs at 2027-01-15 08:00:00.000 is stopped"
+    )
+
+
+def test_of_a_node_that_is_not_to_be_emptied_nothing_is_said() -> None:
+    assert not drain_line(replace(draining(is_busy=False), status=NodeStatus.READY))
