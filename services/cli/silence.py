@@ -71,11 +71,11 @@ def silent_since(node: Node, state: CellState, *, is_held: bool) -> str:
 
 
 def _held_until_ms(state: CellState, due_ms: int) -> int:
-    """When a node that is due then may be lost: the wait begins with the first that is due."""
+    """When a node that is due then may be lost: each has its own wait."""
     wait_ms = state.policy.breaker_wait_wall_ms
     if state.evictions is None:
         return due_ms + wait_ms
-    return max(due_ms, state.at_ms - state.evictions.held_wall_ms + wait_ms)
+    return max(due_ms, state.at_ms - state.evictions.held_wall_ms) + wait_ms
 
 
 def breaker_line(state: CellState) -> str:

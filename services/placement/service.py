@@ -24,7 +24,7 @@ from services.placement.policy import (
     settings,
     tenants,
 )
-from services.placement.policy.breaker import Breaker, counts
+from services.placement.policy.breaker import Breaker, counts, with_lost
 from services.placement.policy.deadlines import Deadlines
 from services.placement.policy.earlier_reports import EarlierReports
 from services.placement.policy.fair_clock import FairClock
@@ -46,6 +46,7 @@ from shared.cluster.config import CellFile
 from shared.cluster.few import FEW_WAITING
 from shared.cluster.illegal import IllegalEffect
 from shared.cluster.job import HOLDING, Job, JobStatus
+from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events import operations as o
@@ -63,7 +64,6 @@ from shared.events.nodes import NodeEvent, NodesReported, RunsReported
 from shared.events.proposals import Proposal
 from shared.events.queue import QueueHead, QueueOrdered
 from shared.events.reasons import DeadLetterReason, DeferCode, ProposalCode
-from shared.events.value import replace
 from shared.events.values import NodeStatus
 
 __all__ = ["DEFERRED_MOST", "IDLE_INPUTS_MOST", "IDLE_WALL_MS", "Input", "PlacementService", "Tried"]
@@ -313,7 +313,7 @@ class PlacementService:
             if turn.is_full:
                 break
             if node.silent_wall_ms < silent_ms:
-                turn.do(e.NodeSilent(node=node_id, boot=node.boot, silent_wall_ms=silent_ms))
+                turn.do(self._silent(node, silent_ms))
         inputs = self._advance(())
         if not turn.effects and not inputs:
             return None
@@ -521,7 +521,16 @@ class PlacementService:
                 return
             node = self.state.nodes[node_id]
             if node.status is not NodeStatus.LOST and is_to_be_noted(node, silent_ms, self.state.policy):
-                turn.do(e.NodeSilent(node=node_id, boot=node.boot, silent_wall_ms=silent_ms))
+                turn.do(self._silent(node, silent_ms))
+
+    def _silent(self, node: Node, silent_ms: int) -> e.NodeSilent:
+        """The node is silent for so long: for a new writer."""
+        patience, held_ms = patience_ms(self.state.policy), 0
+        if node.silent_wall_ms > patience:
+            held_ms = node.held_from_wall_ms
+        elif silent_ms > patience:
+            held_ms = self._breaker.held_ms(self._hearing.leases.listened_ms)
+        return e.NodeSilent(node=node.id, boot=node.boot, silent_wall_ms=silent_ms, held_wall_ms=held_ms)
 
     def _lose(self, turn: Turn, silent: dict[str, int], overdue: dict[str, int], listened_ms: int) -> None:
         """Lose as many of the nodes whose lease has run out as the breaker lets go, and the record has room for. Those
@@ -532,8 +541,7 @@ class PlacementService:
         may_be_lost, held = self._breaker.judge(self.state, counted, overdue_too, listened_ms)
         lost = self._lose_each(turn, may_be_lost)
         if isinstance(held, e.EvictionsHeld):
-            left = len(may_be_lost) - lost
-            held = replace(held, silent=held.silent + left, lost=held.lost - left)
+            held = with_lost(held, lost - len(may_be_lost), self.state.policy)
         if held is not None:
             turn.do(held)
         self._lose_each(turn, [node_id for node_id in overdue if node_id not in counted])

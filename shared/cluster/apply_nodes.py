@@ -125,6 +125,7 @@ def lease_expired(state: CellState, effect: e.LeaseExpired, at_ms: int) -> None:
         status=NodeStatus.LOST,
         silent_wall_ms=0,
         silence_noted_ms=0,
+        held_from_wall_ms=0,
         lost_ms=at_ms,
         lost_alone=not effect.reason and state.evictions is None,
         flaps=effect.flaps,
@@ -146,7 +147,13 @@ def node_silent(state: CellState, effect: e.NodeSilent, at_ms: int) -> None:
     must(node.boot == effect.boot, f"node {node.id} is in boot {node.boot}, not {effect.boot}")
     must(node.status is not NodeStatus.LOST, f"node {node.id} is lost already")
     must(effect.silent_wall_ms > node.silent_wall_ms, f"node {node.id} is silent for {node.silent_wall_ms} ms already")
-    change_node(state, node, silent_wall_ms=effect.silent_wall_ms, silence_noted_ms=at_ms)
+    change_node(
+        state,
+        node,
+        silent_wall_ms=effect.silent_wall_ms,
+        silence_noted_ms=at_ms,
+        held_from_wall_ms=effect.held_wall_ms,
+    )
     state.journal.put(state.silent, node.id, None)
 
 
@@ -154,7 +161,7 @@ def node_heard(state: CellState, effect: e.NodeHeard, at_ms: int) -> None:
     """A silent node speaks."""
     node = node_of(state, effect.node)
     must(node.silent_wall_ms > 0, f"node {node.id} was not silent")
-    change_node(state, node, silent_wall_ms=0, silence_noted_ms=0)
+    change_node(state, node, silent_wall_ms=0, silence_noted_ms=0, held_from_wall_ms=0)
     _speaks(state, node)
 
 

@@ -368,11 +368,13 @@ class LeaseExpired(NodeEffect):
 
 class NodeSilent(NodeEffect):
     """Nothing was heard of the node for so long, by the wall clock, while its topic was read: it gets no new work. A
-    writer that takes over counts its silence from here on.
+    writer that takes over counts its silence from here on. Where it is beyond its lease, losses were held back for
+    `held_wall_ms` then.
     """
 
     boot: NodeId
     silent_wall_ms: Annotated[int, Meta(ge=1)]
+    held_wall_ms: Millis = 0
 
 
 class NodeHeard(NodeEffect):
@@ -385,12 +387,14 @@ class NodeRemoved(NodeEffect):
 
 class EvictionsHeld(Effect):
     """So many nodes are silent at once that they are not declared lost at once: `silent` wait for that now. It has gone
-    on for `held_wall_ms`, and `lost` were declared lost nevertheless since it began.
+    on for `held_wall_ms`, and `lost` were declared lost nevertheless since it began. For these the rate of losses is
+    used up to `paced_wall_ms` of that time.
     """
 
     silent: Count
     held_wall_ms: Millis
     lost: Count = 0
+    paced_wall_ms: Millis = 0
 
 
 class EvictionsResumed(Effect):

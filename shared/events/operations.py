@@ -149,7 +149,7 @@ class CellPolicy(Value, omit_defaults=False):
     Times with `wall` in their name run by the wall clock, all others by the cell's. `backfill_wait_ms` is how long a
     queue's head may be passed by jobs that could use what it needs, in queues that backfill. A node on which
     `unacknowledged_most` workers were started and not yet confirmed gets nothing new (0: however many there are).
-    When many nodes are silent at once, none is declared lost for `breaker_wait_wall_ms`, and then
+    When many nodes are silent at once, none is declared lost before its own `breaker_wait_wall_ms` are over, and then
     `breaker_nodes_per_minute`. A lost node without work is forgotten after `remove_lost_ms` (0: never).
     After `fair_half_life_ms` what a tenant used counts half for its fair share (0: only what it holds now counts).
     """

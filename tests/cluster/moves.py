@@ -137,7 +137,9 @@ def node_falls_silent_or_speaks(world: Historian, at_ms: int) -> Effects:
         return []
     if node.silent_wall_ms and world.random.random() < 0.6:
         return [e.NodeHeard(node=node.id)]
-    return [e.NodeSilent(node=node.id, boot=node.boot, silent_wall_ms=node.silent_wall_ms + 7_500)]
+    return [
+        e.NodeSilent(node=node.id, boot=node.boot, silent_wall_ms=node.silent_wall_ms + 7_500, held_wall_ms=at_ms % 3)
+    ]
 
 
 def lost_node_is_forgotten(world: Historian, at_ms: int) -> Effects:

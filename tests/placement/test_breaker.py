@@ -270,6 +270,52 @@ def test_of_many_silent_nodes_those_that_hold_jobs_are_lost_first_whatever_they_
 
 
 @settings(max_examples=10, deadline=None)
+@given(
+    waves=st.lists(st.tuples(st.integers(1, 8), st.integers(0, 150)), min_size=1, max_size=4),
+    busy=st.sets(st.integers(0, 15), max_size=6),
+    per_minute=st.sampled_from([6, 30]),
+    stint_s=st.sampled_from([10_000, 75]),
+)
+def test_each_silent_node_has_its_own_wait_and_then_no_minute_loses_more_than_the_rate(
+    waves: list[tuple[int, int]], busy: set[int], per_minute: int, stint_s: int
+) -> None:
+    """Nodes fall silent in waves, the first of which is a large part of the cell; some of them hold jobs."""
+    world = cell_of(16, per_minute=per_minute)
+    nodes, left_s, gone = sorted(world.state.nodes), stint_s, list[tuple[int, str]]()
+    world.run(*(spec_of(f"job-{number}", 8) for number in range(16)))
+    idle = [f"job-{number}" for number in range(16) if number not in busy]
+    world.tell(*(finished(job, world.nodes_of(job)[0]) for job in idle))
+    silent_since: dict[str, int] = {}
+    second = 0
+    for many, pause_s in [(4, 30), *waves, (0, PATIENCE_S + WAIT_S + 180)]:
+        talkers = [node for node in nodes if node not in silent_since]
+        silent_since |= dict.fromkeys(talkers[:many], second)
+        for _ in range(pause_s):
+            second, left_s = second + 1, left_s - 1
+            gone += [(second, node) for _, node in pass_seconds(world, 1, *talkers[many:])]
+            if not left_s:
+                world.restart()
+                left_s = stint_s
+    assert all(at_s - silent_since[node] >= PATIENCE_S + WAIT_S for at_s, node in gone)
+    assert sorted(node for _, node in gone) == sorted(silent_since)
+    most = max(sum(at_s <= other < at_s + 60 for other, _ in gone) for at_s, _ in gone)
+    assert most <= per_minute + 1
+
+
+def test_a_fresh_cut_waits_in_full_though_others_are_held_for_long() -> None:
+    """Five idle nodes are silent; shortly before they are lost the fifteen others, which hold jobs, fall silent."""
+    world = cell_of(20)
+    world.run(*(spec_of(f"job-{number}", 8) for number in range(20)))
+    idle = [world.nodes_of(f"job-{number}")[0] for number in range(5)]
+    world.tell(*(finished(f"job-{number}", idle[number]) for number in range(5)))
+    busy = [node for node in world.state.nodes if node not in idle]
+    assert pass_seconds(world, PATIENCE_S + WAIT_S - 10, *busy) == []
+    gone = pass_seconds(world, PATIENCE_S + WAIT_S + 170)
+    assert sorted(node for _, node in gone[:5]) == sorted(idle)
+    assert [second for second, _ in gone] == [*range(11, 61, 10), *range(PATIENCE_S + WAIT_S, 241, 10)]
+
+
+@settings(max_examples=10, deadline=None)
 @given(names=st.permutations(range(6)), submits=st.permutations(range(6)))
 def test_nodes_that_are_silent_for_equally_long_go_by_the_submission_of_their_jobs(
     names: list[int], submits: list[int]

@@ -1,6 +1,8 @@
 """When many nodes fall silent at once, they are more likely cut off than dead. So nothing is declared lost for a while,
-and then only so many nodes in a minute, until none is overdue any more: those that hold jobs first, and among them the
-ones that are silent for longest. Nodes report at times of their own, so their leases run out one by one: all that are
+and then only so many nodes in a minute, until none is overdue any more. The wait is each node's own: one that falls
+silent later is lost later, however long others are held already. Of the nodes whose wait is over those that hold jobs
+are lost first, and among them the ones that are silent for longest. The rate adds nothing up while no node's wait is
+over. Nodes report at times of their own, so their leases run out one by one: all that are
 silent count, and those that were lost of late.
 
 A node that is out of use says nothing of the network: one in maintenance, or one without jobs that gets none. Such
@@ -12,10 +14,14 @@ there. It goes by the time in which topic `nodes` was read, as leases do.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from services.placement.policy.leases import patience_ms
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.effects import EvictionsHeld, EvictionsResumed
+from shared.events.operations import CellPolicy
+from shared.events.value import replace
 from shared.events.values import NodeStatus
 
 BREAKER_PERCENT = 20
@@ -59,12 +65,23 @@ class Breaker:
             self._begun_ms = listened_ms - (0 if held is None else held.held_wall_ms)
             self._young_until_ms = listened_ms + YOUNG_MS
         held_ms, lost = listened_ms - self._begun_ms, 0 if held is None else held.lost
-        may_be_lost = max(0, min(_lost_by_then(state, held_ms) - lost, _at_once_most(state)))
-        now = _in_turn(state, overdue)[:may_be_lost] if may_be_lost else []
+        waited = _waited(state, overdue, held_ms)
+        # Since when there is one to lose; the first of them waits for nothing more.
+        since_ms = held_ms - max(waited.values(), default=0) - _takes_ms(1, state.policy)
+        paced_ms = since_ms if held is None else max(held.paced_wall_ms, since_ms)
+        may_be_lost = min(
+            (held_ms - paced_ms) * state.policy.breaker_nodes_per_minute // _MINUTE_MS, _at_once_most(state)
+        )
+        now = _in_turn(state, overdue, waited)[:may_be_lost] if may_be_lost else []
         step_ms = STEP_MS if listened_ms <= self._young_until_ms else LATER_STEP_MS
         if now or held is None or held_ms >= held.held_wall_ms + step_ms:
-            return now, EvictionsHeld(silent=len(overdue) - len(now), held_wall_ms=held_ms, lost=lost + len(now))
+            told = EvictionsHeld(silent=len(overdue), held_wall_ms=held_ms, lost=lost, paced_wall_ms=paced_ms)
+            return now, with_lost(told, len(now), state.policy)
         return [], None
+
+    def held_ms(self, listened_ms: int) -> int:
+        """For how long losses are held back by now; 0: they are not."""
+        return 0 if self._begun_ms is None else listened_ms - self._begun_ms
 
     def _let_go_of_late(self, state: CellState, listened_ms: int) -> dict[str, int]:
         known = self._from_state(state, listened_ms) if self._let_go is None else self._let_go
@@ -112,9 +129,9 @@ def _was_in_use(node: Node) -> bool:
     return not node.in_maintenance and node.wanted is NodeStatus.READY
 
 
-def _in_turn(state: CellState, overdue: dict[str, int]) -> list[str]:
-    """The nodes that hold jobs first, then by their silence, the longest first. Among equals by the submission of the
-    oldest job that they hold, then as they joined: names decide nothing.
+def _in_turn(state: CellState, overdue: dict[str, int], waited: Iterable[str]) -> list[str]:
+    """Of the nodes whose wait is over those that hold jobs first, then by their silence, the longest first. Among
+    equals by the submission of the oldest job that they hold, then as they joined: names decide nothing.
     """
     joined = {node_id: number for number, node_id in enumerate(state.nodes)}
 
@@ -123,7 +140,7 @@ def _in_turn(state: CellState, overdue: dict[str, int]) -> list[str]:
         oldest_ms = min((state.jobs[job_id].submit_ms for job_id in jobs), default=0)
         return not jobs, -overdue[node_id], oldest_ms, joined[node_id]
 
-    return sorted(overdue, key=turn_of)
+    return sorted(waited, key=turn_of)
 
 
 def _are_too_many(state: CellState, silent: dict[str, int], let_go: dict[str, int]) -> bool:
@@ -144,7 +161,24 @@ def _living(state: CellState) -> int:
     return sum(node.status is not NodeStatus.LOST and counts(node) for node in state.nodes.values())
 
 
-def _lost_by_then(state: CellState, held_ms: int) -> int:
-    """How many nodes may have been lost when they were held for so long: the first as soon as the wait is over."""
-    over_ms = held_ms - state.policy.breaker_wait_wall_ms
-    return 0 if over_ms < 0 else 1 + over_ms * state.policy.breaker_nodes_per_minute // _MINUTE_MS
+def _waited(state: CellState, overdue: dict[str, int], held_ms: int) -> dict[str, int]:
+    """The nodes whose own wait is over, and for how long it has been: of those whose leases had run out when an earlier
+    writer held them, that one's time counts too.
+    """
+    patience, wait_ms = patience_ms(state.policy), state.policy.breaker_wait_wall_ms
+    over_ms = dict[str, int]()
+    for node_id, silent_ms in overdue.items():
+        node = state.nodes[node_id]
+        told_ms = held_ms - node.held_from_wall_ms if node.silent_wall_ms > patience else 0
+        over_ms[node_id] = min(max(silent_ms - patience, told_ms), held_ms) - wait_ms
+    return {node_id: ms for node_id, ms in over_ms.items() if ms >= 0}
+
+
+def _takes_ms(nodes: int, policy: CellPolicy) -> int:
+    return -(-nodes * _MINUTE_MS // policy.breaker_nodes_per_minute)
+
+
+def with_lost(held: EvictionsHeld, nodes: int, policy: CellPolicy) -> EvictionsHeld:
+    """So many more of the silent nodes are lost."""
+    paced_ms = max(0, held.paced_wall_ms + _takes_ms(nodes, policy))
+    return replace(held, silent=held.silent - nodes, lost=held.lost + nodes, paced_wall_ms=paced_ms)
