@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.best_fit import place_alone, place_worker
+from services.placement.policy.best_fit import place_alone
+from services.placement.policy.filling import fullest, places_of_gang
 from services.placement.policy.fit import Room
 from shared.cluster.apply import apply
 from shared.cluster.state import CellState
@@ -50,6 +51,7 @@ def test_the_only_worker_goes_where_the_first_of_a_gang_would_go(seed: int) -> N
     for number in range(12):
         job = spec(random, f"job-{number}")
         alone = place_alone(state, state.pools["train"], job)
-        assert alone == place_worker(Room.of(state, state.pools["train"], job), job, 0)
+        gang = places_of_gang(Room.of(state, state.pools["train"], job), job, fullest)
+        assert gang == (None if alone is None else (alone,))
         if alone is not None:
             put(state, job, alone)

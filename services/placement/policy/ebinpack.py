@@ -10,12 +10,10 @@ a leaf group before a spine: within it to as few leaf groups and nodes as possib
 
 from __future__ import annotations
 
-from services.placement.policy.best_fit import place_worker
 from services.placement.policy.fewest import Part
+from services.placement.policy.filling import fullest, places_of_gang
 from services.placement.policy.fit import Room
-from services.placement.policy.one_by_one import place_workers
 from services.placement.policy.packing import Gang, fill, places_of_each, places_on
-from services.placement.policy.ranks import by_node
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.state import CellState
 from shared.cluster.topology import OUTWARD, topology_for
@@ -27,8 +25,7 @@ def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[Wor
     fits, as with best fit.
     """
     if spec.resources.gpu_milli < GPU:
-        places = place_workers(Room.of(state, pool, spec), spec, spec.workers, place_worker)
-        return by_node(places) if len(places) == spec.workers else None
+        return places_of_gang(Room.of(state, pool, spec), spec, fullest)
     gang = Gang(topology_for(state, pool, spec), spec)
     parts = pack(gang, spec.workers)
     return places_on(gang, parts) if parts else None

@@ -6,10 +6,9 @@ Training never uses the zone. An inference node that is lent to another pool wor
 
 from __future__ import annotations
 
-from services.placement.policy.best_fit import place_worker
 from services.placement.policy.ebinpack import pack
+from services.placement.policy.filling import fullest, places_of_gang
 from services.placement.policy.fit import Room
-from services.placement.policy.one_by_one import place_workers
 from services.placement.policy.packing import Gang, places_on
 from services.placement.policy.ranks import by_node
 from services.placement.policy.spread import spread
@@ -58,16 +57,13 @@ def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[Wor
     return by_node((*places, *more))
 
 
-def _packed(
-    state: CellState, pool: PoolCapacity, general: Topology, spec: JobSpec
-) -> tuple[WorkerPlace, ...] | list[WorkerPlace]:
+def _packed(state: CellState, pool: PoolCapacity, general: Topology, spec: JobSpec) -> tuple[WorkerPlace, ...] | None:
     """All of these workers in the general pool, or nothing."""
     if spec.resources.gpu_milli >= GPU:
         gang = Gang(general, spec)
         parts = pack(gang, spec.workers)
         return places_on(gang, parts)
-    found = place_workers(_room(state, pool, spec, general), spec, spec.workers, place_worker)
-    return found if len(found) == spec.workers else []
+    return places_of_gang(_room(state, pool, spec, general), spec, fullest)
 
 
 def _room(state: CellState, pool: PoolCapacity, spec: JobSpec, part: Topology) -> Room:

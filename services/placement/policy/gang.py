@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from services.placement.policy.best_fit import place_worker
+from services.placement.policy.filling import fill, fullest
 from services.placement.policy.fit import Room
 from services.placement.policy.narrowed import narrowed
 from services.placement.policy.policies import POLICIES, PlacementPolicy, Places
 from services.placement.policy.quota_check import refusal_in_pool, refusal_of_places, refusal_where_mixed
-from services.placement.policy.wishes import place_wish
+from services.placement.policy.wishes import place_wish, seeker_of
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.gang_bytes import bytes_of, is_too_large
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, Wish, WorkerPlace
+from shared.events.values import GPU, JobSpec, Level, Wish, WorkerPlace
 
 __all__ = ["POLICIES", "Places", "place_alike", "place_gang"]
 
@@ -92,8 +91,8 @@ def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | De
     if spec.workers == 1 and takes_whole and spec.topology is None:
         alone = policy.alone(state, pool, spec)
         places = None if alone is None else (alone,)
-    elif _count_whole(pool, spec) < spec.workers:
-        return DeferCode.FRAGMENTED
+    elif _count(pool, spec) < spec.workers:
+        return _why_none_fit(state, pool, spec)
     elif spec.topology is None:
         places = policy.gang(state, pool, spec)
     else:
@@ -106,19 +105,28 @@ def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | De
 def _why_not(state: CellState, pool: PoolCapacity, policy: PlacementPolicy, spec: JobSpec) -> DeferCode:
     """Why a gang for which there are enough free devices has found no places."""
     if spec.topology is not None and spec.topology.wish is Wish.REQUIRED:
-        lenient = replace(spec.topology, wish=Wish.PREFERRED)
-        if place_wish(state, pool, policy.nodes_for(state, pool, spec), spec, lenient) is not None:
-            return DeferCode.TOPOLOGY
-    if spec.resources.gpu_milli >= GPU or place_worker(Room.of(state, pool, spec), spec, 0) is not None:
+        gang = seeker_of(state, pool, policy.nodes_for(state, pool, spec), spec)
+        outermost = range(len(gang.topology.levels[Level.SUPERSPINE].paths))
+        if sum(gang.rooms(Level.SUPERSPINE, outermost)) >= spec.workers:
+            return DeferCode.TOPOLOGY  # without the wish it would go anywhere
+    return _why_none_fit(state, pool, spec)
+
+
+def _why_none_fit(state: CellState, pool: PoolCapacity, spec: JobSpec) -> DeferCode:
+    """Whether room for all is missing, or for any: there are enough free devices for a gang of whole ones."""
+    if spec.resources.gpu_milli >= GPU or fill(Room.of(state, pool, spec), spec, 1, fullest):
         return DeferCode.FRAGMENTED
     return DeferCode.NO_FREE_GPUS
 
 
-def _count_whole(pool: PoolCapacity, spec: JobSpec) -> int:
-    """How many workers of whole GPUs the pool's free devices could hold. Shares and single workers are not counted and
-    always pass: they are simply tried.
+def _count(pool: PoolCapacity, spec: JobSpec) -> int:
+    """How many workers the pool's free devices could hold. Single workers, those that need no device, and shares where
+    shared devices have room for one, are not counted and always pass: they are simply tried.
     """
-    gpus = spec.resources.gpu_milli // GPU
-    if not gpus or spec.workers == 1:
+    milli, gpus = spec.resources.gpu_milli, spec.resources.gpu_milli // GPU
+    if spec.workers == 1 or not milli:
         return spec.workers
+    if not gpus:
+        has_room = any(share >= milli for share in pool.by_share)
+        return spec.workers if has_room else pool.free_whole * (GPU // milli)
     return sum(free // gpus * mask.bit_count() for free, mask in pool.by_free.items())

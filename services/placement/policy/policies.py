@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from services.placement.policy import best_fit, ebinpack, espread, first_fit, frag_aware, spread
+from services.placement.policy import best_fit, ebinpack, espread, frag_aware, spread
+from services.placement.policy.filling import fullest, lowest, places_of_gang
 from services.placement.policy.fit import Room
-from services.placement.policy.one_by_one import PlaceWorker, place_workers
-from services.placement.policy.ranks import by_node
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.state import CellState
 from shared.cluster.topology import Topology, topology_for
-from shared.events.values import GPU, JobSpec, WorkerPlace
+from shared.events.values import JobSpec, WorkerPlace
 
 Places = tuple[WorkerPlace, ...]
 
@@ -38,15 +37,13 @@ class PlacementPolicy(NamedTuple):
     order: Callable[[CellState, JobSpec], Sequence[str]] | None = None
 
 
-def _by_worker(place: PlaceWorker) -> PlaceGang:
-    def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
-        places = place_workers(Room.of(state, pool, spec), spec, spec.workers, place)
-        if len(places) < spec.workers:
-            return None
-        # Whole devices are taken node by node.
-        return by_node(places) if spec.resources.gpu_milli < GPU else tuple(places)
+def _best_fit(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
+    return places_of_gang(Room.of(state, pool, spec), spec, fullest)
 
-    return place_gang
+
+def _first_fit(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
+    """A baseline: each worker goes to the lowest node that fits it, however full it is."""
+    return places_of_gang(Room.of(state, pool, spec), spec, lowest)
 
 
 def _first(place: PlaceGang) -> PlaceAlone:
@@ -61,13 +58,12 @@ def _everywhere(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Topology
     return topology_for(state, pool, spec)
 
 
-_BEST_FIT = PlacementPolicy(_by_worker(best_fit.place_worker), best_fit.place_alone, _everywhere, best_fit.place_alike)
-_FIRST_FIT = _by_worker(first_fit.place_worker)
+_BEST_FIT = PlacementPolicy(_best_fit, best_fit.place_alone, _everywhere, best_fit.place_alike)
 
 POLICIES: dict[str, PlacementPolicy] = {
     "best-fit": _BEST_FIT,
     "binpack": _BEST_FIT,
-    "first-fit": PlacementPolicy(_FIRST_FIT, _first(_FIRST_FIT), _everywhere),
+    "first-fit": PlacementPolicy(_first_fit, _first(_first_fit), _everywhere),
     "spread": PlacementPolicy(spread.place_gang, _first(spread.place_gang), _everywhere),
     "e-binpack": PlacementPolicy(ebinpack.place_gang, ebinpack.place_alone, _everywhere, ebinpack.place_alike),
     "frag-aware": PlacementPolicy(

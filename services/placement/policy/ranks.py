@@ -8,14 +8,12 @@ from shared.events.value import replace
 from shared.events.values import WorkerPlace
 
 
-def by_node(places: Sequence[WorkerPlace], first: int = 0) -> tuple[WorkerPlace, ...]:
-    """The same places with the ranks from `first` on given node by node. Nodes stay in the order in which they were
+def by_node(places: Sequence[WorkerPlace]) -> tuple[WorkerPlace, ...]:
+    """The same places with the ranks given node by node. Nodes stay in the order in which they were
     found, and workers of one node in theirs: names decide nothing.
     """
     on: dict[str, list[WorkerPlace]] = {}
     for place in places:
         on.setdefault(place.node, []).append(place)
     ordered = [place for here in on.values() for place in here]
-    return tuple(
-        [place if place.rank == rank else replace(place, rank=rank) for rank, place in enumerate(ordered, first)]
-    )
+    return tuple([place if place.rank == rank else replace(place, rank=rank) for rank, place in enumerate(ordered)])

@@ -9,13 +9,12 @@ zone rather than beside training. So no two domains with room differ by more tha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from services.placement.policy.best_fit import place_share, place_worker
 from services.placement.policy.ebinpack import pack
 from services.placement.policy.espread import is_general, is_in_zone
+from services.placement.policy.filling import fill, fill_shares, fullest, places_in
 from services.placement.policy.fit import Room
-from services.placement.policy.one_by_one import place_workers
 from services.placement.policy.packing import Gang, places_on
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.node import Node
@@ -23,8 +22,6 @@ from shared.cluster.state import CellState
 from shared.cluster.topology import Topology, numbers_of, topology_for
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, Level, WorkerPlace
-
-_ALL = -1
 
 
 def place_replicas(
@@ -34,30 +31,30 @@ def place_replicas(
     zone = topology_for(state, pool, spec, "zone", is_in_zone)
     general = topology_for(state, pool, spec, "general", is_general)
     if spec.spread is not None:
-        domains = _Domains.of(state, pool, spec, held, spec.spread)
+        domains = Domains.of(state, pool, spec, held, spec.spread)
         return _over_domains(state, pool, spec, domains, (zone, general), most)
     found: list[WorkerPlace] = []
     if zone.nodes:
-        nodes = _Domains.of(state, pool, spec, held, Level.NODE)
+        nodes = Domains.of(state, pool, spec, held, Level.NODE)
         found = _over_domains(state, pool, spec, nodes, (zone, None), most)
     return found + _packed(state, pool, general, spec, most - len(found))
 
 
-class _Domains:
-    """The failure domains of one level by how many replicas they have: `masks[n]` are the nodes of those with more than
-    n, over the pool's numbers.
-    """
+class Domains:
+    """The failure domains of one level by how many replicas they have. Masks are over the pool's numbers."""
 
     def __init__(self, pool: PoolCapacity, topology: Topology, level: Level) -> None:
         self._pool, self._topology, self._units = pool, topology, topology.levels[level]
         self._count: Counter[int] = Counter()
-        self._masks: list[int] = []
+        self._with: dict[int, int] = {}
+        """The nodes of the domains with exactly so many; none with none."""
+        self._visited = 0
         self.used = 0
 
     @classmethod
     def of(
         cls, state: CellState, pool: PoolCapacity, spec: JobSpec, held: Sequence[WorkerPlace], level: Level
-    ) -> _Domains:
+    ) -> Domains:
         """The domains with the replicas that there are."""
         domains = cls(pool, topology_for(state, pool, spec), level)
         for place in held:
@@ -70,24 +67,28 @@ class _Domains:
         if slot is None:
             return
         unit = self._units.of_slot[slot]
-        number = self._count[unit]
-        self._count[unit] += 1
-        if number == len(self._masks):
-            self._masks.append(0)
-        self._masks[number] |= numbers_of(self._pool, self._topology, self._units.slots(unit))
+        nodes, before = numbers_of(self._pool, self._topology, self._units.slots(unit)), self._count[unit]
+        if before:
+            self._with[before] ^= nodes
+            if not self._with[before]:
+                del self._with[before]
+        self._count[unit] = before + 1
+        self._with[before + 1] = self._with.get(before + 1, 0) | nodes
+        self._visited |= nodes
         self.used |= 1 << self._pool.number(node_id)
 
-    def fewest_first(self) -> list[int]:
-        """The nodes of the domains with the fewest replicas, then of those with one more, and so on."""
-        masks = [_ALL, *self._masks, 0]
-        return [masks[number] & ~masks[number + 1] for number in range(len(masks) - 1)]
+    def fewest_first(self, among: int) -> Iterator[int]:
+        """Those of these nodes whose domains have the fewest replicas, then of those with more, and so on."""
+        yield among & ~self._visited
+        for number in sorted(self._with):
+            yield among & self._with[number]
 
 
 def _over_domains(
     state: CellState,
     pool: PoolCapacity,
     spec: JobSpec,
-    domains: _Domains,
+    domains: Domains,
     parts: tuple[Topology, Topology | None],
     most: int,
 ) -> list[WorkerPlace]:
@@ -99,24 +100,26 @@ def _over_domains(
             break
         domains.take(place.node)
         places.append(place)
+    # No whole device is left anywhere: rather shares beside others, wherever there are some.
+    for room in filter(None, rooms):
+        if len(places) < most:
+            places += places_in(fill_shares(room, spec, most - len(places)), spec, len(places))
     return places
 
 
-def _next(rooms: list[Room | None], spec: JobSpec, domains: _Domains, rank: int) -> WorkerPlace | None:
+def _next(rooms: list[Room | None], spec: JobSpec, domains: Domains, rank: int) -> WorkerPlace | None:
     zone, general = rooms
-    milli = spec.resources.gpu_milli
-    gpus = milli // GPU if milli >= GPU else int(milli > 0)
-    for among in domains.fewest_first():
+    gpus = -(-spec.resources.gpu_milli // GPU)
+    with_room = sum(room.with_free(gpus) for room in rooms if room is not None)  # of the zone or not: of one only
+    for among in domains.fewest_first(with_room):
+        if not among:
+            continue
         node = None if zone is None else _emptiest(zone, spec, gpus, among, domains.used)
         if zone is not None and node is not None:
-            return _take(zone, spec, rank, node)
+            return zone.take(rank, node, spec.resources)
         node = None if general is None else general.fullest_of(spec, gpus, among)
         if general is not None and node is not None:
-            return _take(general, spec, rank, node)
-    if 0 < milli < GPU:
-        # No whole device is left anywhere: rather a share beside others, wherever there is one.
-        found = (place_share(room, spec, rank, may_break=False) for room in rooms if room is not None)
-        return next((place for place in found if place is not None), None)
+            return general.take(rank, node, spec.resources)
     return None
 
 
@@ -126,18 +129,12 @@ def _emptiest(room: Room, spec: JobSpec, gpus: int, among: int, used: int) -> No
     return node if node is not None else room.emptiest(spec, gpus, among)
 
 
-def _take(room: Room, spec: JobSpec, rank: int, node: Node) -> WorkerPlace:
-    if 0 < spec.resources.gpu_milli < GPU:
-        return room.take_share(rank, node, room.unbroken_device(node), spec.resources)
-    return room.take_whole(rank, node, spec.resources)
-
-
 def _packed(state: CellState, pool: PoolCapacity, general: Topology, spec: JobSpec, most: int) -> list[WorkerPlace]:
     """So many replicas in the general part by E-Binpack, or as many as fit."""
     if most <= 0 or not general.nodes:
         return []
     if spec.resources.gpu_milli < GPU:
-        return place_workers(Room.of(state, pool, spec, _numbers(pool, general)), spec, most, place_worker)
+        return places_in(fill(Room.of(state, pool, spec, _numbers(pool, general)), spec, most, fullest), spec)
     gang = Gang(general, replace(spec, workers=1, workers_min=None))
     room = 0
     for slot in gang.tightest_nodes(1):

@@ -6,10 +6,11 @@ before a second to any, always to the emptiest node, and to one without another 
 
 from __future__ import annotations
 
-from services.placement.policy.best_fit import place_share
+from services.placement.policy.filling import fill_shares, places_in
 from services.placement.policy.fit import Room
 from services.placement.policy.ranks import by_node
 from shared.cluster.capacity import PoolCapacity
+from shared.cluster.masks import mask_from
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.cluster.topology import Topology, Units, numbers_of, topology_for
@@ -28,35 +29,38 @@ def spread(room: Room, topology: Topology, spec: JobSpec, workers: int) -> list[
     """
     units = topology.levels[spec.spread or Level.NODE]
     places: list[WorkerPlace] = []
-    visited = used = 0
-    for rank in range(workers):
-        node = _next(room, spec, visited, used)
-        if node is None and visited:
-            visited = 0
-            node = _next(room, spec, visited, used)
-        if node is None:
-            place = place_share(room, spec, rank, may_break=False) if 0 < spec.resources.gpu_milli < GPU else None
-            if place is None:
-                return places
-            places.append(place)
-            continue
-        places.append(_take(room, spec, rank, node))
-        visited |= _unit_around(room, topology, units, node)
-        used |= 1 << room.pool.number(node.id)
+    used = 0
+    while len(places) < workers:
+        here = _round(room, topology, units, spec, range(len(places), workers), used)
+        if not here:
+            break
+        used |= mask_from((room.pool.number(place.node) for place in here), len(room.pool.ids))
+        places += here
+    if len(places) < workers:
+        # No whole device is left anywhere: rather shares beside others, wherever there are some.
+        places += places_in(fill_shares(room, spec, workers - len(places)), spec, len(places))
     return places
 
 
-def _next(room: Room, spec: JobSpec, visited: int, used: int) -> Node | None:
-    """The emptiest node of a unit that was not visited in this round, one that is not used before one that is."""
-    gpus = -(-spec.resources.gpu_milli // GPU)
-    node = room.emptiest(spec, gpus, ~(visited | used))
-    return node if node is not None else room.emptiest(spec, gpus, ~visited)
-
-
-def _take(room: Room, spec: JobSpec, rank: int, node: Node) -> WorkerPlace:
-    if 0 < spec.resources.gpu_milli < GPU:
-        return room.take_share(rank, node, room.unbroken_device(node), spec.resources)
-    return room.take_whole(rank, node, spec.resources)
+def _round(room: Room, topology: Topology, units: Units, spec: JobSpec, ranks: range, used: int) -> list[WorkerPlace]:
+    """A worker to each unit that has room for one, or to the first that these ranks suffice for: to the emptiest nodes
+    first, to those that are used already last. What one takes makes no other node emptier.
+    """
+    gpus, visited, places = -(-spec.resources.gpu_milli // GPU), 0, list[WorkerPlace]()
+    for among in (~used, used):
+        for free in sorted([free for free in room.by_free if free >= gpus], reverse=True):
+            mask = room.by_free.get(free, 0) & among & ~visited
+            while mask:
+                node = room.first_suitable(mask, spec)
+                if node is None:
+                    break
+                places.append(room.take(ranks[len(places)], node, spec.resources))
+                if len(places) == len(ranks):
+                    return places
+                unit = _unit_around(room, topology, units, node)
+                visited |= unit
+                mask &= ~unit
+    return places
 
 
 def _unit_around(room: Room, topology: Topology, units: Units, node: Node) -> int:
