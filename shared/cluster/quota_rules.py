@@ -90,12 +90,19 @@ def _holds_too_much(branch: Branch) -> Fault | None:
     """The rules between a tenant and its children, for the tenant and all above it."""
     above: Branch | None = branch
     while above is not None:
-        quota, together = above.quota, above.guaranteed_milli
-        for field, most in (("guaranteed", quota.guaranteed_milli or None), ("limit", quota.limit_milli)):
-            if most is not None and together > most:
-                rule = f"the children of {quota.tenant!r} are guaranteed {_gpus(together)} GPUs together"
-                return Fault(quota.tenant, quota.gpu_type, field, _gpus(most), rule)
+        fault = fault_of_holder(above.quota, above.guaranteed_milli)
+        if fault is not None:
+            return fault
         above = above.parent
+    return None
+
+
+def fault_of_holder(quota: Quota, together_milli: int) -> Fault | None:
+    """Whether a tenant's children are guaranteed more together than it may hold itself."""
+    for field, most in (("guaranteed", quota.guaranteed_milli or None), ("limit", quota.limit_milli)):
+        if most is not None and together_milli > most:
+            rule = f"the children of {quota.tenant!r} are guaranteed {_gpus(together_milli)} GPUs together"
+            return Fault(quota.tenant, quota.gpu_type, field, _gpus(most), rule)
     return None
 
 

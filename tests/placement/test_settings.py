@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from services.placement.policy.settings import configure
+from services.placement.policy.turn import Turn
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
 from shared.events import effects as e
 from shared.events.base import Event
@@ -55,6 +57,21 @@ def test_a_file_whose_quotas_contradict_those_of_run_time_is_refused_there_and_s
     world.restart()
     assert ("ada", "gpu") not in world.state.quotas
     assert codes(world.decisions[-1].effects) == [ProposalCode.NOT_ALLOWED]
+
+
+def test_what_a_file_with_a_contradiction_costs_grows_with_its_quotas_and_not_with_their_square() -> None:
+    names = [f"t{number:03}" for number in range(200)]
+    others = tuple(Tenant(name=name, quotas=(TenantQuota(limit=1),)) for name in names)
+    world = World(
+        file_with(Tenant(name="lab"), Tenant(name="ada", parent="lab"), *(Tenant(name=name) for name in names))
+    )
+    world.tell(set_quotas(quota("lab", None, parent="ada")))
+    turn = Turn(world.state, world.now_ms)
+    file = file_with(Tenant(name="lab"), Tenant(name="ada", parent="lab", quotas=(TenantQuota(limit=1),)), *others)
+    world.writer.begin()
+    assert configure(turn, file, ("best-fit",), anew=True)
+    assert sorted(kinds(turn.effects)) == ["ProposalRefused"] + ["QuotaSet"] * 200
+    assert turn.steps < 100 * len(names)
 
 
 def test_a_file_with_an_unknown_placement_policy_is_refused_and_stops_nobody() -> None:

@@ -10,6 +10,7 @@ from shared.cluster.config import LEASE_MS_LEAST, CellFile
 from shared.cluster.job import WAITING, Job, JobStatus
 from shared.cluster.quota_rules import Fault, fault_among, fault_in_pools, top_down
 from shared.cluster.quota_tree import Account
+from shared.cluster.quotas_one_by_one import QuotasOneByOne
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.base import Event
@@ -49,12 +50,14 @@ def configure(
     if fault is None:
         return _put_first(turn, top_down(merged, changed))
     # Some contradict what was set at run time: the rest of the file still counts.
-    faults: list[Fault] = []
+    faults, quotas = list[Fault](), QuotasOneByOne(turn.state.quotas, tenants)
     for quota in changed:
         if turn.is_full:
             return False
-        fault = _put_quotas(turn, [quota], tenants)
-        if fault is not None:
+        fault = quotas.put(quota)
+        if fault is None:
+            turn.do(e.QuotaSet(quota=quota))
+        else:
             faults.append(fault)
     for number, each in enumerate(faults):
         if turn.is_full:

@@ -1,0 +1,61 @@
+"""Quotas that are set one after the other are held against the same rules as all of them together."""
+
+from __future__ import annotations
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from shared.cluster.quota_rules import LEVELS_MOST, fault_among
+from shared.cluster.quota_tree import Account
+from shared.cluster.quotas_one_by_one import QuotasOneByOne
+from shared.events.operations import Quota
+
+NAMES = ["a", "b", "c", "d", "e"]
+
+
+@st.composite
+def quotas_of(draw: st.DrawFn) -> Quota:
+    """A quota of one of few tenants, with a parent that may be anybody, and numbers that collide."""
+    guaranteed_milli = draw(st.integers(0, 3))
+    return Quota(
+        tenant=draw(st.sampled_from(NAMES)),
+        gpu_type=draw(st.sampled_from(["h", "v"])),
+        guaranteed_milli=guaranteed_milli,
+        limit_milli=draw(st.none() | st.integers(max(0, guaranteed_milli - 1), 6)),
+        parent=draw(st.none() | st.sampled_from([*NAMES, "nobody"])),
+    )
+
+
+@settings(max_examples=400)
+@given(st.lists(quotas_of(), max_size=25))
+def test_a_quota_is_set_exactly_if_it_goes_with_all_that_are_there(quotas: list[Quota]) -> None:
+    table: dict[Account, Quota] = {}
+    one_by_one = QuotasOneByOne(table, NAMES[:2])
+    for quota in quotas:
+        merged = {**table, (quota.tenant, quota.gpu_type): quota}
+        expected = fault_among(merged, [quota], NAMES[:2])
+        assert one_by_one.put(quota) == expected
+        event("no fault" if expected is None else expected.rule[:20])
+        if expected is None:
+            table = merged
+    again = QuotasOneByOne(table, NAMES[:2])
+    for quota in table.values():
+        assert again.put(quota) is None
+
+
+def line(*names: str) -> dict[Account, Quota]:
+    """Each below the one before it."""
+    return {
+        (name, "gpu"): Quota(tenant=name, gpu_type="gpu", parent=parent)
+        for parent, name in zip([None, *names], names, strict=False)
+    }
+
+
+def test_no_tenant_moves_below_another_with_more_levels_than_there_may_be() -> None:
+    upper = line(*(f"u{number}" for number in range(10)))
+    lower = line(*(f"l{number}" for number in range(LEVELS_MOST - 9)))
+    for parent, is_right in (("u9", False), ("u8", True)):
+        quota = Quota(tenant="l0", gpu_type="gpu", parent=parent)
+        merged = {**upper, **lower, ("l0", "gpu"): quota}
+        assert (fault_among(merged, [quota], ()) is None) == is_right
+        assert (QuotasOneByOne({**upper, **lower}, ()).put(quota) is None) == is_right
