@@ -37,6 +37,7 @@ def log_repair(
         print_line(f"Repaired: the cell goes on at version {version}. Start its services now.")
     elif not is_whole and not as_json:
         print_line("Nothing was changed. Stop the cell's services, then repair it with --yes.")
+        print_line("Under `fallow up`: leave it running, repair in another terminal, then restart it.")
     if version is None and not is_whole:
         raise typer.Exit(Exit.NO)
 

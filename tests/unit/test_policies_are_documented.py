@@ -1,0 +1,27 @@
+"""Every placement policy stands where people choose one: in the cell file's comment and in docs/placement.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from services.placement.policy.policies import POLICIES
+
+TOP = Path(__file__).parents[2]
+
+
+def test_the_cell_files_comment_names_every_policy() -> None:
+    text = (TOP / "deploy" / "cell.yaml").read_text(encoding="utf-8")
+    (comment,) = re.findall(r"^ +placement: .*# which nodes a gang gets: (.*) \(best-fit\)$", text, re.MULTILINE)
+    assert set(re.split(r", | or ", comment)) == set(POLICIES)
+
+
+def test_the_guide_says_of_every_policy_when_to_use_it() -> None:
+    text = (
+        (TOP / "docs" / "placement.md")
+        .read_text(encoding="utf-8")
+        .partition("## Which policy")[2]
+        .partition("\n## ")[0]
+    )
+    rows = re.findall(r"^\| `([^`]+)` \| [^|]+ \| [^|]+ \|$", text, re.MULTILINE)
+    assert sorted(rows) == sorted(POLICIES)
