@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from services.metrics.app import measure
+from services.metrics.settings import MetricsSettings
 from services.projector.app import main
 from services.projector.settings import ProjectorSettings
+from shared.log.layout import Layout
 from shared.log.memory import MemoryLog
+from shared.log.port import Reader, TopicPartition
 from shared.runtime.process import make_context
 from shared.view.reader import ViewReader, ViewRebuilding
 from shared.view.store import ViewUnavailable
@@ -56,6 +62,55 @@ def a_world(lua: LuaWorld, namespace: str) -> ProjectorWorld:
     world = ProjectorWorld(lua.functions, namespace)
     world.broker.create_topic(world.layout.topic("cells"), 1)
     return world
+
+
+class CountedLog(MemoryLog):
+    """Knows which of its readers are open: one that is left behind is a connection that nobody closes."""
+
+    def __init__(self, world: ProjectorWorld) -> None:
+        super().__init__(world.broker)
+        self.open = 0
+
+    def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:
+        reader = super().reader(positions, patient_ms=patient_ms)
+        started, stopped = reader.start, reader.stop
+
+        async def start() -> None:
+            await started()
+            self.open += 1
+
+        async def stop() -> None:
+            await stopped()
+            self.open -= 1
+
+        reader.start, reader.stop = start, stop  # type: ignore[method-assign]
+        return reader
+
+
+async def projected(context: Any, log: MemoryLog, _: Layout) -> None:
+    async def opened(*_: Any) -> MemoryLog:
+        return log
+
+    await main(context, opened, lambda _: Lua(LuaWorld()))
+
+
+@pytest.mark.parametrize("work", [projected, measure])
+async def test_who_is_fenced_leaves_no_reader_open(
+    work: Callable[[Any, MemoryLog, Layout], Coroutine[Any, Any, None]], namespace: str, tmp_path: Path
+) -> None:
+    world = a_world(LuaWorld(), namespace)
+    await world.live(10)
+    await world.write(world.history.decisions(1), "another chain")
+    cell_file = tmp_path / "cell.yaml"
+    cell_file.write_text(CELL_FILE, encoding="utf-8")
+    kind = ProjectorSettings if work is projected else MetricsSettings
+    context = make_context("reader", kind(namespace=namespace, cell_file=cell_file))
+    log = CountedLog(world)
+    process = asyncio.create_task(work(context, log, world.layout))
+    await eventually(lambda: CELL in context.health.fences)
+    assert log.open == 0
+    context.stopping.set()
+    await process
 
 
 async def is_fenced(reader: ViewReader) -> bool:

@@ -109,8 +109,12 @@ class Agent:
 
     async def _caught_up(self) -> str | None:
         await self._follower.stop()
-        await self._follower.start()
-        await self._follower.catch_up()
+        try:
+            await self._follower.start()
+            await self._follower.catch_up()
+        except BaseException:
+            await self._follower.stop()
+            raise
         return None
 
     async def _boot(self) -> str | None:

@@ -72,10 +72,14 @@ class CellExecutor:
         return self._outbox.is_empty
 
     async def begin(self) -> None:
-        """Fold the log up to now. Raises LogUnavailable."""
+        """Fold the log up to now. Raises LogUnavailable, and DamagedLog or LogTruncated where it cannot be trusted."""
         await self._follower.stop()
-        await self._follower.start()
-        await self._follower.catch_up()
+        try:
+            await self._follower.start()
+            await self._follower.catch_up()
+        except BaseException:
+            await self._follower.stop()
+            raise
         self._handled_decisions()
 
     async def run(self) -> None:

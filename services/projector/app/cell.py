@@ -76,12 +76,12 @@ class CellProjector:
 
     async def run(self) -> None:
         """Until told to stop. Raises DamagedLog, LogTruncated: then the truth cannot be known here."""
-        if not await wait_for(
-            self._context, f"the log of {self._cell}", self._begun, (LogUnavailable,), about=self._cell
-        ):
-            return
-        self._context.health.ready()
         try:
+            if not await wait_for(
+                self._context, f"the log of {self._cell}", self._begun, (LogUnavailable,), about=self._cell
+            ):
+                return
+            self._context.health.ready()
             while not self._context.stopping.is_set():
                 began_ms, records = self._host.monotonic_ms(), await self._poll()
                 rows = 0
