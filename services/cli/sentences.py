@@ -96,8 +96,12 @@ def _settled(effect: e.WorkersSettled) -> str:
         if ranks
     ]
     failures = f"; {counted(effect.failures, 'failure')} so far" if effect.failures and effect.gone else ""
-    avoid = _avoid(effect.avoid) if effect.gone or effect.paused else ""
-    waits = f"; not before {moment(effect.not_before_ms)}: {_ranks(effect.paused)}" if effect.paused else ""
+    avoid = _avoid(effect.avoid) if effect.gone or effect.setbacks else ""
+    paused: dict[int, tuple[int, ...]] = {}
+    for setback in effect.setbacks:
+        if setback.until_ms:
+            paused[setback.until_ms] = (*paused.get(setback.until_ms, ()), setback.rank)
+    waits = "".join(f"; not before {moment(until_ms)}: {_ranks(paused[until_ms])}" for until_ms in sorted(paused))
     return f"Of job {effect.job}, {', '.join(parts) or 'no worker has changed'}{failures}{waits}{avoid}."
 
 

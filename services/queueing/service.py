@@ -21,7 +21,7 @@ from shared.cluster.few import FEW_WAITING
 from shared.cluster.file_in_force import part_in_force
 from shared.cluster.job import JobStatus
 from shared.cluster.maintenance import longest_run_ms
-from shared.cluster.singly import grows, in_line, lacks
+from shared.cluster.singly import in_line, lacks, may_go_on, next_pause_end_ms
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
@@ -251,9 +251,10 @@ class QueueingService:
         if job is None or (job.status is not JobStatus.QUEUED and not lacks(job)):
             self._leave(job_id)
             return
-        if job.not_before_ms > now_ms:
-            self._asleep.push((job.not_before_ms, job_id), self._sleeps)
-        if job.not_before_ms > now_ms and not grows(job, now_ms):
+        pause_end_ms = next_pause_end_ms(job, now_ms)
+        if pause_end_ms is not None:
+            self._asleep.push((pause_end_ms, job_id), self._sleeps)
+        if not may_go_on(job, now_ms):
             self._leave(job_id)
         else:
             known = self._waiting.get(job_id)
@@ -269,7 +270,9 @@ class QueueingService:
 
     def _sleeps(self, entry: tuple[int, str]) -> bool:
         job = self.state.jobs.get(entry[1])
-        return job is not None and job.not_before_ms == entry[0]
+        return job is not None and (
+            job.not_before_ms == entry[0] or any(setback.until_ms == entry[0] for setback in job.setbacks)
+        )
 
     def _enter(self, spec: JobSpec, submit_ms: int, digest: str) -> None:
         """Put a job into its line."""

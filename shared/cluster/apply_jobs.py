@@ -11,7 +11,7 @@ from shared.cluster.illegal import IllegalEffect, must
 from shared.cluster.job import HOLDING, NO_RUNS, WAITING, Job, JobStatus, attempt_of, resume
 from shared.cluster.remembered import is_digest
 from shared.cluster.sharing import share
-from shared.cluster.singly import fewest_of, starting
+from shared.cluster.singly import fewest_of, may_start_ms, paused_ranks, starting
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import StopReason
@@ -84,6 +84,9 @@ def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:
         must(fewest <= len(job.workers), f"job {job.id} runs with {len(job.workers)} workers, fewer than {fewest}")
     share(state.kinds, effect.spec)
     state.journal.set(job, "spec", effect.spec)
+    if job.attempt and not job.spec.gang and job.status in WAITING:
+        # With more or fewer replicas than before it may start once others of its ranks have waited out their pauses.
+        state.journal.set(job, "not_before_ms", may_start_ms(job, at_ms))
 
 
 def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
@@ -92,7 +95,7 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     if job is None or job.status is not _QUEUED or job.attempt + 1 != effect.attempt or job.not_before_ms > at_ms:
         _refuse_start(state, effect)
     workers = effect.workers
-    _is_whole(job, workers)
+    _is_whole(job, workers, at_ms)
     if job.spec.array_of is not None:
         _count_started(state, job)
     are_allowed_there(state, job, workers)
@@ -155,14 +158,14 @@ def _refuse_start(state: CellState, effect: e.JobStarted) -> Never:
     raise IllegalEffect(f"job {job.id} may not start before {job.not_before_ms}")
 
 
-def _is_whole(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
+def _is_whole(job: Job, workers: tuple[WorkerPlace, ...], at_ms: int) -> None:
     """I3: so many workers as the job can run with, each with what it needs, ranks 0 to n - 1."""
     spec = job.spec
     fewest = (spec.workers_min or spec.workers) if spec.gang else fewest_of(job)
     if not fewest <= len(workers) <= spec.workers:
         raise IllegalEffect(f"job {job.id} needs {fewest} to {spec.workers} workers, not {len(workers)}")
     if not spec.gang:
-        _begin_singly(job, workers)
+        _begin_singly(job, workers, at_ms)
         return
     wanted, rank = spec.resources, 0
     gpu_milli, cpu_milli, memory_mib = wanted.gpu_milli, wanted.cpu_milli, wanted.memory_mib
@@ -174,12 +177,13 @@ def _is_whole(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
         rank += 1  # noqa: SIM113 - most gangs are one worker, and enumerate is dear for one
 
 
-def _begin_singly(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
+def _begin_singly(job: Job, workers: tuple[WorkerPlace, ...], at_ms: int) -> None:
     """The workers of a job that is no gang have any ranks whose work is not done, in their order."""
     get_what_they_asked_for(job, workers)
     ranks = [place.rank for place in workers]
     must(ranks == sorted(set(ranks)), f"job {job.id} starts with ranks {ranks}")
     must(not set(ranks).intersection(job.done), f"job {job.id} starts a rank whose work is done")
+    must(not set(ranks).intersection(paused_ranks(job, at_ms)), f"job {job.id} waits with such a rank at {at_ms}")
     must(len(ranks) <= job.spec.workers - len(job.done), f"job {job.id} starts more workers than have still to run")
     must(all(place.turn == 0 for place in workers), f"job {job.id} starts: no worker enters later")
 
@@ -362,12 +366,12 @@ def _give_back(state: CellState, job: Job) -> None:
             state.journal.drop(state.singly, job.id)
         release(state, job.spec.tenant, job.id, job.workers + job.joining)
     state.journal.entries.append((resume, job, None, attempt_of(job)))
-    job.workers = job.joining = job.leaving = job.paused = ()
+    job.workers = job.joining = job.leaving = ()
     job.runs = NO_RUNS
     job.started_ms = job.running_ms = job.stop_why = None
     job.stop_for, job.stop_grace_wall_ms, job.stopping_ms = "", 0, None
     job.backfilled, job.backfilled_over = False, ""
-    job.turns = job.lost_turn = 0
+    job.turns = 0
 
 
 def finished(state: CellState, effect: e.JobFinished, at_ms: int) -> None:

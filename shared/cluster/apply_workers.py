@@ -9,7 +9,7 @@ from shared.cluster.job import Job, JobStatus
 from shared.cluster.singly import is_service, paused_ranks, starting
 from shared.cluster.state import CellState
 from shared.events import effects as e
-from shared.events.values import RunStatus, WorkerPlace
+from shared.events.values import RunStatus, Setback, WorkerPlace
 
 _STARTING, _RUNNING, _STOPPING = JobStatus.STARTING, JobStatus.RUNNING, JobStatus.STOPPING
 
@@ -56,7 +56,7 @@ def _enter_rightly(state: CellState, job: Job, places: tuple[WorkerPlace, ...], 
     ranks = {place.rank for place in places}
     must(not ranks.intersection(job.done), f"job {job.id} needs no such rank any more")
     must(is_service(job) or max(ranks) < job.spec.workers, f"job {job.id} has {job.spec.workers} ranks alone")
-    must(ranks.isdisjoint(paused_ranks(job, at_ms)), f"job {job.id} waits with such a rank until {job.not_before_ms}")
+    must(ranks.isdisjoint(paused_ranks(job, at_ms)), f"job {job.id} waits with such a rank at {at_ms}")
     turn = job.turns + 1
     must(
         all(place.turn == turn and place.since_ms == at_ms for place in places),
@@ -99,17 +99,27 @@ def settled(state: CellState, effect: e.WorkersSettled, at_ms: int) -> None:
     journal.set(job, "failures", effect.failures)
     journal.set(job, "losses", effect.losses)
     journal.set(job, "avoid", effect.avoid)
-    journal.set(job, "lost_turn", max(effect.lost_turn, job.lost_turn))
-    journal.set(job, "paused", _paused_behind(job, effect, at_ms))
-    journal.set(job, "not_before_ms", max(effect.not_before_ms, job.not_before_ms))
+    if effect.setbacks or (effect.done and job.setbacks):
+        journal.set(job, "setbacks", _setbacks_behind(job, effect, at_ms))
+        journal.set(job, "not_before_ms", max(job.not_before_ms, *(s.until_ms for s in effect.setbacks), 0))
     if state.unacknowledged is not None:
         state.unacknowledged.enter(state, job)
 
 
-def _paused_behind(job: Job, effect: e.WorkersSettled, at_ms: int) -> tuple[int, ...]:
-    held = {place.rank for place in job.workers}.union(effect.gone)
-    must(held.issuperset(effect.paused), f"job {job.id} has no such rank to wait with")
-    return tuple(sorted({*paused_ranks(job, at_ms), *effect.paused}))
+def _setbacks_behind(job: Job, effect: e.WorkersSettled, at_ms: int) -> tuple[Setback, ...]:
+    """At most one of each rank. Of those whose work is done there is none, and none of a rank that a service has had
+    and does not want any more, once its pause is over.
+    """
+    held, fresh = {place.rank for place in job.workers}, {setback.rank: setback for setback in effect.setbacks}
+    must(len(fresh) == len(effect.setbacks), f"job {job.id} has two setbacks of one rank")
+    must(held.union(effect.gone).issuperset(fresh), f"job {job.id} has no such rank to wait with")
+    kept = {
+        setback.rank: setback
+        for setback in job.setbacks
+        if setback.rank in held or setback.rank < job.spec.workers or setback.until_ms > at_ms
+    }
+    kept.update(fresh)
+    return tuple(kept[rank] for rank in sorted(kept.keys() - set(job.done)))
 
 
 def _runs_behind(job: Job, effect: e.WorkersSettled) -> dict[str, RunStatus]:

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from shared.events.reasons import DeferCode, StopReason
-from shared.events.values import JobSpec, RunStatus, WorkerPlace
+from shared.events.values import JobSpec, RunStatus, Setback, WorkerPlace
 
 
 class JobStatus(StrEnum):
@@ -41,11 +41,12 @@ NO_RUNS: Final[dict[str, RunStatus]] = {}
 class Job:
     """A job that waits or runs. `workers` are the places that it holds; `runs` says what each node said of this
     attempt. `done` are the ranks of a job that is no gang whose work is over for good, `turns` how often workers have
-    entered this attempt; no worker enters the ranks `paused` before `not_before_ms`. `waits_for` are those of its
-    `after` that are not over yet, `broken_by` the one that came to a wrong end. `losses` counts losses in a row by no
-    fault of its own: of single workers those that entered in turn `lost_turn` or later. `avoid` are the nodes of its
-    last failures. `held_why` is why it is held, if that is no wish of a person. `stopping_ms` is since when its nodes
-    are to stop it, until they have said that they did, or were told to be late.
+    entered this attempt, `setbacks` by rank what went wrong of late and which ranks wait, over all attempts. It does
+    not start before `not_before_ms`; while it runs that is when the last rank's pause is over. `waits_for` are those of
+    its `after` that are not over yet, `broken_by` the one that came to a wrong end. `losses` counts losses in a row by
+    no fault of its own: of single workers the most of any rank. `avoid` are the nodes of its last failures. `held_why`
+    is why it is held, if that is no wish of a person. `stopping_ms` is since when its nodes are to stop it, until they
+    have said that they did, or were told to be late.
     """
 
     spec: JobSpec
@@ -77,8 +78,7 @@ class Job:
     backfilled_over: str = ""
     turns: int = 0
     done: tuple[int, ...] = ()
-    paused: tuple[int, ...] = ()
-    lost_turn: int = 0
+    setbacks: tuple[Setback, ...] = ()
 
     @property
     def id(self) -> str:
@@ -109,8 +109,6 @@ attempt_of: Final[Callable[[Job], tuple[Any, ...]]] = attrgetter(
     "stop_grace_wall_ms",
     "stopping_ms",
     "turns",
-    "paused",
-    "lost_turn",
 )
 """Everything of a job that changes when an attempt of it starts, gets on or ends."""
 
@@ -120,7 +118,7 @@ def resume(job: Job, _: None, attempt: tuple[Any, ...]) -> None:
     (
         job.status, job.attempt, job.workers, job.joining, job.leaving, job.runs, job.started_ms, job.running_ms,
         job.first_start_ms, job.deferred, job.backfilled, job.backfilled_over, job.stop_why, job.stop_for,
-        job.stop_grace_wall_ms, job.stopping_ms, job.turns, job.paused, job.lost_turn,
+        job.stop_grace_wall_ms, job.stopping_ms, job.turns,
     ) = attempt  # fmt: skip
 
 

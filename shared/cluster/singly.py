@@ -37,12 +37,45 @@ def paused_ranks(job: Job, now_ms: int) -> tuple[int, ...]:
     """The ranks that no worker may enter now: what failed there, or was lost again, waits. All others wait for
     nothing.
     """
-    return job.paused if now_ms < job.not_before_ms else ()
+    return tuple([setback.rank for setback in job.setbacks if setback.until_ms > now_ms]) if job.setbacks else ()
 
 
 def may_enter(job: Job, now_ms: int) -> int:
     """How many of the workers that a job wants beside those that it has may enter now."""
-    return lacking(job) - len(paused_ranks(job, now_ms))
+    return lacking(job) - len(_pauses(job, now_ms))
+
+
+def may_start_ms(job: Job, now_ms: int) -> int:
+    """When so many ranks of a job without any worker have waited out their pauses that it can start with its fewest."""
+    pauses = sorted(_pauses(job, now_ms))
+    short = fewest_of(job) - (lacking(job) - len(pauses))
+    return pauses[short - 1] if short > 0 else now_ms
+
+
+def _pauses(job: Job, now_ms: int) -> list[int]:
+    """Until when those of the lacking workers wait that may not enter yet."""
+    if not job.setbacks:
+        return []
+    waiting = [setback for setback in job.setbacks if setback.until_ms > now_ms]
+    if waiting and not is_service(job):  # a rank that has a worker, be it one that leaves, is none that lacks one
+        held = {place.rank for place in job.workers}
+        waiting = [setback for setback in waiting if setback.rank < job.spec.workers and setback.rank not in held]
+    return [setback.until_ms for setback in waiting]
+
+
+def next_pause_end_ms(job: Job, now_ms: int) -> int | None:
+    """When the next pause of a job is over that waits or lacks workers; None if there is none. One that may start now
+    goes on waiting with the ranks whose pauses are not over.
+    """
+    ends = [setback.until_ms for setback in job.setbacks if setback.until_ms > now_ms]
+    if job.status is JobStatus.QUEUED and job.not_before_ms > now_ms:
+        ends.append(job.not_before_ms)
+    return min(ends, default=None)
+
+
+def may_go_on(job: Job, now_ms: int) -> bool:
+    """Whether a job that waits may start now, or more workers may enter one that runs."""
+    return job.not_before_ms <= now_ms if job.status is JobStatus.QUEUED else grows(job, now_ms)
 
 
 def lacks(job: Job) -> bool:

@@ -27,7 +27,7 @@ from shared.events.reasons import (
     StopReason,
 )
 from shared.events.value import ValueMeta
-from shared.events.values import JobSpec, NodeSpec, NodeStatus, RunStatus, WorkerPlace, WorkerRange
+from shared.events.values import JobSpec, NodeSpec, NodeStatus, RunStatus, Setback, WorkerPlace, WorkerRange
 
 
 class EffectMeta(ValueMeta):
@@ -161,20 +161,18 @@ class WorkersSettled(AttemptEffect):
     """Of a job that is no gang, the workers of these ranks have started, or are over and their places are free: `done`
     those that ended well, `gone` all others.
 
-    `failures` is how much of its retry budget is used now, `losses` how often in a row workers were lost by no fault of
-    the job; of the attempt's workers those count next that enter in turn `lost_turn` or later. No worker enters the
-    ranks `paused` before `not_before_ms` as long as the attempt goes on. Those that enter next avoid the nodes `avoid`.
+    `failures` is how much of its retry budget is used now, `losses` how often in a row a worker was lost by no fault of
+    the job. `setbacks` are those of the ranks to which something has happened: each counts and waits for itself, also
+    over the end of the attempt. Those that enter next avoid the nodes `avoid`.
     """
 
     joined: tuple[Count, ...] = ()
     done: tuple[Count, ...] = ()
     gone: tuple[Count, ...] = ()
     failures: Count = 0
-    not_before_ms: Millis = 0
     losses: Count = 0
     avoid: Avoided = ()
-    paused: tuple[Count, ...] = ()
-    lost_turn: Count = 0
+    setbacks: tuple[Setback, ...] = ()
 
 
 class JobStopping(AttemptEffect):

@@ -248,6 +248,17 @@ class WorkerPlace(Value):
     since_ms: Millis = 0
 
 
+class Setback(Value):
+    """What went wrong of late with one rank of a job that is no gang: how often in a row its workers have failed, and
+    how often they were lost by no fault of the job. No worker enters the rank before `until_ms`; 0: it does not wait.
+    """
+
+    rank: Count
+    until_ms: Millis = 0
+    failures: Count = 0
+    losses: Count = 0
+
+
 class WorkerRange(Value):
     """So many workers on one node, with consecutive ranks from `rank` on: each is a WorkerPlace of these fields, with
     its equal part of `devices` in their order.

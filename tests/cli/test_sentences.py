@@ -22,7 +22,7 @@ from shared.events.reasons import (
     StopReason,
 )
 from shared.events.value import replace
-from shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, RunStatus, WorkerPlace
+from shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, RunStatus, Setback, WorkerPlace
 
 SPEC = JobSpec(id="a", tenant="vision", workers=2, resources=Resources(gpu_milli=8000), queue="default", priority=3)
 ELASTIC = replace(SPEC, workers_min=1)
@@ -30,6 +30,9 @@ PLACES = tuple(
     WorkerPlace(rank=rank, node=f"node-{rank}", devices=tuple(range(8)), gpu_milli=8000) for rank in range(2)
 )
 MANY = tuple(WorkerPlace(rank=rank, node=f"node-{rank}", devices=(0, 1, 5), gpu_milli=3000) for rank in range(6))
+SETBACKS = tuple(
+    Setback(rank=rank, until_ms=until_ms, failures=1) for rank, until_ms in ((4, 5_000), (5, 5_000), (6, 9_000), (7, 0))
+)
 NODE = NodeSpec(id="node-1", pool="training", gpus=8)
 
 TABLE: list[tuple[e.Effect, str]] = [
@@ -66,6 +69,13 @@ TABLE: list[tuple[e.Effect, str]] = [
     (
         e.WorkersSettled(job="a", attempt=1, joined=(0, 1), done=(2,), gone=(4, 5, 6), failures=2),
         "Of job a, ranks 0-1 started, rank 2 finished, ranks 4-6 gone; 2 failures so far.",
+    ),
+    (
+        e.WorkersSettled(job="a", attempt=1, gone=(4, 5, 6, 7), failures=3, setbacks=SETBACKS),
+        (
+            "Of job a, ranks 4-7 gone; 3 failures so far; not before day 0 00:00:05.000: ranks 4-5; "
+            "not before day 0 00:00:09.000: rank 6."
+        ),
     ),
     (
         e.JobStopping(job="a", attempt=1, why=StopReason.PRIORITY, for_whom="b", grace_wall_ms=30_000),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
 from shared.cluster.node import Node
 from shared.cluster.quota_rules import contradiction
-from shared.cluster.singly import fewest_of
+from shared.cluster.singly import fewest_of, paused_ranks
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import (
@@ -32,6 +32,7 @@ from shared.events.values import (
     NodeStatus,
     Resources,
     RunStatus,
+    Setback,
 )
 from tests.cluster.places import find_places
 
@@ -228,8 +229,8 @@ def job_starts(world: Historian, at_ms: int) -> Effects:
     job = world.one_of(job for job in waiting if job.not_before_ms <= at_ms and job.spec.array_of not in full)
     if job is None:
         return []
-    ranks = [rank for rank in range(job.spec.workers) if rank not in job.done]
-    count = world.random.randint(fewest_of(job), len(ranks)) if ranks else 0
+    ranks = [rank for rank in range(job.spec.workers) if rank not in {*job.done, *paused_ranks(job, at_ms)}]
+    count = world.random.randint(fewest_of(job), len(ranks)) if len(ranks) >= fewest_of(job) else 0
     places = find_places(world.state, job.spec, ranks[:count], world.random) if count else None
     if places is None:
         return [e.JobDeferred(job=job.id, code=another_code(world, job))]
@@ -294,7 +295,8 @@ def workers_enter_or_leave(world: Historian, at_ms: int) -> Effects:
     staying = [rank for rank in held if rank not in job.leaving]
     remove = world.random.sample(staying, world.random.randint(0, len(staying)))
     room = job.spec.workers - len(job.done) - len(staying) + len(remove)
-    unused = [rank for rank in range(job.spec.workers) if rank not in held and rank not in job.done]
+    closed = {*held, *job.done, *paused_ranks(job, at_ms)}
+    unused = [rank for rank in range(job.spec.workers) if rank not in closed]
     most = unused[: world.random.randint(0, max(0, room))]
     found = find_places(world.state, job.spec, most, world.random) or ()
     add = tuple(replace(place, turn=job.turns + 1, since_ms=at_ms) for place in found)
@@ -320,7 +322,11 @@ def workers_settle(world: Historian, at_ms: int) -> Effects:
         failures=failures,
         losses=job.losses + 1,
         avoid=job.avoid,
-        not_before_ms=world.random.choice((0, at_ms + 500)),
+        setbacks=tuple(
+            Setback(rank=rank, until_ms=world.random.choice((0, at_ms + 500)), failures=world.random.randint(0, 2))
+            for rank in sorted(said["gone"])
+            if world.random.random() < 0.7
+        ),
     )
     if len(said["done"]) + len(said["gone"]) < len(job.workers):
         return [settled]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,7 @@ def running(make: Callable[..., JobSpec], workers: int, nodes: int, **more: obje
     """A job runs with a worker on each of so many nodes, and some nodes are free."""
     world = cell_with(*(joined(f"n{number:02}", 1) for number in range(nodes)), few=1_000)
     world.listens = False
-    world.tell(admitted(make("job", workers, workers_min=1, retry=PATIENT, **more)))
+    world.tell(admitted(make("job", workers, retry=PATIENT, **{"workers_min": 1, **more})))
     all_start(world, "job")
     return world
 
@@ -128,6 +129,90 @@ def test_a_worker_that_did_not_start_in_time_waits_and_goes_elsewhere(make: Call
     assert late not in world.nodes_of("job")
 
 
+@MAKERS
+def test_no_rank_waits_for_the_pause_of_another_one(make: Callable[..., JobSpec]) -> None:
+    world = running(make, 3, 8)
+    world.tell(word(n.RunFailed, world, "job", 0))
+    world.pass_time(9_000)
+    world.tell(word(n.RunFailed, world, "job", 1))
+    world.pass_time(1_000)
+    assert ranks(world, "job") == [0, 2]
+    world.pass_time(9_000)
+    assert ranks(world, "job") == [0, 1, 2]
+
+
+@MAKERS
+def test_a_pause_outlasts_the_attempt(make: Callable[..., JobSpec]) -> None:
+    world = running(make, 2, 8)
+    world.tell(word(n.RunFailed, world, "job", 0))
+    world.pass_time(5_000)
+    lose(world, 1)
+    assert (world.job("job").attempt, ranks(world, "job")) == (2, [1])
+    world.restart()
+    world.pass_time(5_000)
+    assert ranks(world, "job") == [0, 1]
+
+
+def test_a_pause_outlasts_an_attempt_that_ends_with_a_drain() -> None:
+    world = running(loose, 2, 8)
+    world.tell(word(n.RunFailed, world, "job", 0))
+    world.tell(o.Drain(cell=CELL, node=world.job("job").workers[0].node))
+    leave(world, "job")
+    assert (world.job("job").attempt, ranks(world, "job")) == (2, [1])
+    world.pass_time(10_000)
+    assert ranks(world, "job") == [0, 1]
+
+
+@MAKERS
+def test_a_job_starts_again_when_its_fewest_ranks_have_waited_out_their_pauses(make: Callable[..., JobSpec]) -> None:
+    world = running(make, 3, 8, workers_min=2)
+    for rank in (0, 1):
+        world.tell(word(n.RunFailed, world, "job", rank))
+        world.pass_time(4_000)
+    lose(world, 2)
+    assert ranks(world, "job") == []
+    world.pass_time(2_000)
+    assert ranks(world, "job") == [0, 2]
+    world.pass_time(4_000)
+    assert ranks(world, "job") == [0, 1, 2]
+
+
+def test_a_service_that_shall_have_more_replicas_at_least_while_it_waits_starts_when_so_many_may() -> None:
+    world = running(service, 2, 8)
+    world.tell(word(n.RunFailed, world, "job", 0))
+    world.pass_time(4_000)
+    world.tell(word(n.RunFailed, world, "job", 1))
+    world.tell(update("job", workers_min=2))
+    world.pass_time(6_000)
+    assert ranks(world, "job") == []
+    world.pass_time(4_000)
+    assert ranks(world, "job") == [0, 1]
+
+
+def test_a_replica_in_its_pause_takes_no_room_from_one_whose_node_is_drained() -> None:
+    world = running(service, 2, 8)
+    world.tell(word(n.RunFailed, world, "job", 0))
+    world.tell(o.Drain(cell=CELL, node=world.job("job").workers[0].node))
+    assert (ranks(world, "job"), world.job("job").leaving) == ([1, 2], ())
+    all_start(world, "job")
+    assert world.job("job").leaving == (1,)
+    leave(world, "job")
+    world.pass_time(10_000)
+    assert ranks(world, "job") == [0, 2]
+
+
+def test_a_replica_moves_before_the_deadline_of_a_drain_once_another_one_may_enter() -> None:
+    world = running(service, 2, 8)
+    world.tell(word(n.RunFailed, world, "job", 0))
+    world.tell(o.Drain(cell=CELL, node=world.job("job").workers[0].node, deadline_ms=30_000))
+    all_start(world, "job")
+    assert (ranks(world, "job"), world.job("job").leaving) == ([1, 2], ())
+    world.pass_time(30_000)
+    assert (ranks(world, "job"), world.job("job").leaving) == ([0, 1, 2], ())
+    all_start(world, "job")
+    assert world.job("job").leaving == (1,)
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["lose", "fail"]), st.integers(0, 5)),
@@ -142,10 +227,11 @@ STEPS = st.lists(
 @given(STEPS)
 def test_no_rank_is_empty_but_for_what_happened_to_itself(steps: list[tuple[str, int]]) -> None:
     """There is always a free node. A rank waits no longer than its service's longest pause, and only where a worker of
-    its own has failed, or was lost that had entered later than the first ones.
+    its own has failed, or was lost again.
     """
     world = running(service, 4, 40)
     guilty: dict[int, int] = {}
+    lost_before: set[int] = set()
     for what, number in steps:
         place = {place.rank: place for place in world.job("job").workers}.get(number)
         if what == "scale":
@@ -153,13 +239,107 @@ def test_no_rank_is_empty_but_for_what_happened_to_itself(steps: list[tuple[str,
             leave(world, "job")
         elif what == "pass":
             world.pass_time(number)
-        elif place is not None and len(world.job("job").workers) > 1:
+        elif place is not None:
             if what == "fail":
                 world.tell(word(n.RunFailed, world, "job", number))
             else:
                 lose(world, number)
-            if what == "fail" or place.turn:
+            if what == "fail" or number in lost_before:
                 guilty[number] = world.now_ms
+            lost_before.add(number)
         all_start(world, "job")
         waiting = [rank for rank, at_ms in guilty.items() if at_ms + PATIENT.backoff_most_ms > world.now_ms]
         assert world.job("job").spec.workers - len(ranks(world, "job")) <= len(waiting)
+
+
+@dataclass
+class Rank:
+    """What a rank should do, told by itself alone: in a row it `failed` and was `lost`, and it enters at `at_ms`."""
+
+    failed: int = 0
+    lost: int = 0
+    at_ms: int = 0
+
+    def ends(self, what: str, now_ms: int) -> None:
+        """Its worker has failed or was lost."""
+        ran_ms = now_ms - self.at_ms
+        self.failed = self.failed if ran_ms <= 600_000 else 0
+        self.lost = self.lost if ran_ms < 3_600_000 else 0
+        if what == "fail":
+            self.failed += 1
+            doublings = self.failed - 1
+        else:
+            self.lost += 1
+            doublings = self.lost - 2
+        self.at_ms = now_ms if doublings < 0 else now_ms + min(10_000 * 2**doublings, 600_000)
+
+
+def each_enters_in_time(world: World, told: list[Rank], ms: int) -> None:
+    """Time passes, and who enters starts at once."""
+    end_ms = world.now_ms + ms
+    for at_ms in sorted({rank.at_ms for rank in told if world.now_ms < rank.at_ms < end_ms} | {end_ms}):
+        world.pass_time(at_ms - world.now_ms)
+        all_start(world, "job")
+
+
+ENDS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["fail", "lose"]), st.integers(0, 2)),
+        st.tuples(st.just("pass"), st.sampled_from([1_000, 10_000, 160_000, 601_000, 3_600_000])),
+        st.tuples(st.just("restart"), st.just(0)),
+    ),
+    max_size=30,
+)
+
+
+@MAKERS
+@settings(max_examples=30, deadline=None)
+@given(ENDS)
+def test_each_rank_waits_out_its_own_pause_and_no_other_one(
+    make: Callable[..., JobSpec], steps: list[tuple[str, int]]
+) -> None:
+    """There is always a free node."""
+    world = running(make, 3, 40)
+    told = [Rank() for _ in range(3)]
+    for what, number in steps:
+        if what == "pass":
+            each_enters_in_time(world, told, number)
+        elif what == "restart":
+            world.restart()
+        elif number in ranks(world, "job"):
+            if what == "fail":
+                world.tell(word(n.RunFailed, world, "job", number))
+            else:
+                lose(world, number)
+            told[number].ends(what, world.now_ms)
+        all_start(world, "job")
+        assert ranks(world, "job") == [rank for rank in range(3) if told[rank].at_ms <= world.now_ms]
+    each_enters_in_time(world, told, 600_000)
+    assert ranks(world, "job") == [0, 1, 2]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["fail", "drain", "pass"]), st.integers(0, 2), st.sampled_from([0, 30_000])),
+        max_size=12,
+    )
+)
+def test_a_drain_takes_no_replica_away_while_there_is_room_elsewhere(steps: list[tuple[str, int, int]]) -> None:
+    world = running(service, 3, 40)
+    for what, number, deadline_ms in steps:
+        places = world.job("job").workers
+        before = len(places)
+        if what == "pass":
+            world.pass_time(10_000)
+        elif number < before and what == "fail":
+            world.tell(word(n.RunFailed, world, "job", places[number].rank))
+            before -= 1
+        elif number < before:
+            node = places[number].node
+            world.tell(o.Drain(cell=CELL, node=node, deadline_ms=world.now_ms + deadline_ms if deadline_ms else None))
+        paused = sum(setback.until_ms > world.now_ms for setback in world.job("job").setbacks)
+        for _ in range(8):
+            all_start(world, "job")
+            assert len(world.job("job").workers) - len(world.job("job").leaving) >= min(before, 3 - paused)
+            leave(world, "job")

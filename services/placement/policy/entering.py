@@ -28,7 +28,7 @@ def places_to_enter(state: CellState, job: Job, now_ms: int, most: int = AT_ONCE
     """Places for the workers that enter now, or why there are none."""
     is_first = job.status is JobStatus.QUEUED
     fewest = fewest_of(job) if is_first else 1
-    wanted = job.spec.workers - len(job.done) if is_first else may_enter(job, now_ms)
+    wanted = may_enter(job, now_ms)
     return places_for(state, job, fewest, min(wanted, max(most, fewest)), now_ms)
 
 

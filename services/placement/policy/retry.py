@@ -50,7 +50,7 @@ def has_run_well(job: Job, now_ms: int) -> bool:
 
 
 def losses_after(job: Job, now_ms: int) -> int:
-    """How often in a row it is lost with this time."""
+    """How often in a row a gang is lost with this time."""
     return 1 if has_run_well(job, now_ms) else min(job.losses + 1, LOSSES_MOST)
 
 

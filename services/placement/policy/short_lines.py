@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from shared.cluster.config import CellPart, Queue
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.queue_order import Order, order_in
-from shared.cluster.singly import grows, lacks
+from shared.cluster.singly import lacks, may_go_on, next_pause_end_ms
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.queue import QueueHead, QueueOrder
@@ -92,9 +92,10 @@ class ShortLines:
             if job is None or (job.status is not JobStatus.QUEUED and not lacks(job)):
                 over.append(job_id)
                 continue
-            if job.not_before_ms > now_ms:
-                pauses.append(job.not_before_ms)
-            if job.not_before_ms <= now_ms or grows(job, now_ms):
+            pause_end_ms = next_pause_end_ms(job, now_ms)
+            if pause_end_ms is not None:
+                pauses.append(pause_end_ms)
+            if may_go_on(job, now_ms):
                 found.append(job)
         for job_id in over:
             del self._jobs[job_id]

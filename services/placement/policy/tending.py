@@ -17,7 +17,7 @@ from services.placement.policy.surplus import in_order_of_cost
 from services.placement.policy.turn import Turn
 from services.placement.policy.workers import leave
 from shared.cluster.job import Job, JobStatus
-from shared.cluster.singly import is_service, lacking
+from shared.cluster.singly import is_service, lacking, may_enter
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import DeferCode
@@ -43,7 +43,9 @@ class Tending:
         fresh = dict.fromkeys(state.singly if self._jobs is None else _touched(state, turn.effects))
         self._jobs = {**(self._jobs or {}), **fresh}
         for job_id in sorted(self._jobs):
-            job, may_fit = state.jobs.get(job_id), turn.has_released or job_id in fresh
+            job = state.jobs.get(job_id)
+            # Where ranks have waited, the pause of one may be over since.
+            may_fit = turn.has_released or job_id in fresh or (job is not None and bool(job.setbacks))
             if job is None or (not _tend(turn, job, may_fit=may_fit) and not turn.is_full):
                 del self._jobs[job_id]
 
@@ -99,7 +101,7 @@ def _to_leave(state: CellState, job: Job, staying: list[WorkerPlace], surplus: i
 
 
 def _move(turn: Turn, job: Job, moving: list[WorkerPlace], *, may_fit: bool) -> None:
-    if may_fit and lacking(job) == 0:
+    if may_fit and may_enter(job, turn.now_ms) == 0:
         found = places_for(turn.state, job, 1, 1, turn.now_ms)
         if not isinstance(found, DeferCode):
             turn.do(e.JobResizing(job=job.id, attempt=job.attempt, add=found))

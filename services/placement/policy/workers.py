@@ -3,10 +3,12 @@
 A training job is over when the work of each rank is done. A worker that fails is tried again alone, as long as the
 job's retry budget lasts and after the pause that follows a failure; beyond the budget the whole job has failed.
 
-A service's replicas have no work that would ever be done: one that ends, well or not, is replaced, after pauses that
-grow with each failure and begin anew when nothing has failed for long. No budget ends a service.
+A service's replicas have no work that would ever be done: one that ends, well or not, is replaced after a pause. No
+budget ends a service.
 
-Only what failed waits, or what was lost again after it had come back: all other workers enter at once meanwhile.
+Only what failed waits, or what was lost again after it had come back: all other workers enter at once meanwhile. Each
+rank waits for itself: its pauses grow with its own failures and losses in a row, begin anew when it has run for long,
+and outlast the attempt.
 """
 
 from __future__ import annotations
@@ -17,19 +19,21 @@ from services.placement.policy.outcome import outcome_of
 from services.placement.policy.requests import stopping
 from services.placement.policy.retry import (
     ENDLESS_MOST_MS,
+    LOSSES_MOST,
+    RUNS_WELL_MS,
     avoided,
     backoff_ms,
     failure_pause_ms,
     loss_pause_ms,
-    losses_after,
 )
 from services.placement.policy.turn import Turn, run_end
 from shared.cluster.job import Job, JobStatus
-from shared.cluster.singly import is_service
+from shared.cluster.singly import is_service, may_start_ms
 from shared.events import effects as e
 from shared.events.base import later
 from shared.events.reasons import FailReason, RequeueReason, StopReason
-from shared.events.values import RUN_IS_OVER, RunStatus, WorkerPlace
+from shared.events.value import replace
+from shared.events.values import RUN_IS_OVER, RunStatus, Setback, WorkerPlace
 
 
 def key_of(job: Job, node_id: str, rank: int | None, turn: int) -> str | None:
@@ -96,7 +100,7 @@ def settle(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> None:
     if news.failed and not is_service(job) and settled.failures > job.spec.retry.budget:
         _fail(turn, job)
     elif not job.workers:
-        _end(turn, job, pauses=bool(settled.paused))
+        _end(turn, job)
 
 
 def _sorted_out(job: Job, noted: dict[str, RunStatus]) -> _News:
@@ -129,11 +133,9 @@ def _tell_of_ends(turn: Turn, job: Job, news: _News) -> None:
 
 def _settled(job: Job, news: _News, now_ms: int) -> e.WorkersSettled:
     failures = _failures_before(job, now_ms) + len(news.failed) if news.failed else job.failures
-    again = _lost_again(job, news.lost)
-    losses = losses_after(job, now_ms) if again else job.losses
-    pause_ms = failure_pause_ms(job, max(failures, 1)) if news.failed else 0
-    loss_ms = loss_pause_ms(job, losses) if again else 0
     wrong = {*news.failed, *news.lost}
+    setbacks = _setbacks(job, wrong, set(news.failed), now_ms) if wrong else ()
+    losses = [setback.losses for setback in setbacks] if news.lost else [job.losses]
     failed_on = {place.node for place in job.workers if place.rank in wrong}
     return e.WorkersSettled(
         job=job.id,
@@ -142,45 +144,72 @@ def _settled(job: Job, news: _News, now_ms: int) -> e.WorkersSettled:
         done=tuple(news.done),
         gone=tuple(news.gone),
         failures=failures,
-        not_before_ms=later(now_ms, max(pause_ms, loss_ms)) if news.failed or again else 0,
-        losses=losses,
+        losses=max(losses),
         avoid=avoided(job, failed_on, now_ms) if wrong else job.avoid,
-        paused=tuple((news.failed if pause_ms else []) + (again if loss_ms else [])),
-        lost_turn=job.turns + 1 if again else 0,
+        setbacks=setbacks,
     )
 
 
-def _lost_again(job: Job, lost: list[int]) -> list[int]:
-    """Those of the lost workers whose loss counts: the first ones of the attempt, and what has entered since a loss
-    counted. So an incident that takes many workers one after the other counts once, while a replacement that is lost
-    in its turn counts each time.
+def _setbacks(job: Job, wrong: set[int], failed: set[int], now_ms: int) -> tuple[Setback, ...]:
+    """What of these ranks is remembered, of which some have `failed` and the others were lost: a failure is followed by
+    a pause, a loss only if it is one of several in a row.
     """
-    turns = {place.rank: place.turn for place in job.workers} if lost else {}
-    return [rank for rank in lost if turns[rank] >= job.lost_turn]
+    before, found = {setback.rank: setback for setback in job.setbacks}, []
+    for place in job.workers:
+        rank = place.rank
+        if rank not in wrong:
+            continue
+        failures, losses = _in_a_row(job, before.get(rank), place, now_ms)
+        if rank in failed:
+            failures += 1
+            pause_ms = failure_pause_ms(job, failures)
+        else:
+            losses = min(losses + 1, LOSSES_MOST)
+            pause_ms = loss_pause_ms(job, losses)
+        until_ms = later(now_ms, pause_ms) if pause_ms else 0
+        found.append(Setback(rank=rank, until_ms=until_ms, failures=failures, losses=losses))
+    return tuple(sorted(found, key=lambda setback: setback.rank))
+
+
+def _in_a_row(job: Job, before: Setback | None, place: WorkerPlace, now_ms: int) -> tuple[int, int]:
+    """How often the rank has failed and was lost before this worker, if that has not run for long."""
+    if before is None:
+        return 0, 0
+    ran_ms = now_ms - max(place.since_ms, job.started_ms or 0)
+    failures = before.failures if ran_ms <= _longest_ms(job) else 0
+    return failures, before.losses if ran_ms < RUNS_WELL_MS else 0
 
 
 def put_off(turn: Turn, job: Job, late: list[int]) -> None:
     """These workers did not start in time: others take their ranks after a pause, rather on other nodes."""
     nodes = {place.node for place in job.workers if place.rank in late}
-    pause_ms = backoff_ms(job, max(job.failures, 1))
+    before = {setback.rank: setback for setback in job.setbacks}
     turn.do(
         e.WorkersSettled(
             job=job.id,
             attempt=job.attempt,
             failures=job.failures,
-            not_before_ms=later(turn.now_ms, pause_ms) if pause_ms else 0,
             losses=job.losses,
             avoid=avoided(job, nodes, turn.now_ms),
-            paused=tuple(late) if pause_ms else (),
+            setbacks=tuple(_put_off(job, before.get(rank) or Setback(rank=rank), turn.now_ms) for rank in sorted(late)),
         )
     )
 
 
+def _put_off(job: Job, before: Setback, now_ms: int) -> Setback:
+    """The rank counts no failure more, but waits as behind one."""
+    pause_ms = backoff_ms(job, max(before.failures, 1))
+    return replace(before, until_ms=later(now_ms, pause_ms) if pause_ms else 0)
+
+
 def _failures_before(job: Job, now_ms: int) -> int:
     """A service that went well for longer than its longest pause begins to count anew."""
-    longest_ms = max(job.spec.retry.backoff_most_ms, ENDLESS_MOST_MS)
-    went_well = is_service(job) and now_ms - job.not_before_ms > longest_ms
+    went_well = is_service(job) and now_ms - job.not_before_ms > _longest_ms(job)
     return 0 if went_well else job.failures
+
+
+def _longest_ms(job: Job) -> int:
+    return max(job.spec.retry.backoff_most_ms, ENDLESS_MOST_MS)
 
 
 def _fail(turn: Turn, job: Job) -> None:
@@ -196,8 +225,8 @@ def _failed(turn: Turn, job: Job) -> e.JobFailed:
     return e.JobFailed(job=job.id, reason=FailReason.RETRIES_EXHAUSTED, text=text)
 
 
-def _end(turn: Turn, job: Job, *, pauses: bool) -> None:
-    """Nothing of the attempt is left on any node. `pauses`: what ended last is to wait."""
+def _end(turn: Turn, job: Job) -> None:
+    """Nothing of the attempt is left on any node. It starts again with those ranks whose pauses are over."""
     if job.stop_why is StopReason.WORKER_FAILED:
         turn.do(_failed(turn, job))
         return
@@ -206,7 +235,7 @@ def _end(turn: Turn, job: Job, *, pauses: bool) -> None:
             e.JobRequeued(
                 job=job.id,
                 reason=RequeueReason.NO_WORKER_LEFT,
-                not_before_ms=max(job.not_before_ms, turn.now_ms) if pauses else turn.now_ms,
+                not_before_ms=may_start_ms(job, turn.now_ms),
                 failures=job.failures,
                 losses=job.losses,
                 avoid=job.avoid,
@@ -214,4 +243,8 @@ def _end(turn: Turn, job: Job, *, pauses: bool) -> None:
         )
         return
     for effect in outcome_of(job, {"": RunStatus.STOPPED}, turn.now_ms):
-        turn.do(effect)
+        if isinstance(effect, e.JobRequeued):
+            start_ms = max(effect.not_before_ms, may_start_ms(job, turn.now_ms))
+            turn.do(replace(effect, not_before_ms=start_ms))
+        else:
+            turn.do(effect)

@@ -10,7 +10,7 @@ from services.simulator.history import books as b
 from services.simulator.history.books import Books, JobPage, NodePage, OverPage
 from services.simulator.history.evidence import Violation
 from services.simulator.history.log_form import InForce
-from services.simulator.history.singly import wrong_resizing, wrong_settling, wrong_start
+from services.simulator.history.singly import starts_again_ms, wrong_resizing, wrong_settling, wrong_start
 from services.simulator.history.whereabouts import scattered, unwanted_company, wrong_node
 from shared.events import effects as e
 from shared.events.reasons import StopReason
@@ -120,6 +120,8 @@ class Bookkeeper:
             self._say("I2", f"job {effect.spec.id} of {page.spec.tenant} is updated by {effect.spec.tenant}")
             return
         page.spec = effect.spec
+        if page.attempt and not page.spec.gang and page.status in b.WAITS:
+            page.not_before_ms = starts_again_ms(self.books, page)
 
     def _deferred(self, effect: e.JobDeferred) -> None:
         page = self._page(effect.job, "is deferred", *b.WAITS)
@@ -169,7 +171,7 @@ class Bookkeeper:
     def _is_whole(self, page: JobPage, effect: e.JobStarted) -> None:
         """I3: so many workers as the job can run with, numbered from 0."""
         if not page.spec.gang:
-            self._say_if("I3", wrong_start(page, effect))
+            self._say_if("I3", wrong_start(self.books, page, effect))
             return
         spec, count = page.spec, len(effect.workers)
         fewest = spec.workers if spec.workers_min is None else spec.workers_min

@@ -10,18 +10,37 @@ from shared.events import effects as e
 from shared.events.values import JobKind, WorkerPlace
 
 
-def wrong_start(page: JobPage, effect: e.JobStarted) -> str | None:
+def wrong_start(books: Books, page: JobPage, effect: e.JobStarted) -> str | None:
     """I3: it starts with as many as it needs at least and at most, of ranks whose work is not done."""
     spec, ranks = page.spec, [place.rank for place in effect.workers]
     most = spec.workers - len(page.done)
     fewest = min(spec.workers_min or 1, most)
-    page.leaving, page.starting, page.entered, page.paused = {}, dict.fromkeys(ranks), {}, {}
+    page.leaving, page.starting, page.entered = {}, dict.fromkeys(ranks), {}
     _enter(page, effect.workers)
     if not fewest <= len(ranks) <= most:
         return f"job {spec.id} starts with {len(ranks)} workers of {fewest} to {most}"
     if len(page.starting) < len(ranks) or any(rank in page.done for rank in ranks):
         return f"job {spec.id} starts with ranks {ranks}"
+    return _too_soon(books, page, effect.workers)
+
+
+def _too_soon(books: Books, page: JobPage, places: tuple[WorkerPlace, ...]) -> str | None:
+    """A rank waits out its pause, whatever becomes of the attempt meanwhile."""
+    for place in places:
+        if books.at_ms < page.paused.get(place.rank, 0):
+            return f"rank {place.rank} enters job {page.spec.id} at {books.at_ms}, not to enter so soon"
     return None
+
+
+def starts_again_ms(books: Books, page: JobPage) -> int:
+    """When so many of a waiting job's ranks may be entered as it needs at least."""
+    wanted = page.spec.workers - len(page.done)
+    fewest = min(page.spec.workers_min or 1, wanted)
+    is_service = page.spec.kind is JobKind.INFERENCE
+    ranks = [rank for rank in page.paused if rank not in page.done and (is_service or rank < page.spec.workers)]
+    ends = sorted(page.paused[rank] for rank in ranks if page.paused[rank] > books.at_ms)
+    open_now = wanted - len(ends)
+    return books.at_ms if open_now >= fewest else ends[fewest - open_now - 1]
 
 
 def wrong_resizing(books: Books, page: JobPage, effect: e.JobResizing) -> str | None:
@@ -35,8 +54,7 @@ def wrong_resizing(books: Books, page: JobPage, effect: e.JobResizing) -> str | 
         again = (place.rank, place.turn) in page.entered
         if place.rank in held or place.rank in page.done or again or not place.turn:
             found = f"rank {place.rank} enters job {effect.job} in turn {place.turn} and may not"
-        if books.at_ms < page.paused.get(place.rank, 0):
-            found = f"rank {place.rank} enters job {effect.job} at {books.at_ms}, not to enter so soon"
+    found = _too_soon(books, page, effect.add) or found
     _enter(page, effect.add)
     page.starting.update(dict.fromkeys(place.rank for place in effect.add))
     if effect.add:
@@ -74,8 +92,9 @@ def wrong_settling(page: JobPage, effect: e.WorkersSettled) -> str | None:
         page.leaving.pop(rank, None)
     page.done.update(dict.fromkeys(effect.done))
     page.failures = effect.failures
-    page.paused.update(dict.fromkeys(effect.paused, effect.not_before_ms))
-    page.not_before_ms = max(page.not_before_ms, effect.not_before_ms)
+    for setback in effect.setbacks:
+        page.paused[setback.rank] = setback.until_ms
+        page.not_before_ms = max(page.not_before_ms, setback.until_ms)
     if page.spec.gang:
         return f"gang {effect.job} loses a worker and goes on"
     if late or any(rank not in held for rank in over) or len(dict.fromkeys(over)) < len(over):

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from shared.events import effects as e
-from shared.events.values import JobKind, NodeStatus, WorkerPlace
+from shared.events.reasons import RequeueReason
+from shared.events.values import JobKind, NodeStatus, Setback, WorkerPlace
 from tests.cluster.examples import enqueued, node, place, started
 from tests.simulator.history.story import Story, two_nodes
 
@@ -85,6 +86,23 @@ def test_one_replica_more_than_wanted_may_enter_while_its_node_is_emptied() -> N
     draining = e.NodeChanged(spec=node("n1", gpus=2).spec, boot="boot-1", status=NodeStatus.DRAINING)
     story = service().decide(draining).decide(resizing(entering(2, "n2", 1)))
     assert story.worker_begins("web", "n2", 2, 1, turn=1).broken() == []
+
+
+PAUSE = e.WorkersSettled(job="web", attempt=1, gone=(0,), setbacks=(Setback(rank=0, until_ms=10**12, failures=1),))
+REST = e.WorkersSettled(job="web", attempt=1, gone=(1,))
+AGAIN = e.JobRequeued(job="web", reason=RequeueReason.NO_WORKER_LEFT, not_before_ms=0, failures=1)
+
+
+def test_a_worker_that_enters_before_the_pause_of_its_rank_is_over_is_found() -> None:
+    story = service().worker_ends("web", "n1", 0, 0).decide(PAUSE)
+    assert "I3" in story.decide(resizing(entering(0, "n1", 0))).broken()
+
+
+@pytest.mark.parametrize(("rank", "found"), [(0, ["I3"]), (1, [])])
+def test_a_pause_that_is_cut_short_by_the_end_of_the_attempt_is_found(rank: int, found: list[str]) -> None:
+    story = service().worker_ends("web", "n1", 0, 0).decide(PAUSE).worker_ends("web", "n2", 1, 0).decide(REST, AGAIN)
+    again = e.JobStarted(job="web", attempt=2, workers=(place(rank, "n1", 0),))
+    assert story.decide(again).broken() == found
 
 
 def test_a_gang_may_not_lose_a_worker_and_go_on() -> None:
