@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy.quarantine import FAILURES, NEAR_MS, REST_MS
+from services.placement.policy.quarantine import AGAIN_MS, FAILURES, NEAR_MS, REST_MS, flaps_after
+from shared.cluster.due import ROOM_LEAST
 from shared.events import effects as e
-from shared.events.operations import Cordon, DeclareLost, Drain, Uncordon
+from shared.events.operations import Cordon, DeclareLost, Drain, PlanMaintenance, Uncordon
 from shared.events.values import NodeStatus
 from tests.placement.world import (
     CELL,
@@ -21,6 +24,7 @@ from tests.placement.world import (
     is_ready,
     joined,
     report,
+    set_policy,
     spec_of,
 )
 
@@ -183,3 +187,93 @@ def test_a_row_of_failures_goes_on_with_a_new_writer() -> None:
         take(world, Step("fails"), number)
         world.restart()
     assert not is_ready(world, "n1")
+
+
+def in_quarantine(*nodes: str) -> World:
+    """A world in which the first node has just begun its first quarantine."""
+    world = cell_with(*(joined(node) for node in nodes or NODES))
+    for _ in range(3):
+        flap(world, every_ms=SILENCE_MS)
+    assert world.state.nodes["n1"].quarantined
+    return world
+
+
+def test_a_quarantine_that_ends_during_maintenance_is_lifted_behind_it() -> None:
+    world = in_quarantine()
+    end_ms = world.now_ms + 2 * REST_MS
+    world.tell(PlanMaintenance(cell=CELL, node="n1", begin_ms=world.now_ms, end_ms=end_ms))
+    pass_time(world, end_ms - world.now_ms - 1)
+    assert world.state.nodes["n1"].in_maintenance
+    pass_time(world, 2 * AGAIN_MS)
+    assert is_ready(world, "n1")
+    assert not world.state.nodes["n1"].quarantined
+
+
+@pytest.mark.parametrize("flaps", [2, 3, 9, 10, 11, 100])
+def test_a_rest_doubles_with_each_loss_up_to_a_day(flaps: int) -> None:
+    node = replace(cell_with(joined("n1")).state.nodes["n1"], flaps=flaps, rests_until_ms=1_000)
+    found = flaps_after(node, 1_000)
+    assert found == (flaps + 1, 1_000 + min(600_000 * 2 ** (flaps - 2), 86_400_000))
+
+
+def test_a_node_that_is_lost_in_its_quarantine_rests_anew_and_for_longer() -> None:
+    world = in_quarantine()
+    first_ms = world.state.nodes["n1"].quarantined_until_ms
+    flap(world, every_ms=SILENCE_MS)
+    node = world.state.nodes["n1"]
+    assert (node.status, node.quarantined, node.flaps) == (NodeStatus.CORDONED, True, 4)
+    assert "it was lost 4 times in a row" in node.reason
+    assert first_ms is not None
+    assert node.quarantined_until_ms == node.rests_until_ms > first_ms + REST_MS
+
+
+def test_each_pool_has_room_of_its_own() -> None:
+    """Neither do the nodes of another pool make it larger, nor do those that rest there take its place."""
+    large, small = [f"a{number}" for number in range(19)], [f"b{number}" for number in range(11)]
+    world = cell_with(*(joined(node) for node in large), *(joined(node, pool="other") for node in small))
+    flapping = [*large[:3], *small[:2]]
+    for _ in range(4):
+        pass_time(world, SILENCE_MS, *flapping)
+        world.tell(*(report(node) for node in flapping))
+    out = [node for node in world.state.nodes if not is_ready(world, node)]
+    assert [sum(node.startswith(pool) for node in out) for pool in ("a", "b")] == [1, 1]
+
+
+def test_a_node_that_rests_is_not_forgotten_before_its_rest_is_over() -> None:
+    """It would come back as a new one, ready for work."""
+    world = cell_with(*(joined(node) for node in NODES))
+    world.tell(set_policy(remove_lost_ms=60_000))
+    for _ in range(2):
+        flap(world, every_ms=SILENCE_MS)
+    pass_time(world, SILENCE_MS, "n1")
+    assert not world.state.nodes["n1"].quarantined
+    pass_time(world, REST_MS - 10_000, "n1")
+    assert "n1" in world.state.nodes
+    pass_time(world, 3 * AGAIN_MS, "n1")
+    assert "n1" not in world.state.nodes
+
+
+def test_a_node_that_rests_is_not_forgotten_while_it_has_maintenance_before_it() -> None:
+    world = in_quarantine()
+    world.tell(set_policy(remove_lost_ms=60_000))
+    begin_ms = world.now_ms + 3 * REST_MS
+    world.tell(PlanMaintenance(cell=CELL, node="n1", begin_ms=begin_ms, end_ms=begin_ms + REST_MS))
+    world.tell(DeclareLost(cell=CELL, node="n1"))
+    pass_time(world, 2 * REST_MS, "n1")
+    assert world.state.nodes["n1"].maintenance_ms == (begin_ms, begin_ms + REST_MS)
+    pass_time(world, 2 * REST_MS + 3 * AGAIN_MS, "n1")
+    assert "n1" not in world.state.nodes
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_what_is_due_is_kept_when_many_times_that_have_become_pointless_are_let_go(*, is_lost: bool) -> None:
+    """Also in the pile of those that never come true: each drain of a node replaces the time of the one before."""
+    world = in_quarantine()
+    world.checks = False
+    if is_lost:
+        world.tell(set_policy(remove_lost_ms=2 * REST_MS), DeclareLost(cell=CELL, node="n1"))
+    for number in range(2 * ROOM_LEAST):
+        world.tell(Drain(cell=CELL, node="n2", deadline_ms=10**9 + number))
+    silent = ("n1",) if is_lost else ()
+    pass_time(world, 2 * REST_MS + 3 * AGAIN_MS, *silent)
+    assert ("n1" not in world.state.nodes) if is_lost else is_ready(world, "n1")
