@@ -100,7 +100,23 @@ SELDOM = frozenset(
         "StopReason.node_lost",
     }
 )
-"""Reached in hundreds of worlds, not in each few dozen."""
+"""Not reached in each few dozen worlds: nearly all of them in those that are recorded."""
+
+HARDLY_EVER = frozenset(
+    {
+        "DeferCode.nodes_silent",
+        "RefuseCode.after_too_many",
+        "RejectCode.unknown_version",
+        "StopReason.device_failed",
+    }
+)
+"""In no recorded world: tests of placement and admission bring each about."""
+
+RECORDED = (12, 18, 21, 41, 44, 55, 65, 73, 77, 79, 81, 90, 94, 105, 106, 112, 115, 122, 133, 139, 154, 174)
+"""Worlds that come together to all the others, most of them twice. Where placement or the generator decides otherwise,
+other worlds do: `fallow faults --first-seed SEED --seeds 1 --json` prints what a world reaches. A reason that is hard
+to find again is one that the generator hardly makes any more.
+"""
 
 
 def seeds() -> list[int]:
@@ -127,12 +143,18 @@ def drawn() -> dict[int, Faults]:
 
 
 @cache
+def world_of(seed: int) -> Told:
+    """What a world with all faults came to."""
+    return tell(Story(seed))
+
+
+@cache
 def worlds() -> list[Told]:
     """So many that every effect and every kind of fault was there, or as many as may be."""
     not_wanted = PROPOSED_BY_NO_POLICY_YET | PERSONS_DECISIONS | IN_SOME_WORLDS
     found, wanted = list[Told](), {*EFFECTS, *Fault} - not_wanted
     for seed in seeds():
-        told = tell(Story(seed))
+        told = world_of(seed)
         found.append(told)
         wanted -= {*told.reached, *told.injected}
         if not wanted and len(found) > WORLDS_MOST // 3:
@@ -160,3 +182,8 @@ def test_every_reason_is_given_but_those_that_are_named() -> None:
 def test_what_no_policy_gives_is_not_given() -> None:
     reached = sum((told.reached for told in worlds()), Counter[str]())
     assert [reason for reason in GIVEN_BY_NO_POLICY_YET if reached[reason]] == []
+
+
+def test_what_is_seldom_reached_is_reached_in_the_worlds_that_are_recorded() -> None:
+    reached = sum((world_of(seed).reached for seed in RECORDED), Counter[str]())
+    assert [reason for reason in sorted(SELDOM - HARDLY_EVER) if not reached[reason]] == []
