@@ -1,5 +1,6 @@
 """Many small queues that borrow from each other, more work than room, and everything at once: the workloads K1 and K2
-that Kueue measures itself by (its `test/performance/scheduler/configs/baseline` and `large-scale`, rangespec.yaml).
+that Kueue measures itself by (its `test/performance/scheduler/configs/baseline` and `large-scale`, rangespec.yaml,
+at commit ff69552).
 
 A queue is a tenant here, and a cohort their parent, which has as much as its queues are guaranteed together. All that
 is asked for is counted in GPUs, one worker a job. Kueue's workloads know no nodes; here each runs on one.

@@ -85,7 +85,7 @@ def figure_of(found: Piped, baseline: float, nodes: int, *, has_quotas: bool = F
         "run_ms_mean": found.run_ms,
         "seconds": round(load.used.wall_s, 1),
     }
-    flat = "flat" if load.is_flat else f"growing by {load.growth} jobs"
+    flat = f"{'flat' if load.is_flat else 'growing'} ({load.growth:+} jobs)"
     lines = [
         f"{body['jobs_per_s']} jobs/s of {load.rate:g} offered, backlog {flat}",
         f"baseline {baseline:.0f} jobs/s: the same bytes and hops, bare aiokafka; ratio {body['ratio_to_baseline']}",

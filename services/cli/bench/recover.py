@@ -29,6 +29,8 @@ from shared.view.redis_view import RedisFunctions
 from shared.view.store import ViewUnavailable
 
 WITHOUT = ("executor",)
+"""No node says anything: what the reports of a whole cell cost a new writer is not in the figure."""
+
 STANDBY = ServiceSpec("placement-standby", "services.placement")
 READY_WAIT_S, WAIT_S = 180.0, 120.0
 SETTLE_S = 5.0

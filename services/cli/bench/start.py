@@ -22,7 +22,9 @@ from shared.runtime.stack.services import Services
 
 START_WAIT_S = 120.0
 WITHOUT = ("executor",)
-"""The nodes of the snapshot have no diaries here: an executor would report them as new, and their jobs as gone."""
+"""Measured is how long the log is read until something is decided. No node says anything meanwhile: what executors
+load, and what their first reports cost, is not in the figure.
+"""
 
 
 @dataclass(frozen=True, slots=True)
