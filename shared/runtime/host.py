@@ -6,6 +6,7 @@ Services ask their context for these and never the modules, so that the same cod
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Callable
@@ -43,9 +44,17 @@ class Host:
 
     async def beside(self, work: Callable[[], T]) -> T:
         """What this work answers. It may take seconds, and meanwhile the process does its other work: it keeps its
-        place in its groups, for one.
+        place in its groups, for one. Who is cancelled meanwhile goes when the work is done: nobody else finds what it
+        changes half done.
         """
-        return await asyncio.to_thread(work)
+        made = asyncio.ensure_future(asyncio.to_thread(work))
+        try:
+            return await asyncio.shield(made)
+        except asyncio.CancelledError:
+            while not made.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([made])
+            raise
 
     def cell_file(self, path: Path) -> CellFile:
         """The cell file, checked as a whole. Raises CellFileError."""

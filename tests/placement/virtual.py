@@ -48,6 +48,10 @@ class VirtualHost(Host):
     def chance(self) -> float:
         return 0.5
 
+    async def beside(self, work: Callable[[], T]) -> T:
+        """At once."""
+        return work()
+
     def cell_file(self, path: Path) -> CellFile:
         return parse_cell_file(TEXT, str(path))
 

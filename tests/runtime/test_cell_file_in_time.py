@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TypeVar
 
@@ -25,6 +26,26 @@ def test_a_file_of_bottomless_nesting_is_refused_in_one_line(deep: str) -> None:
 
 async def test_work_beside_the_loop_runs_in_another_thread() -> None:
     assert await Host().beside(threading.get_ident) != threading.get_ident()
+
+
+async def test_who_is_cancelled_goes_when_the_work_is_done() -> None:
+    begun, may_end, told = threading.Event(), threading.Event(), list[str]()
+
+    def work() -> None:
+        begun.set()
+        may_end.wait(10)
+        told.append("done")
+
+    task = asyncio.create_task(Host().beside(work))
+    await asyncio.to_thread(begun.wait, 10)
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+    assert not task.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert told == ["done"]
 
 
 def _named(number: int | None) -> str | None:

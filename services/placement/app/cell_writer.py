@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from services.placement.app.appending import Appending
 from services.placement.app.clock_watch import ClockWatch
@@ -364,7 +365,9 @@ class CellWriter:
         """One decision, if there is one. Whether more is to be decided at once."""
         begin_s = self._context.host.perf_s()
         tenure.begin()
-        tried = self._service.decide(self._now_ms(), self._context.host.monotonic_ms())
+        # Nothing else of the process touches the cell meanwhile, but its membership of the group goes on, for one.
+        decide = partial(self._service.decide, self._now_ms(), self._context.host.monotonic_ms())
+        tried = await self._context.host.beside(decide)
         draft = None if tried is None else self._appending.draft(tenure, tried)
         self._metrics.cycle.observe(self._context.host.perf_s() - begin_s)
         if tried is not None and draft is None:
