@@ -33,17 +33,15 @@ from services.placement.policy.gang import POLICIES, Places
 from services.placement.policy.hearing import Hearing
 from services.placement.policy.inbox import Inbox, Input, weighed
 from services.placement.policy.leases import is_to_be_noted, patience_ms
+from services.placement.policy.lines.lines import Lines
 from services.placement.policy.owners import Owners, has_keepers
 from services.placement.policy.room import Room
 from services.placement.policy.sequence import Past
-from services.placement.policy.short_lines import ShortLines
 from services.placement.policy.strays import Stray
 from services.placement.policy.tending import Tending
 from services.placement.policy.turn import Turn
-from services.placement.policy.walk import Shape, walk_heads
-from services.placement.policy.windows import Windows
+from services.placement.policy.walk import walk_lines
 from shared.cluster.config import CellFile
-from shared.cluster.few import FEW_WAITING
 from shared.cluster.illegal import IllegalEffect
 from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.cluster.node import Node
@@ -62,7 +60,7 @@ from shared.events.jobs import (
 )
 from shared.events.nodes import NodeEvent, NodesReported, RunsReported
 from shared.events.proposals import Proposal
-from shared.events.queue import QueueHead, QueueOrdered
+from shared.events.queue import QueueOrdered
 from shared.events.reasons import DeadLetterReason, DeferCode, ProposalCode
 from shared.events.values import NodeStatus
 
@@ -115,7 +113,6 @@ class PlacementService:
         *,
         writer: str,
         stepped: bool = False,
-        few: int = FEW_WAITING,
         speed: float = 1.0,
     ) -> None:
         """`speed`: how fast cell time goes by, beside wall time."""
@@ -126,13 +123,13 @@ class PlacementService:
         self._nodes = f"nodes-{file.cell(state.cell).ordinal}"
         self._checksums: dict[str, int] = {}
         self._deadlines = Deadlines(forgets_nodes=not stepped, speed=speed)
-        self._windows, self._hearing = Windows(), Hearing()
+        self._hearing = Hearing()
         self._strays, self._culprits = list[tuple[Input, Stray]](), list[tuple[Input, Stray]]()
         self._words = dict[tuple[str, int], str]()
-        self._short_lines, self._few = ShortLines(file.cell(state.cell), few), few
-        self._fair_clock = FairClock(file.cell(state.cell))
+        self._lines, self._fair_clock = Lines(file.cell(state.cell).queues), FairClock(file.cell(state.cell))
+        self._followed = 0
+        self._untold: dict[str, DeferCode] = {}
         self._tending = Tending()
-        self._blocked: dict[Shape, DeferCode] = {}
         self._owners = Owners()
         self._walk_is_due = self.has_new_leases = True
         self._cell_ms = 0
@@ -152,7 +149,7 @@ class PlacementService:
         """This process is to write, and the state is folded to the end: forget what belonged to an earlier time."""
         self._inbox.clear()
         self._read, self._checksums = {}, {}
-        self._windows, self._strays, self._culprits, self._room = Windows(), [], [], Room()
+        self._strays, self._culprits, self._room = [], [], Room()
         self._words = {}
         self.has_new_leases = self._epoch is None or self.state.epoch != self._epoch
         if not self.has_new_leases:
@@ -181,10 +178,10 @@ class PlacementService:
     def _look_anew(self) -> None:
         """Nothing holds that was concluded from a state that is no more."""
         self._losing = nodes.half_lost(self.state)
-        self._short_lines.forget()
+        self._lines.forget()
+        self._untold = {}
         self._owners.forget(self.state)
         self._tending.forget()
-        self._blocked = {}
         self._walk_is_due = True
 
     def reload(self, file: CellFile) -> None:
@@ -197,7 +194,7 @@ class PlacementService:
         if file is self._file:
             return
         self._file, self._names, part = file, _names_of(file), file.cell(self.state.cell)
-        self._short_lines, self._fair_clock = ShortLines(part, self._few), FairClock(part)
+        self._lines, self._fair_clock, self._untold = Lines(part.queues), FairClock(part), {}
         self._walk_is_due = True
 
     def take(self, inputs: list[Input]) -> None:
@@ -260,7 +257,7 @@ class PlacementService:
         """The next cell time at which something is due without any input."""
         due = (
             self._deadlines.next_cell_ms(),
-            self._short_lines.next_cell_ms,
+            self._lines.next_cell_ms(self.state),
             self._fair_clock.next_cell_ms(self.state),
         )
         return min((at_ms for at_ms in due if at_ms is not None), default=None)
@@ -361,6 +358,8 @@ class PlacementService:
         goes_on = self._walk(turn) or turn.is_full or bool(self._inbox) or not self._is_done
         if self.state.singly:
             self._tending.act(turn)
+            if self._follow(turn):
+                self._walk_is_due = goes_on = True
         idle = self._idle_inputs + len(taken)
         if turn.effects or turn.is_worn or idle >= IDLE_INPUTS_MOST or self._is_idle_for_long(inputs, wall_ms):
             return Tried(
@@ -476,6 +475,7 @@ class PlacementService:
     def _turn(self, now_ms: int) -> Turn:
         self._cell_ms = max(self._cell_ms, self.state.at_ms, 0 if self._stepped else now_ms)
         self.state.clock_ms = self._cell_ms
+        self._followed = 0
         return Turn(self.state, self._cell_ms, words=dict(self._words), room=self._room.bytes, losing=self._losing)
 
     def _take_in(self, turn: Turn, wall_ms: int) -> None:
@@ -582,8 +582,6 @@ class PlacementService:
                 requests.cancel(turn, event)
             case JobUpdateRequested():
                 requests.update(turn, event, self._following(item))
-            case QueueOrdered():
-                self._walk_is_due = self._windows.take(event) or self._walk_is_due
             case NodeEvent() | RunsReported() | NodesReported():
                 self._step_to(turn, event)
                 stray, heard = self._hear(turn, event, wall_ms)
@@ -596,7 +594,7 @@ class PlacementService:
                 settings.refuse(
                     turn, event.proposal, ProposalCode.UNSUPPORTED, "proposals are not carried out by this version"
                 )
-            case None | JobRejected():
+            case None | JobRejected() | QueueOrdered():
                 return None
             case _:
                 # A command in another topic than its own, for example: its sender finds it among the dead letters.
@@ -664,54 +662,65 @@ class PlacementService:
 
     def _walk(self, turn: Turn) -> bool:
         """Whether the walk had to end before its time and goes on in the next record."""
-        self._walk_is_due |= self._short_lines.take(self.state, turn.effects, turn.now_ms)
+        self._walk_is_due |= self._follow(turn)
         self._walk_is_due |= self._fair_clock.is_due(self.state, turn.now_ms)
         waited_for = self.state.unacknowledged
         if waited_for is not None and waited_for.take_opened():
             turn.has_released = True
         if turn.has_released:
-            self._blocked = {}
-        self._walk_is_due |= self._note_owners(turn)
-        if not (self._walk_is_due or turn.has_released):
+            self._lines.open_all()
+        self._walk_is_due |= self._note_owners()
+        if not (self._walk_is_due or turn.has_released or self._untold):
             return False
         self._walk_is_due = turn.is_full or self._walk_lines(turn)
         return self._walk_is_due
+
+    def _follow(self, turn: Turn) -> bool:
+        """Bring the lines to what this turn has made so far. Whether somebody has come who may start."""
+        effects = turn.effects[self._followed :] if self._followed else turn.effects
+        self._followed = len(turn.effects)
+        return self._lines.follow(self.state, effects, turn.now_ms)
 
     def _walk_lines(self, turn: Turn) -> bool:
         """Start what fits, and say why the rest waits. Whether there is more to do."""
 
         def start(job: Job, places: Places, over: str) -> bool:
-            self._owners.started(self.state, job.id)
+            self._owners.started(self.state, self._lines, job)
             if not job.spec.gang:
                 return _enter(turn, job, places, over)
             return turn.start(job.id, job.attempt + 1, places, over) and not turn.is_full
 
         self._fair_clock.walked(turn.now_ms)
-        walk = walk_heads(self.state, self._heads(turn), self._blocked, turn.now_ms, start)
+        walk = walk_lines(self.state, self._lines, turn.now_ms, start)
         for job_id in walk.heads:
             turn.do(e.HeadBlocked(job=job_id))
         for job_id in walk.cleared:
             turn.do(e.HeadCleared(job=job_id))
-        changed = [j for j, code in walk.deferred.items() if self.state.jobs[j].deferred is not code]
-        for job_id in changed[:DEFERRED_MOST]:
-            turn.do(e.JobDeferred(job=job_id, code=walk.deferred[job_id]))
-        goes_on = turn.is_full or turn.is_cut or len(changed) > DEFERRED_MOST or self._short_lines.are_back(self.state)
-        return self._note_owners(turn) or goes_on or (self._fair_clock.matters and walk.starts > 0)
+        self._untold.update(walk.deferred)
+        self._tell(turn)
+        # What the walk made, the lines know.
+        self._followed = len(turn.effects)
+        goes_on = turn.is_full or turn.is_cut or bool(self._untold)
+        return self._note_owners() or goes_on or (self._fair_clock.matters and walk.starts > 0)
 
-    def _heads(self, turn: Turn) -> Sequence[QueueHead]:
-        """All jobs that wait, or where these are many, those that queueing shows."""
-        heads = self._short_lines.heads(self.state, turn.now_ms)
-        return self._windows.heads if heads is None else heads
+    def _tell(self, turn: Turn) -> None:
+        """Tell jobs why they wait that are told something else so far, as many as one record takes."""
+        told, untold, jobs = 0, self._untold, self.state.jobs
+        for job_id in list(untold):
+            if told == DEFERRED_MOST:
+                break
+            job, code = jobs.get(job_id), untold.pop(job_id)
+            if job is not None and job.status is JobStatus.QUEUED and job.deferred is not code:
+                turn.do(e.JobDeferred(job=job_id, code=code))
+                told += 1
 
-    def _note_owners(self, turn: Turn) -> bool:
+    def _note_owners(self) -> bool:
         """Whether others wait than before for what is guaranteed to them, so that all are tried again."""
         if not (self.state.tree.waiting or has_keepers(self.state)):
             return False
-        all_waiting = self._short_lines.heads(self.state, turn.now_ms)
-        heads = self._windows.heads if all_waiting is None else all_waiting
-        is_other = self._owners.note(self.state, heads, turn.now_ms, is_all=all_waiting is not None)
+        is_other = self._owners.note(self.state, self._lines)
         if is_other:
-            self._blocked = {}
+            self._lines.open_all()
         return is_other
 
 

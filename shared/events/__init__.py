@@ -53,10 +53,10 @@ better one, or its nodes are gone.
 when on it is waited for; jobs started past it name it. That ends when it starts, is held or is over, or with
 `HeadCleared` when another job comes before it.
 
-**Who is next, and who makes room.** Queueing publishes the heads of all queues as `QueueOrdered`. Where a start needs
-room, loaning proposes the least costly change: `PreemptionProposed` stops attempts for another job, `ResizeProposed`
-grows or shrinks elastic jobs, `MigrationProposed` moves one to put fragments together. Placement carries a proposal out
-on the newest state or answers `ProposalRefused`.
+**Who is next, and who makes room.** Placement keeps the lines of all queues itself; queueing publishes their heads as
+`QueueOrdered`, for who wants to look on. Where a start needs room, loaning proposes the least costly change:
+`PreemptionProposed` stops attempts for another job, `ResizeProposed` grows or shrinks elastic jobs, `MigrationProposed`
+moves one to put fragments together. Placement carries a proposal out on the newest state or answers `ProposalRefused`.
 
 **What operators say.** `HoldJob` and `ReleaseJob` are about one job; `SetQuota` and `SetPolicy` become `QuotaSet` and
 `PolicySet`; `RemoveQuota` becomes `QuotaRemoved` where no job needs the quota. `ReloadCell` reads the cell file again,

@@ -1,4 +1,4 @@
-"""Topic `queue`: who is next. Written by queueing, read by placement."""
+"""Topic `queue`: who is next, as queueing sees it. Placement goes by its own lines, and passes these records over."""
 
 from __future__ import annotations
 

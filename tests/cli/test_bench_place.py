@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from services.cli.bench.networked_cell import Network, enqueue, gang
+from services.cli.bench.networked_cell import Network, enqueue, gang, lines_of
 from services.cli.bench.place import (
     BLOCK_OF_RACKS,
     RACKS_OF_TWO,
     first_fit_by_a_loop,
     round_of_jobs,
-    walk_heads_and_start,
+    walk_and_start,
 )
 from shared.cluster.invariants import check_state
 from shared.cluster.topology import topology_of
@@ -34,12 +34,14 @@ def test_four_zones_of_eight_blocks_of_eight_racks_of_two() -> None:
 
 def test_the_baseline_and_the_policy_fill_the_same_cell() -> None:
     states = [Network(3).cell(), Network(3).cell()]
-    heads = [enqueue(state, [gang(f"job-{number}", 1) for number in range(24)]) for state in states]
-    assert first_fit_by_a_loop(states[0], heads[0]) == walk_heads_and_start(states[1], heads[1]) == 24
+    for state in states:
+        enqueue(state, [gang(f"job-{number}", 1) for number in range(24)])
+    assert first_fit_by_a_loop(states[0], lines_of(states[0])) == walk_and_start(states[1], lines_of(states[1])) == 24
     assert [check_state(state) for state in states] == [[], []]
 
 
 def test_a_round_of_jobs_has_as_many_workers_as_it_says() -> None:
     state = Network(100).cell()
-    assert walk_heads_and_start(state, enqueue(state, round_of_jobs(0))) == 184
+    enqueue(state, round_of_jobs(0))
+    assert walk_and_start(state, lines_of(state)) == 184
     assert check_state(state) == []

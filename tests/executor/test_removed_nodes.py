@@ -39,7 +39,7 @@ class Cell:
     """A cell, and whoever looks after its node. What the node says is read at once, what is ordered is done at once."""
 
     def __init__(self, kind: str) -> None:
-        self.world = World(few=1_000)
+        self.world = World()
         self.world.numbers_words = False
         self.read = 0
         self.said: list[Said] = []

@@ -41,7 +41,7 @@ class Town:
     """Placement, queueing, executor, metrics and projector of one cell, without their shells."""
 
     def __init__(self) -> None:
-        self.world = World(few=1_000)
+        self.world = World()
         self.world.checks = self.world.numbers_words = False
         self.state, self.read, self.rounds = CellState(CELL), 0, 0
         queue = Queue(name="default", order=QueueOrder.FAIR_SHARE)

@@ -2,7 +2,7 @@
 
 `life`: jobs of one GPU arrive, start, run and finish, some in each cycle; what is timed is all that the writer does for
 them, with the encoding of its records, and nothing of making up or reading the inputs. `gangs`: places found and taken.
-`walk`: one look at a window of jobs that do not fit.
+`walk`: one walk along jobs that do not fit.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from sys import stdout
 from time import process_time
 
 from services.placement.policy.gang import place_gang
-from services.placement.policy.walk import walk_heads
+from services.placement.policy.lines.lines import Lines
+from services.placement.policy.walk import walk_lines
 from services.placement.service import Input, PlacementService
 from shared.cluster.apply import apply
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.encoding import decode, encode
 from shared.events.nodes import NodeEvent
-from shared.events.queue import QueueDiscipline, QueueHead
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import NodeSpec, NodeStatus
 from shared.log.machine.writer import Draft, Writer
 from shared.runtime.collector import tune_collector
-from tests.placement.world import CELL, DIGEST, admitted, finished, spec_of, started, window
+from tests.placement.world import CELL, DIGEST, admitted, finished, spec_of, started
 
 FILE = CellFile(
     cells=(CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=1_000_000),)),),
@@ -54,7 +54,7 @@ class Life:
         self.writer = Writer(self.service.state)
         self.per_cycle, self.running = per_cycle, running
         self.read: dict[str, int] = {}
-        self.windows = self.jobs = 0
+        self.jobs = 0
         self.spent_s = 0.0
         self.bytes = 0
         self.alive: list[str] = []
@@ -71,13 +71,10 @@ class Life:
         return Input(f"{name}-0", self.read[name], read, len(value))
 
     def cycle(self) -> None:
-        """New jobs and their window, the starts of the last cycle, the ends of the oldest."""
+        """New jobs, the starts of the last cycle, the ends of the oldest."""
         names = [f"job-{self.jobs + number:07}" for number in range(self.per_cycle)]
         self.jobs += len(names)
-        self.windows += 1
-        head = QueueHead(queue="default", discipline=QueueDiscipline.BEST_EFFORT_FIFO, jobs=tuple(names))
         inputs = [self.input("jobs", admitted(spec_of(name), digest=DIGEST)) for name in names]
-        inputs.append(self.input("queue", window(self.windows, head)))
         inputs += [self.input("nodes", started(name, self.node_of(name))) for name in self.fresh]
         self.alive += self.fresh
         while len(self.alive) > self.running:
@@ -138,20 +135,22 @@ def gangs(nodes: int, workers: int, count: int) -> str:
 
 
 def walk(classes: int, jobs_of_each: int) -> str:
-    """Milliseconds for one look at a window in which nothing fits."""
+    """Milliseconds for one walk in which nothing fits."""
     state = cell_of(10)
     jobs = [
         spec_of(f"job-{kind}-{number}", workers=81 + kind) for kind in range(classes) for number in range(jobs_of_each)
     ]
     for spec in jobs:
         apply(state, e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST), 0)
-    head = QueueHead(queue="default", discipline=QueueDiscipline.BEST_EFFORT_FIFO, jobs=tuple(spec.id for spec in jobs))
+    lines = Lines((Queue(name="default"),))
+    lines.follow(state, (), 0)
     times = []
     for _ in range(10):
+        lines.open_all()
         begin_s = process_time()
-        found = walk_heads(state, [head], {}, 0, lambda *_: True)
+        found = walk_lines(state, lines, 0, lambda *_: True)
         times.append(process_time() - begin_s)
-        assert len(found.deferred) == len(jobs)
+        assert not found.starts
     return f"walk: {len(jobs)} jobs of {classes} classes that do not fit: {min(times) * 1000:.2f} ms"
 
 

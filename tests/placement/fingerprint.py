@@ -7,32 +7,29 @@ from itertools import repeat
 from random import Random
 from sys import stdout
 
-from services.queueing.policy.row import Shown
 from tests.placement.test_chaos import STEPS, Chaos
+from tests.placement.test_lines_property import NODES, ROUNDS, Twins
 from tests.placement.test_records import live
-from tests.placement.test_window_property import NODES, ROUNDS, Twins
 from tests.placement.world import Fate, World
 
 
 def fingerprint() -> str:
-    """A hash over all bytes of the logs and of the windows."""
+    """A hash over all bytes of the logs."""
     plain, fair = (lived(queues) for queues in (("first", "default", "aged"), ("fair", "fair-strict", "fair-backfill")))
     chaos = Chaos(11, bad_log=True)
     for _ in range(STEPS):
         chaos.step()
     hashed = blake2b(digest_size=16)
-    worlds: tuple[World, ...] = (live(repeat(Fate.KEPT)), plain.queued, fair.queued, chaos.world)
+    worlds: tuple[World, ...] = (live(repeat(Fate.KEPT)), plain.lines, fair.lines, chaos.world)
     for world in worlds:
         for record in world.log:
             hashed.update(record.value)
-        for window in world.inputs.get("queue-0", []):
-            hashed.update(repr(window).encode())
     return hashed.hexdigest()
 
 
 def lived(queues: tuple[str, ...]) -> Twins:
     """Twins whose jobs wait in these queues."""
-    twins = Twins(Random(5), Shown(2, 2))
+    twins = Twins(Random(5))
     twins.queues = queues
     twins.settle(*NODES)
     for _ in range(ROUNDS):

@@ -35,7 +35,7 @@ from tests.placement.world import (
 
 def cell() -> World:
     """One node of 8 GPUs, and a placement that needs no windows."""
-    world = World(FILE, few=1_000)
+    world = World(FILE)
     world.tell(joined("n1"))
     return world
 

@@ -24,12 +24,11 @@ from tests.placement.world import (
 )
 
 PATIENT = RetryPolicy(budget=100, backoff_ms=0, backoff_most_ms=0)
-FEW = 1_000
 
 
 def cell(*gpus: int) -> World:
     """Nodes n1, n2, ... with so many GPUs each; placement walks all that wait."""
-    return cell_with(*(joined(f"n{number + 1}", many) for number, many in enumerate(gpus)), few=FEW)
+    return cell_with(*(joined(f"n{number + 1}", many) for number, many in enumerate(gpus)))
 
 
 def test_after_a_failure_a_job_goes_to_another_node() -> None:

@@ -42,7 +42,7 @@ FILE = CellFile(
 
 def blocked_cell(**options: Any) -> World:
     """Two nodes of 4 GPUs, one of them in use; `big` needs both and is the head since 0."""
-    world = World(FILE, few=100, **options)
+    world = World(FILE, **options)
     world.tell(joined("n1", 4), joined("n2", 4))
     world.tell(admitted(spec_of("first", 4, pools=("train",))))
     world.tell(admitted(spec_of("big", 4, workers=2, pools=("train",)), 1))

@@ -33,7 +33,7 @@ def world_of(discipline: QueueDiscipline, wait_ms: int) -> World:
         queues=queues,
         policy=CellPolicy(backfill_wait_ms=wait_ms),
     )
-    world = World(CellFile(cells=(cell,), tenants=(Tenant(name="ada"),)), few=1_000)
+    world = World(CellFile(cells=(cell,), tenants=(Tenant(name="ada"),)))
     world.tell(*NODES)
     return world
 

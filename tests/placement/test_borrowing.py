@@ -12,8 +12,6 @@ from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from tests.placement.world import World, admitted, cancel, cell_with, finished, joined, set_quotas, spec_of
 
-FEW = 100
-
 
 def share(tenant: str, guaranteed: int = 0, **rules: Any) -> Quota:
     """A quota in whole GPUs."""
@@ -23,7 +21,7 @@ def share(tenant: str, guaranteed: int = 0, **rules: Any) -> Quota:
 
 def cell_of(gpus: int, *quotas: Quota) -> World:
     """A cell of one node, in which placement walks all waiting jobs."""
-    world = cell_with(joined("n1", gpus), few=FEW)
+    world = cell_with(joined("n1", gpus))
     world.tell(set_quotas(*quotas))
     return world
 

@@ -165,14 +165,14 @@ def test_each_record_has_one_time_also_when_the_clock_steps_within_a_batch() -> 
 
 def test_a_cancel_and_a_step_of_the_clock_in_one_batch_fold_alike() -> None:
     world = cell_with(joined("n1"), stepped=True)
-    world.tell(admitted(spec_of("a")))
+    world.tell(admitted(spec_of("a", 9)))
     world.tell(cancel("a"), AdvanceTime(cell=CELL, now_ms=200))
     assert world.state.over["a"].over_ms == 0
 
 
 def unanswered() -> World:
     """A gang that no node confirms, and a job that waits for one which never comes."""
-    world = cell_with(joined("n1"), few=1_000)
+    world = cell_with(joined("n1"))
     world.tell(set_policy(start_wall_ms=60_000, unknown_dependency_ms=60_000, lease_wall_ms=1_000_000))
     waits = (Dependency(job="never"),)
     world.tell(admitted(spec_of("job", retry=RetryPolicy(budget=0))), admitted(spec_of("waits", after=waits)))
@@ -235,7 +235,7 @@ def test_a_stop_without_an_answer_is_told_though_its_writer_regains_the_cell_aga
 
 
 def test_an_unknown_job_is_not_waited_for_anew_each_time_that_the_writer_regains_its_cell() -> None:
-    world = cell_with(joined("n1"), few=1_000)
+    world = cell_with(joined("n1"))
     world.tell(set_policy(unknown_dependency_ms=20_000))
     world.tell(admitted(spec_of("job", after=(Dependency(job="nowhere"),))))
     for _ in range(15):

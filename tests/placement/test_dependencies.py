@@ -12,7 +12,6 @@ from shared.events import effects as e
 from shared.events.operations import HoldJob, ReleaseJob
 from shared.events.reasons import CancelReason, DeferCode, RefuseCode
 from shared.events.values import AfterWhen, Dependency, JobSpec
-from tests.placement.queues import QueuedWorld
 from tests.placement.world import (
     CELL,
     FILE,
@@ -30,13 +29,10 @@ from tests.placement.world import (
     started,
 )
 
-ALL_AT_ONCE = 1_000
-"""So many jobs are few: placement walks them all."""
-
 
 def small_cell() -> World:
     """One node of 8 GPUs, and a placement that needs no windows."""
-    world = World(FILE, few=ALL_AT_ONCE)
+    world = World(FILE)
     world.tell(joined("n1"))
     return world
 
@@ -77,15 +73,6 @@ def test_a_time_that_has_passed_changes_nothing() -> None:
     world = small_cell()
     world.pass_time(100)
     assert kinds(submit(world, spec_of("job", 1, not_before_ms=100))) == ["JobEnqueued", "JobStarted"]
-
-
-def test_where_many_jobs_wait_queueing_wakes_a_job_at_its_time() -> None:
-    world = QueuedWorld(FILE)
-    world.settle(joined("n1"), admitted(spec_of("late", 1, not_before_ms=500)))
-    assert (world.job("late").status, world.queueing.next_cell_ms()) == (JobStatus.QUEUED, 500)
-    world.now_ms = 500
-    world.settle()
-    assert world.job("late").status is JobStatus.STARTING
 
 
 def test_a_job_waits_until_another_has_ended_well() -> None:
@@ -232,9 +219,8 @@ def test_a_waiting_job_may_be_cancelled_and_nobody_looks_for_it_any_more() -> No
 
 def test_a_strict_queue_goes_on_past_jobs_that_wait_for_others() -> None:
     world = cell_with(joined("n1"))
-    submit(world, spec("a", hold=True), spec("b", "a", queue="strict"), spec("c", queue="strict"))
-    world.tell(HoldJob(cell=CELL, job="a"))
-    assert [x.job for x in world.start_all() if isinstance(x, e.JobStarted)] == ["c"]
+    made = submit(world, spec("a", hold=True), spec("b", "a", queue="strict"), spec("c", queue="strict"))
+    assert [effect.job for effect in made if isinstance(effect, e.JobStarted)] == ["c"]
 
 
 def test_a_reader_is_told_whom_a_job_waits_for_and_until_when() -> None:
@@ -266,7 +252,7 @@ def test_a_neighbours_element_is_no_more_to_wait_for_than_its_job() -> None:
 
 @pytest.mark.parametrize("followers", [1, 2, 12])
 def test_however_many_jobs_of_others_wait_for_an_id_its_owner_may_submit_it(followers: int) -> None:
-    world = World(FILE, few=-1)
+    world = World(FILE)
     world.checks = False
     arrays = [spec(f"{k:064}", "a", tenant="bob", array=1_000) for k in range(followers)]
     submit(world, *arrays)
@@ -280,7 +266,7 @@ def test_however_many_jobs_of_others_wait_for_an_id_its_owner_may_submit_it(foll
 
 
 def test_the_next_writer_ends_the_jobs_of_others_that_the_first_one_did_not_get_to() -> None:
-    world = World(FILE, few=-1)
+    world = World(FILE)
     world.checks = False
     submit(world, *(spec(f"{k:064}", "a", tenant="bob", array=1_000) for k in range(6)))
     world.hand_over(admitted(spec("a")))

@@ -22,5 +22,5 @@ def in_a_process_with(hash_seed: str) -> str:
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "1", "4294967295"])
-def test_decisions_and_windows_are_the_same_bytes_under_any_hash_seed(hash_seed: str) -> None:
+def test_decisions_are_the_same_bytes_under_any_hash_seed(hash_seed: str) -> None:
     assert in_a_process_with(hash_seed) == fingerprint()

@@ -28,7 +28,7 @@ IMPATIENT = st.builds(
 
 
 def cell(spec: JobSpec) -> World:
-    world = cell_with(*(joined(f"n{number}", 1) for number in range(spec.workers)), few=1_000)
+    world = cell_with(*(joined(f"n{number}", 1) for number in range(spec.workers)))
     world.listens = world.checks = False
     world.tell(admitted(spec))
     return world

@@ -55,7 +55,6 @@ T = TypeVar("T")
 
 NODES, NAMES, TENANTS = ("n1", "n2", "n3"), ("a", "b", "c", "d"), ("ada", "ada", "bob")
 TARGETS = (*NAMES, "a.0", "b.1", "c.2", "none")
-EVERY_JOB_MOST = 40
 BAD_FATES = (Fate.LOST, Fate.LATE, Fate.AFTER_A_STALE_ONE, Fate.BEATEN)
 ONE_FOR_ALL = ("submit", "cancel", "hold", "release", "set-policy")
 """Of these several in one record may come to one effect: the first one has brought what the others want."""
@@ -156,7 +155,7 @@ class Tale:
 
     def __init__(self, fates: Iterable[Fate]) -> None:
         self._fates = iter(fates)
-        self.world = World(few=EVERY_JOB_MOST)
+        self.world = World()
         self.world.tell(*(joined(node, 3) for node in NODES))
         self.world.on_append = lambda: next(self._fates, Fate.KEPT)
 
@@ -394,7 +393,7 @@ def test_what_was_read_was_done_or_refused_in_the_same_record(
 
 def test_a_command_to_an_array_that_ends_in_the_same_record_was_answered() -> None:
     spec = replace(spec_of("a"), array=1)
-    world = cell_with(joined("n1"), few=EVERY_JOB_MOST)
+    world = cell_with(joined("n1"))
     world.tell(admitted(spec))
     world.tell(started("a.0"))
     effects = world.tell(update("a", workers=4), finished("a.0"))

@@ -254,7 +254,7 @@ class Pipeline:
 
     def __init__(self, file: CellFile, now_ms: int) -> None:
         self.admission = AdmissionService(file)
-        self.world = World(file, few=3_000)
+        self.world = World(file)
         self.world.checks = self.world.numbers_words = False
         self.world.now_ms = now_ms
         self.folded = CellState(CELL)

@@ -9,9 +9,9 @@ from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.fair_use import FairUse
 from shared.cluster.state import CellState
 from shared.events.operations import CellPolicy
-from shared.events.queue import QueueDiscipline, QueueHead, QueueOrder
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
-from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_quotas, spec_of, window
+from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_quotas, spec_of
 
 STRICT, BEST, BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BEST_EFFORT_FIFO, QueueDiscipline.BACKFILL
 HALF_LIFE_MS = 64_000
@@ -23,10 +23,10 @@ def part_of(discipline: QueueDiscipline, half_life_ms: int = 0, order: QueueOrde
     return CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=64),), queues=(queue,), policy=policy)
 
 
-def world_of(discipline: QueueDiscipline, gpus: int = 4, half_life_ms: int = 0, few: int = 100) -> World:
+def world_of(discipline: QueueDiscipline, gpus: int = 4, half_life_ms: int = 0) -> World:
     """A cell of one node."""
     tenants = tuple(Tenant(name=name) for name in ("ada", "bob", "eve"))
-    world = World(CellFile(cells=(part_of(discipline, half_life_ms),), tenants=tenants), few=few)
+    world = World(CellFile(cells=(part_of(discipline, half_life_ms),), tenants=tenants))
     world.tell(joined("n1", gpus))
     return world
 
@@ -79,21 +79,6 @@ def test_in_a_strict_queue_a_job_that_lacks_workers_stays_its_tenant_s_next_one(
     singly = spec_of("ada-0", 2, workers=4, gang=False, tenant="ada", queue="q")
     world.tell(admitted(singly), admitted(spec_of("ada-1", 1, tenant="ada", queue="q")))
     assert (running(world), len(world.job("ada-0").workers)) == (started, 3)
-
-
-def test_the_heads_of_a_window_are_one_line_and_end_only_where_the_turn_comes_to_a_cut() -> None:
-    world = world_of(BEST, gpus=8, few=-1)
-    submit(world, *((f"{tenant}-{number}", 1) for tenant in ("ada", "bob") for number in range(5)))
-    heads = [
-        QueueHead(queue="q", discipline=BEST, jobs=("ada-0",), cuts=(0,), waiting=5, tenant="ada"),
-        QueueHead(queue="q", discipline=BEST, jobs=("bob-0", "bob-1"), waiting=5, tenant="bob"),
-    ]
-    world.tell(window(1, *heads))
-    assert running(world) == ["ada-0", "bob-0"]
-    world.tell(
-        window(2, heads[0], heads[1], QueueHead(queue="q", discipline=BEST, jobs=("ada-1", "ada-2"), tenant="ada"))
-    )
-    assert running(world) == ["ada-0", "bob-0"], "a window that is older than the starts says nothing of who is behind"
 
 
 def test_time_alone_may_put_another_job_first_and_it_starts_by_itself() -> None:

@@ -31,12 +31,10 @@ from tests.placement.world import (
     update,
 )
 
-FEW = 1_000
 
-
-def cell(*gpus: int, few: int = FEW) -> World:
+def cell(*gpus: int) -> World:
     """Nodes n1, n2, ... with so many GPUs each; placement walks all that wait."""
-    return cell_with(*(joined(f"n{number + 1}", many) for number, many in enumerate(gpus)), few=few)
+    return cell_with(*(joined(f"n{number + 1}", many) for number, many in enumerate(gpus)))
 
 
 def test_workers_enter_one_by_one_as_room_comes() -> None:
@@ -121,7 +119,7 @@ def test_why_it_waits_is_told_of_its_fewest_workers() -> None:
 
 
 def test_workers_enter_several_pools() -> None:
-    world = cell_with(joined("n1", 1, pool="first"), joined("n2", 1, pool="second"), few=FEW)
+    world = cell_with(joined("n1", 1, pool="first"), joined("n2", 1, pool="second"))
     world.tell(admitted(loose("job", 2, pools=("first", "second"))))
     assert sorted(world.nodes_of("job")) == ["n1", "n2"]
 
@@ -160,7 +158,7 @@ def test_a_cancelled_job_frees_each_place_when_its_worker_has_stopped() -> None:
 
 
 def test_a_job_that_lacks_workers_keeps_others_back_in_a_strict_queue() -> None:
-    world = cell(1, few=-1)
+    world = cell(1)
     world.tell(admitted(loose("job", 2)), admitted(spec_of("small", gpus=1), submit_ms=5))
     world.tell(world.queue(QueueDiscipline.STRICT_FIFO))
     world.tell(joined("n2", 1))
@@ -216,7 +214,7 @@ def test_workers_that_ran_well_for_an_hour_come_back_at_once() -> None:
 
 
 def test_a_node_with_many_of_a_jobs_workers_is_lost_once() -> None:
-    world = cell_with(joined("n1", 4), joined("n2", 1), few=FEW)
+    world = cell_with(joined("n1", 4), joined("n2", 1))
     world.tell(admitted(loose("job", 5, retry=PATIENT)))
     all_start(world, "job")
     world.tell(lost("n1"))

@@ -38,7 +38,6 @@ from tests.placement.world import (
 )
 
 NODES = ("n1", "n2")
-FEW = 1_000
 REMOVED_AFTER_MS, WORK_MS = 60_000, 30_000
 RETRIES = (RetryPolicy(budget=0), RetryPolicy(budget=1_000, backoff_ms=0))
 KINDS = ("crowd", "gang", "loose", "service")
@@ -61,7 +60,7 @@ class Story:
     """A cell, and beside it what its operators want of each node."""
 
     def __init__(self) -> None:
-        self.world = cell_with(*(joined(node) for node in NODES), few=FEW)
+        self.world = cell_with(*(joined(node) for node in NODES))
         self.world.listens = False  # nodes are lost when it is said
         self.world.tell(set_policy(remove_lost_ms=REMOVED_AFTER_MS))
         self.wanted = dict.fromkeys(NODES, NodeStatus.READY)

@@ -21,7 +21,7 @@ MAKERS = pytest.mark.parametrize("make", [loose, service])
 
 def running(make: Callable[..., JobSpec], workers: int, nodes: int, **more: object) -> World:
     """A job runs with a worker on each of so many nodes, and some nodes are free."""
-    world = cell_with(*(joined(f"n{number:02}", 1) for number in range(nodes)), few=1_000)
+    world = cell_with(*(joined(f"n{number:02}", 1) for number in range(nodes)))
     world.listens = False
     world.tell(admitted(make("job", workers, retry=PATIENT, **{"workers_min": 1, **more})))
     all_start(world, "job")
@@ -106,7 +106,7 @@ def test_a_replica_that_was_given_up_before_it_had_started_has_not_failed() -> N
 
 
 def test_a_worker_that_had_to_leave_its_node_before_it_had_started_enters_another_one_at_once() -> None:
-    world = cell_with(*(joined(f"n{number}", 1) for number in range(3)), few=1_000)
+    world = cell_with(*(joined(f"n{number}", 1) for number in range(3)))
     world.tell(admitted(loose("job", 2, retry=PATIENT)))
     world.tell(word(n.RunStarted, world, "job", 0))
     world.tell(o.Drain(cell=CELL, node=world.job("job").workers[1].node))
@@ -116,7 +116,7 @@ def test_a_worker_that_had_to_leave_its_node_before_it_had_started_enters_anothe
 
 @MAKERS
 def test_a_worker_that_did_not_start_in_time_waits_and_goes_elsewhere(make: Callable[..., JobSpec]) -> None:
-    world = cell_with(*(joined(f"n{number}", 1) for number in range(3)), few=1_000)
+    world = cell_with(*(joined(f"n{number}", 1) for number in range(3)))
     world.listens = False
     world.tell(set_policy(start_wall_ms=5_000), admitted(make("job", 2, retry=PATIENT)))
     world.tell(word(n.RunStarted, world, "job", 0))

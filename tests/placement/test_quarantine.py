@@ -143,7 +143,7 @@ def test_a_node_that_was_removed_out_of_quarantine_takes_the_place_of_no_other()
 
 
 def test_a_broken_array_is_one_cause_however_many_of_its_elements_fail() -> None:
-    world = cell_with(*(joined(f"n{number:02}") for number in range(20)), few=1_000)
+    world = cell_with(*(joined(f"n{number:02}") for number in range(20)))
     world.tell(admitted(spec_of("broken", array=200)))
     while living := list(world.state.jobs.values()):
         world.tell(*(failed(job.id, job.workers[0].node) for job in living if job.workers))
@@ -158,7 +158,7 @@ SMALL = Resources(gpu_milli=100)
 @given(causes=st.lists(st.integers(0, 2 * FAILURES), min_size=1, max_size=16))
 def test_a_node_is_out_when_so_many_different_causes_failed_on_it(causes: list[int]) -> None:
     """Each number is a job of its own, or (the even ones) an array with further elements to fail."""
-    world = cell_with(joined("n1"), few=1_000)
+    world = cell_with(joined("n1"))
     arrays = {cause: 0 for cause in causes if cause % 2 == 0}
     world.tell(*(admitted(spec_of(f"c{cause}", array=causes.count(cause), resources=SMALL)) for cause in arrays))
     for cause in causes:

@@ -29,7 +29,7 @@ FILE = CellFile(
 
 
 def cell_of(*nodes: str) -> World:
-    world = cell_with(*map(joined, nodes), file=FILE, few=100)
+    world = cell_with(*map(joined, nodes), file=FILE)
     policy = replace(world.state.policy, breaker_wait_wall_ms=60_000, backfill_wait_ms=10_000, remove_lost_ms=0)
     world.tell(SetPolicy(cell=CELL, policy=policy))
     return world

@@ -29,12 +29,10 @@ from tests.placement.world import (
     update,
 )
 
-FEW = 1_000
-
 
 def cell(*gpus: int) -> World:
     """Nodes n1, n2, ... with so many GPUs each; placement walks all that wait."""
-    return cell_with(*(joined(f"n{number + 1}", many) for number, many in enumerate(gpus)), few=FEW)
+    return cell_with(*(joined(f"n{number + 1}", many) for number, many in enumerate(gpus)))
 
 
 def drain(node: str, deadline_ms: int | None = None) -> o.Drain:
@@ -194,7 +192,6 @@ def test_a_service_grows_as_far_as_its_tenant_may() -> None:
 def test_replicas_are_spread_over_the_failure_domains_that_the_service_names() -> None:
     world = cell_with(
         *(joined(f"n{at}", 4, position=Position(leaf=f"leaf-{at % 3}")) for at in range(6)),
-        few=FEW,
     )
     world.tell(admitted(service("web", 7, spread=Level.LEAF)))
     by_leaf = [world.state.nodes[node].spec.position.leaf for node in on_nodes(world, "web")]
@@ -205,7 +202,6 @@ def test_the_fullest_failure_domain_gives_a_replica_up_first() -> None:
     world = cell_with(
         joined("a1", 3, position=Position(leaf="a")),
         joined("b1", 1, position=Position(leaf="b")),
-        few=FEW,
     )
     world.tell(admitted(service("web", 4, spread=Level.LEAF)))
     all_start(world, "web")

@@ -1,4 +1,4 @@
-"""Jobs that are no gangs, beside gangs: windows lead to the same workers in the same places as a look at all lines."""
+"""Jobs that are no gangs, beside gangs: a writer that takes over gives them the workers that the one before would."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.queueing.policy.row import Shown
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.events import nodes as n
 from shared.events.base import Event
 from shared.events.queue import QueueDiscipline
 from shared.events.values import GPU, JobKind, JobSpec, Level, Position, Resources, RetryPolicy, RunStatus
-from tests.placement.queues import QueuedWorld
 from tests.placement.replicas import word
-from tests.placement.world import CELL, admitted, cancel, failed, finished, joined, lost, stopped, update
+from tests.placement.world import CELL, World, admitted, cancel, failed, finished, joined, lost, stopped, update
 
 ROUNDS = 16
 QUEUES = ("strict", "best", "fill")
@@ -43,11 +41,11 @@ NODES = tuple(
 
 
 class Twins:
-    """The same things happen to a placement that is shown windows and to one that walks all lines by itself."""
+    """The same things happen to a placement that goes on and to one whose writer changes now and then."""
 
-    def __init__(self, random: Random, shown: Shown) -> None:
+    def __init__(self, random: Random) -> None:
         self.random = random
-        self.worlds = (QueuedWorld(FILE, shown, few=-1), QueuedWorld(FILE, shown, few=100_000))
+        self.worlds = (World(FILE), World(FILE))
         self.submitted = 0
 
     @property
@@ -56,11 +54,13 @@ class Twins:
 
     def settle(self, *events: Event) -> None:
         for world in self.worlds:
-            world.settle(*events, afresh=True)
+            world.tell(*events)
 
     def one_round(self) -> None:
         often = (self.submit, self.hear)
         self.random.choice((*often, *often, self.hear, self.change, self.nodes, self.wait))()
+        if self.random.random() < 0.3:
+            self.worlds[0].restart()
 
     def submit(self) -> None:
         self.settle(*(admitted(self.spec(), self.random.randint(0, 50)) for _ in range(self.random.randint(1, 4))))
@@ -131,16 +131,16 @@ class Twins:
         self.settle(self.random.choice((arrives, arrives, lost(f"n{number}"))))
 
 
-def holdings(world: QueuedWorld) -> dict[str, object]:
+def holdings(world: World) -> dict[str, object]:
     return {
         job.id: (job.status, job.attempt, job.workers, job.leaving, job.done, job.runs)
         for job in world.state.jobs.values()
     }
 
 
-@given(st.integers(0, 10**9), st.integers(1, 3), st.integers(0, 4))
-def test_windows_lead_to_the_same_workers_as_a_walk_over_all_lines(seed: int, least: int, more: int) -> None:
-    twins = Twins(Random(seed), Shown(least, least + more))
+@given(st.integers(0, 10**9))
+def test_a_new_writer_comes_to_the_workers_of_the_one_before(seed: int) -> None:
+    twins = Twins(Random(seed))
     twins.settle(*NODES)
     for _ in range(ROUNDS):
         twins.one_round()
@@ -148,7 +148,7 @@ def test_windows_lead_to_the_same_workers_as_a_walk_over_all_lines(seed: int, le
 
 
 def test_the_property_is_about_something() -> None:
-    twins = Twins(Random(11), Shown(1, 2))
+    twins = Twins(Random(11))
     twins.settle(*NODES)
     for _ in range(10 * ROUNDS):
         twins.one_round()

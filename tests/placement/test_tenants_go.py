@@ -66,7 +66,7 @@ def test_of_one_gpu_type_alone_where_that_is_named() -> None:
 
 
 def test_what_the_quota_kept_for_its_tenant_is_there_for_others() -> None:
-    world = cell_with(joined("n1", 1), few=1_000)
+    world = cell_with(joined("n1", 1))
     kept = Quota(tenant="ada", gpu_type="gpu", guaranteed_milli=1_000, lends=False)
     world.tell(set_quotas(kept))
     world.tell(admitted(spec_of("job", tenant="bob")))
@@ -142,9 +142,10 @@ def test_a_tenant_that_the_file_no_longer_names_keeps_what_runs_and_its_waiting_
 
 
 def test_who_asks_why_such_a_job_waits_is_told() -> None:
-    world = cell_with(joined("n1", 1))
+    world = cell_with()
     world.tell(admitted(spec_of("waits")))
     reload(world, "bob")
+    world.tell(joined("n1", 1))
     found = reason_in(world.state, "waits", ())
     assert found is not None
     told = [*lines(*found)]
@@ -164,7 +165,7 @@ def test_what_comes_back_to_the_queue_is_held_too() -> None:
 
 def test_a_tenant_that_is_back_gets_its_jobs_back_in_the_queue_but_those_that_it_held_itself() -> None:
     world = cell_with(joined("n1", 1))
-    world.tell(admitted(spec_of("waits")), admitted(spec_of("held", hold=True)))
+    world.tell(admitted(spec_of("waits", 2)), admitted(spec_of("held", hold=True)))
     reload(world, "bob")
     reload(world, "ada", "bob")
     assert {name: job.status for name, job in world.state.jobs.items()} == {
@@ -175,7 +176,7 @@ def test_a_tenant_that_is_back_gets_its_jobs_back_in_the_queue_but_those_that_it
 
 def test_a_job_that_a_person_holds_while_its_tenant_is_gone_stays_held_when_the_tenant_is_back() -> None:
     world = cell_with(joined("n1", 1))
-    world.tell(admitted(spec_of("waits")))
+    world.tell(admitted(spec_of("waits", 2)))
     reload(world, "bob")
     assert kinds(world.tell(HoldJob(cell=CELL, job="waits"))) == ["JobHeld"]
     assert world.tell(HoldJob(cell=CELL, job="waits")) == []
@@ -214,7 +215,7 @@ def test_quotas_of_a_tenant_that_is_gone_stay_while_its_jobs_live() -> None:
 
 def test_a_file_that_comes_to_nothing_at_first_is_followed_all_the_same() -> None:
     world = cell_with(joined("n1", 1))
-    world.tell(*(admitted(spec_of(f"job-{number}")) for number in range(5)))
+    world.tell(*(admitted(spec_of(f"job-{number}", 2)) for number in range(5)))
     fates = iter([Fate.LOST, Fate.LATE])
     world.on_append = lambda: next(fates, Fate.KEPT)
     reload(world, "bob")
@@ -227,7 +228,7 @@ def test_a_file_that_comes_to_nothing_at_first_is_followed_all_the_same() -> Non
 
 @pytest.mark.parametrize("how", ["restart", "regain"])
 def test_a_quota_that_was_removed_stays_so_with_another_writer_though_the_cell_file_names_it(how: str) -> None:
-    world = cell_with(joined("n1", 8), few=1_000, file=file_of("ada", "bob", limit=2))
+    world = cell_with(joined("n1", 8), file=file_of("ada", "bob", limit=2))
     world.tell(REMOVE)
     getattr(world, how)()
     assert ("ada", "gpu") not in world.state.quotas
@@ -237,14 +238,14 @@ def test_a_quota_that_was_removed_stays_so_with_another_writer_though_the_cell_f
 
 
 def test_a_quota_that_is_new_in_the_cell_file_is_set_by_the_next_writer() -> None:
-    world = cell_with(joined("n1", 8), few=1_000, file=file_of("ada", "bob"))
+    world = cell_with(joined("n1", 8), file=file_of("ada", "bob"))
     world.file = file_of("ada", "bob", limit=2)
     world.restart()
     assert sorted(world.state.quotas) == [("ada", "gpu"), ("bob", "gpu")]
 
 
 def test_a_tenant_that_went_or_came_back_while_no_writer_was_there_is_followed_by_the_next_one() -> None:
-    world = cell_with(joined("n1", 1), few=1_000, file=file_of("ada", "bob"))
+    world = cell_with(joined("n1", 1), file=file_of("ada", "bob"))
     world.tell(admitted(spec_of("a")), admitted(spec_of("b")))
     world.file = file_of("bob")
     world.restart()
@@ -257,7 +258,7 @@ def test_a_tenant_that_went_or_came_back_while_no_writer_was_there_is_followed_b
 
 
 def test_a_job_that_admission_let_in_before_its_tenant_went_is_held_when_it_comes() -> None:
-    world = cell_with(joined("n1", 8), few=1_000, file=file_of("ada", "bob", limit=2))
+    world = cell_with(joined("n1", 8), file=file_of("ada", "bob", limit=2))
     reload(world, "bob")
     world.tell(admitted(spec_of("late")))
     assert (world.job("late").status, world.job("late").held_why) == (JobStatus.HELD, NOT_IN_THE_FILE)

@@ -187,7 +187,7 @@ def test_nobody_goes_from_above_a_tenant_that_stays() -> None:
 
 
 def test_a_service_of_many_replicas_enters_over_several_decisions() -> None:
-    world = cell_with(*(joined(f"n{number}", 8) for number in range(500)), few=1_000)
+    world = cell_with(*(joined(f"n{number}", 8) for number in range(500)))
     world.checks = False
     world.hand_over(admitted(service("job", 4_000, workers_min=1)))
     entered, goes_on = [], True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
-from typing import Any
+from typing import Any, ClassVar
 
 from services.placement.service import Input, PlacementService, Tried
 from shared.cluster.apply import apply
@@ -65,16 +65,16 @@ class Fate(Enum):
 class World:
     """One cell, its writer, and everybody else's view of its log."""
 
+    placement: ClassVar = PlacementService
+
     def __init__(
         self,
         file: CellFile = FILE,
         *,
         stepped: bool = False,
-        few: int = -1,
         on_append: Callable[[], Fate] | None = None,
     ) -> None:
-        """`few`: up to how many waiting jobs placement needs no window. By itself nothing starts here."""
-        self.file, self.stepped, self.few = file, stepped, few
+        self.file, self.stepped = file, stepped
         self.state, self.twin, self.ledger = CellState(CELL), CellState(CELL), Ledger()
         self.log: list[LogRecord] = []
         self.inputs: dict[str, list[Event | None]] = {}
@@ -89,7 +89,7 @@ class World:
         """Whether what nodes say is numbered in the order in which it is told."""
         self._after = 0
         self.unwritable: list[str] = []
-        self.service = PlacementService(self.state, file, writer="placement-1", stepped=stepped, few=few)
+        self.service = self.placement(self.state, file, writer="placement-1", stepped=stepped)
         self.writer = Writer(self.state)
         self._take_over()
 
@@ -156,7 +156,7 @@ class World:
         """Another process takes over: it knows the log and nothing else."""
         self.state = CellState(CELL)
         self._catch_up()
-        self.service = PlacementService(self.state, self.file, writer="placement-2", stepped=self.stepped, few=self.few)
+        self.service = self.placement(self.state, self.file, writer="placement-2", stepped=self.stepped)
         self.writer = Writer(self.state)
         self._take_over()
         self.rest()

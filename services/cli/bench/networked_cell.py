@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from services.cli.bench.job_mix import TENANT
 from services.cli.workload import CELL, QUEUE
+from services.placement.policy.lines.lines import Lines
 from shared.cluster.apply import apply
+from shared.cluster.config import Queue
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
-from shared.events.queue import QueueDiscipline, QueueHead
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Position, Resources, TopologyWish, WorkerPlace
 
@@ -68,11 +69,18 @@ def gang(job: str, gpus: int, workers: int = 1, wish: TopologyWish | None = None
     return JobSpec(id=job, tenant=TENANT, pools=(POOL,), workers=workers, resources=resources, topology=wish)
 
 
-def enqueue(state: CellState, specs: list[JobSpec]) -> QueueHead:
-    """Let these jobs wait; the line in which they stand."""
-    for spec in specs:
-        apply(state, e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST), 0)
-    return QueueHead(queue=QUEUE, discipline=QueueDiscipline.BEST_EFFORT_FIFO, jobs=tuple(spec.id for spec in specs))
+def enqueue(state: CellState, specs: list[JobSpec]) -> list[str]:
+    """Let these jobs wait, in this order; their ids."""
+    for number, spec in enumerate(specs):
+        apply(state, e.JobEnqueued(spec=spec, submit_ms=number, digest=DIGEST), 0)
+    return [spec.id for spec in specs]
+
+
+def lines_of(state: CellState) -> Lines:
+    """The line of all jobs that wait."""
+    lines = Lines((Queue(name=QUEUE),))
+    lines.follow(state, (), 0)
+    return lines
 
 
 def occupy(state: CellState, number: int, gpus: int) -> None:

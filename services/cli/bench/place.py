@@ -14,19 +14,19 @@ from statistics import median
 from time import process_time
 
 from services.cli.bench.figure import Figure
-from services.cli.bench.networked_cell import Network, enqueue, gang, occupy
+from services.cli.bench.networked_cell import Network, enqueue, gang, lines_of, occupy
 from services.cli.bench.processor_time import ProcessorTime
 from services.cli.workload import CELL
 from services.placement.policy.gang import Places, place_gang
+from services.placement.policy.lines.lines import Lines
 from services.placement.policy.shortfall import shortfall
 from services.placement.policy.turn import Turn
-from services.placement.policy.walk import walk_heads
+from services.placement.policy.walk import walk_lines
 from shared.cluster.apply import APPLY
 from shared.cluster.job import Job
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
 from shared.events.effects import JobStarted
-from shared.events.queue import QueueHead
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, Level, TopologyWish, Wish, WorkerPlace
@@ -58,7 +58,7 @@ def place() -> Figure:
             **_huge(),
             "no_500_ms": _no_ms(500),
             "no_5000_ms": _no_ms(5_000),
-            "fill_4000_s": round(_fill_s(500, walk_heads_and_start), 4),
+            "fill_4000_s": round(_fill_s(500, walk_and_start), 4),
             "baseline": round(_fill_s(500, first_fit_by_a_loop), 4),
         }
     return Figure("place", _lines(body), body, watch.used())
@@ -93,20 +93,22 @@ def _collector_as_in_services() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _seconds(state: CellState, work: Callable[[], object], runs: int = RUNS) -> float:
-    """The median of several runs, each of which is undone; one before them makes the indices."""
+def _seconds(state: CellState, work: Callable[[Lines], object], runs: int = RUNS) -> float:
+    """The median of several runs, each of which is undone; one before them makes the indices. The lines of
+    who waits are there before each, as in a service.
+    """
     spent: list[float] = []
     for _ in range(runs + 1):
-        mark = state.checkpoint()
+        mark, lines = state.checkpoint(), lines_of(state)
         begin_s = process_time()
-        work()
+        work(lines)
         spent.append(process_time() - begin_s)
         state.rollback(mark)
     return median(spent[1:])
 
 
-def walk_heads_and_start(state: CellState, head: QueueHead) -> int:
-    """Start what the line holds, as the writer does. How many workers that were."""
+def walk_and_start(state: CellState, lines: Lines) -> int:
+    """Start what the lines hold, as the writer does. How many workers that were."""
     workers, started = 0, APPLY[JobStarted]
 
     def start(job: Job, places: Places, _: str) -> bool:
@@ -115,27 +117,27 @@ def walk_heads_and_start(state: CellState, head: QueueHead) -> int:
         workers += len(places)
         return True
 
-    walk_heads(state, [head], {}, 0, start)
+    walk_lines(state, lines, 0, start)
     return workers
 
 
-def first_fit_by_a_loop(state: CellState, head: QueueHead) -> int:
+def first_fit_by_a_loop(state: CellState, _: Lines) -> int:
     """The baseline: each job goes to the first node that has a free GPU, found by looking at one after the other."""
-    for job_id in head.jobs:
+    for job_id in state.jobs:
         node = next(node for node in state.nodes.values() if node.is_schedulable and node.free)
         device = (node.free & -node.free).bit_length() - 1
         places = (WorkerPlace(rank=0, node=node.id, devices=(device,), gpu_milli=GPU),)
         APPLY[JobStarted](state, JobStarted(job=job_id, attempt=1, workers=places), 0)
-    return len(head.jobs)
+    return len(state.jobs)
 
 
-def _fill_s(nodes: int, work: Callable[[CellState, QueueHead], int]) -> float:
+def _fill_s(nodes: int, work: Callable[[CellState, Lines], int]) -> float:
     """4,000 jobs of one GPU, on as many GPUs."""
     state = Network(nodes).cell()
-    head = enqueue(state, [gang(f"job-{number:05}", 1) for number in range(nodes * 8)])
+    jobs = enqueue(state, [gang(f"job-{number:05}", 1) for number in range(nodes * 8)])
 
-    def fill() -> None:
-        assert work(state, head) == len(head.jobs), "all of them start"
+    def fill(lines: Lines) -> None:
+        assert work(state, lines) == len(jobs), "all of them start"
 
     return _seconds(state, fill)
 
@@ -155,11 +157,11 @@ def _choosy_per_s(nodes: int) -> float:
 
 
 def _started_per_s(state: CellState, specs: list[JobSpec]) -> float:
-    head = enqueue(state, specs)
-    workers = sum(state.jobs[job].spec.workers for job in head.jobs if "too-large" not in job)
+    jobs = enqueue(state, specs)
+    workers = sum(state.jobs[job].spec.workers for job in jobs if "too-large" not in job)
 
-    def start_all() -> None:
-        assert walk_heads_and_start(state, head) == workers, "all start but those that no leaf can hold"
+    def start_all(lines: Lines) -> None:
+        assert walk_and_start(state, lines) == workers, "all start but those that no leaf can hold"
 
     return workers / _seconds(state, start_all)
 
@@ -181,7 +183,7 @@ def _ms(state: CellState, spec: JobSpec, is_right: Callable[[CellState, Places],
     found = place_gang(state, spec)
     assert not isinstance(found, DeferCode), found
     assert is_right(state, found), "it sits as it wished"
-    return round(_seconds(state, lambda: place_gang(state, spec), 3 * RUNS) * 1_000, 3)
+    return round(_seconds(state, lambda _: place_gang(state, spec), 3 * RUNS) * 1_000, 3)
 
 
 def _huge() -> dict[str, float]:
@@ -189,7 +191,7 @@ def _huge() -> dict[str, float]:
     state, spec, sizes = Network(1_250, name_characters=128).cell(), gang("gang", 1, 10_000), list[int]()
     enqueue(state, [spec])
 
-    def decide() -> None:
+    def decide(_: Lines) -> None:
         places, turn = place_gang(state, spec), Turn(state, 0)
         assert not isinstance(places, DeferCode), places
         assert turn.start(spec.id, 1, places)
@@ -232,5 +234,5 @@ def _no_ms(nodes: int) -> float:
         for number in range(used):
             occupy(state, number, 8 // used)
         assert isinstance(place_gang(state, spec), DeferCode), "it does not fit"
-        found.append(_seconds(state, lambda s=state, j=spec: (place_gang(s, j), shortfall(s, j)), 3 * RUNS))  # type: ignore[misc]
+        found.append(_seconds(state, lambda _, s=state, j=spec: (place_gang(s, j), shortfall(s, j)), 3 * RUNS))  # type: ignore[misc]
     return round(max(found) * 1_000, 3)

@@ -18,7 +18,6 @@ from services.placement.app.showing import Showing
 from services.placement.service import PlacementService, Tried
 from services.placement.settings import PlacementSettings
 from shared.cluster.config import CellFile, CellPart
-from shared.cluster.few import FEW_WAITING
 from shared.log.continued import ContinuedReader
 from shared.log.follower import Follower
 from shared.log.machine.losses import Place
@@ -63,14 +62,12 @@ class CellWriter:
         cell: CellPart,
         owned: Ownership,
         metrics: PlacementMetrics,
-        few: int = FEW_WAITING,
     ) -> None:
-        """`few`: up to how many waiting jobs need no window."""
         self.cell = cell.name
         self._context, self._log = context, log
         self._layout = layout = layout_of(file, context.settings.namespace)
         self._metrics = CellMetrics(metrics, cell.name)
-        self._ordinal, self._owned, self._file, self._few = cell.ordinal, owned, file, few
+        self._ordinal, self._owned, self._file = cell.ordinal, owned, file
         self._stepped = context.settings.clock is ClockKind.STEPPED
         self._follower = Follower(log, layout, cell.name)
         self._begun_ms = 0
@@ -112,7 +109,6 @@ class CellWriter:
             self._file,
             writer=self._context.instance,
             stepped=self._stepped,
-            few=self._few,
             speed=clock.speed if isinstance(clock, WallCellClock) else 1.0,
         )
         self._context.health.ready()

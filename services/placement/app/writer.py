@@ -14,18 +14,14 @@ from services.placement.app.metrics import PlacementMetrics
 from services.placement.app.ownership import Ownership
 from services.placement.settings import PlacementSettings
 from shared.cluster.config import CellPart
-from shared.cluster.few import FEW_WAITING
 from shared.log.cell_work import work_apart
 from shared.log.opening import OpenLog, joined, layout_of, open_log
 from shared.runtime.process import Context
 from shared.runtime.together import together
 
 
-async def main(context: Context[PlacementSettings], opening: OpenLog = open_log, few: int = FEW_WAITING) -> None:
-    """Follow and write until told to stop. An error in one cell leaves the others alone.
-
-    `few`: up to how many waiting jobs need no window, as queueing has it.
-    """
+async def main(context: Context[PlacementSettings], opening: OpenLog = open_log) -> None:
+    """Follow and write until told to stop. An error in one cell leaves the others alone."""
     file = context.host.cell_file(context.settings.cell_file)
     log = await opening(context, file)
     if log is None:
@@ -36,7 +32,7 @@ async def main(context: Context[PlacementSettings], opening: OpenLog = open_log,
     writers: dict[str, CellWriter] = {}
 
     async def work(cell: CellPart) -> None:
-        writer = writers[cell.name] = CellWriter(context, log, file, cell, owned, metrics, few)
+        writer = writers[cell.name] = CellWriter(context, log, file, cell, owned, metrics)
         await writer.run()
 
     def apart(cell: CellPart) -> Coroutine[Any, Any, None]:

@@ -1,14 +1,14 @@
-"""Jobs that are alike and stand one behind the other are placed together: what decides is the same for all of them, and
-each but the first costs next to nothing.
+"""Jobs that need the same room and start one behind the other are placed together: where one of them fits does not
+depend on whose it is, and each but the first costs next to nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from services.placement.policy.gang import Places, place_alike
-from shared.cluster.job import Job, JobStatus
-from shared.cluster.maintenance import longest_run_ms
+from services.placement.policy.lines.course import Course
+from services.placement.policy.lines.row import Need, Row
+from services.placement.policy.quota_check import refusal_of_places
+from shared.cluster.job import Job
 from shared.cluster.state import CellState
 from shared.events.values import GPU, JobSpec
 
@@ -16,70 +16,56 @@ TOGETHER_MOST = 64
 
 
 class Ahead:
-    """Places found for the next jobs of one line. They hold while nothing but these jobs starts, and no node is full of
-    starts by that.
+    """Places found for the next jobs that need one room. They hold while nothing but these jobs starts, and no node is
+    full of starts by that.
     """
 
-    __slots__ = ("_changes", "_jobs", "_places")
+    __slots__ = ("_changes", "_is_checked", "_places", "_room")
 
     def __init__(self) -> None:
-        self._jobs: list[str] = []
+        self._room: object = None
         self._places: list[Places] = []
         self._changes = 0
+        self._is_checked = False
 
-    def has(self, job_id: str) -> bool:
-        """Whether a place was found for this job along with one before it: then its shape is none that does not fit."""
-        return bool(self._jobs) and self._jobs[-1] == job_id
+    def forget(self) -> None:
+        """Something else has started."""
+        self._places = []
 
-    def take(self, state: CellState, jobs: Sequence[str], number: int, job: Job, now_ms: int) -> Places | None:
-        """A place for this job, number `number` of the line, if it comes with others of its kind; else None."""
-        changes = 0 if state.unacknowledged is None else state.unacknowledged.changes
-        if self._jobs and self._jobs[-1] == job.spec.id and self._changes == changes:
-            self._jobs.pop()
-            return self._places.pop()
-        run = [] if job.avoid else _run_from(state, jobs, number, job.spec, now_ms)
-        if not run:
-            self._jobs, self._places = [], []
+    def has(self, room: Need) -> bool:
+        """Whether places are left that were found for jobs that need this room."""
+        return bool(self._places) and self._room is room
+
+    def take(self, state: CellState, course: Course, row: Row, job: Job) -> Places | None:
+        """A place for this job, the first of its row, if it comes with others; else None."""
+        if job.avoid or not _comes_with_others(job.spec):
             return None
-        found = place_alike(state, job.spec, len(run))
-        self._places = [(place,) for place in reversed(found)]
-        self._jobs, self._changes = run[1 : len(found)][::-1], changes
-        return self._places.pop() if found else None
+        changes = 0 if state.unacknowledged is None else state.unacknowledged.changes
+        if not self._places or self._room is not row.rows.need or self._changes != changes:
+            self._look(state, course, row, job.spec)
+            self._changes = changes
+            if not self._places:
+                return None
+        places = self._places[-1]
+        if state.quotas and not self._is_checked and refusal_of_places(state, job.spec, places) is not None:
+            return None
+        self._places.pop()
+        return places
+
+    def _look(self, state: CellState, course: Course, row: Row, spec: JobSpec) -> None:
+        """Look for places for this job and as many behind it as may start next, by what started together before."""
+        rows, were_all_used = row.rows, self._room is row.rows.need and not self._places
+        if len(rows.rows) == 1:
+            second = course.second()
+            most = len(row) if second is None else row.count_before(second, TOGETHER_MOST)
+        else:
+            rows.together = most = min(TOGETHER_MOST, 2 * rows.together) if were_all_used else 1
+        self._room, self._places, self._is_checked = rows.need, [], len(rows.rows) == 1
+        if most > 1:
+            found = place_alike(state, spec, min(most, TOGETHER_MOST), are_of_one_tenant=self._is_checked)
+            self._places = [(place,) for place in reversed(found)]
 
 
-def _run_from(state: CellState, jobs: Sequence[str], number: int, spec: JobSpec, now_ms: int) -> list[str]:
-    """The jobs from here on that are alike and may start; none where it is one alone. None but those of one worker of
-    whole GPUs, with no wish for a place and none to be alone there, are alike. A job that avoids nodes ends the row.
-    """
-    if spec.workers != 1 or spec.resources.gpu_milli < GPU or spec.topology is not None or spec.exclusive:
-        return []
-    run = [spec.id]
-    known = state.jobs
-    for job_id in jobs[number + 1 : number + TOGETHER_MOST]:
-        job = known.get(job_id)
-        if job is None or job.status is not JobStatus.QUEUED or job.not_before_ms > now_ms or job.avoid:
-            break
-        if not are_alike(job.spec, spec) or (
-            state.closing and longest_run_ms(state, job.spec) != longest_run_ms(state, spec)
-        ):
-            break
-        run.append(job_id)
-    return run if len(run) > 1 else []
-
-
-def are_alike(spec: JobSpec, other: JobSpec) -> bool:
-    """Whether whatever places one of them decides the same for the other."""
-    return (
-        (spec.resources is other.resources or spec.resources == other.resources)
-        and spec.workers == other.workers
-        and spec.tenant == other.tenant
-        and spec.pools == other.pools
-        and spec.gpu_type == other.gpu_type
-        and spec.topology == other.topology
-        and spec.kind is other.kind
-        and spec.spread is other.spread
-        and spec.preemptible is other.preemptible
-        and spec.node_labels == other.node_labels
-        and spec.tolerations == other.tolerations
-        and spec.exclusive is other.exclusive
-    )
+def _comes_with_others(spec: JobSpec) -> bool:
+    """Whether it is one worker of whole GPUs with no wish for a place and none to be alone there."""
+    return spec.workers == 1 and spec.resources.gpu_milli >= GPU and spec.topology is None and not spec.exclusive

@@ -60,9 +60,10 @@ def bytes_needed(state: CellState, spec: JobSpec) -> int | None:
     return min((bytes_of(places) for places in found if not isinstance(places, DeferCode)), default=None)
 
 
-def place_alike(state: CellState, spec: JobSpec, most: int) -> list[WorkerPlace]:
+def place_alike(state: CellState, spec: JobSpec, most: int, *, are_of_one_tenant: bool = True) -> list[WorkerPlace]:
     """The places that `place_gang` would give to so many jobs like this one, if each was started before the next; or to
-    the first of them, where it cannot be told of more. The job has one worker of whole GPUs and no wish.
+    the first of them, where it cannot be told of more. The job has one worker of whole GPUs and no wish. Whether each
+    is within its quota is looked at here only if they are of one tenant.
     """
     place, pools = POLICIES[state.policy.placement].alike, state.pools
     if place is None or state.tree.waiting:
@@ -71,7 +72,7 @@ def place_alike(state: CellState, spec: JobSpec, most: int) -> list[WorkerPlace]
         pool = pools.get(name)
         places = [] if pool is None else place(state, pool, spec, most)
         if places:
-            over = state.quotas and refusal_of_places(state, spec, places)
+            over = state.quotas and are_of_one_tenant and refusal_of_places(state, spec, places)
             return [] if over else places
     return []
 

@@ -4,8 +4,9 @@ it is kept. Whoever may always take back what he lent needs no such care.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
+from services.placement.policy.lines.lines import Lines
 from shared.cluster.gpu_types import gpu_types_of
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.quota import over_limit
@@ -13,9 +14,12 @@ from shared.cluster.quota_room import lineage
 from shared.cluster.quota_tree import Account, Need
 from shared.cluster.state import CellState
 from shared.events.operations import ReclaimFrom
-from shared.events.queue import QueueDiscipline, QueueHead
+from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode
 from shared.events.values import JobSpec
+
+Wants = tuple[object, ...]
+"""What of a job decides for which accounts it waits, and what it needs of them."""
 
 
 def has_keepers(state: CellState) -> bool:
@@ -24,71 +28,81 @@ def has_keepers(state: CellState) -> bool:
 
 
 class Owners:
-    """The needs of keepers whose jobs could start now if there was room, as far as they stand in the heads of a walk.
+    """The needs of keepers whose jobs could start now if there was room.
 
-    They stand in the state's tree, where who looks for room finds them; they follow from the heads, not from the log.
+    They stand in the state's tree, where who looks for room finds them; they follow from the lines, not from the log.
     """
 
     def __init__(self) -> None:
-        self._heads: Sequence[QueueHead] | None = None
-        self._jobs: dict[str, list[tuple[Account, Need]]] = {}
+        self._needs: dict[Wants, list[tuple[Account, Need]]] = {}
+        self._heads: dict[str, None] = {}
         self._has_started = False
 
     def forget(self, state: CellState) -> None:
         """The state is another one."""
-        self._heads, self._jobs, state.tree.waiting = None, {}, {}
+        self._needs, self._heads, state.tree.waiting = {}, {}, {}
 
-    def note(self, state: CellState, heads: Sequence[QueueHead], now_ms: int, *, is_all: bool) -> bool:
-        """Look who waits now. Whether others do than before: then other jobs may borrow, and are tried again.
-
-        Unless they are all, heads are looked at once: behind those of them that have started since there may be others
-        of their kind.
-        """
-        if heads is self._heads and not is_all:
-            return False
+    def note(self, state: CellState, lines: Lines) -> bool:
+        """Look who waits now. Whether others do than before: then other jobs may borrow, and are tried again."""
         before, has_started = state.tree.waiting, self._has_started
-        self._heads, self._jobs, self._has_started = None if is_all else heads, {}, False
-        waiting: dict[Account, dict[Need, int]] = {}
-        for job in _ready(state, heads, now_ms):
-            need = (job.spec.priority, job.spec.gpus_milli)
-            for account in _keepers_above(state, job.spec):
-                of_account = waiting.setdefault(account, {})
-                of_account[need] = of_account.get(need, 0) + 1
-                self._jobs.setdefault(job.id, []).append((account, need))
-        state.tree.waiting = waiting
-        return has_started or waiting != before
-
-    def note_all(self, state: CellState, now_ms: int) -> None:
-        """The same for somebody who has no heads and looks at all jobs."""
+        self._needs, self._heads, self._has_started = {}, {}, False
+        state.tree.waiting = {}
         if has_keepers(state):
-            waiting = [job for job in state.jobs.values() if job.status is JobStatus.QUEUED]
-            ready = tuple(job.id for job in waiting if job.deferred is not DeferCode.BEHIND_HEAD)
-            head = QueueHead(queue="all", discipline=QueueDiscipline.BEST_EFFORT_FIFO, jobs=ready)
-            self.note(state, (head,), now_ms, is_all=True)
+            for job, number in self._ready(state, lines):
+                self._count(state, job.spec, number)
+        return has_started or state.tree.waiting != before
 
-    def started(self, state: CellState, job: str) -> None:
-        """This one does not wait any more: if all are seen, nothing is kept for it from now on."""
-        if self._heads is not None or job not in self._jobs:
+    def note_all(self, state: CellState) -> None:
+        """The same for somebody who has no lines and looks at all jobs."""
+        if has_keepers(state):
+            state.tree.waiting = {}
+            for job in state.jobs.values():
+                if job.status is JobStatus.QUEUED and job.deferred is not DeferCode.BEHIND_HEAD:
+                    self._count(state, job.spec, 1)
+
+    def started(self, state: CellState, lines: Lines, job: Job) -> None:
+        """This one does not wait any more: nothing is kept for it from now on."""
+        if not state.tree.waiting or job.status is not JobStatus.QUEUED:
             return
-        self._has_started = True
-        for account, need in self._jobs.pop(job):
+        is_strict = lines.queue(job.spec.queue).discipline is QueueDiscipline.STRICT_FIFO
+        if is_strict and job.spec.id not in self._heads:
+            return
+        for account, need in self._needs.get(_wants(job.spec), ()):
+            self._has_started = True
             of_account = state.tree.waiting[account]
             of_account[need] -= 1
             if not of_account[need]:
                 del of_account[need]
 
+    def _count(self, state: CellState, spec: JobSpec, number: int) -> None:
+        wants = _wants(spec)
+        needs = self._needs.get(wants)
+        if needs is None:
+            need = (spec.priority, spec.gpus_milli)
+            needs = self._needs[wants] = [(account, need) for account in _keepers_above(state, spec)]
+        for account, need in needs:
+            of_account = state.tree.waiting.setdefault(account, {})
+            of_account[need] = of_account.get(need, 0) + number
 
-def _ready(state: CellState, heads: Iterable[QueueHead], now_ms: int) -> Iterator[Job]:
-    """The jobs that could start now. In a strict line that is the first one only: to keep room for one behind it could
-    keep the first from starting, and then both would wait for ever.
-    """
-    for head in heads if has_keepers(state) else ():
-        for job_id in head.jobs:
-            job = state.jobs.get(job_id)
-            if job is not None and job.status is JobStatus.QUEUED and job.not_before_ms <= now_ms:
-                yield job
-                if head.discipline is QueueDiscipline.STRICT_FIFO:
-                    break
+    def _ready(self, state: CellState, lines: Lines) -> Iterator[tuple[Job, int]]:
+        """A job of each class that could start now, and how many are like it. In a strict line that is the first one
+        only: to keep room for one behind it could keep the first from starting, and then both would wait for ever.
+        """
+        for queue in lines.in_order():
+            for line in queue:
+                firsts = [(row.first, len(row)) for row in line.rows.values() if row.first is not None]
+                if line.queue.discipline is QueueDiscipline.STRICT_FIFO:
+                    first, _ = min(firsts)
+                    firsts = [(first, 1)]
+                    self._heads[first[2]] = None
+                for first, number in firsts:
+                    job = state.jobs[first[2]]
+                    if job.status is JobStatus.QUEUED:
+                        yield job, number
+
+
+def _wants(spec: JobSpec) -> Wants:
+    return (spec.tenant, spec.gpu_type, spec.pools, spec.priority, spec.gpus_milli)
 
 
 def _keepers_above(state: CellState, spec: JobSpec) -> list[Account]:

@@ -1,69 +1,48 @@
-"""One walk over the heads of all queues: who starts now, and why the others do not.
+"""One walk along the lines of all queues: who starts now, and why the others do not.
 
-Within a walk room only shrinks, so a shape that did not fit once is not tried again. A walk over windows comes to the
-same starts as a walk over the whole queues: a window leaves out only jobs behind others of their own class, and ends
-the walk where one of these might start (`cuts`): behind a cut only a job that does not fit, or may not pass a head,
-proves that the same is true of the ones left out.
+A walk comes by classes, and not by jobs: what keeps the first job of a class keeps all of them. Within a walk room only
+shrinks, so what did not fit once is not tried again, and afterwards not before something has become free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from services.placement.policy.ahead import Ahead
 from services.placement.policy.arrays import may_start_one_more
-from services.placement.policy.backfill import Heads
-from services.placement.policy.behind import behind
+from services.placement.policy.backfill import Head, Heads
 from services.placement.policy.confirmations import with_confirmations
 from services.placement.policy.elsewhere import place_job
 from services.placement.policy.entering import places_to_enter
-from services.placement.policy.fair_line import FairLine, merged
+from services.placement.policy.fair_share import Shares
 from services.placement.policy.gang import Places, place_gang
+from services.placement.policy.lines.course import ByShares, Course, OneLine, Turns
+from services.placement.policy.lines.line import Line
+from services.placement.policy.lines.lines import Lines
+from services.placement.policy.lines.reasons import tell
+from services.placement.policy.lines.row import RoomRows, Row
 from shared.cluster.job import Job, JobStatus
-from shared.cluster.maintenance import longest_run_ms
-from shared.cluster.singly import grows, in_line
+from shared.cluster.singly import grows
 from shared.cluster.state import CellState
-from shared.events.queue import QueueDiscipline, QueueHead
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
-from shared.events.values import JobSpec
 
-Shape = tuple[object, ...]
+Start = Callable[[Job, Places, str], bool]
+"""Takes a job that fits, with its places and the head that it passes by that (or ""), changes the state, and says
+whether the record has room for more.
+"""
 
 _QUEUED = JobStatus.QUEUED
-
-
-def shape_of(spec: JobSpec) -> Shape:
-    """What decides whether a job fits: two jobs of one shape fit or do not fit alike, in the same state."""
-    wants = spec.resources
-    return (
-        spec.tenant,
-        spec.kind,
-        spec.pools,
-        spec.gpu_type,
-        spec.workers,
-        wants.gpu_milli,
-        wants.cpu_milli,
-        wants.memory_mib,
-        spec.topology,
-        spec.spread,
-        spec.node_labels,
-        spec.tolerations,
-        spec.exclusive,
-        spec.preemptible,
-        spec.gang,
-    )
-
-
-def _shape(state: CellState, spec: JobSpec) -> Shape:
-    """The same, in a cell that may have nodes that only short jobs may use."""
-    return (*shape_of(spec), longest_run_ms(state, spec)) if state.closing else shape_of(spec)
+_STRICT, _BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL
+_OF_TENANT = (DeferCode.QUOTA_REACHED, DeferCode.RESERVED_FOR_OTHER)
+"""Reasons that hold for a class, since they go by whose it is. All others hold for all that need the same room."""
 
 
 @dataclass(slots=True)
 class Walk:
-    """What came of a walk. `is_whole` is False where it ended early, so that there may be more to start. `heads` are
-    the jobs that are heads now and were none, `cleared` those that are none any more.
+    """What came of a walk. `is_whole` is False where the record was full, so that there may be more to start. `heads`
+    are the jobs that are heads now and were none, `cleared` those that are none any more.
     """
 
     starts: int = 0
@@ -71,201 +50,214 @@ class Walk:
     is_whole: bool = True
     heads: list[str] = field(default_factory=list)
     cleared: list[str] = field(default_factory=list)
-    lines: dict[str, Heads] = field(default_factory=dict)
-
-    def line(self, state: CellState, head: QueueHead | FairLine, now_ms: int) -> Heads | None:
-        """The heads of a queue that backfills, whose line may come in several pieces; None for all others."""
-        if head.discipline is not QueueDiscipline.BACKFILL:
-            return None
-        return self.lines.setdefault(head.queue, Heads(state, now_ms))
 
 
-def walk_heads(
-    state: CellState,
-    heads: Iterable[QueueHead],
-    blocked: dict[Shape, DeferCode],
-    now_ms: int,
-    start: Callable[[Job, Places, str], bool],
-) -> Walk:
-    """Walk the queues in their order. `start` takes a job that fits, with its places and the head that it passes by
-    that (or ""), changes the state, and says whether there is room for more.
-
-    `blocked` holds the shapes that are known not to fit; the walk adds to it. The caller empties it when something
-    becomes free.
-    """
+def walk_lines(state: CellState, lines: Lines, now_ms: int, start: Start) -> Walk:
+    """Walk the queues in their order."""
     walk = Walk()
-    for head in merged(state, heads, lambda job: _waits(job, now_ms) and not _is_one_too_many(state, job), now_ms):
-        if not _Line(state, head, blocked, now_ms, start, walk).go():
+    for queue in lines.in_order():
+        if not _Scan(state, lines, queue, now_ms, start, walk).go():
             walk.is_whole = False
-            return walk
+            break
     return walk
 
 
-class _Line:
-    """The walk over one queue's line."""
-
-    __slots__ = ("_ahead", "_blocked", "_fair", "_head", "_heads", "_listed", "_now_ms", "_start", "_state", "_walk")
+class _Scan:
+    """The walk along one queue."""
 
     def __init__(
-        self,
-        state: CellState,
-        head: QueueHead | FairLine,
-        blocked: dict[Shape, DeferCode],
-        now_ms: int,
-        start: Callable[[Job, Places, str], bool],
-        walk: Walk,
+        self, state: CellState, lines: Lines, queue: list[Line], now_ms: int, start: Start, walk: Walk
     ) -> None:
-        self._state, self._head, self._blocked, self._now_ms = state, head, blocked, now_ms
-        self._start, self._walk, self._heads = start, walk, walk.line(state, head, now_ms)
-        self._listed: tuple[str, ...] = head.jobs if isinstance(head, QueueHead) else ()
-        self._fair: FairLine | None = None if isinstance(head, QueueHead) else head
+        self._state, self._lines, self._now_ms, self._start, self._walk = state, lines, now_ms, start, walk
+        self._queue = queue[0].queue
+        self._discipline = self._queue.discipline
+        self._is_fair = self._queue.order is QueueOrder.FAIR_SHARE
+        sees_all = self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO
+        courses = [Course(line, sees_all=sees_all) for line in queue]
+        self._turns: Turns = ByShares(courses, Shares(state, now_ms)) if self._is_fair else OneLine(courses[0])
+        self._heads = Heads(state, now_ms) if self._discipline is _BACKFILL else None
+        self._blocking: dict[str, None] = {}
         self._ahead = Ahead()
+        self._is_over = False
 
     def go(self) -> bool:
         """Whether the walk may go on with the next queue."""
-        state, fair, heads, over, cuts = self._state, self._fair, self._heads, None, frozenset(self._head.cuts)
-        jobs, blocked, deferred, now_ms = state.jobs, self._blocked, self._walk.deferred, self._now_ms
-        is_found = self._ahead.has
-        is_plain = fair is None and self._head.discipline is QueueDiscipline.BEST_EFFORT_FIFO
-        for number, job_id in enumerate(self._head.jobs):
-            job = jobs.get(job_id)
-            if (
-                is_plain
-                and blocked
-                and not is_found(job_id)
-                and job is not None
-                and job.status is _QUEUED
-                and job.not_before_ms <= now_ms
-            ):
-                # Most jobs of a long line are like one before them that did not fit.
-                known = (
-                    blocked.get(_shape(state, job.spec))
-                    if job.spec.gang and job.spec.array_most_running is None
-                    else None
-                )
-                if known is not None:
-                    deferred[job_id] = known
-                    continue
-            if job is None or not _waits(job, now_ms) or self._is_put_off(job):
-                if number in cuts:
-                    return False
-                continue
-            if heads is not None and (over := heads.over(job.spec)) is not None and over.is_due:
-                _pass_over(state, job, fair is not None, self._walk)
-                continue
-            found = self._find(job, number)
-            if isinstance(found, DeferCode):
-                if self._ends_at(job, number, found, is_first=over is None):
-                    return True
-                continue
-            has_room = self._let_in(job, found, "" if over is None else over.spec.id)
-            waits = has_room and self._waits_for_the_rest(job)
-            if waits and fair is None:
-                return True
-            if not has_room or number in cuts:
-                return False
-            if fair is not None:
-                fair.served(stays=waits)
-        return fair is None or not fair.is_cut
+        has_room = True
+        while has_room and not self._is_over and (turn := self._turns.first()) is not None:
+            has_room = self._serve(*turn)
+        for course in self._turns.courses:
+            course.close()
+            tell(self._state, course, self._walk.deferred, self._is_kept_back)
+        if has_room and self._heads is not None and not self._is_fair:
+            self._clear_heads()
+        return has_room
 
-    def _is_put_off(self, job: Job) -> bool:
-        """Whether as many elements of its array run as may: it is told so."""
-        if job.spec.array_most_running is None or not _is_one_too_many(self._state, job):
-            return False
-        self._walk.deferred[job.spec.id] = DeferCode.ARRAY_LIMIT
+    def _serve(self, course: Course, row: Row) -> bool:
+        """The first job of the row whose turn it is starts, or something keeps its class. Whether the record has room
+        for more.
+        """
+        assert row.first is not None, "somebody waits in it"
+        job, over = self._state.jobs[row.first[2]], None
+        if row.is_limited and not may_start_one_more(self._state, job.spec):
+            self._lines.refuse(course.line, row, DeferCode.ARRAY_LIMIT, is_shut=True)
+            return True
+        if self._heads is not None:
+            over = self._heads.over(job.spec)
+            if over is not None and over.is_due:
+                self._pass(course, row, over)
+                return True
+        found = self._find(course, row, job)
+        if not isinstance(found, DeferCode):
+            return self._let_in(course, row, job, found, "" if over is None else over.spec.id)
+        self._keep(course, row, job, found, over)
         return True
 
-    def _find(self, job: Job, number: int) -> Places | DeferCode:
-        state, blocked = self._state, self._blocked
+    def _find(self, course: Course, row: Row, job: Job) -> Places | DeferCode:
+        known = row.code or row.rows.need.code
+        if known is not None:
+            return known
         if not job.spec.gang:
-            return _enter(state, job, blocked, self._now_ms)
-        ahead = self._ahead
-        if blocked and not ahead.has(job.spec.id):
-            known = blocked.get(_shape(state, job.spec))
-            if known is not None:
-                return known
-        return ahead.take(state, self._listed, number, job, self._now_ms) or _try(state, job, blocked)
+            return self._noted(course.line, row, self._enter(job))
+        found = self._ahead.take(self._state, course, row, job)
+        return self._try(course.line, row, job) if found is None else found
 
-    def _ends_at(self, job: Job, number: int, code: DeferCode, *, is_first: bool) -> bool:
-        """This job does not fit: whether nobody behind it may start either."""
-        walk, fair, waits = self._walk, self._fair, job.status is _QUEUED
-        if fair is not None and self._head.discipline is QueueDiscipline.STRICT_FIFO and job.spec.gang:
-            # Whom it keeps back goes by the reason, and since the shape was found not to fit that may be another one.
-            newest = _try(self._state, job, self._blocked)
-            code = newest if isinstance(newest, DeferCode) else code
-        if waits:
-            walk.deferred[job.spec.id] = code
-        if self._head.discipline is QueueDiscipline.STRICT_FIFO:
-            walk.deferred.update(behind(self._state, self._listed, number, self._now_ms))
-            if fair is None or fair.ends_at(code, walk.deferred):
-                return True
-        if self._heads is not None and waits:
-            is_head = is_first and self._heads.add(job, code)
-            _block(self._state, job, is_head, is_first or fair is not None, walk)
-        return False
+    def _try(self, line: Line, row: Row, job: Job) -> Places | DeferCode:
+        state = self._state
+        found = place_job(state, job) if job.avoid else place_gang(state, job.spec)  # most jobs have never failed
+        if isinstance(found, DeferCode):
+            found = with_confirmations(state, job.spec, found)
+        return self._noted(line, row, found)
 
-    def _let_in(self, job: Job, places: Places, over: str) -> bool:
-        """Start the job, or let workers enter. All that fit come before anybody behind. Whether the walk may go on."""
+    def _enter(self, job: Job) -> Places | DeferCode:
+        """The same for a job that is no gang, at its start or later."""
+        found = places_to_enter(self._state, job, self._now_ms)
+        return with_confirmations(self._state, job.spec, found) if isinstance(found, DeferCode) else found
+
+    def _noted(self, line: Line, row: Row, found: Places | DeferCode) -> Places | DeferCode:
+        """Note whom it keeps, if there are no places."""
+        if isinstance(found, DeferCode):
+            if found in _OF_TENANT:
+                is_shut = self._discipline is QueueDiscipline.BEST_EFFORT_FIFO
+                self._lines.refuse(line, row, found, is_shut=is_shut)
+            else:
+                self._lines.block(row.rows.need, found)
+        else:
+            self._ahead.forget()
+        return found
+
+    def _let_in(self, course: Course, row: Row, job: Job, places: Places, over: str) -> bool:
+        """Start the job, or let workers enter. All that fit come before anybody behind. Whether the record has room for
+        more.
+        """
         self._walk.starts += 1
         has_room = self._start(job, places, over)
-        while has_room and not job.spec.gang and grows(job, self._now_ms):
-            found = _enter(self._state, job, self._blocked, self._now_ms)
+        if job.spec.gang:
+            if job.status is _QUEUED:  # the record had no room for it
+                return False
+            rows = row.rows
+            self._lines.started(row)
+            if not self._is_fair and self._heads is None:
+                return has_room and self._go_on(course, rows)
+        else:
+            has_room = self._let_others_in(job, has_room=has_room)
+            stays = self._lines.look_at(self._state, job, self._now_ms)
+            if stays is not None:
+                course.enter(stays)
+            # A job that is no gang keeps its strict queue back while not all of its workers have places.
+            is_last = self._discipline is _STRICT and not self._is_fair and grows(job, self._now_ms)
+            self._is_over = self._is_over or is_last
+        self._turns.served()
+        return has_room
+
+    def _go_on(self, course: Course, rows: RoomRows) -> bool:
+        """Start the next jobs that need the same room, as far as places were found for them along with one before.
+        Whether the record has room for more.
+        """
+        ahead, jobs, second = self._ahead, self._state.jobs, course.second()
+        while ahead.has(rows.need):
+            row = rows.first()
+            if row is None or row.first is None or row.is_limited or (second is not None and second < row.first):
+                break
+            job = jobs[row.first[2]]
+            places = ahead.take(self._state, course, row, job)
+            if places is None:
+                break
+            self._walk.starts += 1
+            has_room = self._start(job, places, "")
+            if job.status is _QUEUED:
+                return False
+            self._lines.started(row)
+            if not has_room:
+                return False
+        return True
+
+    def _let_others_in(self, job: Job, *, has_room: bool) -> bool:
+        """Further workers of a job that is no gang, as far as they fit. Whether the record has room for more."""
+        while has_room and grows(job, self._now_ms):
+            found = self._enter(job)
             if isinstance(found, DeferCode):
                 break
             has_room = self._start(job, found, "")
         return has_room
 
-    def _waits_for_the_rest(self, job: Job) -> bool:
-        """Whether a job that is no gang keeps its strict queue back, since not all of its workers have places."""
-        return self._head.discipline is QueueDiscipline.STRICT_FIFO and grows(job, self._now_ms)
+    def _keep(self, course: Course, row: Row, job: Job, code: DeferCode, over: Head | None) -> None:
+        """This job does not fit: note whom it keeps back."""
+        if self._discipline is _STRICT:
+            self._end_at(course, row, job, code)
+        elif self._discipline is _BACKFILL:
+            self._note_head(course, row, job, code, over)
 
+    def _end_at(self, course: Course, row: Row, job: Job, code: DeferCode) -> None:
+        """In a strict queue nothing passes a job that lacks room. Where tenants take turns, one at a limit of its
+        tenant's keeps back only this tenant's others: no room would help it, and the others have a right to theirs.
+        """
+        if self._is_fair and job.spec.gang:
+            # Whom it keeps back goes by the reason, and since the shape was found not to fit that may be another one.
+            newest = self._try(course.line, row, job)
+            code = newest if isinstance(newest, DeferCode) else code
+        if job.status is _QUEUED:
+            self._walk.deferred[job.spec.id] = code
+        if self._is_fair and code is DeferCode.QUOTA_REACHED:
+            course.end()
+        else:
+            self._is_over = True
 
-def _waits(job: Job, now_ms: int) -> bool:
-    """Whether it may be tried now."""
-    return job.not_before_ms <= now_ms if job.status is JobStatus.QUEUED else grows(job, now_ms)
+    def _note_head(self, course: Course, row: Row, job: Job, code: DeferCode, over: Head | None) -> None:
+        """In a queue that backfills, the first job of its kind that does not fit is a head. What room it waits for
+        keeps all that need the same.
+        """
+        is_head = False
+        if job.status is _QUEUED and self._heads is not None:
+            self._walk.deferred[job.spec.id] = code
+            is_head = over is None and self._heads.add(job, code)
+            if is_head:
+                self._blocking[job.spec.id] = None
+                if job.spec.id not in self._state.heads:
+                    self._walk.heads.append(job.spec.id)
+        if row.code is None and job.status is _QUEUED and (over is None or over.under is None):
+            course.pass_room()
+        else:
+            course.pass_row(row)
 
+    def _pass(self, course: Course, row: Row, over: Head) -> None:
+        """It may not pass this head, and nor may any other that could use what the head needs."""
+        if over.under is None:
+            course.pass_room()
+        else:
+            course.pass_row(row)
 
-def _is_one_too_many(state: CellState, job: Job) -> bool:
-    """Whether it would be one more element of its array than may run. One that runs already is no further one."""
-    return job.status is _QUEUED and not may_start_one_more(state, job.spec)
+    def _is_kept_back(self, job: Job) -> bool:
+        over = None if self._heads is None else self._heads.over(job.spec)
+        return over is not None and over.is_due
 
-
-def _pass_over(state: CellState, job: Job, keeps_mark: bool, walk: Walk) -> None:
-    """It may not pass a head. Whatever it waited for before, it is told that only where nothing was told before."""
-    if job.deferred is None and job.status is JobStatus.QUEUED:
-        walk.deferred[job.spec.id] = DeferCode.BEHIND_HEAD
-    if job.spec.id in state.heads and not keeps_mark:
-        walk.cleared.append(job.spec.id)
-
-
-def _block(state: CellState, job: Job, is_head: bool, keeps_mark: bool, walk: Walk) -> None:
-    """It does not fit: note whether it became a head, or has one before it and is none any more. Where tenants take
-    turns, who is first changes all the time: then who was a head once goes on counting as from then.
-    """
-    was_head = job.spec.id in state.heads
-    if is_head and not was_head:
-        walk.heads.append(job.spec.id)
-    elif was_head and not keeps_mark:
-        walk.cleared.append(job.spec.id)
-
-
-def _enter(state: CellState, job: Job, blocked: dict[Shape, DeferCode], now_ms: int) -> Places | DeferCode:
-    """The same for a job that is no gang, at its start or later. Whether it fits goes by the fewest that must."""
-    shape = _shape(state, in_line(job))
-    found = blocked.get(shape) or places_to_enter(state, job, now_ms)
-    if isinstance(found, DeferCode):
-        found = with_confirmations(state, job.spec, found)
-    if isinstance(found, DeferCode) and found is not DeferCode.RESERVED_FOR_OTHER:
-        blocked[shape] = found
-    return found
-
-
-def _try(state: CellState, job: Job, blocked: dict[Shape, DeferCode]) -> Places | DeferCode:
-    spec = job.spec
-    found = place_job(state, job) if job.avoid else place_gang(state, spec)  # most jobs have never failed
-    if isinstance(found, DeferCode):
-        found = with_confirmations(state, spec, found)
-        if found is not DeferCode.RESERVED_FOR_OTHER:
-            # From whom others keep room goes by priority too, which is no part of a shape.
-            blocked[_shape(state, spec)] = found
-    return found
+    def _clear_heads(self) -> None:
+        """Who was a head and has one before it is none any more. Where tenants take turns, who is first changes all the
+        time: then who was a head once goes on counting as from then.
+        """
+        for job_id in self._state.heads:
+            place = self._lines.place_of(job_id)
+            if place is None or job_id in self._blocking:
+                continue
+            line, row = place
+            if line.queue is self._queue and not row.is_shut:
+                self._walk.cleared.append(job_id)

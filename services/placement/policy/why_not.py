@@ -222,7 +222,7 @@ def _behind(state: CellState, job: Job, before: list[Job], queue: Queue, now_ms:
 def _place(state: CellState, spec: JobSpec, now_ms: int) -> Places | DeferCode:
     """Places for the gang beside what is kept for owners that wait, or why there are none."""
     kept = state.tree.waiting
-    Owners().note_all(state, now_ms)
+    Owners().note_all(state)
     try:
         return place_gang(state, spec)
     finally:

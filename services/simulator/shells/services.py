@@ -94,7 +94,7 @@ def placement(world: World, process: Process) -> Shell:
     """Writer and standby of every cell. What it takes to be in force must be so."""
     hears: Hears = {appending.IN_FORCE: partial(world.believed, process), INPUT_FENCED: world.person.fenced}
     settings = PlacementSettings.model_construct(namespace=NAMESPACE, resume_inputs=world.person.setting())
-    return Shell("placement", settings, partial(writer.main, few=world.few), hears)
+    return Shell("placement", settings, writer.main, hears)
 
 
 def executor(world: World, process: Process) -> Shell:

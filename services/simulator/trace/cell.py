@@ -14,16 +14,12 @@ from services.executor.policy.records import Said, as_records
 from services.executor.policy.turn import Now, Turn
 from services.executor.service import ExecutorService
 from services.placement.service import Input, PlacementService, Tried
-from services.queueing.policy.row import Shown
-from services.queueing.service import SHOWN_STEPPED, QueueingService
 from shared.cluster.config import CellFile
-from shared.cluster.few import FEW_WAITING
 from shared.cluster.fold import seal
 from shared.cluster.state import CellState
 from shared.events.base import Event
 from shared.events.decisions import Decision
 from shared.events.encoding import Undecodable, encode
-from shared.events.jobs import JobAdmitted, JobsAdmitted
 from shared.events.operations import AdvanceTime
 from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 from shared.events.values import NodeSpec
@@ -33,8 +29,6 @@ Follow = Callable[[CellState, Decision], None]
 
 DECISIONS_AT_ONCE_MOST = 100_000
 """More at one moment of cell time is a cell that does not come to rest."""
-
-_JOBS = "jobs-0"
 
 
 class Restless(Exception):
@@ -49,16 +43,9 @@ class VirtualCell:
         file: CellFile,
         nodes: Iterable[NodeSpec],
         follow: Sequence[Follow] = (),
-        *,
-        few: int = FEW_WAITING,
-        shown: Shown = SHOWN_STEPPED,
     ) -> None:
-        """`few`: up to how many waiting jobs placement walks them all, without queueing's windows. `shown`: how many
-        jobs of a class these show.
-        """
         self.file, self.now_ms, self.decisions = file, 0, 0
-        self._specs, self._few, self._shown = tuple(nodes), few, shown
-        self._follow = tuple(follow)
+        self._specs, self._follow = tuple(nodes), tuple(follow)
         self._read: dict[str, int] = {}
         self.begin_services(CellState(file.cells[0].name))
 
@@ -67,10 +54,7 @@ class VirtualCell:
         part, name = self.file.cells[0], "simulator"
         self.state = state
         self.admission = AdmissionService(self.file)
-        self.placement = PlacementService(state, self.file, writer=name, stepped=True, few=self._few)
-        self.queueing = QueueingService(
-            state, part, writer=name, jobs_source=_JOBS, stepped=True, shown=self._shown, few=self._few
-        )
+        self.placement = PlacementService(state, self.file, writer=name, stepped=True)
         self.executor = ExecutorService(part.name, self._specs, 1, says_by_itself=False)
 
     def begin(self, at_ms: int = 0) -> None:
@@ -104,8 +88,6 @@ class VirtualCell:
 
     def hand_over(self, item: Input) -> None:
         """An event with its place in its topic, to those who read it."""
-        if isinstance(item.event, JobAdmitted | JobsAdmitted):
-            self.queueing.take_job(item.event, item.next_offset)
         self.placement.take([item])
 
     def say(self, turn: Turn) -> None:
@@ -122,7 +104,7 @@ class VirtualCell:
 
     def next_due_ms(self) -> int | None:
         """When something happens by itself."""
-        due = (self.executor.next_due_ms(), self.placement.next_cell_ms(), self.queueing.next_cell_ms())
+        due = (self.executor.next_due_ms(), self.placement.next_cell_ms())
         return min((at_ms for at_ms in due if at_ms is not None), default=None)
 
     def advance(self, to_ms: int | None) -> None:
@@ -138,10 +120,9 @@ class VirtualCell:
 
     def _step_to(self, due_ms: int) -> None:
         self.now_ms = max(self.now_ms, due_ms)
-        woken = (self.placement.next_cell_ms(), self.queueing.next_cell_ms())
-        if any(at_ms is not None and at_ms <= self.now_ms for at_ms in woken):
+        woken_ms = self.placement.next_cell_ms()
+        if woken_ms is not None and woken_ms <= self.now_ms:
             self.tell(AdvanceTime(cell=self.state.cell, now_ms=self.now_ms))
-            self.queueing.wake(self.now_ms)
         self.say(self.executor.tick(self.state, self._now()))
         self.settle()
 
@@ -154,9 +135,6 @@ class VirtualCell:
                 self.state.rollback(mark)
             else:
                 self._keep(mark, tried)
-            if self.queueing.due_in_ms(self.now_ms) == 0:
-                for part in self.queueing.window(self.now_ms):
-                    self.tell(part)
             if not self.placement.has_pending and (tried is None or not tried.has_more):
                 return
         raise Restless(f"at {self.now_ms} ms the cell does not come to rest")
@@ -180,7 +158,6 @@ class VirtualCell:
         self.placement.note(decision.effects, self.now_ms)
         for follow in self._follow:
             follow(state, decision)
-        self.queueing.take_decisions((decision,), self.now_ms)
         self.say(self.executor.decided(state, (decision,), self._now()))
 
     def _now(self) -> Now:

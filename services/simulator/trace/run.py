@@ -9,20 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from services.queueing.policy.row import Shown
 from services.simulator.trace.cell import VirtualCell
 from services.simulator.trace.figures import TraceFigures, figures_of
 from services.simulator.trace.measures import Measures
 from shared.cluster.config import CellFile
 from shared.events.submissions import SubmitJob
 from shared.events.values import NodeSpec
-
-FEW = 16
-"""Above so many waiting jobs placement goes by queueing's windows: a walk of all at every step costs more."""
-
-
-SHOWN = Shown(2, 64)
-"""Of a class that does not fit two jobs are as good as all of them, and most steps start one job or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +38,7 @@ def run_trace(
 ) -> TraceRun:
     """Let all arrivals come, in their order, and everything end that ends. `carried` are jobs that ran before."""
     measures = Measures(carried)
-    cell = VirtualCell(file, nodes, (measures.follow,), few=FEW, shown=SHOWN)
+    cell = VirtualCell(file, nodes, (measures.follow,))
     cell.begin()
     for arrival in arrivals:
         cell.advance(arrival.at_ms)

@@ -8,7 +8,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from services.placement.policy.lines.lines import Lines
+from services.placement.policy.walk import walk_lines
 from shared.cluster.apply import apply
+from shared.cluster.config import Queue
+from shared.cluster.job import Job
 from shared.cluster.state import CellState
 from shared.cluster.topology import OUTWARD, path_of
 from shared.events import effects as e
@@ -180,3 +184,18 @@ MACHINES = st.lists(
 RULES = st.just(()) | st.lists(st.sampled_from(sorted(ALLOWED)), max_size=2).map(tuple)
 TOLERATIONS = st.sampled_from(((), (), ("hot",), ("slow",), ("slow", "hot")))
 ALONE = st.sampled_from((False, False, True))
+
+
+def walked(state: CellState) -> list[tuple[str, tuple[WorkerPlace, ...]]]:
+    """One walk over all that wait, in one line: who starts where, in the order of the starts."""
+    started: list[tuple[str, tuple[WorkerPlace, ...]]] = []
+
+    def begin(job: Job, places: tuple[WorkerPlace, ...], _: str) -> bool:
+        apply(state, e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=places), 0)
+        started.append((job.id, places))
+        return True
+
+    lines = Lines((Queue(name="default"),))
+    lines.follow(state, (), 0)
+    walk_lines(state, lines, 0, begin)
+    return started

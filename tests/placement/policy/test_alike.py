@@ -7,17 +7,14 @@ from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.placement.policy.gang import place_alike, place_gang
-from services.placement.policy.walk import walk_heads
 from shared.cluster.apply import apply
-from shared.cluster.job import Job
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.operations import Quota
-from shared.events.queue import QueueDiscipline, QueueHead
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import JobSpec, WorkerPlace
-from tests.placement.policy.networks import MACHINES, Machine, gang, network, start
+from tests.placement.policy.networks import MACHINES, Machine, gang, network, start, walked
 
 POLICIES = st.sampled_from(("best-fit", "e-binpack"))
 
@@ -55,21 +52,10 @@ def test_together_they_get_the_places_that_they_would_get_one_by_one(
     assert found == one_after_the_other(network(machines, policy), spec, most)
 
 
-def walked(state: CellState, specs: list[JobSpec]) -> list[tuple[str, WorkerPlace]]:
-    """Who starts where, in the order of the starts."""
-    for spec in specs:
-        apply(state, e.JobEnqueued(spec=spec, submit_ms=0, digest="0" * 32), 0)
-    started: list[tuple[str, WorkerPlace]] = []
-
-    def begin(job: Job, places: tuple[WorkerPlace, ...], _: str) -> bool:
-        apply(state, e.JobStarted(job=job.id, attempt=1, workers=places), 0)
-        started.extend((job.id, place) for place in places)
-        return True
-
-    names = tuple(spec.id for spec in specs)
-    head = QueueHead(queue="default", discipline=QueueDiscipline.BEST_EFFORT_FIFO, jobs=names)
-    walk_heads(state, [head], {}, 0, begin)
-    return started
+def submit(state: CellState, specs: list[JobSpec]) -> CellState:
+    for number, spec in enumerate(specs):
+        apply(state, e.JobEnqueued(spec=spec, submit_ms=number, digest="0" * 32), 0)
+    return state
 
 
 @given(
@@ -86,4 +72,5 @@ def test_a_walk_over_a_line_comes_to_the_same_starts_as_walks_over_its_jobs(
     for state in states:
         if limit is not None:
             apply(state, e.QuotaSet(quota=Quota(tenant="ada", gpu_type="gpu", limit_milli=limit * 1000)), 0)
-    assert walked(states[0], specs) == [start for spec in specs for start in walked(states[1], [spec])]
+    together = walked(submit(states[0], specs))
+    assert together == [start for spec in specs for start in walked(submit(states[1], [spec]))]

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from services.placement.policy.elsewhere import place_job, places_elsewhere_first
 from services.placement.policy.entering import places_for
 from services.placement.policy.gang import POLICIES, place_gang
-from services.placement.policy.walk import walk_heads
 from shared.cluster.apply import apply
 from shared.cluster.capacity import recount
 from shared.cluster.invariants import check_state
@@ -19,12 +18,11 @@ from shared.cluster.rows import digest_of
 from shared.cluster.state import CellState
 from shared.cluster.topology import Topology, differs_from_recount
 from shared.events import effects as e
-from shared.events.queue import QueueDiscipline, QueueHead
 from shared.events.reasons import DeferCode, RequeueReason
 from shared.events.value import replace
-from shared.events.values import JobKind, JobSpec, NodeStatus, WorkerPlace
+from shared.events.values import JobKind, JobSpec, NodeStatus
 from tests.hypothesis_profile import EXAMPLES
-from tests.placement.policy.networks import MACHINES, Machine, gang, network, start
+from tests.placement.policy.networks import MACHINES, Machine, gang, network, start, walked
 from tests.placement.policy.test_every_policy import GANGS, SHARES
 
 NAMES = st.sampled_from(sorted(POLICIES))
@@ -118,16 +116,7 @@ def test_jobs_that_are_alike_but_for_their_failures_start_as_if_each_was_placed_
     machines: list[Machine], policy: str, avoided: list[list[int]], gpus: int
 ) -> None:
     together, alone = (waiting(machines, policy, avoided, gpus) for _ in range(2))
-    started: list[tuple[str, tuple[WorkerPlace, ...]]] = []
-
-    def begin(job: Job, places: tuple[WorkerPlace, ...], _: str) -> bool:
-        apply(together, e.JobStarted(job=job.id, attempt=1, workers=places), 0)
-        started.append((job.id, places))
-        return True
-
     names_in_order = tuple(f"job-{number:02}" for number in range(len(avoided)))
-    head = QueueHead(queue="default", discipline=QueueDiscipline.BEST_EFFORT_FIFO, jobs=names_in_order)
-    walk_heads(together, [head], {}, 0, begin)
     expected = []
     for name in names_in_order:
         job = alone.jobs[name]
@@ -135,7 +124,7 @@ def test_jobs_that_are_alike_but_for_their_failures_start_as_if_each_was_placed_
         if not isinstance(found, DeferCode):
             apply(alone, e.JobStarted(job=job.id, attempt=1, workers=found), 0)
             expected.append((job.id, found))
-    assert started == expected
+    assert walked(together) == expected
 
 
 def test_nodes_that_are_gone_or_take_nothing_new_cost_no_second_search() -> None:

@@ -24,7 +24,7 @@ def world_of(queue: Queue, *jobs: tuple[str, str, int], half_life_ms: int = 0) -
     tenants = (Tenant(name="ada", quotas=(TenantQuota(weight=2),)), Tenant(name="bob"), Tenant(name="eve"))
     pools, policy = (Pool(name="train", gpus=8),), CellPolicy(fair_half_life_ms=half_life_ms)
     part = CellPart(name=CELL, ordinal=0, pools=pools, queues=(queue,), policy=policy)
-    world = World(CellFile(cells=(part,), tenants=tenants), few=100)
+    world = World(CellFile(cells=(part,), tenants=tenants))
     world.tell(joined("n1"))
     world.tell(admitted(spec_of("full", 8, tenant="bob", queue="q")))
     for number, (job, tenant, priority) in enumerate(jobs):

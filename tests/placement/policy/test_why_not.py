@@ -101,7 +101,7 @@ def too_far_apart() -> World:
 )
 def test_placement_records_each_reason_and_reading_tells_the_same(cell: Callable[[], World], code: DeferCode) -> None:
     world = cell()
-    recorded = [effect.code for effect in world.start_all() if isinstance(effect, JobDeferred)]
+    recorded = [x.code for decision in world.decisions for x in decision.effects if isinstance(x, JobDeferred)]
     assert recorded == [code]
     assert told(world).recorded is code
     assert told(world).codes == (code,)
@@ -133,9 +133,9 @@ def test_every_code_has_a_kind_and_kinds_stand_in_their_order() -> None:
 
 
 def test_a_held_job_is_told_to_be_held() -> None:
-    world = cell_with(joined("n1"))
+    world = cell_with()
     world.tell(admitted(spec_of("late", 8)))
-    world.tell(HoldJob(cell=CELL, job="late"))
+    world.tell(HoldJob(cell=CELL, job="late"), joined("n1"))
     assert told(world).codes == (DeferCode.HELD,)
 
 
@@ -176,7 +176,7 @@ def test_the_room_of_each_leaf_group_is_told_the_roomiest_first() -> None:
 
 
 def test_who_is_ahead_is_told_in_the_order_of_the_queue() -> None:
-    world = cell_with(joined("n1"))
+    world = cell_with(joined("n1", 7))
     waiting = [admitted(spec_of(f"job-{n}", 8), submit_ms=n) for n in range(7)]
     world.tell(*waiting, admitted(spec_of("late", 8), submit_ms=9), admitted(spec_of("later", 8), submit_ms=10))
     ahead = told(world).ahead

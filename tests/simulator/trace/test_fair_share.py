@@ -8,7 +8,6 @@ import pytest
 
 from services.cli.simulation.policies import policy_of
 from services.simulator.trace.cell import VirtualCell
-from services.simulator.trace.run import FEW
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.job import HOLDING
 from shared.events.operations import CellPolicy
@@ -44,7 +43,7 @@ class Backlog:
     def __init__(self, file: CellFile) -> None:
         self.had: dict[str, int] = {}
         self.submitted = 0
-        self.cell = VirtualCell(file, NODES, few=FEW)
+        self.cell = VirtualCell(file, NODES)
         self.cell.begin()
 
     def go_on(self, tenants: Iterable[str], hours: int) -> dict[str, float]:

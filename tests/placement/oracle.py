@@ -1,4 +1,4 @@
-"""Queueing beside a world: the real service on a fold of its own, and a naive scheduler that needs no windows."""
+"""A naive scheduler: it sorts all that wait, and tries all of them, again and again."""
 
 from __future__ import annotations
 
@@ -7,79 +7,45 @@ from collections.abc import Iterator
 from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.fair_share import Share, Shares
 from services.placement.policy.gang import Places, place_gang
-from services.queueing.policy.row import Shown
-from services.queueing.service import QueueingService
-from shared.cluster.config import CellFile, CellPart, Queue
-from shared.cluster.fold import fold
+from services.placement.policy.turn import Turn
+from services.placement.service import PlacementService
+from shared.cluster.config import CellPart, Queue
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.quota import accounts, over_limit
-from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.base import Event
-from shared.events.decisions import Decision, next_chain
+from shared.events.decisions import next_chain
 from shared.events.encoding import encode
-from shared.events.queue import QueueDiscipline, QueueOrder, QueueOrdered
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.values import NodeStatus
 from shared.log.machine.writer import Draft
 from tests.placement.world import CELL, World
 
-WINDOWS_IN_A_ROW_MOST = 500
-FEW_SHOWN = Shown(1, 4)
 NOT_WAITED_FOR = (DeferCode.NO_SUCH_NODES, DeferCode.RESERVED_FOR_OTHER, DeferCode.ARRAY_LIMIT)
 
 
-class QueuedWorld(World):
-    """A world whose placement is shown who is next by the real queueing service."""
+class Idle(PlacementService):
+    """Placement that does all but start jobs."""
 
-    def __init__(self, file: CellFile, shown: Shown = FEW_SHOWN, *, stepped: bool = False, few: int = -1) -> None:
-        super().__init__(file, stepped=stepped, few=few)
-        part = file.cell(CELL)
-        self.queue_state = CellState(CELL)
-        self.queueing = QueueingService(
-            self.queue_state,
-            part,
-            writer="queueing-1",
-            jobs_source="jobs-0",
-            stepped=stepped,
-            shown=shown,
-            few=few,
-        )
-        self._jobs_read = 0
+    def _walk(self, _: Turn) -> bool:
+        return False
 
-    def settle(self, *events: Event, afresh: bool = False) -> None:
-        """Hand these over, and let queueing and placement go on until both are at rest.
 
-        `afresh`: placement forgets its window first. What makes room and queues a job (again) in one record is walked
-        with the window of before, which cannot know that job's old place.
-        """
-        if afresh:
-            self.tell(QueueOrdered(cell=CELL, writer="nobody", window=len(self.log), jobs_offset=0, version=0))
+class LinesWorld(World):
+    """A world whose placement goes by its lines."""
+
+    def settle(self, *events: Event) -> None:
+        """Hand these over, and let placement go on until it is at rest."""
         self.tell(*events)
-        for _ in range(WINDOWS_IN_A_ROW_MOST):
-            self._queueing_reads()
-            if self.queueing.due_in_ms(0) != 0 and not afresh:
-                return
-            afresh = False
-            self.tell(*self.queueing.window(0))
-        raise AssertionError("queueing and placement do not come to rest")
-
-    def _queueing_reads(self) -> None:
-        jobs = self.inputs.get("jobs-0", [])
-        for number, event in enumerate(jobs[self._jobs_read :], self._jobs_read + 1):
-            self.queueing.take_job(event, number)
-        self._jobs_read = len(jobs)
-        for record in self.log[self.queue_state.offset + 1 :]:
-            fold(self.queue_state, record)
-            assert isinstance(record.decision, Decision)
-            self.queueing.take_decisions([record.decision], self.now_ms)
-        self.queueing.wake(self.now_ms)
 
 
 class NaiveWorld(World):
     """A world in which each waiting job of each queue is looked at, one after the other."""
 
-    def settle(self, *events: Event, afresh: bool = False) -> None:
+    placement = Idle
+
+    def settle(self, *events: Event) -> None:
         """Hand these over, then walk all queues whole; again after starts, which change whose turn it is."""
         self.tell(*events)
         while self._walk_all():

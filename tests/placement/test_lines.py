@@ -1,15 +1,16 @@
-"""While few jobs wait, placement needs no window: it walks them all, in the order in which the queues are served."""
+"""Who starts when: jobs stand in their lines from the record that accepts them on."""
 
 from __future__ import annotations
 
 import pytest
 
+from services.placement.policy.lines.reasons import OF_A_CLASS_MOST
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.job import JobStatus
-from shared.events.operations import HoldJob, ReleaseJob
-from shared.events.queue import QueueDiscipline
+from shared.events.operations import ReleaseJob
+from shared.events.queue import QueueDiscipline, QueueOrder
+from shared.events.reasons import DeferCode
 from shared.events.values import RetryPolicy
-from tests.placement.queues import QueuedWorld
 from tests.placement.world import (
     CELL,
     Fate,
@@ -37,9 +38,9 @@ FILE = CellFile(
 )
 
 
-def cell(*nodes: int, few: int = 10) -> World:
+def cell(*nodes: int) -> World:
     """A cell with nodes of so many GPUs, in which few jobs wait."""
-    world = World(FILE, few=few)
+    world = World(FILE)
     world.tell(*(joined(f"n{number}", gpus) for number, gpus in enumerate(nodes, 1)))
     return world
 
@@ -125,34 +126,39 @@ def test_a_record_that_is_not_in_force_changes_nothing_of_who_waits(fate: Fate) 
     assert started(world) == ["b"]
 
 
-def test_with_many_jobs_placement_waits_to_be_shown_who_is_next_until_few_are_left() -> None:
-    world = cell(1, few=2)
-    world.tell(*(admitted(spec_of(f"job-{number}"), number) for number in range(6)))
-    assert started(world) == []
-    world.tell(*(HoldJob(cell=CELL, job=f"job-{number}") for number in (4, 5)))
-    assert started(world) == []
-    world.tell(*(cancel(f"job-{number}") for number in (0, 3, 4)))
-    assert started(world) == []
-    assert kinds(world.tell(cancel("job-5"))) == ["JobCancelled", "JobStarted", "JobDeferred"]
-    assert started(world) == ["job-1"]
+def test_of_a_class_that_does_not_fit_the_first_ones_are_told_why() -> None:
+    world = cell()
+    world.tell(
+        *(admitted(spec_of(f"job-{number:03}", queue="default"), number) for number in range(OF_A_CLASS_MOST + 30))
+    )
+    told = [job.id for job in world.state.jobs.values() if job.deferred is DeferCode.NO_SUCH_NODES]
+    assert told == [f"job-{number:03}" for number in range(OF_A_CLASS_MOST)]
 
 
-def test_a_walk_of_a_window_that_leaves_few_goes_on_without_one() -> None:
-    world = cell(8, few=2)
-    world.tell(*(admitted(spec_of(f"job-{number}"), number) for number in range(6)))
-    window = world.queue()
-    head = window.heads[0]
-    shown = type(head)(queue="default", discipline=head.discipline, jobs=head.jobs[:4], cuts=(3,))
-    world.tell(type(window)(cell=CELL, writer="queueing-1", window=1, jobs_offset=6, version=1, heads=(shown,)))
-    assert len(started(world)) == 6
+def test_a_reason_to_wait_is_told_once_and_again_when_it_changes() -> None:
+    world = cell(2)
+    world.tell(admitted(spec_of("a", 2)))
+    assert kinds(world.tell(admitted(spec_of("b", 2), 1))) == ["JobEnqueued", "JobDeferred"]
+    assert kinds(world.tell(admitted(spec_of("c", 9), 2))) == ["JobEnqueued", "JobDeferred"]
+    world.tell(joined("n2", 1), joined("n3", 1))
+    assert world.job("b").deferred is DeferCode.FRAGMENTED
 
 
-def test_queueing_shows_nobody_while_few_wait() -> None:
-    world = QueuedWorld(FILE, few=3)
-    world.settle(joined("n1", 1), *(admitted(spec_of(f"job-{number}"), number) for number in range(3)))
-    assert "queue-0" not in world.inputs
-    world.settle(*(admitted(spec_of(f"more-{number}"), 9) for number in range(9)))
-    assert len(world.inputs["queue-0"]) > 0
-    for number in range(3):
-        world.settle(finished(f"job-{number}"))
-    assert started(world) == ["more-0"]
+@pytest.mark.parametrize("order", QueueOrder)
+def test_a_long_backlog_of_many_classes_starts_as_room_comes(order: QueueOrder) -> None:
+    part = part_in(order)
+    world = World(CellFile(cells=(part,), tenants=tuple(Tenant(name=name) for name in ("ada", "bob", "eve"))))
+    specs = [
+        spec_of(f"job-{number:03}", tenant=("ada", "bob", "eve")[number % 3], priority=number % 5)
+        for number in range(300)
+    ]
+    world.tell(*(admitted(spec, number) for number, spec in enumerate(specs)))
+    for number in range(38):
+        world.tell(joined(f"n{number}"))
+    assert len(started(world)) == 300
+
+
+def part_in(order: QueueOrder) -> CellPart:
+    return CellPart(
+        name=CELL, ordinal=0, pools=(Pool(name="train", gpus=1_000),), queues=(Queue(name="default", order=order),)
+    )

@@ -1,25 +1,27 @@
-"""The property of windows where quota is lent and borrowed: who sees heads of queues only makes the same starts."""
+"""The property of lines where quota is lent and borrowed: a walk along classes makes the same starts."""
 
 from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.owners import Owners
-from services.queueing.policy.row import Shown
-from shared.cluster.config import CellFile, Queue, Tenant, TenantQuota
+from shared.cluster.config import CellFile, Tenant, TenantQuota
+from shared.cluster.job import Job
+from shared.cluster.quota import Account, accounts, over_limit
+from shared.cluster.quota_tree import Need
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.operations import ReclaimFrom, SetQuota
-from shared.events.queue import QueueHead, QueueOrder
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.value import replace
 from shared.events.values import JobSpec
-from tests.placement.queues import NaiveWorld, QueuedWorld
-from tests.placement.test_window_property import FILE as PLAIN
-from tests.placement.test_window_property import Twins, live_alike
+from tests.placement.oracle import NaiveWorld
+from tests.placement.test_lines_property import FILE as PLAIN
+from tests.placement.test_lines_property import Twins, live_alike
 from tests.placement.world import CELL
 
 FILE = CellFile(
@@ -39,10 +41,7 @@ FILE = CellFile(
 class QuotaTwins(Twins):
     """Twins whose tenants have guarantees, and some of whose jobs may not be preempted."""
 
-    def __init__(self, random: Random, shown: Shown, few: int = -1) -> None:
-        super().__init__(random, shown, few)
-        self.queued, self.naive = QueuedWorld(FILE, shown, few=few), NaiveWorld(FILE)
-        self.worlds = (self.queued, self.naive)
+    file = FILE
 
     def spec(self) -> JobSpec:
         return replace(super().spec(), preemptible=self.random.random() < 0.8)
@@ -53,20 +52,18 @@ class QuotaTwins(Twins):
         switch = {"lends": self.random.random() < 0.5, "borrows": self.random.random() < 0.8}
         limit = self.random.choice((None, quota.guaranteed_milli, 3 * quota.guaranteed_milli))
         changed = replace(quota, limit_milli=limit, **switch)
-        self.settle(SetQuota(cell=CELL, quotas=(changed,)), afresh=True)
+        self.settle(SetQuota(cell=CELL, quotas=(changed,)))
         super().wait()
 
 
-@given(st.integers(0, 10**9), st.integers(1, 4))
-def test_windows_lead_to_the_starts_of_a_walk_over_all_jobs(seed: int, most: int) -> None:
-    twins = QuotaTwins(Random(seed), Shown(most, most))
-    assert live_alike(twins)
-    assert twins.naive.state.quotas
+@pytest.mark.parametrize("seed", [40, 299])
+def test_a_job_that_may_start_does_not_wait(seed: int) -> None:
+    assert live_alike(QuotaTwins(Random(seed)))
 
 
-@given(st.integers(0, 10**9), st.integers(0, 12))
-def test_so_does_a_placement_that_needs_no_window_while_few_jobs_wait(seed: int, few: int) -> None:
-    twins = QuotaTwins(Random(seed), Shown(1, 4), few)
+@given(st.integers(0, 10**9))
+def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(seed: int) -> None:
+    twins = QuotaTwins(Random(seed))
     assert live_alike(twins)
     assert twins.naive.state.quotas
 
@@ -74,11 +71,7 @@ def test_so_does_a_placement_that_needs_no_window_while_few_jobs_wait(seed: int,
 class KeepingNaive(NaiveWorld):
     """Looks at each job, and keeps what is guaranteed to those who wait and might not get it back."""
 
-    def __init__(self, file: CellFile) -> None:
-        super().__init__(file)
-        self._owners = Owners()
-
-    def settle(self, *events: Event, afresh: bool = False) -> None:
+    def settle(self, *events: Event) -> None:
         """Walk all queues again and again, until nobody starts: who has started needs nothing kept any more."""
         self.tell(*events)
         for _ in range(100):
@@ -92,36 +85,62 @@ class KeepingNaive(NaiveWorld):
     def _done(self, effect: e.AnyEffect) -> e.AnyEffect:
         done = super()._done(effect)
         if isinstance(effect, e.JobStarted):
-            self._owners.started(self.state, effect.job)
+            self._ready.pop(effect.job, None)
+            self._say_who_waits()
         return done
 
     def _note(self) -> None:
-        fifo = [queue for queue in self._part.queues if queue.order is QueueOrder.FIFO]
-        shared = [queue for queue in self._part.queues if queue.order is QueueOrder.FAIR_SHARE]
-        heads = [self._head(queue, None) for queue in fifo]
-        heads += [self._head(queue, tenant.name) for queue in shared for tenant in FILE.tenants]
-        self._owners.note(self.state, heads, self.now_ms, is_all=True)
+        """Who could start now: in a strict line the first one only."""
+        self._ready: dict[str, list[tuple[Account, Need]]] = {}
+        for queue in self._part.queues:
+            lines: dict[str, list[Job]] = {}
+            for job in self._line(queue):
+                lines.setdefault(job.spec.tenant if queue.order is QueueOrder.FAIR_SHARE else "", []).append(job)
+            for line in lines.values():
+                for job in line[:1] if queue.discipline is QueueDiscipline.STRICT_FIFO else line:
+                    self._ready[job.id] = self._kept_for(job.spec)
+        self._say_who_waits()
 
-    def _head(self, queue: Queue, tenant: str | None) -> QueueHead:
-        """A queue's line, or that of one of its tenants."""
-        jobs = tuple(job.id for job in self._line(queue) if tenant in (None, job.spec.tenant))
-        return QueueHead(queue=queue.name, discipline=queue.discipline, jobs=jobs)
+    def _say_who_waits(self) -> None:
+        waiting: dict[Account, dict[Need, int]] = {}
+        for needs in self._ready.values():
+            for account, need in needs:
+                waiting.setdefault(account, {})[need] = 1
+        self.state.tree.waiting = waiting
+
+    def _kept_for(self, spec: JobSpec) -> list[tuple[Account, Need]]:
+        """The keepers above a job that is at no limit, and what it needs of them."""
+        tree = self.state.tree
+        if over_limit(tree, spec.tenant, "gpu", spec.gpus_milli) is not None:
+            return []
+        line = [tree.branches.get(account) for account in accounts(self.state.quotas, spec.tenant, "gpu")]
+        need = (spec.priority, spec.gpus_milli)
+        return [
+            (above.account, need)
+            for above in line
+            if above is not None and above.quota.reclaim is not ReclaimFrom.ANY and above.guaranteed_milli
+        ]
 
 
 class KeepingTwins(QuotaTwins):
     """Twins some of whose tenants may not take back from everybody what they lent."""
 
-    def __init__(self, random: Random, few: int) -> None:
-        super().__init__(random, Shown(1, 4), few)
-        self.naive = KeepingNaive(FILE)
-        self.worlds = (self.queued, self.naive)
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
         reclaims = [random.choice(list(ReclaimFrom)) for _ in FILE.quotas()]
         quotas = tuple(replace(quota, reclaim=each) for quota, each in zip(FILE.quotas(), reclaims, strict=True))
         self.settle(SetQuota(cell=CELL, quotas=quotas))
 
+    def all_seeing(self) -> NaiveWorld:
+        return KeepingNaive(self.file)
+
+
+def test_an_owner_that_may_start_does_not_wait() -> None:
+    assert live_alike(KeepingTwins(Random(1313)))
+
 
 @given(st.integers(0, 10**9))
 def test_so_does_one_that_keeps_what_its_owners_might_not_get_back(seed: int) -> None:
-    twins = KeepingTwins(Random(seed), 10_000)
+    twins = KeepingTwins(Random(seed))
     assert live_alike(twins)
     assert twins.naive.state.quotas

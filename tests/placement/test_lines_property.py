@@ -1,4 +1,4 @@
-"""THE property of windows: a placement that sees heads of queues only makes the starts of one that sees all."""
+"""THE property of lines: a placement that walks along classes makes the starts of one that tries every job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.queueing.policy.row import Shown
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
 from shared.events.base import Event
@@ -18,7 +17,7 @@ from shared.events.operations import CellPolicy, HoldJob, PlanMaintenance, Relea
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.value import replace
 from shared.events.values import GPU, AfterWhen, Dependency, JobSpec, Resources, RetryPolicy
-from tests.placement.queues import NaiveWorld, QueuedWorld
+from tests.placement.oracle import LinesWorld, NaiveWorld
 from tests.placement.world import (
     CELL,
     World,
@@ -84,26 +83,31 @@ NODES = (
 
 
 class Twins:
-    """The same things happen to two worlds: one works by windows where more than a few jobs wait, one looks at
-    everything.
+    """The same things happen to three worlds: one goes by its lines, one does so with a new writer now and then, and
+    one looks at everything.
     """
 
-    def __init__(self, random: Random, shown: Shown, few: int = -1) -> None:
+    file = FILE
+
+    def __init__(self, random: Random) -> None:
         self.random = random
-        self.queued, self.naive = QueuedWorld(FILE, shown, few=few), NaiveWorld(FILE)
-        self.worlds: tuple[QueuedWorld | NaiveWorld, ...] = (self.queued, self.naive)
+        self.lines, self.heir, self.naive = LinesWorld(self.file), LinesWorld(self.file), self.all_seeing()
+        self.worlds: tuple[LinesWorld | NaiveWorld, ...] = (self.lines, self.heir, self.naive)
         self.submitted = 0
         self.queues, self.tenants = random.choice(QUEUES), random.choice(TENANTS)
         self.is_choosy = random.choice((False, True))
+
+    def all_seeing(self) -> NaiveWorld:
+        return NaiveWorld(self.file)
 
     def live(self, *, holding: bool) -> list[Job]:
         statuses = HOLDING if holding else WAITING
         jobs = sorted(self.naive.state.jobs.values(), key=lambda job: job.id)
         return [job for job in jobs if job.status in statuses]
 
-    def settle(self, *events: Event, afresh: bool = False) -> None:
+    def settle(self, *events: Event) -> None:
         for world in self.worlds:
-            world.settle(*events, afresh=afresh)
+            world.settle(*events)
 
     def be_patient(self) -> None:
         """Where tenants take turns, who is first changes with each walk, and whoever was a head once stays one: how
@@ -117,6 +121,8 @@ class Twins:
         """Something that reorders, or something that makes room: one after the other, not both at once."""
         often, seldom = (self.submit, self.finish), (self.fail, self.change, self.nodes, self.wait, self.confirm)
         self.random.choice(often * 2 + seldom)()
+        if self.random.random() < 0.2:
+            self.heir.restart()
 
     def submit(self) -> None:
         self.settle(*(admitted(self.spec(), self.submit_ms()) for _ in range(self.random.randint(1, 12))))
@@ -163,7 +169,7 @@ class Twins:
             if job.status is not JobStatus.STOPPING and self.random.random() < 0.5:
                 events += [finished(job.id, node, job.attempt) for node in job.runs]
         events += [cancel(job.id, job.spec.tenant) for job in self.live(holding=False) if self.random.random() < 0.2]
-        self.settle(*events, afresh=bool(self.naive.state.dependents or self.naive.state.arrays))
+        self.settle(*events)
 
     def fail(self) -> None:
         """Some attempts end badly, and some that were told to stop have stopped."""
@@ -172,7 +178,7 @@ class Twins:
             if job.status is JobStatus.STOPPING or self.random.random() < 0.2:
                 ends = stopped if job.status is JobStatus.STOPPING else failed
                 events += [ends(job.id, node, job.attempt) for node in job.runs]
-        self.settle(*events, afresh=True)
+        self.settle(*events)
 
     def change(self) -> None:
         """Priorities, holds and releases: of a strict queue they may make room and reorder at once."""
@@ -183,17 +189,17 @@ class Twins:
                 events.append(update(job.id, job.spec.tenant, priority=self.random.randint(0, 2)))
             elif kind == 1:
                 events.append(self.random.choice((HoldJob, ReleaseJob))(cell=CELL, job=job.id))
-        self.settle(*events, afresh=True)
+        self.settle(*events)
 
     def nodes(self) -> None:
         """A node comes, goes or returns."""
         node, pool = f"n{self.random.randint(1, 6)}", self.random.choice(("train", "extra"))
         if self.random.random() < 0.3:
             begin_ms = self.naive.now_ms + self.random.choice((30, 60, 90))
-            self.settle(PlanMaintenance(cell=CELL, node=node, begin_ms=begin_ms, end_ms=begin_ms + 60), afresh=True)
+            self.settle(PlanMaintenance(cell=CELL, node=node, begin_ms=begin_ms, end_ms=begin_ms + 60))
             return
         arrives = joined(node, self.random.choice((2, 4)), pool=pool, cpu_milli=self.random.choice((350, 9_000)))
-        self.settle(self.random.choice((arrives, arrives, lost(node), report(node))), afresh=True)
+        self.settle(self.random.choice((arrives, arrives, lost(node), report(node))))
 
     def confirm(self) -> None:
         """Nodes say that runs have started."""
@@ -207,7 +213,7 @@ class Twins:
         for world in self.worlds:
             world.now_ms += later_ms
         # The end of maintenance makes room when pauses end, and a tick may put another tenant first.
-        self.settle(afresh=True)
+        self.settle()
 
 
 def starts(world: World) -> dict[str, tuple[object, ...]]:
@@ -215,45 +221,37 @@ def starts(world: World) -> dict[str, tuple[object, ...]]:
 
 
 def live_alike(twins: Twins) -> bool:
-    """Whether both came to the same starts in each round."""
+    """Whether all came to the same starts in each round."""
     twins.be_patient()
     twins.settle(*NODES)
     for _ in range(ROUNDS):
         twins.one_round()
-        assert starts(twins.queued) == starts(twins.naive)
-    twins.queued.check()
+        assert starts(twins.lines) == starts(twins.naive)
+        assert starts(twins.heir) == starts(twins.lines)
+    twins.lines.check()
     return True
 
 
+@given(st.integers(0, 10**9))
+def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(seed: int) -> None:
+    assert live_alike(Twins(Random(seed)))
+
+
 @given(st.integers(0, 10**9), st.integers(1, 4))
-def test_windows_lead_to_the_starts_of_a_walk_over_all_jobs(seed: int, most: int) -> None:
-    assert live_alike(Twins(Random(seed), Shown(most, most)))
-
-
-@given(st.integers(0, 10**9), st.integers(1, 3), st.integers(1, 8))
-def test_so_do_windows_that_grow_with_what_starts(seed: int, least: int, more: int) -> None:
-    assert live_alike(Twins(Random(seed), Shown(least, least + more)))
-
-
-@given(st.integers(0, 10**9), st.integers(0, 12))
-def test_so_does_a_placement_that_needs_no_window_while_few_jobs_wait(seed: int, few: int) -> None:
-    assert live_alike(Twins(Random(seed), Shown(1, 4), few))
-
-
-@given(st.integers(0, 10**9), st.integers(1, 4), st.integers(-1, 12))
-def test_so_do_all_of_them_where_nodes_take_only_so_much_unconfirmed(seed: int, most: int, few: int) -> None:
-    twins = Twins(Random(seed), Shown(1, 4), few)
+def test_so_it_does_where_nodes_take_only_so_much_unconfirmed(seed: int, most: int) -> None:
+    twins = Twins(Random(seed))
     twins.settle(set_policy(backfill_wait_ms=60, fair_half_life_ms=160, unacknowledged_most=most))
     assert live_alike(twins)
 
 
 @pytest.mark.parametrize("queues", QUEUES)
 def test_the_property_is_about_something(queues: tuple[str, ...]) -> None:
-    twins = Twins(Random(7), Shown(1, 1))
+    twins = Twins(Random(7))
     twins.queues, twins.is_choosy = queues, False
     twins.settle(*NODES[:2])
+    most = 0
     for _ in range(8 * ROUNDS):
         twins.one_round()
-    windows = [event for event in twins.queued.inputs["queue-0"] if event is not None]
-    assert any(head.cuts for event in windows for head in event.heads)  # type: ignore[attr-defined]
+        most = max(most, twins.naive.state.waiting)
+    assert most > 20
     assert len(twins.naive.state.over) > 20

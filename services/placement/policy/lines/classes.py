@@ -1,0 +1,45 @@
+"""The scheduling key of a job: two jobs of one queue with the same key start or wait alike, in the same state."""
+
+from __future__ import annotations
+
+from shared.cluster.job import Job, JobStatus
+from shared.cluster.maintenance import longest_run_ms
+from shared.cluster.state import CellState
+from shared.events.values import JobSpec
+
+Key = tuple[object, ...]
+
+_QUEUED = JobStatus.QUEUED
+
+
+def room_of(state: CellState, spec: JobSpec) -> Key:
+    """What decides whether there is room for a job, whoever's it is. In a cell that has nodes that only short jobs may
+    use, how long it may run decides, too. What keeps the workers of a job that is no gang from entering is not told
+    apart by quota and room, so its room is its tenant's own.
+    """
+    wants = spec.resources
+    key = (
+        spec.pools,
+        spec.gpu_type,
+        spec.workers,
+        wants.gpu_milli,
+        wants.cpu_milli,
+        wants.memory_mib,
+        spec.kind,
+        spec.topology,
+        spec.spread,
+        spec.node_labels,
+        spec.tolerations,
+        spec.exclusive,
+        None if spec.gang else (spec.tenant, spec.preemptible),
+    )
+    return (*key, longest_run_ms(state, spec)) if state.closing else key
+
+
+def class_of(room: Key, job: Job, spec: JobSpec) -> Key:
+    """The whole key: the room, and whose job it is, with what its quota goes by. `spec` is the job as its line knows
+    it.
+    """
+    is_queued = job.status is _QUEUED
+    array = spec.array_of if is_queued and spec.array_most_running is not None else None
+    return (room, spec.tenant, spec.priority, spec.preemptible, spec.workers_min, array, is_queued)

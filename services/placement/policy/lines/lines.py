@@ -1,0 +1,231 @@
+"""All lines of a cell: who waits for a turn in which queue, and what classes were found not to fit.
+
+They follow from the state, and are kept by the effects that change it. After a decision that is not in force they are
+forgotten, and made anew from the state. What is noted of a class that does not fit holds until something that it waits
+for may have changed: to try it again before would come to the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
+
+from services.placement.policy.lines.classes import Key, class_of, room_of
+from services.placement.policy.lines.line import Line
+from services.placement.policy.lines.row import Need, Row
+from shared.cluster.config import Queue
+from shared.cluster.due import DueHeap
+from shared.cluster.job import Job, JobStatus
+from shared.cluster.queue_order import Order, order_in
+from shared.cluster.singly import in_line, lacks, may_go_on, next_pause_end_ms
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.queue import QueueOrder
+from shared.events.reasons import DeferCode
+
+_QUEUED = JobStatus.QUEUED
+_FOLLOWED: frozenset[type[e.Effect]] = frozenset(
+    {
+        e.JobStarted,
+        e.JobResizing,
+        e.WorkersSettled,
+        e.JobStopping,
+        e.JobRequeued,
+        e.JobHeld,
+        e.JobReleased,
+        e.JobReady,
+        e.JobFailed,
+        e.JobFinished,
+        e.JobCancelled,
+    }
+)
+"""With new and updated jobs: the effects that let a job into a line or out of it."""
+
+
+class Lines:
+    """The lines of one cell, by queue and by tenant where tenants take turns."""
+
+    def __init__(self, queues: Sequence[Queue]) -> None:
+        self._first = queues[0].name
+        self._queues = {queue.name: queue for queue in queues}
+        self._numbers = {queue.name: number for number, queue in enumerate(queues)}
+        self.forget()
+
+    def forget(self) -> None:
+        """The state is another one."""
+        self._is_known, self._made = False, count()
+        self._basis: object = None
+        self._lines: dict[str, dict[str, Line]] = {}
+        self._needs: dict[Key, Need] = {}
+        self._places: dict[str, tuple[Line, Row, Order]] = {}
+        self._asleep = DueHeap[tuple[int, str]]()
+        self._blocked: list[Need] = []
+        self._shut: dict[Row, None] = {}
+
+    # Who waits.
+
+    def follow(self, state: CellState, effects: Iterable[e.AnyEffect], now_ms: int) -> bool:
+        """Follow the state behind these effects. Whether a job has come to a place in which it may start."""
+        basis = (bool(state.closing), state.policy.maintenance_lead_ms if state.closing else 0)
+        if not self._is_known or basis != self._basis:
+            self._begin(state, now_ms)
+            self._basis = basis
+            return bool(self._places)
+        is_due = False
+        for effect in effects:
+            kind = type(effect)
+            if kind is e.JobEnqueued or kind is e.JobUpdated:
+                is_due |= self._look_at(state, effect.spec.id, now_ms)  # type: ignore[union-attr]
+            elif kind in _FOLLOWED:
+                is_due |= self._look_at(state, effect.job, now_ms)  # type: ignore[union-attr]
+        while self._asleep.is_due(now_ms):
+            is_due |= self._look_at(state, self._asleep.pop()[1], now_ms)
+        return is_due
+
+    def _begin(self, state: CellState, now_ms: int) -> None:
+        self.forget()
+        self._is_known = True
+        for job_id in state.jobs:
+            self._look_at(state, job_id, now_ms)
+
+    def look_at(self, state: CellState, job: Job, now_ms: int) -> Row | None:
+        """Bring a job to its place, now that some of its workers have one. Its row, if it still waits for others."""
+        self._look_at(state, job.spec.id, now_ms)
+        place = self._places.get(job.spec.id)
+        return None if place is None else place[1]
+
+    def _look_at(self, state: CellState, job_id: str, now_ms: int) -> bool:
+        """Bring a job to the place that the state gives it. Whether it has come there."""
+        job, known = state.jobs.get(job_id), self._places.get(job_id)
+        waits = job is not None and (job.status is _QUEUED or lacks(job))
+        if job is not None and waits:
+            pause_end_ms = next_pause_end_ms(job, now_ms)
+            if pause_end_ms is not None:
+                self._asleep.push((pause_end_ms, job_id), _sleeps_in(state))
+            waits = may_go_on(job, now_ms)
+        if job is None or not waits:
+            if known is not None:
+                self._leave(job_id, known)
+            return False
+        spec = in_line(job)
+        queue = self.queue(spec.queue)
+        tenant = spec.tenant if queue.order is QueueOrder.FAIR_SHARE else ""
+        room = room_of(state, spec)
+        key, order = class_of(room, job, spec), order_in(queue, spec, job.submit_ms)
+        if known is not None:
+            line, row, before = known
+            if row.key == key and before == order and (line.queue.name, line.tenant) == (queue.name, tenant):
+                return False
+            self._leave(job_id, known)
+        line = self._line(queue, tenant)
+        row = line.rows.get(key) or line.row(key, self._need(room), is_limited=key[5] is not None)
+        line.add(row, order)
+        self._places[job_id] = (line, row, order)
+        line.fresh[job_id] = row
+        return True
+
+    def _leave(self, job_id: str, place: tuple[Line, Row, Order]) -> None:
+        line, row, order = place
+        del self._places[job_id]
+        line.remove(row, order)
+        if row.first is None:
+            self._drop(line, row)
+
+    def _drop(self, line: Line, row: Row) -> None:
+        """Nobody is left in the row, and it is in no line any more."""
+        self._shut.pop(row, None)
+        need = row.rows.need
+        if not need.rows:
+            self._needs.pop(need.key, None)
+        if not line.rows:
+            lines = self._lines[line.queue.name]
+            lines.pop(line.tenant, None)
+
+    def started(self, row: Row) -> None:
+        """The first job of the row, which is the first open one of its room, has started."""
+        first = row.first
+        assert first is not None, "it was there to be started"
+        line, _, order = self._places.pop(first[2])
+        line.pop(row, order)
+        if row.first is None:
+            self._drop(line, row)
+
+    def queue(self, name: str | None) -> Queue:
+        """The queue of this name, or the first one; one that the cell file no longer has stands behind all others."""
+        name = name or self._first
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = Queue(name=name)
+        return queue
+
+    def _line(self, queue: Queue, tenant: str) -> Line:
+        lines = self._lines.setdefault(queue.name, {})
+        line = lines.get(tenant)
+        if line is None:
+            line = lines[tenant] = Line(queue, tenant, self._made)
+        return line
+
+    def _need(self, room: Key) -> Need:
+        need = self._needs.get(room)
+        if need is None:
+            need = self._needs[room] = Need(room)
+        return need
+
+    def in_order(self) -> Iterator[list[Line]]:
+        """The lines in which somebody waits, queue by queue in the order in which these are walked."""
+        last = len(self._numbers)
+        for name in sorted(self._lines, key=lambda name: (self._numbers.get(name, last), name)):
+            lines = list(self._lines[name].values())
+            if lines:
+                yield lines
+
+    def place_of(self, job_id: str) -> tuple[Line, Row] | None:
+        """Where a job stands, if it does."""
+        place = self._places.get(job_id)
+        return None if place is None else place[:2]
+
+    def next_cell_ms(self, state: CellState) -> int | None:
+        """When the pause of a job ends."""
+        lives = _sleeps_in(state)
+        while (first := self._asleep.first) is not None:
+            if lives(first):
+                return first[0]
+            self._asleep.pop()
+        return None
+
+    # Who does not fit.
+
+    def block(self, need: Need, code: DeferCode) -> None:
+        """There is no room for these, until something becomes free."""
+        if need.code is None:
+            self._blocked.append(need)
+        need.code = code
+
+    def refuse(self, line: Line, row: Row, code: DeferCode, *, is_shut: bool) -> None:
+        """This class waits for something else than room, until something changes. If it is `is_shut`, a walk does not
+        come by.
+        """
+        row.code, row.is_shut = code, is_shut
+        self._shut[row] = None
+        line.moved[row] = None
+
+    def open_all(self) -> None:
+        """Something has become free, or may be used by others than before."""
+        for need in self._blocked:
+            need.code = None
+        self._blocked = []
+        for row in self._shut:
+            row.code, row.is_shut = None, False
+            row.rows.push(row)
+        self._shut = {}
+
+
+def _sleeps_in(state: CellState) -> Callable[[tuple[int, str]], bool]:
+    """Tells of an entry whether the job still pauses until then."""
+
+    def sleeps(entry: tuple[int, str]) -> bool:
+        job = state.jobs.get(entry[1])
+        waits = job is not None and (job.status is _QUEUED or lacks(job))
+        return job is not None and waits and next_pause_end_ms(job, entry[0] - 1) == entry[0]
+
+    return sleeps

@@ -1,0 +1,99 @@
+"""Which jobs of a line are told why they wait, behind a walk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from services.placement.policy.lines.course import Course
+from services.placement.policy.lines.row import RoomRows, Row
+from shared.cluster.job import Job, JobStatus
+from shared.cluster.state import CellState
+from shared.events.queue import QueueDiscipline
+from shared.events.reasons import DeferCode
+
+OF_A_CLASS_MOST = 64
+"""So many jobs of one class are told at a time: those behind them have others before them."""
+
+TOLD_MOST = 200
+"""So many jobs of one line are told at a time that they stand behind a head, or that there is another reason now."""
+
+Told = dict[str, DeferCode]
+
+
+def tell(state: CellState, course: Course, told: Told, is_kept_back: Callable[[Job], bool]) -> None:
+    """Tell the jobs of a line why they wait, as far as the walk has found that out. `is_kept_back`: by a head that is
+    due, in a queue that backfills; of these only jobs without a reason are told anything.
+    """
+    line = course.line
+    if line.queue.discipline is QueueDiscipline.STRICT_FIFO:
+        _tell_behind(state, course, told)
+        return
+    for rows in course.passed:
+        if rows.need.code is not None and rows.told is not rows.need.code:
+            rows.told = rows.need.code
+            _tell_room(state, rows, told, is_kept_back)
+    moved, line.moved = line.moved, {}
+    for row in moved:
+        code = _code_of(row)
+        if code is None or row.first is None:
+            continue
+        first = state.jobs[row.first[2]]
+        if first.deferred is not code:
+            _tell_row(state, row, code, told, is_kept_back)
+    fresh, line.fresh = line.fresh, {}
+    for job_id, row in fresh.items():
+        job = state.jobs[job_id]
+        code = _code_of(row) or (DeferCode.BEHIND_HEAD if is_kept_back(job) else None)
+        if code is None:
+            line.fresh[job_id] = row
+        elif job.status is JobStatus.QUEUED and job_id not in told and _is_in_front(row, job_id):
+            _tell_job(job, code, told, is_kept_back)
+
+
+def _code_of(row: Row) -> DeferCode | None:
+    return row.code or row.rows.need.code
+
+
+def _is_in_front(row: Row, job_id: str) -> bool:
+    return len(row) <= OF_A_CLASS_MOST or job_id in row.front(OF_A_CLASS_MOST)
+
+
+def _tell_room(state: CellState, rows: RoomRows, told: Told, is_kept_back: Callable[[Job], bool]) -> None:
+    code, most = rows.need.code, len(told) + TOLD_MOST
+    assert code is not None, "it was passed for that"
+    for row in sorted(rows.rows.values(), key=lambda row: row.first or ()):
+        if row.code is None:
+            _tell_row(state, row, code, told, is_kept_back)
+        if len(told) >= most:
+            return
+
+
+def _tell_row(state: CellState, row: Row, code: DeferCode, told: Told, is_kept_back: Callable[[Job], bool]) -> None:
+    for job_id in row.front(OF_A_CLASS_MOST):
+        job = state.jobs[job_id]
+        if job.status is JobStatus.QUEUED and job_id not in told:
+            _tell_job(job, code, told, is_kept_back)
+
+
+def _tell_job(job: Job, code: DeferCode, told: Told, is_kept_back: Callable[[Job], bool]) -> None:
+    if job.deferred is code:
+        return
+    if not is_kept_back(job):
+        told[job.spec.id] = code
+    elif job.deferred is None:
+        told[job.spec.id] = DeferCode.BEHIND_HEAD
+
+
+def _tell_behind(state: CellState, course: Course, told: Told) -> None:
+    """A strict line has ended at its head: who stands behind it and has no reason yet is told so, once."""
+    fresh, left = course.line.fresh, TOLD_MOST
+    course.line.moved = {}
+    for job_id, row in list(fresh.items()):
+        job = state.jobs[job_id]
+        is_waiting = job.status is JobStatus.QUEUED and job_id not in told
+        code = DeferCode.ARRAY_LIMIT if row.is_shut else DeferCode.BEHIND_HEAD
+        if is_waiting and (job.deferred is None or row.is_shut):
+            if not left:
+                return
+            told[job_id], left = code, left - 1
+        del fresh[job_id]

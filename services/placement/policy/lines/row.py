@@ -1,0 +1,134 @@
+"""The waiting jobs of one class in one line, in their order."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import islice
+
+from services.placement.policy.lines.classes import Key
+from shared.cluster.queue_order import Order
+from shared.events.reasons import DeferCode
+
+_GAP_LEAST = 32
+_STALE_LEAST = 16
+
+
+class Need:
+    """The room that some classes need, in all lines of the cell. `code` tells why there is none, None where there may
+    be some; `rows` counts the rows that need it.
+    """
+
+    __slots__ = ("code", "key", "rows")
+
+    def __init__(self, key: Key) -> None:
+        self.key, self.rows = key, 0
+        self.code: DeferCode | None = None
+
+
+class Row:
+    """The jobs of a class. `first` is who is next, None while nobody waits. `code` tells why the whole class waits, if
+    that is not for room, and `is_shut` whether the walk does not come by until something changes.
+    """
+
+    __slots__ = ("_at", "_jobs", "code", "first", "is_limited", "is_shut", "key", "number", "rows")
+
+    def __init__(self, key: Key, number: int, rows: RoomRows, *, is_limited: bool) -> None:
+        self.key, self.number, self.rows, self.is_limited = key, number, rows, is_limited
+        self._jobs: list[Order] = []
+        self._at = 0
+        self.first: Order | None = None
+        self.code: DeferCode | None = None
+        self.is_shut = False
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._jobs) - self._at
+
+    def add(self, order: Order) -> bool:
+        """Put a job in its place. Whether it is the first one now."""
+        jobs = self._jobs
+        if self.first is None or jobs[-1] < order:
+            jobs.append(order)
+        else:
+            insort(jobs, order, self._at)
+        first = jobs[self._at]
+        is_first, self.first = first is not self.first, first
+        return is_first
+
+    def remove(self, order: Order) -> bool:
+        """Take a job out. Whether another one is the first now. Raises KeyError for a job that is not here."""
+        jobs, at = self._jobs, bisect_left(self._jobs, order, self._at)
+        if at == len(jobs) or jobs[at] != order:
+            raise KeyError(order[2])
+        if at == self._at:
+            self.pop()
+            return True
+        del jobs[at]
+        return False
+
+    def pop(self) -> None:
+        """Take the first one out."""
+        jobs = self._jobs
+        self._at += 1
+        at = self._at
+        if at >= _GAP_LEAST and 2 * at >= len(jobs):
+            del jobs[:at]
+            self._at = at = 0
+        self.first = jobs[at] if at < len(jobs) else None
+
+    def front(self, most: int) -> list[str]:
+        """The first jobs, at most so many."""
+        return [order[2] for order in islice(self._jobs, self._at, self._at + most)]
+
+    def count_before(self, order: Order, most: int) -> int:
+        """How many jobs stand before this place, `most` at most."""
+        return bisect_left(self._jobs, order, self._at, min(len(self._jobs), self._at + most)) - self._at
+
+
+class RoomRows:
+    """The rows of one line whose jobs need the same room. A walk comes by the first of the open ones. `told` is the
+    reason of the room that they were told last, `together` for how many of them places are looked for at once.
+    """
+
+    __slots__ = ("heap", "need", "number", "rows", "together", "told")
+
+    def __init__(self, need: Need, number: int) -> None:
+        self.need, self.number = need, number
+        self.rows: dict[Key, Row] = {}
+        self.heap: list[tuple[Order, int, Row]] = []
+        self.told: DeferCode | None = None
+        self.together = 1
+
+    def first(self) -> Row | None:
+        """The open row whose first job is the first of all."""
+        heap = self.heap
+        while heap:
+            order, _, row = heap[0]
+            if row.first is order and not row.is_shut:
+                return row
+            heappop(heap)
+        return None
+
+    def push(self, row: Row) -> None:
+        """The row has another first job, or is open again."""
+        if row.first is None or row.is_shut:
+            return
+        heappush(self.heap, (row.first, row.number, row))
+        if len(self.heap) > 2 * len(self.rows) + _STALE_LEAST:
+            self.heap = [
+                (each.first, each.number, each)
+                for each in self.rows.values()
+                if each.first is not None and not each.is_shut
+            ]
+            heapify(self.heap)
+
+    def pop_first(self, row: Row) -> None:
+        """The first job of this row, which is the first one, is out of it."""
+        row.pop()
+        if len(self.rows) == 1:
+            self.heap = [] if row.first is None else [(row.first, row.number, row)]
+        elif row.first is not None:
+            heapreplace(self.heap, (row.first, row.number, row))
+        else:
+            heappop(self.heap)
