@@ -114,6 +114,18 @@ def place(as_json: AsJson = False) -> None:
 
 
 @app.command()
+def cycle(
+    nodes: Nodes = NODES,
+    seconds: Annotated[float, typer.Option(min=0.1, max=600, help="For so long at each backlog.")] = 6,
+    as_json: AsJson = False,
+) -> None:
+    """What a start costs behind 900, 20,000 and 100,000 waiting jobs of 1, 250 and 2,000 classes, in one process."""
+    from services.cli.bench.cycle import cycle as run  # noqa: PLC0415 - the same
+
+    run(_console(as_json=as_json), nodes, seconds).show(as_json=as_json)
+
+
+@app.command()
 def openb(  # noqa: PLR0913, PLR0917 - the options of a command
     pods: Annotated[
         Path, typer.Option(callback=file_to_read, help="Pods of the openb trace, as CSV or CSV.gz.", show_default=False)
