@@ -346,7 +346,7 @@ class PlacementService:
         runs.settle(turn)
         if not self._stepped:
             # A replayed trace knows which of its jobs fail, and they tell nothing of nodes.
-            quarantine.judge(turn)
+            quarantine.judge(turn, is_shared=_is_shared(self._file))
         if self.state.offers:
             nodes.take_offers(turn)
         has_heard = self._stepped or self._hearing.leases.listening.as_of_ms is not None
@@ -733,6 +733,11 @@ def _enter(turn: Turn, job: Job, places: Places, over: str) -> bool:
 
 def _names_of(file: CellFile) -> frozenset[str]:
     return frozenset(tenant.name for tenant in file.tenants)
+
+
+def _is_shared(file: CellFile) -> bool:
+    """Whether several tenants have jobs; those that only stand above others have none."""
+    return len(_names_of(file) - {tenant.parent for tenant in file.tenants}) > 1
 
 
 OfNode = o.Cordon | o.Uncordon | o.Drain | o.PlanMaintenance | o.CancelMaintenance | o.DeclareLost | o.RemoveNode

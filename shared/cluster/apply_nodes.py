@@ -70,6 +70,8 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
         quarantined=effect.quarantined,
         quarantined_until_ms=effect.quarantined_until_ms,
         failed_jobs=(),
+        failed_tenants=(),
+        failed_ms=(),
     )
     if effect.offered is not None:
         state.journal.put(state.offers, node.id, None)
@@ -137,8 +139,13 @@ def lease_expired(state: CellState, effect: e.LeaseExpired, at_ms: int) -> None:
 def node_failures(state: CellState, effect: e.NodeFailures, at_ms: int) -> None:
     """Other jobs than before failed on a node in a row."""
     node = node_of(state, effect.node)
-    must(effect.jobs != node.failed_jobs, f"these jobs in a row failed on node {node.id} already")
-    change_node(state, node, failed_jobs=effect.jobs)
+    count = len(effect.jobs)
+    tenants, failed_ms = effect.tenants or ("",) * count, effect.failed_ms or (at_ms,) * count
+    must(len(tenants) == len(failed_ms) == count, f"{count} jobs failed on node {node.id}, each of a tenant and once")
+    row = (effect.jobs, tenants, failed_ms)
+    known = (node.failed_jobs, node.failed_tenants, node.failed_ms)
+    must(row != known, f"these jobs in a row failed on node {node.id} already")
+    change_node(state, node, failed_jobs=effect.jobs, failed_tenants=tenants, failed_ms=failed_ms)
 
 
 def node_silent(state: CellState, effect: e.NodeSilent, at_ms: int) -> None:

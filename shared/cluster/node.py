@@ -59,15 +59,16 @@ NOTHING = NodeShare(None, (), 0, 0, 0, 0)
 
 @dataclass(slots=True)
 class Node:
-    """A node. `held` are devices held whole; `shares` the milli-GPUs free on each shared device; `failed` the unusable
-    ones. `wanted` is the status that a lost node returns to; what it said with numbers up to `seq` is past. `alone` is
-    the exclusive job that keeps all others off. `silent_wall_ms` is for how long nothing was heard of it, when that was
-    last put down, at `silence_noted_ms` of cell time; 0: it speaks. Losses were held back for `held_from_wall_ms` when
-    this one's lease ran out. `lost_ms` is when it was lost, `lost_alone` whether
-    for its silence while few others were silent, `offered` what it has become while it is still held as what it was.
-    `is_full` says that too much was started here that is not confirmed yet: it follows from the jobs. `maintenance_ms`
-    is from when to when work on it is planned, or goes on. `failed_jobs` failed here in a row, `flaps` is how often in
-    a row it was lost, and before `rests_until_ms` it gets no new work when it comes back.
+    """A node. `held` are devices held whole; `shares` the milli-GPUs free on each shared device; `failed` the
+    unusable ones. `wanted` is the status that a lost node returns to; what it said with numbers up to `seq` is
+    past. `alone` is the exclusive job that keeps all others off. `silent_wall_ms` is for how long nothing was heard
+    of it, when that was last put down, at `silence_noted_ms` of cell time; 0: it speaks. Losses were held back for
+    `held_from_wall_ms` when this one's lease ran out. `lost_ms` is when it was lost, `lost_alone` whether for its
+    silence while few others were silent, `offered` what it has become while it is still held as what it was.
+    `is_full` says that too much was started here that is not confirmed yet: it follows from the jobs.
+    `maintenance_ms` is from when to when work on it is planned, or goes on. `failed_jobs` failed here in a row,
+    those of `failed_tenants` at `failed_ms`, `flaps` is how often in a row it was lost, and before `rests_until_ms`
+    it gets no new work when it comes back.
     """
 
     spec: NodeSpec
@@ -99,6 +100,8 @@ class Node:
     quarantined: bool = False
     quarantined_until_ms: int | None = None
     failed_jobs: tuple[str, ...] = ()
+    failed_tenants: tuple[str, ...] = ()
+    failed_ms: tuple[int, ...] = ()
     flaps: int = 0
     rests_until_ms: int = 0
     is_full: bool = field(default=False, compare=False)

@@ -328,10 +328,12 @@ class NodeChanged(Effect):
 
 class NodeFailures(NodeEffect):
     """These different jobs failed on the node, one after the other; none ended well there since the first of them. The
-    elements of an array count as one: the array stands for them.
+    elements of an array count as one: the array stands for them. Beside each stands its tenant, and when it failed.
     """
 
     jobs: tuple[JobId, ...] = ()
+    tenants: tuple[Name, ...] = ()
+    failed_ms: tuple[Millis, ...] = ()
 
 
 class MaintenanceSet(NodeEffect):

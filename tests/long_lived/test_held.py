@@ -114,7 +114,7 @@ class Town:
         assert self.state.nodes[node.id].boot != before
 
     def have_a_guest(self) -> None:
-        """A node of a size of its own comes, works, is put out of use by what fails there, is lost, and is removed."""
+        """A node of a size of its own comes, works, what runs there fails, it is lost, and is removed."""
         guest = NodeSpec(id=f"guest-{self.rounds}", pool="other", gpus=1 + self.rounds % 8)
         self.tell(NodeJoined(cell=CELL, node=guest.id, boot="boot-1", seq=1, spec=guest))
         for number in range(FAILURES):

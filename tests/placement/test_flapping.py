@@ -147,7 +147,7 @@ def take(world: World, step: Step, number: int) -> None:
         case "time":
             pass_time(world, REST_MS)
         case _:
-            world.tell(admitted(spec_of(job)))
+            world.tell(admitted(spec_of(job, tenant=("ada", "bob")[number % 2])))
             world.start_all()
             for node in world.nodes_of(job):
                 world.tell(failed(job, node) if step.what == "fails" else finished(job, node))
@@ -181,7 +181,7 @@ def test_writers_that_take_turns_quarantine_the_same_nodes_as_one_writer(steps: 
 
 
 def test_a_row_of_failures_goes_on_with_a_new_writer() -> None:
-    world = cell_with(joined("n1"))
+    world = cell_with(joined("n1"), *(joined(f"o{number}") for number in range(9)))
     for number in range(FAILURES):
         assert is_ready(world, "n1")
         take(world, Step("fails"), number)

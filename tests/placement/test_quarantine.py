@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy.quarantine import FAILURES
+from services.placement.policy.quarantine import FAILURES, RECENT_MS, TENANT_MOST
+from services.placement.policy.retry import RUNS_WELL_MS
+from shared.cluster.config import Tenant
 from shared.events import effects as e
 from shared.events.operations import RemoveNode, Uncordon
-from shared.events.values import NodeStatus, Resources, RetryPolicy
+from shared.events.values import JobSpec, NodeStatus, Resources, RetryPolicy
 from tests.placement.world import (
     CELL,
+    FILE,
     Fate,
     World,
     admitted,
@@ -25,12 +30,27 @@ from tests.placement.world import (
     started,
 )
 
+HERE = ("here=yes",)
+TENANTS = ("ada", "bob")
+
+
+def shared_cell(**options: Any) -> World:
+    """Ten nodes; jobs that ask for its label go to n1."""
+    others = (joined(f"o{number}") for number in range(2, 11))
+    return cell_with(joined("n1", labels={"here": "yes"}), *others, **options)
+
+
+def bad(job: str, **more: Any) -> JobSpec:
+    """A job that goes to n1; those with even and odd numbers are of two tenants."""
+    tenant = TENANTS[int(job.rpartition("-")[2]) % 2]
+    return spec_of(job, **{"tenant": tenant, "node_labels": HERE, **more})
+
 
 def end_badly(world: World, *jobs: str) -> list[e.AnyEffect]:
     """Each of these jobs runs on its node and fails there."""
     made: list[e.AnyEffect] = []
     for job in jobs:
-        world.tell(admitted(spec_of(job)))
+        world.tell(admitted(bad(job)))
         world.start_all()
         made += world.tell(failed(job, world.nodes_of(job)[0]))
     return made
@@ -41,7 +61,7 @@ def names(first: int, end: int) -> list[str]:
 
 
 def test_a_node_on_which_five_jobs_failed_in_a_row_is_cordoned_and_says_why() -> None:
-    world = cell_with(joined("n1"))
+    world = shared_cell()
     end_badly(world, *names(1, FAILURES))
     assert is_ready(world, "n1")
     (change,) = [x for x in end_badly(world, f"job-{FAILURES}") if isinstance(x, e.NodeChanged)]
@@ -50,64 +70,131 @@ def test_a_node_on_which_five_jobs_failed_in_a_row_is_cordoned_and_says_why() ->
 
 
 def test_a_job_that_ends_well_begins_the_row_anew() -> None:
-    world = cell_with(joined("n1"))
+    world = shared_cell()
     end_badly(world, *names(1, FAILURES))
-    world.run(spec_of("good"))
-    world.tell(finished("good"))
+    world.run(bad("good-1"))
+    world.tell(finished("good-1"))
     end_badly(world, *names(10, 9 + FAILURES))
     assert is_ready(world, "n1")
-    end_badly(world, "last")
+    end_badly(world, "job-99")
     assert not is_ready(world, "n1")
 
 
 def test_one_job_that_fails_again_and_again_tells_nothing_of_its_node() -> None:
-    world = cell_with(joined("n1"))
-    world.tell(admitted(spec_of("stubborn", retry=RetryPolicy(budget=100, backoff_ms=1))))
+    world = shared_cell()
+    world.tell(admitted(bad("stubborn-1", retry=RetryPolicy(budget=100, backoff_ms=1))))
     for attempt in range(1, 2 * FAILURES):
         world.pass_time(2_000)
         world.start_all()
-        world.tell(failed("stubborn", attempt=attempt))
-    assert world.job("stubborn").failures == 2 * FAILURES - 1
+        world.tell(failed("stubborn-1", attempt=attempt))
+    assert world.job("stubborn-1").failures == 2 * FAILURES - 1
     assert is_ready(world, "n1")
 
 
 def test_a_loss_by_infrastructure_is_no_failure() -> None:
-    world = cell_with(joined("n1"))
-    world.run(*(spec_of(job) for job in names(1, FAILURES + 1)))
+    world = shared_cell()
+    world.run(*(bad(job) for job in names(1, FAILURES + 1)))
     world.tell(*(failed(job, infrastructure=True) for job in names(1, FAILURES + 1)))
     assert is_ready(world, "n1")
 
 
 def test_what_fails_because_its_gang_failed_elsewhere_is_not_held_against_its_node() -> None:
-    world = cell_with(joined("n1"), joined("n2"))
+    world = cell_with(*(joined(f"n{number}", labels={"here": "yes"} if number < 2 else {}) for number in range(10)))
     for job in names(1, FAILURES + 1):
-        world.run(spec_of(job, 8, workers=2))
+        world.run(bad(job, resources=Resources(gpu_milli=8_000), workers=2))
+        world.tell(failed(job, "n0"))
         world.tell(failed(job, "n1"))
-        world.tell(failed(job, "n2"))
-    assert not is_ready(world, "n1")
-    assert is_ready(world, "n2")
+    assert not is_ready(world, "n0")
+    assert is_ready(world, "n1")
+    assert world.state.nodes["n1"].failed_jobs == ()
 
 
 def test_an_uncordoned_node_begins_with_an_empty_row() -> None:
-    world = cell_with(joined("n1"))
+    world = shared_cell()
     end_badly(world, *names(1, FAILURES + 1))
     world.tell(Uncordon(cell=CELL, node="n1"))
     end_badly(world, *names(10, 9 + FAILURES))
     assert is_ready(world, "n1")
-    end_badly(world, "last")
+    end_badly(world, "job-99")
     assert not is_ready(world, "n1")
 
 
-@pytest.mark.parametrize(("nodes", "shut"), [(4, 1), (20, 2), (39, 3)])
+@pytest.mark.parametrize(("nodes", "shut"), [(1, 0), (2, 0), (9, 0), (10, 1), (20, 2), (39, 3)])
 def test_jobs_that_fail_wherever_they_run_take_out_a_tenth_of_the_pool_at_most(nodes: int, shut: int) -> None:
     world = cell_with(*(joined(f"n{number}", gpus=1) for number in range(nodes)))
-    end_badly(world, *names(1, 10 * FAILURES))
+    for job in names(1, 10 * FAILURES):
+        world.run(bad(job, node_labels=()))
+        world.tell(failed(job, world.nodes_of(job)[0]))
     assert sum(not is_ready(world, f"n{number}") for number in range(nodes)) == shut
 
 
+@pytest.mark.parametrize("nodes", [2, 9])
+def test_in_a_small_pool_one_node_is_taken_out_while_work_runs_on_another(nodes: int) -> None:
+    world = cell_with(joined("n0", labels={"here": "yes"}), *(joined(f"n{number}") for number in range(1, nodes)))
+    world.run(spec_of("whole", 8), spec_of("good", 8))
+    world.tell(*(started(job, world.nodes_of(job)[0]) for job in ("whole", "good")))
+    on_it = next(job for job in ("whole", "good") if world.nodes_of(job) == ["n0"])
+    world.tell(finished(on_it, "n0"))
+    end_badly(world, *names(1, FAILURES + 1))
+    assert not is_ready(world, "n0")
+    assert all(is_ready(world, f"n{number}") for number in range(1, nodes))
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 10, 20])
+def test_the_failures_of_one_tenant_take_no_node_from_others(nodes: int) -> None:
+    world = cell_with(*(joined(f"n{number}", gpus=1) for number in range(nodes)))
+    for job in names(1, 4 * FAILURES):
+        world.run(spec_of(job, tenant="bob"))
+        world.tell(failed(job, world.nodes_of(job)[0]))
+    assert all(is_ready(world, node) for node in world.state.nodes)
+
+
+def test_where_there_is_one_tenant_its_jobs_take_a_node_out() -> None:
+    alone = FILE.model_copy(update={"tenants": (Tenant(name="ada", parent="all"), Tenant(name="all"))})
+    world = shared_cell(file=alone)
+    for job in names(1, FAILURES + 1):
+        world.run(bad(job, tenant="ada"))
+        world.tell(failed(job))
+    assert not is_ready(world, "n1")
+
+
+def test_what_failed_more_than_a_day_ago_does_not_count() -> None:
+    world = shared_cell()
+    end_badly(world, *names(1, FAILURES))
+    world.listens = False
+    world.pass_time(RECENT_MS)
+    world.restart()
+    end_badly(world, "job-20")
+    assert world.state.nodes["n1"].failed_jobs == ("job-20",)
+
+
+def test_work_that_has_run_for_an_hour_clears_the_failures_before_its_start() -> None:
+    """Replicas never end well: that they run is what tells that the node is sound."""
+    world = shared_cell()
+    end_badly(world, *names(1, FAILURES))
+    world.run(bad("long-1"))
+    world.tell(started("long-1"))
+    world.listens = False
+    world.pass_time(RUNS_WELL_MS)
+    end_badly(world, "job-20")
+    assert world.state.nodes["n1"].failed_jobs == ("job-20",)
+    end_badly(world, *names(21, 20 + FAILURES))
+    assert not is_ready(world, "n1")
+
+
+def test_a_lost_node_in_quarantine_does_not_keep_others_in_use() -> None:
+    world = cell_with(*(joined(f"n{number}", labels={"at": str(number)}) for number in range(11)))
+    for number in (0, 1):
+        for job in names(10 * number, 10 * number + FAILURES):
+            world.run(bad(job, node_labels=(f"at={number}",)))
+            world.tell(failed(job, f"n{number}"))
+        world.tell(lost(f"n{number}"))
+    assert [world.state.nodes[node].quarantined for node in ("n0", "n1", "n2")] == [True, True, False]
+
+
 def test_a_decision_that_did_not_get_into_the_log_counts_nothing() -> None:
-    world = cell_with(joined("n1"))
-    world.run(*(spec_of(job) for job in names(1, FAILURES)))
+    world = shared_cell()
+    world.run(*(bad(job) for job in names(1, FAILURES)))
     fates = iter([Fate.LOST, Fate.LATE, Fate.LOST])
     world.on_append = lambda: next(fates, Fate.KEPT)
     world.tell(*(failed(job) for job in names(1, FAILURES)))
@@ -117,7 +204,7 @@ def test_a_decision_that_did_not_get_into_the_log_counts_nothing() -> None:
 
 
 def test_a_stepped_cell_shuts_no_node() -> None:
-    world = cell_with(joined("n1"), stepped=True)
+    world = shared_cell(stepped=True)
     end_badly(world, *names(1, 3 * FAILURES))
     assert is_ready(world, "n1")
 
@@ -133,11 +220,11 @@ def test_the_first_words_about_a_gangs_failure_outlive_the_record_in_which_they_
 
 
 def test_a_node_that_was_removed_out_of_quarantine_takes_the_place_of_no_other() -> None:
-    world = cell_with(joined("n1"))
+    world = shared_cell()
     end_badly(world, *names(0, FAILURES))
     assert not is_ready(world, "n1")
     world.tell(lost("n1"), RemoveNode(cell=CELL, node="n1", by="operator"))
-    world.tell(joined("n2"))
+    world.tell(joined("n2", labels={"here": "yes"}))
     end_badly(world, *names(10, 10 + FAILURES))
     assert world.state.nodes["n2"].status is NodeStatus.CORDONED
 
@@ -156,28 +243,36 @@ SMALL = Resources(gpu_milli=100)
 
 @settings(max_examples=25, deadline=None)
 @given(causes=st.lists(st.integers(0, 2 * FAILURES), min_size=1, max_size=16))
-def test_a_node_is_out_when_so_many_different_causes_failed_on_it(causes: list[int]) -> None:
-    """Each number is a job of its own, or (the even ones) an array with further elements to fail."""
-    world = cell_with(joined("n1"))
+def test_a_node_is_out_when_so_many_different_causes_of_both_tenants_failed_on_it(causes: list[int]) -> None:
+    """Each number is a job of its own, or (the even ones) an array with further elements to fail. Of each tenant, two
+    numbers in four, three causes count.
+    """
+    world = shared_cell()
     arrays = {cause: 0 for cause in causes if cause % 2 == 0}
-    world.tell(*(admitted(spec_of(f"c{cause}", array=causes.count(cause), resources=SMALL)) for cause in arrays))
+    world.tell(
+        *(
+            admitted(bad(f"c-{cause}", array=causes.count(cause), resources=SMALL, tenant=TENANTS[cause // 2 % 2]))
+            for cause in arrays
+        )
+    )
     for cause in causes:
         if cause in arrays:
-            job, arrays[cause] = f"c{cause}.{arrays[cause]}", arrays[cause] + 1
+            job, arrays[cause] = f"c-{cause}.{arrays[cause]}", arrays[cause] + 1
         else:
-            job = f"c{cause}"
+            job = f"c-{cause}"
             if job in world.state.over:
                 continue
-            world.tell(admitted(spec_of(job, resources=SMALL)))
+            world.tell(admitted(bad(job, resources=SMALL, tenant=TENANTS[cause // 2 % 2])))
         if not world.nodes_of(job):
             break  # the node is out already
         world.tell(failed(job))
-    assert is_ready(world, "n1") is (len(set(causes)) < FAILURES)
+    of_each = [len({cause for cause in causes if cause // 2 % 2 == tenant}) for tenant in (0, 1)]
+    assert is_ready(world, "n1") is (sum(min(count, TENANT_MOST) for count in of_each) < FAILURES)
 
 
 def test_the_fifth_failure_on_a_node_that_has_become_another_ends_its_job_and_takes_the_node_out() -> None:
-    world = cell_with(joined("n1"))
-    world.run(*(spec_of(job, retry=RetryPolicy(budget=0)) for job in names(1, FAILURES + 1)))
+    world = shared_cell()
+    world.run(*(bad(job, retry=RetryPolicy(budget=0)) for job in names(1, FAILURES + 1)))
     world.tell(joined("n1", 4))
     for job in names(1, FAILURES + 1):
         world.tell(failed(job))

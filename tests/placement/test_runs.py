@@ -117,7 +117,7 @@ def test_a_single_worker_that_fails_with_no_budget_fails_its_job() -> None:
     made = world.tell(failed("job", "n1", exit_code=3, text="out of memory"))
     assert made == [
         e.JobFailed(job="job", reason=FailReason.RETRIES_EXHAUSTED, text="out of memory"),
-        e.NodeFailures(node="n1", jobs=("job",)),
+        e.NodeFailures(node="n1", jobs=("job",), tenants=("ada",), failed_ms=(0,)),
     ]
     assert world.state.over["job"].status is JobStatus.FAILED
 

@@ -1,7 +1,8 @@
 """Nodes that are taken out of use by themselves, visibly: an operator's uncordon lifts it.
 
-One on which one job after another fails stays out until then. Counted is what different jobs did: a job that is tried
-again on the same node counts once, so do all elements of an array, and what ends well begins the row anew. A loss by
+One on which one job after another fails stays out until then. Counted is what different jobs did within a day: a job
+that is tried again on the same node counts once, so do all elements of an array. What ends well begins the row anew;
+work that has run for an hour clears the failures before its start, for replicas never end well. A loss by
 infrastructure is no failure.
 
 One that is silent beyond its lease and back, again and again, is out for a time that doubles with each further loss.
@@ -9,22 +10,35 @@ Losses count together that come within an hour of each other, or of the end of i
 ran out: neither a new boot, nor what an operator declares lost.
 
 Jobs fail for reasons of their own, and networks break for many nodes at once. So no more than a tenth of a pool (and at
-least one node) is taken out. All counts are in the log: a new writer goes on with them.
+least one node) is taken out. One tenant's failures take nothing from others: where the cell file has several, at most
+three of the five may be of one. In a pool of fewer than ten nodes one node is more than a tenth: it is taken out for
+failures only while work runs on another one, on which nothing failed of late. Lost nodes do not count, neither as those
+that are out nor as part of the pool. All counts are in the log: a new writer goes on with them.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from services.placement.policy.known_node import become
+from services.placement.policy.retry import RUNS_WELL_MS
 from services.placement.policy.turn import Turn
+from shared.cluster.job import Job
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.base import later
 from shared.events.effects import NodeChanged, NodeFailures
 from shared.events.value import replace
-from shared.events.values import NodeStatus
+from shared.events.values import NodeStatus, RunStatus
 
 FAILURES = 5
 """So many different jobs must fail on a node in a row."""
+
+TENANT_MOST = 3
+"""So many of them may be of one tenant, where there are others."""
+
+RECENT_MS = 86_400_000
+"""What failed longer ago does not count."""
 
 FLAPS = 3
 """So many times in a row a node must be lost."""
@@ -39,38 +53,88 @@ REST_MS, REST_MS_MOST = 600_000, 86_400_000
 AGAIN_MS = 60_000
 """After so long a node is looked at again whose quarantine ended while it was in maintenance."""
 
+SMALL_POOL = 10
+"""In a pool of fewer nodes one of them is more than the part that may be out."""
+
 POOL_PERCENT_MOST = 10
 """The part of a pool's nodes that may be in quarantine."""
 
 
-def judge(turn: Turn) -> None:
-    """Put down what this turn has settled, and take out the nodes whose row is full with it."""
-    for node_id, row in _rows(turn).items():
+class Failure(NamedTuple):
+    """Something failed on a node at this time: a job, or an array."""
+
+    cause: str
+    tenant: str
+    at_ms: int
+
+
+Row = tuple[Failure, ...]
+
+
+def judge(turn: Turn, *, is_shared: bool) -> None:
+    """Put down what this turn has settled, and take out the nodes whose row is full with it. `is_shared`: whether the
+    cell has several tenants.
+    """
+    for node_id, row in _rows(turn, is_shared=is_shared).items():
         node = turn.state.nodes[node_id]
-        if row == node.failed_jobs:
+        if row == _known(node):
             continue
-        if len(row) >= FAILURES and node.status is NodeStatus.READY and _has_room(turn.state, node):
+        if len(row) >= FAILURES and node.status is NodeStatus.READY and _may_go(turn, node):
             turn.do(_failing(node, row))
-        else:
-            turn.do(NodeFailures(node=node_id, jobs=row))
+            continue
+        causes, tenants, failed_ms = zip(*row, strict=True) if row else ((), (), ())
+        turn.do(NodeFailures(node=node_id, jobs=causes, tenants=tenants, failed_ms=failed_ms))
 
 
-def _rows(turn: Turn) -> dict[str, tuple[str, ...]]:
+def _known(node: Node) -> Row:
+    return tuple(map(Failure, node.failed_jobs, node.failed_tenants, node.failed_ms))
+
+
+def _rows(turn: Turn, *, is_shared: bool) -> dict[str, Row]:
     """The rows of the nodes on which something ended in this turn, with these ends."""
-    rows: dict[str, tuple[str, ...]] = {}
+    rows: dict[str, Row] = {}
     for end in turn.ended:
         node = turn.state.nodes.get(end.node)
-        if node is None:
+        if node is None or (end.is_good and not rows.get(end.node, node.failed_jobs)):
             continue
-        row = rows.get(end.node, node.failed_jobs)
-        if end.is_good and not row:
-            continue
-        if end.is_good:
-            row = ()
-        elif end.cause not in row:
-            row = (*row, end.cause)[-FAILURES:]
+        row = () if end.is_good else rows.get(end.node) or _fresh(turn, node)
+        if not end.is_good and all(failure.cause != end.cause for failure in row):
+            row = _with(row, Failure(end.cause, end.tenant, turn.now_ms), is_shared=is_shared)
         rows[end.node] = row
     return rows
+
+
+def _fresh(turn: Turn, node: Node) -> Row:
+    """What of a node's row counts still."""
+    known = _known(node)
+    since_ms = _works_since(turn, node) if known else 0
+    return tuple(failure for failure in known if failure.at_ms > since_ms)
+
+
+def _works_since(turn: Turn, node: Node) -> int:
+    """When the last of the work has begun that runs well here; a day ago, if none has since."""
+    recent_ms = turn.now_ms - RECENT_MS
+    begun = [_begun_ms(turn.state.jobs[job_id], node.id) for job_id in node.jobs]
+    return max([recent_ms, *(ms for ms in begun if ms is not None and turn.now_ms - ms >= RUNS_WELL_MS)])
+
+
+def _begun_ms(job: Job, node_id: str) -> int | None:
+    """When the first worker of a job began that runs on a node; None: none runs there."""
+    if job.running_ms is None:
+        return None
+    if job.spec.gang:
+        return job.running_ms if job.runs.get(node_id) is RunStatus.RUNNING else None
+    running = [place for place in job.workers if place.node == node_id]
+    begun = [place.since_ms for place in running if job.runs.get(str(place.rank)) is RunStatus.RUNNING]
+    return max(job.running_ms, min(begun)) if begun else None
+
+
+def _with(row: Row, failure: Failure, *, is_shared: bool) -> Row:
+    """The row with one failure more: the newest ones, and of one tenant only so many if there are others."""
+    same = [other for other in row if other.tenant == failure.tenant]
+    if is_shared and len(same) >= TENANT_MOST:
+        row = tuple(other for other in row if other is not same[0])
+    return (*row, failure)[-FAILURES:]
 
 
 def flaps_after(node: Node, now_ms: int) -> tuple[int, int]:
@@ -115,12 +179,32 @@ def lift(turn: Turn, node: Node | None) -> int | None:
 
 
 def _has_room(state: CellState, node: Node) -> bool:
-    pool = [other for other in state.nodes.values() if other.pool == node.pool]
-    return sum(other.quarantined for other in pool) < max(1, len(pool) * POOL_PERCENT_MOST // 100)
+    pool = _living(state, node)
+    return sum(other.quarantined for other in pool) < max(1, (len(pool) + 1) * POOL_PERCENT_MOST // 100)
 
 
-def _failing(node: Node, row: tuple[str, ...]) -> NodeChanged:
-    named = ", ".join(row)
+def _living(state: CellState, node: Node) -> list[Node]:
+    """The other nodes of its pool that are not lost."""
+    living = [other for other in state.nodes.values() if other.status is not NodeStatus.LOST]
+    return [other for other in living if other.pool == node.pool and other.id != node.id]
+
+
+def _may_go(turn: Turn, node: Node) -> bool:
+    """Whether the pool can do without the node; a small one only while work runs elsewhere in it."""
+    others = _living(turn.state, node)
+    is_small = len(others) + 1 < SMALL_POOL
+    return _has_room(turn.state, node) and not (is_small and not any(_works(turn, other) for other in others))
+
+
+def _works(turn: Turn, node: Node) -> bool:
+    """Whether work runs on a node, and nothing failed there of late."""
+    if not node.is_in_service or node.silent_wall_ms or any(_fresh(turn, node)):
+        return False
+    return any(_begun_ms(turn.state.jobs[job_id], node.id) is not None for job_id in node.jobs)
+
+
+def _failing(node: Node, row: Row) -> NodeChanged:
+    named = ", ".join(failure.cause for failure in row)
     if len(named) > 300:  # noqa: PLR2004 - a reason has at most 500 characters
         named = f"{named[:300]}..."
     reason = f"quarantined: {len(row)} different jobs in a row failed here: {named}"

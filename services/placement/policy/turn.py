@@ -76,12 +76,13 @@ class RunEnd(NamedTuple):
 
     node: str
     cause: str
+    tenant: str
     is_good: bool
 
 
 def run_end(node: str, job: Job, *, is_good: bool) -> RunEnd:
     """The end of a run of this job."""
-    return RunEnd(node, job.spec.array_of or job.id, is_good)
+    return RunEnd(node, job.spec.array_of or job.id, job.spec.tenant, is_good)
 
 
 @dataclass(slots=True)
