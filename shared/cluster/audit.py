@@ -154,7 +154,10 @@ class Ledger:
                 "I2", f"job {effect.job} ends ({effect.kind}) and was not live: {self.ended.get(effect.job, 'unknown')}"
             )
         offence = self._hold(effect.job, (), raised)
-        self.live_of[self.live.pop(effect.job).tenant] -= 1
+        tenant = self.live.pop(effect.job).tenant
+        self.live_of[tenant] -= 1
+        if not self.live_of[tenant]:
+            del self.live_of[tenant]
         self.ended[effect.job] = effect.kind
         return offence
 
