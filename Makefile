@@ -18,9 +18,9 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
-# All tests; what is skipped says why. Choose: make test ARGS="tests/log -x"
+# All tests, on all cores; what is skipped says why. Choose: make test ARGS="tests/log -x", which runs on one
 test: $(READY)
-	@$(BIN)/pytest -rs $(ARGS)
+	@$(BIN)/pytest -rs $(or $(ARGS),--numprocesses auto --dist loadfile)
 
 # What a change must pass before its tests run.
 check: $(READY)
