@@ -7,10 +7,12 @@ import pytest
 from services.placement.policy.retry import RUNS_WELL_MS
 from shared.events import nodes as n
 from shared.events.effects import AVOIDED_MOST
-from shared.events.values import NodeStatus, RetryPolicy
+from shared.events.operations import PlanMaintenance
+from shared.events.values import Level, NodeRole, NodeStatus, Position, RetryPolicy, TopologyWish, Wish
 from tests.placement.replicas import all_start, loose, word
 from tests.placement.replicas import service as replica
 from tests.placement.world import (
+    CELL,
     World,
     admitted,
     cell_with,
@@ -104,6 +106,44 @@ def test_a_job_that_ran_well_for_an_hour_forgets_its_earlier_failures() -> None:
     world.pass_time(RUNS_WELL_MS)
     world.tell(failed("job", "n2", attempt=2))
     assert world.job("job").avoid == ("n2",)
+
+
+def test_a_gang_is_near_together_again_rather_than_on_other_nodes() -> None:
+    world = cell_with(
+        *(joined(f"n{number}", position=Position(leaf=f"l{number // 2}")) for number in range(4)), few=FEW
+    )
+    world.run(spec_of("other", 8))
+    wish = TopologyWish(level=Level.LEAF, wish=Wish.PREFERRED)
+    world.tell(admitted(spec_of("gang", 8, workers=2, topology=wish, retry=PATIENT)))
+    near = world.nodes_of("gang")
+    world.tell(failed("gang", near[0]), stopped("gang", near[1]))
+    assert (world.job("gang").avoid, world.nodes_of("gang")) == ((near[0],), near)
+
+
+def test_a_replica_stays_in_its_failure_domain_rather_than_on_another_node() -> None:
+    world = cell_with(*(joined(f"n{number}", position=Position(leaf=f"l{number}")) for number in range(2)), few=FEW)
+    world.tell(admitted(replica("job", 2, spread=Level.LEAF, retry=PATIENT)))
+    all_start(world, "job")
+    world.tell(word(n.RunFailed, world, "job", 0, exit_code=1))
+    world.pass_time(1_000)
+    assert sorted(world.nodes_of("job")) == ["n0", "n1"]
+
+
+def test_a_replica_stays_in_the_zone_rather_than_on_another_node() -> None:
+    world = cell_with(joined("z", role=NodeRole.INFERENCE), joined("n"), few=FEW)
+    world.tell(admitted(replica("job", 1, retry=PATIENT)))
+    all_start(world, "job")
+    world.tell(word(n.RunFailed, world, "job", 0, exit_code=1))
+    world.pass_time(1_000)
+    assert (world.job("job").avoid, world.nodes_of("job")) == (("z",), ["z"])
+
+
+def test_a_job_goes_to_no_node_with_planned_maintenance_only_to_avoid_another() -> None:
+    world = cell(8, 8)
+    world.tell(PlanMaintenance(cell=CELL, node="n2", begin_ms=50_000, end_ms=100_000))
+    world.tell(admitted(spec_of("job", retry=PATIENT)))
+    world.tell(started("job"), failed("job"))
+    assert (world.job("job").avoid, world.nodes_of("job")) == (("n1",), ["n1"])
 
 
 @pytest.mark.parametrize("service", [False, True])

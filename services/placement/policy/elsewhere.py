@@ -1,13 +1,17 @@
-"""A job that is tried again goes to other nodes than those of its last failures, wherever it fits on the others.
+"""A job that is tried again goes to other nodes than those of its last failures, wherever it fits on the others and
+that costs nothing of what it asked for: its preferred place in the network, its spread, the zone of inference. Nor does
+it go to a node with planned maintenance for that.
 
-It is placed as if these nodes took nothing new. Where it does not fit so, it is placed as any other job: it never waits
-for other nodes. This holds under every placement policy, because no policy is told of it.
+It is placed as if these nodes took nothing new. Where it does not fit so, or only at such a cost, it is placed as any
+other job: it never waits for other nodes. This holds under every placement policy, because no policy is told of it.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
+from services.placement.policy.costs import costs_of
 from services.placement.policy.gang import Places, place_gang
 from shared.cluster.job import Job
 from shared.cluster.state import CellState
@@ -27,5 +31,9 @@ def places_elsewhere_first(state: CellState, job: Job, search: Callable[[], Plac
         with closed(state, nodes):
             found = search()
         if not isinstance(found, DeferCode):
-            return found
+            anywhere = search()
+            if isinstance(anywhere, DeferCode):
+                return found
+            costs, least = costs_of(state, job, found), costs_of(state, job, anywhere[: len(found)])
+            return anywhere if any(map(operator.gt, costs, least)) else found
     return search()
