@@ -6,12 +6,14 @@ from services.placement.policy.filling import fill, fullest
 from services.placement.policy.fit import Room
 from services.placement.policy.narrowed import narrowed
 from services.placement.policy.policies import POLICIES, PlacementPolicy, Places
-from services.placement.policy.quota_check import refusal_in_pool, refusal_of_places, refusal_where_mixed
+from services.placement.policy.quota_check import is_parted, refusal_in_pool, refusal_of_places
 from services.placement.policy.wishes import place_wish, seeker_of
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.gang_bytes import bytes_of, is_too_large
+from shared.cluster.gpu_types import gpu_types_of
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
+from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, Level, Wish, WorkerPlace
 
 __all__ = ["POLICIES", "Places", "place_alike", "place_gang"]
@@ -85,6 +87,8 @@ def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | De
     refusal = refusal_in_pool(state, pool, spec) if state.quotas else None
     if refusal is not None:
         return refusal
+    if state.quotas and is_parted(state, pool, spec):
+        return _of_one_type(state, pool, spec)
     if takes_whole and pool.free_whole * GPU < wanted_milli:
         return DeferCode.NO_FREE_GPUS
     policy = POLICIES[state.policy.placement]
@@ -98,9 +102,20 @@ def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | De
         places = policy.gang(state, pool, spec)
     else:
         places = place_wish(state, pool, policy.nodes_for(state, pool, spec), spec, spec.topology)
-    if places is None:
-        return _why_not(state, pool, policy, spec)
-    return (refusal_where_mixed(state, pool, spec, places) if state.quotas else None) or places
+    return _why_not(state, pool, policy, spec) if places is None else places
+
+
+def _of_one_type(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | DeferCode:
+    """The same on nodes of one GPU type, the first that holds the job within its tenant's limits. So what is not
+    allowed of one type keeps the job from no other; and what has no places now will have none after other starts.
+    """
+    reasons: list[DeferCode] = []
+    for gpu_type in gpu_types_of(state, pool):
+        found = _in_pool(state, pool, replace(spec, gpu_type=gpu_type))
+        if not isinstance(found, DeferCode):
+            return found
+        reasons.append(found)
+    return next((reason for reason in NEAREST_FIRST if reason in reasons), reasons[0])
 
 
 def _why_not(state: CellState, pool: PoolCapacity, policy: PlacementPolicy, spec: JobSpec) -> DeferCode:

@@ -26,14 +26,12 @@ def refusal_in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Defe
     return found
 
 
-def refusal_where_mixed(
-    state: CellState, pool: PoolCapacity, spec: JobSpec, places: Sequence[WorkerPlace]
-) -> DeferCode | None:
-    """Why a job for which `refusal_in_pool` found a type may not have these places: they may be of another type, in a
-    pool that has several.
-    """
-    is_mixed = spec.gpu_type is None and len(gpu_types_of(state, pool)) > 1
-    return refusal_of_places(state, spec, places) if is_mixed else None
+def is_parted(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
+    """Whether an untyped job must keep to one of the pool's types, since of another its tenant may not use so much."""
+    types = gpu_types_of(state, pool) if spec.gpu_type is None else {}
+    if len(types) < 2:  # noqa: PLR2004 - nearly every pool has one
+        return False
+    return any(refusal(state, spec, each, spec.gpus_milli, may_be_part=True) is not None for each in types)
 
 
 def refusal_of_places(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> DeferCode | None:
@@ -49,8 +47,12 @@ def refusal_of_places(state: CellState, spec: JobSpec, places: Sequence[WorkerPl
     return None
 
 
-def refusal(state: CellState, spec: JobSpec, gpu_type: str, milli: int) -> DeferCode | None:
-    """Why so much of a GPU type may not be used more by the job's tenant."""
+def refusal(
+    state: CellState, spec: JobSpec, gpu_type: str, milli: int, *, may_be_part: bool = False
+) -> DeferCode | None:
+    """Why so much of a GPU type may not be used more by the job's tenant. `may_be_part`: the job may get less of it,
+    and the rest of another type.
+    """
     if not milli:
         return None
     if over_limit(state.tree, spec.tenant, gpu_type, milli) is not None:
@@ -66,7 +68,7 @@ def refusal(state: CellState, spec: JobSpec, gpu_type: str, milli: int) -> Defer
     free_milli = idle_milli(state, gpu_type)
     drawn_milli = drawn_from_cell(tree.branches.get(account), milli)
     left_milli = free_milli - cohort.home_idle_milli - drawn_milli
-    if not drawn_milli or milli > free_milli:
+    if not drawn_milli or (milli > free_milli and not may_be_part):
         return None  # of what is not free no quota speaks
     if left_milli < 0:
         return DeferCode.QUOTA_REACHED
