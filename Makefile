@@ -20,7 +20,7 @@ $(READY): requirements.lock pyproject.toml
 
 # All tests, on all cores; what is skipped says why. Choose: make test ARGS="tests/log -x", which runs on one
 test: $(READY)
-	@$(BIN)/pytest -rs $(or $(ARGS),--numprocesses auto --dist loadfile)
+	@$(BIN)/pytest -rs $(or $(ARGS),--numprocesses auto --dist loadgroup)
 
 # What a change must pass before its tests run.
 check: $(READY)

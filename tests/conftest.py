@@ -17,11 +17,30 @@ from shared.runtime.stack import docker
 from shared.runtime.stack.choose import Choice, choose_kafka, choose_redis
 from shared.runtime.stack.server import Source
 
+STACKS = "stacks"
+WHOLE_STACKS = ("chaos", "docker", "e2e")
+"""Folders whose tests run all services at once."""
+
 CHOICES = pytest.StashKey[dict[str, Choice]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[CHOICES] = {}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where tests run on several cores, those of one file stay together, and whole stacks never run beside each other:
+    they come first, one after the other.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(STACKS if _runs_a_stack(item) else str(item.path)))
+    items.sort(key=lambda item: not _runs_a_stack(item))
+
+
+def _runs_a_stack(item: pytest.Item) -> bool:
+    return item.path.relative_to(Path(__file__).parent).parts[0] in WHOLE_STACKS
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -27,7 +27,7 @@ Fallow = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def call(*words: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FALLOW_")}
-    environment = {**kept, "PYTHONPATH": environment_with(TOP)["PYTHONPATH"], **variables}
+    environment = {**kept, "PYTHONPATH": environment_with(TOP)["PYTHONPATH"], "COLUMNS": "120", **variables}
     command = [sys.executable, "-m", "services.cli", *words]
     return subprocess.run(
         command, capture_output=True, text=True, input=stdin, env=environment, cwd=TOP, timeout=60, check=False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
+from itertools import chain
 from random import Random
 
 from services.cli.fault_worlds import Story, Told, tell
@@ -104,7 +105,6 @@ SELDOM = frozenset(
 
 HARDLY_EVER = frozenset(
     {
-        "DeferCode.nodes_silent",
         "RefuseCode.after_too_many",
         "RejectCode.unknown_version",
         "StopReason.device_failed",
@@ -112,11 +112,13 @@ HARDLY_EVER = frozenset(
 )
 """In no recorded world: tests of placement and admission bring each about."""
 
-RECORDED = (12, 18, 21, 41, 44, 55, 65, 73, 77, 79, 81, 90, 94, 105, 106, 112, 115, 122, 133, 139, 154, 174)
-"""Worlds that come together to all the others, most of them twice. Where placement or the generator decides otherwise,
-other worlds do: `fallow faults --first-seed SEED --seeds 1 --json` prints what a world reaches. A reason that is hard
-to find again is one that the generator hardly makes any more.
+RECORDED = (12, 18, 21, 31, 41, 44, 55, 65, 67, 73, 77, 79, 81, 90, 94, 105, 106, 112, 115, 122, 133, 139, 154, 174)
+"""Worlds that came together to all the others, most of them twice. Where placement or the generator decides otherwise,
+other worlds do, which are looked for then, up to a bound: a reason that is not found again is one that the generator
+hardly makes any more. `fallow faults --first-seed SEED --seeds 1 --json` prints what a world reaches.
 """
+
+MORE_WORLDS = range(200, 300)
 
 
 def seeds() -> list[int]:
@@ -185,5 +187,9 @@ def test_what_no_policy_gives_is_not_given() -> None:
 
 
 def test_what_is_seldom_reached_is_reached_in_the_worlds_that_are_recorded() -> None:
-    reached = sum((world_of(seed).reached for seed in RECORDED), Counter[str]())
-    assert [reason for reason in sorted(SELDOM - HARDLY_EVER) if not reached[reason]] == []
+    missing = SELDOM - HARDLY_EVER
+    for seed in chain(RECORDED, MORE_WORLDS):
+        missing = missing.difference(world_of(seed).reached)
+        if not missing:
+            break
+    assert sorted(missing) == []
