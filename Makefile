@@ -18,9 +18,9 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
-# All tests, on all cores; what is skipped says why. Choose: make test ARGS="tests/log -x", which runs on one
+# All tests; what is skipped says why. Choose: make test ARGS="tests/log -x". On several cores: make test CORES=auto
 test: $(READY)
-	@$(BIN)/pytest -rs $(or $(ARGS),--numprocesses auto --dist loadgroup)
+	@$(BIN)/pytest -rs $(if $(CORES),--numprocesses $(CORES) --dist loadgroup) $(ARGS)
 
 # What a change must pass before its tests run.
 check: $(READY)

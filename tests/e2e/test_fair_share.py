@@ -1,4 +1,4 @@
-"""Two tenants, more waiting jobs than placement looks at by itself: GPU time goes by their weights."""
+"""Two tenants behind a backlog of thousands of jobs: GPU time goes by their weights."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.cluster.few import FEW_WAITING
 from shared.cluster.invariants import check_state
 from shared.events.effects import JobStarted
-from shared.events.queue import QueueOrdered
-from shared.log.reading import event_of
-from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell
+from tests.e2e.running_cell import RunningCell, a_job, running_cell
 
 pytestmark = pytest.mark.real_kafka
 
@@ -27,7 +24,7 @@ tenants:
   - {name: vision, quotas: [{weight: 2}]}
   - {name: speech}
 """
-EACH = FEW_WAITING + 800
+EACH = 3_800
 STARTS = 600
 
 
@@ -41,32 +38,14 @@ def starts_of(cell: RunningCell, after: int) -> list[str]:
     ]
 
 
-async def tenants_shown(cell: RunningCell) -> set[str | None]:
-    """Whose heads the windows show."""
-    tp = cell.layout.tp("queue", CELL)
-    end, found = (await cell.log.end_offsets([tp]))[tp], set[str | None]()
-    reader = cell.log.reader({tp: 0})
-    await reader.start()
-    while reader.positions()[tp] < end:
-        for record in await reader.poll(1_000):
-            event = event_of(record)
-            if isinstance(event, QueueOrdered):
-                found |= {head.tenant for head in event.heads}
-    await reader.stop()
-    return found
-
-
-async def test_weights_hold_while_placement_goes_by_windows(
-    kafka: str, redis_url: str, namespace: str, tmp_path: Path
-) -> None:
+async def test_weights_hold_behind_a_deep_backlog(kafka: str, redis_url: str, namespace: str, tmp_path: Path) -> None:
     async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=4, cell_file=CELL_FILE) as cell:
         for tenant in ("speech", "vision"):
             await cell.submit(*(a_job(f"{tenant}-{n:05}", ms=150, tenant=tenant) for n in range(EACH)))
         await cell.until(lambda c: len(c.state.jobs) + len(c.state.over) == 2 * EACH, what="all jobs", wait_s=120)
         full = cell.state.version
-        assert cell.state.waiting > 2 * FEW_WAITING
+        assert cell.state.waiting > 2 * STARTS
         await cell.until(lambda c: len(starts_of(c, full)) > STARTS, what="some hundred starts", wait_s=120)
         behind = Counter(starts_of(cell, full)[STARTS // 3 : STARTS])
         assert behind["vision"] / behind["speech"] == pytest.approx(2, rel=0.2)
-        assert await tenants_shown(cell) == {"speech", "vision"}
         assert [*cell.offences, *check_state(cell.state)] == []

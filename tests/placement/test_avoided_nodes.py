@@ -109,9 +109,7 @@ def test_a_job_that_ran_well_for_an_hour_forgets_its_earlier_failures() -> None:
 
 
 def test_a_gang_is_near_together_again_rather_than_on_other_nodes() -> None:
-    world = cell_with(
-        *(joined(f"n{number}", position=Position(leaf=f"l{number // 2}")) for number in range(4)), few=FEW
-    )
+    world = cell_with(*(joined(f"n{number}", position=Position(leaf=f"l{number // 2}")) for number in range(4)))
     world.run(spec_of("other", 8))
     wish = TopologyWish(level=Level.LEAF, wish=Wish.PREFERRED)
     world.tell(admitted(spec_of("gang", 8, workers=2, topology=wish, retry=PATIENT)))
@@ -121,7 +119,7 @@ def test_a_gang_is_near_together_again_rather_than_on_other_nodes() -> None:
 
 
 def test_a_replica_stays_in_its_failure_domain_rather_than_on_another_node() -> None:
-    world = cell_with(*(joined(f"n{number}", position=Position(leaf=f"l{number}")) for number in range(2)), few=FEW)
+    world = cell_with(*(joined(f"n{number}", position=Position(leaf=f"l{number}")) for number in range(2)))
     world.tell(admitted(replica("job", 2, spread=Level.LEAF, retry=PATIENT)))
     all_start(world, "job")
     world.tell(word(n.RunFailed, world, "job", 0, exit_code=1))
@@ -130,7 +128,7 @@ def test_a_replica_stays_in_its_failure_domain_rather_than_on_another_node() -> 
 
 
 def test_a_replica_stays_in_the_zone_rather_than_on_another_node() -> None:
-    world = cell_with(joined("z", role=NodeRole.INFERENCE), joined("n"), few=FEW)
+    world = cell_with(joined("z", role=NodeRole.INFERENCE), joined("n"))
     world.tell(admitted(replica("job", 1, retry=PATIENT)))
     all_start(world, "job")
     world.tell(word(n.RunFailed, world, "job", 0, exit_code=1))
