@@ -141,8 +141,10 @@ async def test_a_redis_that_was_away_hears_of_the_fence_when_it_is_back(namespac
         lua.lua.is_away = True
         await world.write(world.history.decisions(1), "another chain")
         await asyncio.sleep(0.2)
+        assert not await is_fenced(world.reader)
         lua.lua.is_away = False
         await eventually(lambda: is_fenced(world.reader))
+        assert (await world.reader.summary(CELL)).version == 40
 
 
 async def test_where_the_log_is_mended_the_next_start_lifts_the_fence(namespace: str, tmp_path: Path) -> None:
