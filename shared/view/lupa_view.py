@@ -55,7 +55,7 @@ class Store:
         self.names: dict[bytes, SortedNames] = {}
         self._commands: dict[bytes, Callable[..., Any]] = {
             b"HGET": lambda key, name: self.hashes.get(key, {}).get(name),
-            b"HMGET": lambda key, *names: [self.hashes.get(key, {}).get(name) for name in names],
+            b"HMGET": lambda key, *names: list(map(self.hashes.get(key, {}).get, names)),
             b"HGETALL": lambda key: [part for pair in self.hashes.get(key, {}).items() for part in pair],
             b"HVALS": lambda key: list(self.hashes.get(key, {}).values()),
             b"HLEN": lambda key: len(self.hashes.get(key, {})),
@@ -75,7 +75,7 @@ class Store:
         return self._commands[command](*arguments)
 
     def _sorted(self, key: bytes) -> SortedNames:
-        return self.names.get(key, SortedNames())
+        return self.names.get(key) or SortedNames()
 
     def _hset(self, key: bytes, *pairs: bytes) -> int:
         found = self.hashes.setdefault(key, {})

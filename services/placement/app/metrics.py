@@ -83,13 +83,14 @@ class CellMetrics:
                 self._effects[kind] = self._all.effects.labels(self._cell, kind.kind)
             self._effects[kind].inc(count)
 
-    def show(self, version: int, epoch: int, waiting: int, live: int, frozen: int) -> None:
+    def show(self, version: int, epoch: int, waiting: int, live: int, frozen: int, silent: int) -> None:
         """How the state is now."""
         self.version.set(version)
         self.epoch.set(epoch)
         self.waiting.set(waiting)
         self.live.set(live)
         self.frozen.set(frozen)
+        self.silent.set(silent)
 
     def stale(self, why: str) -> None:
         """A decision was not in force."""

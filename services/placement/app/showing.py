@@ -41,11 +41,10 @@ class Showing:
         health.progress.next_due_ms = service.next_cell_ms()
         health.progress.busy = service.has_pending or goes_on
         health.turned()
-        shown = (state.version, state.epoch, state.waiting, len(state.jobs), service.leases_frozen)
+        shown = (state.version, state.epoch, state.waiting, len(state.jobs), service.leases_frozen, len(state.silent))
         if shown != self._shown:
             self._shown = shown
             self._metrics.show(*shown)
-        self._metrics.silent.set(len(state.silent))
         health.noted(f"silent nodes of {self.cell}", _many_silent(self.cell, state))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.projector.app.metrics import ProjectorMetrics
+from services.projector.app.metrics import CellMetrics, ProjectorMetrics
 from services.projector.service import Lag, Pace, Patience
 from services.projector.settings import ProjectorSettings
 from shared.log.cell_tasks import Tenure
@@ -51,8 +51,9 @@ class CellProjector:
         metrics: ProjectorMetrics,
         tenure: Tenure,
     ) -> None:
-        self._context, self._log, self._metrics, self._tenure = context, log, metrics, tenure
+        self._context, self._log, self._tenure = context, log, tenure
         self._functions, self._cell, self._host = functions, tenure.cell, context.host
+        self._metrics = CellMetrics(metrics, self._cell)
         self._projection, self._patience = Projection(), Patience()
         self._pace = Pace(context.settings.gather_wall_ms, context.settings.poll_records)
         self._lag = Lag(context.settings.view_lag_records, context.settings.view_lag_wall_ms)
@@ -191,7 +192,7 @@ class CellProjector:
         return took
 
     def _is_away(self, reason: str) -> None:
-        self._metrics.steps.labels(self._cell, "away").inc()
+        self._metrics.step("away")
         if reason != self._away_for:
             self._away_for = reason
             self._context.logger.warning("Redis is away, folding goes on", cell=self._cell, reason=reason)
@@ -208,8 +209,8 @@ class CellProjector:
     def _count(self, took: Took, took_ms: int) -> None:
         if took.outcome is Outcome.RESTED:
             return
-        self._metrics.steps.labels(self._cell, took.outcome.value).inc()
-        self._metrics.rows.labels(self._cell).inc(took.rows)
+        self._metrics.step(took.outcome.value)
+        self._metrics.rows.inc(took.rows)
         if took.outcome is Outcome.APPLIED:
             self._metrics.apply_seconds.observe(took_ms / 1000)
         if took.outcome is Outcome.REBUILT:
@@ -239,8 +240,8 @@ class CellProjector:
         if shown is not None:
             self._shown = min(shown, cursor)
         self._lag.is_at(max(cursor - self._shown, int(shown is None)), now_ms)
-        self._metrics.lag_records.labels(self._cell).set(self._lag.records)
-        self._metrics.lag_seconds.labels(self._cell).set(self._lag.wall_ms(now_ms) / 1000)
+        self._metrics.lag_records.set(self._lag.records)
+        self._metrics.lag_seconds.set(self._lag.wall_ms(now_ms) / 1000)
         if shown is not None:
             health.handled(topic, partition, self._shown)
         if shown == cursor:

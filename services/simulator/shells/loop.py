@@ -77,6 +77,25 @@ class _Handle(asyncio.Handle):
         self._cancelled, self._repr, self._source_traceback = False, None, None
 
 
+class _Timer(asyncio.TimerHandle):
+    """The same of a handle that is due later. The world's engine orders them, not their times."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: Sequence[object],
+        loop: VirtualLoop,
+        context: Context | None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop, self._callback, self._args = loop, callback, args
+        self._cancelled, self._repr, self._source_traceback = False, None, None
+        self._when, self._scheduled = when, False
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """What asyncio needs of a loop, without a network, threads or signals."""
 
@@ -116,7 +135,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """At this time of the loop, rounded up to a millisecond."""
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = _Timer(when, callback, args, self, context)
         if not self._is_dead:
             self._engine.at(-int(-(when * 1000 - 0.001) // 1) - ORIGIN_MS, lambda: self._put(timer))
         return timer
@@ -152,21 +171,19 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._turn_ms, self._turns = engine.now_ms, 0
             if self._blow is None:
                 self._blow = self._life.woke()
-        while self._one_turn():
-            pass
+        with self.as_running():
+            while self._one_turn():
+                pass
 
     def _one_turn(self) -> bool:
         """Whether the next turn may follow at once."""
         self._turns += 1
         self._engine.steps += 1
-        before = events._get_running_loop()  # noqa: SLF001 - as below, and ten times as fast
-        events._set_running_loop(self)  # noqa: SLF001
         self._is_running = True
         try:
             self._run(len(self._ready))
         finally:
             self._is_running = False
-            events._set_running_loop(before)  # noqa: SLF001
         return self._go_on()
 
     def _run(self, most: int) -> None:
