@@ -20,8 +20,15 @@ from shared.runtime.clocks import monotonic_ms, wall_ms
 T = TypeVar("T")
 
 
+QUICK_S = 0.05
+"""What takes no longer may be done on the loop: the process keeps its places in groups of Kafka all the same."""
+
+
 class Host:
     """The machine itself."""
+
+    def __init__(self) -> None:
+        self._was_quick: set[str] = set()
 
     def monotonic_ms(self) -> int:
         """Milliseconds since some moment in the past; never goes back. For time-outs and durations."""
@@ -42,20 +49,32 @@ class Host:
     def cell_ended(self, cell: str, error: Exception) -> None:
         """The work on a cell has ended with this error; what follows from it is the caller's to do."""
 
-    async def beside(self, work: Callable[[], T]) -> T:
+    async def beside(self, work: Callable[[], T], kind: str) -> T:
         """What this work answers. It may take seconds, and meanwhile the process does its other work: it keeps its
-        place in its groups, for one. Who is cancelled meanwhile goes when the work is done: nobody else finds what it
-        changes half done.
+        place in its groups, for one. Work of a kind that was quick the last time is done at once: on a busy machine
+        each thread that is handed something waits for a processor.
         """
-        made = asyncio.ensure_future(asyncio.to_thread(work))
+        begin_s = self.perf_s()
         try:
-            return await asyncio.shield(made)
-        except asyncio.CancelledError:
-            while not made.done():
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait([made])
-            raise
+            return work() if kind in self._was_quick else await _in_a_thread(work)
+        finally:
+            if self.perf_s() - begin_s <= QUICK_S:
+                self._was_quick.add(kind)
+            else:
+                self._was_quick.discard(kind)
 
     def cell_file(self, path: Path) -> CellFile:
         """The cell file, checked as a whole. Raises CellFileError."""
         return load_cell_file(path)
+
+
+async def _in_a_thread(work: Callable[[], T]) -> T:
+    """Who is cancelled meanwhile goes when the work is done: nobody else finds what it changes half done."""
+    made = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(made)
+    except asyncio.CancelledError:
+        while not made.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([made])
+        raise

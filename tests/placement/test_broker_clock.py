@@ -32,6 +32,7 @@ class Wrong(Host):
     """A machine whose clock is wrong by so much."""
 
     def __init__(self, by_ms: int) -> None:
+        super().__init__()
         self.by_ms = by_ms
 
     def wall_ms(self) -> int:

@@ -18,10 +18,11 @@ class WatchedHost(Host):
     """The machine itself, which tells what was done beside the loop."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.beside_it: set[str] = set()
 
-    async def beside(self, work: Callable[[], T]) -> T:
-        found = await super().beside(work)
+    async def beside(self, work: Callable[[], T], kind: str) -> T:
+        found = await super().beside(work, kind)
         if isinstance(work, partial):
             self.beside_it.add(work.func.__name__)
         return found

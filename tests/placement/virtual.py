@@ -48,7 +48,7 @@ class VirtualHost(Host):
     def chance(self) -> float:
         return 0.5
 
-    async def beside(self, work: Callable[[], T]) -> T:
+    async def beside(self, work: Callable[[], T], kind: str) -> T:
         """At once."""
         return work()
 

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from typing import TypeVar
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.cluster.config import Tenant, depths_of
 from shared.runtime.cell_file import DEPTH_MOST, CellFileError, parse_cell_file
-from shared.runtime.host import Host
-
-T = TypeVar("T")
 
 
 @pytest.mark.parametrize("deep", ["[" * 200_000, "- " * 200_000, "{a: " * 200_000])
@@ -22,30 +15,6 @@ def test_a_file_of_bottomless_nesting_is_refused_in_one_line(deep: str) -> None:
     with pytest.raises(CellFileError) as refused:
         parse_cell_file(deep, "cell.yaml")
     assert str(refused.value) == f"cell.yaml: holds what no cell can: nested in more than {DEPTH_MOST} levels"
-
-
-async def test_work_beside_the_loop_runs_in_another_thread() -> None:
-    assert await Host().beside(threading.get_ident) != threading.get_ident()
-
-
-async def test_who_is_cancelled_goes_when_the_work_is_done() -> None:
-    begun, may_end, told = threading.Event(), threading.Event(), list[str]()
-
-    def work() -> None:
-        begun.set()
-        may_end.wait(10)
-        told.append("done")
-
-    task = asyncio.create_task(Host().beside(work))
-    await asyncio.to_thread(begun.wait, 10)
-    for _ in range(2):
-        task.cancel()
-        await asyncio.sleep(0)
-    assert not task.done()
-    may_end.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert told == ["done"]
 
 
 def _named(number: int | None) -> str | None:

@@ -361,9 +361,9 @@ class CellWriter:
         """One decision, if there is one. Whether more is to be decided at once."""
         begin_s = self._context.host.perf_s()
         tenure.begin()
-        # Nothing else of the process touches the cell meanwhile, but its membership of the group goes on, for one.
+        # Nothing else of the process touches the cell meanwhile, but where it takes long other work goes on.
         decide = partial(self._service.decide, self._now_ms(), self._context.host.monotonic_ms())
-        tried = await self._context.host.beside(decide)
+        tried = await self._context.host.beside(decide, f"decisions of {self.cell}")
         draft = None if tried is None else self._appending.draft(tenure, tried)
         self._metrics.cycle.observe(self._context.host.perf_s() - begin_s)
         if tried is not None and draft is None:

@@ -77,7 +77,9 @@ def _of_view(view: View, books: Books) -> Iterable[str]:
             yield f"job {job} is shown as {row.status}, it was {over.status}"
         elif row is None and books.is_remembered(over):
             yield f"job {job}, which is over, is not in the view"
-    yield from (f"job {job} is in the view alone" for job in view.jobs if job not in books.jobs and job not in books.over)
+    yield from (
+        f"job {job} is in the view alone" for job in view.jobs if job not in books.jobs and job not in books.over
+    )
     yield from _of_nodes(view, books)
     if view.used is not None:
         for tenant, gpu_type in sorted({**view.used, **books.quotas}):
