@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import pytest
 
@@ -67,18 +66,13 @@ async def test_work_that_fails_raises_its_error(is_known: bool) -> None:
 
 
 async def test_the_loop_goes_on_beside_slow_work() -> None:
-    turns = 0
+    loop, turned = asyncio.get_running_loop(), threading.Event()
 
-    async def other_work() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
+    def work() -> bool:
+        loop.call_soon_threadsafe(turned.set)
+        return turned.wait(10)
 
-    other = asyncio.create_task(other_work())
-    await Host().beside(lambda: time.sleep(0.2), "sleep")
-    other.cancel()
-    assert turns > 1
+    assert await Host().beside(work, "work")
 
 
 async def test_who_is_cancelled_goes_when_the_work_is_done() -> None:
