@@ -14,6 +14,7 @@ from services.cli.paths import file_to_read
 from services.cli.workload import WorkloadError
 from services.simulator.cases.run import CaseRun, Verdict
 from services.simulator.cases.schema import Case, CaseError, case_of
+from shared.runtime.yaml_text import read_yaml
 
 app = typer.Typer()
 
@@ -50,12 +51,12 @@ def case(
 def read_case(path: Path) -> Case:
     """The case in a file. Raises WorkloadError with the file, the key and the rule."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_yaml(path.read_text(encoding="utf-8"))
         return case_of(content, path.name)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise WorkloadError(f"{path}: cannot be read: {error}") from error
-    except CaseError as error:
+    except CaseError as error:  # a ValueError too
         raise WorkloadError(str(error)) from error
+    except (OSError, RecursionError, ValueError, yaml.YAMLError) as error:
+        raise WorkloadError(f"{path}: cannot be read: {error}") from error
 
 
 def show(verdict: Verdict) -> None:

@@ -15,6 +15,7 @@ from shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten
 from shared.events.submissions import SubmitJob
 from shared.events.value import plain, read_valid
 from shared.events.values import Dependency, JobSpec
+from shared.runtime.yaml_text import read_yaml_documents
 
 EXPANSION_MOST = 100
 """So many times may aliases repeat what a file holds, in the mean."""
@@ -67,7 +68,7 @@ def _documents(text: str, name: str) -> list[Any]:
         # Several objects in lines of their own are no YAML; a single one is, whether its keys are quoted or not.
         if len(lines) > 1 and all(line.startswith("{") and line.rstrip().endswith("}") for line in lines):
             return [json.loads(line) for line in lines]
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+        documents = [document for document in read_yaml_documents(text) if document is not None]
     except json.JSONDecodeError as error:
         raise JobFileError(f"{name}: not JSON lines: {error.msg} in {shorten(error.doc)}") from error
     except yaml.YAMLError as error:

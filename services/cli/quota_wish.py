@@ -16,6 +16,7 @@ from shared.events.encoding import shorten
 from shared.events.operations import Quota
 from shared.events.value import plain
 from shared.events.values import GPU
+from shared.runtime.yaml_text import read_yaml
 
 NONE = "none"
 
@@ -70,7 +71,7 @@ def read_quotas(path: Path, file: CellFile) -> list[dict[str, Any]]:
     keeps that of the cell file.
     """
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = read_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         end_with(Exit.USAGE, f"fallow: {path}: cannot be read: {error.strerror}")
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -1,0 +1,36 @@
+"""YAML as people write it: plain values only, and no number that no field could hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+NUMBER_CHARS_MOST = 64
+"""Python makes a number of any length and then refuses to print it, so that no message could name it."""
+
+_BASE: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class YamlLoader(_BASE):  # type: ignore[misc, valid-type]
+    """The safe loader, in C where there is one. Raises ValueError for a number of too many digits."""
+
+
+def read_yaml(text: str) -> Any:
+    """The one document of a text. Raises YAMLError, ValueError and RecursionError."""
+    return yaml.load(text, Loader=YamlLoader)  # noqa: S506 - it is the safe one, made stricter
+
+
+def read_yaml_documents(text: str) -> Iterator[Any]:
+    """Each document of a text. Raises as above, where a document cannot be read."""
+    yield from yaml.load_all(text, Loader=YamlLoader)
+
+
+def _whole_number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    if len(node.value) > NUMBER_CHARS_MOST:
+        raise ValueError(f"line {node.start_mark.line + 1}: a number of {len(node.value)} characters")
+    return loader.construct_yaml_int(node)
+
+
+YamlLoader.add_constructor("tag:yaml.org,2002:int", _whole_number)
