@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from shared.cluster.config import CellFile
 from shared.events.encoding import shorten
-from shared.runtime.yaml_text import YamlLoader
+from shared.runtime.yaml_text import QuickYamlLoader
 
 if TYPE_CHECKING:
     from shared.runtime.process import Context
@@ -94,12 +94,12 @@ def parse_cell_file(text: str, name: str) -> CellFile:
 def _read(text: str) -> tuple[yaml.Node | None, Any]:
     """The nodes of a YAML text and the values that they stand for. Raises YAMLError, ValueError."""
     depth = 0
-    for event in yaml.parse(text, Loader=YamlLoader):  # the reader in C overflows its stack where nesting has no bound
+    for event in yaml.parse(text, Loader=QuickYamlLoader):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > DEPTH_MOST:
             raise ValueError(f"nested in more than {DEPTH_MOST} levels")
-    loader = YamlLoader(text)
+    loader = QuickYamlLoader(text)
     try:
         root = loader.get_single_node()
         return root, None if root is None else loader.construct_document(root)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy.breaker import BREAKER_NODES, BREAKER_PERCENT, are_too_many
+from services.placement.policy.breaker import BREAKER_NODES, BREAKER_PERCENT, are_too_many, holds_losses_back
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
 from shared.events.operations import Cordon, DeclareLost, PlanMaintenance, SetPolicy, Uncordon
@@ -255,6 +255,42 @@ def test_a_new_writer_does_not_count_the_nodes_that_were_lost_in_maintenance() -
     assert sorted(lost(world)) == sorted(off)
     world.restart()
     assert requeued_after(world, "job", busy, *off) == PATIENCE_S + 1
+
+
+def test_a_new_writer_does_not_count_the_nodes_that_were_lost_while_cordoned() -> None:
+    world = cell_of(20, wait_s=300)
+    world.run(spec_of("job", 8))
+    (busy,) = world.nodes_of("job")
+    off = [node for node in world.state.nodes if node != busy][-8:]
+    world.tell(*(Cordon(cell=CELL, node=node, reason="to be moved") for node in off))
+    pass_seconds(world, PATIENCE_S + 1, *(node for node in world.state.nodes if node not in off))
+    assert sorted(lost(world)) == sorted(off)
+    world.restart()
+    assert requeued_after(world, "job", busy, *off) == PATIENCE_S + 1
+
+
+def test_cordoned_nodes_that_hold_jobs_count_like_all_others() -> None:
+    """Their loss would take jobs along, so it waits like that of the rest."""
+    world = cell_of(8)
+    world.run(*(spec_of(f"job-{number}", 8) for number in range(8)))
+    silent = list(world.state.nodes)[:3]
+    world.tell(*(Cordon(cell=CELL, node=node, reason="to be moved") for node in silent))
+    assert pass_seconds(world, PATIENCE_S + WAIT_S, *(node for node in world.state.nodes if node not in silent)) == []
+    assert world.service.leases_frozen
+
+
+@pytest.mark.parametrize(("speed", "counts"), [(0.25, False), (1.0, True), (4.0, True)])
+def test_how_long_ago_nodes_were_lost_goes_by_wall_time_however_fast_cell_time_goes(
+    speed: float, *, counts: bool
+) -> None:
+    """Two were lost 150 s of cell time ago, and a third is silent: three of ten are too many, if all are of late."""
+    world = cell_of(10, wait_s=300)
+    nodes = sorted(world.state.nodes)
+    assert [node for _, node in pass_seconds(world, PATIENCE_S + 5, *nodes[2:])] == nodes[:2]
+    pass_seconds(world, 120, *nodes[2:])
+    assert pass_seconds(world, PATIENCE_S - 10, *nodes[3:]) == []
+    assert [*world.state.silent] == nodes[2:3]
+    assert holds_losses_back(world.state, speed) == counts
 
 
 @pytest.mark.parametrize("number", [0, 10, 19])
