@@ -215,6 +215,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     wanted = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
+    # That servers are away is what happens here: their clients would say so thousands of times.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     end_s = time.monotonic() + wanted.seconds
 
     def is_over(kills: int) -> bool:
