@@ -19,9 +19,11 @@ from shared.cluster.gang_bytes import GANG_BYTES_MOST
 from shared.cluster.job import WAITING
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
-from shared.events.values import JobSpec, NodeStatus
+from shared.events.reasons import DeferCode
+from shared.events.values import JobSpec, Level, NodeStatus, Wish
 
 UNITS_SHOWN_MOST = 5
+MILLI = 1_000
 
 
 def reason_in(state: CellState, job_id: str, queues: Sequence[Queue]) -> tuple[WhyNot, JobSpec] | None:
@@ -49,6 +51,8 @@ def lines(found: WhyNot, spec: JobSpec, away: Sequence[str] = ()) -> Iterator[st
     yield f"  it wants {of_job(spec)}, {gpus(spec.gpus_milli)} in all"
     for room in found.pools:
         yield from _pool(room, spec)
+        if DeferCode.NO_SUCH_NODES in found.codes:
+            yield from _too_large(room, spec)
     if found.to_free:
         yield f"  missing: {'; '.join(found.to_free)}"
     for use in found.accounts:
@@ -128,6 +132,21 @@ def _pool(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
     more = len(room.units) - UNITS_SHOWN_MOST
     if more > 0:
         yield f"    and {more} more with no more room than these"
+
+
+def _too_large(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
+    """What no node of the pool could hold, or no unit of its network: what is asked for, and the most that there is."""
+    wants, wish = spec.resources, spec.topology
+    needs = f"{gpus(wants.gpu_milli)}, {wants.cpu_milli / MILLI:g} CPUs and {wants.memory_mib:,} MiB"
+    has = f"{counted(room.gpus_most, 'GPU')}, {room.cpu_milli_most / MILLI:g} CPUs, {room.memory_mib_most:,} MiB"
+    yield f"    each worker needs {needs}; the most that any node has that it may use: {has}"
+    if wish is not None and wish.wish is Wish.REQUIRED and wish.level is not Level.NODE:
+        most = max(room.units, key=lambda unit: unit.workers_ever, default=None)
+        wanted = min(wish.slice_workers or spec.workers, spec.workers)
+        holds = (
+            "no unit of it is named" if most is None else f"{most.unit} would hold {most.workers_ever} if it was empty"
+        )
+        yield f"    it requires one {wish.level} for {counted(wanted, 'worker')}; {holds}"
 
 
 def _nodes(count: int) -> str:

@@ -2,7 +2,7 @@
 
 A test of what a node is (a label rule, a set of tolerated taints, a zone) has the mask of the nodes that pass it, made
 when somebody first asks and changed when a node becomes another. So what several constraints leave over is an AND of
-masks, whatever the size of the pool. Which nodes are empty, and how many healthy devices each has, is kept likewise.
+masks, whatever the size of the pool. Which nodes are empty is kept likewise.
 
 Nobody pays who does not ask: a pool in which no job has constraints and no node has taints has no such index.
 """
@@ -19,7 +19,7 @@ from shared.cluster.maintenance import shut_for
 from shared.cluster.masks import mask_from
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
-from shared.events.values import GPU, WORKERS_MOST, JobSpec, NodeSpec, NodeStatus
+from shared.events.values import JobSpec, NodeSpec
 
 TESTS_MOST = 256
 """So many tests are remembered; what nobody has asked for longest is forgotten first."""
@@ -43,37 +43,28 @@ class _Kind:
 
 @dataclass(slots=True)
 class Marks:
-    """The index over one pool. `empty` are the nodes without any job; `by_devices[k]` those with k healthy devices that
-    are not lost. `version` grows whenever a node may have come to pass a test or not to.
+    """The index over one pool. `empty` are the nodes without any job. `version` grows whenever a node may have come to
+    pass a test or not to.
     """
 
     pool: PoolCapacity
     specs: list[NodeSpec]
     empty: int
-    by_devices: dict[int, int]
     version: int = 0
     is_stale: bool = False
     _is_empty: bytearray = field(default_factory=bytearray)
-    _devices: list[int] = field(default_factory=list)
     _kinds: dict[object, _Kind] = field(default_factory=dict)
     _members: dict[tuple[Needs | None, object], int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, pool: PoolCapacity, nodes: list[Node]) -> Marks:
         """The index over the pool's nodes, in their order, counted from nothing."""
-        devices = [_healthy(node) for node in nodes]
-        by_devices = {
-            many: mask_from((at for at, here in enumerate(devices) if here == many), len(nodes))
-            for many in dict.fromkeys(devices)
-        }
         is_empty = bytearray(not node.jobs for node in nodes)
         return cls(
             pool,
             [node.spec for node in nodes],
             mask_from((at for at, empty in enumerate(is_empty) if empty), len(nodes)),
-            by_devices,
             _is_empty=is_empty,
-            _devices=devices,
         )
 
     def note(self, node: Node, _free: int) -> None:
@@ -82,11 +73,6 @@ class Marks:
         if (not node.jobs) != self._is_empty[number]:
             self._is_empty[number] ^= 1
             self.empty ^= 1 << number
-        before, now = self._devices[number], _healthy(node)
-        if now != before:
-            self._devices[number] = now
-            self.by_devices[before] ^= 1 << number
-            self.by_devices[now] = self.by_devices.get(now, 0) | 1 << number
         if node.spec is not self.specs[number]:
             if _tested(node.spec) != _tested(self.specs[number]):
                 self._test_again(node, number)
@@ -130,21 +116,6 @@ class Marks:
                 self._members.clear()
             self._members[needs, part] = found
         return found
-
-    def workers_at_most(self, among: int, gpu_milli: int) -> int:
-        """How many workers of so many milli-GPUs these nodes could ever hold, by their healthy devices. Those that need
-        none are bounded by nothing that is known here.
-        """
-        if not gpu_milli:
-            return WORKERS_MOST if among else 0
-        on_one, each = (GPU // gpu_milli, 1) if gpu_milli < GPU else (1, gpu_milli // GPU)
-        return sum(many * on_one // each * (mask & among).bit_count() for many, mask in self.by_devices.items())
-
-
-def _healthy(node: Node) -> int:
-    if node.status is NodeStatus.LOST:
-        return 0
-    return node.spec.gpus - node.failed.bit_count() if node.failed else node.spec.gpus
 
 
 def needs_of(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Needs | None:

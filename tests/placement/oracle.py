@@ -18,7 +18,7 @@ from shared.events.decisions import next_chain
 from shared.events.encoding import encode
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
-from shared.events.values import NodeStatus
+from shared.events.values import GPU, JobSpec, NodeStatus
 from shared.log.machine.writer import Draft
 from tests.placement.world import CELL, World
 
@@ -83,7 +83,7 @@ class NaiveWorld(World):
             found = self._find(job)
             if not isinstance(found, DeferCode):
                 starts.append(self._done(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found)))
-            elif queue.discipline is QueueDiscipline.STRICT_FIFO:
+            elif queue.discipline is QueueDiscipline.STRICT_FIFO and found is not DeferCode.NO_SUCH_NODES:
                 if queue.order is QueueOrder.FIFO or found is not DeferCode.QUOTA_REACHED:
                     break
                 passed.append(job.spec.tenant)
@@ -173,3 +173,19 @@ def _place(queue: Queue, job: Job) -> tuple[int, int, int, str]:
         return (0, -priority, submit_ms, job.id)
     worth_ms = min(abs(priority) * queue.aging_ms, queue.aging_most_ms)
     return (submit_ms - (worth_ms if priority > 0 else -worth_ms), -priority, submit_ms, job.id)
+
+
+def could_ever_start(world: World, spec: JobSpec) -> bool:
+    """Whether any pool of the job's has room for all of its workers when it is empty, counted node by node."""
+    room: dict[str, int] = {}
+    for node in world.state.nodes.values():
+        is_right = all(taint in spec.tolerations for taint in node.spec.taints) and all(
+            (node.spec.labels.get("zone") == "a") is (rule == "zone=a") for rule in spec.node_labels
+        )
+        if is_right and node.status is not NodeStatus.LOST and (not spec.pools or node.pool in spec.pools):
+            wants = spec.resources
+            devices = node.spec.gpus - node.failed.bit_count()
+            on_one, each = max(GPU // wants.gpu_milli, 1), max(wants.gpu_milli // GPU, 1)
+            here = min(devices * on_one // each, node.spec.cpu_milli // wants.cpu_milli)
+            room[node.pool] = room.get(node.pool, 0) + here
+    return max(room.values(), default=0) >= spec.workers

@@ -91,8 +91,8 @@ def test_the_shares_of_one_gang_may_sit_on_one_device() -> None:
 
 
 def test_a_gang_of_shares_is_whole_or_waits() -> None:
-    world = cell_with(joined("n1", 1))
-    submit(world, share_of("gang", 250, workers=5))
+    world = cell_with(joined("n1", 2))
+    submit(world, admitted(spec_of("first")), share_of("gang", 250, workers=5))
     assert world.job("gang").deferred is DeferCode.FRAGMENTED
     assert world.job("gang").workers == ()
 
@@ -119,8 +119,8 @@ def test_cpus_and_memory_of_a_node_bind_all_workers_of_a_gang_together() -> None
 
 def test_memory_alone_can_keep_a_job_waiting() -> None:
     world = cell_with(joined("n1", memory_mib=100))
-    submit(world, admitted(spec_of("big", resources=Resources(memory_mib=101))))
-    assert world.job("big").deferred is DeferCode.FRAGMENTED
+    submit(world, *(admitted(spec_of(job, resources=Resources(memory_mib=60))) for job in ("a", "b")))
+    assert world.job("b").deferred is DeferCode.FRAGMENTED
 
 
 def test_a_job_that_names_a_gpu_type_gets_nothing_else() -> None:

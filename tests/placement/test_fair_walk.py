@@ -71,11 +71,12 @@ def test_in_a_strict_queue_a_job_at_a_limit_keeps_back_only_its_tenant() -> None
     assert (codes["ada-0"], codes["ada-1"]) == (DeferCode.QUOTA_REACHED, DeferCode.BEHIND_HEAD)
 
 
-@pytest.mark.parametrize(("discipline", "started"), [(STRICT, ["ada-0"]), (BEST, ["ada-0", "ada-1"])])
+@pytest.mark.parametrize(("discipline", "started"), [(STRICT, ["ada-0", "bob-0"]), (BEST, ["ada-0", "ada-1", "bob-0"])])
 def test_in_a_strict_queue_a_job_that_lacks_workers_stays_its_tenant_s_next_one(
     discipline: QueueDiscipline, started: list[str]
 ) -> None:
-    world = world_of(discipline, gpus=7)
+    world = world_of(discipline, gpus=8)
+    world.tell(admitted(spec_of("bob-0", 1, tenant="bob", queue="q")))
     singly = spec_of("ada-0", 2, workers=4, gang=False, tenant="ada", queue="q")
     world.tell(admitted(singly), admitted(spec_of("ada-1", 1, tenant="ada", queue="q")))
     assert (running(world), len(world.job("ada-0").workers)) == (started, 3)

@@ -69,17 +69,19 @@ def test_of_jobs_that_come_together_the_queue_the_priority_and_the_time_say_who_
 
 def test_the_head_of_a_strict_queue_that_does_not_fit_stops_those_behind_it_and_no_other_queue() -> None:
     world = cell(2)
+    world.tell(admitted(spec_of("first", queue="strict")))
     world.tell(
-        admitted(spec_of("big", 9, queue="strict")),
+        admitted(spec_of("big", 2, queue="strict")),
         admitted(spec_of("behind", queue="strict"), 1),
         admitted(spec_of("other", queue="default"), 1),
     )
-    assert started(world) == ["other"]
+    assert started(world) == ["first", "other"]
 
 
 def test_a_job_of_a_higher_priority_that_becomes_the_head_of_a_strict_queue_starts() -> None:
     world = cell(2)
-    world.tell(admitted(spec_of("big", 9, queue="strict")), admitted(spec_of("small", queue="strict"), 1))
+    world.tell(admitted(spec_of("first", queue="strict")))
+    world.tell(admitted(spec_of("big", 2, queue="strict")), admitted(spec_of("small", queue="strict"), 1))
     assert kinds(world.tell(update("small", priority=5))) == ["JobUpdated", "JobStarted"]
 
 

@@ -19,7 +19,10 @@ TOLD_BY_ITS_STATE = (DeferCode.BACKOFF, DeferCode.HELD)
 """The log need not say these: what holds the job is what the log says of it."""
 
 NUMBERS: dict[DeferCode, tuple[str, ...]] = {
-    DeferCode.NO_SUCH_NODES: ("2 of 3 workers would fit now, 2 if it were empty",),
+    DeferCode.NO_SUCH_NODES: (
+        "2 of 3 workers would fit now, 2 if it were empty",
+        "each worker needs 8 GPUs, 0 CPUs and 0 MiB; the most that any node has that it may use: 8 GPUs",
+    ),
     DeferCode.RECORD_TOO_LARGE: ("its places need 1146487 bytes, the record in which it starts takes 950000",),
     DeferCode.QUOTA_REACHED: (
         "tenant ada, gpu: 8 GPUs in use, a limit of 12 GPUs; 8 GPUs more would pass it",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from services.placement.policy.elsewhere import places_elsewhere_first
+from services.placement.policy.ever import could_hold_singly
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.quota_check import refusal_of_places
 from services.placement.policy.replicas import place_replicas
@@ -29,7 +30,11 @@ def places_to_enter(state: CellState, job: Job, now_ms: int, most: int = AT_ONCE
     is_first = job.status is JobStatus.QUEUED
     fewest = fewest_of(job) if is_first else 1
     wanted = may_enter(job, now_ms)
-    return places_for(state, job, fewest, min(wanted, max(most, fewest)), now_ms)
+    found = places_for(state, job, fewest, min(wanted, max(most, fewest)), now_ms)
+    is_refused = isinstance(found, DeferCode) and not is_first
+    if is_refused and not could_hold_singly(state, job.spec, len(job.workers) + 1):
+        return DeferCode.NO_SUCH_NODES  # with its own workers the nodes are full
+    return found
 
 
 def places_for(state: CellState, job: Job, fewest: int, most: int, now_ms: int) -> Places | DeferCode:

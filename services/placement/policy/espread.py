@@ -13,6 +13,7 @@ from services.placement.policy.packing import Gang, places_on
 from services.placement.policy.ranks import by_node
 from services.placement.policy.spread import spread
 from shared.cluster.capacity import PoolCapacity
+from shared.cluster.marks import Test
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.cluster.topology import Topology, numbers_of, topology_for
@@ -33,6 +34,11 @@ def is_in_zone(node: Node) -> bool:
 def is_general(node: Node) -> bool:
     """Whether the node is for everything else."""
     return not is_in_zone(node)
+
+
+def part_for(spec: JobSpec) -> tuple[str, Test] | None:
+    """The part of a pool on which a job may run, None for all of it."""
+    return None if spec.kind is JobKind.INFERENCE else ("general", is_general)
 
 
 def nodes_for(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Topology:

@@ -80,16 +80,13 @@ def place_alike(state: CellState, spec: JobSpec, most: int, *, are_of_one_tenant
 
 
 def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | DeferCode:
-    wanted_milli = spec.gpus_milli
     takes_whole = spec.resources.gpu_milli >= GPU
-    if takes_whole and wanted_milli > pool.gpus_milli and pool.free_whole * GPU < wanted_milli:
-        return DeferCode.NO_SUCH_NODES
     refusal = refusal_in_pool(state, pool, spec) if state.quotas else None
     if refusal is not None:
         return refusal
     if state.quotas and is_parted(state, pool, spec):
         return _of_one_type(state, pool, spec)
-    if takes_whole and pool.free_whole * GPU < wanted_milli:
+    if takes_whole and pool.free_whole * GPU < spec.gpus_milli:
         return DeferCode.NO_FREE_GPUS
     policy = POLICIES[state.policy.placement]
     places: Places | None

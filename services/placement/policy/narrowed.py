@@ -1,33 +1,28 @@
-"""The reason for a job that its labels and taints keep from most of a pool: by the nodes that are left to it."""
+"""The reason for a job by the nodes of a pool that are left to it: what it is, and what it asks for, keep it from the
+others.
+"""
 
 from __future__ import annotations
 
+from services.placement.policy.ever import could_hold, could_hold_later
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.marks import Marks, marks_of, needs_of
+from shared.cluster.marks import marks_of, needs_of
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
 from shared.events.values import GPU, JobSpec
 
 
-def _fit(marks: Marks, among: int, spec: JobSpec) -> bool:
-    """Whether these nodes would hold the job if they were empty."""
-    return marks.workers_at_most(among, spec.resources.gpu_milli) >= spec.workers
-
-
 def narrowed(state: CellState, pool: PoolCapacity, spec: JobSpec, found: DeferCode) -> DeferCode:
-    """What keeps the job from this pool, where `found` is what the whole pool would say."""
+    """What keeps the job from this pool, where `found` is what the whole pool would say. What its nodes could not hold
+    even empty waits for other nodes, whatever else would keep it.
+    """
     needs = needs_of(state, pool, spec)
-    if needs is None:
+    if not could_hold(state, pool, spec):
+        if needs is None or not needs.shut or not could_hold_later(state, pool, spec):
+            return DeferCode.NO_SUCH_NODES
+        return found if found is DeferCode.QUOTA_REACHED else DeferCode.MAINTENANCE
+    if needs is None or found is not DeferCode.FRAGMENTED or spec.resources.gpu_milli < GPU:
         return found
-    marks = marks_of(state, pool)
-    among = marks.members(state, needs)
-    if needs.shut and found is not DeferCode.QUOTA_REACHED:
-        ever = marks.members(state, needs._replace(shut=()))
-        if _fit(marks, ever, spec) and not _fit(marks, among, spec):
-            return DeferCode.MAINTENANCE
-    if marks.workers_at_most(among, spec.resources.gpu_milli) < spec.workers:
-        return DeferCode.NO_SUCH_NODES
+    among = marks_of(state, pool).members(state, needs)
     free = sum(devices * (mask & among).bit_count() for devices, mask in pool.by_free.items())
-    if found is DeferCode.FRAGMENTED and spec.resources.gpu_milli >= GPU and free * GPU < spec.gpus_milli:
-        return DeferCode.NO_FREE_GPUS
-    return found
+    return DeferCode.NO_FREE_GPUS if free * GPU < spec.gpus_milli else found

@@ -9,6 +9,7 @@ from services.placement.policy import best_fit, ebinpack, espread, frag_aware, s
 from services.placement.policy.filling import fullest, lowest, places_of_gang
 from services.placement.policy.fit import Room
 from shared.cluster.capacity import PoolCapacity
+from shared.cluster.marks import Test
 from shared.cluster.state import CellState
 from shared.cluster.topology import Topology, topology_for
 from shared.events.values import JobSpec, WorkerPlace
@@ -20,6 +21,9 @@ PlaceGang = Callable[[CellState, PoolCapacity, JobSpec], Places | None]
 PlaceAlike = Callable[[CellState, PoolCapacity, JobSpec, int], list[WorkerPlace]]
 PlaceAlone = Callable[[CellState, PoolCapacity, JobSpec], WorkerPlace | None]
 
+Part = tuple[str, Test]
+"""Some of a pool's nodes: the name of the test, and the test of what a node is."""
+
 
 class PlacementPolicy(NamedTuple):
     """How a policy places a gang in a pool, or a job's only worker of whole GPUs, which comes to the same; and on which
@@ -27,7 +31,8 @@ class PlacementPolicy(NamedTuple):
 
     `alike`, where a policy has it, gives places for several such jobs that are alike, or for the first of them: the
     same as if each was placed and started before the next. `order`, where a policy has it, is the order in which the
-    pools of a job are tried, if not the job's own.
+    pools of a job are tried, if not the job's own. `part`, where a policy has it, names the nodes on which a job may
+    run, None where that are all.
     """
 
     gang: PlaceGang
@@ -35,6 +40,7 @@ class PlacementPolicy(NamedTuple):
     nodes_for: Callable[[CellState, PoolCapacity, JobSpec], Topology]
     alike: PlaceAlike | None = None
     order: Callable[[CellState, JobSpec], Sequence[str]] | None = None
+    part: Callable[[JobSpec], Part | None] | None = None
 
 
 def _best_fit(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
@@ -69,6 +75,8 @@ POLICIES: dict[str, PlacementPolicy] = {
     "frag-aware": PlacementPolicy(
         frag_aware.place_gang, frag_aware.place_alone, _everywhere, order=frag_aware.best_first
     ),
-    "e-spread": PlacementPolicy(espread.place_gang, _first(espread.place_gang), espread.nodes_for),
+    "e-spread": PlacementPolicy(
+        espread.place_gang, _first(espread.place_gang), espread.nodes_for, part=espread.part_for
+    ),
 }
 """The placement policies by the names that a cell file may use. Plain binpack looks at nodes only: it is best fit."""

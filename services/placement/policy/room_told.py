@@ -12,13 +12,16 @@ from shared.events.values import GPU, JobSpec, Level, NodeSpec, NodeStatus
 
 @dataclass(frozen=True, slots=True)
 class UnitRoom:
-    """One unit of the network: `leaf-7 has 5 of 8 whole nodes`. Workers are those of the job, `now` those that fit."""
+    """One unit of the network: `leaf-7 has 5 of 8 whole nodes`. Workers are those of the job: `now` those that fit,
+    `ever` those that would fit on the nodes that are not lost if they were empty.
+    """
 
     unit: str
     nodes: int
     nodes_whole: int
     gpus_free_milli: int
     workers_now: int
+    workers_ever: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,8 @@ class PoolRoom:
     """One pool. `gpus_milli` are healthy and not lost; `gpus_free_milli` those that new work of this job's kind could
     have; `workers_ever` fit on the nodes that are not lost if they were empty. `closed` counts those that take nothing
     of it, by why; `nodes_right` have labels and taints that it accepts. `units` are those of `level`, the roomiest
-    first; none where no node names one.
+    first; none where no node names one. `gpus_most`, `cpu_milli_most` and `memory_mib_most` are the most that any of
+    the right nodes has that are not lost.
     """
 
     pool: str
@@ -41,6 +45,9 @@ class PoolRoom:
     units: tuple[UnitRoom, ...]
     closed: tuple[tuple[str, int], ...] = ()
     nodes_right: int = 0
+    gpus_most: int = 0
+    cpu_milli_most: int = 0
+    memory_mib_most: int = 0
 
 
 def pool_room(state: CellState, name: str, spec: JobSpec) -> PoolRoom:
@@ -54,6 +61,7 @@ def pool_room(state: CellState, name: str, spec: JobSpec) -> PoolRoom:
         by_unit.setdefault(_unit(node.spec, level), []).append(node)
     units = [_unit_room(unit, members, spec) for unit, members in by_unit.items() if unit]
     whole = _unit_room(name, fitting, spec)
+    able = [node for node in fitting if node.status is not NodeStatus.LOST and wrong_kind(node.spec, spec) is None]
     return PoolRoom(
         pool=name,
         nodes=whole.nodes,
@@ -61,12 +69,15 @@ def pool_room(state: CellState, name: str, spec: JobSpec) -> PoolRoom:
         gpus_milli=0 if pool is None else pool.gpus_milli,
         gpus_free_milli=whole.gpus_free_milli,
         workers_now=whole.workers_now,
-        workers_ever=sum(_ever(node, spec) for node in fitting if node.status is not NodeStatus.LOST),
+        workers_ever=whole.workers_ever,
         gpu_types=tuple(dict.fromkeys(node.spec.gpu_type for node in fitting)),
         level=level,
         units=tuple(sorted(units, key=lambda unit: (-unit.workers_now, -unit.gpus_free_milli, unit.unit))),
         closed=_closed(nodes, spec),
         nodes_right=sum(wrong_kind(node.spec, spec) is None for node in nodes),
+        gpus_most=max((node.spec.gpus - node.failed.bit_count() for node in able), default=0),
+        cpu_milli_most=max((node.spec.cpu_milli for node in able), default=0),
+        memory_mib_most=max((node.spec.memory_mib for node in able), default=0),
     )
 
 
@@ -114,6 +125,7 @@ def _unit_room(unit: str, nodes: list[Node], spec: JobSpec) -> UnitRoom:
         nodes_whole=sum(node.gpus_free == node.spec.gpus for node in open_nodes),
         gpus_free_milli=sum(_free_milli(node, spec) for node in open_nodes),
         workers_now=sum(_now(node, spec) for node in open_nodes),
+        workers_ever=sum(_ever(node, spec) for node in nodes if node.status is not NodeStatus.LOST),
     )
 
 

@@ -13,6 +13,7 @@ from services.placement.policy.ahead import Ahead
 from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.backfill import Head, Heads
 from services.placement.policy.confirmations import with_confirmations
+from services.placement.policy.deferral import STRUCTURAL
 from services.placement.policy.elsewhere import place_job
 from services.placement.policy.entering import places_to_enter
 from services.placement.policy.fair_share import Shares
@@ -117,7 +118,12 @@ class _Scan:
         if known is not None:
             return known
         if not job.spec.gang:
-            return self._noted(course.line, row, self._enter(job))
+            entered = self._enter(job)
+            if job.status is _QUEUED or entered is not DeferCode.NO_SUCH_NODES:
+                return self._noted(course.line, row, entered)
+            # It has all that its nodes hold: that says nothing of others that need the same.
+            self._lines.refuse(course.line, row, entered, is_shut=True)
+            return entered
         found = self._ahead.take(self._state, course, row, job)
         return self._try(course.line, row, job) if found is None else found
 
@@ -159,13 +165,13 @@ class _Scan:
             if not self._is_fair and self._heads is None:
                 return has_room and self._go_on(course, rows)
         else:
-            has_room = self._let_others_in(job, has_room=has_room)
+            has_room, code = self._let_others_in(job, has_room=has_room)
             stays = self._lines.look_at(self._state, job, self._now_ms)
             if stays is not None:
                 course.enter(stays)
             # A job that is no gang keeps its strict queue back while not all of its workers have places.
             is_last = self._discipline is _STRICT and not self._is_fair and grows(job, self._now_ms)
-            self._is_over = self._is_over or is_last
+            self._is_over = self._is_over or (is_last and code not in STRUCTURAL)
         self._turns.served()
         return has_room
 
@@ -191,14 +197,16 @@ class _Scan:
                 return False
         return True
 
-    def _let_others_in(self, job: Job, *, has_room: bool) -> bool:
-        """Further workers of a job that is no gang, as far as they fit. Whether the record has room for more."""
+    def _let_others_in(self, job: Job, *, has_room: bool) -> tuple[bool, DeferCode | None]:
+        """Further workers of a job that is no gang, as far as they fit. Whether the record has room for more, and what
+        keeps the next one.
+        """
         while has_room and grows(job, self._now_ms):
             found = self._enter(job)
             if isinstance(found, DeferCode):
-                break
+                return True, found
             has_room = self._start(job, found, "")
-        return has_room
+        return has_room, None
 
     def _keep(self, course: Course, row: Row, job: Job, code: DeferCode, over: Head | None) -> None:
         """This job does not fit: note whom it keeps back."""
@@ -209,7 +217,8 @@ class _Scan:
 
     def _end_at(self, course: Course, row: Row, job: Job, code: DeferCode) -> None:
         """In a strict queue nothing passes a job that lacks room. Where tenants take turns, one at a limit of its
-        tenant's keeps back only this tenant's others: no room would help it, and the others have a right to theirs.
+        tenant's keeps back only this tenant's others: no room would help it, and the others have a right to theirs. One
+        that no node could hold keeps back nobody.
         """
         if self._is_fair and job.spec.gang:
             # Whom it keeps back goes by the reason, and since the shape was found not to fit that may be another one.
@@ -217,7 +226,11 @@ class _Scan:
             code = newest if isinstance(newest, DeferCode) else code
         if job.status is _QUEUED:
             self._walk.deferred[job.spec.id] = code
-        if self._is_fair and code is DeferCode.QUOTA_REACHED:
+        if code in STRUCTURAL and not row.is_shut:
+            course.pass_room()
+        elif code in STRUCTURAL:
+            course.pass_row(row)
+        elif self._is_fair and code is DeferCode.QUOTA_REACHED:
             course.end()
         else:
             self._is_over = True

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.backfill import head_before
 from services.placement.policy.confirmations import with_confirmations
-from services.placement.policy.deferral import PRECEDENCE, ReasonKind
+from services.placement.policy.deferral import PRECEDENCE, STRUCTURAL, ReasonKind
 from services.placement.policy.gang import Places, bytes_needed, place_gang
 from services.placement.policy.owners import Owners
 from services.placement.policy.rank import jobs_before
@@ -236,12 +236,10 @@ def _capacity(
     told = _place(state, spec, now_ms)
     if not isinstance(told, DeferCode):
         return []
-    if told is DeferCode.RECORD_TOO_LARGE:
-        return [told]
-    found = [with_confirmations(state, spec, told)]
     able = [room for room in pools if room.workers_ever >= spec.workers]
-    if not able:
-        return [DeferCode.NO_SUCH_NODES]
+    if told in STRUCTURAL or not able:
+        return [told if told in STRUCTURAL else DeferCode.NO_SUCH_NODES]
+    found = [with_confirmations(state, spec, told)]
     if any(use.is_over for use in used):
         found.append(DeferCode.QUOTA_REACHED)
     if DeferCode.UNACKNOWLEDGED in found or DeferCode.NODES_SILENT in found:

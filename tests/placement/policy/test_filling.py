@@ -154,14 +154,14 @@ def test_many_small_workers_cost_by_the_devices_that_they_fill(
 def test_units_that_can_not_hold_a_gang_of_shares_are_not_looked_into(level: Level, cpu: int) -> None:
     state = network([Machine("a", domain=f"d{number // 4}", gpus=8, cpu=90) for number in range(200)])
     spec = gang("huge", workers=1_599, milli=501, cpu=cpu, topology=TopologyWish(level=level, wish=Wish.REQUIRED))
-    assert place_gang(state, spec) is DeferCode.TOPOLOGY
+    assert place_gang(state, spec) is DeferCode.NO_SUCH_NODES
     assert steps(lambda: place_gang(state, spec)) < 100 + cpu * 500
 
 
 def test_what_the_whole_pool_can_not_hold_is_known_without_a_look_at_its_nodes() -> None:
     state = network([Machine("a", gpus=8) for _ in range(200)])
     spec = gang("huge", workers=1_601, milli=501)
-    assert place_gang(state, spec) is DeferCode.FRAGMENTED
+    assert place_gang(state, spec) is DeferCode.NO_SUCH_NODES
     assert steps(lambda: place_gang(state, spec)) < 100
 
 

@@ -9,6 +9,7 @@ import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from shared.cluster.apply import apply
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.constraints import Needs
+from shared.cluster.hardware import Hardware, hardware_of
 from shared.cluster.marks import Marks, allowed, marks_of
 from shared.cluster.masks import each_bit, mask_from
 from shared.cluster.state import CellState
@@ -68,7 +69,8 @@ class MarkedCell(Cell):
                 self._is_right(pool, job)
             fresh, kept = Marks.of(pool, [self.state.nodes[node] for node in pool.ids]), marks_of(self.state, pool)
             assert kept.empty == fresh.empty
-            assert {many: mask for many, mask in kept.by_devices.items() if mask} == fresh.by_devices
+            hardware = hardware_of(self.state, pool)
+            assert hardware.kinds == Hardware(pool, [self.state.nodes[node] for node in pool.ids]).kinds
 
     def _is_right(self, pool: PoolCapacity, job: JobSpec) -> None:
         state = self.state

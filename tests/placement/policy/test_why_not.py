@@ -84,6 +84,7 @@ def quota_reached() -> World:
 def too_far_apart() -> World:
     world = two_leaves()
     world.run(spec_of("first", 8))
+    world.tell(joined("n5", position=Position(leaf="leaf-1")))
     wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
     world.tell(admitted(spec_of("late", 8, workers=3, topology=wish)))
     return world
@@ -170,9 +171,10 @@ def test_of_several_reasons_the_limit_comes_before_the_room() -> None:
 
 def test_the_room_of_each_leaf_group_is_told_the_roomiest_first() -> None:
     room = told(too_far_apart()).pools[0]
-    assert (room.nodes_whole, room.nodes, room.workers_now, room.workers_ever) == (3, 4, 3, 4)
+    assert (room.nodes_whole, room.nodes, room.workers_now, room.workers_ever) == (4, 5, 4, 5)
     leaves = [(unit.unit, unit.nodes_whole, unit.nodes, unit.workers_now) for unit in room.units]
-    assert leaves == [("leaf-2", 2, 2, 2), ("leaf-1", 1, 2, 1)]
+    assert leaves == [("leaf-1", 2, 3, 2), ("leaf-2", 2, 2, 2)]
+    assert [unit.workers_ever for unit in room.units] == [3, 2]
 
 
 def test_who_is_ahead_is_told_in_the_order_of_the_queue() -> None:

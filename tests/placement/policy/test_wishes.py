@@ -35,21 +35,22 @@ def test_a_gang_goes_into_the_unit_that_holds_all_of_it() -> None:
 
 
 def test_a_required_level_keeps_a_gang_waiting() -> None:
-    state = network([Machine(leaf, gpus=8) for leaf in "aabb"])
+    state = network([Machine(leaf, gpus=8, used=used) for leaf in "ab" for used in (0, 0, 4)])
     assert place_gang(state, gang("g", 5, 3, topology=required(Level.LEAF))) is DeferCode.TOPOLOGY
+    assert place_gang(state, gang("g", 5, 4, topology=required(Level.LEAF))) is DeferCode.NO_SUCH_NODES
 
 
 def test_nodes_that_do_not_know_their_leaf_are_no_leaf() -> None:
     state = network([Machine(None), Machine(None), Machine("a")])
-    assert place_gang(state, gang("g", 4, 2, topology=required(Level.LEAF))) is DeferCode.TOPOLOGY
+    assert place_gang(state, gang("g", 4, 2, topology=required(Level.LEAF))) is DeferCode.NO_SUCH_NODES
     assert nodes_of(place_gang(state, gang("g", 4, 1, topology=required(Level.LEAF)))) == ["n002"]
 
 
 def test_without_enough_gpus_the_network_is_not_the_reason() -> None:
-    state = network([Machine("a", used=3), Machine("a")])
+    state = network([Machine("a", used=3), Machine("a", used=1)])
     wish = required(Level.LEAF)
     assert place_gang(state, gang("g", 4, 2, topology=wish)) is DeferCode.NO_FREE_GPUS
-    assert place_gang(state, gang("g", 5, 1, topology=wish)) is DeferCode.FRAGMENTED
+    assert place_gang(state, gang("g", 4, 1, topology=wish)) is DeferCode.FRAGMENTED
 
 
 def test_all_workers_may_be_required_on_one_node() -> None:
@@ -88,4 +89,4 @@ def test_the_units_of_all_slices_are_close_together() -> None:
 def test_slices_that_no_level_can_hold_go_anywhere_if_that_is_allowed() -> None:
     state = network([Machine(leaf, gpus=1) for leaf in "abcd"])
     assert len(set(nodes_of(place_gang(state, gang("g", 1, 4, topology=preferred(Level.LEAF, 2)))))) == 4
-    assert place_gang(state, gang("g", 1, 4, topology=required(Level.LEAF, 2))) is DeferCode.TOPOLOGY
+    assert place_gang(state, gang("g", 1, 4, topology=required(Level.LEAF, 2))) is DeferCode.NO_SUCH_NODES

@@ -65,10 +65,10 @@ def test_a_job_that_can_never_run_waits_with_admissions_reason() -> None:
 @pytest.mark.parametrize(
     ("do", "expect"),
     [
-        ([{"node": "n0", "state": "down"}], {"running": {"r": ["n1"]}, "evicted_tasks": 1}),
-        ([{"node": "n0", "state": "down"}, {"finish": "r"}], {"running": {}, "pending": ["big", "small"]}),
+        ([{"node": "n0", "state": "down"}], {"running": {"r": ["n1"], "small": ["n1"]}, "evicted_tasks": 1}),
+        ([{"node": "n0", "state": "down"}, {"finish": "r"}], {"running": {"small": ["n1"]}, "pending": ["big"]}),
         (
-            [{"node": "n0", "state": "down"}, {"finish": "r"}, {"node": "n0", "state": "up"}],
+            [{"node": "n0", "state": "down"}, {"finish": "r"}, {"finish": "small"}, {"node": "n0", "state": "up"}],
             {"running": {"big": ["n0", "n1"]}, "retries": {"big": 0}},
         ),
         ([{"node": "n1", "state": "cordoned"}, {"finish": "r"}], {"running": {}, "pending": ["big", "small"]}),

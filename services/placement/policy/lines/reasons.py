@@ -85,7 +85,13 @@ def _tell_job(job: Job, code: DeferCode, told: Told, is_kept_back: Callable[[Job
 
 
 def _tell_behind(state: CellState, course: Course, told: Told) -> None:
-    """A strict line has ended at its head: who stands behind it and has no reason yet is told so, once."""
+    """A strict line has ended at its head: who stands behind it and has no reason yet is told so, once. Who could be on
+    no node is told that.
+    """
+    for rows in course.passed:
+        if rows.told is not rows.need.code:
+            rows.told = rows.need.code
+            _tell_room(state, rows, told, lambda _: False)
     fresh, left = course.line.fresh, TOLD_MOST
     course.line.moved = {}
     for job_id, row in list(fresh.items()):

@@ -1,0 +1,171 @@
+"""What the nodes of a pool could hold if nothing ran there: whether a job could ever start, and on which nodes.
+
+That goes by what a job is, not by which job it is: it is worked out once for jobs of one form, by kinds of nodes, and
+again when a node comes, goes or becomes another one. Lost nodes and broken GPUs hold nothing; nodes that take nothing
+new at the moment count, since they may do so again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from services.placement.policy.policies import POLICIES, Part
+from shared.cluster.capacity import PoolCapacity
+from shared.cluster.constraints import Needs
+from shared.cluster.hardware import Hardware, Kind, hardware_of
+from shared.cluster.job import Job
+from shared.cluster.marks import marks_of, needs_of
+from shared.cluster.masks import mask_from
+from shared.cluster.singly import in_line
+from shared.cluster.state import CellState
+from shared.events.value import replace
+from shared.events.values import GPU, WORKERS_MOST, JobSpec, Resources, TopologyWish, Wish
+
+
+class Form(NamedTuple):
+    """What of a job decides this in one pool: equal for jobs that could be on the same nodes, and as many of them."""
+
+    workers: int
+    resources: Resources
+    gpu_type: str | None
+    wish: TopologyWish | None
+    needs: Needs | None
+    part: Part | None
+
+
+def could_hold(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
+    """Whether the pool's nodes would hold all workers of the job as it requires, if they were empty."""
+    return _could_hold(state, pool, _form_of(state, pool, spec))
+
+
+def could_hold_later(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
+    """The same when no maintenance is planned any more."""
+    form = _form_of(state, pool, spec)
+    return _could_hold(state, pool, form._replace(needs=form.needs and form.needs._replace(shut=())))
+
+
+def could_ever_start(state: CellState, job: Job) -> bool:
+    """Whether any of its pools could hold the job, or enough of its workers, if they were empty."""
+    spec = in_line(job)
+    if not spec.gang:
+        return could_hold_singly(state, spec, spec.workers)
+    pools = [state.pools[name] for name in spec.pools or state.pools if name in state.pools]
+    return any(could_hold_later(state, pool, spec) for pool in pools)
+
+
+def could_hold_singly(state: CellState, spec: JobSpec, workers: int) -> bool:
+    """Whether all of its pools together would hold so many workers of a job that is no gang, if they were empty."""
+    alone, room = replace(spec, workers=1, workers_min=None, topology=None), 0
+    for pool in [state.pools[name] for name in spec.pools or state.pools if name in state.pools]:
+        hardware, form = hardware_of(state, pool), _form_of(state, pool, alone)
+        known = hardware.remembered.get(("room", form))
+        if not isinstance(known, int):
+            known = _room(_kinds_among(hardware, _among(state, pool, form)), form)
+            hardware.remember(("room", form), known)
+        room += known
+    return room >= workers
+
+
+def reach(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:
+    """The nodes on which a worker of the job could be if they were empty, as a mask over the pool's numbers; none of a
+    unit of the network that could not hold what the job requires in one.
+    """
+    hardware, form = hardware_of(state, pool), _form_of(state, pool, spec)
+    known = hardware.remembered.get(("reach", form))
+    if isinstance(known, int):
+        return known
+    among = _among(state, pool, form)
+    if form.wish is not None:
+        least = min(form.wish.slice_workers or form.workers, form.workers)
+        units = _units(hardware, form, among)
+        able = [number for numbers, kinds in units if _room(kinds, form) >= least for number in numbers]
+        among = mask_from(able, len(pool.ids))
+    found = sum(mask for kind, mask in hardware.kinds.items() if _on(kind, form)) & among
+    hardware.remember(("reach", form), found)
+    return found
+
+
+def _form_of(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Form:
+    wish = spec.topology if spec.topology is not None and spec.topology.wish is Wish.REQUIRED else None
+    part = POLICIES[state.policy.placement].part
+    return Form(
+        workers=spec.workers,
+        resources=spec.resources,
+        gpu_type=spec.gpu_type,
+        wish=wish,
+        needs=needs_of(state, pool, spec),
+        part=None if part is None else part(spec),
+    )
+
+
+def _could_hold(state: CellState, pool: PoolCapacity, form: Form) -> bool:
+    hardware = hardware_of(state, pool)
+    known = hardware.remembered.get(form)
+    if known is None:
+        known = _holds(hardware, form, _among(state, pool, form))
+        hardware.remember(form, known)
+    return known is True
+
+
+def _among(state: CellState, pool: PoolCapacity, form: Form) -> int:
+    """The nodes whose labels, taints and zone are right."""
+    if form.needs is None and form.part is None:
+        return (1 << len(pool.ids)) - 1
+    name, has = form.part if form.part is not None else (None, None)
+    return marks_of(state, pool).members(state, form.needs, name, has)
+
+
+def _holds(hardware: Hardware, form: Form, among: int) -> bool:
+    if form.wish is None:
+        return _room(_kinds_among(hardware, among), form) >= form.workers
+    rooms = [_room(kinds, form) for _, kinds in _units(hardware, form, among)]
+    slice_ = form.wish.slice_workers
+    if slice_ is None or slice_ >= form.workers:
+        return max(rooms, default=0) >= form.workers
+    whole, rest = divmod(form.workers, slice_)
+    slices = sum(room // slice_ for room in rooms)
+    # The smaller slice goes beside whole ones that fill no unit, or takes the place of one.
+    return slices > whole or (slices == whole and (not rest or any(room % slice_ >= rest for room in rooms)))
+
+
+def _kinds_among(hardware: Hardware, among: int) -> dict[Kind, int]:
+    """How many of these nodes are of which kind."""
+    return {kind: (mask & among).bit_count() for kind, mask in hardware.kinds.items()}
+
+
+def _units(hardware: Hardware, form: Form, among: int) -> list[tuple[list[int], Counter[Kind]]]:
+    """The units of the level that the job requires, with those of their nodes that are among these."""
+    assert form.wish is not None, "it was asked for one"
+    name = ("units", form.wish.level, form.needs, form.part)
+    found = hardware.remembered.get(name)
+    if not isinstance(found, list):
+        found = hardware.in_units(form.wish.level, among)
+        hardware.remember(name, found)
+    return found
+
+
+def _room(kinds: Mapping[Kind, int], form: Form) -> int:
+    """How many workers so many nodes of each kind hold when they are empty."""
+    return sum(_on(kind, form) * nodes for kind, nodes in kinds.items())
+
+
+def _on(kind: Kind, form: Form) -> int:
+    """The same for one node."""
+    if form.gpu_type not in (None, kind.gpu_type):
+        return 0
+    wants = form.resources
+    room = _by_gpus(kind.gpus, wants.gpu_milli)
+    if wants.cpu_milli:
+        room = min(room, kind.cpu_milli // wants.cpu_milli)
+    if wants.memory_mib:
+        room = min(room, kind.memory_mib // wants.memory_mib)
+    return room
+
+
+def _by_gpus(gpus: int, each_milli: int) -> int:
+    """The same by GPUs alone. Who needs none is bound by CPUs and memory."""
+    if each_milli >= GPU:
+        return gpus // (each_milli // GPU)
+    return gpus * (GPU // each_milli) if each_milli else WORKERS_MOST

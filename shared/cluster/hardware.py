@@ -1,0 +1,113 @@
+"""What the nodes of a pool are, in use or not: what they would hold if they were empty follows from that alone.
+
+Nodes of one kind hold the same, and a pool has few kinds. So what is asked of all nodes is asked of each kind once, and
+what came of it is remembered until a node comes, goes or becomes another one: a start changes nothing here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from shared.cluster.capacity import PoolCapacity
+from shared.cluster.masks import each_bit
+from shared.cluster.node import Node
+from shared.cluster.state import CellState
+from shared.cluster.topology import OUTWARD, Path, path_of
+from shared.events.values import Level, NodeSpec, NodeStatus
+
+HARDWARE = "hardware"
+"""The name of this view of a pool."""
+
+REMEMBERED_MOST = 4_096
+
+
+class Kind(NamedTuple):
+    """What decides how much a node holds when it is empty. Of its GPUs the healthy ones count."""
+
+    gpus: int
+    cpu_milli: int
+    memory_mib: int
+    gpu_type: str
+
+
+class Hardware:
+    """The nodes of a pool by their kinds, as masks over the pool's numbers; lost ones have none. `remembered` is what
+    others have worked out from them, by name: all of it is forgotten when it may be another.
+    """
+
+    __slots__ = ("_failed", "_of", "_pool", "_specs", "is_stale", "kinds", "remembered")
+
+    def __init__(self, pool: PoolCapacity, nodes: list[Node]) -> None:
+        self._pool, self.is_stale = pool, False
+        self._specs = [node.spec for node in nodes]
+        self._failed = [node.failed for node in nodes]
+        self._of = [_kind(node) for node in nodes]
+        self.kinds: dict[Kind, int] = {}
+        self.remembered: dict[object, object] = {}
+        for number, kind in enumerate(self._of):
+            if kind is not None:
+                self.kinds[kind] = self.kinds.get(kind, 0) | 1 << number
+
+    def note(self, node: Node, _free: int) -> None:
+        """The node may have changed."""
+        number = self._pool.number(node.spec.id)
+        was_lost, is_lost = self._of[number] is None, node.status is NodeStatus.LOST
+        if node.spec is self._specs[number] and node.failed == self._failed[number] and was_lost is is_lost:
+            return
+        if node.spec != self._specs[number]:
+            self.remembered.clear()  # its labels or its place in the network may be others
+        self._specs[number], self._failed[number] = node.spec, node.failed
+        before, now = self._of[number], _kind(node)
+        if before != now:
+            self._move(number, before, now)
+
+    def _move(self, number: int, before: Kind | None, now: Kind | None) -> None:
+        self.remembered.clear()
+        self._of[number] = now
+        if before is not None:
+            left = self.kinds[before] ^ 1 << number
+            if left:
+                self.kinds[before] = left
+            else:
+                del self.kinds[before]
+        if now is not None:
+            self.kinds[now] = self.kinds.get(now, 0) | 1 << number
+
+    def remember(self, name: object, what: object) -> None:
+        """Keep what was worked out until a node becomes another one."""
+        if len(self.remembered) >= REMEMBERED_MOST:
+            self.remembered.clear()
+        self.remembered[name] = what
+
+    def in_units(self, level: Level, among: int) -> list[tuple[list[int], Counter[Kind]]]:
+        """The units of a level that have a name: which of these nodes are in each, and how many of which kind."""
+        found: dict[Path, tuple[list[int], Counter[Kind]]] = {}
+        for number in each_bit(among):
+            kind, path = self._of[number], _unit_of(self._specs[number], level)
+            if kind is not None and path[-1]:
+                numbers, kinds = found.setdefault(path, ([], Counter()))
+                numbers.append(number)
+                kinds[kind] += 1
+        return list(found.values())
+
+
+def hardware_of(state: CellState, pool: PoolCapacity) -> Hardware:
+    """The index over the pool as it is now."""
+    found = pool.views.get(HARDWARE)
+    if not isinstance(found, Hardware):
+        found = pool.views[HARDWARE] = Hardware(pool, [state.nodes[node_id] for node_id in pool.ids])
+    return found
+
+
+def _kind(node: Node) -> Kind | None:
+    if node.status is NodeStatus.LOST:
+        return None
+    spec = node.spec
+    return Kind(spec.gpus - node.failed.bit_count(), spec.cpu_milli, spec.memory_mib, spec.gpu_type)
+
+
+def _unit_of(spec: NodeSpec, level: Level) -> Path:
+    """The names of the unit of this level around a node, its own last."""
+    path = path_of(spec)
+    return (*path, spec.id) if level is Level.NODE else path[: len(path) + 1 - OUTWARD.index(level)]
