@@ -34,7 +34,7 @@ from services.placement.policy.hearing import Hearing
 from services.placement.policy.inbox import Inbox, Input, weighed
 from services.placement.policy.leases import is_to_be_noted, patience_ms
 from services.placement.policy.lines.lines import Lines
-from services.placement.policy.owners import Owners, has_keepers
+from services.placement.policy.owners import Owners, has_owners
 from services.placement.policy.room import Room
 from services.placement.policy.sequence import Past
 from services.placement.policy.strays import Stray
@@ -716,7 +716,7 @@ class PlacementService:
 
     def _note_owners(self) -> bool:
         """Whether others wait than before for what is guaranteed to them, so that all are tried again."""
-        if not (self.state.tree.waiting or has_keepers(self.state)):
+        if not (self.state.tree.waiting or has_owners(self.state)):
             return False
         is_other = self._owners.note(self.state, self._lines)
         if is_other:

@@ -5,7 +5,6 @@ lend. All of it in milli-GPUs.
 from __future__ import annotations
 
 from shared.cluster.quota_tree import Account, Branch, QuotaTree
-from shared.events.operations import ReclaimFrom
 
 
 def firm_room(tree: QuotaTree, account: Account, free_milli: int) -> int:
@@ -28,21 +27,20 @@ def drawn_from_cell(branch: Branch | None, more_milli: int) -> int:
     return more_milli
 
 
-def kept_for_waiting(tree: QuotaTree, account: Account, priority: int, more_milli: int) -> int:
-    """How much must stay idle when a job of this priority borrows, because its owners wait for it and might not get it
-    back. Who stays within the guarantee borrows nothing, and owners above the tenant lend to their own.
+def kept_for_waiting(tree: QuotaTree, account: Account, more_milli: int) -> int:
+    """How much must stay idle when a job borrows, because its owners wait for it: nobody takes back for them what they
+    lent, whatever they may reclaim. Who stays within the guarantee borrows nothing, and owners above the tenant lend to
+    their own.
     """
-    waiting, cohort = tree.waiting, tree.cohorts.get(account[1])
-    if not waiting or cohort is None:
+    if not tree.waiting:
         return 0
-    branch = tree.branches.get(account)
+    branch, gpu_type = tree.branches.get(account), account[1]
     if branch is not None and branch.used_milli + more_milli <= branch.guaranteed_milli:
         return 0
     line, kept_milli = lineage(branch), 0
-    for keeper in cohort.keepers:
-        if keeper not in line:
-            is_safe_from_all = keeper.quota.reclaim is ReclaimFrom.NEVER
-            needs = [m for p, m in waiting.get(keeper.account, {}) if is_safe_from_all or p <= priority]
+    for owner, needs in tree.waiting.items():
+        keeper = tree.branches.get(owner) if owner[1] == gpu_type else None
+        if keeper is not None and keeper not in line:
             kept_milli += min(max(needs, default=0), max(0, keeper.idle_milli - keeper.home_idle_milli))
     return kept_milli
 

@@ -10,15 +10,12 @@ from then on, so that a start costs as much as its tenant stands deep, and a cel
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from shared.events.operations import Quota, ReclaimFrom
+from shared.events.operations import Quota
 
 Account = tuple[str, str]
 """(tenant, GPU type)."""
-
-Need = tuple[int, int]
-"""(priority, milli-GPUs) of a job."""
 
 Quotas = dict[Account, Quota]
 Usage = dict[Account, int]
@@ -27,13 +24,12 @@ Usage = dict[Account, int]
 @dataclass(slots=True, eq=False)
 class Cohort:
     """All tenants of one GPU type. `home_idle_milli` is what they leave idle of what they lend to nobody,
-    `guaranteed_idle_milli` of what is guaranteed to them, `keepers` are those who may not take back from everybody what
-    they lent.
+    `guaranteed_idle_milli` of what is guaranteed to them; `has_guarantees` tells whether anything is.
     """
 
     home_idle_milli: int = 0
     guaranteed_idle_milli: int = 0
-    keepers: list[Branch] = field(default_factory=list)
+    has_guarantees: bool = False
 
     @property
     def numbers(self) -> tuple[int, int]:
@@ -94,8 +90,10 @@ class QuotaTree:
 
     def __init__(self, quotas: Quotas, usage: Usage) -> None:
         self.quotas, self.usage = quotas, usage
-        self.waiting: dict[Account, dict[Need, int]] = {}
-        """How many waiting jobs of keepers need what: told by who places jobs, and no part of the state."""
+        self.waiting: dict[Account, dict[int, int]] = {}
+        """By owner of what is guaranteed and idle, how many jobs that wait for it need how many milli-GPUs: told by who
+        places jobs, and no part of the state.
+        """
         self._branches: dict[Account, Branch] = {}
         self._cohorts: dict[str, Cohort] = {}
         self._is_void = True
@@ -165,8 +163,7 @@ class QuotaTree:
         branch.used_milli = self.usage.get(branch.account, 0)
         branch.drawn_milli = branch.used_milli - branch.served_below_milli
         cohort.home_idle_milli += branch.home_idle_milli
-        if quota.reclaim is not ReclaimFrom.ANY and branch.guaranteed_milli:
-            cohort.keepers.append(branch)
+        cohort.has_guarantees = cohort.has_guarantees or branch.guaranteed_milli > 0
         if parent is None:
             cohort.guaranteed_idle_milli += branch.idle_milli
             return

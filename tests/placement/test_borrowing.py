@@ -10,6 +10,7 @@ from services.placement.policy.why_not import why_not
 from shared.events.operations import Quota, ReclaimFrom
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
+from shared.events.values import Resources
 from tests.placement.world import World, admitted, cancel, cell_with, finished, joined, set_quotas, spec_of
 
 
@@ -94,30 +95,28 @@ def test_what_no_pool_ever_holds_is_told_before_quota() -> None:
     assert why(world, "huge") is DeferCode.NO_SUCH_NODES
 
 
-def keeping(reclaim: ReclaimFrom) -> World:
+def keeping(reclaim: ReclaimFrom = ReclaimFrom.ANY, **waits: Any) -> World:
     """An owner uses one of his two GPUs and waits for two; another wants to borrow the idle one."""
     world = cell_of(2, share("ada", 2, reclaim=reclaim), share("bob", 0))
     world.tell(admitted(spec_of("first", 1)))
-    world.tell(admitted(spec_of("waits", 2)), admitted(spec_of("borrows", 1, tenant="bob")))
+    world.tell(admitted(spec_of("waits", 2, **waits)), admitted(spec_of("borrows", 1, tenant="bob")))
     return world
 
 
-def test_idle_quota_is_lent_past_a_waiting_owner_who_can_always_take_it_back() -> None:
-    assert keeping(ReclaimFrom.ANY).nodes_of("borrows") == ["n1"]
-
-
-@pytest.mark.parametrize("reclaim", [ReclaimFrom.LOWER_PRIORITY, ReclaimFrom.NEVER])
-def test_it_is_kept_for_an_owner_who_could_not(reclaim: ReclaimFrom) -> None:
-    world = keeping(reclaim)
+@pytest.mark.parametrize("priority", [-1, 0, 1])
+@pytest.mark.parametrize("reclaim", ReclaimFrom)
+def test_idle_quota_is_kept_for_an_owner_who_waits_whatever_he_may_reclaim(reclaim: ReclaimFrom, priority: int) -> None:
+    world = keeping(reclaim, priority=priority)
     assert (why(world, "waits"), why(world, "borrows")) == (DeferCode.NO_FREE_GPUS, DeferCode.RESERVED_FOR_OTHER)
     world.tell(finished("first"))
     assert world.nodes_of("waits") == ["n1"]
 
 
-def test_who_is_less_important_than_the_owner_borrows_from_one_who_may_take_back_by_priority() -> None:
-    world = cell_of(2, share("ada", 2, reclaim=ReclaimFrom.LOWER_PRIORITY), share("bob", 0))
+def test_nothing_is_kept_for_a_job_that_no_node_could_hold() -> None:
+    world = cell_of(2, share("ada", 2), share("bob", 0))
     world.tell(admitted(spec_of("first", 1)))
-    world.tell(admitted(spec_of("waits", 2, priority=1)), admitted(spec_of("borrows", 1, tenant="bob")))
+    world.tell(admitted(spec_of("giant", 1, resources=Resources(cpu_milli=10**9))))
+    world.tell(admitted(spec_of("borrows", 1, tenant="bob")))
     assert world.nodes_of("borrows") == ["n1"]
 
 

@@ -12,14 +12,13 @@ import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from shared.cluster.config import CellFile, Tenant, TenantQuota
 from shared.cluster.job import Job
 from shared.cluster.quota import Account, accounts, over_limit
-from shared.cluster.quota_tree import Need
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.operations import ReclaimFrom, SetQuota
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.value import replace
 from shared.events.values import JobSpec
-from tests.placement.oracle import NaiveWorld
+from tests.placement.oracle import NaiveWorld, could_ever_start
 from tests.placement.test_lines_property import FILE as PLAIN
 from tests.placement.test_lines_property import Twins, live_alike
 from tests.placement.world import CELL
@@ -42,6 +41,9 @@ class QuotaTwins(Twins):
     """Twins whose tenants have guarantees, and some of whose jobs may not be preempted."""
 
     file = FILE
+
+    def all_seeing(self) -> NaiveWorld:
+        return KeepingNaive(self.file)
 
     def spec(self) -> JobSpec:
         return replace(super().spec(), preemptible=self.random.random() < 0.8)
@@ -69,7 +71,7 @@ def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(seed: 
 
 
 class KeepingNaive(NaiveWorld):
-    """Looks at each job, and keeps what is guaranteed to those who wait and might not get it back."""
+    """Looks at each job, and keeps what is guaranteed to those who wait."""
 
     def settle(self, *events: Event) -> None:
         """Walk all queues again and again, until nobody starts: who has started needs nothing kept any more."""
@@ -91,39 +93,35 @@ class KeepingNaive(NaiveWorld):
 
     def _note(self) -> None:
         """Who could start now: in a strict line the first one only."""
-        self._ready: dict[str, list[tuple[Account, Need]]] = {}
+        self._ready: dict[str, list[tuple[Account, int]]] = {}
         for queue in self._part.queues:
             lines: dict[str, list[Job]] = {}
             for job in self._line(queue):
                 lines.setdefault(job.spec.tenant if queue.order is QueueOrder.FAIR_SHARE else "", []).append(job)
             for line in lines.values():
-                for job in line[:1] if queue.discipline is QueueDiscipline.STRICT_FIFO else line:
+                able = [job for job in line if could_ever_start(self, job.spec)]
+                for job in able[:1] if queue.discipline is QueueDiscipline.STRICT_FIFO else able:
                     self._ready[job.id] = self._kept_for(job.spec)
         self._say_who_waits()
 
     def _say_who_waits(self) -> None:
-        waiting: dict[Account, dict[Need, int]] = {}
+        waiting: dict[Account, dict[int, int]] = {}
         for needs in self._ready.values():
             for account, need in needs:
                 waiting.setdefault(account, {})[need] = 1
         self.state.tree.waiting = waiting
 
-    def _kept_for(self, spec: JobSpec) -> list[tuple[Account, Need]]:
+    def _kept_for(self, spec: JobSpec) -> list[tuple[Account, int]]:
         """The keepers above a job that is at no limit, and what it needs of them."""
         tree = self.state.tree
         if over_limit(tree, spec.tenant, "gpu", spec.gpus_milli) is not None:
             return []
         line = [tree.branches.get(account) for account in accounts(self.state.quotas, spec.tenant, "gpu")]
-        need = (spec.priority, spec.gpus_milli)
-        return [
-            (above.account, need)
-            for above in line
-            if above is not None and above.quota.reclaim is not ReclaimFrom.ANY and above.guaranteed_milli
-        ]
+        return [(above.account, spec.gpus_milli) for above in line if above is not None and above.guaranteed_milli]
 
 
 class KeepingTwins(QuotaTwins):
-    """Twins some of whose tenants may not take back from everybody what they lent."""
+    """Twins whose tenants may take back from some what they lent, or from nobody: nothing is carried out of that."""
 
     def __init__(self, random: Random) -> None:
         super().__init__(random)
@@ -131,16 +129,13 @@ class KeepingTwins(QuotaTwins):
         quotas = tuple(replace(quota, reclaim=each) for quota, each in zip(FILE.quotas(), reclaims, strict=True))
         self.settle(SetQuota(cell=CELL, quotas=quotas))
 
-    def all_seeing(self) -> NaiveWorld:
-        return KeepingNaive(self.file)
-
 
 def test_an_owner_that_may_start_does_not_wait() -> None:
     assert live_alike(KeepingTwins(Random(1313)))
 
 
 @given(st.integers(0, 10**9))
-def test_so_does_one_that_keeps_what_its_owners_might_not_get_back(seed: int) -> None:
+def test_it_does_so_whatever_owners_may_reclaim(seed: int) -> None:
     twins = KeepingTwins(Random(seed))
     assert live_alike(twins)
     assert twins.naive.state.quotas

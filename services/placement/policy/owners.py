@@ -1,19 +1,22 @@
-"""Owners that wait for what is guaranteed to them, and might not get it back from everybody who borrows it: for these
-it is kept. Whoever may always take back what he lent needs no such care.
+"""Owners that wait for what is guaranteed to them and idle: for these it is kept. What they may reclaim makes no
+difference, since nobody carries a reclaim out yet: who lent it now would wait until the borrower is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
+from heapq import heapify, heappop
 
+from services.placement.policy.ever import could_ever_start
+from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
+from services.placement.policy.lines.row import Row
 from shared.cluster.gpu_types import gpu_types_of
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.quota import over_limit
 from shared.cluster.quota_room import lineage
-from shared.cluster.quota_tree import Account, Need
+from shared.cluster.quota_tree import Account, Branch
 from shared.cluster.state import CellState
-from shared.events.operations import ReclaimFrom
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode
 from shared.events.values import JobSpec
@@ -22,19 +25,15 @@ Wants = tuple[object, ...]
 """What of a job decides for which accounts it waits, and what it needs of them."""
 
 
-def has_keepers(state: CellState) -> bool:
-    """Whether anybody may not take back from everybody what he lent."""
-    return bool(state.quotas) and any(cohort.keepers for cohort in state.tree.cohorts.values())
-
-
 class Owners:
-    """The needs of keepers whose jobs could start now if there was room.
+    """The needs of owners whose jobs could start now if there was room.
 
     They stand in the state's tree, where who looks for room finds them; they follow from the lines, not from the log.
+    What it costs to note them goes by the tenants that have something idle and wait, and by their classes.
     """
 
     def __init__(self) -> None:
-        self._needs: dict[Wants, list[tuple[Account, Need]]] = {}
+        self._needs: dict[Wants, list[tuple[Account, int]]] = {}
         self._heads: dict[str, None] = {}
         self._has_started = False
 
@@ -47,18 +46,22 @@ class Owners:
         before, has_started = state.tree.waiting, self._has_started
         self._needs, self._heads, self._has_started = {}, {}, False
         state.tree.waiting = {}
-        if has_keepers(state):
-            for job, number in self._ready(state, lines):
-                self._count(state, job.spec, number)
+        idle = _with_idle(state, lines.tenants())
+        if idle:
+            firsts: dict[Line, str] = {}
+            for tenant in idle:
+                for row, line in lines.rows_of(tenant):
+                    self._note_class(state, row, line, firsts)
         return has_started or state.tree.waiting != before
 
     def note_all(self, state: CellState) -> None:
         """The same for somebody who has no lines and looks at all jobs."""
-        if has_keepers(state):
-            state.tree.waiting = {}
-            for job in state.jobs.values():
-                if job.status is JobStatus.QUEUED and job.deferred is not DeferCode.BEHIND_HEAD:
-                    self._count(state, job.spec, 1)
+        waiting = [job for job in state.jobs.values() if job.status is JobStatus.QUEUED]
+        idle = _with_idle(state, dict.fromkeys(job.spec.tenant for job in waiting))
+        state.tree.waiting = {}
+        for job in waiting:
+            if job.spec.tenant in idle and job.deferred is not DeferCode.BEHIND_HEAD:
+                self._count(state, job, 1)
 
     def started(self, state: CellState, lines: Lines, job: Job) -> None:
         """This one does not wait any more: nothing is kept for it from now on."""
@@ -68,55 +71,86 @@ class Owners:
         if is_strict and job.spec.id not in self._heads:
             return
         for account, need in self._needs.get(_wants(job.spec), ()):
-            self._has_started = True
-            of_account = state.tree.waiting[account]
-            of_account[need] -= 1
-            if not of_account[need]:
-                del of_account[need]
+            of_account = state.tree.waiting.get(account, {})
+            if need in of_account:
+                self._has_started = True
+                of_account[need] -= 1
+                if not of_account[need]:
+                    del of_account[need]
 
-    def _count(self, state: CellState, spec: JobSpec, number: int) -> None:
+    def _note_class(self, state: CellState, row: Row, line: Line, firsts: dict[Line, str]) -> None:
+        """Those of a class that could start now. In a strict line that is the first one only: to keep room for one
+        behind it could keep the first from starting, and then both would wait for ever.
+        """
+        assert row.first is not None, "somebody waits in it"
+        job, number = state.jobs[row.first[2]], len(row)
+        if line.queue.discipline is QueueDiscipline.STRICT_FIFO:
+            if line not in firsts:
+                firsts[line] = _first_of(state, line)
+            if firsts[line] != job.spec.id:
+                return
+            self._heads[job.spec.id] = None
+            number = 1
+        if job.status is JobStatus.QUEUED:
+            self._count(state, job, number)
+
+    def _count(self, state: CellState, job: Job, number: int) -> None:
+        spec = job.spec
         wants = _wants(spec)
         needs = self._needs.get(wants)
         if needs is None:
-            need = (spec.priority, spec.gpus_milli)
-            needs = self._needs[wants] = [(account, need) for account in _keepers_above(state, spec)]
-        for account, need in needs:
-            of_account = state.tree.waiting.setdefault(account, {})
-            of_account[need] = of_account.get(need, 0) + number
+            needs = self._needs[wants] = [(account, spec.gpus_milli) for account in _owners_above(state, spec)]
+        if needs and could_ever_start(state, job):
+            for account, need in needs:
+                of_account = state.tree.waiting.setdefault(account, {})
+                of_account[need] = of_account.get(need, 0) + number
 
-    def _ready(self, state: CellState, lines: Lines) -> Iterator[tuple[Job, int]]:
-        """A job of each class that could start now, and how many are like it. In a strict line that is the first one
-        only: to keep room for one behind it could keep the first from starting, and then both would wait for ever.
-        """
-        for queue in lines.in_order():
-            for line in queue:
-                firsts = [(row.first, len(row)) for row in line.rows.values() if row.first is not None]
-                if line.queue.discipline is QueueDiscipline.STRICT_FIFO:
-                    first, _ = min(firsts)
-                    firsts = [(first, 1)]
-                    self._heads[first[2]] = None
-                for first, number in firsts:
-                    job = state.jobs[first[2]]
-                    if job.status is JobStatus.QUEUED:
-                        yield job, number
+
+def has_owners(state: CellState) -> bool:
+    """Whether anything is guaranteed to anybody."""
+    return bool(state.quotas) and any(cohort.has_guarantees for cohort in state.tree.cohorts.values())
+
+
+def _with_idle(state: CellState, tenants: Iterable[str]) -> dict[str, None]:
+    """Those of the tenants to whom, or to one above whom, something is guaranteed that is idle and may be lent."""
+    tree, found = state.tree, dict[str, None]()
+    if not has_owners(state):
+        return found
+    types = [gpu_type for gpu_type, cohort in tree.cohorts.items() if cohort.has_guarantees]
+    for tenant in tenants:
+        branches = [tree.branches.get((tenant, gpu_type)) for gpu_type in types]
+        if any(_is_idle(above) for branch in branches for above in lineage(branch)):
+            found[tenant] = None
+    return found
+
+
+def _is_idle(branch: Branch) -> bool:
+    return branch.idle_milli > branch.home_idle_milli
+
+
+def _first_of(state: CellState, line: Line) -> str:
+    """The first job of a line that could ever start; "" where there is none."""
+    firsts = [row.first for row in line.rows.values() if row.first is not None]
+    heapify(firsts)
+    while firsts:
+        job_id = heappop(firsts)[2]
+        if could_ever_start(state, state.jobs[job_id]):
+            return job_id
+    return ""
 
 
 def _wants(spec: JobSpec) -> Wants:
-    return (spec.tenant, spec.gpu_type, spec.pools, spec.priority, spec.gpus_milli)
+    return (spec.tenant, spec.gpu_type, spec.pools, spec.gpus_milli)
 
 
-def _keepers_above(state: CellState, spec: JobSpec) -> list[Account]:
+def _owners_above(state: CellState, spec: JobSpec) -> list[Account]:
     """The accounts that keep what is theirs for this job: not for one that is at a limit."""
     tree, found = state.tree, list[Account]()
     for gpu_type in _types(state, spec):
         branch = tree.branches.get((spec.tenant, gpu_type))
         if branch is None or over_limit(tree, spec.tenant, gpu_type, spec.gpus_milli) is not None:
             continue
-        found += [
-            above.account
-            for above in lineage(branch)
-            if above.quota.reclaim is not ReclaimFrom.ANY and above.guaranteed_milli
-        ]
+        found += [above.account for above in lineage(branch) if _is_idle(above)]
     return found
 
 

@@ -72,5 +72,5 @@ def refusal(
         return None  # of what is not free no quota speaks
     if left_milli < 0:
         return DeferCode.QUOTA_REACHED
-    kept_milli = kept_for_waiting(tree, account, spec.priority, milli)
+    kept_milli = kept_for_waiting(tree, account, milli)
     return DeferCode.RESERVED_FOR_OTHER if left_milli < kept_milli else None

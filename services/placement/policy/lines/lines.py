@@ -61,6 +61,7 @@ class Lines:
         self._asleep = DueHeap[tuple[int, str]]()
         self._blocked: list[Need] = []
         self._shut: dict[Row, None] = {}
+        self._of_tenant: dict[str, dict[Row, Line]] = {}
 
     # Who waits.
 
@@ -118,11 +119,17 @@ class Lines:
                 return False
             self._leave(job_id, known)
         line = self._line(queue, tenant)
-        row = line.rows.get(key) or line.row(key, self._need(room), is_limited=key[5] is not None)
+        row = line.rows.get(key) or self._row(line, key, room, spec.tenant)
         line.add(row, order)
         self._places[job_id] = (line, row, order)
         line.fresh[job_id] = row
         return True
+
+    def _row(self, line: Line, key: Key, room: Key, tenant: str) -> Row:
+        """A new row for a class."""
+        row = line.row(key, self._need(room), is_limited=key[5] is not None)
+        self._of_tenant.setdefault(tenant, {})[row] = line
+        return row
 
     def _leave(self, job_id: str, place: tuple[Line, Row, Order]) -> None:
         line, row, order = place
@@ -134,6 +141,10 @@ class Lines:
     def _drop(self, line: Line, row: Row) -> None:
         """Nobody is left in the row, and it is in no line any more."""
         self._shut.pop(row, None)
+        tenant = str(row.key[1])
+        del self._of_tenant[tenant][row]
+        if not self._of_tenant[tenant]:
+            del self._of_tenant[tenant]
         need = row.rows.need
         if not need.rows:
             self._needs.pop(need.key, None)
@@ -178,6 +189,14 @@ class Lines:
             lines = list(self._lines[name].values())
             if lines:
                 yield lines
+
+    def tenants(self) -> Iterable[str]:
+        """Those of whom somebody waits."""
+        return self._of_tenant
+
+    def rows_of(self, tenant: str) -> Iterable[tuple[Row, Line]]:
+        """The classes of a tenant's that wait, each with its line."""
+        return self._of_tenant.get(tenant, {}).items()
 
     def place_of(self, job_id: str) -> tuple[Line, Row] | None:
         """Where a job stands, if it does."""
