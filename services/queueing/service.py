@@ -53,6 +53,7 @@ class Waiting(NamedTuple):
     place: Place
     digest: str
     submit_ms: int
+    number: int
     spec: JobSpec
 
 
@@ -89,6 +90,7 @@ class QueueingService:
         self._lines_room = ROOM_LEAST
         self._in_order: list[Line] | None = None
         self._waiting: dict[str, Waiting] = {}
+        self._number = 0
         self._early: deque[tuple[int, str]] = deque()
         self._asleep = DueHeap[tuple[int, str]]()
         self._limited = Limited()
@@ -138,7 +140,8 @@ class QueueingService:
             and not spec.hold
             and not _waits_for_more_than_room(spec)
         ):
-            self._enter(spec, event.submit_ms, event.digest)
+            self._number = max(self._number, self.state.entered) + 1  # as it will have it, if none is refused
+            self._enter(spec, event.submit_ms, self._number, event.digest)
             self._early.append((next_offset, spec.id))
 
     def take_decisions(self, decisions: Iterable[Decision], now_ms: int) -> None:
@@ -163,7 +166,7 @@ class QueueingService:
                 self._drop(job_id)
             for job_id in enter:
                 job = self.state.jobs[job_id]
-                self._enter(in_line(job), job.submit_ms, job.digest)
+                self._enter(in_line(job), job.submit_ms, job.number, job.digest)
 
     def _begins(self, _: e.WriterStarted, _now_ms: int) -> None:
         """A new writer knows no window."""
@@ -181,7 +184,7 @@ class QueueingService:
         self._asleep, self._limited = DueHeap(), Limited()
         self._enter_all(now_ms)
         for job in early:
-            self._enter(job.spec, job.submit_ms, job.digest)
+            self._enter(job.spec, job.submit_ms, job.number, job.digest)
         self._changed = True
 
     def _starts(self, effect: e.JobStarted, now_ms: int) -> None:
@@ -259,14 +262,15 @@ class QueueingService:
         else:
             known = self._waiting.get(job_id)
             if known is not None and (
-                known.submit_ms != job.submit_ms or known.digest != job.digest or not job.spec.gang
+                (known.submit_ms, known.number, known.digest) != (job.submit_ms, job.number, job.digest)
+                or not job.spec.gang
             ):
                 self._leave(job_id)  # the log knows another job under this id, or now it needs less
             spec = job.spec
             if spec.array_of is None or spec.array_most_running is None or job.status is not JobStatus.QUEUED:
-                self._enter(in_line(job), job.submit_ms, job.digest)
+                self._enter(in_line(job), job.submit_ms, job.number, job.digest)
             else:
-                self._limited.add(spec.array_of, self._line(spec).place(spec, job.submit_ms)[1])
+                self._limited.add(spec.array_of, self._line(spec).place(spec, job.submit_ms, job.number)[1])
 
     def _sleeps(self, entry: tuple[int, str]) -> bool:
         job = self.state.jobs.get(entry[1])
@@ -274,15 +278,15 @@ class QueueingService:
             job.not_before_ms == entry[0] or any(setback.until_ms == entry[0] for setback in job.setbacks)
         )
 
-    def _enter(self, spec: JobSpec, submit_ms: int, digest: str) -> None:
+    def _enter(self, spec: JobSpec, submit_ms: int, number: int, digest: str) -> None:
         """Put a job into its line."""
         if spec.id not in self._waiting:
             line = self._line(spec)
-            place = line.place(spec, submit_ms)
+            place = line.place(spec, submit_ms, number)
             if self._by_length:
                 place = line.among_alike(place, longest_run_ms(self.state, spec))
             self._changed |= line.add(place)
-            self._waiting[spec.id] = Waiting(line, place, digest, submit_ms, spec)
+            self._waiting[spec.id] = Waiting(line, place, digest, submit_ms, number, spec)
 
     def _leave(self, job_id: str) -> None:
         """Take a job out of its line."""

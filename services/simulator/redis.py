@@ -132,7 +132,7 @@ class Redis:
         found: dict[str, int] = {}
         before: Counter[str] = Counter()
         for name in waiting.names if waiting is not None else ():
-            queue, _, _, job = name.decode().split(" ")
+            queue, *_, job = name.decode().split(" ")
             found[job] = before[queue]
             before[queue] += 1
         return found

@@ -58,6 +58,8 @@ def enqueued(state: CellState, effect: e.JobEnqueued, at_ms: int) -> None:
     share(state.kinds, effect.spec)
     state.journal.entries.append((dict.pop, jobs, job_id, None))
     job = jobs[job_id] = Job(effect.spec, effect.submit_ms, effect.digest)
+    state.entered += 1
+    job.number = state.entered
     state.waiting += 1
     spec = effect.spec
     if spec.not_before_ms is not None:

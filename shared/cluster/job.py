@@ -46,7 +46,7 @@ class Job:
     its `after` that are not over yet, `broken_by` the one that came to a wrong end. `losses` counts losses in a row by
     no fault of its own: of single workers the most of any rank. `avoid` are the nodes of its last failures. `held_why`
     is why it is held, if that is no wish of a person. `stopping_ms` is since when its nodes are to stop it, until they
-    have said that they did, or were told to be late.
+    have said that they did, or were told to be late. `number` tells as which of all jobs of the cell it came.
     """
 
     spec: JobSpec
@@ -79,6 +79,7 @@ class Job:
     turns: int = 0
     done: tuple[int, ...] = ()
     setbacks: tuple[Setback, ...] = ()
+    number: int = 0
 
     @property
     def id(self) -> str:
@@ -86,9 +87,9 @@ class Job:
         return self.spec.id
 
     @property
-    def queue_order(self) -> tuple[int, int, str]:
-        """The order in which jobs of a queue are served: higher priority, then earlier submit, then id."""
-        return (-self.spec.priority, self.submit_ms, self.spec.id)
+    def queue_order(self) -> tuple[int, int, int, str]:
+        """The order in which jobs of a queue are served: higher priority, then earlier submit, then who came first."""
+        return (-self.spec.priority, self.submit_ms, self.number, self.spec.id)
 
 
 attempt_of: Final[Callable[[Job], tuple[Any, ...]]] = attrgetter(

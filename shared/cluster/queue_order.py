@@ -5,21 +5,22 @@ from __future__ import annotations
 from shared.cluster.config import Queue
 from shared.events.values import JobSpec
 
-Order = tuple[int, int, str]
+Order = tuple[int, int, int, str]
 """Where a job stands in its queue: the lowest is served first. Equal for no two jobs."""
 
 
-def order_in(queue: Queue, spec: JobSpec, submit_ms: int) -> Order:
-    """The place of a job in its queue.
+def order_in(queue: Queue, spec: JobSpec, submit_ms: int, number: int) -> Order:
+    """The place in its queue of a job that came into its cell with this number.
 
-    Without aging: higher priority, then earlier submit, then id. With it a job of priority p stands where one of
-    priority 0 would that was submitted p * `aging_ms` earlier, but never more than `aging_most_ms` earlier or later;
-    ties go by priority, submit and id. So nobody is overtaken by a job submitted more than twice `aging_most_ms` after
-    it, whatever its priority: nothing starves.
+    Without aging: higher priority, then earlier submit, then who came first. With it a job of priority p stands where
+    one of priority 0 would that was submitted p * `aging_ms` earlier, but never more than `aging_most_ms` earlier or
+    later; ties go by priority and by who came first. So nobody is overtaken by a job submitted more than twice
+    `aging_most_ms` after it, whatever its priority: nothing starves. The elements of an array come in the order of
+    their indices. The id decides only between jobs that an older snapshot gives no numbers.
     """
     if not queue.aging_ms:
-        return (-spec.priority, submit_ms, spec.id)
+        return (-spec.priority, submit_ms, number, spec.id)
     most_ms = queue.aging_most_ms
     earlier_ms = max(-most_ms, min(most_ms, spec.priority * queue.aging_ms))
     # Of two of one priority that stand at the same time, the submit times are the same too.
-    return (submit_ms - earlier_ms, -spec.priority, spec.id)
+    return (submit_ms - earlier_ms, -spec.priority, number, spec.id)

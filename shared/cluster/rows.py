@@ -32,6 +32,7 @@ V = TypeVar("V")
 
 _CELL = msgspec.json.Decoder(tuple[str, int, int, int, str, int, int])
 _INPUTS = msgspec.json.Decoder(tuple[tuple[str, int, int | None], ...])
+_ENTERED = msgspec.json.Decoder(int)
 _POLICY = msgspec.json.Decoder(CellPolicy)
 _CELL_FILE = msgspec.json.Decoder(tuple[int, CellFileSet])
 _QUOTA = msgspec.json.Decoder(Quota)
@@ -122,6 +123,8 @@ def rows_of(state: CellState) -> Iterator[str]:
     """The state in rows `[section, ...]`, in a total order. Equal states give equal rows; indices are left out."""
     yield _row("cell", (state.cell, state.version, state.epoch, state.offset, state.chain, state.at_ms, state.skipped))
     yield _row("inputs", [(name, state.inputs[name], state.input_checksums.get(name)) for name in sorted(state.inputs)])
+    if state.entered:
+        yield _row("entered", state.entered)
     yield _row("policy", state.policy)
     if state.cell_file is not None:
         yield _row("file", (state.cell_files, state.cell_file))
@@ -186,6 +189,10 @@ def _inputs(state: CellState, text: str) -> None:
     rows = _INPUTS.decode(text)
     state.inputs = {name: offset for name, offset, _ in rows}
     state.input_checksums = {name: checksum for name, _, checksum in rows if checksum is not None}
+
+
+def _entered(state: CellState, text: str) -> None:
+    state.entered = _ENTERED.decode(text)
 
 
 def _policy(state: CellState, text: str) -> None:
@@ -262,6 +269,7 @@ def _used(state: CellState, text: str) -> None:
 _READ = {
     "cell": _cell,
     "inputs": _inputs,
+    "entered": _entered,
     "policy": _policy,
     "file": _file,
     "quota": _quota,

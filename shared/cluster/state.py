@@ -62,6 +62,8 @@ class CellState:
     singly: dict[str, None] = field(default_factory=dict)
     arrays: dict[str, ArrayJob] = field(default_factory=dict)
     waiting: int = 0
+    entered: int = 0
+    """How many jobs have come into the cell so far."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     ripe: dict[str, None] = field(default_factory=dict)
     closing: dict[str, int] = field(default_factory=dict)
@@ -101,7 +103,7 @@ class CellState:
         """Begin a tentative change; end it with `rollback` or `commit`. Checkpoints nest."""
         mark = self.journal.checkpoint()
         # What changes with nearly every effect is kept once here instead of each time.
-        self.journal.entries.append((setattr, self, "waiting", self.waiting))
+        self.journal.entries += ((setattr, self, "waiting", self.waiting), (setattr, self, "entered", self.entered))
         return mark
 
     def rollback(self, mark: int) -> None:

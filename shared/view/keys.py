@@ -6,7 +6,7 @@ forget a view is to unlink five of them.
 
 from __future__ import annotations
 
-SCHEMA = "2"
+SCHEMA = "3"
 """The form of the rows. A view of another form counts as not there, and is built anew."""
 
 
@@ -28,9 +28,9 @@ def keys_of(namespace: str, cell: str) -> tuple[str, ...]:
 PRIORITY_MOST = 1_000_000
 
 
-def place_in_queue(queue: str, priority: int, submit_ms: int, job_id: str) -> str:
-    """A name that sorts, byte by byte, as the queue serves: higher priority, then earlier submit, then id.
+def place_in_queue(queue: str, priority: int, submit_ms: int, number: int, job_id: str) -> str:
+    """A name that sorts, byte by byte, as the queue serves: higher priority, then earlier submit, then who came first.
 
     A space sorts before every character that a queue's name may hold, so each queue's jobs stand together.
     """
-    return f"{queue} {PRIORITY_MOST - priority:07} {submit_ms:019} {job_id}"
+    return f"{queue} {PRIORITY_MOST - priority:07} {submit_ms:019} {number:019} {job_id}"

@@ -27,7 +27,8 @@ def job_text(job: Job) -> str:
     """The row of a job that waits or holds places."""
     spec = job.spec
     queue = spec.queue or ""
-    place = place_in_queue(queue, spec.priority, job.submit_ms, spec.id) if job.status is JobStatus.QUEUED else ""
+    is_queued = job.status is JobStatus.QUEUED
+    place = place_in_queue(queue, spec.priority, job.submit_ms, job.number, spec.id) if is_queued else ""
     fields = (
         spec.id,
         queue,

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from shared.cluster.config import Queue
-from shared.cluster.queue_order import order_in
+from shared.cluster.queue_order import Order, order_in
 from shared.events.values import JobSpec
 
 PRIORITIES = st.integers(-1_000_000, 1_000_000) | st.integers(-5, 5)
@@ -17,8 +17,8 @@ SUBMITS = st.integers(0, 10**7)
 AGES = st.tuples(st.integers(1, 10**5), st.integers(0, 10**6)).map(lambda ages: (ages[0], ages[0] + ages[1]))
 
 
-def place(queue: Queue, priority: int, submit_ms: int, job: str = "job") -> tuple[int, int, str]:
-    return order_in(queue, JobSpec(id=job, tenant="ada", priority=priority), submit_ms)
+def place(queue: Queue, priority: int, submit_ms: int, number: int = 1, job: str = "job") -> Order:
+    return order_in(queue, JobSpec(id=job, tenant="ada", priority=priority), submit_ms, number)
 
 
 def aged(step_ms: int, most_ms: int) -> Queue:
@@ -57,8 +57,11 @@ def test_a_step_of_priority_is_worth_a_second_of_waiting_and_at_most_three(
     assert place(aged(1_000, 3_000), *first) < place(aged(1_000, 3_000), *second)
 
 
-def test_jobs_of_one_priority_and_time_go_by_their_names() -> None:
-    assert place(aged(10, 20), 1, 5, "a") < place(aged(10, 20), 1, 5, "b")
+@pytest.mark.parametrize("queue", [Queue(name="plain"), aged(10, 20)], ids=["plain", "aged"])
+def test_of_two_of_one_priority_and_time_the_one_that_came_first_is_first_whatever_they_are_called(
+    queue: Queue,
+) -> None:
+    assert place(queue, 1, 5, 1, "z") < place(queue, 1, 5, 2, "a")
 
 
 @given(AGES, PRIORITIES, PRIORITIES, SUBMITS, st.integers(1, 10**7))
@@ -73,8 +76,8 @@ def test_nobody_is_overtaken_by_a_job_submitted_more_than_twice_the_cap_after_it
 def test_a_higher_priority_never_stands_behind_an_equally_old_or_younger_lower_one(
     ages: tuple[int, int], priority: int, more: int, submit_ms: int, later_ms: int
 ) -> None:
-    first = place(aged(*ages), priority + more, submit_ms, "a")
-    assert first < place(aged(*ages), priority, submit_ms + later_ms, "b")
+    first = place(aged(*ages), priority + more, submit_ms, 1, "b")
+    assert first < place(aged(*ages), priority, submit_ms + later_ms, 2, "a")
 
 
 @pytest.mark.parametrize(

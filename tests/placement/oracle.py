@@ -166,13 +166,13 @@ class NaiveWorld(World):
         return sorted(waiting, key=lambda job: _place(queue, job))
 
 
-def _place(queue: Queue, job: Job) -> tuple[int, int, int, str]:
-    """By priority and time; or by time, where a step of priority is worth some of it."""
+def _place(queue: Queue, job: Job) -> tuple[int, int, int, int]:
+    """By priority and time; or by time, where a step of priority is worth some of it; then by who came first."""
     priority, submit_ms = job.spec.priority, job.submit_ms
     if not queue.aging_ms:
-        return (0, -priority, submit_ms, job.id)
+        return (0, -priority, submit_ms, job.number)
     worth_ms = min(abs(priority) * queue.aging_ms, queue.aging_most_ms)
-    return (submit_ms - (worth_ms if priority > 0 else -worth_ms), -priority, submit_ms, job.id)
+    return (submit_ms - (worth_ms if priority > 0 else -worth_ms), -priority, submit_ms, job.number)
 
 
 def could_ever_start(world: World, spec: JobSpec) -> bool:

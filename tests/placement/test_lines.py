@@ -7,6 +7,7 @@ import pytest
 from services.placement.policy.lines.reasons import OF_A_CLASS_MOST
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.job import JobStatus
+from shared.cluster.rows import rows_of, state_from
 from shared.events.operations import ReleaseJob
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
@@ -65,6 +66,49 @@ def test_of_jobs_that_come_together_the_queue_the_priority_and_the_time_say_who_
     assert started(world) == ["high", "strict"]
     world.tell(finished("strict"))
     assert started(world) == ["early", "high"]
+
+
+def test_jobs_of_one_time_start_in_the_order_in_which_they_came_whatever_they_are_called() -> None:
+    world = cell(1)
+    world.tell(admitted(spec_of("m")), admitted(spec_of("z")), admitted(spec_of("a")))
+    world.tell(admitted(spec_of("B")))
+    assert ends_in_order(world) == ["m", "z", "a", "B"]
+
+
+def test_a_job_that_comes_back_keeps_its_place_among_those_of_its_time() -> None:
+    world = cell(1)
+    again = RetryPolicy(budget=3, backoff_ms=1)
+    world.tell(*(admitted(spec_of(job, retry=again)) for job in ("z", "y", "x")))
+    world.tell(failed("z"))
+    assert started(world) == ["y"]
+    world.now_ms += 1_000  # longer than its pause
+    world.tell(finished("y"))
+    assert ends_in_order(world) == ["z", "x"]
+
+
+def test_elements_of_an_array_start_in_the_order_of_their_numbers() -> None:
+    world = cell(1)
+    world.tell(admitted(spec_of("many", array=12)), admitted(spec_of("after")))
+    assert ends_in_order(world) == [*(f"many.{index}" for index in range(12)), "after"]
+
+
+def test_a_state_that_is_read_back_still_knows_who_came_first() -> None:
+    world = cell(1)
+    world.tell(*(admitted(spec_of(job)) for job in ("running", "z", "y")))
+    read = state_from(rows_of(world.state))
+    assert read.entered == 3
+    assert sorted(read.jobs.values(), key=lambda job: job.queue_order) == list(world.state.jobs.values())
+
+
+def ends_in_order(world: World) -> list[str]:
+    """The jobs of a cell of one GPU, as they start one after the other."""
+    found: list[str] = []
+    while (running := started(world)) and len(found) < 20:
+        found += running
+        world.tell(*(finished(job, attempt=world.job(job).attempt) for job in running))
+        world.now_ms += 10
+        world.tell()
+    return found
 
 
 def test_the_head_of_a_strict_queue_that_does_not_fit_stops_those_behind_it_and_no_other_queue() -> None:

@@ -7,7 +7,7 @@ from shared.cluster.queue_order import Order
 
 
 def order(index: int, priority: int = 0) -> Order:
-    return (-priority, 0, f"a.{index}")
+    return (-priority, 0, index, f"a.{index}")
 
 
 def with_elements(*indices: int) -> Limited:

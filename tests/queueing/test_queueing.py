@@ -15,13 +15,13 @@ from shared.events.values import JobKind, Level, Resources, TopologyWish
 from tests.queueing.cell import DIGEST, PART, Cell, spec
 
 
-def test_higher_priority_comes_first_then_the_earlier_submit_then_the_id() -> None:
+def test_higher_priority_comes_first_then_the_earlier_submit_then_who_came_first() -> None:
     cell = Cell()
     cell.enqueue(spec("d"), spec("c"), submit_ms=5)
     cell.enqueue(spec("b"), submit_ms=9)
     cell.enqueue(spec("a", priority=-1), submit_ms=1)
     cell.enqueue(spec("z", priority=7), submit_ms=99)
-    assert cell.order() == ["z", "c", "d", "b", "a"]
+    assert cell.order() == ["z", "d", "c", "b", "a"]
 
 
 def test_queues_stand_in_the_order_of_the_cell_file() -> None:
@@ -105,9 +105,9 @@ def test_a_cut_that_appears_or_vanishes_needs_a_new_window() -> None:
 
 def test_a_job_within_the_head_needs_a_new_window() -> None:
     cell = Cell(most=2)
-    cell.enqueue(spec("a1"), spec("a2"), spec("a3"))
+    cell.enqueue(spec("a1"), spec("a2"), spec("a3"), submit_ms=5)
     cell.heads()
-    cell.enqueue(spec("a0"))
+    cell.enqueue(spec("a0"), submit_ms=1)
     assert cell.is_due()
     assert cell.order() == ["a0", "a1"]
 

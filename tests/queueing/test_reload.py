@@ -49,7 +49,7 @@ def test_jobs_that_the_log_does_not_know_yet_stand_in_the_new_lines() -> None:
     cell.admit(spec("early", queue="night"))
     cell.read = 0  # placement has not read that far
     cell.decide(in_force(with_queues(Queue(name="night", discipline=QueueDiscipline.STRICT_FIFO))))
-    assert cell.order("night") == ["early", "known"]
+    assert cell.order("night") == ["known", "early"]
 
 
 def test_a_process_that_starts_goes_by_the_file_in_force_and_not_by_its_own() -> None:

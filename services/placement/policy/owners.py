@@ -83,7 +83,7 @@ class Owners:
         behind it could keep the first from starting, and then both would wait for ever.
         """
         assert row.first is not None, "somebody waits in it"
-        job, number = state.jobs[row.first[2]], len(row)
+        job, number = state.jobs[row.first[-1]], len(row)
         if line.queue.discipline is QueueDiscipline.STRICT_FIFO:
             if line not in firsts:
                 firsts[line] = _first_of(state, line)
@@ -133,7 +133,7 @@ def _first_of(state: CellState, line: Line) -> str:
     firsts = [row.first for row in line.rows.values() if row.first is not None]
     heapify(firsts)
     while firsts:
-        job_id = heappop(firsts)[2]
+        job_id = heappop(firsts)[-1]
         if could_ever_start(state, state.jobs[job_id]):
             return job_id
     return ""

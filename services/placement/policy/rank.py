@@ -31,7 +31,7 @@ def jobs_before(state: CellState, job: Job, queue: Queue, now_ms: int) -> list[J
     be, if there were room for all.
     """
     line = [
-        Waiting(order_in(queue, other.spec, other.submit_ms), other)
+        Waiting(order_in(queue, other.spec, other.submit_ms, other.number), other)
         for other in state.jobs.values()
         if other is job or (other.status is JobStatus.QUEUED and other.spec.queue == job.spec.queue)
     ]

@@ -98,7 +98,7 @@ class _Scan:
         for more.
         """
         assert row.first is not None, "somebody waits in it"
-        job, over = self._state.jobs[row.first[2]], None
+        job, over = self._state.jobs[row.first[-1]], None
         if row.is_limited and not may_start_one_more(self._state, job.spec):
             self._lines.refuse(course.line, row, DeferCode.ARRAY_LIMIT, is_shut=True)
             return True
@@ -184,7 +184,7 @@ class _Scan:
             row = rows.first()
             if row is None or row.first is None or row.is_limited or (second is not None and second < row.first):
                 break
-            job = jobs[row.first[2]]
+            job = jobs[row.first[-1]]
             places = ahead.take(self._state, course, row, job)
             if places is None:
                 break

@@ -50,11 +50,11 @@ class Limited:
 
     def add(self, array: str, order: Order) -> None:
         """An element could start, or stands elsewhere in the order now."""
-        if self._order_of.get(order[2]) == order:
+        if self._order_of.get(order[-1]) == order:
             return
-        self.remove(order[2])
-        self.array_of[order[2]] = array
-        self._order_of[order[2]] = order
+        self.remove(order[-1])
+        self.array_of[order[-1]] = array
+        self._order_of[order[-1]] = order
         self._touched[array] = None
         insort(self._orders.setdefault(array, []), order)
 
@@ -71,7 +71,7 @@ class Limited:
     def settle(self, array: str, most: int) -> tuple[list[str], list[str]]:
         """Who of an array has to leave its line and who to enter it, so that the first `most` stand there."""
         before = self._inside.pop(array, {})
-        first = dict.fromkeys(order[2] for order in self._orders.get(array, ())[:most])
+        first = dict.fromkeys(order[-1] for order in self._orders.get(array, ())[:most])
         if first:
             self._inside[array] = first
         if not self._orders.get(array, True):

@@ -30,10 +30,10 @@ class Line:
     rows: dict[ClassKey, Row] = field(default_factory=dict)
     waiting: int = 0
 
-    def place(self, spec: JobSpec, submit_ms: int) -> Place:
+    def place(self, spec: JobSpec, submit_ms: int, number: int) -> Place:
         """Where this job belongs."""
         key = () if self.queue.discipline is QueueDiscipline.STRICT_FIFO else class_of(spec)
-        return key, order_in(self.queue, spec, submit_ms)
+        return key, order_in(self.queue, spec, submit_ms, number)
 
     def among_alike(self, place: Place, length_ms: int) -> Place:
         """The place of a job that is alike only with those that may run as long as it may."""
@@ -75,7 +75,7 @@ class Line:
         return QueueHead(
             queue=self.queue.name,
             discipline=self.queue.discipline,
-            jobs=tuple([order[2] for order in ordered]),
+            jobs=tuple([order[-1] for order in ordered]),
             cuts=tuple(sorted(bisect_left(ordered, last) for last in lasts)),
             waiting=self.waiting,
             tenant=self.tenant,

@@ -59,7 +59,7 @@ class Row:
         jobs, first = self._jobs, self._first
         at = bisect_left(jobs, order, first)
         if at == len(jobs) or jobs[at] != order:
-            raise KeyError(order[2])
+            raise KeyError(order[-1])
         if at == first:
             self._drop_first()
         else:

@@ -106,11 +106,13 @@ def _differences(what: str, row: JobRow | NodeRow, given: dict[str, object]) -> 
 
 
 def _positions(books: Books) -> dict[str, int]:
-    """Each waiting job's place in its queue: higher priority first, then who came first, then by name."""
+    """Each waiting job's place in its queue: higher priority first, then who was submitted earlier, then who came
+    first.
+    """
     positions: dict[str, int] = {}
     lengths: dict[str, int] = {}
     waiting = [(page, job) for job, page in books.jobs.items() if page.status == QUEUED]
-    for page, job in sorted(waiting, key=lambda at: (-at[0].spec.priority, at[0].submit_ms, at[1])):
+    for page, job in sorted(waiting, key=lambda at: (-at[0].spec.priority, at[0].submit_ms)):  # books keep the order
         queue = page.spec.queue or ""
         positions[job] = lengths.get(queue, 0)
         lengths[queue] = positions[job] + 1

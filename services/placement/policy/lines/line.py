@@ -46,7 +46,7 @@ class Line:
         """Take the first job out of the row that a walk has come to."""
         row.rows.pop_first(row)
         if self.fresh:
-            self.fresh.pop(order[2], None)
+            self.fresh.pop(order[-1], None)
         if row.first is not None:
             self.moved[row] = None
         else:
@@ -56,7 +56,7 @@ class Line:
         """Take a job out."""
         if row.remove(order):
             row.rows.push(row)
-        self.fresh.pop(order[2], None)
+        self.fresh.pop(order[-1], None)
         if row.first is not None:
             self.moved[row] = None
         else:

@@ -112,7 +112,7 @@ class Lines:
         queue = self.queue(spec.queue)
         tenant = spec.tenant if queue.order is QueueOrder.FAIR_SHARE else ""
         room = room_of(state, spec)
-        key, order = class_of(room, job, spec), order_in(queue, spec, job.submit_ms)
+        key, order = class_of(room, job, spec), order_in(queue, spec, job.submit_ms, job.number)
         if known is not None:
             line, row, before = known
             if row.key == key and before == order and (line.queue.name, line.tenant) == (queue.name, tenant):
@@ -156,7 +156,7 @@ class Lines:
         """The first job of the row, which is the first open one of its room, has started."""
         first = row.first
         assert first is not None, "it was there to be started"
-        line, _, order = self._places.pop(first[2])
+        line, _, order = self._places.pop(first[-1])
         line.pop(row, order)
         if row.first is None:
             self._drop(line, row)

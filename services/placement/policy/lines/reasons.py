@@ -37,7 +37,7 @@ def tell(state: CellState, course: Course, told: Told, is_kept_back: Callable[[J
         code = _code_of(row)
         if code is None or row.first is None:
             continue
-        first = state.jobs[row.first[2]]
+        first = state.jobs[row.first[-1]]
         if first.deferred is not code:
             _tell_row(state, row, code, told, is_kept_back)
     fresh, line.fresh = line.fresh, {}

@@ -60,7 +60,7 @@ class Row:
         """Take a job out. Whether another one is the first now. Raises KeyError for a job that is not here."""
         jobs, at = self._jobs, bisect_left(self._jobs, order, self._at)
         if at == len(jobs) or jobs[at] != order:
-            raise KeyError(order[2])
+            raise KeyError(order[-1])
         if at == self._at:
             self.pop()
             return True
@@ -79,7 +79,7 @@ class Row:
 
     def front(self, most: int) -> list[str]:
         """The first jobs, at most so many."""
-        return [order[2] for order in islice(self._jobs, self._at, self._at + most)]
+        return [order[-1] for order in islice(self._jobs, self._at, self._at + most)]
 
     def count_before(self, order: Order, most: int) -> int:
         """How many jobs stand before this place, `most` at most."""
