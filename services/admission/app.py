@@ -197,17 +197,18 @@ class Admission:
 
     def _answer(self, record: Record) -> Event | Bad:
         tenant = None if record.topic == self._plain else record.topic.removeprefix(f"{self._plain}.")
-        now_ms = self._context.clock.now_ms()
         lost = unreadable(record)
         if lost is not None:
             return Bad(lost.reason, str(lost))
-        answer = self._service.answer(header(record, TYPE_HEADER), record.value, tenant, now_ms)
+        sent_ms = self._sent_ms(record)
+        # However long it lay in its topic: it came when it was sent.
+        came_ms = self._context.clock.now_ms() if sent_ms is None else sent_ms
+        answer = self._service.answer(header(record, TYPE_HEADER), record.value, tenant, came_ms)
         if isinstance(answer, Undecodable):
             return Bad(answer.reason, str(answer))
         if not isinstance(answer, JobAdmitted | JobUpdateRequested):
             return answer
-        sent_ms = self._sent_ms(record) if isinstance(answer, JobAdmitted) else None
-        if sent_ms is not None:
+        if sent_ms is not None and isinstance(answer, JobAdmitted):
             answer = replace(answer, sent_ms=sent_ms)
         # No record is of the future, whatever its sender says where the broker stamps none.
         return self._service.within_rate(answer, min(record.timestamp_ms, self._wall_ms))

@@ -44,10 +44,11 @@ class AdmissionService:
         self._file, self._admissible = file, Admissible(file)
         self.rates.reload(file)
 
-    def answer(self, type_: str, value: bytes | None, topic_tenant: str | None, now_ms: int) -> Event | Undecodable:
+    def answer(self, type_: str, value: bytes | None, topic_tenant: str | None, came_ms: int) -> Event | Undecodable:
         """What to publish for one record of a submissions topic, or why it can only be set aside.
 
-        `topic_tenant` is the tenant whose own topic the record came by; it may speak for nobody else.
+        `topic_tenant` is the tenant whose own topic the record came by; it may speak for nobody else. `came_ms` is the
+        cell time at which it came.
         """
         if type_ not in COMMANDS:
             why = Undecodable(
@@ -70,7 +71,7 @@ class AdmissionService:
             return _rejected(
                 event, job, tenant, Rejection(RejectCode.INVALID_FIELD, shorten(twice), "", "duplicate field")
             )
-        return self._answer(event, topic_tenant, now_ms)
+        return self._answer(event, topic_tenant, came_ms)
 
     def within_rate(self, answer: JobAdmitted | JobUpdateRequested, at_wall_ms: int) -> Event:
         """The same answer, or the rejection of a submission or an update that is one too many for its tenant at this
@@ -83,36 +84,40 @@ class AdmissionService:
         why = self.rates.refusal(spec.tenant, at_wall_ms)
         return answer if why is None else _rejected(SubmitJob, spec.id, spec.tenant, why)
 
-    def _answer(self, event: SubmitJob | CancelJob | UpdateJob, topic_tenant: str | None, now_ms: int) -> Event:
+    def _answer(self, event: SubmitJob | CancelJob | UpdateJob, topic_tenant: str | None, came_ms: int) -> Event:
         job, tenant = _of_whom(event)
         if topic_tenant is not None and tenant != topic_tenant:
             rule = f"this topic is {topic_tenant}'s own"
             return _rejected(event, job, tenant, Rejection(RejectCode.TENANT_NOT_OF_TOPIC, "tenant", tenant, rule))
         if isinstance(event, SubmitJob):
-            return self._submit(event, now_ms)
+            return self._submit(event, came_ms)
         known = tenant_of(self._file, tenant)
         cell = known if isinstance(known, Rejection) else cell_of(self._file, known, event.cell)
         if isinstance(cell, Rejection):
             return _rejected(event, job, tenant, cell)
         if isinstance(event, CancelJob):
             return JobCancelRequested(cell=cell.name, job=job, tenant=tenant, reason=event.reason)
-        over = limits.over_update_limits(self._file, event.changes)
+        changes = event.changes
+        over = limits.over_update_limits(self._file, changes)
+        if over is None and changes.priority is not None:
+            over = self._admissible.priority_too_high(tenant, changes.priority, "changes.priority")
         if over is not None:
             return _rejected(event, job, tenant, over)
-        return JobUpdateRequested(cell=cell.name, job=job, tenant=tenant, changes=event.changes)
+        return JobUpdateRequested(cell=cell.name, job=job, tenant=tenant, changes=changes)
 
-    def _submit(self, event: SubmitJob, now_ms: int) -> Event:
+    def _submit(self, event: SubmitJob, came_ms: int) -> Event:
         spec = event.job
-        submit_ms = now_ms if event.submit_ms is None else event.submit_ms
+        submit_ms = came_ms if event.submit_ms is None else event.submit_ms
         found = self._admissible.home(spec)
         if isinstance(found, Rejection):
             return _rejected(event, spec.id, spec.tenant, found)
-        late = limits.submit_time_too_far(self._file, submit_ms, now_ms)
+        late = self._admissible.priority_too_high(spec.tenant, spec.priority, "priority")
+        late = late or limits.submit_time_too_far(self._file, submit_ms, came_ms)
         resolved = replace(
             spec, cell=found.cell.name, queue=found.queue, pools=found.pool_names, gang=limits.is_gang(spec)
         )
         if late is None and beside_room.asks_for_more(spec):
-            late = beside_room.rejection(self._file, resolved, now_ms)
+            late = beside_room.rejection(self._file, resolved, came_ms)
         if late is not None:
             return _rejected(event, spec.id, spec.tenant, late)
         return JobAdmitted(cell=found.cell.name, spec=resolved, submit_ms=submit_ms, digest=digest_of(spec))

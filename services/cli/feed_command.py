@@ -22,6 +22,7 @@ from services.cli.squeezed import squeezed
 from services.cli.workload import Workload
 from shared.events.base import Event
 from shared.events.submissions import CancelJob, SubmitJob
+from shared.events.value import replace
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.port import LogRefused, LogUnavailable, Outgoing
@@ -80,6 +81,8 @@ class RunningCell:
     def outgoing(self, event: Event) -> Outgoing:
         """A command as a record."""
         name = f"{type(event).__name__}/{event.key()}"
+        if isinstance(event, SubmitJob):
+            event = replace(event, submit_ms=None)  # it waits since it comes, also where an outage has held it up
         return self.layout.outgoing(event, id=name, source=CLIENT_ID, wall_ms=wall_ms())
 
 

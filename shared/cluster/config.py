@@ -156,7 +156,8 @@ class SubmissionRate(Part):
 
 class Tenant(Part):
     """Who may submit. Without pools it may use all; without a queue it waits in its cell's first one; without a limit
-    of submissions it may send as many as come.
+    of submissions it may send as many as come. No job of its own or of tenants below it may have a higher priority than
+    `max_priority`.
     """
 
     name: Name
@@ -166,17 +167,19 @@ class Tenant(Part):
     quotas: tuple[TenantQuota, ...] = ()
     own_topic: bool = False
     submissions: SubmissionRate | None = None
+    max_priority: Annotated[int, Field(strict=True, ge=-1_000_000, le=1_000_000)] | None = None
 
 
 class Limits(Part):
-    """What no single job may pass, in every cell. `submit_skew_ms` bounds how far a submit time may be from the cell's
-    time, `not_before_ahead_ms` how far ahead of it a job's own earliest start.
+    """What no single job may pass, in every cell. `submit_skew_ms` bounds how far a submit time may be from the cell
+    time at which the submission came (None: as far as it says), `not_before_ahead_ms` how far ahead of that a job's own
+    earliest start.
     """
 
     workers_per_job: Annotated[int, Field(strict=True, ge=1, le=WORKERS_MOST)] = 10_000
     gpus_per_job: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] = 100_000
     retry_budget: Annotated[int, Field(strict=True, ge=0, le=LARGEST_INTEGER)] = 100
-    submit_skew_ms: Annotated[int, Field(strict=True, ge=0, le=LATEST_MS)] | None = 86_400_000
+    submit_skew_ms: Annotated[int, Field(strict=True, ge=0, le=LATEST_MS)] | None = 10_000
     not_before_ahead_ms: Annotated[int, Field(strict=True, ge=0, le=LATEST_MS)] = 30 * 86_400_000
 
 

@@ -48,7 +48,7 @@ FILE = CellFile(
         ),
         Tenant(name="cleo", pools=("west-h100",)),
         Tenant(name="pia", pools=("west-real",)),
-        Tenant(name="quin", pools=("west-h100", "west-real")),
+        Tenant(name="quin", pools=("west-h100", "west-real"), max_priority=5),
     ),
     limits=Limits(workers_per_job=100, gpus_per_job=60, retry_budget=5, submit_skew_ms=60_000),
 )

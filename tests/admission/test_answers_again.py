@@ -82,6 +82,25 @@ async def test_of_every_submission_it_is_told_when_it_came_whatever_the_clock_he
     assert answer.sent_ms == at_ms
 
 
+@pytest.mark.parametrize("age_ms", [0, 3_600_000])
+@pytest.mark.parametrize(("back_ms", "is_admitted"), [(None, True), (10_000, True), (10_001, False), (-10_001, False)])
+async def test_a_submission_may_be_dated_back_by_seconds_from_when_it_came_however_late_it_is_read(
+    age_ms: int, back_ms: int | None, is_admitted: bool
+) -> None:
+    broker = MemoryBroker()
+    broker.create_topic("t.jobs", 1)
+    context = make_context("admission", AdmissionSettings(namespace="t"))
+    admission = Admission(context, MemoryLog(broker), LAYOUT, parse_cell_file(TEXT, "cell"))
+    came_ms = context.host.wall_ms() - age_ms
+    submit_ms = None if back_ms is None else came_ms - back_ms
+    value = encode(SubmitJob(job=JobSpec(id="job-1", tenant="vision"), submit_ms=submit_ms))
+    await admission.handle([msgspec.structs.replace(submission(1), value=value, timestamp_ms=came_ms)])
+    answer = event_of(broker.partition(("t.jobs", 0)).records[0])
+    assert isinstance(answer, JobAdmitted if is_admitted else JobRejected)
+    if isinstance(answer, JobAdmitted):
+        assert answer.submit_ms == (came_ms if submit_ms is None else submit_ms)
+
+
 async def test_small_submissions_whose_answers_are_large_fit_their_records() -> None:
     """Admission writes out all the pools that a job may use."""
     pools = ", ".join(f"{{name: {f'p{number:03}':x<63}, gpus: 8}}" for number in range(POOLS_MOST))

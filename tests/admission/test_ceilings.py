@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.admission.policy.ceilings import Ceilings
+from services.admission.policy.ceilings import Ceilings, priorities_of
 from services.admission.policy.resolve import Home
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.events.values import JobSpec, Resources
@@ -50,6 +50,18 @@ def test_one_that_may_not_be_preempted_for_what_is_guaranteed(tenant: str, worke
 def test_one_that_can_do_with_less_for_more() -> None:
     assert most("own", workers_min=1) == 100
     assert most("own", gang=False) == 100
+
+
+def test_a_ceiling_of_priorities_holds_for_all_tenants_below_and_the_lowest_counts() -> None:
+    tenants = (
+        Tenant(name="guest", parent="lab", max_priority=9),
+        Tenant(name="student", parent="lab", max_priority=-1),
+        Tenant(name="lab", max_priority=5),
+        Tenant(name="other"),
+        Tenant(name="some", parent="other", max_priority=0),
+    )
+    found = priorities_of(CellFile(cells=(CELL,), tenants=tenants))
+    assert found == {"lab": 5, "guest": 5, "student": -1, "some": 0}
 
 
 def test_the_rejection_tells_the_numbers() -> None:

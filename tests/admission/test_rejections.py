@@ -69,6 +69,7 @@ EARLY = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS +
             *("over_job_limit", "resources.gpu_milli", "62", "may have 60", (62, 60)),
         ),
         (submit(retry={"budget": 6}), "over_job_limit", "retry.budget", "6", "may have 5", (6, 5)),
+        (submit(tenant="quin", priority=6, cell="west"), "over_tenant_limit", "priority", "6", "tenant quin", (6, 5)),
         (OLD, "submit_time_too_far", "submit_ms", "999939999", "within 60000 ms", (60_001, 60_000)),
         (EARLY, "submit_time_too_far", "submit_ms", "1000060001", "within 60000 ms", (60_001, 60_000)),
         (FAR, "not_before_too_far", "not_before_ms", "3600000000", "ms ahead", (2_600_000_000, 2_592_000_000)),
@@ -136,6 +137,11 @@ def _marks() -> list[Any]:
             UPDATE,
             {"job": "job-1", "tenant": "bob", "cell": "east", "changes": {"workers": 101}},
             RejectCode.OVER_JOB_LIMIT,
+        ),
+        (
+            UPDATE,
+            {"job": "job-1", "tenant": "quin", "cell": "west", "changes": {"priority": 6}},
+            RejectCode.OVER_TENANT_LIMIT,
         ),
     ],
 )

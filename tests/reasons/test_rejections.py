@@ -75,7 +75,7 @@ REJECTED: dict[RejectCode, tuple[Callable[[], JobRejected], str, int | None, int
     RejectCode.LARGER_THAN_POOL: (lambda: answer(workers=17), "workers", 17, 16),
     RejectCode.OVER_TENANT_LIMIT: (lambda: answer(tenant="bob", cell="c", workers=5), "workers", 5, 4),
     RejectCode.OVER_JOB_LIMIT: (lambda: answer(workers=33), "resources.gpu_milli", 33, 32),
-    RejectCode.SUBMIT_TIME_TOO_FAR: (lambda: answer(submit_ms=86_400_001), "submit_ms", 86_400_001, 86_400_000),
+    RejectCode.SUBMIT_TIME_TOO_FAR: (lambda: answer(submit_ms=10_001), "submit_ms", 10_001, 10_000),
     RejectCode.NOT_BEFORE_TOO_FAR: (lambda: answer(not_before_ms=2_000), "not_before_ms", 2_000, 1_000),
     RejectCode.TOO_LARGE: (lambda: answer(run=ProcessRun(argv=("x" * 4_000,) * 200)), "", None, None),
     RejectCode.TOO_MANY_SUBMISSIONS: (third_in_a_second, "tenant", 3, 2),

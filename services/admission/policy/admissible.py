@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from services.admission.policy import limits
-from services.admission.policy.ceilings import Ceilings
+from services.admission.policy.ceilings import Ceilings, priorities_of
 from services.admission.policy.resolve import Home, Rejection, home_of, tenant_of
 from shared.cluster.config import CellFile
+from shared.events.reasons import RejectCode
 from shared.events.values import JobSpec
 
 REMEMBERED_MOST = 10_000
@@ -25,6 +26,7 @@ class Admissible:
     def __init__(self, file: CellFile) -> None:
         self.file = file
         self._ceilings = Ceilings(file)
+        self._priorities = priorities_of(file)
         self._remembered: dict[Wish, Home | Rejection] = {}
 
     def home(self, spec: JobSpec) -> Home | Rejection:
@@ -36,6 +38,14 @@ class Admissible:
                 self._remembered.clear()
             found = self._remembered[wish] = _home(self.file, self._ceilings, spec)
         return found
+
+    def priority_too_high(self, tenant: str, priority: int, field: str) -> Rejection | None:
+        """A priority above what the tenant may give its jobs."""
+        most = self._priorities.get(tenant)
+        if most is None or priority <= most:
+            return None
+        rule = f"tenant {tenant} may give its jobs {most} at most"
+        return Rejection(RejectCode.OVER_TENANT_LIMIT, field, str(priority), rule, priority, most)
 
 
 def wish_of(spec: JobSpec) -> Wish:

@@ -29,18 +29,18 @@ def asks_for_more(spec: JobSpec) -> bool:
     )
 
 
-def rejection(file: CellFile, spec: JobSpec, now_ms: int) -> Rejection | None:
-    """Why a job that has its cell and pools cannot have what it asks for, at cell time `now_ms`; None if it can."""
-    return _too_far(file, spec, now_ms) or _names_itself(spec) or _no_array(spec)
+def rejection(file: CellFile, spec: JobSpec, came_ms: int) -> Rejection | None:
+    """Why a job that came at `came_ms` and has its cell and pools cannot have what it asks for; None if it can."""
+    return _too_far(file, spec, came_ms) or _names_itself(spec) or _no_array(spec)
 
 
-def _too_far(file: CellFile, spec: JobSpec, now_ms: int) -> Rejection | None:
+def _too_far(file: CellFile, spec: JobSpec, came_ms: int) -> Rejection | None:
     """A mistake in the unit of a time would let a job wait for thousands of years."""
     allowed, not_before_ms = file.limits.not_before_ahead_ms, spec.not_before_ms
-    if not_before_ms is None or not_before_ms - now_ms <= allowed:
+    if not_before_ms is None or not_before_ms - came_ms <= allowed:
         return None
-    rule = f"must be at most {allowed} ms ahead of the cell's time, {now_ms}"
-    ahead_ms = not_before_ms - now_ms
+    rule = f"must be at most {allowed} ms ahead of the cell time at which it came, {came_ms}"
+    ahead_ms = not_before_ms - came_ms
     return Rejection(RejectCode.NOT_BEFORE_TOO_FAR, "not_before_ms", str(not_before_ms), rule, ahead_ms, allowed)
 
 

@@ -1,4 +1,5 @@
-"""The most that a tenant may ever use, by the quotas of the cell file alone: when nobody else uses anything.
+"""The most that a tenant may ever have, by the cell file alone: by its quotas, when nobody else uses anything, and by
+the priority that its jobs may have.
 
 What of that is left at the moment is placement's to say, which knows what is in use.
 """
@@ -6,7 +7,7 @@ What of that is left at the moment is placement's to say, which knows what is in
 from __future__ import annotations
 
 from services.admission.policy.resolve import Home, Rejection
-from shared.cluster.config import CellFile, Pool
+from shared.cluster.config import CellFile, Pool, depths_of
 from shared.cluster.quota_room import available, firm_room
 from shared.cluster.quota_tree import QuotaTree
 from shared.events.reasons import RejectCode
@@ -47,6 +48,19 @@ class Ceilings:
                 most = min(most, firm_room(self._tree, account, there_milli))
             self._known[key] = most
         return most
+
+
+def priorities_of(file: CellFile) -> dict[str, int]:
+    """The highest priority that the jobs of each tenant may have, where it or one above it has a ceiling: the lowest
+    of these counts.
+    """
+    depths, found = depths_of(file.tenants), dict[str, int]()
+    for tenant in sorted(file.tenants, key=lambda tenant: depths[tenant.name]):
+        above = found.get(tenant.parent) if tenant.parent is not None else None
+        ceilings = [most for most in (above, tenant.max_priority) if most is not None]
+        if ceilings:
+            found[tenant.name] = min(ceilings)
+    return found
 
 
 def at_least(spec: JobSpec) -> int:

@@ -110,12 +110,12 @@ def _workers(pool: Pool, spec: JobSpec) -> int:
     return nodes * (pool.gpus_per_node // gpus) + rest // gpus
 
 
-def submit_time_too_far(file: CellFile, submit_ms: int, now_ms: int) -> Rejection | None:
-    """A job that claims to wait since long ago would jump the queue; one from the future would be out of order."""
+def submit_time_too_far(file: CellFile, submit_ms: int, came_ms: int) -> Rejection | None:
+    """A job that claims to wait since before it came would jump the queue; one of the future would be out of order."""
     allowed = file.limits.submit_skew_ms
-    if allowed is None or abs(submit_ms - now_ms) <= allowed:
+    if allowed is None or abs(submit_ms - came_ms) <= allowed:
         return None
-    rule = f"must be within {allowed} ms of the cell's time, {now_ms}"
+    rule = f"must be within {allowed} ms of the cell time at which it came, {came_ms}"
     return Rejection(
-        RejectCode.SUBMIT_TIME_TOO_FAR, "submit_ms", str(submit_ms), rule, abs(submit_ms - now_ms), allowed
+        RejectCode.SUBMIT_TIME_TOO_FAR, "submit_ms", str(submit_ms), rule, abs(submit_ms - came_ms), allowed
     )
