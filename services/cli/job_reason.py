@@ -120,13 +120,15 @@ def _since(at_ms: int | None) -> str:
 def _pool(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
     yield (
         f"  pool {room.pool}: {gpus(room.gpus_free_milli)} free of {gpus(room.gpus_milli)}, {room.nodes_whole} of "
-        f"{counted(room.nodes, 'node')} whole; {room.workers_now} of {counted(spec.workers, 'worker')} would fit now, "
+        f"{counted(room.nodes, 'node')} whole; {_fitting(room, spec)} would fit now, "
         f"{room.workers_ever} if it were empty"
     )
     if spec.node_labels or room.nodes_right < room.nodes:
         yield f"    {room.nodes_right} of {counted(room.nodes, 'node')} have labels and taints that it accepts"
     if room.closed:
-        yield f"    {', '.join(f'{nodes} {_nodes(nodes)} {why}' for why, nodes in room.closed)}"
+        idle = dict(room.closed_gpus)
+        parts = (f"{nodes} {_nodes(nodes)} {why}{_idle(idle.get(why, 0))}" for why, nodes in room.closed)
+        yield f"    {', '.join(parts)}"
     for unit in room.units[:UNITS_SHOWN_MOST]:
         yield f"    {room.level} {_unit(unit)}"
     more = len(room.units) - UNITS_SHOWN_MOST
@@ -147,6 +149,17 @@ def _too_large(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
             "no unit of it is named" if most is None else f"{most.unit} would hold {most.workers_ever} if it was empty"
         )
         yield f"    it requires one {wish.level} for {counted(wanted, 'worker')}; {holds}"
+
+
+def _fitting(room: PoolRoom, spec: JobSpec) -> str:
+    """`3 of 4 workers in leaf-1, 2 of 4 in leaf-2`."""
+    (first, unit), *more = room.fitting(spec)
+    found = [f"{first} of {counted(spec.workers, 'worker')}{f' in {unit}' if unit else ''}"]
+    return ", ".join(found + [f"{workers} of {spec.workers} in {unit}" for workers, unit in more])
+
+
+def _idle(count: int) -> str:
+    return f" ({counted(count, 'GPU')} idle)" if count else ""
 
 
 def _nodes(count: int) -> str:

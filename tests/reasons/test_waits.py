@@ -33,7 +33,7 @@ NUMBERS: dict[DeferCode, tuple[str, ...]] = {
     DeferCode.UNACKNOWLEDGED: ("2 nodes with unconfirmed starts",),
     DeferCode.NODES_SILENT: ("2 nodes of which nothing is heard",),
     DeferCode.TOPOLOGY: (
-        "8 of 11 nodes whole",
+        "8 of 11 nodes whole; 5 of 8 workers in leaf-7, 3 of 8 in leaf-8 would fit now",
         "leaf leaf-7 has 5 of 8 whole nodes, 40 GPUs free, room for 5 of its workers",
         "leaf leaf-8 has 3 of 3 whole nodes",
         "missing: 3 more whole nodes in leaf-7",

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from shared.cluster.constraints import misfit, wrong_kind
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
-from shared.events.values import GPU, JobSpec, Level, NodeSpec, NodeStatus
+from shared.events.values import GPU, JobSpec, Level, NodeSpec, NodeStatus, Wish
+
+UNITS_TOLD_MOST = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,10 @@ class UnitRoom:
 class PoolRoom:
     """One pool. `gpus_milli` are healthy and not lost; `gpus_free_milli` those that new work of this job's kind could
     have; `workers_ever` fit on the nodes that are not lost if they were empty. `closed` counts those that take nothing
-    of it, by why; `nodes_right` have labels and taints that it accepts. `units` are those of `level`, the roomiest
-    first; none where no node names one. `gpus_most`, `cpu_milli_most` and `memory_mib_most` are the most that any of
-    the right nodes has that are not lost.
+    of it, by why, and `closed_gpus` the GPUs that are idle there, of lost nodes none; `nodes_right` have labels and
+    taints that it accepts. `units` are those of `level`, the roomiest first; none where no node names one. `gpus_most`,
+    `cpu_milli_most` and `memory_mib_most` are the most that any of the right nodes has that are not lost, `on_one_node`
+    how many workers the roomiest node has room for.
     """
 
     pool: str
@@ -48,6 +51,22 @@ class PoolRoom:
     gpus_most: int = 0
     cpu_milli_most: int = 0
     memory_mib_most: int = 0
+    closed_gpus: tuple[tuple[str, int], ...] = ()
+    on_one_node: int = 0
+
+    def fitting(self, spec: JobSpec) -> list[tuple[int, str]]:
+        """How many of the job's workers would fit now, and in which unit, the roomiest first: where all of them must be
+        in one, room elsewhere is none. In the whole pool, without a name, where they may be anywhere.
+        """
+        wish = spec.topology
+        if wish is None or wish.wish is not Wish.REQUIRED:
+            found = [(self.workers_now, "")]
+        elif wish.level is Level.NODE:
+            found = [(self.on_one_node, "one node")]
+        else:
+            found = [(unit.workers_now, unit.unit) for unit in self.units[:UNITS_TOLD_MOST]]
+            found = found or [(0, f"one {wish.level}: no node names its own")]
+        return [(min(workers, spec.workers), unit) for workers, unit in found]
 
 
 def pool_room(state: CellState, name: str, spec: JobSpec) -> PoolRoom:
@@ -62,6 +81,7 @@ def pool_room(state: CellState, name: str, spec: JobSpec) -> PoolRoom:
     units = [_unit_room(unit, members, spec) for unit, members in by_unit.items() if unit]
     whole = _unit_room(name, fitting, spec)
     able = [node for node in fitting if node.status is not NodeStatus.LOST and wrong_kind(node.spec, spec) is None]
+    closed = _closed(nodes, spec)
     return PoolRoom(
         pool=name,
         nodes=whole.nodes,
@@ -73,21 +93,34 @@ def pool_room(state: CellState, name: str, spec: JobSpec) -> PoolRoom:
         gpu_types=tuple(dict.fromkeys(node.spec.gpu_type for node in fitting)),
         level=level,
         units=tuple(sorted(units, key=lambda unit: (-unit.workers_now, -unit.gpus_free_milli, unit.unit))),
-        closed=_closed(nodes, spec),
+        closed=tuple((why, len(closed[why])) for why in sorted(closed)),
         nodes_right=sum(wrong_kind(node.spec, spec) is None for node in nodes),
         gpus_most=max((node.spec.gpus - node.failed.bit_count() for node in able), default=0),
         cpu_milli_most=max((node.spec.cpu_milli for node in able), default=0),
         memory_mib_most=max((node.spec.memory_mib for node in able), default=0),
+        closed_gpus=_idle(closed),
+        on_one_node=max((_now(node, spec) for node in _open(fitting, spec)), default=0),
     )
 
 
-def _closed(nodes: list[Node], spec: JobSpec) -> tuple[tuple[str, int], ...]:
-    found: dict[str, int] = {}
+def _closed(nodes: list[Node], spec: JobSpec) -> dict[str, list[Node]]:
+    found: dict[str, list[Node]] = {}
     for node in nodes:
         why = _why_closed(node, spec)
         if why is not None:
-            found[why] = found.get(why, 0) + 1
-    return tuple(sorted(found.items()))
+            found.setdefault(why, []).append(node)
+    return found
+
+
+def _idle(closed: dict[str, list[Node]]) -> tuple[tuple[str, int], ...]:
+    """GPUs that are idle on nodes that take nothing of the job, by why. Of a lost node nobody knows."""
+    idle = {why: sum(node.gpus_free for node in closed[why]) for why in sorted(closed) if why != NodeStatus.LOST.value}
+    return tuple((why, gpus) for why, gpus in idle.items() if gpus)
+
+
+def _open(nodes: list[Node], spec: JobSpec) -> list[Node]:
+    """Those that take new work of this kind."""
+    return [node for node in nodes if node.is_schedulable and misfit(node, spec) is None]
 
 
 def _why_closed(node: Node, spec: JobSpec) -> str | None:
@@ -118,7 +151,7 @@ def _unit(spec: NodeSpec, level: Level) -> str:
 
 
 def _unit_room(unit: str, nodes: list[Node], spec: JobSpec) -> UnitRoom:
-    open_nodes = [node for node in nodes if node.is_schedulable and misfit(node, spec) is None]
+    open_nodes = _open(nodes, spec)
     return UnitRoom(
         unit=unit,
         nodes=len(nodes),

@@ -6,6 +6,7 @@ nothing and never starts, and its submitter is told the numbers at once.
 
 from __future__ import annotations
 
+from services.placement.policy.room_told import PoolRoom
 from services.placement.policy.why_not import WhyNot
 from shared.events.jobs import JobRejected
 from shared.events.values import GPU, JobSpec
@@ -37,8 +38,15 @@ def waits_in_words(why: WhyNot, spec: JobSpec) -> str:
     for room in why.pools:
         free, wanted = room.gpus_free_milli // GPU, spec.gpus_milli // GPU
         short = f", {wanted - free} short" if free < wanted else ""
-        told.append(f"{free} of {wanted} GPUs are free{short}; can place {room.workers_now} of {spec.workers}")
+        told.append(f"{free} of {wanted} GPUs are free{short}; can place {_fitting(room, spec)}")
+        told += [f"{gpus} more are idle on nodes {why}" for why, gpus in room.closed_gpus]
     return "; ".join(told)
+
+
+def _fitting(room: PoolRoom, spec: JobSpec) -> str:
+    """`3 of 4 in rack a, 2 of 4 in rack b`."""
+    found = room.fitting(spec)
+    return ", ".join(f"{workers} of {spec.workers}{f' in {unit}' if unit else ''}" for workers, unit in found)
 
 
 def means(word: str, code: str) -> bool:

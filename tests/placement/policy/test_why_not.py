@@ -10,7 +10,7 @@ from services.placement.policy.deferral import PRECEDENCE, ReasonKind
 from services.placement.policy.why_not import WhyNot, why_not
 from shared.cluster.config import Queue
 from shared.events.effects import JobDeferred
-from shared.events.operations import HoldJob
+from shared.events.operations import Cordon, HoldJob
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
@@ -192,6 +192,16 @@ def test_a_share_finds_room_on_devices_that_are_shared_already() -> None:
     world.tell(admitted(spec_of("late", resources=Resources(gpu_milli=500))))
     room = told(world).pools[0]
     assert (room.gpus_free_milli, room.workers_now, room.workers_ever) == (400, 0, 2)
+
+
+def test_gpus_that_are_idle_on_nodes_that_take_nothing_are_told_by_why() -> None:
+    world = cell_with(joined("n1"), joined("n2"), joined("n3"), joined("n4", labels={"zone": "b"}))
+    world.run(spec_of("first", 3))
+    world.tell(Cordon(cell=CELL, node="n1"), Cordon(cell=CELL, node="n2"), admitted(spec_of("full", 8)))
+    world.tell(admitted(spec_of("late", 8, node_labels=("zone=a",))))
+    (room,) = told(world).pools
+    assert room.closed == (("cordoned", 2), ("whose labels do not keep zone=a", 2))
+    assert room.closed_gpus == (("cordoned", 13), ("whose labels do not keep zone=a", 8))
 
 
 def test_labels_and_taints_are_told_by_how_many_nodes_they_leave() -> None:

@@ -56,6 +56,29 @@ def test_nodes_that_differ_may_not() -> None:
     assert verdict(case).differences == ("running: expected j on n1, found j on n0",)
 
 
+def test_a_job_that_must_be_in_one_rack_is_told_how_much_of_it_fits_in_which_and_nothing_in_all() -> None:
+    racks = {"a0": "a", "a1": "a", "a2": "a", "a3": "a", "b0": "b", "b1": "b", "b2": "b", "b3": "b"}
+    nodes = {"nodes": [{"name": name, "gpus": 8, "labels": {"rack": rack}} for name, rack in racks.items()]}
+    running = [
+        {"job": f"r-{name}", "queue": "q", "tasks": 1, "gpus_per_task": 8, "nodes": [name]}
+        for name in ("a1", "b0", "b2")
+    ]
+    job = {"job": "j", "queue": "q", "tasks": 4, "gpus_per_task": 8, "min_tasks": 4, "topology": {"required": "rack"}}
+    expect = {
+        "pending": ["j"],
+        "reason_code": "topology",
+        "reason_contains": "can place 3 of 4 in rack a, 2 of 4 in rack b",
+    }
+    case = line(cluster=nodes, running=running, pending=[job], expect=expect, then=[])
+    assert [verdict(case, seed).differences for seed in (None, 1, 2)] == [(), (), ()]
+
+
+def test_gpus_that_are_idle_on_a_cordoned_node_are_named_as_such() -> None:
+    expect = {"pending": ["big", "small"], "reason_contains": "4 more are idle on nodes cordoned"}
+    then = [{"do": [{"node": "n0", "state": "cordoned"}], "expect": expect}]
+    assert verdict(line(then=then)).differences == ()
+
+
 def test_a_job_that_can_never_run_waits_with_admissions_reason() -> None:
     job = {"job": "j", "queue": "q", "tasks": 3, "gpus_per_task": 8}
     expect = {"pending": ["j"], "reason_code": "exceeds_max_quota", "reason_contains": "can place 2 of 3"}
