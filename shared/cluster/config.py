@@ -97,6 +97,14 @@ class CellPart(Part):
         _once("queue", [queue.name for queue in self.queues])
         return self
 
+    @property
+    def gpus_by_type(self) -> dict[str, int]:
+        """How many GPUs of each type its pools will ever have."""
+        found: dict[str, int] = {}
+        for pool in self.pools:
+            found[pool.gpu_type] = found.get(pool.gpu_type, 0) + pool.gpus
+        return found
+
 
 class TenantQuota(Part):
     """A tenant's share of one GPU type, in whole GPUs; what each field means says `Quota`. A parent that names no
@@ -225,10 +233,7 @@ class CellFile(Part):
 
     def gpus_of(self, cell: str) -> dict[str, int]:
         """How many GPUs of each type the cell's pools will ever have."""
-        found: dict[str, int] = {}
-        for pool in self.cell(cell).pools:
-            found[pool.gpu_type] = found.get(pool.gpu_type, 0) + pool.gpus
-        return found
+        return self.cell(cell).gpus_by_type
 
     def cell(self, name: str) -> CellPart:
         """The cell of this name; KeyError if there is none."""

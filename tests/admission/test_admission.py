@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.admission.policy.admissible import Admissible
 from services.admission.service import AdmissionService, digest_of
-from shared.cluster.config import Tenant
+from shared.cluster.config import CellFile, CellPart, Pool, Tenant
 from shared.events.base import replace
 from shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, encode
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
@@ -71,6 +71,25 @@ def test_pools_that_could_never_hold_the_job_are_left_out() -> None:
 )
 def test_pools_whose_nodes_cannot_run_what_the_job_runs_are_left_out(run: dict[str, Any], pools: tuple[str]) -> None:
     assert admitted(submit(tenant="quin", run=run)).spec.pools == pools
+
+
+def test_a_job_that_takes_any_gpu_type_comes_to_scarce_ones_last() -> None:
+    pools = (
+        Pool(name="few", gpu_type="h100", gpus=16),
+        Pool(name="some", gpu_type="a100", gpus=24),
+        Pool(name="more", gpu_type="a100", gpus=8),
+        Pool(name="as-few", gpu_type="l4", gpus=16),
+    )
+    file = CellFile(cells=(CellPart(name="main", ordinal=0, pools=pools),), tenants=(Tenant(name="ada"),))
+
+    def pools_of(**job: Any) -> tuple[str, ...]:
+        found = AdmissionService(file).answer(SUBMIT, submit(**job), None, NOW_MS)
+        assert isinstance(found, JobAdmitted)
+        return found.spec.pools
+
+    assert pools_of() == ("some", "more", "few", "as-few")
+    assert pools_of(gpu_type="h100") == ("few",)
+    assert pools_of(pools=["few", "some"]) == ("few", "some")
 
 
 def test_the_pools_name_the_cell() -> None:

@@ -80,8 +80,10 @@ def home_of(file: CellFile, tenant: Tenant, spec: JobSpec) -> Home | Rejection:
 
 
 def _pools(cell: CellPart, tenant: Tenant, spec: JobSpec) -> tuple[Pool, ...] | Rejection:
-    """In the job's own order, else in the file's; without a wish, inference tries inference pools first."""
-    by_name = {pool.name: pool for pool in cell.pools}
+    """In the job's own order, else in the file's; without a wish, inference tries inference pools first, and a job that
+    takes any GPU type those of which the cell has the most: scarce ones are left to who names them.
+    """
+    by_name, gpus = {pool.name: pool for pool in cell.pools}, cell.gpus_by_type
     if spec.pools:
         chosen = [by_name[name] for name in spec.pools if name in by_name]
         if len(chosen) < len(spec.pools):
@@ -99,4 +101,6 @@ def _pools(cell: CellPart, tenant: Tenant, spec: JobSpec) -> tuple[Pool, ...] | 
         if not chosen:
             rule = f"is in none of the pools that the job may use in cell {cell.name}"
             return Rejection(RejectCode.UNKNOWN_GPU_TYPE, "gpu_type", spec.gpu_type, rule)
+    elif not spec.pools:
+        chosen.sort(key=lambda pool: -gpus[pool.gpu_type])
     return tuple(chosen)

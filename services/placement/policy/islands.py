@@ -60,11 +60,13 @@ def _split(free: int, islands: Sizes, nics: Sizes, gpus: int, workers: int) -> t
     return tuple(found)
 
 
-def one_holds(free: int, islands: Sizes, gpus: int) -> bool:
-    """Whether so many of these free devices are on one island, or could never be."""
+def held_by_islands(free: int, islands: Sizes, gpus: int) -> int:
+    """How many workers of so many GPUs these free devices hold with each of them on one island; or anyhow, where no
+    island could ever hold one.
+    """
     if len(islands) < 2 or gpus > max(islands):  # noqa: PLR2004 - one island is no choice
-        return True
-    return any(mask.bit_count() >= gpus for mask in _masks(free, islands))
+        return free.bit_count() // gpus
+    return sum(mask.bit_count() // gpus for mask in _masks(free, islands))
 
 
 def _masks(free: int, sizes: Sizes) -> list[int]:

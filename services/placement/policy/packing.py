@@ -11,7 +11,7 @@ from itertools import chain
 
 from services.placement.policy.fewest import Part, fewest
 from services.placement.policy.fit import suits
-from services.placement.policy.islands import Devices, devices_for, one_holds
+from services.placement.policy.islands import Devices, devices_for, held_by_islands
 from shared.cluster.masks import each_bit
 from shared.cluster.topology import OUTWARD, Ranking, Topology
 from shared.events.values import GPU, JobSpec, Level, WorkerPlace
@@ -100,15 +100,21 @@ class Gang:
         return places_on(self, found)
 
     def tightest_node(self, workers: int) -> int | None:
-        """The first of `tightest_nodes`, if there is any. For one worker of several GPUs rather the first that has so
-        many on one island.
+        """The first of `tightest_nodes`, if there is any. For workers of several GPUs rather the first that has one
+        island for each of them.
         """
-        if workers == 1 and self.looks_at_islands:
-            nodes = self.topology.nodes
-            for slot in self.tightest_nodes(1):
-                if one_holds(nodes[slot].free, nodes[slot].spec.islands, self.gpus):
+        if self.looks_at_islands:
+            for slot in self.tightest_nodes(workers):
+                if self.have_islands(slot, workers):
                     return slot
         return next(self.tightest_nodes(workers), None)
+
+    def have_islands(self, slot: int, workers: int) -> bool:
+        """Whether each of so many workers that a node holds would have all of its devices on one island there."""
+        if not self.looks_at_islands:
+            return True
+        node = self.topology.nodes[slot]
+        return held_by_islands(node.free, node.spec.islands, self.gpus) >= workers
 
     @property
     def looks_at_islands(self) -> bool:
@@ -198,14 +204,19 @@ def _emptiest(gang: Gang, group: int) -> Iterator[Part]:
 
 
 def _tightest_of(gang: Gang, group: int, workers: int, taken: dict[int, int]) -> int | None:
-    """The node of a group with the fewest free devices that holds all of them and is not taken."""
+    """The node of a group with the fewest free devices that holds all of them and is not taken; rather one that has an
+    island for each.
+    """
     table, begin = gang.topology.by_free[group], gang.topology.levels[Level.DOMAIN].begins[group]
+    found: int | None = None
     for free in sorted([free for free in table if free >= workers * gang.gpus]):
         for at in each_bit(table[free]):
             slot = begin + at
             if slot not in taken and (gang.is_plain or gang.room_on(slot) >= workers):
-                return slot
-    return None
+                if gang.have_islands(slot, workers):
+                    return slot
+                found = slot if found is None else found
+    return found
 
 
 def places_on(gang: Gang, parts: list[Part]) -> tuple[WorkerPlace, ...]:

@@ -127,6 +127,20 @@ def test_a_node_with_room_on_one_island_is_taken_before_a_tighter_one() -> None:
     assert run(state, gang("four", 4)) == ["n2"]
 
 
+def test_islands_count_for_gangs_as_for_single_workers() -> None:
+    state = network([])
+    for node in ("n1", "n2", "n3"):
+        spec = NodeSpec(id=node, pool="train", gpus=8, islands=(4, 4), position=Position(leaf="a"))
+        apply(state, e.NodeChanged(spec=spec, boot="boot-1", status=NodeStatus.READY), 0)
+    apart = tuple(
+        WorkerPlace(rank=rank, node="n1", devices=(device,), gpu_milli=1000) for rank, device in enumerate((0, 5, 6, 7))
+    )
+    start(state, gang("apart", 1, 4), apart)
+    assert run(state, gang("six", 2, 6)) == ["n2"] * 4 + ["n3"] * 2
+    assert run(state, gang("two", 2, 2)) == ["n3"] * 2
+    assert run(state, gang("one", 2)) == ["n1"]
+
+
 def test_a_worker_larger_than_an_island_uses_as_few_as_possible() -> None:
     state = network([])
     spec = NodeSpec(id="n", pool="train", gpus=8, islands=(2, 2, 4), position=Position(leaf="a"))
