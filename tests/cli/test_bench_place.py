@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from services.cli.bench.networked_cell import Network, enqueue, gang, lines_of
 from services.cli.bench.place import (
     BLOCK_OF_RACKS,
     RACKS_OF_TWO,
     first_fit_by_a_loop,
-    round_of_jobs,
     walk_and_start,
 )
+from services.cli.bench.place_mixes import NODE_CPU_MILLI, NODE_MEMORY_MIB, Mix, mixes, round_of_jobs
 from shared.cluster.invariants import check_state
 from shared.cluster.topology import topology_of
 from shared.events.values import Level
@@ -45,3 +47,42 @@ def test_a_round_of_jobs_has_as_many_workers_as_it_says() -> None:
     enqueue(state, round_of_jobs(0))
     assert walk_and_start(state, lines_of(state)) == 184
     assert check_state(state) == []
+
+
+@pytest.mark.parametrize("mix", mixes(), ids=lambda mix: mix.name)
+def test_of_each_mix_all_start_but_those_that_fit_nowhere(mix: Mix) -> None:
+    state = mix.cell(1_000)
+    enqueue(state, [*mix.specs])
+    assert walk_and_start(state, lines_of(state)) == mix.workers
+    assert check_state(state) == []
+
+
+def test_the_shuffled_mix_is_the_friendly_one_in_another_order() -> None:
+    friendly, shuffled = mixes()[:2]
+    assert friendly.specs != shuffled.specs
+    assert sorted(spec.id for spec in friendly.specs) == sorted(spec.id for spec in shuffled.specs)
+
+
+def _mix(name: str) -> Mix:
+    (found,) = [mix for mix in mixes() if mix.name == name]
+    return found
+
+
+def test_where_it_is_full_one_gpu_of_twenty_is_free_and_no_two_on_one_node() -> None:
+    free = [node.free.bit_count() for node in _mix("full").cell(1_000).nodes.values()]
+    assert (sum(free), max(free)) == (400, 1)
+
+
+def test_each_of_twenty_tenants_has_a_twentieth_guaranteed() -> None:
+    quotas = _mix("tenants").cell(1_000).quotas
+    assert {spec.tenant for spec in _mix("tenants").specs} <= {tenant for tenant, _ in quotas}
+    assert sorted(quota.guaranteed_milli for quota in quotas.values())[2:] == [400_000] * 20
+
+
+def test_jobs_need_up_to_their_share_of_processors_and_memory_and_three_fifths_in_the_mean() -> None:
+    wanted = [spec.resources for spec in _mix("own_resources").specs]
+    cpus = [each.cpu_milli * 8_000 / (NODE_CPU_MILLI * each.gpu_milli) for each in wanted]
+    memory = [each.memory_mib * 8_000 / (NODE_MEMORY_MIB * each.gpu_milli) for each in wanted]
+    for shares in (cpus, memory):
+        assert 0.19 < min(shares) <= max(shares) <= 1
+        assert 0.55 < sum(shares) / len(shares) < 0.65

@@ -33,6 +33,8 @@ class Network:
     superspine: int = 1_000_000
     has_marks: bool = False
     name_characters: int = 0
+    cpu_milli: int = 0
+    memory_mib: int = 0
 
     def node(self, number: int) -> NodeSpec:
         """One of them. Names of leaves tell of themselves alone: "leaf-3" of another spine is another leaf."""
@@ -43,7 +45,14 @@ class Network:
             superspine=f"superspine-{leaf // self.spine // self.superspine:02}",
         )
         name = f"node-{number:06}".ljust(self.name_characters, "x")
-        spec = NodeSpec(id=name, pool=POOL, gpus=self.gpus, position=position)
+        spec = NodeSpec(
+            id=name,
+            pool=POOL,
+            gpus=self.gpus,
+            position=position,
+            cpu_milli=self.cpu_milli,
+            memory_mib=self.memory_mib,
+        )
         if not self.has_marks:
             return spec
         return replace(spec, labels={"zone": ZONES[number % len(ZONES)]}, taints=() if number % 20 else ("reserved",))
