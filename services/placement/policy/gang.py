@@ -7,14 +7,14 @@ from services.placement.policy.fit import Room
 from services.placement.policy.narrowed import narrowed
 from services.placement.policy.policies import POLICIES, PlacementPolicy, Places
 from services.placement.policy.quota_check import is_parted, refusal_in_pool, refusal_of_places
-from services.placement.policy.wishes import place_wish, seeker_of
+from services.placement.policy.wishes import fits_anywhere, place_wish, seeker_of
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.gang_bytes import bytes_of, is_too_large
 from shared.cluster.gpu_types import gpu_types_of
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, Level, Wish, WorkerPlace
+from shared.events.values import GPU, JobSpec, Wish, WorkerPlace
 
 __all__ = ["POLICIES", "Places", "place_alike", "place_gang"]
 
@@ -119,9 +119,8 @@ def _why_not(state: CellState, pool: PoolCapacity, policy: PlacementPolicy, spec
     """Why a gang for which there are enough free devices has found no places."""
     if spec.topology is not None and spec.topology.wish is Wish.REQUIRED:
         gang = seeker_of(state, pool, policy.nodes_for(state, pool, spec), spec)
-        outermost = range(len(gang.topology.levels[Level.SUPERSPINE].paths))
-        if sum(gang.rooms(Level.SUPERSPINE, outermost)) >= spec.workers:
-            return DeferCode.TOPOLOGY  # without the wish it would go anywhere
+        if fits_anywhere(gang):
+            return DeferCode.TOPOLOGY  # without the wish it would go there
     return _why_none_fit(state, pool, spec)
 
 

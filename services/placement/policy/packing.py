@@ -61,6 +61,19 @@ class Gang:
             self._known[level, unit] = known
         return known
 
+    def fits(self, level: Level, unit: int, workers: int) -> bool:
+        """Whether a unit holds so many of its workers. No more nodes are looked at than it takes to tell."""
+        known = self.ranking(level).room[unit] if self.is_plain else self._known.get((level, unit))
+        if known is not None:
+            return known >= workers
+        room = 0
+        for slot in self.topology.levels[level].slots(unit):
+            room += self.room_on(slot)
+            if room >= workers:
+                return True
+        self._known[level, unit] = room
+        return False
+
     def rooms(self, level: Level, units: range) -> Sequence[int]:
         """The same for these units; the places of all others mean nothing."""
         room = self.ranking(level).room
@@ -76,7 +89,7 @@ class Gang:
         if level is Level.NODE:
             return self.tightest_node(workers)
         for unit in self.units_for(level, workers):
-            if self.is_plain or self.room_in(level, unit) >= workers:
+            if self.is_plain or self.fits(level, unit, workers):
                 return unit
         return None
 

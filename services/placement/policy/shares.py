@@ -48,6 +48,10 @@ class ShareGang:
                 return most
         return room
 
+    def fits(self, level: Level, unit: int, workers: int) -> bool:
+        """Whether a unit holds so many of its workers."""
+        return self.room_in(level, unit) >= workers
+
     def rooms(self, level: Level, units: range) -> Sequence[int]:
         """The same for these units; the places of all others mean nothing."""
         found = [0] * len(self.topology.levels[level].paths)

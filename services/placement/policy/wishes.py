@@ -41,6 +41,16 @@ def seeker_of(state: CellState, pool: PoolCapacity, topology: Topology, spec: Jo
     return ShareGang(state, pool, topology, spec)
 
 
+def fits_anywhere(gang: Seeker) -> bool:
+    """Whether all workers find places somewhere, wherever they wish to be."""
+    level, left = Level.SUPERSPINE, gang.spec.workers
+    for unit in range(len(gang.topology.levels[level].paths)):
+        if gang.fits(level, unit, left):
+            return True
+        left -= gang.room_in(level, unit)
+    return False
+
+
 def levels_for(wish: TopologyWish) -> tuple[Level, ...]:
     """The levels that may be tried, in their order."""
     first = OUTWARD.index(wish.level)
