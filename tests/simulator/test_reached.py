@@ -99,6 +99,7 @@ SELDOM = frozenset(
         "RejectCode.unknown_version",
         "StopReason.device_failed",
         "StopReason.node_lost",
+        "StopReason.worker_failed",
     }
 )
 """Not reached in each few dozen worlds: nearly all of them in those that are recorded."""
