@@ -102,7 +102,7 @@ class CellMetrics:
             await self._follower.stop()
 
     async def _begin(self) -> None:
-        with loading():
+        with loading(f"figures of {self._tenure.cell}"):
             await self._follower.stop()
             await self._follower.start()
             self._service = MetricsService(self._follower.state, self._context.settings.tenants_named)

@@ -139,7 +139,7 @@ async def _whole_of(log: Log, tp: TopicPartition, manifest: SnapshotManifest) ->
 async def _built(whole: Whole) -> CellState:
     """The state of a snapshot. The loop turns meanwhile, so that no heartbeat is missed over a large one."""
     state = CellState(whole.manifest.cell)
-    with loading():
+    with loading(f"state of {whole.manifest.cell}"):
         for _ in build(state, whole):
             await asyncio.sleep(0)
     return state

@@ -6,6 +6,7 @@ forgets on demand, as a Redis does that lost its tail or was flushed.
 
 from __future__ import annotations
 
+import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -158,11 +159,13 @@ class LuaFunctions:
         self.store = Store()
 
     def _load(self) -> None:
+        # Lua would keep these functions alive for as long as they keep Lua, where no collector of garbage looks.
+        functions = weakref.proxy(self)
         redis = self._lua.table_from(
             {
-                b"call": self._call,
-                b"register_function": self._register,
-                b"error_reply": lambda text: self._lua.table_from({b"err": text}),
+                b"call": lambda *words: functions._call(*words),  # noqa: PLW0108, SLF001 - a method of it would keep it
+                b"register_function": lambda *words: functions._register(*words),  # noqa: PLW0108, SLF001
+                b"error_reply": lambda text: functions._lua.table_from({b"err": text}),  # noqa: SLF001
             }
         )
         self._lua.globals()[b"redis"] = redis
