@@ -33,10 +33,11 @@ class Kind(NamedTuple):
 
 class Hardware:
     """The nodes of a pool by their kinds, as masks over the pool's numbers; lost ones have none. `remembered` is what
-    others have worked out from them, by name: all of it is forgotten when it may be another.
+    others have worked out from them, by name: all of it is forgotten when it may be another, and then the `mark` is
+    another one, too.
     """
 
-    __slots__ = ("_failed", "_of", "_pool", "_specs", "is_stale", "kinds", "remembered")
+    __slots__ = ("_failed", "_of", "_pool", "_specs", "is_stale", "kinds", "mark", "remembered")
 
     def __init__(self, pool: PoolCapacity, nodes: list[Node]) -> None:
         self._pool, self.is_stale = pool, False
@@ -45,6 +46,7 @@ class Hardware:
         self._of = [_kind(node) for node in nodes]
         self.kinds: dict[Kind, int] = {}
         self.remembered: dict[object, object] = {}
+        self.mark = object()
         for number, kind in enumerate(self._of):
             if kind is not None:
                 self.kinds[kind] = self.kinds.get(kind, 0) | 1 << number
@@ -56,14 +58,14 @@ class Hardware:
         if node.spec is self._specs[number] and node.failed == self._failed[number] and was_lost is is_lost:
             return
         if node.spec != self._specs[number]:
-            self.remembered.clear()  # its labels or its place in the network may be others
+            self._forget()  # its labels or its place in the network may be others
         self._specs[number], self._failed[number] = node.spec, node.failed
         before, now = self._of[number], _kind(node)
         if before != now:
             self._move(number, before, now)
 
     def _move(self, number: int, before: Kind | None, now: Kind | None) -> None:
-        self.remembered.clear()
+        self._forget()
         self._of[number] = now
         if before is not None:
             left = self.kinds[before] ^ 1 << number
@@ -73,6 +75,10 @@ class Hardware:
                 del self.kinds[before]
         if now is not None:
             self.kinds[now] = self.kinds.get(now, 0) | 1 << number
+
+    def _forget(self) -> None:
+        self.remembered.clear()
+        self.mark = object()
 
     def remember(self, name: object, what: object) -> None:
         """Keep what was worked out until a node becomes another one."""

@@ -11,6 +11,7 @@ from services.placement.policy.turn import Turn
 from services.placement.service import PlacementService
 from shared.cluster.config import CellPart, Queue
 from shared.cluster.job import Job, JobStatus
+from shared.cluster.node import Node
 from shared.cluster.quota import accounts, over_limit
 from shared.events import effects as e
 from shared.events.base import Event
@@ -22,7 +23,11 @@ from shared.events.values import GPU, JobSpec, NodeStatus
 from shared.log.machine.writer import Draft
 from tests.placement.world import CELL, World
 
-NOT_WAITED_FOR = (DeferCode.NO_SUCH_NODES, DeferCode.RESERVED_FOR_OTHER, DeferCode.ARRAY_LIMIT)
+NEVER_WAITED_FOR = (DeferCode.NO_SUCH_NODES, DeferCode.RECORD_TOO_LARGE)
+NOT_WAITED_FOR = (*NEVER_WAITED_FOR, DeferCode.RESERVED_FOR_OTHER, DeferCode.MAINTENANCE)
+
+HeadOf = tuple[Job, DeferCode]
+"""A job that waits for room, and what keeps it."""
 
 
 class Idle(PlacementService):
@@ -53,7 +58,10 @@ class NaiveWorld(World):
 
     def _walk_all(self) -> bool:
         self.writer.begin()
-        made = [effect for queue in self._part.queues for effect in self._walk(queue)]
+        made, due = list[e.AnyEffect](), list[HeadOf]()
+        for queue in self._part.queues:
+            done, due = self._walk(queue, due)
+            made += done
         if not made:
             self.writer.abandon()
             return False
@@ -72,22 +80,38 @@ class NaiveWorld(World):
         assert self.writer.appended(len(self.log) - 1)
         self.service.note(draft.decision.effects, self.wall_ms)
 
-    def _walk(self, queue: Queue) -> list[e.AnyEffect]:
-        if queue.discipline is QueueDiscipline.BACKFILL:
-            return self._backfill(queue)
-        starts: list[e.AnyEffect] = []
-        passed: list[str] = []
+    def _walk(self, queue: Queue, due: list[HeadOf]) -> tuple[list[e.AnyEffect], list[HeadOf]]:
+        """One queue behind the heads of those before it. What is done, and the heads that the next queues meet.
+
+        Heads keep back those that need the same; others that do not fit are nobody's head.
+        """
+        made, own = list[e.AnyEffect](), list[HeadOf]()
+        is_strict = queue.discipline is QueueDiscipline.STRICT_FIFO
         for job in self._turns(queue):
-            if job.spec.tenant in passed or not may_start_one_more(self.state, job.spec):
+            if not may_start_one_more(self.state, job.spec):
                 continue
-            found = self._find(job)
+            over = [head for head in due if self._is_kept_by(job, *head) and not self._is_owner_before(job, head[0])]
+            over += [head for head in own if self._is_kept_by(job, *head)]
+            is_kept = any(head in due or self._is_due(queue, head[0]) for head in over)
+            found = DeferCode.BEHIND_HEAD if is_kept else self._find(job)
             if not isinstance(found, DeferCode):
-                starts.append(self._done(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found)))
-            elif queue.discipline is QueueDiscipline.STRICT_FIFO and found is not DeferCode.NO_SUCH_NODES:
-                if queue.order is QueueOrder.FIFO or found is not DeferCode.QUOTA_REACHED:
-                    break
-                passed.append(job.spec.tenant)
-        return starts
+                made.append(self._done(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found)))
+            elif queue.discipline is QueueDiscipline.BACKFILL and over and job.id in self.state.heads:
+                if queue.order is QueueOrder.FIFO:
+                    made.append(self._done(e.HeadCleared(job=job.id)))
+            elif queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO or over or found in NEVER_WAITED_FOR:
+                continue
+            elif is_strict or found not in NOT_WAITED_FOR:
+                own.append((job, found))
+                if not is_strict and job.id not in self.state.heads:
+                    made.append(self._done(e.HeadBlocked(job=job.id)))
+        lasting = [head for head in own if self._is_due(queue, head[0]) and head[1] not in NOT_WAITED_FOR]
+        return made, due + lasting
+
+    def _is_due(self, queue: Queue, head: Job) -> bool:
+        if queue.discipline is QueueDiscipline.STRICT_FIFO:
+            return True
+        return self.now_ms - self.state.heads.get(head.id, self.now_ms) >= self.state.policy.backfill_wait_ms
 
     def _find(self, job: Job) -> Places | DeferCode:
         """Places without the nodes that the job avoids, or else with them."""
@@ -116,42 +140,28 @@ class NaiveWorld(World):
 
         return min(waiting, key=levels)
 
-    def _backfill(self, queue: Queue) -> list[e.AnyEffect]:
-        """Heads that keep jobs back, those that need the same; others that do not fit are nobody's head."""
-        made: list[e.AnyEffect] = []
-        heads: list[tuple[Job, DeferCode]] = []
-        for job in self._turns(queue):
-            if not may_start_one_more(self.state, job.spec):
-                continue
-            over = [head for head, why in heads if self._is_kept_by(job, head, why)]
-            if any(self._waited_ms(head) >= self.state.policy.backfill_wait_ms for head in over):
-                found: Places | DeferCode = DeferCode.BEHIND_HEAD
-            else:
-                found = self._find(job)
-            if not isinstance(found, DeferCode):
-                made.append(self._done(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found)))
-            elif over and job.id in self.state.heads:
-                if queue.order is QueueOrder.FIFO:
-                    made.append(self._done(e.HeadCleared(job=job.id)))
-            elif not over and found not in NOT_WAITED_FOR:
-                heads.append((job, found))
-                if job.id not in self.state.heads:
-                    made.append(self._done(e.HeadBlocked(job=job.id)))
-        return made
-
     def _is_kept_by(self, job: Job, head: Job, why: DeferCode) -> bool:
-        if job.spec.pools and head.spec.pools and not {*job.spec.pools} & {*head.spec.pools}:
+        nodes = self.state.nodes.values()
+        if not any(_could_be(job.spec, node) and _could_be(head.spec, node) for node in nodes):
             return False
         return why is not DeferCode.QUOTA_REACHED or self._is_below(job, head)
+
+    def _is_owner_before(self, job: Job, head: Job) -> bool:
+        """Whether the job takes what is guaranteed to it, and the head would borrow."""
+        kept = []
+        for each in (job, head):
+            account = (each.spec.tenant, "gpu")
+            quota, used = self.state.quotas.get(account), self.state.usage.get(account, 0)
+            below = [other for other in self.state.quotas.values() if other.parent == each.spec.tenant]
+            sure = max(sum(other.guaranteed_milli for other in below), 0 if quota is None else quota.guaranteed_milli)
+            kept.append(quota is not None and used + each.spec.gpus_milli <= sure)
+        return kept[0] and not kept[1]
 
     def _is_below(self, job: Job, head: Job) -> bool:
         """Whether the tenant whose limit the head would pass is above the job, or is its own."""
         milli = head.spec.gpus_milli
         full = over_limit(self.state.tree, head.spec.tenant, "gpu", milli)
         return (full or (head.spec.tenant, "gpu")) in accounts(self.state.quotas, job.spec.tenant, "gpu")
-
-    def _waited_ms(self, head: Job) -> int:
-        return self.now_ms - self.state.heads.get(head.id, self.now_ms)
 
     def _done(self, effect: e.AnyEffect) -> e.AnyEffect:
         self.do(effect)
@@ -179,13 +189,21 @@ def could_ever_start(world: World, spec: JobSpec) -> bool:
     """Whether any pool of the job's has room for all of its workers when it is empty, counted node by node."""
     room: dict[str, int] = {}
     for node in world.state.nodes.values():
-        is_right = all(taint in spec.tolerations for taint in node.spec.taints) and all(
-            (node.spec.labels.get("zone") == "a") is (rule == "zone=a") for rule in spec.node_labels
-        )
-        if is_right and node.status is not NodeStatus.LOST and (not spec.pools or node.pool in spec.pools):
-            wants = spec.resources
-            devices = node.spec.gpus - node.failed.bit_count()
-            on_one, each = max(GPU // wants.gpu_milli, 1), max(wants.gpu_milli // GPU, 1)
-            here = min(devices * on_one // each, node.spec.cpu_milli // wants.cpu_milli)
-            room[node.pool] = room.get(node.pool, 0) + here
+        if not spec.pools or node.pool in spec.pools:
+            room[node.pool] = room.get(node.pool, 0) + _workers_on(spec, node)
     return max(room.values(), default=0) >= spec.workers
+
+
+def _could_be(spec: JobSpec, node: Node) -> bool:
+    return (not spec.pools or node.pool in spec.pools) and _workers_on(spec, node) > 0
+
+
+def _workers_on(spec: JobSpec, node: Node) -> int:
+    """How many workers the node would hold if it were empty."""
+    right = ["zone=a" if node.spec.labels.get("zone") == "a" else "zone!=a"] * len(spec.node_labels)
+    is_tolerated = all(taint in spec.tolerations for taint in node.spec.taints)
+    if node.status is NodeStatus.LOST or not is_tolerated or list(spec.node_labels) != right:
+        return 0
+    wants, devices = spec.resources, node.spec.gpus - node.failed.bit_count()
+    on_one, each = max(GPU // wants.gpu_milli, 1), max(wants.gpu_milli // GPU, 1)
+    return min(devices * on_one // each, node.spec.cpu_milli // max(wants.cpu_milli, 1))

@@ -111,7 +111,7 @@ def ends_in_order(world: World) -> list[str]:
     return found
 
 
-def test_the_head_of_a_strict_queue_that_does_not_fit_stops_those_behind_it_and_no_other_queue() -> None:
+def test_the_head_of_a_strict_queue_that_does_not_fit_stops_those_behind_it_and_the_queues_behind_its_own() -> None:
     world = cell(2)
     world.tell(admitted(spec_of("first", queue="strict")))
     world.tell(
@@ -119,7 +119,9 @@ def test_the_head_of_a_strict_queue_that_does_not_fit_stops_those_behind_it_and_
         admitted(spec_of("behind", queue="strict"), 1),
         admitted(spec_of("other", queue="default"), 1),
     )
-    assert started(world) == ["first", "other"]
+    assert started(world) == ["first"]
+    world.tell(cancel("big"))
+    assert started(world) == ["first", "behind"]
 
 
 def test_a_job_of_a_higher_priority_that_becomes_the_head_of_a_strict_queue_starts() -> None:

@@ -42,8 +42,7 @@ def could_hold(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
 
 def could_hold_later(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
     """The same when no maintenance is planned any more."""
-    form = _form_of(state, pool, spec)
-    return _could_hold(state, pool, form._replace(needs=form.needs and form.needs._replace(shut=())))
+    return _could_hold(state, pool, _at_any_time(_form_of(state, pool, spec)))
 
 
 def could_ever_start(state: CellState, job: Job) -> bool:
@@ -68,11 +67,30 @@ def could_hold_singly(state: CellState, spec: JobSpec, workers: int) -> bool:
     return room >= workers
 
 
-def reach(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:
-    """The nodes on which a worker of the job could be if they were empty, as a mask over the pool's numbers; none of a
-    unit of the network that could not hold what the job requires in one.
+Reach = dict[str, int]
+"""The nodes of each pool on which a worker of a job could be, as masks over the pools' numbers."""
+
+
+def reach_of(state: CellState, spec: JobSpec) -> Reach:
+    """Where a worker of the job could be if nothing ran there, whatever maintenance is planned; nowhere in a unit of
+    the network that could not hold what the job requires in one.
     """
-    hardware, form = hardware_of(state, pool), _form_of(state, pool, spec)
+    pools = [(name, state.pools[name]) for name in spec.pools or state.pools if name in state.pools]
+    return {name: found for name, pool in pools if (found := _reach(state, pool, spec))}
+
+
+def meet(one: Reach, other: Reach) -> bool:
+    """Whether any node is in both."""
+    return any(mask & other.get(name, 0) for name, mask in one.items())
+
+
+def marks_of_reach(state: CellState) -> list[object]:
+    """Where this is what it was, so is the reach of every job."""
+    return [state.policy.placement, *(hardware_of(state, pool).mark for pool in state.pools.values())]
+
+
+def _reach(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:
+    hardware, form = hardware_of(state, pool), _at_any_time(_form_of(state, pool, spec))
     known = hardware.remembered.get(("reach", form))
     if isinstance(known, int):
         return known
@@ -98,6 +116,11 @@ def _form_of(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Form:
         needs=needs_of(state, pool, spec),
         part=None if part is None else part(spec),
     )
+
+
+def _at_any_time(form: Form) -> Form:
+    """The same when no maintenance is planned."""
+    return form if form.needs is None else form._replace(needs=form.needs._replace(shut=()))
 
 
 def _could_hold(state: CellState, pool: PoolCapacity, form: Form) -> bool:

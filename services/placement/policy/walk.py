@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 
 from services.placement.policy.ahead import Ahead
 from services.placement.policy.arrays import may_start_one_more
-from services.placement.policy.backfill import Head, Heads
 from services.placement.policy.confirmations import with_confirmations
-from services.placement.policy.deferral import STRUCTURAL
 from services.placement.policy.elsewhere import place_job
 from services.placement.policy.entering import places_to_enter
 from services.placement.policy.fair_share import Shares
 from services.placement.policy.gang import Places, place_gang
+from services.placement.policy.heads import Head, Heads
 from services.placement.policy.lines.course import ByShares, Course, OneLine, Turns
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
@@ -54,12 +53,13 @@ class Walk:
 
 
 def walk_lines(state: CellState, lines: Lines, now_ms: int, start: Start) -> Walk:
-    """Walk the queues in their order."""
-    walk = Walk()
+    """Walk the queues in their order. What heads of one wait for, the queues behind it leave alone."""
+    walk, heads = Walk(), Heads(state, now_ms)
     for queue in lines.in_order():
-        if not _Scan(state, lines, queue, now_ms, start, walk).go():
+        if not _Scan(state, lines, queue, heads, now_ms, start, walk).go():
             walk.is_whole = False
             break
+        heads.next_queue()
     return walk
 
 
@@ -67,7 +67,7 @@ class _Scan:
     """The walk along one queue."""
 
     def __init__(
-        self, state: CellState, lines: Lines, queue: list[Line], now_ms: int, start: Start, walk: Walk
+        self, state: CellState, lines: Lines, queue: list[Line], heads: Heads, now_ms: int, start: Start, walk: Walk
     ) -> None:
         self._state, self._lines, self._now_ms, self._start, self._walk = state, lines, now_ms, start, walk
         self._queue = queue[0].queue
@@ -76,20 +76,19 @@ class _Scan:
         sees_all = self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO
         courses = [Course(line, sees_all=sees_all) for line in queue]
         self._turns: Turns = ByShares(courses, Shares(state, now_ms)) if self._is_fair else OneLine(courses[0])
-        self._heads = Heads(state, now_ms) if self._discipline is _BACKFILL else None
+        self._heads = heads
         self._blocking: dict[str, None] = {}
         self._ahead = Ahead()
-        self._is_over = False
 
     def go(self) -> bool:
         """Whether the walk may go on with the next queue."""
         has_room = True
-        while has_room and not self._is_over and (turn := self._turns.first()) is not None:
+        while has_room and (turn := self._turns.first()) is not None:
             has_room = self._serve(*turn)
         for course in self._turns.courses:
             course.close()
             tell(self._state, course, self._walk.deferred, self._is_kept_back)
-        if has_room and self._heads is not None and not self._is_fair:
+        if has_room and self._discipline is _BACKFILL and not self._is_fair:
             self._clear_heads()
         return has_room
 
@@ -98,19 +97,20 @@ class _Scan:
         for more.
         """
         assert row.first is not None, "somebody waits in it"
-        job, over = self._state.jobs[row.first[-1]], None
+        job = self._state.jobs[row.first[-1]]
         if row.is_limited and not may_start_one_more(self._state, job.spec):
             self._lines.refuse(course.line, row, DeferCode.ARRAY_LIMIT, is_shut=True)
             return True
-        if self._heads is not None:
-            over = self._heads.over(job.spec)
-            if over is not None and over.is_due:
-                self._pass(course, row, over)
-                return True
+        over = self._heads.over(row.rows.need, job.spec)
+        if over is not None and over.is_due:
+            self._pass(course, row, over)
+            return True
+        is_new = row.rows.need.code is None
         found = self._find(course, row, job)
         if not isinstance(found, DeferCode):
             return self._let_in(course, row, job, found, "" if over is None else over.spec.id)
-        self._keep(course, row, job, found, over)
+        if self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO:
+            self._keep(course, row, job, found if is_new else self._newest(course, row, job, found), over)
         return True
 
     def _find(self, course: Course, row: Row, job: Job) -> Places | DeferCode:
@@ -162,16 +162,13 @@ class _Scan:
                 return False
             rows = row.rows
             self._lines.started(row)
-            if not self._is_fair and self._heads is None:
+            if not self._is_fair and self._discipline is not _BACKFILL and not self._heads.are_by_tenant:
                 return has_room and self._go_on(course, rows)
         else:
-            has_room, code = self._let_others_in(job, has_room=has_room)
+            has_room = self._let_others_in(job, has_room=has_room)
             stays = self._lines.look_at(self._state, job, self._now_ms)
             if stays is not None:
                 course.enter(stays)
-            # A job that is no gang keeps its strict queue back while not all of its workers have places.
-            is_last = self._discipline is _STRICT and not self._is_fair and grows(job, self._now_ms)
-            self._is_over = self._is_over or (is_last and code not in STRUCTURAL)
         self._turns.served()
         return has_room
 
@@ -197,70 +194,56 @@ class _Scan:
                 return False
         return True
 
-    def _let_others_in(self, job: Job, *, has_room: bool) -> tuple[bool, DeferCode | None]:
-        """Further workers of a job that is no gang, as far as they fit. Whether the record has room for more, and what
-        keeps the next one.
-        """
+    def _let_others_in(self, job: Job, *, has_room: bool) -> bool:
+        """Further workers of a job that is no gang, as far as they fit. Whether the record has room for more."""
         while has_room and grows(job, self._now_ms):
             found = self._enter(job)
             if isinstance(found, DeferCode):
-                return True, found
+                break
             has_room = self._start(job, found, "")
-        return has_room, None
+        return has_room
 
     def _keep(self, course: Course, row: Row, job: Job, code: DeferCode, over: Head | None) -> None:
         """This job does not fit: note whom it keeps back."""
-        if self._discipline is _STRICT:
-            self._end_at(course, row, job, code)
-        elif self._discipline is _BACKFILL:
-            self._note_head(course, row, job, code, over)
-
-    def _end_at(self, course: Course, row: Row, job: Job, code: DeferCode) -> None:
-        """In a strict queue nothing passes a job that lacks room. Where tenants take turns, one at a limit of its
-        tenant's keeps back only this tenant's others: no room would help it, and the others have a right to theirs. One
-        that no node could hold keeps back nobody.
-        """
-        if self._is_fair and job.spec.gang:
-            # Whom it keeps back goes by the reason, and since the shape was found not to fit that may be another one.
-            newest = self._try(course.line, row, job)
-            code = newest if isinstance(newest, DeferCode) else code
         if job.status is _QUEUED:
             self._walk.deferred[job.spec.id] = code
-        if code in STRUCTURAL and not row.is_shut:
-            course.pass_room()
-        elif code in STRUCTURAL:
-            course.pass_row(row)
-        elif self._is_fair and code is DeferCode.QUOTA_REACHED:
-            course.end()
+        if self._discipline is _STRICT:
+            self._heads.add(job, row.rows.need, code, _STRICT)
         else:
-            self._is_over = True
+            self._note_head(row, job, code, over)
+        if row.code is None and (over is None or over.under is None) and self._keeps_its_room(job):
+            course.pass_room()
+        else:
+            course.pass_row(row)
 
-    def _note_head(self, course: Course, row: Row, job: Job, code: DeferCode, over: Head | None) -> None:
-        """In a queue that backfills, the first job of its kind that does not fit is a head. What room it waits for
-        keeps all that need the same.
-        """
-        is_head = False
-        if job.status is _QUEUED and self._heads is not None:
-            self._walk.deferred[job.spec.id] = code
-            is_head = over is None and self._heads.add(job, code)
-            if is_head:
-                self._blocking[job.spec.id] = None
-                if job.spec.id not in self._state.heads:
-                    self._walk.heads.append(job.spec.id)
-        if row.code is None and job.status is _QUEUED and (over is None or over.under is None):
-            course.pass_room()
-        else:
-            course.pass_row(row)
+    def _newest(self, course: Course, row: Row, job: Job, code: DeferCode) -> DeferCode:
+        """Whom it keeps back goes by the reason, and since the shape was found not to fit that may be another one."""
+        if not self._state.quotas or row.code is not None or not job.spec.gang:
+            return code
+        newest = self._try(course.line, row, job)
+        return newest if isinstance(newest, DeferCode) else code
+
+    def _keeps_its_room(self, job: Job) -> bool:
+        """Whether those that need the same room have none either, whatever their workers are about."""
+        return self._discipline is _STRICT or job.status is _QUEUED
+
+    def _note_head(self, row: Row, job: Job, code: DeferCode, over: Head | None) -> None:
+        """In a queue that backfills, the first job of its kind that does not fit is a head, and the log says so."""
+        if job.status is _QUEUED and over is None and self._heads.add(job, row.rows.need, code, _BACKFILL):
+            self._blocking[job.spec.id] = None
+            if job.spec.id not in self._state.heads:
+                self._walk.heads.append(job.spec.id)
 
     def _pass(self, course: Course, row: Row, over: Head) -> None:
         """It may not pass this head, and nor may any other that could use what the head needs."""
-        if over.under is None:
-            course.pass_room()
-        else:
+        if self._heads.is_by_tenant(over):
             course.pass_row(row)
+        else:
+            course.pass_room()
 
     def _is_kept_back(self, job: Job) -> bool:
-        over = None if self._heads is None else self._heads.over(job.spec)
+        place = self._lines.place_of(job.spec.id)
+        over = None if place is None else self._heads.over(place[1].rows.need, job.spec)
         return over is not None and over.is_due
 
     def _clear_heads(self) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from services.placement.policy.arrays import may_start_one_more
-from services.placement.policy.backfill import head_before
 from services.placement.policy.confirmations import with_confirmations
 from services.placement.policy.deferral import PRECEDENCE, STRUCTURAL, ReasonKind
 from services.placement.policy.gang import Places, bytes_needed, place_gang
+from services.placement.policy.heads import head_before
 from services.placement.policy.owners import Owners
 from services.placement.policy.rank import jobs_before
 from services.placement.policy.room_told import PoolRoom, pool_room
@@ -27,7 +28,7 @@ from shared.cluster.node import Node
 from shared.cluster.quota_room import rooms
 from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
-from shared.events.queue import QueueDiscipline, QueueOrder
+from shared.events.queue import QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.values import GPU, JobSpec, NodeStatus
 
@@ -135,7 +136,7 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         found[DeferCode.NOT_BEFORE if job.not_before_ms == spec.not_before_ms else DeferCode.BACKOFF] = None
     if not may_start_one_more(state, spec):
         found[DeferCode.ARRAY_LIMIT] = None
-    behind = _behind(state, job, before, queue, now_ms)
+    behind = _behind(state, job, before, queues, now_ms)
     if behind is not None:
         found[DeferCode.BEHIND_HEAD] = None
     codes = tuple(sorted(found, key=list(PRECEDENCE).index))
@@ -205,17 +206,11 @@ def _to_free(
     return tuple(text for text in found if text is not None)
 
 
-def _behind(state: CellState, job: Job, before: list[Job], queue: Queue, now_ms: int) -> Behind | None:
-    """The head that the job may not pass: in a strict queue whoever is first, in one that backfills one that is due.
-
-    Where a strict queue goes by shares, a job at a limit of its tenant's keeps back only others of that tenant.
-    """
-    if queue.discipline is QueueDiscipline.STRICT_FIFO:
-        for other in before:
-            is_alone = queue.order is QueueOrder.FAIR_SHARE and other.deferred is DeferCode.QUOTA_REACHED
-            if not is_alone or other.spec.tenant == job.spec.tenant:
-                return Behind(other.spec.id, None)
-    head = head_before(state, job, now_ms) if queue.discipline is QueueDiscipline.BACKFILL else None
+def _behind(state: CellState, job: Job, before: list[Job], queues: Sequence[Queue], now_ms: int) -> Behind | None:
+    """The head that the job may not pass, of its own queue or of one that is walked earlier."""
+    queue = _queue_of(job.spec, queues)
+    earlier = list(takewhile(lambda each: each.name != queue.name, queues))
+    head = head_before(state, job, before, queue, earlier, now_ms)
     return None if head is None else Behind(head.spec.id, head.since_ms)
 
 

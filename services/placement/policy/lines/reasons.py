@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from services.placement.policy.deferral import STRUCTURAL
 from services.placement.policy.lines.course import Course
 from services.placement.policy.lines.row import RoomRows, Row
 from shared.cluster.job import Job, JobStatus
@@ -89,7 +90,7 @@ def _tell_behind(state: CellState, course: Course, told: Told) -> None:
     no node is told that.
     """
     for rows in course.passed:
-        if rows.told is not rows.need.code:
+        if rows.need.code in STRUCTURAL and rows.told is not rows.need.code:
             rows.told = rows.need.code
             _tell_room(state, rows, told, lambda _: False)
     fresh, left = course.line.fresh, TOLD_MOST

@@ -16,14 +16,16 @@ _STALE_LEAST = 16
 
 class Need:
     """The room that some classes need, in all lines of the cell. `code` tells why there is none, None where there may
-    be some; `rows` counts the rows that need it.
+    be some; `rows` counts the rows that need it. `reach` is where it could be, with the marks of the nodes for which
+    that holds.
     """
 
-    __slots__ = ("code", "key", "rows")
+    __slots__ = ("code", "key", "reach", "rows")
 
     def __init__(self, key: Key) -> None:
         self.key, self.rows = key, 0
         self.code: DeferCode | None = None
+        self.reach: tuple[list[object], dict[str, int]] | None = None
 
 
 class Row:

@@ -1,0 +1,212 @@
+"""Heads: jobs that wait for room, and that nobody passes who could use it.
+
+A head is protected from all that a walk comes to behind it: in its own queue, and in the queues behind. It keeps back
+only jobs that could be on a node where it could be, by pools, GPU type, labels, taints, size and required place in the
+network; so there may be several heads in a queue, each the first of its kind. Where a limit of its tenant keeps it, it
+is room below that limit that it needs: then it keeps back only jobs under the same limit.
+
+In a strict queue a job is a head as soon as it does not fit. In one that backfills (Kant, without estimates) it is one
+too, and jobs behind it in its queue start past it and are marked; when it has been a head for `backfill_wait_ms`
+nothing passes it any more. Nobody waits for a job that no node could ever hold, or that its own array keeps back; for
+one whose room is kept for another, or that maintenance keeps, at most its own strict queue does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from services.placement.policy.deferral import PRECEDENCE, STRUCTURAL, ReasonKind
+from services.placement.policy.ever import Reach, marks_of_reach, meet, reach_of
+from services.placement.policy.lines.classes import Key, room_of
+from services.placement.policy.lines.row import Need
+from shared.cluster.config import Queue
+from shared.cluster.job import Job, JobStatus
+from shared.cluster.queue_order import order_in
+from shared.cluster.quota import accounts, over_limit
+from shared.cluster.state import CellState
+from shared.events.queue import QueueDiscipline
+from shared.events.reasons import DeferCode
+from shared.events.values import JobSpec
+
+PASSES: Final = (ReasonKind.QUOTA, ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
+WAITED_FOR: Final = tuple(code for code, kind in PRECEDENCE.items() if kind in PASSES)
+"""What passes when others end, so that it helps to keep what becomes free."""
+
+_NO_HEAD: Final = (*STRUCTURAL, DeferCode.BEHIND_HEAD, DeferCode.ARRAY_LIMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A job that is the first of its kind not to fit. `reach` is where it could be; `under` the tenant whose limit
+    keeps it, None where it is room that is missing; `is_due` whether nothing may pass it any more, `is_of_all` whether
+    that holds for the queues behind its own too, `is_of_earlier` whether it is one of those walked before.
+    """
+
+    spec: JobSpec
+    since_ms: int | None
+    reach: Reach
+    under: str | None
+    is_due: bool
+    is_of_all: bool
+    is_of_earlier: bool = False
+
+
+class Heads:
+    """The heads that a walk has met so far, and that hold in the queue at which it is."""
+
+    __slots__ = ("_found", "_known", "_marks", "_now_ms", "_state")
+
+    def __init__(self, state: CellState, now_ms: int) -> None:
+        self._state, self._now_ms = state, now_ms
+        self._found: list[Head] = []
+        self._known: dict[tuple[Need, str], list[Head]] = {}
+        self._marks: list[object] = []
+
+    def next_queue(self) -> None:
+        """The walk is over with a queue."""
+        lasting = [head for head in self._found if head.is_due and head.is_of_all]
+        self._found = [replace(head, is_of_earlier=True) for head in lasting]
+        self._known.clear()
+
+    @property
+    def are_by_tenant(self) -> bool:
+        """Whether who is kept back goes by whose job it is, too."""
+        return any(self.is_by_tenant(head) for head in self._found)
+
+    def is_by_tenant(self, head: Head) -> bool:
+        """The same of one head."""
+        return head.under is not None or (head.is_of_earlier and bool(self._state.quotas))
+
+    def over(self, need: Need, spec: JobSpec) -> Head | None:
+        """The head that this job would be started past, because it could use what that one needs; one that is due
+        before all others. None where there is none.
+        """
+        if not self._found:
+            return None
+        known = (need, spec.tenant)
+        if known not in self._known:
+            reach = self._reach(need, spec)
+            over = [head for head in self._found if _competes(self._state, spec, reach, head)]
+            self._known[known] = sorted(over, key=lambda head: not head.is_due)
+        over = self._known[known]
+        if over and self._state.quotas:
+            return next((head for head in over if not _lets_pass(self._state, spec, head)), None)
+        return over[0] if over else None
+
+    def add(self, job: Job, need: Need, code: DeferCode, discipline: QueueDiscipline) -> bool:
+        """This job of a queue that is strict or backfills does not fit. Whether it is a head by that; it is none of
+        those that `over` names for others.
+        """
+        is_strict = discipline is QueueDiscipline.STRICT_FIFO
+        if code in STRUCTURAL or not (is_strict or code in WAITED_FOR):
+            return False
+        since_ms = self._state.heads.get(job.spec.id, self._now_ms)
+        is_due = is_strict or self._now_ms - since_ms >= self._state.policy.backfill_wait_ms
+        reach, under = self._reach(need, job.spec), _under(self._state, job.spec, code)
+        self._found.append(Head(job.spec, since_ms, reach, under, is_due, code in WAITED_FOR))
+        self._known.clear()
+        return True
+
+    def _reach(self, need: Need, spec: JobSpec) -> Reach:
+        """The same for all that need the same room, until a node becomes another one."""
+        if not self._marks:
+            self._marks = marks_of_reach(self._state)
+        if need.reach is None or need.reach[0] != self._marks:
+            need.reach = (self._marks, reach_of(self._state, spec))
+        return need.reach[1]
+
+
+def _competes(state: CellState, spec: JobSpec, reach: Reach, head: Head) -> bool:
+    """Whether the job could use what the head needs."""
+    return meet(reach, head.reach) and (head.under is None or _is_below(state, spec, head.under))
+
+
+def _lets_pass(state: CellState, spec: JobSpec, head: Head) -> bool:
+    """Whether the job takes what is guaranteed to its tenant, and the head of an earlier queue would borrow it."""
+    return head.is_of_earlier and _is_guaranteed(state, spec) and not _is_guaranteed(state, head.spec)
+
+
+def _is_guaranteed(state: CellState, spec: JobSpec) -> bool:
+    """Whether all of the job fits into its tenant's guarantee of one of the types that it could get."""
+    branches = [state.tree.branches.get((spec.tenant, gpu_type)) for gpu_type in _gpu_types(state, spec)]
+    return any(each and each.used_milli + spec.gpus_milli <= each.guaranteed_milli for each in branches)
+
+
+def head_before(
+    state: CellState, job: Job, before: Sequence[Job], queue: Queue, earlier: Sequence[Queue], now_ms: int
+) -> Head | None:
+    """The head that keeps this waiting job back, as far as the log tells: one of those `before` it in its queue, or
+    else one of the queues that are walked `earlier`. A head of its own is kept back by nobody.
+    """
+    if job.spec.id in state.heads:
+        return None
+    known, reach = _Known(state, now_ms), reach_of(state, job.spec)
+    waiting = [other for other in state.jobs.values() if other.status is JobStatus.QUEUED]
+    heads = known.in_own(queue, before)
+    for each in earlier:
+        others = [other for other in waiting if (other.spec.queue or earlier[0].name) == each.name]
+        heads += [replace(head, is_of_earlier=True) for head in known.in_other(each, others)]
+    over = (head for head in heads if _competes(state, job.spec, reach, head))
+    return next((head for head in over if not _lets_pass(state, job.spec, head)), None)
+
+
+class _Known:
+    """The heads that nobody may pass now, for one who reads the log."""
+
+    def __init__(self, state: CellState, now_ms: int) -> None:
+        self._state, self._now_ms = state, now_ms
+        self._reaches: dict[Key, Reach] = {}
+
+    def in_own(self, queue: Queue, before: Sequence[Job]) -> list[Head]:
+        """Those of a job's own queue. In a strict one whoever comes before it counts, told why it waits or not yet."""
+        if queue.discipline is not QueueDiscipline.STRICT_FIFO:
+            return self.in_other(queue, before)
+        return [self._head(other) for other in before if other.deferred not in _NO_HEAD]
+
+    def in_other(self, queue: Queue, waiting: Sequence[Job]) -> list[Head]:
+        """Those of a queue of which these jobs wait."""
+        found = [other for other in waiting if other.deferred in WAITED_FOR]
+        if queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO:
+            return []
+        if queue.discipline is QueueDiscipline.BACKFILL:
+            wait_ms, since_ms = self._state.policy.backfill_wait_ms, self._state.heads
+            found = [each for each in found if self._now_ms - since_ms.get(each.id, self._now_ms) >= wait_ms]
+            found = [each for each in found if each.id in since_ms]
+        found.sort(key=lambda each: order_in(queue, each.spec, each.submit_ms, each.number))
+        return [self._head(other) for other in found]
+
+    def _head(self, job: Job) -> Head:
+        spec, code = job.spec, job.deferred
+        key = room_of(self._state, spec)
+        reach = self._reaches.get(key)
+        if reach is None:
+            reach = self._reaches[key] = reach_of(self._state, spec)
+        under = None if code is None else _under(self._state, spec, code)
+        return Head(spec, self._state.heads.get(spec.id), reach, under, is_due=True, is_of_all=True)
+
+
+def _under(state: CellState, spec: JobSpec, code: DeferCode) -> str | None:
+    """The tenant whose limit the job would pass, its own or one above it; None where no limit keeps it."""
+    if code is not DeferCode.QUOTA_REACHED:
+        return None
+    for gpu_type in _gpu_types(state, spec):
+        account = over_limit(state.tree, spec.tenant, gpu_type, spec.gpus_milli)
+        if account is not None:
+            return account[0]
+    return spec.tenant
+
+
+def _is_below(state: CellState, spec: JobSpec, tenant: str) -> bool:
+    if spec.tenant == tenant:
+        return True
+    return any((tenant, each) in accounts(state.quotas, spec.tenant, each) for each in _gpu_types(state, spec))
+
+
+def _gpu_types(state: CellState, spec: JobSpec) -> list[str]:
+    """The types that the job could get; those of the pools' first nodes stand for all."""
+    if spec.gpu_type is not None:
+        return [spec.gpu_type]
+    pools = [state.pools[name] for name in spec.pools or sorted(state.pools) if name in state.pools]
+    return list(dict.fromkeys(state.nodes[pool.ids[0]].spec.gpu_type for pool in pools))

@@ -1,0 +1,176 @@
+"""Nobody passes a head who could use what it waits for, in its queue or in those behind; whoever never could does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from services.placement.policy.why_not import why_not
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.events.operations import CellPolicy
+from shared.events.queue import QueueDiscipline, QueueOrder
+from shared.events.reasons import DeferCode
+from shared.events.value import replace
+from shared.events.values import Level, Position, TopologyWish, Wish
+from tests.placement.world import CELL, World, admitted, cancel, finished, joined, quota, set_quotas, spec_of
+
+STRICT, BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL
+WAITING = [
+    Queue(name="line", discipline=discipline, order=order) for discipline in (STRICT, BACKFILL) for order in QueueOrder
+]
+ALL = [Queue(name="next", discipline=discipline, order=order) for discipline in QueueDiscipline for order in QueueOrder]
+
+
+def named(queue: Queue) -> str:
+    return f"{queue.discipline} {queue.order}"
+
+
+def world_of(*queues: Queue, wait_ms: int = 0) -> World:
+    cell = CellPart(
+        name=CELL,
+        ordinal=0,
+        pools=(Pool(name="train", gpus=100), Pool(name="extra", gpus=100)),
+        queues=queues,
+        policy=CellPolicy(backfill_wait_ms=wait_ms, lease_wall_ms=1_000_000),
+    )
+    return World(CellFile(cells=(cell,), tenants=(Tenant(name="ada"), Tenant(name="bob"))))
+
+
+def submit(world: World, job: str, gpus: int = 1, workers: int = 1, **spec: Any) -> None:
+    given: dict[str, Any] = {"queue": "line", "pools": ("train",), **spec}
+    world.tell(admitted(spec_of(job, gpus, workers, **given), world.now_ms + len(world.state.jobs)))
+
+
+def with_a_head(*queues: Queue, wait_ms: int = 0, **head: Any) -> World:
+    """Four GPUs in train are free beside four in use: the head needs eight, together on two nodes."""
+    world = world_of(*queues, wait_ms=wait_ms)
+    world.tell(joined("n1", 4, labels={"disk": "nvme"}), joined("n2", 4, labels={"disk": "nvme"}))
+    submit(world, "first", 4)
+    submit(world, "head", 4, 2, **head)
+    assert not world.job("head").workers
+    return world
+
+
+@pytest.mark.parametrize("behind", ALL, ids=named)
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+def test_no_job_of_a_queue_behind_takes_the_room_of_a_head_and_the_head_is_next(queue: Queue, behind: Queue) -> None:
+    world = with_a_head(queue, behind)
+    for number in range(3):
+        submit(world, f"other-{number}", queue="next", tenant="bob")
+        assert not world.job(f"other-{number}").workers
+        assert world.job(f"other-{number}").deferred is DeferCode.BEHIND_HEAD
+    world.tell(finished("first"))
+    assert world.job("head").workers
+    world.tell(finished("head", "n1"), finished("head", "n2"))
+    assert world.job("other-2").workers
+
+
+def test_who_is_kept_back_from_another_queue_is_told_by_whom() -> None:
+    world = with_a_head(Queue(name="line", discipline=STRICT), Queue(name="next"))
+    submit(world, "other", queue="next")
+    told = why_not(world.state, world.job("other"), world.file.cells[0].queues, world.now_ms)
+    assert told.codes == (DeferCode.BEHIND_HEAD,)
+    assert told.behind is not None
+    assert told.behind.job == "head"
+
+
+def test_a_queue_that_is_walked_earlier_goes_before_a_head() -> None:
+    world = with_a_head(Queue(name="urgent"), Queue(name="line", discipline=STRICT))
+    submit(world, "now", queue="urgent")
+    assert world.job("now").workers
+
+
+def test_a_head_of_a_queue_that_backfills_is_protected_once_it_has_waited_for_long() -> None:
+    world = with_a_head(Queue(name="line", discipline=BACKFILL), Queue(name="next"), wait_ms=1_000)
+    submit(world, "early", queue="next")
+    assert world.job("early").workers
+    assert not world.job("early").backfilled
+    world.pass_time(1_000)
+    submit(world, "late", queue="next")
+    assert not world.job("late").workers
+
+
+def test_when_the_head_goes_whoever_it_kept_back_starts() -> None:
+    world = with_a_head(Queue(name="line", discipline=STRICT), Queue(name="next"))
+    submit(world, "other", queue="next")
+    world.tell(cancel("head"))
+    assert world.job("other").workers
+
+
+OTHER_ROOM: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "another pool": ({}, {"pool": "extra"}, {"pools": ("extra",)}),
+    "another GPU type": ({"gpu_type": "gpu"}, {"gpu_type": "h100"}, {"gpu_type": "h100"}),
+    "a type that the head does not take": ({"gpu_type": "gpu"}, {"gpu_type": "h100"}, {"node_labels": ("!disk",)}),
+    "other labels": ({"node_labels": ("disk=nvme",)}, {"labels": {"disk": "hdd"}}, {"node_labels": ("disk=hdd",)}),
+    "a taint that the head does not tolerate": (
+        {},
+        {"taints": ("hot",), "labels": {"kind": "hot"}},
+        {"tolerations": ("hot",), "node_labels": ("kind=hot",)},
+    ),
+    "nodes too small for the head": ({}, {"gpus": 2, "labels": {"kind": "small"}}, {"node_labels": ("kind=small",)}),
+    "a rack too small for the head": (
+        {"topology": TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)},
+        {"position": Position(leaf="b"), "labels": {"kind": "small"}},
+        {"node_labels": ("kind=small",)},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", OTHER_ROOM)
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+@pytest.mark.parametrize("name", ["line", "next"])
+def test_a_job_whose_room_is_of_no_use_to_the_head_passes_it(name: str, queue: Queue, what: str) -> None:
+    of_head, node, of_job = OTHER_ROOM[what]
+    world = world_of(queue, Queue(name="next"))
+    world.tell(
+        *(joined(each, 4, labels={"disk": "nvme"}, position=Position(leaf="a")) for each in ("n1", "n2")),
+        joined(**{"node": "n3", "gpus": 4, **node}),
+    )
+    submit(world, "first", 4, node_labels=("disk=nvme",))
+    submit(world, "head", 4, 2, **of_head)
+    assert not world.job("head").workers
+    submit(world, "own", queue=name, **of_job)
+    submit(world, "rival", queue=name, node_labels=("disk=nvme",))
+    assert world.nodes_of("own") == ["n3"]
+    assert not world.job("rival").workers
+
+
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+def test_a_head_at_a_limit_keeps_back_those_under_the_same_limit_in_all_queues_and_nobody_else(queue: Queue) -> None:
+    world = world_of(queue, Queue(name="next"))
+    world.tell(joined("n1", 4), joined("n2", 4), set_quotas(quota("ada", 4)))
+    submit(world, "first", 3)
+    submit(world, "head", 2)
+    submit(world, "small")
+    submit(world, "small-too", queue="next")
+    submit(world, "of-bob", tenant="bob")
+    assert world.job("head").deferred is DeferCode.QUOTA_REACHED
+    started = [job for job in ("small", "small-too", "of-bob") if world.job(job).workers]
+    assert started == ["of-bob"]
+
+
+def test_several_heads_wait_side_by_side_each_for_its_own_kind_of_nodes() -> None:
+    world = world_of(Queue(name="line", discipline=STRICT))
+    world.tell(joined("n1", 4), joined("n2", 4, gpu_type="h100"))
+    submit(world, "a", 3, gpu_type="gpu")
+    submit(world, "b", 3, gpu_type="h100")
+    submit(world, "head-a", 4, gpu_type="gpu")
+    submit(world, "head-b", 4, gpu_type="h100")
+    submit(world, "small-a", gpu_type="gpu")
+    submit(world, "small-b", gpu_type="h100")
+    assert not world.job("small-a").workers
+    assert not world.job("small-b").workers
+    world.tell(finished("b", "n2"))
+    assert (world.nodes_of("head-b"), world.nodes_of("head-a")) == (["n2"], [])
+
+
+def test_who_takes_what_is_guaranteed_to_him_passes_a_head_of_another_queue_that_would_borrow() -> None:
+    world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
+    guaranteed = replace(quota("bob", None), guaranteed_milli=4_000)
+    world.tell(joined("n1", 4), joined("n2", 4), set_quotas(guaranteed))
+    submit(world, "first", 4)
+    submit(world, "head", 4, 2)
+    submit(world, "of-bob", 4, queue="next", tenant="bob")
+    submit(world, "of-ada", queue="next")
+    assert [job for job in ("head", "of-bob", "of-ada") if world.job(job).workers] == ["of-bob"]
