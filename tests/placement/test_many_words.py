@@ -49,7 +49,7 @@ def busy() -> World:
     """Two jobs and a gang run on two nodes, a third node is idle."""
     world = cell_with(joined("n1"), joined("n2"), joined("n3"))
     tries = RetryPolicy(budget=1, backoff_ms=1_000, backoff_most_ms=1_000)
-    world.run(spec_of("one", 2), spec_of("two", 2, retry=tries), spec_of("gang", 6, workers=2, retry=tries))
+    world.run(spec_of("gang", 6, workers=2, retry=tries), spec_of("one", 2), spec_of("two", 2, retry=tries))
     world.numbers_words = False
     return world
 
