@@ -282,8 +282,8 @@ async def test_a_queue_stands_in_the_order_in_which_it_is_served(view: CellView,
     queue = (await reader.queue(CELL, "a", limit=4)).value
     assert [(job.id, job.position) for job in queue.jobs] == [
         ("high", 0),
-        ("mid-1", 1),
-        ("mid-2", 2),
+        ("mid-2", 1),
+        ("mid-1", 2),
         ("early-bird", 3),
     ]
     assert queue.length == 5
