@@ -129,4 +129,5 @@ def test_the_hops_of_the_baseline_carry_the_bytes_of_the_load() -> None:
 
 def test_every_figure_says_where_and_how_undisturbed_it_was_measured() -> None:
     body = Figure("pipeline", [], {"jobs_per_s": 1}, QUIET).as_json()
-    assert set(body) == {"jobs_per_s", "others_cpu", "busy", "machine", "commit"}
+    assert set(body) == {"jobs_per_s", "others_cpu", "busy", "machine", "loop_s", "commit"}
+    assert 0.05 < body["loop_s"] < 600  # type: ignore[operator]  # seconds

@@ -41,7 +41,6 @@ CLASSES = ((1, 1), (50, 5), (200, 10))
 AT_ONCE = 2_000
 DIGEST = "0" * 32
 CELL, POOL = "main", "bench"
-LOOPS = 2_000_000
 
 
 @dataclass(slots=True)
@@ -185,7 +184,7 @@ def cycle(console: Console, nodes: int, seconds: float) -> Figure:
         for tenants, priorities in CLASSES:
             console.print(f"{backlog} jobs of {tenants * priorities} classes", highlight=False)
             rows.append(row_of(nodes, backlog, tenants, priorities, seconds))
-    body: dict[str, object] = {"rows": rows, "nodes": nodes, "loop_s": loop_s()}
+    body: dict[str, object] = {"rows": rows, "nodes": nodes}
     return Figure("cycle", [_line(row) for row in rows], body, watch.used())
 
 
@@ -203,14 +202,6 @@ def row_of(nodes: int, backlog: int, tenants: int, priorities: int, seconds: flo
         "release_to_start_ms_p99": percentile(sorted(found.waits_ms), 99),
         "bytes_per_waiting_job": found.bytes_per_waiting_job,
     }
-
-
-def loop_s() -> float:
-    """How long 20,000,000 additions take in a plain loop: machines differ, and the same one from hour to hour."""
-    total, begin_s = 0, process_time()
-    for number in range(LOOPS):
-        total += number
-    return round((process_time() - begin_s) * 10, 2)
 
 
 def _line(row: dict[str, object]) -> str:

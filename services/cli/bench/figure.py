@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.cli.bench.machine import this_commit, this_machine
+from services.cli.bench.machine import loop_s, this_commit, this_machine
 from services.cli.bench.processor_time import Used
 from services.cli.output import print_json, print_line
 
@@ -25,6 +25,7 @@ class Figure:
             "others_cpu": self.used.others_cores,
             "busy": self.used.is_busy,
             "machine": this_machine().as_json(),
+            "loop_s": loop_s(),
             "commit": this_commit(),
         }
 
@@ -35,4 +36,5 @@ class Figure:
             return
         for line in self.lines:
             print_line(line)
-        print_line(f"{this_machine()}; {self.used.remark}; commit {this_commit()}")
+        speed = f"20 million additions in Python take {loop_s():g} s"
+        print_line(f"{this_machine()}; {speed}; {self.used.remark}; commit {this_commit()}")
