@@ -21,6 +21,7 @@ from tests.simulator.cases.small_cases import LINE, line, verdict
 RUN = CliRunner()
 FOLDER = os.environ.get("FALLOW_CASES", "")
 CASES = sorted(Path(FOLDER).glob("*.yaml")) if FOLDER else []
+RULES = sorted((Path(__file__).parent / "rules").glob("*.yaml"))
 NEEDS_CASES = pytest.mark.skipif(not CASES, reason="FALLOW_CASES names no folder of conformance cases")
 
 
@@ -110,6 +111,12 @@ def test_a_job_that_can_never_run_waits_with_admissions_reason() -> None:
 )
 def test_things_happen_as_the_case_says(do: list[dict[str, Any]], expect: dict[str, Any]) -> None:
     assert verdict(line(then=[{"event": "it happens", "do": do, "expect": expect}])).differences == ()
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+def test_a_rule_of_ours_holds_whatever_the_names_and_the_order_of_rows(path: Path) -> None:
+    case = read_case(path)
+    assert {seed: verdict(case, seed).differences for seed in (None, 1, 2, 3)} == dict.fromkeys((None, 1, 2, 3), ())
 
 
 def test_what_the_product_cannot_be_asked_fails_in_words() -> None:
