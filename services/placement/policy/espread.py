@@ -1,5 +1,6 @@
-"""E-Spread: inference has a zone of its own. In the zone its workers are spread; what the zone does not hold goes to
-the general pool by E-Binpack, as all training does: so spreading costs no whole nodes where large jobs need them.
+"""E-Spread (Kant, section 3.3.4): inference has a zone of its own. In the zone its workers are spread, and packed if
+each takes a whole node: to keep them apart then only scatters the nodes that are free. What the zone does not hold goes
+to the general pool by E-Binpack, as all training does: so spreading costs no whole nodes where large jobs need them.
 
 Training never uses the zone. An inference node that is lent to another pool works there like any other.
 """
@@ -36,6 +37,12 @@ def is_general(node: Node) -> bool:
     return not is_in_zone(node)
 
 
+def takes_whole_nodes(spec: JobSpec, zone: Topology) -> bool:
+    """Whether each worker takes a whole node of the zone, and names no failure domains."""
+    gpus = spec.resources.gpu_milli // GPU
+    return spec.spread is None and bool(gpus and zone.nodes) and all(node.spec.gpus <= gpus for node in zone.nodes)
+
+
 def part_for(spec: JobSpec) -> tuple[str, Test] | None:
     """The part of a pool on which a job may run, None for all of it."""
     return None if spec.kind is JobKind.INFERENCE else ("general", is_general)
@@ -52,8 +59,7 @@ def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[Wor
     """Places for all workers of a gang, or None."""
     places: list[WorkerPlace] = []
     if spec.kind is JobKind.INFERENCE:
-        zone = topology_for(state, pool, spec, "zone", is_in_zone)
-        places = spread(_room(state, pool, spec, zone), zone, spec, spec.workers)
+        places = _in_zone(state, pool, topology_for(state, pool, spec, "zone", is_in_zone), spec)
     if len(places) == spec.workers:
         return by_node(places)
     general = topology_for(state, pool, spec, "general", is_general)
@@ -61,6 +67,15 @@ def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[Wor
     if not more:
         return None
     return by_node((*places, *more))
+
+
+def _in_zone(state: CellState, pool: PoolCapacity, zone: Topology, spec: JobSpec) -> list[WorkerPlace]:
+    """All of these workers, or as many as the zone has room for."""
+    if not takes_whole_nodes(spec, zone):
+        return spread(_room(state, pool, spec, zone), zone, spec, spec.workers)
+    gang = Gang(zone, spec)
+    room = min(spec.workers, sum(map(gang.room_on, range(len(zone.nodes)))))
+    return list(places_on(gang, pack(gang, room))) if room else []
 
 
 def _packed(state: CellState, pool: PoolCapacity, general: Topology, spec: JobSpec) -> tuple[WorkerPlace, ...] | None:

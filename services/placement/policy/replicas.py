@@ -1,7 +1,7 @@
 """Where the replicas of a service go that enter beside those that it has: E-Spread, for one replica after the other.
 
-In the inference zone they are spread over nodes; what the zone does not hold goes to the general part of the pool by
-E-Binpack. A service that names failure domains (`spread`) has its replicas in as many of them as possible, wherever
+In the inference zone they are spread over nodes, or packed if each takes a whole node; what the zone does not hold goes
+to the general part of the pool by E-Binpack. A service that names failure domains (`spread`) has its replicas in as many of them as possible, wherever
 they are: the next one goes to a domain that has the fewest of its replicas among those with room, and there into the
 zone rather than beside training. So no two domains with room differ by more than one replica.
 """
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from services.placement.policy.ebinpack import pack
-from services.placement.policy.espread import is_general, is_in_zone
+from services.placement.policy.espread import is_general, is_in_zone, takes_whole_nodes
 from services.placement.policy.filling import fill, fill_shares, fullest, places_in
 from services.placement.policy.fit import Room
 from services.placement.policy.packing import Gang, places_on
@@ -34,7 +34,9 @@ def place_replicas(
         domains = Domains.of(state, pool, spec, held, spec.spread)
         return _over_domains(state, pool, spec, domains, (zone, general), most)
     found: list[WorkerPlace] = []
-    if zone.nodes:
+    if takes_whole_nodes(spec, zone):
+        found = _packed(state, pool, zone, spec, most)
+    elif zone.nodes:
         nodes = Domains.of(state, pool, spec, held, Level.NODE)
         found = _over_domains(state, pool, spec, nodes, (zone, None), most)
     return found + _packed(state, pool, general, spec, most - len(found))
@@ -129,13 +131,13 @@ def _emptiest(room: Room, spec: JobSpec, gpus: int, among: int, used: int) -> No
     return node if node is not None else room.emptiest(spec, gpus, among)
 
 
-def _packed(state: CellState, pool: PoolCapacity, general: Topology, spec: JobSpec, most: int) -> list[WorkerPlace]:
-    """So many replicas in the general part by E-Binpack, or as many as fit."""
-    if most <= 0 or not general.nodes:
+def _packed(state: CellState, pool: PoolCapacity, part: Topology, spec: JobSpec, most: int) -> list[WorkerPlace]:
+    """So many replicas in this part of the pool by E-Binpack, or as many as fit."""
+    if most <= 0 or not part.nodes:
         return []
     if spec.resources.gpu_milli < GPU:
-        return places_in(fill(Room.of(state, pool, spec, _numbers(pool, general)), spec, most, fullest), spec)
-    gang = Gang(general, replace(spec, workers=1, workers_min=None))
+        return places_in(fill(Room.of(state, pool, spec, _numbers(pool, part)), spec, most, fullest), spec)
+    gang = Gang(part, replace(spec, workers=1, workers_min=None))
     room = 0
     for slot in gang.tightest_nodes(1):
         room += gang.room_on(slot)

@@ -38,6 +38,12 @@ def test_the_zone_is_used_first_and_its_nodes_in_turn() -> None:
     assert nodes(placed(state, service(), 3)) == ["n001", "n002", "n001"]
 
 
+def test_replicas_that_take_whole_nodes_are_packed_into_the_fullest_group_of_the_zone() -> None:
+    machines = [Machine("a"), *(Machine(leaf, zone="inference") for leaf in "bcbcc")]
+    assert nodes(placed(network(machines), service(4), 2)) == ["n001", "n003"]
+    assert nodes(placed(network(machines), service(4), 6)) == ["n001", "n003", "n002", "n004", "n005", "n000"]
+
+
 def test_replicas_that_are_there_already_count() -> None:
     state = network([Machine("b", zone="inference"), Machine("b", zone="inference")])
     assert nodes(placed(state, service(), 1, [on("n000")])) == ["n001"]

@@ -50,6 +50,24 @@ def test_inference_is_spread_over_its_zone() -> None:
     assert nodes_of(place_gang(state, gang("g", 1, 2, kind=INFERENCE))) == ["n001", "n002"]
 
 
+def test_replicas_that_take_whole_nodes_are_packed_into_as_few_groups_of_the_zone_as_hold_them() -> None:
+    zone = [Machine(leaf) for leaf in "bcbccb"]
+    for spec in (gang("g", 4, 2, kind=INFERENCE), gang("g", 4, 3, kind=INFERENCE)):
+        found = nodes_of(place_gang(with_zone([Machine("a")], zone), spec))
+        assert {zone[int(name[1:]) - 1].leaf for name in found} in ({"b"}, {"c"})
+
+
+def test_whole_nodes_that_the_zone_does_not_hold_are_packed_outside() -> None:
+    state = with_zone([Machine("a"), Machine("a")], [Machine("b")])
+    assert nodes_of(place_gang(state, gang("g", 4, 3, kind=INFERENCE))) == ["n002", "n000", "n001"]
+
+
+def test_replicas_that_take_whole_nodes_and_name_failure_domains_are_spread() -> None:
+    state = with_zone([Machine("a")], [Machine(leaf) for leaf in "bbc"])
+    found = nodes_of(place_gang(state, gang("g", 4, 2, kind=INFERENCE, spread=Level.LEAF)))
+    assert found == ["n001", "n003"]
+
+
 def test_a_label_makes_a_zone_too() -> None:
     state = with_zone([Machine("a")], [Machine("b")], labelled=True)
     assert nodes_of(place_gang(state, gang("g", kind=INFERENCE))) == ["n001"]
