@@ -1,9 +1,10 @@
 """Where the replicas of a service go that enter beside those that it has: E-Spread, for one replica after the other.
 
-In the inference zone they are spread over nodes, or packed if each takes a whole node; what the zone does not hold goes
-to the general part of the pool by E-Binpack. A service that names failure domains (`spread`) has its replicas in as many of them as possible, wherever
-they are: the next one goes to a domain that has the fewest of its replicas among those with room, and there into the
-zone rather than beside training. So no two domains with room differ by more than one replica.
+In the inference zone they are spread over nodes, or packed if each takes a whole one; what the zone does not hold goes
+to the general part of the pool by E-Binpack. A service that names failure domains (`spread`) has its replicas in as
+many of them as possible, wherever they are: the next one goes to a domain that has the fewest of its replicas among
+those with room, and there into the zone rather than beside training. So no two domains with room differ by more than
+one replica.
 """
 
 from __future__ import annotations
