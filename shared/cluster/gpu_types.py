@@ -5,6 +5,7 @@ from __future__ import annotations
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
+from shared.events.values import JobSpec
 
 _NAME = "gpu types"
 
@@ -27,6 +28,14 @@ def gpu_types_of(state: CellState, pool: PoolCapacity) -> dict[str, None]:
     if not isinstance(view, GpuTypes) or view.is_stale:
         view = pool.views[_NAME] = GpuTypes({node: state.nodes[node].spec.gpu_type for node in pool.ids})
     return view.types
+
+
+def types_for(state: CellState, spec: JobSpec) -> dict[str, None]:
+    """The types that a job could get: the one that it names, or all of its pools."""
+    if spec.gpu_type is not None:
+        return {spec.gpu_type: None}
+    pools = [state.pools[name] for name in spec.pools or sorted(state.pools) if name in state.pools]
+    return {gpu_type: None for pool in pools for gpu_type in gpu_types_of(state, pool)}
 
 
 def idle_milli(state: CellState, gpu_type: str) -> int:

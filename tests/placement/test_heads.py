@@ -8,6 +8,7 @@ import pytest
 
 from services.placement.policy.why_not import why_not
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.events import effects as e
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
@@ -174,3 +175,32 @@ def test_who_takes_what_is_guaranteed_to_him_passes_a_head_of_another_queue_that
     submit(world, "of-bob", 4, queue="next", tenant="bob")
     submit(world, "of-ada", queue="next")
     assert [job for job in ("head", "of-bob", "of-ada") if world.job(job).workers] == ["of-bob"]
+
+
+@pytest.mark.parametrize("types", [("a100", "h100"), ("h100", "a100")])
+def test_whether_a_limits_head_keeps_a_job_back_does_not_depend_on_which_node_of_a_pool_is_the_first(
+    types: tuple[str, str],
+) -> None:
+    world = world_of(Queue(name="line", discipline=STRICT))
+    world.tell(*(joined(f"n{number}", 8, gpu_type=each) for number, each in enumerate(types)))
+    tenants = [replace(quota(name, 8), gpu_type="h100", parent="lab") for name in ("ada", "bob")]
+    world.tell(set_quotas(replace(quota("lab", 4), gpu_type="h100"), *tenants))
+    submit(world, "first", 2, gpu_type="h100")
+    submit(world, "head", 4, gpu_type="h100")
+    submit(world, "any", tenant="bob")
+    submit(world, "other", gpu_type="a100", tenant="bob")
+    assert world.job("any").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("other").workers
+
+
+@pytest.mark.parametrize("discipline", list(QueueDiscipline))
+def test_jobs_that_one_record_does_not_hold_are_not_told_that_they_stand_behind_a_head(
+    discipline: QueueDiscipline,
+) -> None:
+    world = world_of(Queue(name="line", discipline=discipline))
+    world.tell(*(joined(f"n{number:03}", 8) for number in range(170)))
+    begin = world.now_ms
+    jobs = [admitted(spec_of(f"j{number:04}", queue="line", pools=("train",)), begin) for number in range(1_300)]
+    made = [*world.tell(*jobs), *world.rest()]
+    assert world.state.waiting == 0
+    assert [effect for effect in made if isinstance(effect, e.JobDeferred)] == []

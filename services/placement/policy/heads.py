@@ -22,6 +22,7 @@ from services.placement.policy.ever import Reach, marks_of_reach, meet, reach_of
 from services.placement.policy.lines.classes import Key, room_of
 from services.placement.policy.lines.row import Need
 from shared.cluster.config import Queue
+from shared.cluster.gpu_types import types_for
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.queue_order import order_in
 from shared.cluster.quota import accounts, over_limit
@@ -130,7 +131,7 @@ def _lets_pass(state: CellState, spec: JobSpec, head: Head) -> bool:
 
 def _is_guaranteed(state: CellState, spec: JobSpec) -> bool:
     """Whether all of the job fits into its tenant's guarantee of one of the types that it could get."""
-    branches = [state.tree.branches.get((spec.tenant, gpu_type)) for gpu_type in _gpu_types(state, spec)]
+    branches = [state.tree.branches.get((spec.tenant, gpu_type)) for gpu_type in types_for(state, spec)]
     return any(each and each.used_milli + spec.gpus_milli <= each.guaranteed_milli for each in branches)
 
 
@@ -191,7 +192,7 @@ def _under(state: CellState, spec: JobSpec, code: DeferCode) -> str | None:
     """The tenant whose limit the job would pass, its own or one above it; None where no limit keeps it."""
     if code is not DeferCode.QUOTA_REACHED:
         return None
-    for gpu_type in _gpu_types(state, spec):
+    for gpu_type in types_for(state, spec):
         account = over_limit(state.tree, spec.tenant, gpu_type, spec.gpus_milli)
         if account is not None:
             return account[0]
@@ -201,12 +202,4 @@ def _under(state: CellState, spec: JobSpec, code: DeferCode) -> str | None:
 def _is_below(state: CellState, spec: JobSpec, tenant: str) -> bool:
     if spec.tenant == tenant:
         return True
-    return any((tenant, each) in accounts(state.quotas, spec.tenant, each) for each in _gpu_types(state, spec))
-
-
-def _gpu_types(state: CellState, spec: JobSpec) -> list[str]:
-    """The types that the job could get; those of the pools' first nodes stand for all."""
-    if spec.gpu_type is not None:
-        return [spec.gpu_type]
-    pools = [state.pools[name] for name in spec.pools or sorted(state.pools) if name in state.pools]
-    return list(dict.fromkeys(state.nodes[pool.ids[0]].spec.gpu_type for pool in pools))
+    return any((tenant, each) in accounts(state.quotas, spec.tenant, each) for each in types_for(state, spec))

@@ -11,7 +11,7 @@ from services.placement.policy.ever import could_ever_start
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
 from services.placement.policy.lines.row import Row
-from shared.cluster.gpu_types import gpu_types_of
+from shared.cluster.gpu_types import types_for
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.quota import over_limit
 from shared.cluster.quota_room import lineage
@@ -146,17 +146,9 @@ def _wants(spec: JobSpec) -> Wants:
 def _owners_above(state: CellState, spec: JobSpec) -> list[Account]:
     """The accounts that keep what is theirs for this job: not for one that is at a limit."""
     tree, found = state.tree, list[Account]()
-    for gpu_type in _types(state, spec):
+    for gpu_type in types_for(state, spec):
         branch = tree.branches.get((spec.tenant, gpu_type))
         if branch is None or over_limit(tree, spec.tenant, gpu_type, spec.gpus_milli) is not None:
             continue
         found += [above.account for above in lineage(branch) if _is_idle(above)]
     return found
-
-
-def _types(state: CellState, spec: JobSpec) -> dict[str, None]:
-    if spec.gpu_type is not None:
-        return {spec.gpu_type: None}
-    pools = state.pools
-    here = [pools[name] for name in spec.pools or sorted(pools) if name in pools]
-    return {gpu_type: None for pool in here for gpu_type in gpu_types_of(state, pool)}

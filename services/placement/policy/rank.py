@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from services.placement.policy.fair_share import Shares
 from services.placement.policy.tournament import Tournament
 from shared.cluster.config import Queue
+from shared.cluster.gpu_types import types_for
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.queue_order import Order, order_in
 from shared.cluster.quota import Usage, accounts
@@ -63,11 +64,6 @@ def _turns(state: CellState, line: list[Waiting], now_ms: int) -> Iterator[Job]:
 
 def _charge(state: CellState, usage: Usage, spec: JobSpec) -> None:
     """What the job would hold, in the first of its pools that has nodes."""
-    gpu_type = spec.gpu_type or next((_type_of(state, name) for name in spec.pools or sorted(state.pools)), "")
+    gpu_type = next(iter(types_for(state, spec)), "")
     for account in accounts(state.quotas, spec.tenant, gpu_type):
         usage[account] = usage.get(account, 0) + spec.gpus_milli
-
-
-def _type_of(state: CellState, pool: str) -> str:
-    known = state.pools.get(pool)
-    return state.nodes[known.ids[0]].spec.gpu_type if known is not None else ""

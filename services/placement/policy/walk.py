@@ -87,7 +87,8 @@ class _Scan:
             has_room = self._serve(*turn)
         for course in self._turns.courses:
             course.close()
-            tell(self._state, course, self._walk.deferred, self._is_kept_back)
+            if has_room:  # else the next walk goes on here, and tells what then still waits
+                tell(self._state, course, self._walk.deferred, self._is_kept_back)
         if has_room and self._discipline is _BACKFILL and not self._is_fair:
             self._clear_heads()
         return has_room
