@@ -92,8 +92,10 @@ class NaiveWorld(World):
                 continue
             over = [head for head in due if self._is_kept_by(job, *head) and not self._is_owner_before(job, head[0])]
             over += [head for head in own if self._is_kept_by(job, *head)]
-            is_kept = any(head in due or self._is_due(queue, head[0]) for head in over)
-            found = DeferCode.BEHIND_HEAD if is_kept else self._find(job)
+            in_the_way = [head for head in over if head in due or self._is_due(queue, head[0])]
+            found = self._find_beside(job, in_the_way) if in_the_way else self._find(job)
+            if in_the_way and found not in (*NOT_WAITED_FOR, DeferCode.BEHIND_HEAD):
+                over = []  # it waits for other nodes than those heads
             if not isinstance(found, DeferCode):
                 made.append(self._done(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found)))
             elif queue.discipline is QueueDiscipline.BACKFILL and over and job.id in self.state.heads:
@@ -121,6 +123,20 @@ class NaiveWorld(World):
         found = place_gang(self.state, job.spec)
         self.state.rollback(mark)
         return place_gang(self.state, job.spec) if isinstance(found, DeferCode) else found
+
+    def _find_beside(self, job: Job, heads: list[HeadOf]) -> Places | DeferCode:
+        """Places on nodes where none of these heads could be."""
+        here = [node for node in self.state.nodes.values() if _could_be(job.spec, node)]
+        kept = [node for node in here if any(_could_be(head.spec, node) for head, _ in heads)]
+        if len(kept) == len(here) or any(why is DeferCode.QUOTA_REACHED for _, why in heads):
+            return DeferCode.BEHIND_HEAD
+        mark = self.state.checkpoint()
+        for node in kept:
+            if node.is_schedulable:
+                self.do(e.NodeChanged(spec=node.spec, boot=node.boot, status=NodeStatus.CORDONED))
+        found = place_gang(self.state, job.spec)
+        self.state.rollback(mark)
+        return found
 
     def _turns(self, queue: Queue) -> Iterator[Job]:
         """The jobs of a queue, each when it is its turn."""

@@ -204,3 +204,46 @@ def test_jobs_that_one_record_does_not_hold_are_not_told_that_they_stand_behind_
     made = [*world.tell(*jobs), *world.rest()]
     assert world.state.waiting == 0
     assert [effect for effect in made if isinstance(effect, e.JobDeferred)] == []
+
+
+def with_a_job_for_any_node(queue: Queue, *behind: Queue, pool: str = "extra", gpu_type: str = "gpu") -> World:
+    """`head` waits for the node of train; the other node is in use, and `any` accepts both."""
+    world = world_of(queue, *behind)
+    world.tell(joined("n1", 4, gpu_type="a100"), joined("n2", 4, pool=pool, gpu_type=gpu_type))
+    submit(world, "first", 4, gpu_type="a100")
+    submit(world, "other", 4, pools=(pool,), gpu_type=gpu_type)
+    submit(world, "head", 4, gpu_type="a100")
+    submit(world, "any", 4, pools=())
+    return world
+
+
+PLACES = [("extra", "gpu"), ("train", "h100")]
+
+
+@pytest.mark.parametrize(("pool", "gpu_type"), PLACES)
+@pytest.mark.parametrize("behind", ["line", "next"])
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+def test_a_job_that_accepts_several_kinds_of_nodes_is_overtaken_on_none_of_them(
+    queue: Queue, behind: str, pool: str, gpu_type: str
+) -> None:
+    world = with_a_job_for_any_node(queue, Queue(name="next"), pool=pool, gpu_type=gpu_type)
+    submit(world, "late", 4, pools=(pool,), gpu_type=gpu_type, queue=behind)
+    assert world.job("late").deferred is DeferCode.BEHIND_HEAD
+    assert why_not(world.state, world.job("late"), world.file.cells[0].queues, world.now_ms).behind is not None
+    world.tell(finished("other", "n2"))
+    assert world.nodes_of("any") == ["n2"]
+    assert not world.job("head").workers
+    assert not world.job("late").workers
+
+
+@pytest.mark.parametrize(("pool", "gpu_type"), PLACES)
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+def test_a_job_that_accepts_several_kinds_of_nodes_starts_at_once_where_no_head_waits(
+    queue: Queue, pool: str, gpu_type: str
+) -> None:
+    world = world_of(queue)
+    world.tell(joined("n1", 4, gpu_type="a100"), joined("n2", 4, pool=pool, gpu_type=gpu_type))
+    submit(world, "first", 2, gpu_type="a100")
+    submit(world, "head", 4, gpu_type="a100")
+    submit(world, "any", 2, pools=())
+    assert world.nodes_of("any") == ["n2"]

@@ -1,9 +1,11 @@
-"""Heads: jobs that wait for room, and that nobody passes who could use it.
+"""Heads: waiting jobs whose nodes later jobs may not take.
 
 A head is protected from all that a walk comes to behind it: in its own queue, and in the queues behind. It keeps back
 only jobs that could be on a node where it could be, by pools, GPU type, labels, taints, size and required place in the
-network; so there may be several heads in a queue, each the first of its kind. Where a limit of its tenant keeps it, it
-is room below that limit that it needs: then it keeps back only jobs under the same limit.
+network; so there may be several heads in a queue, each the first of its kind. A job that is kept back on some of its
+nodes may start on the others, and is a head of these where they have no room: later jobs do not overtake it there.
+Where a limit of its tenant keeps it, it is room below that limit that it needs: then it keeps back only jobs under the
+same limit.
 
 In a strict queue a job is a head as soon as it does not fit. In one that backfills (Kant, without estimates) it is one
 too, and jobs behind it in its queue start past it and are marked; when it has been a head for `backfill_wait_ms`
@@ -35,7 +37,7 @@ PASSES: Final = (ReasonKind.QUOTA, ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
 WAITED_FOR: Final = tuple(code for code, kind in PRECEDENCE.items() if kind in PASSES)
 """What passes when others end, so that it helps to keep what becomes free."""
 
-_NO_HEAD: Final = (*STRUCTURAL, DeferCode.BEHIND_HEAD, DeferCode.ARRAY_LIMIT)
+_NO_HEAD: Final = (*STRUCTURAL, DeferCode.ARRAY_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,23 @@ class Heads:
             return next((head for head in over if not _lets_pass(self._state, spec, head)), None)
         return over[0] if over else None
 
+    def room_beside(self, need: Need, spec: JobSpec) -> Reach:
+        """Where the job could be and no head could that it may not be started past. Nowhere where a limit is what such
+        a head waits for: no other nodes help then.
+        """
+        state, beside = self._state, dict(self._reach(need, spec))
+        for head in self._found:
+            if not head.is_due or not _competes(state, spec, beside, head) or _lets_pass(state, spec, head):
+                continue
+            if head.under is not None:
+                return {}
+            beside = {name: left for name, mask in beside.items() if (left := mask & ~head.reach.get(name, 0))}
+        return beside
+
+    def reach(self, need: Need, spec: JobSpec) -> Reach:
+        """Where the job could be."""
+        return self._reach(need, spec)
+
     def add(self, job: Job, need: Need, code: DeferCode, discipline: QueueDiscipline) -> bool:
         """This job of a queue that is strict or backfills does not fit. Whether it is a head by that; it is none of
         those that `over` names for others.
@@ -141,7 +160,7 @@ def head_before(
     """The head that keeps this waiting job back, as far as the log tells: one of those `before` it in its queue, or
     else one of the queues that are walked `earlier`. A head of its own is kept back by nobody.
     """
-    if job.spec.id in state.heads:
+    if job.spec.id in state.heads and job.deferred is not DeferCode.BEHIND_HEAD:
         return None
     known, reach = _Known(state, now_ms), reach_of(state, job.spec)
     waiting = [other for other in state.jobs.values() if other.status is JobStatus.QUEUED]
@@ -168,7 +187,7 @@ class _Known:
 
     def in_other(self, queue: Queue, waiting: Sequence[Job]) -> list[Head]:
         """Those of a queue of which these jobs wait."""
-        found = [other for other in waiting if other.deferred in WAITED_FOR]
+        found = [other for other in waiting if other.deferred in (*WAITED_FOR, DeferCode.BEHIND_HEAD)]
         if queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO:
             return []
         if queue.discipline is QueueDiscipline.BACKFILL:

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 
 from services.placement.policy.ahead import Ahead
 from services.placement.policy.arrays import may_start_one_more
+from services.placement.policy.beside import place_beside
 from services.placement.policy.confirmations import with_confirmations
 from services.placement.policy.elsewhere import place_job
 from services.placement.policy.entering import places_to_enter
 from services.placement.policy.fair_share import Shares
 from services.placement.policy.gang import Places, place_gang
-from services.placement.policy.heads import Head, Heads
+from services.placement.policy.heads import WAITED_FOR, Head, Heads
 from services.placement.policy.lines.course import ByShares, Course, OneLine, Turns
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
@@ -37,6 +38,12 @@ _QUEUED = JobStatus.QUEUED
 _STRICT, _BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL
 _OF_TENANT = (DeferCode.QUOTA_REACHED, DeferCode.RESERVED_FOR_OTHER)
 """Reasons that hold for a class, since they go by whose it is. All others hold for all that need the same room."""
+
+
+TRIES_BESIDE_MOST = 16
+"""So many jobs that a head keeps back are tried in vain on other nodes in one walk along a queue. Each that finds no
+room there is mostly a head there too, so that there is little to try for the jobs behind it.
+"""
 
 
 @dataclass(slots=True)
@@ -79,6 +86,7 @@ class _Scan:
         self._heads = heads
         self._blocking: dict[str, None] = {}
         self._ahead = Ahead()
+        self._tries = TRIES_BESIDE_MOST
 
     def go(self) -> bool:
         """Whether the walk may go on with the next queue."""
@@ -104,8 +112,7 @@ class _Scan:
             return True
         over = self._heads.over(row.rows.need, job.spec)
         if over is not None and over.is_due:
-            self._pass(course, row, over)
-            return True
+            return self._go_beside(course, row, job, over)
         is_new = row.rows.need.code is None
         found = self._find(course, row, job)
         if not isinstance(found, DeferCode):
@@ -152,9 +159,11 @@ class _Scan:
             self._ahead.forget()
         return found
 
-    def _let_in(self, course: Course, row: Row, job: Job, places: Places, over: str) -> bool:
-        """Start the job, or let workers enter. All that fit come before anybody behind. Whether the record has room for
-        more.
+    def _let_in(
+        self, course: Course, row: Row, job: Job, places: Places, over: str, *, is_beside: bool = False
+    ) -> bool:
+        """Start the job, or let workers enter. All that fit come before anybody behind, unless it `is_beside` a head.
+        Whether the record has room for more.
         """
         self._walk.starts += 1
         has_room = self._start(job, places, over)
@@ -166,7 +175,7 @@ class _Scan:
             if not self._is_fair and self._discipline is not _BACKFILL and not self._heads.are_by_tenant:
                 return has_room and self._go_on(course, rows)
         else:
-            has_room = self._let_others_in(job, has_room=has_room)
+            has_room = has_room and (is_beside or self._let_others_in(job))
             stays = self._lines.look_at(self._state, job, self._now_ms)
             if stays is not None:
                 course.enter(stays)
@@ -195,8 +204,9 @@ class _Scan:
                 return False
         return True
 
-    def _let_others_in(self, job: Job, *, has_room: bool) -> bool:
+    def _let_others_in(self, job: Job) -> bool:
         """Further workers of a job that is no gang, as far as they fit. Whether the record has room for more."""
+        has_room = True
         while has_room and grows(job, self._now_ms):
             found = self._enter(job)
             if isinstance(found, DeferCode):
@@ -208,10 +218,8 @@ class _Scan:
         """This job does not fit: note whom it keeps back."""
         if job.status is _QUEUED:
             self._walk.deferred[job.spec.id] = code
-        if self._discipline is _STRICT:
-            self._heads.add(job, row.rows.need, code, _STRICT)
-        else:
-            self._note_head(row, job, code, over)
+        if self._discipline is _STRICT or (job.status is _QUEUED and over is None):
+            self._note_head(row, job, code)
         if row.code is None and (over is None or over.under is None) and self._keeps_its_room(job):
             course.pass_room()
         else:
@@ -228,12 +236,36 @@ class _Scan:
         """Whether those that need the same room have none either, whatever their workers are about."""
         return self._discipline is _STRICT or job.status is _QUEUED
 
-    def _note_head(self, row: Row, job: Job, code: DeferCode, over: Head | None) -> None:
-        """In a queue that backfills, the first job of its kind that does not fit is a head, and the log says so."""
-        if job.status is _QUEUED and over is None and self._heads.add(job, row.rows.need, code, _BACKFILL):
+    def _note_head(self, row: Row, job: Job, code: DeferCode) -> None:
+        """The first job of its kind that does not fit is a head; of a queue that backfills the log says so."""
+        if self._heads.add(job, row.rows.need, code, self._discipline) and self._discipline is _BACKFILL:
             self._blocking[job.spec.id] = None
             if job.spec.id not in self._state.heads:
                 self._walk.heads.append(job.spec.id)
+
+    def _go_beside(self, course: Course, row: Row, job: Job, over: Head) -> bool:
+        """A head keeps the job back: it starts where no such head could be, or is a head there. Whether the record has
+        room for more.
+        """
+        need = row.rows.need
+        beside = self._heads.room_beside(need, job.spec) if job.status is _QUEUED and self._tries else {}
+        found = (
+            DeferCode.BEHIND_HEAD
+            if not beside
+            else place_beside(self._state, job, self._heads.reach(need, job.spec), beside, self._now_ms)
+        )
+        if not isinstance(found, DeferCode):
+            self._ahead.forget()
+            return self._let_in(course, row, job, found, "", is_beside=True)
+        if beside:
+            self._tries -= 1
+            if self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO and found in WAITED_FOR:
+                self._note_head(row, job, found)
+        if found in _OF_TENANT:
+            course.pass_row(row)
+        else:
+            self._pass(course, row, over)
+        return True
 
     def _pass(self, course: Course, row: Row, over: Head) -> None:
         """It may not pass this head, and nor may any other that could use what the head needs."""
