@@ -1,4 +1,4 @@
-"""Heads: jobs that wait for room, and that nobody passes who could use it.
+"""Heads: waiting jobs whose nodes later jobs may not take.
 
 A head is protected from all that a walk comes to behind it: in its own queue, and in the queues behind. It keeps back
 only jobs that could be on a node where it could be, by pools, GPU type, labels, taints, size and required place in the
@@ -7,8 +7,8 @@ is room below that limit that it needs: then it keeps back only jobs under the s
 
 In a strict queue a job is a head as soon as it does not fit. In one that backfills (Kant, without estimates) it is one
 too, and jobs behind it in its queue start past it and are marked; when it has been a head for `backfill_wait_ms`
-nothing passes it any more. Nobody waits for a job that no node could ever hold, or that its own array keeps back; for
-one whose room is kept for another, or that maintenance keeps, at most its own strict queue does.
+nothing passes it any more. A job that no node could ever hold, or that its own array keeps back, blocks no other job;
+one whose room is kept for another, or that maintenance keeps, blocks at most its own strict queue.
 """
 
 from __future__ import annotations
