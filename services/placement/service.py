@@ -1,7 +1,7 @@
 """Placement of one cell: takes inputs and the time, makes decisions. The shell appends them and says what became of
 each.
 
-One call of `decide` is one cycle: take in what came, do what is due, settle what nodes said, walk the head windows.
+One call of `decide` is one cycle: take in what came, do what is due, settle what nodes said, walk the lines.
 Everything that it tries is under the writer's checkpoint, and everything that it remembers besides the state follows
 from decisions in force, so a decision that did not make it into the log leaves no trace.
 """

@@ -43,7 +43,7 @@ EARLY_MOST = 50_000
 FULL_PAUSE_S = 0.1
 
 PATIENT_MS = 40
-"""So long may records gather before they are read. While few jobs wait nobody needs a window, and where many wait a
+"""So long may records gather before they are read. While few jobs wait no window is published, and where many wait a
 window shows enough of them for as long.
 """
 
@@ -62,7 +62,7 @@ class QueueingMetrics:
 async def main(context: Context[QueueingSettings], opening: OpenLog = open_log, few: int = FEW_WAITING) -> None:
     """Order the owned cells' queues until told to stop.
 
-    `few`: up to how many waiting jobs placement needs no window.
+    `few`: up to how many waiting jobs no window is published.
     """
     file = context.host.cell_file(context.settings.cell_file)
     log = await opening(context, file)
@@ -92,7 +92,7 @@ class CellQueues:
         metrics: QueueingMetrics,
         few: int = FEW_WAITING,
     ) -> None:
-        """`few`: up to how many waiting jobs placement needs no window."""
+        """`few`: up to how many waiting jobs no window is published."""
         self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
         self._host = context.host
         self._tenure, self._part, self._few = tenure, file.cell(tenure.cell), few

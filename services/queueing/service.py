@@ -37,7 +37,7 @@ SHOWN_STEPPED = Shown(256, 256)
 
 SHOWN_IN_ALL = 4_000
 """Where there are so many classes that a window would show more, it shows fewer of each, but not less than two: it is
-made, sent and walked at every change.
+made and sent at every change.
 """
 
 RESEND_WALL_MS = 1_000
@@ -81,7 +81,7 @@ class QueueingService:
     ) -> None:
         """`cell`: as the process's own file has it; the file that is in force goes before it.
 
-        `few`: up to how many waiting jobs placement needs no window.
+        `few`: up to how many waiting jobs no window is published.
         """
         self.state, self._writer, self._jobs_source, self._stepped = state, writer, jobs_source, stepped
         self._shown, self._few = shown or (SHOWN_STEPPED if stepped else SHOWN), few
@@ -169,7 +169,7 @@ class QueueingService:
                 self._enter(in_line(job), job.submit_ms, job.number, job.digest)
 
     def _begins(self, _: e.WriterStarted, _now_ms: int) -> None:
-        """A new writer knows no window."""
+        """With a new writer the lines are shown anew."""
         self._changed = True
 
     def _reloads(self, effect: e.CellFileSet, now_ms: int) -> None:
@@ -366,20 +366,20 @@ class QueueingService:
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether jobs enter their lines before the log has them. While few wait nobody asks for the lines, and most
-        jobs have started by the time that the log is read.
+        """Whether jobs enter their lines before the log has them. While few wait no window is published, and most jobs
+        have started by the time that the log is read.
         """
         return self._stepped or not self.are_few
 
     @property
     def are_few(self) -> bool:
-        """Whether so few jobs wait that nobody needs a window."""
+        """Whether so few jobs wait that no window is published."""
         return self.state.waiting + len(self._early) <= self._few
 
     def due_in_ms(self, wall_ms: int) -> int | None:
         """How long until a window must be sent, 0 for now, None for not before something changes."""
         if self.are_few:
-            self._changed = True  # who needs none forgets the last one
+            self._changed = True  # the next one is sent at once, when more wait again
             return None
         if self._changed or self._sent_ms is None:
             return 0
@@ -388,7 +388,7 @@ class QueueingService:
         return max(0, self._sent_ms + RESEND_WALL_MS - wall_ms)
 
     def window(self, wall_ms: int) -> list[QueueOrdered]:
-        """The newest window, in its parts. Sent again while jobs wait, so that no lost edge can stall the cell."""
+        """The newest window, in its parts. Sent again while jobs wait, for readers that missed it."""
         self._window += 1
         self._changed = False
         self._sent_ms = wall_ms

@@ -1,4 +1,4 @@
-"""While few jobs wait in a cell, queueing shows nobody who is next."""
+"""While few jobs wait in a cell, queueing publishes no window that shows which are next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order the jobs of one queue are served: a key that never changes while a job waits, so no order does."""
+"""In which order the jobs of one queue are served: by a key that waiting does not change, so jobs keep their order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ Order = tuple[int, int, int, str]
 
 
 def order_in(queue: Queue, spec: JobSpec, submit_ms: int, number: int) -> Order:
-    """The place in its queue of a job that came into its cell with this number.
+    """The place in its queue of a job that came into its cell with this number. It stays as the job waits; an update of
+    the job's priority moves it.
 
     Without aging: higher priority, then earlier submit, then who came first. With it a job of priority p stands where
     one of priority 0 would that was submitted p * `aging_ms` earlier, but never more than `aging_most_ms` earlier or

@@ -49,9 +49,10 @@ deadline makes loaning publish `ReclaimProposed`; then it is `NodeLoanDraining`,
 Others may run there only if they end before it. `ReservationCleared` ends it: the job has started, is over, got a
 better one, or its nodes are gone.
 
-**The life of a head.** In a queue that backfills, `HeadBlocked` says which job is the first that does not fit, and from
-when on it is waited for; jobs started past it name it. That ends when it starts, is held or is over, or with
-`HeadCleared` when another job comes before it.
+**The life of a head.** In a queue that backfills, `HeadBlocked` says that a job is the first that does not fit of those
+that need the same (nodes of one kind, or room below one limit), and from when on it is waited for; so a queue may have
+several heads. Jobs started past a head name it. That ends when it starts, is held or is over, or with `HeadCleared`
+when it stands behind another head.
 
 **Who is next, and who makes room.** Placement keeps the lines of all queues itself; queueing publishes their heads as
 `QueueOrdered`, for who wants to look on. Where a start needs room, loaning proposes the least costly change:

@@ -1,4 +1,4 @@
-"""Topic `queue`: who is next, as queueing sees it. Placement goes by its own lines, and passes these records over."""
+"""Topic `queue`: who is next, as queueing sees it. Placement goes by its own lines, and drops these records."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ class QueueOrder(StrEnum):
 class QueueHead(Value):
     """The head of one queue, in order: of each equivalence class at most the first few jobs.
 
-    `cuts` are positions in `jobs` behind which a job of the same class was left out. If the job at a cut starts, the
-    next of its class might start too and comes before what follows, so a walk must end there until a newer window
-    comes. `waiting` counts all waiting jobs of the queue.
+    `cuts` are positions in `jobs` behind which a job of the same class was left out: it comes before what follows, so
+    behind a cut a reader does not see the whole order. `waiting` counts all waiting jobs of the queue.
 
-    A queue in fair-share order has one head for each of its tenants, side by side, which names the `tenant`: the walk
-    goes from one to the other by their shares, and ends only where it would go on behind a cut.
+    A queue in fair-share order has one head for each of its tenants, side by side, which names the `tenant`. Whose turn
+    it is goes by their shares, which no window tells.
     """
 
     queue: Name

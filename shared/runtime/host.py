@@ -50,9 +50,9 @@ class Host:
         """The work on a cell has ended with this error; what follows from it is the caller's to do."""
 
     async def beside(self, work: Callable[[], T], kind: str) -> T:
-        """What this work answers. It may take seconds, and meanwhile the process does its other work: it keeps its
-        place in its groups, for one. Work of a kind that was quick the last time is done at once: on a busy machine
-        each thread that is handed something waits for a processor.
+        """Do this work and return its result. Work of a kind that took at most `QUICK_S` the last time runs on the
+        event loop: on a busy machine each hand-over to a thread waits for a processor. Work that was slow then, or of
+        a new kind, runs in a thread, so that the loop goes on meanwhile and the process keeps its places in groups.
         """
         begin_s = self.perf_s()
         try:

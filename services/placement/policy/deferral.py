@@ -39,4 +39,4 @@ PRECEDENCE: Final[dict[DeferCode, ReasonKind]] = {
 """Every code with its kind, the first to be told first."""
 
 STRUCTURAL: Final = frozenset(code for code, kind in PRECEDENCE.items() if kind is ReasonKind.STRUCTURAL)
-"""What waits for another cluster, and for no room: nobody waits for such a job, in any queue."""
+"""What waits for another cluster, and for no room: such a job blocks no other job, in any queue."""

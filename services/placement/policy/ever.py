@@ -188,7 +188,7 @@ def _on(kind: Kind, form: Form) -> int:
 
 
 def _by_gpus(gpus: int, each_milli: int) -> int:
-    """The same by GPUs alone. Who needs none is bound by CPUs and memory."""
+    """The same by GPUs alone. Workers without GPUs are limited by CPUs and memory only."""
     if each_milli >= GPU:
         return gpus // (each_milli // GPU)
     return gpus * (GPU // each_milli) if each_milli else WORKERS_MOST

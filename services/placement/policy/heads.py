@@ -9,8 +9,8 @@ same limit.
 
 In a strict queue a job is a head as soon as it does not fit. In one that backfills (Kant, without estimates) it is one
 too, and jobs behind it in its queue start past it and are marked; when it has been a head for `backfill_wait_ms`
-nothing passes it any more. Nobody waits for a job that no node could ever hold, or that its own array keeps back; for
-one whose room is kept for another, or that maintenance keeps, at most its own strict queue does.
+nothing passes it any more. A job that no node could ever hold, or that its own array keeps back, blocks no other job;
+one whose room is kept for another, or that maintenance keeps, blocks at most its own strict queue.
 """
 
 from __future__ import annotations

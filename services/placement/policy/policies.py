@@ -27,7 +27,8 @@ Part = tuple[str, Test]
 
 class PlacementPolicy(NamedTuple):
     """How a policy places a gang in a pool, or a job's only worker of whole GPUs, which comes to the same; and on which
-    nodes of the pool a job may run that wishes for a place in the network. Wishes are granted alike under all policies.
+    nodes of the pool a job may run that wishes for a place in the network. Wishes are granted, and replicas of services
+    are placed, alike under all policies.
 
     `alike`, where a policy has it, gives places for several such jobs that are alike, or for the first of them: the
     same as if each was placed and started before the next. `order`, where a policy has it, is the order in which the

@@ -148,7 +148,7 @@ class _Scan:
         return with_confirmations(self._state, job.spec, found) if isinstance(found, DeferCode) else found
 
     def _noted(self, line: Line, row: Row, found: Places | DeferCode) -> Places | DeferCode:
-        """Note whom it keeps, if there are no places."""
+        """Note which jobs wait for the same reason, if there are no places."""
         if isinstance(found, DeferCode):
             if found in _OF_TENANT:
                 is_shut = self._discipline is QueueDiscipline.BEST_EFFORT_FIFO
@@ -215,7 +215,7 @@ class _Scan:
         return has_room
 
     def _keep(self, course: Course, row: Row, job: Job, code: DeferCode, over: Head | None) -> None:
-        """This job does not fit: note whom it keeps back."""
+        """This job does not fit: note which jobs it keeps back."""
         if job.status is _QUEUED:
             self._walk.deferred[job.spec.id] = code
         if self._discipline is _STRICT or (job.status is _QUEUED and over is None):
@@ -226,7 +226,7 @@ class _Scan:
             course.pass_row(row)
 
     def _newest(self, course: Course, row: Row, job: Job, code: DeferCode) -> DeferCode:
-        """Whom it keeps back goes by the reason, and since the shape was found not to fit that may be another one."""
+        """Recompute the reason: the cached one may be stale, and it decides which jobs this one keeps back."""
         if not self._state.quotas or row.code is not None or not job.spec.gang:
             return code
         newest = self._try(course.line, row, job)
@@ -280,8 +280,8 @@ class _Scan:
         return over is not None and over.is_due
 
     def _clear_heads(self) -> None:
-        """Who was a head and has one before it is none any more. Where tenants take turns, who is first changes all the
-        time: then who was a head once goes on counting as from then.
+        """Clear heads that now stand behind another head. Fair-share queues keep theirs: their first job changes with
+        every turn.
         """
         for job_id in self._state.heads:
             place = self._lines.place_of(job_id)

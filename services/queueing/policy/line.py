@@ -1,4 +1,4 @@
-"""The waiting jobs of a queue, or of one of its tenants, in their order, by class; and the head that placement sees."""
+"""The waiting jobs of a queue, or of one of its tenants, in their order, by class; and the head that a window shows."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ GAP_MOST = 1_000
 class Shown(NamedTuple):
     """The least and the most jobs of a class that a window shows.
 
-    In between it is twice as many as left the row between two windows: while a window is under way, placement must not
-    run out of jobs that it knows.
+    In between it is twice as many as left the row between two windows: while a window is under way, its readers shall
+    still see jobs that wait.
     """
 
     least: int
@@ -53,7 +53,7 @@ class Row:
     def remove(self, order: Order) -> bool:
         """Take a job out. Whether another one comes into what is shown by that, or the head is no longer cut.
 
-        Without the latter, a walk would end at a cut behind which nobody stands, and wait for a window for nothing.
+        Without the latter, a window would show a cut behind which no job stands.
         Raises KeyError for a job that is not here.
         """
         jobs, first = self._jobs, self._first

@@ -86,8 +86,8 @@ def _tell_job(job: Job, code: DeferCode, told: Told, is_kept_back: Callable[[Job
 
 
 def _tell_behind(state: CellState, course: Course, told: Told) -> None:
-    """A strict line has ended at its head: who stands behind it and has no reason yet is told so, once. Who could be on
-    no node is told that.
+    """The walk of a strict line goes on behind its heads. A job behind them that does not start and has no reason is
+    told `behind_head`, once; a job that no node could hold is told that.
     """
     for rows in course.passed:
         if rows.need.code in STRUCTURAL and rows.told is not rows.need.code:

@@ -1,0 +1,29 @@
+"""A job that a quota keeps waiting keeps back no job of another tenant that needs the same room."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.placement.policy.deferral import PRECEDENCE, ReasonKind
+from shared.cluster.job import JobStatus
+from shared.events.operations import Quota
+from shared.events.reasons import DeferCode
+from tests.placement.world import admitted, cell_with, joined, quota, set_quotas, spec_of
+
+QUOTAS: dict[DeferCode, Quota] = {DeferCode.QUOTA_REACHED: quota("ada", 1)}
+"""For each code a quota of ada's under which it starts one job of one GPU, and its second one waits with the code."""
+
+
+def test_there_is_a_case_for_each_code_of_quotas() -> None:
+    assert set(QUOTAS) == {code for code, kind in PRECEDENCE.items() if kind is ReasonKind.QUOTA}
+
+
+@pytest.mark.parametrize("code", QUOTAS)
+def test_a_job_that_its_tenants_quota_keeps_blocks_no_like_job_of_another_tenant(code: DeferCode) -> None:
+    world = cell_with(joined("n1", 8))
+    world.tell(set_quotas(QUOTAS[code]))
+    jobs = (spec_of("first"), spec_of("second"), spec_of("other", tenant="bob"))
+    world.tell(*(admitted(spec, submit_ms) for submit_ms, spec in enumerate(jobs)))
+    found = {job.id: (job.status, job.deferred) for job in world.state.jobs.values()}
+    started = (JobStatus.STARTING, None)
+    assert found == {"first": started, "second": (JobStatus.QUEUED, code), "other": started}
