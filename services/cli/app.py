@@ -46,7 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("verify_command", "Check the decision log, and everything that was made from it."),
     "service": ("run_service", "Run one service in the foreground."),
     "agent": ("agent", "Offer this machine to a cell, and run its jobs as processes."),
-    "cell": ("cell", "Check a cell file."),
+    "cell": ("cell", "Check a cell file; have the services read it again: check, reload."),
     "faults": ("faults", "Run the services in simulated worlds full of faults, and judge them."),
     "case": ("case", "Run conformance cases on the services, in virtual time."),
     "simulate": ("simulate", "Run a trace under several policies in virtual time, side by side."),

@@ -1,4 +1,4 @@
-"""`fallow cell check FILE`."""
+"""`fallow cell`: the cell file, checked and put in force."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,14 +7,10 @@ import typer
 
 from services.cli.output import AsJson, print_json, print_line
 from services.cli.paths import file_to_read
+from services.cli.reload import reload
 from shared.runtime.cell_file import load_cell_file
 
-app = typer.Typer(no_args_is_help=True, help="Check a cell file.")
-
-
-@app.callback()
-def group() -> None:
-    """Check a cell file."""
+app = typer.Typer(no_args_is_help=True, help="Check a cell file, and put it in force while the cells run.")
 
 
 @app.command()
@@ -35,3 +31,6 @@ def check(
     print_line(f"{file}: no mistakes")
     for what, listed in names.items():
         print_line(f"  {what}: {', '.join(listed)}")
+
+
+app.command()(reload)

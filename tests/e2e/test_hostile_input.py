@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from shared.events.submissions import SubmitJob
 from shared.events.values import NodeSpec, NodeStatus, ObservedRun, RunStatus
 from shared.log.port import Outgoing
 from shared.log.reading import header
+from tests.cli.test_commands import call
 from tests.contract.eventually import eventually
 from tests.e2e.hostile_submissions import HARMLESS, REJECTED, SET_ASIDE, Hostile
 from tests.e2e.outcomes import answers, letters, reason, records_of
@@ -194,19 +197,35 @@ async def publish_decision(cell: RunningCell, *, version: int, chain: str) -> No
     await cell.log.publish([cell.layout.outgoing(decision, id="rogue", source="rogue", wall_ms=0, more=more)])
 
 
-async def test_a_cell_file_with_an_error_changes_nothing_and_a_good_one_counts(cell: RunningCell) -> None:
+async def test_a_cell_file_with_an_error_changes_nothing_and_a_good_one_counts(
+    cell: RunningCell, kafka: str, redis_url: str, namespace: str
+) -> None:
     path = cell.folder / "cell.yaml"
+    where = {"FALLOW_KAFKA": kafka, "FALLOW_REDIS": redis_url, "FALLOW_NAMESPACE": namespace}
+    fallow = partial(call, FALLOW_CELL_FILE=str(path), **where)
     path.write_text(WITH_OWN_TOPIC.replace("gpus: 1024", "gpus: many"))
     await cell.publish(ReloadCell(cell=CELL))
     await until_said(cell, ("admission", "placement"), "the old one stays in force")
+    refused = fallow("cell", "reload")
+    assert (refused.returncode, refused.stderr.splitlines()[0].endswith("Input should be a valid integer")) == (2, True)
     path.write_text(WITH_OWN_TOPIC.replace("name: main", "name: east"))
+    assert "a reload keeps the cells and their ordinals" in fallow("cell", "reload").stderr
     await cell.publish(ReloadCell(cell=CELL))
     await until_said(cell, ("admission", "placement"), "a reload keeps the cells and their ordinals")
     await cell.submit(a_job("as-before"))
     await cell.until_over("as-before")
     path.write_text(WITH_OWN_TOPIC + "  - {name: late}\n")
-    await cell.publish(ReloadCell(cell=CELL))
+    told = fallow("cell", "reload", "--json")
+    assert (told.returncode, told.stderr) == (0, "")
+    answer = json.loads(told.stdout)["cells"][0]
+    await cell.until(lambda c: c.state.version >= answer["version"], what="the decision that was told")
+    in_force = cell.state.cell_file
+    assert in_force is not None
+    assert (answer["ok"], answer["digest"]) == (True, in_force.digest)
+    assert answer["answer"].endswith("; changed: tenants)")
     await until_said(cell, ("admission", "placement"), "the cell file was read again")
+    again = fallow("cell", "reload", "--cell", CELL)
+    assert (again.returncode, f"goes by {path} already" in again.stdout) == (0, True)
     await cell.submit(a_job("of-the-new-tenant", tenant="late"))
     await cell.until_over("of-the-new-tenant")
     assert "cell.yaml: line 5: cells[0].pools[0].gpus" in (cell.folder / "run" / "admission.log").read_text()

@@ -134,3 +134,7 @@ def test_a_difference_names_the_parts() -> None:
         queues=(Queue(name="q", discipline=QueueDiscipline.STRICT_FIFO),),
     )
     assert difference(OLD, OLD.model_copy(update={"cells": (strict,)}), CELL) == f"{CELL}.queues"
+
+
+def test_files_that_keep_records_for_other_times_differ_in_that() -> None:
+    assert difference(OLD, OLD.model_copy(update={"retention_hours": {"jobs": 5}}), CELL) == "retention_hours"

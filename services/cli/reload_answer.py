@@ -1,0 +1,163 @@
+"""What the log of a cell says of a reload of its cell file, held against the file that was to be put in force."""
+
+from __future__ import annotations
+
+from services.cli.counts import counted
+from services.cli.failures import Exit
+from shared.client.port import News
+from shared.cluster.config import CellFile
+from shared.cluster.file_in_force import as_effect, difference, from_effect
+from shared.cluster.quota_tree import Account
+from shared.cluster.state import CellState
+from shared.events.effects import CellFileSet, PolicySet, ProposalRefused, QuotaSet
+
+CELL_FILE = "cell-file"
+"""How a refusal names what it is about."""
+
+FILE, POLICY = "file", "policy"
+"""What a reload may change, beside the quotas."""
+
+REFUSALS_NAMED_MOST = 3
+
+COPY = "the copy that placement reads may be an older one, or have an error: see its log"
+
+QUIET_MS = 2_000
+"""A file that is in force already gets no answer: after so long without one nothing more is to come."""
+
+
+def obstacle(file: CellFile, state: CellState) -> str:
+    """Why the services would not take this file, or "": they keep the cells with which they started."""
+    rule = "a reload keeps the cells and their ordinals; to change them, restart the services"
+    in_force = _read(state.cell_file)
+    if in_force is not None and _cells(in_force) != _cells(file):
+        return f"cells = {_cells(file)!r}: in force are {_cells(in_force)}: {rule}"
+    if not state.version:
+        return f"cells = {_cells(file)!r}: cell {state.cell} has not begun: {rule}"
+    return ""
+
+
+class ReloadAnswer:
+    """One cell on its way to a file: begun with its state before the reload, and told what has happened since."""
+
+    def __init__(self, file: CellFile, name: str, state: CellState) -> None:
+        """`name` is what messages call the file."""
+        self.cell = state.cell
+        self.version: int | None = None
+        self._file, self._name = file, name
+        self._wanted, self._before, self._now = as_effect(file), state.cell_file, state.cell_file
+        self._policy = file.cell(state.cell).policy
+        self._quotas = {(quota.tenant, quota.gpu_type): quota for quota in file.quotas()}
+        self._open: dict[str | Account, None] = {} if self._is_wanted(self._before) else {FILE: None}
+        self._open |= {} if state.policy == self._policy else {POLICY: None}
+        self._open |= {at: None for at, quota in self._quotas.items() if state.quotas.get(at) != quota}
+        self._was_so_before = not self._open
+        self._refusals: list[str] = []
+
+    def take(self, news: News) -> None:
+        """Something that has happened in the cell since the reload was asked for."""
+        event = news.event
+        if isinstance(event, CellFileSet):
+            # It comes last: what is open by then was refused, and the refusal stands before it.
+            self._now, self._open = event, {}
+        elif isinstance(event, PolicySet) and event.policy == self._policy:
+            self._open.pop(POLICY, None)
+        elif isinstance(event, QuotaSet) and event.quota == self._quotas.get(account := _account(event)):
+            self._open.pop(account, None)
+        elif isinstance(event, ProposalRefused) and event.proposal == CELL_FILE:
+            self._refusals.append(event.text)
+        else:
+            return
+        self.version = news.version
+
+    def is_over(self, waited_ms: int) -> bool:
+        """Whether nothing more is to be expected."""
+        if self._wanted is None or self._is_other:
+            return True
+        if not self._open and not self._was_so_before:
+            return True
+        may_be_all = self._was_so_before or (self._refusals and FILE not in self._open)
+        return bool(may_be_all) and waited_ms >= QUIET_MS
+
+    @property
+    def code(self) -> Exit:
+        """0 if the cell goes by the file, 1 if it does not or not in all, 3 if nobody can tell yet."""
+        if self._is_other:
+            return Exit.NO
+        if FILE in self._open and self._wanted is not None:
+            return Exit.AWAY
+        if self._refusals:
+            return Exit.NO
+        return Exit.AWAY if self._open and self._wanted is not None else Exit.OK
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+        if self._wanted is None:
+            tenants = counted(len(self._file.tenants), "tenant")
+            return f"cell {self.cell} was told; a cell file of {tenants} is too large for its log to say more"
+        if self._is_other:
+            return (
+                f"cell {self.cell} goes by {_called(self._now)} now, which differs from {self._name}"
+                f"{self._parts(self._now, ' in ')}: placement reads another copy of the file"
+            )
+        if self.code is Exit.AWAY:
+            return f"no answer yet from cell {self.cell}: {self._still}"
+        refused = "".join(f"; refused: {text}" for text in self._refusals[:REFUSALS_NAMED_MOST])
+        more = len(self._refusals) - REFUSALS_NAMED_MOST
+        refused += f"; {more} more refused" if more > 0 else ""
+        return f"cell {self.cell} goes by {self._name} {self._since}{refused}"
+
+    @property
+    def _is_other(self) -> bool:
+        return self._now is not self._before and not self._is_wanted(self._now)
+
+    def _is_wanted(self, effect: CellFileSet | None) -> bool:
+        return effect is not None and self._wanted is not None and effect.digest == self._wanted.digest
+
+    @property
+    def _still(self) -> str:
+        if FILE not in self._open:
+            return f"{self._name} is in force, but what was set at run time still counts"
+        differs = f"which differs from {self._name}{self._parts(self._before, ' in ')}"
+        return f"it still goes by {_called(self._before)}, {differs}; {COPY}"
+
+    @property
+    def _since(self) -> str:
+        if self._was_so_before:
+            return f"already ({_called(self._now)})"
+        if self._is_wanted(self._before):
+            return f"now ({_called(self._now)}; its policy and quotas replace what was set at run time)"
+        return f"now ({_called(self._now)}{self._parts(self._before, '; changed: ')})"
+
+    def _parts(self, effect: CellFileSet | None, before: str) -> str:
+        """In which parts the file of this effect differs; nothing where that cannot be told."""
+        other = _read(effect)
+        if other is None or self.cell not in _cells(other):
+            return ""
+        return f"{before}{difference(other, self._file, self.cell)}"
+
+    def as_object(self) -> dict[str, object]:
+        """For programs."""
+        digest = None if self._now is None else self._now.digest
+        is_ok = self.code is Exit.OK
+        return {"cell": self.cell, "ok": is_ok, "version": self.version, "digest": digest, "answer": self.text}
+
+
+def _read(effect: CellFileSet | None) -> CellFile | None:
+    """The file; None where there is none, or one that this release cannot read."""
+    try:
+        return None if effect is None else from_effect(effect)
+    except ValueError:
+        return None
+
+
+def _called(effect: CellFileSet | None) -> str:
+    return "a cell file that its log does not hold" if effect is None else f"cell file {effect.digest[:8]}"
+
+
+def _account(event: QuotaSet) -> Account:
+    return event.quota.tenant, event.quota.gpu_type
+
+
+def _cells(file: CellFile) -> dict[str, int]:
+    return {cell.name: cell.ordinal for cell in file.cells}

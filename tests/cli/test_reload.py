@@ -1,0 +1,219 @@
+"""`fallow cell reload`: what it refuses before anything is asked, and what it tells of the log's answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from services.cli.failures import Exit
+from services.cli.reload import ask_for_reload, worst
+from services.cli.reload_answer import QUIET_MS, ReloadAnswer, obstacle
+from shared.client.port import CellClient, Mark, News
+from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
+from shared.cluster.file_in_force import as_effect
+from shared.cluster.state import CellState
+from shared.events.effects import AnyEffect, CellFileSet, PolicySet, ProposalRefused, QuotaSet
+from shared.events.operations import CellPolicy, Operation, ReloadCell
+from shared.events.reasons import ProposalCode
+from tests.cli.logs import LogWriter
+from tests.cli.test_commands import call
+
+LIMIT = TenantQuota(gpu_type="gpu", limit=8)
+
+
+def a_file(*tenants: Tenant, cells: tuple[str, ...] = ("main",)) -> CellFile:
+    parts = [
+        CellPart(name=name, ordinal=number, pools=(Pool(name=f"pool-{name}", gpus=64),))
+        for number, name in enumerate(cells)
+    ]
+    return CellFile(cells=tuple(parts), tenants=tenants or (Tenant(name="ada"),))
+
+
+OLD = a_file()
+NEW = a_file(Tenant(name="ada", quotas=(LIMIT,)), Tenant(name="bob"))
+OTHER = a_file(Tenant(name="eve"))
+
+
+def effect_of(file: CellFile) -> CellFileSet:
+    effect = as_effect(file)
+    assert effect is not None
+    return effect
+
+
+def a_cell(*effects: AnyEffect, file: CellFile = OLD) -> CellState:
+    written = LogWriter()
+    written.write(effect_of(file), *effects)
+    return written.state
+
+
+def answer_to(state: CellState, *news: AnyEffect, file: CellFile = NEW) -> ReloadAnswer:
+    answer = ReloadAnswer(file, "cell.yaml", state)
+    for number, effect in enumerate(news):
+        answer.take(News("main", effect, version=10 + number))
+    return answer
+
+
+def refused(text: str, proposal: str = "cell-file") -> ProposalRefused:
+    return ProposalRefused(proposal=proposal, code=ProposalCode.NOT_ALLOWED, text=text)
+
+
+def quotas_of(file: CellFile) -> list[QuotaSet]:
+    return [QuotaSet(quota=quota) for quota in file.quotas()]
+
+
+def test_a_file_is_in_force_when_the_log_says_so_and_not_before() -> None:
+    answer = answer_to(a_cell(), *quotas_of(NEW))
+    assert not answer.is_over(QUIET_MS)
+    answer.take(News("main", effect_of(NEW), version=12))
+    digest = effect_of(NEW).digest
+    assert (answer.is_over(0), answer.code) == (True, Exit.OK)
+    assert answer.text == f"cell main goes by cell.yaml now (cell file {digest[:8]}; changed: tenants)"
+    assert answer.as_object() == {
+        "cell": "main", "ok": True, "version": 12, "digest": digest, "answer": answer.text
+    }  # fmt: skip
+
+
+def test_a_cell_that_goes_by_the_file_already_is_told_so_after_a_moment_of_quiet() -> None:
+    answer = answer_to(a_cell(*quotas_of(NEW), file=NEW))
+    assert (answer.is_over(0), answer.is_over(QUIET_MS)) == (False, True)
+    assert (answer.code, answer.version) == (Exit.OK, None)
+    assert answer.text == f"cell main goes by cell.yaml already (cell file {effect_of(NEW).digest[:8]})"
+
+
+def test_what_was_set_at_run_time_is_replaced_though_the_file_is_in_force_already() -> None:
+    changed = CellPolicy(stop_grace_wall_ms=1)
+    answer = answer_to(a_cell(PolicySet(policy=changed), file=NEW))
+    assert (answer.is_over(QUIET_MS), answer.code) == (False, Exit.AWAY)
+    assert answer.text.endswith("cell.yaml is in force, but what was set at run time still counts")
+    for effect in (PolicySet(policy=NEW.cell("main").policy), *quotas_of(NEW)):
+        assert not answer.is_over(QUIET_MS)
+        answer.take(News("main", effect, version=12))
+    assert (answer.is_over(0), answer.code) == (True, Exit.OK)
+    assert answer.text.endswith("; its policy and quotas replace what was set at run time)")
+
+
+def test_an_older_copy_where_placement_runs_is_told_with_the_parts_that_differ() -> None:
+    answer = answer_to(a_cell(), effect_of(OTHER))
+    assert (answer.is_over(0), answer.code) == (True, Exit.NO)
+    assert answer.text == (
+        f"cell main goes by cell file {effect_of(OTHER).digest[:8]} now, which differs from cell.yaml in tenants: "
+        "placement reads another copy of the file"
+    )
+
+
+def test_a_file_that_was_in_force_before_and_is_replaced_by_another_copy_is_not_taken_for_in_force() -> None:
+    answer = answer_to(a_cell(*quotas_of(NEW), file=NEW), effect_of(OTHER))
+    assert (answer.is_over(0), answer.code) == (True, Exit.NO)
+
+
+def test_without_an_answer_it_is_told_what_the_cell_still_goes_by() -> None:
+    answer = answer_to(a_cell())
+    assert (answer.is_over(3_600_000), answer.code) == (False, Exit.AWAY)
+    assert answer.text == (
+        f"no answer yet from cell main: it still goes by cell file {effect_of(OLD).digest[:8]}, which differs from "
+        "cell.yaml in tenants; the copy that placement reads may be an older one, or have an error: see its log"
+    )
+
+
+def test_settings_that_contradict_others_are_named_and_the_first_few_of_many() -> None:
+    answer = answer_to(a_cell(), *(refused(f"rule {number}") for number in range(5)), effect_of(NEW))
+    assert (answer.is_over(0), answer.code) == (True, Exit.NO)
+    assert answer.text.endswith("; refused: rule 0; refused: rule 1; refused: rule 2; 2 more refused")
+
+
+def test_a_refusal_ends_the_wait_also_where_the_file_was_in_force_before() -> None:
+    answer = answer_to(a_cell(file=NEW), refused("limit 8 is too low"))
+    assert (answer.is_over(0), answer.is_over(QUIET_MS), answer.code) == (False, True, Exit.NO)
+
+
+def test_answers_to_other_requests_are_none() -> None:
+    answer = answer_to(a_cell(), refused("no", proposal="set-quota"), PolicySet(policy=CellPolicy(start_wall_ms=7)))
+    assert (answer.version, answer.code) == (None, Exit.AWAY)
+
+
+def test_a_file_that_is_too_large_for_the_log_is_not_waited_for() -> None:
+    large = a_file(*(Tenant(name=f"tenant-{number:05}") for number in range(15_000)))
+    answer = answer_to(a_cell(), file=large)
+    assert (answer.is_over(0), answer.code) == (True, Exit.OK)
+    assert answer.text == "cell main was told; a cell file of 15,000 tenants is too large for its log to say more"
+
+
+class TwoCells:
+    """As much of a client as a reload uses: these pieces of news come one by one, then nothing more."""
+
+    cells = ("main", "east")
+
+    def __init__(self, *news: News) -> None:
+        self.asked: list[Operation] = []
+        self._news = news
+
+    async def operate(self, operation: Operation) -> Mark:
+        self.asked.append(operation)
+        return Mark({"t.operations/0": len(self.asked)})
+
+    async def news(self, since: Mark, *, wait_ms: int = 200) -> AsyncGenerator[list[News], None]:
+        assert since.offsets["t.operations/0"] == 1, "from before the first request on"
+        for each in self._news:
+            yield [each]
+        while True:
+            await asyncio.sleep(0.001)
+            yield []
+
+
+TWO = a_file(Tenant(name="bob"), cells=("main", "east"))
+
+
+def answers_of_two() -> list[ReloadAnswer]:
+    return [ReloadAnswer(TWO, "cell.yaml", CellState(cell)) for cell in TwoCells.cells]
+
+
+async def test_every_cell_is_asked_and_waited_for() -> None:
+    client = TwoCells(*(News(cell, effect_of(TWO), version=3) for cell in TwoCells.cells))
+    answers = answers_of_two()
+    await ask_for_reload(cast("CellClient", client), answers, 60_000)
+    assert [(type(asked), asked.cell) for asked in client.asked] == [(ReloadCell, "main"), (ReloadCell, "east")]
+    assert [answer.code for answer in answers] == [Exit.OK, Exit.OK]
+    assert worst(answers) is Exit.OK
+
+
+async def test_the_wait_for_a_cell_that_does_not_answer_has_an_end() -> None:
+    answers = answers_of_two()
+    await ask_for_reload(cast("CellClient", TwoCells(News("east", effect_of(TWO), version=3))), answers, 20)
+    assert [answer.code for answer in answers] == [Exit.AWAY, Exit.OK]
+    assert worst(answers) is Exit.AWAY
+
+
+async def test_a_no_of_one_cell_is_worse_than_silence_of_another() -> None:
+    answers = answers_of_two()
+    await ask_for_reload(cast("CellClient", TwoCells(News("east", effect_of(OTHER), version=3))), answers, 20)
+    assert worst(answers) is Exit.NO
+
+
+@pytest.mark.parametrize("cells", [("east",), ("main", "east")])
+def test_other_cells_than_those_in_force_are_refused_before_anything_is_asked(cells: tuple[str, ...]) -> None:
+    why = obstacle(a_file(cells=cells), a_cell())
+    assert "a reload keeps the cells and their ordinals" in why
+    assert "in force are {'main': 0}" in why
+
+
+def test_a_cell_of_which_the_log_knows_nothing_has_nothing_to_reload() -> None:
+    assert "cell east has not begun" in obstacle(a_file(cells=("east",)), CellState("east"))
+    assert not obstacle(NEW, a_cell())
+
+
+def test_a_mistake_in_the_file_is_told_with_its_place_and_nothing_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "cell.yaml"
+    path.write_text("cells:\n  - {name: main, ordinal: 0, pools: [{name: a, gpus: 8}]}\ntenants:\n  - {nam: x}\n")
+    for words in ((str(path),), ()):
+        done = call("cell", "reload", *words, FALLOW_CELL_FILE=str(path), FALLOW_KAFKA="127.0.0.1:1")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.splitlines()[0] == f"fallow: {path}: line 4: tenants[0].name: Field required"
+
+
+def test_a_kafka_that_is_away_is_one_line() -> None:
+    done = call("cell", "reload", FALLOW_KAFKA="127.0.0.1:1")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
