@@ -75,6 +75,9 @@ REPEATED = ("nodes-", "queue-")
 IDLE_WALL_MS = 1_000
 """An input of any other source gets such a record after this time at the latest."""
 
+WAITING_FEW = 200
+"""Decisions with at most so many waiting jobs are quick, unless the last ones were not."""
+
 _REMEMBERED = frozenset({e.WriterStarted, e.NodeRemoved, e.NodeChanged})
 """The effects in force that this writer has to know of."""
 
@@ -261,6 +264,13 @@ class PlacementService:
             self._fair_clock.next_cell_ms(self.state),
         )
         return min((at_ms for at_ms in due if at_ms is not None), default=None)
+
+    @property
+    def may_decide_long(self) -> bool:
+        """Whether the next decision may take long whatever the last one took: many jobs wait, and how many of them it
+        looks at goes by what becomes free; or the cell file or all of the state is looked at anew.
+        """
+        return self.state.waiting > WAITING_FEW or self._reload or self._begins or not self._lines.is_known
 
     @property
     def leases_frozen(self) -> bool:

@@ -57,7 +57,7 @@ async def reloaded(context: Context[Any], before: CellFile) -> CellFile | None:
 async def read_again(context: Context[Any], before: CellFile) -> CellFile:
     """The file as it is now. Raises CellFileError, also where it has other cells than before."""
     path = context.settings.cell_file
-    file = await context.host.beside(partial(context.host.cell_file, path), "cell file")
+    file = await context.host.beside(partial(context.host.cell_file, path), "cell file", may_be_long=True)
     if _cells(file) != _cells(before):
         rule = "a reload keeps the cells and their ordinals; to change them, restart the services"
         raise CellFileError(f"{path}: cells: {rule}")

@@ -19,8 +19,7 @@ from shared.runtime.clocks import monotonic_ms, wall_ms
 
 T = TypeVar("T")
 
-
-QUICK_S = 0.05
+QUICK_S, SLOW_S = 0.05, 60.0
 """What takes no longer may be done on the loop: the process keeps its places in groups of Kafka all the same."""
 
 
@@ -28,7 +27,7 @@ class Host:
     """The machine itself."""
 
     def __init__(self) -> None:
-        self._was_quick: set[str] = set()
+        self._slow_until_s: dict[str, float] = {}
 
     def monotonic_ms(self) -> int:
         """Milliseconds since some moment in the past; never goes back. For time-outs and durations."""
@@ -49,19 +48,20 @@ class Host:
     def cell_ended(self, cell: str, error: Exception) -> None:
         """The work on a cell has ended with this error; what follows from it is the caller's to do."""
 
-    async def beside(self, work: Callable[[], T], kind: str) -> T:
-        """Do this work and return its result. Work of a kind that took at most `QUICK_S` the last time runs on the
-        event loop: on a busy machine each hand-over to a thread waits for a processor. Work that was slow then, or of
-        a new kind, runs in a thread, so that the loop goes on meanwhile and the process keeps its places in groups.
+    async def beside(self, work: Callable[[], T], kind: str, *, may_be_long: bool) -> T:
+        """Do this work and return its result. Work that may be long runs in a thread, so that the loop goes on
+        meanwhile and the process keeps its places in groups. All other work runs on the loop, since on a busy machine
+        each hand-over to a thread waits for a processor; but for `SLOW_S` after work of its kind was slow it runs in a
+        thread, too.
         """
         begin_s = self.perf_s()
+        is_on_loop = not may_be_long and begin_s >= self._slow_until_s.get(kind, begin_s)
         try:
-            return work() if kind in self._was_quick else await _in_a_thread(work)
+            return work() if is_on_loop else await _in_a_thread(work)
         finally:
-            if self.perf_s() - begin_s <= QUICK_S:
-                self._was_quick.add(kind)
-            else:
-                self._was_quick.discard(kind)
+            end_s = self.perf_s()
+            if end_s - begin_s > QUICK_S:
+                self._slow_until_s[kind] = end_s + SLOW_S
 
     def cell_file(self, path: Path) -> CellFile:
         """The cell file, checked as a whole. Raises CellFileError."""

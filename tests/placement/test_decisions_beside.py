@@ -19,19 +19,21 @@ class WatchedHost(Host):
 
     def __init__(self) -> None:
         super().__init__()
-        self.beside_it: set[str] = set()
+        self.done: list[tuple[str, bool]] = []
 
-    async def beside(self, work: Callable[[], T], kind: str) -> T:
-        found = await super().beside(work, kind)
+    async def beside(self, work: Callable[[], T], kind: str, *, may_be_long: bool) -> T:
+        found = await super().beside(work, kind, may_be_long=may_be_long)
         if isinstance(work, partial):
-            self.beside_it.add(work.func.__name__)
+            self.done.append((work.func.__name__, may_be_long))
         return found
 
 
-async def test_the_loop_goes_on_while_a_decision_is_made() -> None:
+async def test_what_looks_at_the_whole_state_is_done_beside_the_loop_and_what_follows_on_it() -> None:
     host = WatchedHost()
     process = PlacementProcess(MemoryLog(cluster()), "one", host)
     await process.start()
-    await eventually(lambda: "decide" in host.beside_it)
+    await eventually(lambda: ("decide", False) in host.done)
+    of_the_cell = [each for each in host.done if each[0] in ("take_over", "decide")]
+    assert of_the_cell[:2] == [("take_over", True), ("decide", True)]
     assert process.metric("fallow_is_writer") == 1
     await process.stop()

@@ -48,7 +48,7 @@ class VirtualHost(Host):
     def chance(self) -> float:
         return 0.5
 
-    async def beside(self, work: Callable[[], T], kind: str) -> T:
+    async def beside(self, work: Callable[[], T], kind: str, *, may_be_long: bool) -> T:
         """At once."""
         return work()
 

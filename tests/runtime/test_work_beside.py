@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from shared.runtime.host import QUICK_S, Host
+from shared.runtime.host import QUICK_S, SLOW_S, Host
 
 
 class TimedHost(Host):
@@ -20,49 +20,50 @@ class TimedHost(Host):
     def perf_s(self) -> float:
         return self.now_s
 
-    async def threads(self, took_s: float, kind: str = "decisions") -> bool:
+    async def threads(self, took_s: float, kind: str = "decisions", *, may_be_long: bool = False) -> bool:
         """Whether work of this kind, which takes so long, is done in another thread."""
 
         def work() -> int:
             self.now_s += took_s
             return threading.get_ident()
 
-        return await self.beside(work, kind) != threading.get_ident()
+        return await self.beside(work, kind, may_be_long=may_be_long) != threading.get_ident()
 
 
-async def test_work_is_done_in_another_thread_until_it_is_known_to_be_quick() -> None:
+async def test_work_that_is_quick_is_done_on_the_loop() -> None:
     host = TimedHost()
-    assert await host.threads(QUICK_S / 2)
+    assert [await host.threads(QUICK_S / 2) for _ in range(3)] == [False] * 3
+
+
+async def test_work_that_may_be_long_is_done_in_another_thread_however_quick_the_last_was() -> None:
+    host = TimedHost()
+    await host.threads(QUICK_S / 2)
+    assert await host.threads(2 * QUICK_S, may_be_long=True)
+
+
+async def test_after_slow_work_all_of_its_kind_is_done_in_another_thread_for_a_while() -> None:
+    host = TimedHost()
+    assert not await host.threads(2 * QUICK_S)
+    assert [await host.threads(QUICK_S / 2) for _ in range(3)] == [True] * 3
+    host.now_s += SLOW_S
     assert not await host.threads(QUICK_S / 2)
 
 
-async def test_work_that_took_long_is_done_in_another_thread_the_next_time() -> None:
+async def test_slow_work_of_one_kind_says_nothing_of_another() -> None:
     host = TimedHost()
-    for _ in range(2):
-        await host.threads(QUICK_S / 2)
-    await host.threads(2 * QUICK_S)
-    assert await host.threads(2 * QUICK_S)
-    assert await host.threads(2 * QUICK_S)
+    await host.threads(2 * QUICK_S, "decisions of a")
+    assert not await host.threads(QUICK_S / 2, "decisions of b")
 
 
-async def test_quick_work_of_one_kind_says_nothing_of_another() -> None:
+@pytest.mark.parametrize("may_be_long", [False, True])
+async def test_work_that_fails_raises_its_error(may_be_long: bool) -> None:
     host = TimedHost()
-    for _ in range(2):
-        await host.threads(QUICK_S / 2, "decisions of a")
-    assert await host.threads(2 * QUICK_S, "decisions of b")
-
-
-@pytest.mark.parametrize("is_known", [False, True])
-async def test_work_that_fails_raises_its_error(is_known: bool) -> None:
-    host = TimedHost()
-    if is_known:
-        await host.threads(0, "decisions")
 
     def work() -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        await host.beside(work, "decisions")
+        await host.beside(work, "decisions", may_be_long=may_be_long)
 
 
 async def test_the_loop_goes_on_beside_slow_work() -> None:
@@ -72,7 +73,7 @@ async def test_the_loop_goes_on_beside_slow_work() -> None:
         loop.call_soon_threadsafe(turned.set)
         return turned.wait(10)
 
-    assert await Host().beside(work, "work")
+    assert await Host().beside(work, "work", may_be_long=True)
 
 
 async def test_who_is_cancelled_goes_when_the_work_is_done() -> None:
@@ -83,7 +84,7 @@ async def test_who_is_cancelled_goes_when_the_work_is_done() -> None:
         may_end.wait(10)
         told.append("done")
 
-    task = asyncio.create_task(Host().beside(work, "work"))
+    task = asyncio.create_task(Host().beside(work, "work", may_be_long=True))
     await asyncio.to_thread(begun.wait, 10)
     for _ in range(2):
         task.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 from services.placement.app.appending import Appending
@@ -203,7 +204,7 @@ class CellWriter:
         """Take the cell over and decide until it is somebody else's."""
         await self._follower.catch_up()
         await self._clock.begin()
-        self._service.take_over(self._context.host.monotonic_ms())
+        await self._read_anew(self._service.take_over)
         tenure = Tenure(self._follower.state, self._service)
         if not await self._take_over(tenure):
             return
@@ -267,7 +268,7 @@ class CellWriter:
                 self._clock.compare()
                 return True
             await self._follower.catch_up()
-            self._service.take_over(self._context.host.monotonic_ms())
+            await self._read_anew(self._service.take_over)
         return False
 
     async def _open_inputs(self, tenure: Tenure[Tried]) -> Inflow:
@@ -331,7 +332,12 @@ class CellWriter:
         """The newest state, behind an append that is not known to be in force."""
         await self._follower.catch_up()
         await self._follower.rest()
-        self._service.caught_up(self._context.host.monotonic_ms())
+        await self._read_anew(self._service.caught_up)
+
+    async def _read_anew(self, read: Callable[[int], None]) -> None:
+        """Let the service look at the whole state. Nothing else of the process touches the cell meanwhile."""
+        work = partial(read, self._context.host.monotonic_ms())
+        await self._context.host.beside(work, f"states of {self.cell}", may_be_long=True)
 
     async def _cycle(self, tenure: Tenure[Tried], inflow: Inflow) -> None:
         """Take in what has come, and write one record at the most: what comes meanwhile may be in the next."""
@@ -364,7 +370,9 @@ class CellWriter:
         tenure.begin()
         # Nothing else of the process touches the cell meanwhile, but where it takes long other work goes on.
         decide = partial(self._service.decide, self._now_ms(), self._context.host.monotonic_ms())
-        tried = await self._context.host.beside(decide, f"decisions of {self.cell}")
+        tried = await self._context.host.beside(
+            decide, f"decisions of {self.cell}", may_be_long=self._service.may_decide_long
+        )
         draft = None if tried is None else self._appending.draft(tenure, tried)
         self._metrics.cycle.observe(self._context.host.perf_s() - begin_s)
         if tried is not None and draft is None:

@@ -43,7 +43,7 @@ class WorldHost(Host):
         """Told when the process waits next, since it may end by this."""
         asyncio.get_running_loop().call_soon(self._failed, error)
 
-    async def beside(self, work: Callable[[], T], kind: str) -> T:  # noqa: ARG002 - any
+    async def beside(self, work: Callable[[], T], kind: str, *, may_be_long: bool) -> T:  # noqa: ARG002 - any
         """At once."""
         return work()
 

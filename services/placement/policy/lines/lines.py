@@ -63,6 +63,11 @@ class Lines:
         self._shut: dict[Row, None] = {}
         self._of_tenant: dict[str, dict[Row, Line]] = {}
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the lines are those of the state; else the next walk makes them anew."""
+        return self._is_known
+
     # Who waits.
 
     def follow(self, state: CellState, effects: Iterable[e.AnyEffect], now_ms: int) -> bool:
