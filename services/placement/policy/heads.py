@@ -21,6 +21,7 @@ from typing import Final
 
 from services.placement.policy.deferral import PRECEDENCE, STRUCTURAL, ReasonKind
 from services.placement.policy.ever import Reach, marks_of_reach, meet, reach_of
+from services.placement.policy.head_index import HeadIndex
 from services.placement.policy.lines.classes import Key, room_of
 from services.placement.policy.lines.row import Need
 from shared.cluster.config import Queue
@@ -59,24 +60,26 @@ class Head:
 class Heads:
     """The heads that a walk has met so far, and that hold in the queue at which it is."""
 
-    __slots__ = ("_found", "_known", "_marks", "_now_ms", "_state")
+    __slots__ = ("_above", "_has_earlier", "_index", "_marks", "_now_ms", "_state")
 
     def __init__(self, state: CellState, now_ms: int) -> None:
         self._state, self._now_ms = state, now_ms
-        self._found: list[Head] = []
-        self._known: dict[tuple[Need, str], list[Head]] = {}
+        self._index = HeadIndex[Head]()
+        self._has_earlier = False
+        self._above: dict[tuple[Need, str], tuple[str, ...]] = {}
         self._marks: list[object] = []
 
     def next_queue(self) -> None:
         """The walk is over with a queue."""
-        lasting = [head for head in self._found if head.is_due and head.is_of_all]
-        self._found = [replace(head, is_of_earlier=True) for head in lasting]
-        self._known.clear()
+        lasting = [head for head in self._index.all if head.is_due and head.is_of_all]
+        self._index, self._has_earlier = HeadIndex[Head](), bool(lasting)
+        for head in lasting:
+            self._index.add(replace(head, is_of_earlier=True))
 
     @property
     def are_by_tenant(self) -> bool:
         """Whether who is kept back goes by whose job it is, too."""
-        return any(self.is_by_tenant(head) for head in self._found)
+        return self._index.has_limits or (self._has_earlier and bool(self._state.quotas))
 
     def is_by_tenant(self, head: Head) -> bool:
         """The same of one head."""
@@ -86,25 +89,27 @@ class Heads:
         """The head that this job would be started past, because it could use what that one needs; one that is due
         before all others. None where there is none.
         """
-        if not self._found:
-            return None
-        known = (need, spec.tenant)
-        if known not in self._known:
-            reach = self._reach(need, spec)
-            over = [head for head in self._found if _competes(self._state, spec, reach, head)]
-            self._known[known] = sorted(over, key=lambda head: not head.is_due)
-        over = self._known[known]
+        over = self._over(need, spec)
         if over and self._state.quotas:
             return next((head for head in over if not _lets_pass(self._state, spec, head)), None)
         return over[0] if over else None
+
+    def _over(self, need: Need, spec: JobSpec) -> list[Head]:
+        if not self._index.all:
+            return []
+        job_class = (need, spec.tenant)
+        above = self._above.get(job_class, ()) if self._index.has_limits else ()
+        if self._index.has_limits and not above:
+            above = self._above[job_class] = _above(self._state, spec)
+        return self._index.over(job_class, self._reach(need, spec), above)
 
     def room_beside(self, need: Need, spec: JobSpec) -> Reach:
         """Where the job could be and no head could that it may not be started past. Nowhere where a limit is what such
         a head waits for: no other nodes help then.
         """
-        state, beside = self._state, dict(self._reach(need, spec))
-        for head in self._found:
-            if not head.is_due or not _competes(state, spec, beside, head) or _lets_pass(state, spec, head):
+        beside = self._reach(need, spec)
+        for head in self._over(need, spec):
+            if not head.is_due or _lets_pass(self._state, spec, head):
                 continue
             if head.under is not None:
                 return {}
@@ -125,8 +130,7 @@ class Heads:
         since_ms = self._state.heads.get(job.spec.id, self._now_ms)
         is_due = is_strict or self._now_ms - since_ms >= self._state.policy.backfill_wait_ms
         reach, under = self._reach(need, job.spec), _under(self._state, job.spec, code)
-        self._found.append(Head(job.spec, since_ms, reach, under, is_due, code in WAITED_FOR))
-        self._known.clear()
+        self._index.add(Head(job.spec, since_ms, reach, under, is_due, code in WAITED_FOR))
         return True
 
     def _reach(self, need: Need, spec: JobSpec) -> Reach:
@@ -219,6 +223,10 @@ def _under(state: CellState, spec: JobSpec, code: DeferCode) -> str | None:
 
 
 def _is_below(state: CellState, spec: JobSpec, tenant: str) -> bool:
-    if spec.tenant == tenant:
-        return True
-    return any((tenant, each) in accounts(state.quotas, spec.tenant, each) for each in types_for(state, spec))
+    return tenant in _above(state, spec)
+
+
+def _above(state: CellState, spec: JobSpec) -> tuple[str, ...]:
+    """The job's tenant and those above it that have an account of a type that it could get."""
+    lines = (accounts(state.quotas, spec.tenant, each) for each in types_for(state, spec))
+    return tuple({spec.tenant: None, **{account[0]: None for line in lines for account in line}})

@@ -1,0 +1,42 @@
+"""The heads with which a job competes are found whatever was added before, in the order in which they were added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.placement.policy.head_index import HeadIndex
+
+
+@dataclass(frozen=True)
+class Waiting:
+    reach: dict[str, int]
+    under: str | None
+    is_due: bool
+
+
+TENANTS = ("ada", "bob", "lab")
+REACHES = st.dictionaries(st.sampled_from(("train", "extra")), st.integers(1, 15), min_size=1, max_size=2)
+HEADS = st.builds(Waiting, REACHES, st.none() | st.none() | st.sampled_from(TENANTS), st.booleans())
+JOBS = st.tuples(REACHES, st.lists(st.sampled_from(TENANTS), unique=True, max_size=3))
+
+
+@given(st.lists(JOBS, min_size=1, max_size=3), st.lists(st.lists(HEADS, max_size=70), min_size=1, max_size=3))
+def test_a_job_competes_with_just_those_heads_that_could_be_where_it_could_be(
+    jobs: list[tuple[dict[str, int], list[str]]], batches: list[list[Waiting]]
+) -> None:
+    index = HeadIndex[Waiting]()
+    for heads in batches:
+        for head in heads:
+            index.add(head)
+        for number, (reach, tenants) in enumerate(jobs):
+            wanted = []
+            for head in index.all:
+                is_near = any(reach.get(name, 0) & mask for name, mask in head.reach.items())
+                if is_near and (head.under is None or head.under in tenants):
+                    wanted.append(head)
+            due = [head for head in wanted if head.is_due]
+            assert index.over(number, reach, tenants) == due + [head for head in wanted if not head.is_due]
