@@ -50,7 +50,7 @@ def judge(state: CellState, record: LogRecord) -> Verdict:
         if record.chain == next_chain(state.chain, record.value):
             raise DamagedLog(
                 f"offset {record.offset}: a record of this cell's writer cannot be read ({decision}); "
-                "a newer reader is needed"
+                "it was written by another release: a reader of that release is needed"
             )
         return Verdict.FOREIGN
     if decision.cell != state.cell:

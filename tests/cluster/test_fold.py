@@ -101,7 +101,7 @@ def test_a_decision_of_another_cell_is_skipped() -> None:
 def test_an_unreadable_record_of_the_writer_itself_stops_the_reader() -> None:
     state = cell(node("n1"))
     value = b'{"cell":"cell-a","version":2,"epoch":0,"at_ms":0,"effects":[{"kind":"JobTeleported"}]}'
-    with pytest.raises(DamagedLog, match=r"JobTeleported.* a newer reader is needed"):
+    with pytest.raises(DamagedLog, match=r"JobTeleported.* a reader of that release is needed"):
         fold(state, stranger(value, offset=1, chain=next_chain(state.chain, value)))
     assert (state.version, state.offset) == (1, 0)
 

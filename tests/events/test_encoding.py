@@ -129,7 +129,7 @@ def test_one_unknown_field_anywhere_in_an_effect_stops_a_reader_of_the_log(
     value = json.dumps(with_field_at(told, at)).encode()
     assert "unknown field `from_a_later_version`" in refused(decode(DECISION, value)).rule
     record = LogRecord(0, value, next_chain(CHAIN_START, value), refused(decode(DECISION, value)))
-    with pytest.raises(DamagedLog, match="a newer reader is needed"):
+    with pytest.raises(DamagedLog, match="a reader of that release is needed"):
         fold(CellState("a"), record)
 
 
