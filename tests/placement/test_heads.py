@@ -148,6 +148,24 @@ def test_a_gang_keeps_nothing_back_in_a_pool_that_could_not_hold_all_of_it(name:
     assert not world.job("rival").workers
 
 
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+@pytest.mark.parametrize("name", ["line", "next"])
+@pytest.mark.parametrize(("workers", "is_free"), [(10, False), (8, True)])
+def test_the_rack_of_a_gangs_smaller_last_slice_is_kept_for_it_too(
+    name: str, queue: Queue, workers: int, *, is_free: bool
+) -> None:
+    """A rack for two slices of four workers, and one that holds no more than two workers."""
+    world = world_of(queue, Queue(name="next"))
+    large, small = (Position(leaf=leaf) for leaf in ("a", "b"))
+    world.tell(joined("n1", 8, position=large), joined("n2", 2, position=small, labels={"kind": "small"}))
+    submit(world, "first", node_labels=("!kind",))
+    submit(world, "second", node_labels=("kind=small",))
+    wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=4)
+    submit(world, "head", 1, workers, topology=wish)
+    submit(world, "other", queue=name, node_labels=("kind=small",))
+    assert bool(world.job("other").workers) is is_free
+
+
 def test_a_job_that_is_no_gang_waits_for_room_in_each_pool_that_could_hold_one_of_its_workers() -> None:
     world = world_of(Queue(name="line", discipline=STRICT))
     world.tell(joined("n1", 4), joined("n2", 4), joined("n3", 4, pool="extra"))

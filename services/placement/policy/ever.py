@@ -100,7 +100,8 @@ def _reach(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:
         return 0
     among = _among(state, pool, form)
     if form.wish is not None:
-        least = min(form.wish.slice_workers or form.workers, form.workers)
+        slice_ = min(form.wish.slice_workers or form.workers, form.workers)
+        least = form.workers % slice_ or slice_  # the last slice may be a smaller one
         units = _units(hardware, form, among)
         able = [number for numbers, kinds in units if _room(kinds, form) >= least for number in numbers]
         among = mask_from(able, len(pool.ids))
