@@ -158,7 +158,7 @@ class NaiveWorld(World):
 
     def _is_kept_by(self, job: Job, head: Job, why: DeferCode) -> bool:
         nodes = self.state.nodes.values()
-        if not any(_could_be(job.spec, node) and _could_be(head.spec, node) for node in nodes):
+        if not any(_could_be(self, job.spec, node) and _could_be(self, head.spec, node) for node in nodes):
             return False
         return why is not DeferCode.QUOTA_REACHED or self._is_below(job, head)
 
@@ -203,15 +203,22 @@ def _place(queue: Queue, job: Job) -> tuple[int, int, int, int]:
 
 def could_ever_start(world: World, spec: JobSpec) -> bool:
     """Whether any pool of the job's has room for all of its workers when it is empty, counted node by node."""
+    return max(_room_by_pool(world, spec).values(), default=0) >= spec.workers
+
+
+def _room_by_pool(world: World, spec: JobSpec) -> dict[str, int]:
+    """How many of its workers each pool of the job's would hold."""
     room: dict[str, int] = {}
     for node in world.state.nodes.values():
         if not spec.pools or node.pool in spec.pools:
             room[node.pool] = room.get(node.pool, 0) + _workers_on(spec, node)
-    return max(room.values(), default=0) >= spec.workers
+    return room
 
 
-def _could_be(spec: JobSpec, node: Node) -> bool:
-    return (not spec.pools or node.pool in spec.pools) and _workers_on(spec, node) > 0
+def _could_be(world: World, spec: JobSpec, node: Node) -> bool:
+    """Whether the node would hold a worker of the job, and its pool all of a gang."""
+    least = spec.workers if spec.gang else 1
+    return _workers_on(spec, node) > 0 and _room_by_pool(world, spec).get(node.pool, 0) >= least
 
 
 def _workers_on(spec: JobSpec, node: Node) -> int:

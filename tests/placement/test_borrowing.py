@@ -112,6 +112,28 @@ def test_idle_quota_is_kept_for_an_owner_who_waits_whatever_he_may_reclaim(recla
     assert world.nodes_of("waits") == ["n1"]
 
 
+def two_owners(*wants: int, guaranteed: int = 4) -> World:
+    """Two owners of a free cell of eight GPUs ask for so many, both at once."""
+    world = cell_of(8, share("ada", guaranteed), share("bob", guaranteed))
+    jobs = [spec_of(tenant, gpus, tenant=tenant) for tenant, gpus in zip(("ada", "bob"), wants, strict=True)]
+    world.hand_over(*(admitted(job) for job in jobs))
+    world.rest()
+    return world
+
+
+@pytest.mark.parametrize("guaranteed", [1, 4])
+def test_of_two_owners_who_each_want_more_than_their_own_the_first_starts_and_then_the_other(guaranteed: int) -> None:
+    world = two_owners(8, 8, guaranteed=guaranteed)
+    assert (world.nodes_of("ada"), why(world, "bob")) == (["n1"], DeferCode.NO_FREE_GPUS)
+    world.tell(finished("ada"))
+    assert world.nodes_of("bob") == ["n1"]
+
+
+def test_an_owner_who_wants_no_more_than_his_own_goes_before_one_who_would_borrow_it() -> None:
+    world = two_owners(6, 4)
+    assert (why(world, "ada"), world.nodes_of("bob")) == (DeferCode.NO_FREE_GPUS, ["n1"])
+
+
 def test_nothing_is_kept_for_a_job_that_no_node_could_hold() -> None:
     world = cell_of(2, share("ada", 2), share("bob", 0))
     world.tell(admitted(spec_of("first", 1)))

@@ -13,7 +13,7 @@ from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
-from shared.events.values import Level, Position, TopologyWish, Wish
+from shared.events.values import JobKind, Level, Position, TopologyWish, Wish
 from tests.placement.world import CELL, World, admitted, cancel, finished, joined, quota, set_quotas, spec_of
 
 STRICT, BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL
@@ -135,6 +135,48 @@ def test_a_job_whose_room_is_of_no_use_to_the_head_passes_it(name: str, queue: Q
     submit(world, "rival", queue=name, node_labels=("disk=nvme",))
     assert world.nodes_of("own") == ["n3"]
     assert not world.job("rival").workers
+
+
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+@pytest.mark.parametrize("name", ["line", "next"])
+def test_a_gang_keeps_nothing_back_in_a_pool_that_could_not_hold_all_of_it(name: str, queue: Queue) -> None:
+    world = with_a_head(queue, Queue(name="next"), pools=())
+    world.tell(joined("n3", 4, pool="extra"))
+    submit(world, "beside", queue=name, pools=("extra",))
+    submit(world, "rival", queue=name)
+    assert world.nodes_of("beside") == ["n3"]
+    assert not world.job("rival").workers
+
+
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+@pytest.mark.parametrize("name", ["line", "next"])
+@pytest.mark.parametrize(("workers", "is_free"), [(10, False), (8, True)])
+def test_the_rack_of_a_gangs_smaller_last_slice_is_kept_for_it_too(
+    name: str, queue: Queue, workers: int, *, is_free: bool
+) -> None:
+    """A rack for two slices of four workers, and one that holds no more than two workers."""
+    world = world_of(queue, Queue(name="next"))
+    large, small = (Position(leaf=leaf) for leaf in ("a", "b"))
+    world.tell(joined("n1", 8, position=large), joined("n2", 2, position=small, labels={"kind": "small"}))
+    submit(world, "first", node_labels=("!kind",))
+    submit(world, "second", node_labels=("kind=small",))
+    wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=4)
+    submit(world, "head", 1, workers, topology=wish)
+    submit(world, "other", queue=name, node_labels=("kind=small",))
+    assert bool(world.job("other").workers) is is_free
+
+
+def test_a_job_that_is_no_gang_waits_for_room_in_each_pool_that_could_hold_one_of_its_workers() -> None:
+    world = world_of(Queue(name="line", discipline=STRICT))
+    world.tell(joined("n1", 4), joined("n2", 4), joined("n3", 4, pool="extra"))
+    submit(world, "first", 3)
+    submit(world, "second", 4)
+    submit(world, "third", 1, pools=("extra",))
+    submit(world, "gang", 4, 2, pools=())
+    submit(world, "parts", 4, 2, pools=(), workers_min=1, gang=False, kind=JobKind.INFERENCE)
+    world.tell(cancel("gang"))
+    submit(world, "beside", pools=("extra",))
+    assert world.job("beside").deferred is DeferCode.BEHIND_HEAD
 
 
 @pytest.mark.parametrize("queue", WAITING, ids=named)

@@ -72,8 +72,8 @@ Reach = dict[str, int]
 
 
 def reach_of(state: CellState, spec: JobSpec) -> Reach:
-    """Where a worker of the job could be if nothing ran there, whatever maintenance is planned; nowhere in a unit of
-    the network that could not hold what the job requires in one.
+    """Where a worker of the job could be if nothing ran there, whatever maintenance is planned: for a gang nowhere in a
+    pool that could not hold all of it, nor in a unit of the network that could not hold what it requires in one.
     """
     pools = [(name, state.pools[name]) for name in spec.pools or state.pools if name in state.pools]
     return {name: found for name, pool in pools if (found := _reach(state, pool, spec))}
@@ -91,17 +91,22 @@ def marks_of_reach(state: CellState) -> list[object]:
 
 def _reach(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:
     hardware, form = hardware_of(state, pool), _at_any_time(_form_of(state, pool, spec))
-    known = hardware.remembered.get(("reach", form))
+    name = ("reach", form, spec.gang)
+    known = hardware.remembered.get(name)
     if isinstance(known, int):
         return known
+    if spec.gang and not _could_hold(state, pool, form):
+        hardware.remember(name, 0)
+        return 0
     among = _among(state, pool, form)
     if form.wish is not None:
-        least = min(form.wish.slice_workers or form.workers, form.workers)
+        slice_ = min(form.wish.slice_workers or form.workers, form.workers)
+        least = form.workers % slice_ or slice_  # the last slice may be a smaller one
         units = _units(hardware, form, among)
         able = [number for numbers, kinds in units if _room(kinds, form) >= least for number in numbers]
         among = mask_from(able, len(pool.ids))
     found = sum(mask for kind, mask in hardware.kinds.items() if _on(kind, form)) & among
-    hardware.remember(("reach", form), found)
+    hardware.remember(name, found)
     return found
 
 
