@@ -20,9 +20,10 @@ from shared.cluster.queue_order import Order, order_in
 from shared.cluster.singly import in_line, lacks, may_go_on, next_pause_end_ms
 from shared.cluster.state import CellState
 from shared.events import effects as e
-from shared.events.queue import QueueOrder
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 
+_BEST_EFFORT = QueueDiscipline.BEST_EFFORT_FIFO
 _QUEUED = JobStatus.QUEUED
 _FOLLOWED: frozenset[type[e.Effect]] = frozenset(
     {
@@ -66,7 +67,9 @@ class Lines:
     # Who waits.
 
     def follow(self, state: CellState, effects: Iterable[e.AnyEffect], now_ms: int) -> bool:
-        """Follow the state behind these effects. Whether a job has come to a place in which it may start."""
+        """Follow the state behind these effects. Whether a job has come to a place in which it may start, or a head has
+        left the one in which it kept others back.
+        """
         basis = (bool(state.closing), state.policy.maintenance_lead_ms if state.closing else 0)
         if not self._is_known or basis != self._basis:
             self._begin(state, now_ms)
@@ -96,7 +99,7 @@ class Lines:
         return None if place is None else place[1]
 
     def _look_at(self, state: CellState, job_id: str, now_ms: int) -> bool:
-        """Bring a job to the place that the state gives it. Whether it has come there."""
+        """Bring a job to the place that the state gives it. Whether a walk may start something by that."""
         job, known = state.jobs.get(job_id), self._places.get(job_id)
         waits = job is not None and (job.status is _QUEUED or lacks(job))
         if job is not None and waits:
@@ -105,9 +108,7 @@ class Lines:
                 self._asleep.push((pause_end_ms, job_id), _sleeps_in(state))
             waits = may_go_on(job, now_ms)
         if job is None or not waits:
-            if known is not None:
-                self._leave(job_id, known)
-            return False
+            return known is not None and self._leave(job_id, known)
         spec = in_line(job)
         queue = self.queue(spec.queue)
         tenant = spec.tenant if queue.order is QueueOrder.FAIR_SHARE else ""
@@ -131,12 +132,16 @@ class Lines:
         self._of_tenant.setdefault(tenant, {})[row] = line
         return row
 
-    def _leave(self, job_id: str, place: tuple[Line, Row, Order]) -> None:
+    def _leave(self, job_id: str, place: tuple[Line, Row, Order]) -> bool:
+        """Take a job out of its place. Whether it may have kept others back there."""
         line, row, order = place
+        is_blocked = row.code is not None or row.rows.need.code is not None
+        was_head = is_blocked and row.first == order and line.queue.discipline is not _BEST_EFFORT
         del self._places[job_id]
         line.remove(row, order)
         if row.first is None:
             self._drop(line, row)
+        return was_head
 
     def _drop(self, line: Line, row: Row) -> None:
         """Nobody is left in the row, and it is in no line any more."""

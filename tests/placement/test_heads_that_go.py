@@ -1,0 +1,34 @@
+"""When a head keeps the others back no more, those behind it start at once, and wait for no other event."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.events.base import Event
+from shared.events.queue import QueueDiscipline
+from shared.events.reasons import DeferCode
+from tests.placement.replicas import all_start, service
+from tests.placement.world import CELL, World, admitted, cancel, joined, spec_of, update
+
+STRICT = QueueDiscipline.STRICT_FIFO
+
+
+def world_of(*queues: Queue, tenants: tuple[Tenant, ...] = (Tenant(name="ada"), Tenant(name="bob"))) -> World:
+    pools = (Pool(name="train", gpus=100), Pool(name="extra", gpus=100))
+    world = World(CellFile(cells=(CellPart(name=CELL, ordinal=0, pools=pools, queues=queues),), tenants=tenants))
+    world.listens = False  # no node reports here, and none is to be taken for silent
+    return world
+
+
+@pytest.mark.parametrize("change", [update("svc", workers=1), cancel("svc")], ids=["scaled down", "cancelled"])
+def test_a_job_behind_a_service_starts_when_that_wants_no_more_replicas(change: Event) -> None:
+    world = world_of(Queue(name="line", discipline=STRICT))
+    world.tell(joined("n1", 4), joined("n2", 4))
+    world.tell(admitted(spec_of("busy", 2, queue="line")))
+    world.tell(admitted(service("svc", 2, 3, workers_min=1, queue="line")))
+    all_start(world, "svc")
+    world.tell(admitted(spec_of("behind", queue="line", tenant="bob")))
+    assert world.job("behind").deferred is DeferCode.BEHIND_HEAD
+    world.tell(change)
+    assert world.job("behind").workers
