@@ -692,6 +692,7 @@ class PlacementService:
 
         self._fair_clock.walked(turn.now_ms)
         walk = walk_lines(self.state, self._lines, turn.now_ms, start)
+        self._lines.walked(self.state, turn.now_ms)
         for job_id in walk.heads:
             turn.do(e.HeadBlocked(job=job_id))
         for job_id in walk.cleared:

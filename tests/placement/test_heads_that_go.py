@@ -6,10 +6,11 @@ import pytest
 
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.base import Event
+from shared.events.operations import PlanMaintenance
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode
 from tests.placement.replicas import all_start, service
-from tests.placement.world import CELL, World, admitted, cancel, joined, spec_of, update
+from tests.placement.world import CELL, World, admitted, cancel, joined, set_policy, spec_of, started, update
 
 STRICT = QueueDiscipline.STRICT_FIFO
 
@@ -32,3 +33,20 @@ def test_a_job_behind_a_service_starts_when_that_wants_no_more_replicas(change: 
     assert world.job("behind").deferred is DeferCode.BEHIND_HEAD
     world.tell(change)
     assert world.job("behind").workers
+
+
+@pytest.mark.parametrize("is_gang", [True, False])
+def test_a_job_of_the_next_queue_starts_when_the_node_that_a_head_waits_for_closes_for_it(is_gang: bool) -> None:
+    world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
+    world.tell(set_policy(maintenance_lead_ms=2_000), joined("n1", 4))
+    world.tell(admitted(spec_of("busy", 2, queue="line")))
+    world.tell(started("busy"), PlanMaintenance(cell=CELL, node="n1", begin_ms=10_000, end_ms=20_000))
+    world.tell(admitted(spec_of("head", 4, queue="line", gang=is_gang)))
+    world.tell(admitted(spec_of("short", 1, queue="next", tenant="bob", max_run_ms=1_000)))
+    world.pass_time(8_000)
+    assert world.job("head").deferred is DeferCode.NO_FREE_GPUS
+    assert world.job("short").deferred is DeferCode.BEHIND_HEAD
+    assert world.service.next_cell_ms() == 8_001
+    world.pass_time(1)
+    assert world.job("head").deferred is DeferCode.MAINTENANCE
+    assert world.nodes_of("short") == ["n1"]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 
 from services.placement.policy.lines.classes import Key, class_of, room_of
+from services.placement.policy.lines.closing import Closing
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.row import Need, Row
 from shared.cluster.config import Queue
@@ -61,6 +62,7 @@ class Lines:
         self._places: dict[str, tuple[Line, Row, Order]] = {}
         self._asleep = DueHeap[tuple[int, str]]()
         self._blocked: list[Need] = []
+        self._closing: Closing | None = None
         self._shut: dict[Row, None] = {}
         self._of_tenant: dict[str, dict[Row, Line]] = {}
 
@@ -75,7 +77,7 @@ class Lines:
             self._begin(state, now_ms)
             self._basis = basis
             return bool(self._places)
-        is_due = False
+        is_due = self._close(now_ms)
         for effect in effects:
             kind = type(effect)
             if kind is e.JobEnqueued or kind is e.JobUpdated:
@@ -136,7 +138,7 @@ class Lines:
         """Take a job out of its place. Whether it may have kept others back there."""
         line, row, order = place
         is_blocked = row.code is not None or row.rows.need.code is not None
-        was_head = is_blocked and row.first == order and line.queue.discipline is not _BEST_EFFORT
+        was_head = is_blocked and row.first == order and _keeps_order(line)
         del self._places[job_id]
         line.remove(row, order)
         if row.first is None:
@@ -209,13 +211,14 @@ class Lines:
         return None if place is None else place[:2]
 
     def next_cell_ms(self, state: CellState) -> int | None:
-        """When the pause of a job ends."""
+        """When the pause of a job ends, or a node closes for one that may keep others back."""
+        closes_ms = None if self._closing is None else self._closing.next_ms
         lives = _sleeps_in(state)
         while (first := self._asleep.first) is not None:
             if lives(first):
-                return first[0]
+                return first[0] if closes_ms is None else min(first[0], closes_ms)
             self._asleep.pop()
-        return None
+        return closes_ms
 
     # Who does not fit.
 
@@ -233,6 +236,25 @@ class Lines:
         self._shut[row] = None
         line.moved[row] = None
 
+    def walked(self, state: CellState, now_ms: int) -> None:
+        """All lines are walked: while maintenance is planned, what keeps a head may change as time passes."""
+        self._closing = None
+        if state.closing:
+            keeping = [line for lines in self._lines.values() for line in lines.values() if _keeps_order(line)]
+            needs = [rows.need for line in keeping for rows in line.by_room.values()]
+            self._closing = Closing(state.closing.values(), needs, now_ms)
+
+    def _close(self, now_ms: int) -> bool:
+        """Try those again for which a node has closed since the last walk. Whether there are any."""
+        closing = self._closing
+        if closing is None or closing.next_ms is None or closing.next_ms > now_ms:
+            return False
+        due, self._closing = closing.due(now_ms), None
+        for need in due:
+            need.code = None
+        self._blocked = [need for need in self._blocked if need not in due]
+        return True
+
     def open_all(self) -> None:
         """Something has become free, or may be used by others than before."""
         for need in self._blocked:
@@ -242,6 +264,11 @@ class Lines:
             row.code, row.is_shut = None, False
             row.rows.push(row)
         self._shut = {}
+
+
+def _keeps_order(line: Line) -> bool:
+    """Whether a job of the line that does not fit may keep others back."""
+    return line.queue.discipline is not _BEST_EFFORT
 
 
 def _sleeps_in(state: CellState) -> Callable[[tuple[int, str]], bool]:
