@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.events.base import Event
 from shared.events.operations import PlanMaintenance
 from shared.events.queue import QueueDiscipline
@@ -50,3 +50,17 @@ def test_a_job_of_the_next_queue_starts_when_the_node_that_a_head_waits_for_clos
     world.pass_time(1)
     assert world.job("head").deferred is DeferCode.MAINTENANCE
     assert world.nodes_of("short") == ["n1"]
+
+
+@pytest.mark.parametrize("is_gang", [True, False])
+def test_a_job_behind_a_head_starts_when_that_comes_to_its_limit_by_a_start_in_the_next_queue(is_gang: bool) -> None:
+    bob = Tenant(name="bob", quotas=(TenantQuota(limit=4),))
+    world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"), tenants=(Tenant(name="ada"), bob))
+    world.tell(joined("n1", 4), joined("n2", 4, pool="extra"))
+    world.tell(admitted(spec_of("busy", 2, queue="line", pools=("train",))))
+    world.tell(admitted(spec_of("head", 4, queue="line", tenant="bob", pools=("train",), gang=is_gang)))
+    world.tell(admitted(spec_of("behind", 2, queue="line", pools=("train",))))
+    assert world.job("behind").deferred is DeferCode.BEHIND_HEAD
+    world.tell(admitted(spec_of("of-bob", 2, queue="next", tenant="bob", pools=("extra",))))
+    assert world.job("head").deferred is DeferCode.QUOTA_REACHED
+    assert world.nodes_of("behind") == ["n1"]

@@ -219,9 +219,13 @@ class _Scan:
 
     def _newest(self, course: Course, row: Row, job: Job, code: DeferCode) -> DeferCode:
         """Whom it keeps back goes by the reason, and since the shape was found not to fit that may be another one."""
-        if not self._state.quotas or row.code is not None or not job.spec.gang:
+        if not self._state.quotas or row.code is not None:
             return code
-        newest = self._try(course.line, row, job)
+        newest = self._try(course.line, row, job) if job.spec.gang else self._enter(job)
+        if (
+            not job.spec.gang and newest is not DeferCode.NO_SUCH_NODES
+        ):  # that says nothing of others, as when it is new
+            newest = self._noted(course.line, row, newest)
         return newest if isinstance(newest, DeferCode) else code
 
     def _keeps_its_room(self, job: Job) -> bool:

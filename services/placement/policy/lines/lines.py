@@ -7,7 +7,7 @@ for may have changed: to try it again before would come to the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import count
 
 from services.placement.policy.lines.classes import Key, class_of, room_of
@@ -18,6 +18,7 @@ from shared.cluster.config import Queue
 from shared.cluster.due import DueHeap
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.queue_order import Order, order_in
+from shared.cluster.quota import Account, accounts
 from shared.cluster.singly import in_line, lacks, may_go_on, next_pause_end_ms
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -137,8 +138,7 @@ class Lines:
     def _leave(self, job_id: str, place: tuple[Line, Row, Order]) -> bool:
         """Take a job out of its place. Whether it may have kept others back there."""
         line, row, order = place
-        is_blocked = row.code is not None or row.rows.need.code is not None
-        was_head = is_blocked and row.first == order and _keeps_order(line)
+        was_head = _is_blocked(row) and row.first == order and _keeps_order(line)
         del self._places[job_id]
         line.remove(row, order)
         if row.first is None:
@@ -244,6 +244,26 @@ class Lines:
             needs = [rows.need for line in keeping for rows in line.by_room.values()]
             self._closing = Closing(state.closing.values(), needs, now_ms)
 
+    @property
+    def has_blocked(self) -> bool:
+        """Whether anybody was found not to fit since something became free."""
+        return bool(self._blocked or self._shut)
+
+    def keep_under_limits_of(self, state: CellState, started: Collection[str]) -> bool:
+        """Whether a class that does not fit may keep others back for another reason than before, since these tenants
+        have started something behind it. A limit concerns those under it, and a guarantee everybody.
+        """
+        if not started:
+            return False
+        is_of_all = any(cohort.has_guarantees for cohort in state.tree.cohorts.values())
+        tops = {top for tenant in started for top in _limits_above(state, tenant)}
+        return any(
+            _is_blocked(row) and _keeps_order(line)
+            for tenant, rows in self._of_tenant.items()
+            if is_of_all or not tops.isdisjoint(_limits_above(state, tenant))
+            for row, line in rows.items()
+        )
+
     def _close(self, now_ms: int) -> bool:
         """Try those again for which a node has closed since the last walk. Whether there are any."""
         closing = self._closing
@@ -269,6 +289,17 @@ class Lines:
 def _keeps_order(line: Line) -> bool:
     """Whether a job of the line that does not fit may keep others back."""
     return line.queue.discipline is not _BEST_EFFORT
+
+
+def _is_blocked(row: Row) -> bool:
+    """Whether its class was found not to fit."""
+    return row.code is not None or row.rows.need.code is not None
+
+
+def _limits_above(state: CellState, tenant: str) -> set[Account]:
+    """The highest accounts by which the use of a tenant that has quotas is limited, one for each GPU type."""
+    quotas = state.quotas
+    return {accounts(quotas, tenant, each)[-1] for each in state.tree.cohorts if (tenant, each) in quotas}
 
 
 def _sleeps_in(state: CellState) -> Callable[[tuple[int, str]], bool]:
