@@ -693,8 +693,11 @@ class PlacementService:
 
     def _walk_lines(self, turn: Turn) -> bool:
         """Start what fits, and say why the rest waits. Whether there is more to do."""
+        passing = dict[str, None]()
 
         def start(job: Job, places: Places, over: str) -> bool:
+            if self.state.quotas and self._lines.has_blocked:
+                passing[job.spec.tenant] = None
             self._owners.started(self.state, self._lines, job)
             if not job.spec.gang:
                 return _enter(turn, job, places, over)
@@ -702,6 +705,7 @@ class PlacementService:
 
         self._fair_clock.walked(turn.now_ms)
         walk = walk_lines(self.state, self._lines, turn.now_ms, start)
+        self._lines.walked(self.state, turn.now_ms)
         for job_id in walk.heads:
             turn.do(e.HeadBlocked(job=job_id))
         for job_id in walk.cleared:
@@ -711,6 +715,7 @@ class PlacementService:
         # What the walk made, the lines know.
         self._followed = len(turn.effects)
         goes_on = turn.is_full or turn.is_cut or bool(self._untold)
+        goes_on |= self._lines.keep_under_limits_of(self.state, passing)
         return self._note_owners() or goes_on or (self._fair_clock.matters and walk.starts > 0)
 
     def _tell(self, turn: Turn) -> None:

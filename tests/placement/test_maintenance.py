@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from services.placement.policy.why_not import why_not
@@ -14,6 +16,7 @@ from tests.placement.replicas import all_start, leave, on_nodes, service
 from tests.placement.world import (
     CELL,
     FILE,
+    Fate,
     World,
     admitted,
     joined,
@@ -231,3 +234,39 @@ def test_the_replicas_of_a_service_leave_a_node_whose_maintenance_begins() -> No
     all_start(world, "web")
     leave(world, "web")
     assert on_nodes(world, "web") == ["n2"]
+
+
+def lose_an_answer(world: World) -> None:
+    """A record gets into the log, and the writer learns that only by reading."""
+    world.on_append = lambda: Fate.LATE
+    world.hand_over(admitted(spec_of("other", 1)))
+    world.decide()
+    world.on_append = lambda: Fate.KEPT
+    world.rest()
+
+
+@pytest.mark.parametrize("is_gang", [True, False], ids=["a gang", "no gang"])
+@pytest.mark.parametrize(
+    "what", [World.restart, World.regain, lose_an_answer], ids=["restart", "regain", "lost answer"]
+)
+def test_a_job_on_a_node_that_an_operator_took_back_in_its_maintenance_outlives_a_new_writer(
+    what: Callable[[World], None], is_gang: bool
+) -> None:
+    world = planned()
+    world.pass_time(11_000)
+    world.tell(Uncordon(cell=CELL, node="n1"))
+    world.tell(admitted(spec_of("job", 1, gang=is_gang)))
+    assert world.nodes_of("job") == ["n1"]
+    what(world)
+    assert world.job("job").status is JobStatus.STARTING
+    assert not world.job("job").leaving
+
+
+def test_so_it_does_where_the_node_is_cordoned_afterwards() -> None:
+    world = planned()
+    world.pass_time(11_000)
+    world.tell(Uncordon(cell=CELL, node="n1"))
+    world.tell(admitted(spec_of("job", 1)))
+    world.tell(Cordon(cell=CELL, node="n1"))
+    world.restart()
+    assert world.job("job").status is JobStatus.STARTING

@@ -32,12 +32,15 @@ def operate(turn: Turn, event: PlanMaintenance | CancelMaintenance) -> str | Non
 
 def begin(turn: Turn, node: Node) -> bool:
     """The time has come: what runs on the node stops and is queued again. A lost node is emptied when it is back.
-    Whether the record had room for all of that.
+    One that an operator took back since it began is left alone: a new writer comes by here again. Whether the record
+    had room for all of that.
     """
     if node.status is NodeStatus.LOST:
         return True
     if not node.in_maintenance:
         turn.do(e.MaintenanceBegan(node=node.id))
+    elif node.status is not NodeStatus.DRAINING:
+        return True
     return empty(turn, node)
 
 

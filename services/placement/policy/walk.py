@@ -227,9 +227,12 @@ class _Scan:
 
     def _newest(self, course: Course, row: Row, job: Job, code: DeferCode) -> DeferCode:
         """Recompute the reason: the cached one may be stale, and it decides which jobs this one keeps back."""
-        if not self._state.quotas or row.code is not None or not job.spec.gang:
+        if not self._state.quotas or row.code is not None:
             return code
-        newest = self._try(course.line, row, job)
+        newest = self._try(course.line, row, job) if job.spec.gang else self._enter(job)
+        # A job that is no gang and has workers may lack nodes for more of them: that says nothing of other jobs.
+        if not job.spec.gang and newest is not DeferCode.NO_SUCH_NODES:
+            newest = self._noted(course.line, row, newest)
         return newest if isinstance(newest, DeferCode) else code
 
     def _keeps_its_room(self, job: Job) -> bool:

@@ -7,22 +7,25 @@ for may have changed: to try it again before would come to the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import count
 
 from services.placement.policy.lines.classes import Key, class_of, room_of
+from services.placement.policy.lines.closing import Closing
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.row import Need, Row
 from shared.cluster.config import Queue
 from shared.cluster.due import DueHeap
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.queue_order import Order, order_in
+from shared.cluster.quota import Account, accounts
 from shared.cluster.singly import in_line, lacks, may_go_on, next_pause_end_ms
 from shared.cluster.state import CellState
 from shared.events import effects as e
-from shared.events.queue import QueueOrder
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 
+_BEST_EFFORT = QueueDiscipline.BEST_EFFORT_FIFO
 _QUEUED = JobStatus.QUEUED
 _FOLLOWED: frozenset[type[e.Effect]] = frozenset(
     {
@@ -60,6 +63,7 @@ class Lines:
         self._places: dict[str, tuple[Line, Row, Order]] = {}
         self._asleep = DueHeap[tuple[int, str]]()
         self._blocked: list[Need] = []
+        self._closing: Closing | None = None
         self._shut: dict[Row, None] = {}
         self._of_tenant: dict[str, dict[Row, Line]] = {}
 
@@ -71,13 +75,15 @@ class Lines:
     # Who waits.
 
     def follow(self, state: CellState, effects: Iterable[e.AnyEffect], now_ms: int) -> bool:
-        """Follow the state behind these effects. Whether a job has come to a place in which it may start."""
+        """Follow the state behind these effects. Whether a job has come to a place in which it may start, or a head has
+        left the one in which it kept others back.
+        """
         basis = (bool(state.closing), state.policy.maintenance_lead_ms if state.closing else 0)
         if not self._is_known or basis != self._basis:
             self._begin(state, now_ms)
             self._basis = basis
             return bool(self._places)
-        is_due = False
+        is_due = self._close(now_ms)
         for effect in effects:
             kind = type(effect)
             if kind is e.JobEnqueued or kind is e.JobUpdated:
@@ -101,7 +107,7 @@ class Lines:
         return None if place is None else place[1]
 
     def _look_at(self, state: CellState, job_id: str, now_ms: int) -> bool:
-        """Bring a job to the place that the state gives it. Whether it has come there."""
+        """Bring a job to the place that the state gives it. Whether a walk may start something by that."""
         job, known = state.jobs.get(job_id), self._places.get(job_id)
         waits = job is not None and (job.status is _QUEUED or lacks(job))
         if job is not None and waits:
@@ -110,9 +116,7 @@ class Lines:
                 self._asleep.push((pause_end_ms, job_id), _sleeps_in(state))
             waits = may_go_on(job, now_ms)
         if job is None or not waits:
-            if known is not None:
-                self._leave(job_id, known)
-            return False
+            return known is not None and self._leave(job_id, known)
         spec = in_line(job)
         queue = self.queue(spec.queue)
         tenant = spec.tenant if queue.order is QueueOrder.FAIR_SHARE else ""
@@ -136,12 +140,15 @@ class Lines:
         self._of_tenant.setdefault(tenant, {})[row] = line
         return row
 
-    def _leave(self, job_id: str, place: tuple[Line, Row, Order]) -> None:
+    def _leave(self, job_id: str, place: tuple[Line, Row, Order]) -> bool:
+        """Take a job out of its place. Whether it may have kept others back there."""
         line, row, order = place
+        was_head = _is_blocked(row) and row.first == order and _keeps_order(line)
         del self._places[job_id]
         line.remove(row, order)
         if row.first is None:
             self._drop(line, row)
+        return was_head
 
     def _drop(self, line: Line, row: Row) -> None:
         """Nobody is left in the row, and it is in no line any more."""
@@ -209,13 +216,14 @@ class Lines:
         return None if place is None else place[:2]
 
     def next_cell_ms(self, state: CellState) -> int | None:
-        """When the pause of a job ends."""
+        """When the pause of a job ends, or a node closes for one that may keep others back."""
+        closes_ms = None if self._closing is None else self._closing.next_ms
         lives = _sleeps_in(state)
         while (first := self._asleep.first) is not None:
             if lives(first):
-                return first[0]
+                return first[0] if closes_ms is None else min(first[0], closes_ms)
             self._asleep.pop()
-        return None
+        return closes_ms
 
     # Who does not fit.
 
@@ -233,6 +241,45 @@ class Lines:
         self._shut[row] = None
         line.moved[row] = None
 
+    def walked(self, state: CellState, now_ms: int) -> None:
+        """All lines are walked: while maintenance is planned, what keeps a head may change as time passes."""
+        self._closing = None
+        if state.closing:
+            keeping = [line for lines in self._lines.values() for line in lines.values() if _keeps_order(line)]
+            needs = [rows.need for line in keeping for rows in line.by_room.values()]
+            self._closing = Closing(state.closing.values(), needs, now_ms)
+
+    @property
+    def has_blocked(self) -> bool:
+        """Whether anybody was found not to fit since something became free."""
+        return bool(self._blocked or self._shut)
+
+    def keep_under_limits_of(self, state: CellState, started: Collection[str]) -> bool:
+        """Whether a class that does not fit may keep others back for another reason than before, since these tenants
+        have started something behind it. A limit concerns those under it, and a guarantee everybody.
+        """
+        if not started:
+            return False
+        is_of_all = any(cohort.has_guarantees for cohort in state.tree.cohorts.values())
+        tops = {top for tenant in started for top in _limits_above(state, tenant)}
+        return any(
+            _is_blocked(row) and _keeps_order(line)
+            for tenant, rows in self._of_tenant.items()
+            if is_of_all or not tops.isdisjoint(_limits_above(state, tenant))
+            for row, line in rows.items()
+        )
+
+    def _close(self, now_ms: int) -> bool:
+        """Try those again for which a node has closed since the last walk. Whether there are any."""
+        closing = self._closing
+        if closing is None or closing.next_ms is None or closing.next_ms > now_ms:
+            return False
+        due, self._closing = closing.due(now_ms), None
+        for need in due:
+            need.code = None
+        self._blocked = [need for need in self._blocked if need not in due]
+        return True
+
     def open_all(self) -> None:
         """Something has become free, or may be used by others than before."""
         for need in self._blocked:
@@ -242,6 +289,22 @@ class Lines:
             row.code, row.is_shut = None, False
             row.rows.push(row)
         self._shut = {}
+
+
+def _keeps_order(line: Line) -> bool:
+    """Whether a job of the line that does not fit may keep others back."""
+    return line.queue.discipline is not _BEST_EFFORT
+
+
+def _is_blocked(row: Row) -> bool:
+    """Whether its class was found not to fit."""
+    return row.code is not None or row.rows.need.code is not None
+
+
+def _limits_above(state: CellState, tenant: str) -> set[Account]:
+    """The highest accounts by which the use of a tenant that has quotas is limited, one for each GPU type."""
+    quotas = state.quotas
+    return {accounts(quotas, tenant, each)[-1] for each in state.tree.cohorts if (tenant, each) in quotas}
 
 
 def _sleeps_in(state: CellState) -> Callable[[tuple[int, str]], bool]:
