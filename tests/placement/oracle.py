@@ -126,8 +126,8 @@ class NaiveWorld(World):
 
     def _find_beside(self, job: Job, heads: list[HeadOf]) -> Places | DeferCode:
         """Places on nodes where none of these heads could be."""
-        here = [node for node in self.state.nodes.values() if _could_be(job.spec, node)]
-        kept = [node for node in here if any(_could_be(head.spec, node) for head, _ in heads)]
+        here = [node for node in self.state.nodes.values() if _could_be(self, job.spec, node)]
+        kept = [node for node in here if any(_could_be(self, head.spec, node) for head, _ in heads)]
         if len(kept) == len(here) or any(why is DeferCode.QUOTA_REACHED for _, why in heads):
             return DeferCode.BEHIND_HEAD
         mark = self.state.checkpoint()
