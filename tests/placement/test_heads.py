@@ -9,7 +9,7 @@ import pytest
 from services.placement.policy.why_not import why_not
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events import effects as e
-from shared.events.operations import CellPolicy
+from shared.events.operations import CellPolicy, Quota
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
@@ -191,6 +191,36 @@ def test_a_head_at_a_limit_keeps_back_those_under_the_same_limit_in_all_queues_a
     assert world.job("head").deferred is DeferCode.QUOTA_REACHED
     started = [job for job in ("small", "small-too", "of-bob") if world.job(job).workers]
     assert started == ["of-bob"]
+
+
+LARGER_THAN_ALLOWED: dict[str, tuple[tuple[Quota, ...], dict[str, Any]]] = {
+    "the limit of the tenant above": ((quota("lab", 4),), {}),
+    "its right to borrow": ((replace(quota("lab", None), guaranteed_milli=4_000, borrows=False),), {}),
+    "the guarantee, as it may not be preempted": (
+        (replace(quota("lab", None), guaranteed_milli=4_000),),
+        {"preemptible": False},
+    ),
+}
+
+
+@pytest.mark.parametrize("of", LARGER_THAN_ALLOWED)
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+@pytest.mark.parametrize("name", ["line", "next"])
+def test_a_job_that_alone_is_more_than_its_tenant_may_ever_use_keeps_nothing_back(
+    name: str, queue: Queue, of: str
+) -> None:
+    quotas, job = LARGER_THAN_ALLOWED[of]
+    world = world_of(queue, Queue(name="next"))
+    children = (quota(tenant, None, parent="lab") for tenant in ("ada", "bob"))
+    world.tell(joined("n1", 8), set_quotas(*quotas, *children))
+    submit(world, "large", 5, **job)
+    submit(world, "large-too", 5, **job)
+    submit(world, "small", queue=name, tenant="bob")
+    submit(world, "small-too", queue=name)
+    assert [world.job(each).deferred for each in ("large", "large-too")] == [DeferCode.QUOTA_REACHED] * 2
+    assert [bool(world.job(each).workers) for each in ("small", "small-too")] == [True, True]
+    told = why_not(world.state, world.job("large-too"), world.file.cells[0].queues, world.now_ms)
+    assert told.codes == (DeferCode.QUOTA_REACHED,)
 
 
 def test_several_heads_wait_side_by_side_each_for_its_own_kind_of_nodes() -> None:

@@ -7,8 +7,9 @@ is room below that limit that it needs: then it keeps back only jobs under the s
 
 In a strict queue a job is a head as soon as it does not fit. In one that backfills (Kant, without estimates) it is one
 too, and jobs behind it in its queue start past it and are marked; when it has been a head for `backfill_wait_ms`
-nothing passes it any more. Nobody waits for a job that no node could ever hold, or that its own array keeps back; for
-one whose room is kept for another, or that maintenance keeps, at most its own strict queue does.
+nothing passes it any more. Nobody waits for a job that no node could ever hold, that alone is more than its tenant may
+ever use, or that its own array keeps back; for one whose room is kept for another, or that maintenance keeps, at most
+its own strict queue does.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from services.placement.policy.deferral import PRECEDENCE, STRUCTURAL, ReasonKin
 from services.placement.policy.ever import Reach, marks_of_reach, meet, reach_of
 from services.placement.policy.lines.classes import Key, room_of
 from services.placement.policy.lines.row import Need
+from services.placement.policy.quota_check import is_ever_allowed
 from shared.cluster.config import Queue
 from shared.cluster.gpu_types import types_for
 from shared.cluster.job import Job, JobStatus
@@ -103,6 +105,8 @@ class Heads:
         is_strict = discipline is QueueDiscipline.STRICT_FIFO
         if code in STRUCTURAL or not (is_strict or code in WAITED_FOR):
             return False
+        if code is DeferCode.QUOTA_REACHED and not is_ever_allowed(self._state, job):
+            return False
         since_ms = self._state.heads.get(job.spec.id, self._now_ms)
         is_due = is_strict or self._now_ms - since_ms >= self._state.policy.backfill_wait_ms
         reach, under = self._reach(need, job.spec), _under(self._state, job.spec, code)
@@ -164,11 +168,12 @@ class _Known:
         """Those of a job's own queue. In a strict one whoever comes before it counts, told why it waits or not yet."""
         if queue.discipline is not QueueDiscipline.STRICT_FIFO:
             return self.in_other(queue, before)
-        return [self._head(other) for other in before if other.deferred not in _NO_HEAD]
+        found = [other for other in before if other.deferred not in _NO_HEAD]
+        return [self._head(other) for other in found if is_ever_allowed(self._state, other)]
 
     def in_other(self, queue: Queue, waiting: Sequence[Job]) -> list[Head]:
         """Those of a queue of which these jobs wait."""
-        found = [other for other in waiting if other.deferred in WAITED_FOR]
+        found = [each for each in waiting if each.deferred in WAITED_FOR and is_ever_allowed(self._state, each)]
         if queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO:
             return []
         if queue.discipline is QueueDiscipline.BACKFILL:
