@@ -104,15 +104,15 @@ def test_when_a_larger_node_joins_it_is_waited_for_as_any_other(queue: Queue) ->
 
 def test_it_waits_for_room_while_the_only_node_that_holds_it_is_in_use_and_for_nodes_once_that_is_lost() -> None:
     world = world_of(Queue(name=LINE, discipline=QueueDiscipline.STRICT_FIFO))
-    world.tell(*NODES, joined("n3", 8))
+    world.tell(*NODES, joined("n3", 8, labels={"disk": "hdd"}))
     submit(world, "first", resources=Resources(gpu_milli=8 * GPU))
     submit(world, "giant", resources=Resources(gpu_milli=8 * GPU))
-    submit(world, "small")
+    submit(world, "small", node_labels=("disk=hdd",))
     assert world.job("giant").deferred is DeferCode.FRAGMENTED
-    assert not world.job("small").workers
+    assert world.job("small").deferred is DeferCode.BEHIND_HEAD
     world.tell(lost("n3"))
     assert world.job("giant").deferred is DeferCode.NO_SUCH_NODES
-    assert world.job("small").workers
+    assert world.job("small").deferred is DeferCode.NO_SUCH_NODES
     world.tell(report("n3"))
     assert world.job("first").workers
 
