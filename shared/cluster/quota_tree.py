@@ -42,7 +42,8 @@ class Branch:
     """A tenant in the tree of one GPU type, with all below it; milli-GPUs.
 
     `guaranteed_milli` is never less than what is guaranteed below. `home_milli` of it is lent to nobody above, and
-    `own_milli` is what the branch can use before it borrows, without what stays at home further below.
+    `own_milli` is what the branch can use before it borrows, without what stays at home further below;
+    `guaranteed_below_milli` is what is guaranteed to its children.
     `used_milli` is all use; `drawn_milli` without what is served at home further below; `drawn_most_milli` is how much
     that may be with all that it may borrow (None: as much as those above it have). `idle_below_milli` is what its
     children leave idle of their guarantees.
@@ -53,6 +54,7 @@ class Branch:
     cohort: Cohort
     parent: Branch | None = None
     guaranteed_milli: int = 0
+    guaranteed_below_milli: int = 0
     home_milli: int = 0
     own_milli: int = 0
     used_milli: int = 0
@@ -154,6 +156,7 @@ class QuotaTree:
     def _count(self, branch: Branch) -> None:
         """Everything of a branch whose children are counted, and its part in what is above it."""
         quota, parent, cohort = branch.quota, branch.parent, branch.cohort
+        branch.guaranteed_below_milli = branch.guaranteed_milli
         branch.guaranteed_milli = max(quota.guaranteed_milli, branch.guaranteed_milli)
         branch.own_milli = branch.guaranteed_milli - branch.home_below_milli
         lent_most = quota.lend_limit_milli if quota.lends else 0

@@ -11,9 +11,9 @@ import pytest
 from services.admission.app import Admission
 from services.admission.settings import AdmissionSettings
 from shared.events.encoding import ce_headers, encode
-from shared.events.jobs import JobAdmitted, JobRejected, JobsAdmitted
+from shared.events.jobs import JobAdmitted, JobRejected, JobsAdmitted, JobUpdateRequested
 from shared.events.operations import AdvanceTime, ReloadCell
-from shared.events.submissions import SubmitJob
+from shared.events.submissions import JobChanges, SubmitJob, UpdateJob
 from shared.events.values import POOLS_MOST, JobSpec
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
@@ -143,3 +143,14 @@ async def test_a_flood_of_orders_to_reload_is_carried_out_once_for_all_that_came
     await asyncio.gather(following, return_exceptions=True)
     await admission.end()
     assert 1 <= reloads() <= 10
+
+
+async def test_an_update_whose_time_of_arrival_is_known_is_passed_on() -> None:
+    broker = MemoryBroker()
+    broker.create_topic("t.jobs", 1)
+    context = make_context("admission", AdmissionSettings(namespace="t"))
+    admission = Admission(context, MemoryLog(broker), LAYOUT, parse_cell_file(TEXT, "cell"))
+    event = UpdateJob(job="job-1", tenant="vision", changes=JobChanges(priority=1))
+    headers = ce_headers(event, id="1", source="test", wall_ms=0)
+    await admission.handle([Record("t.submissions", 0, 1, b"k", encode(event), headers, context.host.wall_ms())])
+    assert isinstance(event_of(broker.partition(("t.jobs", 0)).records[0]), JobUpdateRequested)

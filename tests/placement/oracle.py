@@ -12,7 +12,8 @@ from services.placement.service import PlacementService
 from shared.cluster.config import CellPart, Queue
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.node import Node
-from shared.cluster.quota import accounts, over_limit
+from shared.cluster.quota import QuotaTree, accounts, over_limit
+from shared.cluster.quota_room import firm_room, lineage
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.decisions import next_chain
@@ -101,7 +102,7 @@ class NaiveWorld(World):
             elif queue.discipline is QueueDiscipline.BACKFILL and over and job.id in self.state.heads:
                 if queue.order is QueueOrder.FIFO:
                     made.append(self._done(e.HeadCleared(job=job.id)))
-            elif queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO or over or found in NEVER_WAITED_FOR:
+            elif queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO or over or self._waits_for_ever(job, found):
                 continue
             elif is_strict or found not in NOT_WAITED_FOR:
                 own.append((job, found))
@@ -109,6 +110,11 @@ class NaiveWorld(World):
                     made.append(self._done(e.HeadBlocked(job=job.id)))
         lasting = [head for head in own if self._is_due(queue, head[0]) and head[1] not in NOT_WAITED_FOR]
         return made, due + lasting
+
+    def _waits_for_ever(self, job: Job, why: DeferCode) -> bool:
+        """Whether no room would help it, whatever ends."""
+        is_too_large = why is DeferCode.QUOTA_REACHED and not may_ever_use(self, job.spec)
+        return is_too_large or why in NEVER_WAITED_FOR
 
     def _is_due(self, queue: Queue, head: Job) -> bool:
         if queue.discipline is QueueDiscipline.STRICT_FIFO:
@@ -204,6 +210,15 @@ def _place(queue: Queue, job: Job) -> tuple[int, int, int, int]:
 def could_ever_start(world: World, spec: JobSpec) -> bool:
     """Whether any pool of the job's has room for all of its workers when it is empty, counted node by node."""
     return max(_room_by_pool(world, spec).values(), default=0) >= spec.workers
+
+
+def may_ever_use(world: World, spec: JobSpec) -> bool:
+    """Whether the quotas would let the job start if nothing was in use."""
+    unused, account = QuotaTree(dict(world.state.quotas), {}), (spec.tenant, "gpu")
+    if over_limit(unused, *account, spec.gpus_milli) is not None:
+        return False
+    has_guarantee = any(branch.guaranteed_milli for branch in lineage(unused.branches.get(account)))
+    return spec.preemptible or not has_guarantee or spec.gpus_milli <= firm_room(unused, account, 0)
 
 
 def _room_by_pool(world: World, spec: JobSpec) -> dict[str, int]:

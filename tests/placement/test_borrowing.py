@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from services.placement.policy.why_not import why_not
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.operations import Quota, ReclaimFrom
+from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import Resources
-from tests.placement.world import World, admitted, cancel, cell_with, finished, joined, set_quotas, spec_of
+from tests.placement.world import CELL, World, admitted, cancel, cell_with, finished, joined, set_quotas, spec_of
 
 
 def share(tenant: str, guaranteed: int = 0, **rules: Any) -> Quota:
@@ -194,3 +196,43 @@ def test_reading_tells_how_much_more_may_be_borrowed() -> None:
     assert [(use.tenant, use.room_milli, use.to_free) for use in found.accounts] == [
         ("ada", 2_000, "1 gpu less in use by ada")
     ]
+
+
+def test_as_much_is_kept_for_a_tenant_with_several_waiting_jobs_as_the_largest_of_them_needs() -> None:
+    nodes = [joined(f"n{number}", 2, labels={"name": f"n{number}"}) for number in range(4)]
+    world = cell_with(*nodes)
+    world.tell(set_quotas(share("ada", 4), share("bob", 0)))
+    for number in range(4):
+        world.tell(admitted(spec_of(f"bob-{number}", tenant="bob", node_labels=(f"name=n{number}",)), number))
+    world.tell(admitted(spec_of("ada-1", 2), 10), admitted(spec_of("ada-2", 2), 11))
+    world.tell(*(admitted(spec_of(f"borrows-{number}", tenant="bob"), 20 + number) for number in range(4)))
+    waits = [number for number in range(4) if why(world, f"borrows-{number}") is DeferCode.RESERVED_FOR_OTHER]
+    assert waits == [2, 3]
+
+
+def test_no_more_is_kept_for_a_tenant_than_the_idle_part_of_its_guarantee() -> None:
+    world = cell_of(8, share("ada", 4), share("bob", 0))
+    world.tell(admitted(spec_of("own", 3)), admitted(spec_of("other", 2, tenant="bob")))
+    world.tell(admitted(spec_of("waits", 4)))
+    world.tell(*(admitted(spec_of(f"borrows-{number}", tenant="bob"), 20 + number) for number in range(3)))
+    waits = [number for number in range(3) if why(world, f"borrows-{number}") is DeferCode.RESERVED_FOR_OTHER]
+    assert waits == [2]
+
+
+def test_nothing_is_kept_for_a_tenant_at_its_limit() -> None:
+    world = cell_of(4, share("ada", 4, limit=4), share("bob", 0))
+    world.tell(admitted(spec_of("own", 3)), admitted(spec_of("waits", 2)))
+    world.tell(admitted(spec_of("borrows", 1, tenant="bob")))
+    assert (why(world, "waits"), world.nodes_of("borrows")) == (DeferCode.QUOTA_REACHED, ["n1"])
+
+
+def test_in_a_strict_queue_quota_is_kept_for_the_first_job_that_some_node_could_hold() -> None:
+    queues = (Queue(name="urgent"), Queue(name="line", discipline=QueueDiscipline.STRICT_FIFO))
+    cell = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=100),), queues=queues)
+    world = World(CellFile(cells=(cell,), tenants=(Tenant(name="ada"), Tenant(name="bob"))))
+    world.tell(joined("n1", 2), set_quotas(share("ada", 2), share("bob", 0)))
+    giant = spec_of("giant", 1, queue="line", resources=Resources(gpu_milli=1_000, cpu_milli=10**9))
+    world.tell(admitted(spec_of("own", 1, queue="line")), admitted(giant, 1))
+    world.tell(admitted(spec_of("waits", 2, queue="line"), 2))
+    world.tell(admitted(spec_of("borrows", 1, tenant="bob", queue="urgent"), 3))
+    assert why(world, "borrows") is DeferCode.RESERVED_FOR_OTHER

@@ -9,12 +9,12 @@ import pytest
 from services.placement.policy.why_not import why_not
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events import effects as e
-from shared.events.operations import CellPolicy
+from shared.events.operations import CellPolicy, PlanMaintenance, Quota
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import JobKind, Level, Position, TopologyWish, Wish
-from tests.placement.world import CELL, World, admitted, cancel, finished, joined, quota, set_quotas, spec_of
+from tests.placement.world import CELL, World, admitted, cancel, finished, joined, lost, quota, set_quotas, spec_of
 
 STRICT, BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL
 WAITING = [
@@ -27,15 +27,15 @@ def named(queue: Queue) -> str:
     return f"{queue.discipline} {queue.order}"
 
 
-def world_of(*queues: Queue, wait_ms: int = 0) -> World:
+def world_of(*queues: Queue, wait_ms: int = 0, extra: str = "gpu") -> World:
     cell = CellPart(
         name=CELL,
         ordinal=0,
-        pools=(Pool(name="train", gpus=100), Pool(name="extra", gpus=100)),
+        pools=(Pool(name="train", gpus=100), Pool(name="extra", gpus=100, gpu_type=extra)),
         queues=queues,
         policy=CellPolicy(backfill_wait_ms=wait_ms, lease_wall_ms=1_000_000),
     )
-    return World(CellFile(cells=(cell,), tenants=(Tenant(name="ada"), Tenant(name="bob"))))
+    return World(CellFile(cells=(cell,), tenants=tuple(Tenant(name=name) for name in ("ada", "bob", "eve"))))
 
 
 def submit(world: World, job: str, gpus: int = 1, workers: int = 1, **spec: Any) -> None:
@@ -193,6 +193,36 @@ def test_a_head_at_a_limit_keeps_back_those_under_the_same_limit_in_all_queues_a
     assert started == ["of-bob"]
 
 
+LARGER_THAN_ALLOWED: dict[str, tuple[tuple[Quota, ...], dict[str, Any]]] = {
+    "the limit of the tenant above": ((quota("lab", 4),), {}),
+    "its right to borrow": ((replace(quota("lab", None), guaranteed_milli=4_000, borrows=False),), {}),
+    "the guarantee, as it may not be preempted": (
+        (replace(quota("lab", None), guaranteed_milli=4_000),),
+        {"preemptible": False},
+    ),
+}
+
+
+@pytest.mark.parametrize("of", LARGER_THAN_ALLOWED)
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+@pytest.mark.parametrize("name", ["line", "next"])
+def test_a_job_that_alone_is_more_than_its_tenant_may_ever_use_keeps_nothing_back(
+    name: str, queue: Queue, of: str
+) -> None:
+    quotas, job = LARGER_THAN_ALLOWED[of]
+    world = world_of(queue, Queue(name="next"))
+    children = (quota(tenant, None, parent="lab") for tenant in ("ada", "bob"))
+    world.tell(joined("n1", 8), set_quotas(*quotas, *children))
+    submit(world, "large", 5, **job)
+    submit(world, "large-too", 5, **job)
+    submit(world, "small", queue=name, tenant="bob")
+    submit(world, "small-too", queue=name)
+    assert [world.job(each).deferred for each in ("large", "large-too")] == [DeferCode.QUOTA_REACHED] * 2
+    assert [bool(world.job(each).workers) for each in ("small", "small-too")] == [True, True]
+    told = why_not(world.state, world.job("large-too"), world.file.cells[0].queues, world.now_ms)
+    assert told.codes == (DeferCode.QUOTA_REACHED,)
+
+
 def test_several_heads_wait_side_by_side_each_for_its_own_kind_of_nodes() -> None:
     world = world_of(Queue(name="line", discipline=STRICT))
     world.tell(joined("n1", 4), joined("n2", 4, gpu_type="h100"))
@@ -289,3 +319,209 @@ def test_a_job_that_accepts_several_kinds_of_nodes_starts_at_once_where_no_head_
     submit(world, "head", 4, gpu_type="a100")
     submit(world, "any", 2, pools=())
     assert world.nodes_of("any") == ["n2"]
+
+
+def behind_told(world: World, job: str) -> tuple[tuple[DeferCode, ...], str | None]:
+    """What a reader is told: why the job waits, and behind which other one."""
+    told = why_not(world.state, world.job(job), world.file.cells[0].queues, world.now_ms)
+    return told.codes, None if told.behind is None else told.behind.job
+
+
+def guaranteeing(**guaranteed: int) -> World:
+    """A strict queue goes before another one. Of two nodes of four GPUs one is in use; the head needs both."""
+    world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
+    quotas = [replace(quota(tenant, None), guaranteed_milli=1_000 * gpus) for tenant, gpus in guaranteed.items()]
+    world.tell(joined("n1", 4), joined("n2", 4), set_quotas(*quotas))
+    submit(world, "first", 4)
+    submit(world, "head", 4, 2)
+    return world
+
+
+def test_a_job_within_its_guarantee_passes_no_head_of_its_own_queue() -> None:
+    world = guaranteeing(bob=4)
+    submit(world, "of-bob", 4, tenant="bob")
+    assert world.job("of-bob").deferred is DeferCode.BEHIND_HEAD
+    assert behind_told(world, "of-bob") == ((DeferCode.BEHIND_HEAD,), "head")
+
+
+def test_a_job_within_its_guarantee_passes_no_head_that_is_within_its_own() -> None:
+    world = guaranteeing(ada=12, bob=4)
+    submit(world, "of-bob", 4, queue="next", tenant="bob")
+    assert world.job("of-bob").deferred is DeferCode.BEHIND_HEAD
+
+
+def test_a_job_within_its_guarantee_passes_a_head_of_another_queue_even_behind_a_like_job_that_may_not() -> None:
+    world = guaranteeing(bob=4)
+    submit(world, "of-ada", 4, queue="next")
+    submit(world, "of-bob", 4, queue="next", tenant="bob")
+    assert [job for job in ("of-ada", "of-bob") if world.job(job).workers] == ["of-bob"]
+
+
+def test_of_like_jobs_that_come_together_only_those_within_a_guarantee_pass_a_head_of_another_queue() -> None:
+    world = guaranteeing(bob=1)
+    world.tell(
+        *(
+            admitted(spec_of(f"of-{tenant}", queue="next", tenant=tenant, pools=("train",)), world.now_ms + number)
+            for number, tenant in enumerate(("bob", "ada"))
+        )
+    )
+    assert [job for job in ("of-ada", "of-bob") if world.job(job).workers] == ["of-bob"]
+
+
+@pytest.mark.parametrize("pools", [("train", "extra"), ("extra", "train")])
+def test_a_guarantee_of_the_type_that_the_head_waits_for_is_enough_for_a_job_that_accepts_another_type_too(
+    pools: tuple[str, ...],
+) -> None:
+    world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"), extra="h100")
+    world.tell(joined("n1", 4), joined("n2", 4), joined("n3", 4, pool="extra", gpu_type="h100"))
+    world.tell(set_quotas(replace(quota("bob", None), guaranteed_milli=4_000)))
+    submit(world, "first", 4)
+    submit(world, "fill", 4, pools=("extra",), tenant="eve")
+    submit(world, "head", 4, 2)
+    submit(world, "of-ada", 4, queue="next", pools=pools)
+    submit(world, "of-bob", 4, queue="next", pools=pools, tenant="bob")
+    assert [job for job in ("of-ada", "of-bob") if world.job(job).workers] == ["of-bob"]
+
+
+@pytest.mark.parametrize("discipline", [STRICT, BACKFILL])
+def test_a_head_at_the_limit_of_its_parent_tenant_keeps_back_all_jobs_below_that_parent(
+    discipline: QueueDiscipline,
+) -> None:
+    world = world_of(Queue(name="line", discipline=discipline), Queue(name="next"))
+    world.tell(joined("n1", 4), joined("n2", 4))
+    world.tell(set_quotas(quota("lab", 4), quota("ada", None, "lab"), quota("bob", None, "lab")))
+    submit(world, "first", 3)
+    submit(world, "head", 2)
+    submit(world, "of-bob", tenant="bob")
+    submit(world, "of-bob-too", queue="next", tenant="bob")
+    submit(world, "of-eve", tenant="eve")
+    assert world.job("head").deferred is DeferCode.QUOTA_REACHED
+    assert [job for job in ("of-bob", "of-bob-too", "of-eve") if world.job(job).workers] == ["of-eve"]
+
+
+def test_a_due_head_keeps_back_a_job_that_may_pass_a_younger_head() -> None:
+    world = world_of(Queue(name="line", discipline=BACKFILL), wait_ms=1_000)
+    world.tell(joined("n1", 4), joined("n2", 4, pool="extra"))
+    submit(world, "first", 2)
+    submit(world, "second", 4, pools=("extra",))
+    submit(world, "old", 4)
+    world.pass_time(1_000)
+    submit(world, "young", 4, pools=("extra",), priority=1)
+    submit(world, "small", pools=("train", "extra"))
+    assert {"old", "young"} <= set(world.state.heads)
+    assert world.job("small").deferred is DeferCode.BEHIND_HEAD
+
+
+def test_the_nodes_where_a_head_could_be_are_found_again_when_a_node_joins() -> None:
+    world = world_of(Queue(name="line", discipline=STRICT))
+    world.tell(*(joined(f"n{number}", 4) for number in (1, 2, 3)), joined("n4", 2, labels={"disk": "hdd"}))
+    submit(world, "first", 4, 2)
+    submit(world, "fill", 2, node_labels=("disk=hdd",))
+    submit(world, "head", 4, 3)
+    submit(world, "small", node_labels=("disk=hdd",))
+    assert world.job("small").deferred is DeferCode.NO_FREE_GPUS
+    world.tell(joined("n5", 4, labels={"disk": "hdd"}))
+    assert not world.job("head").workers
+    assert not world.job("small").workers
+    world.tell(finished("fill", "n4"))
+    assert world.nodes_of("small") == ["n4"]
+
+
+def test_a_strict_head_that_waits_for_maintenance_keeps_back_only_its_own_queue() -> None:
+    world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
+    world.tell(joined("n1", 4), PlanMaintenance(cell=CELL, node="n1", begin_ms=50_000, end_ms=60_000, reason="disk"))
+    submit(world, "head", max_run_ms=90_000)
+    submit(world, "own", max_run_ms=10_000)
+    submit(world, "other", max_run_ms=10_000, queue="next")
+    assert world.job("head").deferred is DeferCode.MAINTENANCE
+    assert not world.job("own").workers
+    assert world.job("other").workers
+
+
+def test_why_not_names_no_head_that_a_job_within_its_guarantee_may_pass() -> None:
+    world = guaranteeing(bob=4)
+    submit(world, "of-bob", 4, queue="next", tenant="bob")
+    submit(world, "more", 4, queue="next", tenant="bob")
+    world.tell(finished("of-bob", "n2"))
+    submit(world, "later", 4, queue="next", tenant="bob")
+    assert world.job("more").workers
+    assert behind_told(world, "later")[1] == "head"  # the guarantee is in use
+    world.tell(set_quotas(replace(quota("bob", None), guaranteed_milli=8_000)))
+    assert behind_told(world, "later") == ((DeferCode.NO_FREE_GPUS,), None)
+
+
+def test_why_not_names_the_first_of_several_heads() -> None:
+    world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
+    world.tell(joined("n1", 4))
+    for job, gpus, priority in (("fill", 2, 0), ("second", 3, 0), ("first", 4, 1)):
+        submit(world, job, gpus, priority=priority)
+    submit(world, "other", queue="next")
+    assert behind_told(world, "other") == ((DeferCode.BEHIND_HEAD,), "first")
+
+
+def test_why_not_names_no_job_that_its_own_array_keeps_back() -> None:
+    world = world_of(Queue(name="line", discipline=STRICT))
+    world.tell(joined("n1", 4))
+    submit(world, "many", array=2, array_most_running=1)
+    submit(world, "fill", 3)
+    submit(world, "own")
+    assert world.job("many.1").deferred is DeferCode.ARRAY_LIMIT
+    assert behind_told(world, "own") == ((DeferCode.NO_FREE_GPUS,), None)
+
+
+def test_of_one_class_the_job_before_a_head_starts_and_the_one_behind_it_waits() -> None:
+    world = world_of(Queue(name="line", discipline=STRICT))
+    world.tell(joined("n1", 4), joined("n2", 4, gpu_type="h100"))
+    jobs = [("b", 1, "h100"), ("head-b", 4, "h100"), ("before", 1, "gpu"), ("head-a", 4, "gpu"), ("behind", 1, "gpu")]
+    world.tell(
+        *(
+            admitted(spec_of(job, gpus, gpu_type=gpu_type, queue="line", pools=("train",)), number)
+            for number, (job, gpus, gpu_type) in enumerate(jobs)
+        )
+    )
+    assert [job for job, *_ in jobs if world.job(job).workers] == ["b", "before"]
+
+
+def test_the_nodes_where_a_head_could_be_are_found_again_when_a_node_is_lost() -> None:
+    world = world_of(Queue(name="line", discipline=STRICT))
+    world.tell(*(joined(f"n{number}", 4) for number in (1, 2, 3)), joined("n4", 2, labels={"disk": "hdd"}))
+    world.tell(joined("n5", 4, labels={"disk": "hdd"}))
+    submit(world, "first", 4, 3, node_labels=("!disk",))
+    submit(world, "fill", 2, node_labels=("disk=hdd",))
+    submit(world, "head", 4, 3)
+    submit(world, "small", node_labels=("disk=hdd",))
+    assert world.nodes_of("fill") == ["n4"]
+    assert world.job("small").deferred is DeferCode.BEHIND_HEAD
+    world.tell(lost("n5"))
+    assert world.job("small").deferred is DeferCode.NO_FREE_GPUS
+    world.tell(finished("fill", "n4"))
+    assert not world.job("head").workers
+    assert world.nodes_of("small") == ["n4"]
+
+
+def test_a_head_stays_one_while_jobs_of_another_queue_that_backfills_wait_too() -> None:
+    world = with_a_head(Queue(name="line", discipline=BACKFILL), Queue(name="next", discipline=BACKFILL), wait_ms=1_000)
+    since_ms = world.state.heads["head"]
+    submit(world, "other", 4, 2, queue="next")
+    world.pass_time(500)
+    submit(world, "more", 4, 2, queue="next")
+    assert world.state.heads["head"] == since_ms
+
+
+def test_who_reads_of_a_head_that_one_of_an_earlier_queue_keeps_back_is_told_so() -> None:
+    queues = (
+        Queue(name="line", discipline=STRICT),
+        Queue(name="next", discipline=BACKFILL, order=QueueOrder.FAIR_SHARE),
+    )
+    world = world_of(*queues)
+    world.tell(joined("n1", 4), joined("n2", 4))
+    submit(world, "first", 4)
+    submit(world, "fill", 4, queue="next", tenant="bob")
+    submit(world, "later", 4, queue="next", tenant="bob")
+    submit(world, "head", 4, 2)
+    world.tell(finished("fill", "n2"))
+    assert not world.job("later").workers
+    told = why_not(world.state, world.job("later"), queues, world.now_ms)
+    assert told.codes == (DeferCode.BEHIND_HEAD,)
+    assert told.behind is not None
+    assert told.behind.job == "head"

@@ -210,3 +210,14 @@ def part_in(order: QueueOrder) -> CellPart:
     return CellPart(
         name=CELL, ordinal=0, pools=(Pool(name="train", gpus=1_000),), queues=(Queue(name="default", order=order),)
     )
+
+
+def test_jobs_of_one_class_start_together_only_up_to_the_next_job_of_another_class() -> None:
+    world = cell(4)
+    world.tell(
+        *(
+            admitted(spec_of(job, gpus, queue="default"), submit_ms)
+            for job, gpus, submit_ms in (("a-1", 1, 1), ("last", 2, 5), ("second", 3, 2), ("a-2", 1, 3), ("a-3", 1, 4))
+        )
+    )
+    assert started(world) == ["a-1", "second"]

@@ -18,7 +18,7 @@ from shared.events.operations import ReclaimFrom, SetQuota
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.value import replace
 from shared.events.values import JobSpec
-from tests.placement.oracle import NaiveWorld, could_ever_start
+from tests.placement.oracle import NaiveWorld, could_ever_start, may_ever_use
 from tests.placement.test_lines_property import FILE as PLAIN
 from tests.placement.test_lines_property import Twins, live_alike
 from tests.placement.world import CELL
@@ -99,7 +99,7 @@ class KeepingNaive(NaiveWorld):
             for job in self._line(queue):
                 lines.setdefault(job.spec.tenant if queue.order is QueueOrder.FAIR_SHARE else "", []).append(job)
             for line in lines.values():
-                able = [job for job in line if could_ever_start(self, job.spec)]
+                able = [job for job in line if could_ever_start(self, job.spec) and may_ever_use(self, job.spec)]
                 for job in able[:1] if queue.discipline is QueueDiscipline.STRICT_FIFO else able:
                     self._ready[job.id] = self._kept_for(job.spec)
         self._say_who_waits()

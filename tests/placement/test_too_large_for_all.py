@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.placement.policy.ever import could_ever_start
 from services.placement.policy.gang import place_gang
 from services.placement.policy.policies import POLICIES
 from services.placement.policy.why_not import why_not
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.job import HOLDING
-from shared.events.operations import CellPolicy
+from shared.events.operations import CellPolicy, PlanMaintenance
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.values import GPU, JobKind, JobSpec, Level, NodeRole, Position, Resources, TopologyWish, Wish
@@ -104,15 +105,15 @@ def test_when_a_larger_node_joins_it_is_waited_for_as_any_other(queue: Queue) ->
 
 def test_it_waits_for_room_while_the_only_node_that_holds_it_is_in_use_and_for_nodes_once_that_is_lost() -> None:
     world = world_of(Queue(name=LINE, discipline=QueueDiscipline.STRICT_FIFO))
-    world.tell(*NODES, joined("n3", 8))
+    world.tell(*NODES, joined("n3", 8, labels={"disk": "hdd"}))
     submit(world, "first", resources=Resources(gpu_milli=8 * GPU))
     submit(world, "giant", resources=Resources(gpu_milli=8 * GPU))
-    submit(world, "small")
+    submit(world, "small", node_labels=("disk=hdd",))
     assert world.job("giant").deferred is DeferCode.FRAGMENTED
-    assert not world.job("small").workers
+    assert world.job("small").deferred is DeferCode.BEHIND_HEAD
     world.tell(lost("n3"))
     assert world.job("giant").deferred is DeferCode.NO_SUCH_NODES
-    assert world.job("small").workers
+    assert world.job("small").deferred is DeferCode.NO_SUCH_NODES
     world.tell(report("n3"))
     assert world.job("first").workers
 
@@ -146,6 +147,89 @@ def test_training_has_no_nodes_in_a_pool_that_is_all_inference_zone() -> None:
     submit(world, "service", kind=JobKind.INFERENCE)
     assert world.job("training").deferred is DeferCode.NO_SUCH_NODES
     assert world.job("service").workers
+
+
+def test_the_rest_that_shares_leave_on_a_gpu_holds_no_further_share() -> None:
+    world = world_of(QUEUES[0])
+    world.tell(*NODES)
+    submit(world, "full", workers=24, resources=Resources(gpu_milli=300))
+    submit(world, "giant", workers=25, resources=Resources(gpu_milli=300))
+    assert world.job("full").workers
+    assert world.job("giant").deferred is DeferCode.NO_SUCH_NODES
+
+
+def test_a_gang_in_slices_waits_for_room_where_its_smaller_slice_fits_beside_a_whole_one() -> None:
+    world = world_of(QUEUES[0])
+    world.tell(joined("n1", 5, position=Position(leaf="a")), joined("n2", 3, position=Position(leaf="b")))
+    slices = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=3)
+    submit(world, "first")
+    submit(world, "gang", workers=8, topology=slices)
+    assert world.job("gang").deferred is DeferCode.NO_FREE_GPUS
+    world.tell(finished("first", world.nodes_of("first")[0]))
+    assert sorted(set(world.nodes_of("gang"))) == ["n1", "n2"]
+
+
+def test_the_racks_of_one_label_say_nothing_of_those_of_another() -> None:
+    world = world_of(QUEUES[0])
+    world.tell(NODES[0], joined("n2", 8, position=Position(leaf="b")))
+    submit(world, "first", workers=8, node_labels=("!disk",))
+    submit(world, "giant", workers=8, topology=RACK, node_labels=("disk=nvme",))
+    submit(world, "other", workers=8, topology=RACK, node_labels=("!disk",))
+    assert world.job("giant").deferred is DeferCode.NO_SUCH_NODES
+    assert world.job("other").deferred is DeferCode.NO_FREE_GPUS
+
+
+def test_the_racks_of_one_zone_say_nothing_of_those_of_another() -> None:
+    world = world_of(QUEUES[0], placement="e-spread")
+    world.tell(
+        joined("n1", 4, position=Position(leaf="a")),
+        joined("n2", 8, position=Position(leaf="b"), role=NodeRole.INFERENCE),
+    )
+    submit(world, "first", workers=8, kind=JobKind.INFERENCE, gang=True)
+    submit(world, "training", workers=8, topology=RACK)
+    submit(world, "service", workers=8, topology=RACK, kind=JobKind.INFERENCE, gang=True)
+    assert world.job("training").deferred is DeferCode.NO_SUCH_NODES
+    assert world.job("service").deferred not in (None, DeferCode.NO_SUCH_NODES)
+
+
+def test_a_job_that_planned_maintenance_keeps_back_could_start_later() -> None:
+    world = world_of(Queue(name=LINE))
+    world.tell(NODES[0], PlanMaintenance(cell=CELL, node="n1", begin_ms=50_000, end_ms=60_000, reason="disk"))
+    submit(world, "long", max_run_ms=90_000)
+    assert world.job("long").deferred is DeferCode.MAINTENANCE
+    assert could_ever_start(world.state, world.job("long"))
+
+
+@pytest.mark.parametrize(
+    ("what", "now"),
+    [
+        ({"node_labels": ("disk=ssd",)}, {"labels": {"disk": "ssd"}}),
+        ({"workers": 8, "topology": RACK}, {"position": Position(leaf="b")}),
+    ],
+    ids=["labels", "a place in the network"],
+)
+def test_a_node_that_comes_back_with_another_of_these_is_looked_at_again(
+    what: dict[str, Any], now: dict[str, Any]
+) -> None:
+    world = world_of(Queue(name=LINE))
+    world.tell(*NODES)
+    for job in ("next", "waits"):
+        submit(world, job, **{"workers": 4, **what})
+        assert world.job(job).deferred is DeferCode.NO_SUCH_NODES
+    world.tell(joined("n1", 4, boot="boot-2", cpu_milli=8_000, memory_mib=8_000, **now))
+    assert world.job("next").workers
+    assert world.job("waits").deferred is DeferCode.NO_FREE_GPUS
+
+
+def test_a_job_that_requires_a_rack_for_more_workers_than_it_has_could_be_where_all_of_them_fit() -> None:
+    world = world_of(Queue(name=LINE, discipline=QueueDiscipline.STRICT_FIFO))
+    world.tell(*(joined(f"n{number}", 4, position=Position(leaf="a")) for number in (1, 2)))
+    more = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=3)
+    submit(world, "first", resources=Resources(gpu_milli=4 * GPU))
+    submit(world, "head", workers=2, resources=Resources(gpu_milli=4 * GPU), topology=more)
+    submit(world, "small")
+    assert not world.job("head").workers
+    assert world.job("small").deferred is DeferCode.BEHIND_HEAD
 
 
 def _node(random: Random, number: int) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.runtime.collector import loading
+from shared.runtime.collector import MIDDLE_ROUNDS, OLD_ROUNDS, YOUNG_OBJECTS, loading, tune_collector
 
 
 class Ring:
@@ -54,3 +54,24 @@ def test_the_collector_works_again_when_loading_fails() -> None:
     with pytest.raises(OSError, match="away"), loading("a state"):
         raise OSError("away")
     assert gc.isenabled()
+
+
+def test_a_first_load_is_set_aside_whatever_else_was_loaded_before() -> None:
+    loaded("one state")
+    ring = loaded("another state")
+    gc.collect()
+    assert ring() is not None
+
+
+def test_what_start_up_has_made_is_set_aside_and_collections_are_rare_from_then_on() -> None:
+    before = gc.get_threshold()
+    ring = Ring()
+    made = weakref.ref(ring)
+    try:
+        tune_collector()
+        del ring
+        gc.collect()
+        assert made() is not None
+        assert gc.get_threshold() == (YOUNG_OBJECTS, MIDDLE_ROUNDS, OLD_ROUNDS)
+    finally:
+        gc.set_threshold(*before)

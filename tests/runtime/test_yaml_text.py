@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shared.log.topics import TopicsFileError, parse_topics
 from shared.runtime.cell_file import CellFileError, parse_cell_file
-from shared.runtime.yaml_text import NUMBER_CHARS_MOST, read_yaml
+from shared.runtime.yaml_text import NUMBER_CHARS_MOST, read_yaml, read_yaml_documents
 
 FIELDS = ("ordinal", "driver", "lease_wall_ms")
 """Fields that want a number, a word, or nothing of that name."""
@@ -62,3 +62,8 @@ def test_the_error_names_the_line_and_the_length() -> None:
 def test_no_object_of_python_is_made() -> None:
     with pytest.raises(yaml.YAMLError):
         read_yaml("!!python/object/apply:os.getcwd []")
+
+
+def test_a_long_number_in_a_later_document_of_a_file_is_refused_with_its_line() -> None:
+    with pytest.raises(ValueError, match=r"^line 3: a number of 65 characters$"):
+        list(read_yaml_documents(f"a: 1\n---\nb: {'9' * (NUMBER_CHARS_MOST + 1)}\n"))

@@ -9,8 +9,9 @@ same limit.
 
 In a strict queue a job is a head as soon as it does not fit. In one that backfills (Kant, without estimates) it is one
 too, and jobs behind it in its queue start past it and are marked; when it has been a head for `backfill_wait_ms`
-nothing passes it any more. A job that no node could ever hold, or that its own array keeps back, blocks no other job;
-one whose room is kept for another, or that maintenance keeps, blocks at most its own strict queue.
+nothing passes it any more. A job that no node could ever hold, that alone is more than its tenant may ever use, or that
+its own array keeps back, blocks no other job; one whose room is kept for another, or that maintenance keeps, blocks at
+most its own strict queue.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from services.placement.policy.ever import Reach, marks_of_reach, meet, reach_of
 from services.placement.policy.head_index import HeadIndex
 from services.placement.policy.lines.classes import Key, room_of
 from services.placement.policy.lines.row import Need
+from services.placement.policy.quota_check import is_ever_allowed
 from shared.cluster.config import Queue
 from shared.cluster.gpu_types import types_for
 from shared.cluster.job import Job, JobStatus
@@ -127,6 +129,8 @@ class Heads:
         is_strict = discipline is QueueDiscipline.STRICT_FIFO
         if code in STRUCTURAL or not (is_strict or code in WAITED_FOR):
             return False
+        if code is DeferCode.QUOTA_REACHED and not is_ever_allowed(self._state, job):
+            return False
         since_ms = self._state.heads.get(job.spec.id, self._now_ms)
         is_due = is_strict or self._now_ms - since_ms >= self._state.policy.backfill_wait_ms
         reach, under = self._reach(need, job.spec), _under(self._state, job.spec, code)
@@ -162,13 +166,12 @@ def head_before(
     state: CellState, job: Job, before: Sequence[Job], queue: Queue, earlier: Sequence[Queue], now_ms: int
 ) -> Head | None:
     """The head that keeps this waiting job back, as far as the log tells: one of those `before` it in its queue, or
-    else one of the queues that are walked `earlier`. A head of its own is kept back by nobody.
+    else one of the queues that are walked `earlier`. A head is kept back by no other one of its own queue.
     """
-    if job.spec.id in state.heads and job.deferred is not DeferCode.BEHIND_HEAD:
-        return None
+    is_head = job.spec.id in state.heads and job.deferred is not DeferCode.BEHIND_HEAD
     known, reach = _Known(state, now_ms), reach_of(state, job.spec)
     waiting = [other for other in state.jobs.values() if other.status is JobStatus.QUEUED]
-    heads = known.in_own(queue, before)
+    heads = [] if is_head else known.in_own(queue, before)
     for each in earlier:
         others = [other for other in waiting if (other.spec.queue or earlier[0].name) == each.name]
         heads += [replace(head, is_of_earlier=True) for head in known.in_other(each, others)]
@@ -187,11 +190,13 @@ class _Known:
         """Those of a job's own queue. In a strict one whoever comes before it counts, told why it waits or not yet."""
         if queue.discipline is not QueueDiscipline.STRICT_FIFO:
             return self.in_other(queue, before)
-        return [self._head(other) for other in before if other.deferred not in _NO_HEAD]
+        found = [other for other in before if other.deferred not in _NO_HEAD]
+        return [self._head(other) for other in found if is_ever_allowed(self._state, other)]
 
     def in_other(self, queue: Queue, waiting: Sequence[Job]) -> list[Head]:
         """Those of a queue of which these jobs wait."""
-        found = [other for other in waiting if other.deferred in (*WAITED_FOR, DeferCode.BEHIND_HEAD)]
+        codes = (*WAITED_FOR, DeferCode.BEHIND_HEAD)
+        found = [each for each in waiting if each.deferred in codes and is_ever_allowed(self._state, each)]
         if queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO:
             return []
         if queue.discipline is QueueDiscipline.BACKFILL:

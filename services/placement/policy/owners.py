@@ -11,6 +11,7 @@ from services.placement.policy.ever import could_ever_start
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
 from services.placement.policy.lines.row import Row
+from services.placement.policy.quota_check import is_ever_allowed
 from shared.cluster.gpu_types import types_for
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.quota import over_limit
@@ -100,7 +101,7 @@ class Owners:
         needs = self._needs.get(wants)
         if needs is None:
             needs = self._needs[wants] = [(account, spec.gpus_milli) for account in _owners_above(state, spec)]
-        if needs and could_ever_start(state, job):
+        if needs and _may_ever_start(state, job):
             for account, need in needs:
                 of_account = state.tree.waiting.setdefault(account, {})
                 of_account[need] = of_account.get(need, 0) + number
@@ -134,9 +135,13 @@ def _first_of(state: CellState, line: Line) -> str:
     heapify(firsts)
     while firsts:
         job_id = heappop(firsts)[-1]
-        if could_ever_start(state, state.jobs[job_id]):
+        if _may_ever_start(state, state.jobs[job_id]):
             return job_id
     return ""
+
+
+def _may_ever_start(state: CellState, job: Job) -> bool:
+    return could_ever_start(state, job) and is_ever_allowed(state, job)
 
 
 def _wants(spec: JobSpec) -> Wants:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.gpu_types import gpu_types_of, idle_milli
+from shared.cluster.gpu_types import gpu_types_of, idle_milli, types_for
+from shared.cluster.job import Job
 from shared.cluster.quota import over_limit
-from shared.cluster.quota_room import drawn_from_cell, firm_room, kept_for_waiting
+from shared.cluster.quota_room import drawn_from_cell, firm_room, is_ever_within, kept_for_waiting
+from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
 from shared.events.values import JobSpec, WorkerPlace
@@ -24,6 +26,16 @@ def refusal_in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Defe
         if found is None:
             return None
     return found
+
+
+def is_ever_allowed(state: CellState, job: Job) -> bool:
+    """Whether any of the GPU types that the job could get may be used so much by its tenant if nothing was in use."""
+    if not state.quotas:
+        return True
+    spec = in_line(job)
+    tree, tenant, is_firm = state.tree, spec.tenant, not spec.preemptible
+    types = types_for(state, spec)
+    return not types or any(is_ever_within(tree, (tenant, each), spec.gpus_milli, is_firm=is_firm) for each in types)
 
 
 def is_parted(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:

@@ -9,7 +9,7 @@ import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from shared.cluster.apply import apply
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.constraints import Needs
-from shared.cluster.hardware import Hardware, hardware_of
+from shared.cluster.hardware import REMEMBERED_MOST, Hardware, hardware_of
 from shared.cluster.marks import Marks, allowed, marks_of
 from shared.cluster.masks import each_bit, mask_from
 from shared.cluster.state import CellState
@@ -146,3 +146,12 @@ def test_a_wide_mask_has_the_bits_that_it_is_made_of() -> None:
     numbers = [0, 1, 1_023, 1_024, 99_999]
     assert list(each_bit(mask_from(numbers, 100_000))) == numbers
     assert mask_from([], 0) == 0
+
+
+def test_what_is_remembered_of_the_hardware_of_a_pool_is_bounded() -> None:
+    state = network([Machine("a")])
+    hardware = hardware_of(state, state.pools["train"])
+    for number in range(REMEMBERED_MOST + 10):
+        hardware.remember(number, number)
+        assert hardware.remembered[number] == number
+    assert len(hardware.remembered) <= REMEMBERED_MOST

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from services.placement.policy.deferral import STRUCTURAL
 from services.placement.policy.lines.course import Course
 from services.placement.policy.lines.row import RoomRows, Row
+from services.placement.policy.quota_check import is_ever_allowed
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.state import CellState
 from shared.events.queue import QueueDiscipline
@@ -87,7 +88,8 @@ def _tell_job(job: Job, code: DeferCode, told: Told, is_kept_back: Callable[[Job
 
 def _tell_behind(state: CellState, course: Course, told: Told) -> None:
     """The walk of a strict line goes on behind its heads. A job behind them that does not start and has no reason is
-    told `behind_head`, once; a job that no node could hold is told that.
+    told `behind_head`, once; a job that no node could hold, or that wants more than its tenant may ever use, is told
+    that.
     """
     for rows in course.passed:
         if rows.need.code in STRUCTURAL and rows.told is not rows.need.code:
@@ -99,6 +101,8 @@ def _tell_behind(state: CellState, course: Course, told: Told) -> None:
         job = state.jobs[job_id]
         is_waiting = job.status is JobStatus.QUEUED and job_id not in told
         code = DeferCode.ARRAY_LIMIT if row.is_shut else DeferCode.BEHIND_HEAD
+        if row.code is DeferCode.QUOTA_REACHED and not is_ever_allowed(state, job):
+            code = row.code
         if is_waiting and (job.deferred is None or row.is_shut):
             if not left:
                 return
