@@ -44,7 +44,8 @@ _NO_HEAD: Final = (*STRUCTURAL, DeferCode.BEHIND_HEAD, DeferCode.ARRAY_LIMIT)
 class Head:
     """A job that is the first of its kind not to fit. `reach` is where it could be; `under` the tenant whose limit
     keeps it, None where it is room that is missing; `is_due` whether nothing may pass it any more, `is_of_all` whether
-    that holds for the queues behind its own too, `is_of_earlier` whether it is one of those walked before.
+    that holds for the queues behind its own too, `is_of_earlier` whether it is one of those walked before,
+    `is_reserved` whether its room is kept for owners.
     """
 
     spec: JobSpec
@@ -54,6 +55,7 @@ class Head:
     is_due: bool
     is_of_all: bool
     is_of_earlier: bool = False
+    is_reserved: bool = False
 
 
 class Heads:
@@ -80,7 +82,7 @@ class Heads:
 
     def is_by_tenant(self, head: Head) -> bool:
         """The same of one head."""
-        return head.under is not None or (head.is_of_earlier and bool(self._state.quotas))
+        return head.under is not None or head.is_reserved or (head.is_of_earlier and bool(self._state.quotas))
 
     def over(self, need: Need, spec: JobSpec) -> Head | None:
         """The head that this job would be started past, because it could use what that one needs; one that is due
@@ -110,7 +112,8 @@ class Heads:
         since_ms = self._state.heads.get(job.spec.id, self._now_ms)
         is_due = is_strict or self._now_ms - since_ms >= self._state.policy.backfill_wait_ms
         reach, under = self._reach(need, job.spec), _under(self._state, job.spec, code)
-        self._found.append(Head(job.spec, since_ms, reach, under, is_due, code in WAITED_FOR))
+        is_reserved = code is DeferCode.RESERVED_FOR_OTHER
+        self._found.append(Head(job.spec, since_ms, reach, under, is_due, code in WAITED_FOR, is_reserved=is_reserved))
         self._known.clear()
         return True
 
@@ -129,8 +132,11 @@ def _competes(state: CellState, spec: JobSpec, reach: Reach, head: Head) -> bool
 
 
 def _lets_pass(state: CellState, spec: JobSpec, head: Head) -> bool:
-    """Whether the job takes what is guaranteed to its tenant, and the head of an earlier queue would borrow it."""
-    return head.is_of_earlier and _is_guaranteed(state, spec) and not _is_guaranteed(state, head.spec)
+    """Whether the job takes what is guaranteed to its tenant, and the head would borrow it: one of an earlier queue, or
+    one whose room is kept for owners, who would else wait behind it while it waits for them.
+    """
+    may_pass = head.is_of_earlier or head.is_reserved
+    return may_pass and _is_guaranteed(state, spec) and not _is_guaranteed(state, head.spec)
 
 
 def _is_guaranteed(state: CellState, spec: JobSpec) -> bool:
@@ -190,7 +196,8 @@ class _Known:
         if reach is None:
             reach = self._reaches[key] = reach_of(self._state, spec)
         under = None if code is None else _under(self._state, spec, code)
-        return Head(spec, self._state.heads.get(spec.id), reach, under, is_due=True, is_of_all=True)
+        since_ms, is_reserved = self._state.heads.get(spec.id), code is DeferCode.RESERVED_FOR_OTHER
+        return Head(spec, since_ms, reach, under, is_due=True, is_of_all=True, is_reserved=is_reserved)
 
 
 def _under(state: CellState, spec: JobSpec, code: DeferCode) -> str | None:
