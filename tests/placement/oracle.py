@@ -92,7 +92,7 @@ class NaiveWorld(World):
             if not may_start_one_more(self.state, job.spec):
                 continue
             over = [head for head in due if self._is_kept_by(job, *head) and not self._is_owner_before(job, head[0])]
-            over += [head for head in own if self._is_kept_by(job, *head)]
+            over += [head for head in own if self._is_kept_by(job, *head) and not self._is_reserved_for(job, *head)]
             in_the_way = [head for head in over if head in due or self._is_due(queue, head[0])]
             found = self._find_beside(job, in_the_way) if in_the_way else self._find(job)
             if in_the_way and found not in (*NOT_WAITED_FOR, DeferCode.BEHIND_HEAD):
@@ -178,6 +178,9 @@ class NaiveWorld(World):
             sure = max(sum(other.guaranteed_milli for other in below), 0 if quota is None else quota.guaranteed_milli)
             kept.append(quota is not None and used + each.spec.gpus_milli <= sure)
         return kept[0] and not kept[1]
+
+    def _is_reserved_for(self, job: Job, head: Job, why: DeferCode) -> bool:
+        return why is DeferCode.RESERVED_FOR_OTHER and self._is_owner_before(job, head)
 
     def _is_below(self, job: Job, head: Job) -> bool:
         """Whether the tenant whose limit the head would pass is above the job, or is its own."""

@@ -249,6 +249,33 @@ def test_who_takes_what_is_guaranteed_to_him_passes_a_head_of_another_queue_that
     assert [job for job in ("head", "of-bob", "of-ada") if world.job(job).workers] == ["of-bob"]
 
 
+def with_an_owner(order: QueueOrder) -> World:
+    """Eight free GPUs, of which four are guaranteed to bob, and a strict queue."""
+    world = world_of(Queue(name="line", discipline=STRICT, order=order), Queue(name="next"))
+    world.tell(joined("n1", 8), set_quotas(replace(quota("bob", None), guaranteed_milli=4_000)))
+    return world
+
+
+def test_in_a_strict_queue_by_shares_the_owner_for_whom_the_heads_room_is_kept_passes_it() -> None:
+    world = with_an_owner(QueueOrder.FAIR_SHARE)
+    head, other = (spec_of(job, gpus, queue="line", pools=("train",)) for job, gpus in (("head", 8), ("of-ada", 1)))
+    owner = replace(other, id="of-bob", tenant="bob")
+    world.hand_over(admitted(head), admitted(other), admitted(owner))
+    world.rest()
+    assert [job for job in ("head", "of-ada", "of-bob") if world.job(job).workers] == ["of-bob"]
+
+
+def test_an_owner_who_waits_is_not_told_of_a_head_whose_room_is_kept_for_owners() -> None:
+    world = with_an_owner(QueueOrder.FIFO)
+    submit(world, "first", 5, queue="next")
+    submit(world, "large", 6, queue="next", tenant="bob")
+    submit(world, "head")
+    submit(world, "of-bob", 4, tenant="bob")
+    assert world.job("head").deferred is DeferCode.RESERVED_FOR_OTHER
+    told = why_not(world.state, world.job("of-bob"), world.file.cells[0].queues, world.now_ms)
+    assert (told.codes, told.behind) == ((DeferCode.NO_FREE_GPUS,), None)
+
+
 @pytest.mark.parametrize("types", [("a100", "h100"), ("h100", "a100")])
 def test_whether_a_limits_head_keeps_a_job_back_does_not_depend_on_which_node_of_a_pool_is_the_first(
     types: tuple[str, str],

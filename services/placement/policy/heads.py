@@ -47,7 +47,8 @@ _NO_HEAD: Final = (*STRUCTURAL, DeferCode.ARRAY_LIMIT)
 class Head:
     """A job that is the first of its kind not to fit. `reach` is where it could be; `under` the tenant whose limit
     keeps it, None where it is room that is missing; `is_due` whether nothing may pass it any more, `is_of_all` whether
-    that holds for the queues behind its own too, `is_of_earlier` whether it is one of those walked before.
+    that holds for the queues behind its own too, `is_of_earlier` whether it is one of those walked before,
+    `is_reserved` whether its room is kept for owners.
     """
 
     spec: JobSpec
@@ -57,35 +58,40 @@ class Head:
     is_due: bool
     is_of_all: bool
     is_of_earlier: bool = False
+    is_reserved: bool = False
 
 
 class Heads:
     """The heads that a walk has met so far, and that hold in the queue at which it is."""
 
-    __slots__ = ("_above", "_has_earlier", "_index", "_marks", "_now_ms", "_state")
+    __slots__ = ("_above", "_index", "_is_by_tenant", "_marks", "_now_ms", "_state")
 
     def __init__(self, state: CellState, now_ms: int) -> None:
         self._state, self._now_ms = state, now_ms
         self._index = HeadIndex[Head]()
-        self._has_earlier = False
+        self._is_by_tenant = False
         self._above: dict[tuple[Need, str], tuple[str, ...]] = {}
         self._marks: list[object] = []
 
     def next_queue(self) -> None:
         """The walk is over with a queue."""
         lasting = [head for head in self._index.all if head.is_due and head.is_of_all]
-        self._index, self._has_earlier = HeadIndex[Head](), bool(lasting)
+        self._index, self._is_by_tenant = HeadIndex[Head](), False
         for head in lasting:
-            self._index.add(replace(head, is_of_earlier=True))
+            self._put(replace(head, is_of_earlier=True))
+
+    def _put(self, head: Head) -> None:
+        self._index.add(head)
+        self._is_by_tenant = self._is_by_tenant or self.is_by_tenant(head)
 
     @property
     def are_by_tenant(self) -> bool:
         """Whether who is kept back goes by whose job it is, too."""
-        return self._index.has_limits or (self._has_earlier and bool(self._state.quotas))
+        return self._is_by_tenant
 
     def is_by_tenant(self, head: Head) -> bool:
         """The same of one head."""
-        return head.under is not None or (head.is_of_earlier and bool(self._state.quotas))
+        return head.under is not None or head.is_reserved or (head.is_of_earlier and bool(self._state.quotas))
 
     def over(self, need: Need, spec: JobSpec) -> Head | None:
         """The head that this job would be started past, because it could use what that one needs; one that is due
@@ -134,7 +140,8 @@ class Heads:
         since_ms = self._state.heads.get(job.spec.id, self._now_ms)
         is_due = is_strict or self._now_ms - since_ms >= self._state.policy.backfill_wait_ms
         reach, under = self._reach(need, job.spec), _under(self._state, job.spec, code)
-        self._index.add(Head(job.spec, since_ms, reach, under, is_due, code in WAITED_FOR))
+        is_reserved = code is DeferCode.RESERVED_FOR_OTHER
+        self._put(Head(job.spec, since_ms, reach, under, is_due, code in WAITED_FOR, is_reserved=is_reserved))
         return True
 
     def _reach(self, need: Need, spec: JobSpec) -> Reach:
@@ -152,8 +159,11 @@ def _competes(state: CellState, spec: JobSpec, reach: Reach, head: Head) -> bool
 
 
 def _lets_pass(state: CellState, spec: JobSpec, head: Head) -> bool:
-    """Whether the job takes what is guaranteed to its tenant, and the head of an earlier queue would borrow it."""
-    return head.is_of_earlier and _is_guaranteed(state, spec) and not _is_guaranteed(state, head.spec)
+    """Whether the job takes what is guaranteed to its tenant, and the head would borrow it: one of an earlier queue, or
+    one whose room is kept for owners, who would else wait behind it while it waits for them.
+    """
+    may_pass = head.is_of_earlier or head.is_reserved
+    return may_pass and _is_guaranteed(state, spec) and not _is_guaranteed(state, head.spec)
 
 
 def _is_guaranteed(state: CellState, spec: JobSpec) -> bool:
@@ -213,7 +223,8 @@ class _Known:
         if reach is None:
             reach = self._reaches[key] = reach_of(self._state, spec)
         under = None if code is None else _under(self._state, spec, code)
-        return Head(spec, self._state.heads.get(spec.id), reach, under, is_due=True, is_of_all=True)
+        since_ms, is_reserved = self._state.heads.get(spec.id), code is DeferCode.RESERVED_FOR_OTHER
+        return Head(spec, since_ms, reach, under, is_due=True, is_of_all=True, is_reserved=is_reserved)
 
 
 def _under(state: CellState, spec: JobSpec, code: DeferCode) -> str | None:
