@@ -23,6 +23,9 @@ FieldPath = tuple[str | int, ...]
 DEPTH_MOST = 100
 """A cell file nests in a tenth of these levels."""
 
+MISTAKES_TOLD = 20
+"""A person mends these first; a file that was generated wrongly has thousands."""
+
 
 class CellFileError(ValueError):
     """The cell file cannot be used. One line for each mistake: file, line, field, value and rule."""
@@ -82,13 +85,11 @@ def parse_cell_file(text: str, name: str) -> CellFile:
     places = _Places()
     places.visit((), root)
     if places.repeated:
-        raise CellFileError("\n".join(f"{name}: {line}" for line in places.repeated))
+        raise _all_of(name, places.repeated)
     try:
         return CellFile.model_validate(data)
     except ValidationError as error:
-        problems = error.errors(include_url=False)
-        lines = [_mistake(name, places, problem) for problem in problems if not _is_consequence(problem, problems)]
-        raise CellFileError("\n".join(lines)) from error
+        raise _all_of(name, [_mistake(places, problem) for problem in _causes(error)]) from error
 
 
 def _read(text: str) -> tuple[yaml.Node | None, Any]:
@@ -105,6 +106,14 @@ def _read(text: str) -> tuple[yaml.Node | None, Any]:
         return root, None if root is None else loader.construct_document(root)
     finally:
         loader.dispose()
+
+
+def _all_of(name: str, mistakes: list[str]) -> CellFileError:
+    """The first mistakes, each with the name of the file, and how many more there are."""
+    lines = [f"{name}: {line}" for line in mistakes[:MISTAKES_TOLD]]
+    if len(mistakes) > MISTAKES_TOLD:
+        lines.append(f"{name}: and {len(mistakes) - MISTAKES_TOLD} more")
+    return CellFileError("\n".join(lines))
 
 
 @dataclass(slots=True)
@@ -153,13 +162,14 @@ class _Places:
         return self.values.get(quoted[1]) if quoted else None
 
 
-def _is_consequence(problem: Any, problems: list[Any]) -> bool:
-    """Whether pydantic reports it only because something inside it is wrong."""
-    path = tuple(problem["loc"])
-    return any(len(other["loc"]) > len(path) and tuple(other["loc"])[: len(path)] == path for other in problems)
+def _causes(error: ValidationError) -> list[Any]:
+    """The problems without those that pydantic reports only because something inside them is wrong."""
+    problems = error.errors(include_url=False)
+    around = {problem["loc"][:length]: None for problem in problems for length in range(len(problem["loc"]))}
+    return [problem for problem in problems if problem["loc"] not in around]
 
 
-def _mistake(name: str, places: _Places, problem: Any) -> str:
+def _mistake(places: _Places, problem: Any) -> str:
     path: FieldPath = tuple(problem["loc"])
     shown = (
         "" if problem["type"] == "missing" or isinstance(problem["input"], dict | list) else _value(problem["input"])
@@ -167,7 +177,7 @@ def _mistake(name: str, places: _Places, problem: Any) -> str:
     rule = problem["msg"].removeprefix("Value error, ")
     field_name = f"{_name(path)}{shown}: " if path else ""
     line = places.line_of_value(rule) if problem["type"] == "value_error" else None
-    return f"{name}: line {line or places.line(path)}: {field_name}{rule}"
+    return f"line {line or places.line(path)}: {field_name}{rule}"
 
 
 def _value(value: Any) -> str:
