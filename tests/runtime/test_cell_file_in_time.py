@@ -14,7 +14,7 @@ from shared.runtime.cell_file import DEPTH_MOST, MISTAKES_TOLD, CellFileError, p
 def test_a_file_of_bottomless_nesting_is_refused_in_one_line(deep: str) -> None:
     with pytest.raises(CellFileError) as refused:
         parse_cell_file(deep, "cell.yaml")
-    assert str(refused.value) == f"cell.yaml: holds what no cell can: nested in more than {DEPTH_MOST} levels"
+    assert str(refused.value) == f"cell.yaml: line 1: nested in more than {DEPTH_MOST} levels"
 
 
 @pytest.mark.parametrize("row", ["  - {nam: x}\n", "  - {name: x, gpus: many}\n"])

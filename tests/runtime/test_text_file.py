@@ -8,6 +8,7 @@ from threading import Thread
 
 import pytest
 
+from shared.runtime.cell_file import CellFileError, load_cell_file
 from shared.runtime.text_file import TextFileError, read_text_file
 
 
@@ -48,3 +49,8 @@ def test_a_pipe_is_read_only_where_it_is_allowed(tmp_path: Path) -> None:
     writer.start()
     assert read_text_file(path, may_be_pipe=True) == "id: a"
     writer.join()
+
+
+def test_a_cell_file_is_a_regular_file() -> None:
+    with pytest.raises(CellFileError, match=r"^/dev/zero: cannot be read: must be a regular file$"):
+        load_cell_file(Path("/dev/zero"))
