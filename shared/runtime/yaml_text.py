@@ -129,8 +129,10 @@ def _truth(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
     return _as_its_tag_says(loader.construct_yaml_bool, node)
 
 
-def _must_be_clear(node: yaml.ScalarNode, *, is_whole: bool = True) -> None:
+def _must_be_clear(node: yaml.Node, *, is_whole: bool = True) -> None:
     """YAML 1.1 reads 1:30 as 90 and 010 as 8, which no reader of a file would."""
+    if not isinstance(node, yaml.ScalarNode):  # a list with the tag of a number, which the loader refuses
+        return
     line = node.start_mark.line + 1
     if is_whole and len(node.value) > NUMBER_CHARS_MOST:
         raise YamlTextError(

@@ -139,7 +139,10 @@ def test_numbers_may_be_nought_signed_broken_and_grouped() -> None:
     assert read_yaml("[0, -0, +7, 1_000, 0x1f, 0b11, 0.5, -0.5, 1.0e+3]") == [0, 0, 7, 1000, 31, 3, 0.5, -0.5, 1000.0]
 
 
-@pytest.mark.parametrize("value", ["!!int ''", "!!int x", "!!float x", "!!bool x", "0x_"])
+@pytest.mark.parametrize(
+    "value",
+    ["!!int ''", "!!int x", "!!float x", "!!bool x", "0x_", "!!int [1]", "!!int {a: 1}", "!!float [1]", "!!str [a]"],
+)
 def test_what_is_not_what_its_tag_says_is_refused_with_its_line(value: str) -> None:
     assert _mistake(f"a: 1\nb: {value}").startswith("line 2: ")
 
