@@ -6,7 +6,6 @@ from time import perf_counter
 from typing import Annotated
 
 import typer
-import yaml
 
 from services.cli.failures import Exit
 from services.cli.output import AsJson, print_json, print_line
@@ -14,7 +13,8 @@ from services.cli.paths import file_to_read
 from services.cli.workload import WorkloadError
 from services.simulator.cases.run import CaseRun, Verdict
 from services.simulator.cases.schema import Case, CaseError, case_of
-from shared.runtime.yaml_text import read_yaml
+from shared.runtime.text_file import TextFileError, read_text_file
+from shared.runtime.yaml_text import YamlTextError, read_yaml
 
 app = typer.Typer()
 
@@ -51,12 +51,12 @@ def case(
 def read_case(path: Path) -> Case:
     """The case in a file. Raises WorkloadError with the file, the key and the rule."""
     try:
-        content = read_yaml(path.read_text(encoding="utf-8"))
+        content = read_yaml(read_text_file(path, may_be_pipe=True))
         return case_of(content, path.name)
-    except CaseError as error:  # a ValueError too
+    except CaseError as error:
         raise WorkloadError(str(error)) from error
-    except (OSError, RecursionError, ValueError, yaml.YAMLError) as error:
-        raise WorkloadError(f"{path}: cannot be read: {error}") from error
+    except (TextFileError, YamlTextError) as error:
+        raise WorkloadError(f"{path}: {error}") from error
 
 
 def show(verdict: Verdict) -> None:

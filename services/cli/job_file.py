@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten
 from shared.events.submissions import SubmitJob
 from shared.events.value import plain, read_valid
 from shared.events.values import Dependency, JobSpec
-from shared.runtime.yaml_text import read_yaml_documents
+from shared.runtime.text_file import FILE_BYTES_MOST, TextFileError, read_text_file, text_of
+from shared.runtime.yaml_text import YamlTextError, read_yaml_documents
 
 EXPANSION_MOST = 100
 """So many times may aliases repeat what a file holds, in the mean."""
@@ -63,25 +63,36 @@ def _items(text: str, name: str) -> list[Any]:
 
 
 def _documents(text: str, name: str) -> list[Any]:
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = {number: line for number, line in enumerate(text.split("\n"), start=1) if line.strip()}
+    # Several objects in lines of their own are no YAML; a single one is, whether its keys are quoted or not.
+    if len(lines) > 1 and all(line.startswith("{") and line.rstrip().endswith("}") for line in lines.values()):
+        return [_json_line(line, f"{name}: line {number}") for number, line in lines.items()]
     try:
-        # Several objects in lines of their own are no YAML; a single one is, whether its keys are quoted or not.
-        if len(lines) > 1 and all(line.startswith("{") and line.rstrip().endswith("}") for line in lines):
-            return [json.loads(line) for line in lines]
         documents = [document for document in read_yaml_documents(text) if document is not None]
-    except json.JSONDecodeError as error:
-        raise JobFileError(f"{name}: not JSON lines: {error.msg} in {shorten(error.doc)}") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark is not None else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise JobFileError(f"{name}: {where}not YAML: {shorten(problem)}") from error
-    except (ValueError, RecursionError) as error:
-        # A number of thousands of digits, a date that is none, a thousand brackets.
-        raise JobFileError(f"{name}: holds what no job can: {shorten(str(error))}") from error
+    except YamlTextError as error:
+        raise JobFileError(f"{name}: {error}") from error
     if _is_larger(documents, EXPANSION_MOST * (1 + len(text))):
         raise JobFileError(f"{name}: its aliases make it more than {EXPANSION_MOST} times as large")
     return documents
+
+
+def _json_line(line: str, where: str) -> Any:
+    try:
+        return json.loads(line, object_pairs_hook=_keys_once)
+    except json.JSONDecodeError as error:
+        raise JobFileError(f"{where}: not JSON: {error.msg} in {shorten(error.doc)}") from error
+    except (ValueError, RecursionError) as error:
+        # A key that stands twice, a number of thousands of digits, a thousand brackets.
+        raise JobFileError(f"{where}: {shorten(str(error))}") from error
+
+
+def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{shorten(key)}: the key stands twice in one object")
+        found[key] = value
+    return found
 
 
 def _is_larger(value: Any, most: int) -> bool:
@@ -107,7 +118,7 @@ def _job(item: Any) -> JobSpec:
     if not isinstance(item, dict):
         raise ValueError(f"must be a mapping with the fields of a job (got {shorten(repr(item))})")  # noqa: TRY004
     # Through JSON, as admission reads it: strict about types, and no field that it does not know.
-    job = read_valid(JobSpec, json.dumps(item, default=str), forbid_unknown=True)
+    job = read_valid(JobSpec, json.dumps(item), forbid_unknown=True)
     size = len(encode(SubmitJob(job=job)))
     if size > SUBMISSION_BYTES_MOST:
         raise ValueError(f"is {size} bytes, a submission has at most {SUBMISSION_BYTES_MOST}")
@@ -142,8 +153,9 @@ def read_text(file: str) -> tuple[str, str]:
     """The text of a file and how to call it; `-` is standard input. Raises JobFileError."""
     try:
         if file == "-":
-            return sys.stdin.read(), "standard input"
-        return Path(file).read_text(encoding="utf-8"), file
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise JobFileError(f"{file}: cannot be read: {reason}") from error
+            return text_of(sys.stdin.buffer.read(FILE_BYTES_MOST + 1)), "standard input"
+        return read_text_file(Path(file), may_be_pipe=True), file
+    except TextFileError as error:
+        raise JobFileError(f"{'standard input' if file == '-' else file}: {error}") from error
+    except OSError as error:
+        raise JobFileError(f"standard input: cannot be read: {error.strerror}") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from services.cli.failures import Exit, end_with
@@ -16,7 +15,8 @@ from shared.events.encoding import shorten
 from shared.events.operations import Quota
 from shared.events.value import plain
 from shared.events.values import GPU
-from shared.runtime.yaml_text import read_yaml
+from shared.runtime.text_file import TextFileError, read_text_file
+from shared.runtime.yaml_text import YamlTextError, field_name, read_yaml
 
 NONE = "none"
 
@@ -71,11 +71,9 @@ def read_quotas(path: Path, file: CellFile) -> list[dict[str, Any]]:
     keeps that of the cell file.
     """
     try:
-        data = read_yaml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        end_with(Exit.USAGE, f"fallow: {path}: cannot be read: {error.strerror}")
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        end_with(Exit.USAGE, f"fallow: {path}: not YAML: {shorten(str(error).splitlines()[0])}")
+        data = read_yaml(read_text_file(path, may_be_pipe=True))
+    except (TextFileError, YamlTextError) as error:
+        end_with(Exit.USAGE, f"fallow: {path}: {error}")
     rows = data.get("quotas") if isinstance(data, dict) and set(data) == {"quotas"} else data
     if not isinstance(rows, list) or not rows:
         end_with(Exit.USAGE, f"fallow: {path}: must hold a list of quotas, or one under the key `quotas`")
@@ -88,10 +86,9 @@ def _quota(path: Path, number: int, row: Any, parents: dict[str, str | None]) ->
         named = NamedQuota.model_validate(row)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
         rule = first["msg"].removeprefix("Value error, ")
         shown = "" if isinstance(first["input"], dict) else f" = {shorten(repr(first['input']))}"
-        at = f"quotas[{number}]" + (f".{field}{shown}" if field else "")
+        at = field_name(("quotas", number, *first["loc"])) + (shown if first["loc"] else "")
         end_with(Exit.USAGE, f"fallow: {path}: {at}: {rule}")
     is_told = "parent" in named.model_fields_set
     return named.in_milli(named.tenant, named.parent if is_told else parents.get(named.tenant))

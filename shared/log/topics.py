@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from shared.events.encoding import shorten
-from shared.runtime.yaml_text import read_yaml
+from shared.runtime.yaml_text import YamlTextError, field_name, read_yaml
 
 TOPIC_NAME_CHARS_MAX = 249
 MS_PER_HOUR = 3_600_000
@@ -118,13 +116,11 @@ def parse_topics(text: str) -> TopicsFile:
     """Read topics.yaml. Raises TopicsFileError with one line for each mistake."""
     try:
         return TopicsFile.model_validate(read_yaml(text))
-    except yaml.YAMLError as error:
-        raise TopicsFileError(f"topics file: not YAML: {error}") from error
+    except YamlTextError as error:
+        raise TopicsFileError(f"topics file: {error}") from error
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, e['loc'])) or 'topics file'}: {e['msg']}" for e in error.errors()]
+        lines = [f"{field_name(e['loc']) or 'topics file'}: {e['msg']}" for e in error.errors()]
         raise TopicsFileError("\n".join(lines)) from error
-    except (ValueError, RecursionError) as error:
-        raise TopicsFileError(f"topics file: holds what no topic can: {shorten(str(error))}") from error
 
 
 def expected_topics(

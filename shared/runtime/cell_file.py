@@ -13,15 +13,17 @@ from pydantic import ValidationError
 
 from shared.cluster.config import CellFile
 from shared.events.encoding import shorten
-from shared.runtime.yaml_text import QuickYamlLoader
+from shared.runtime.text_file import TextFileError, read_text_file
+from shared.runtime.yaml_text import FieldPath, QuickYamlLoader, YamlTextError, error_of, field_name, key_mistakes
 
 if TYPE_CHECKING:
     from shared.runtime.process import Context
 
-FieldPath = tuple[str | int, ...]
-
 DEPTH_MOST = 100
 """A cell file nests in a tenth of these levels."""
+
+MISTAKES_TOLD = 20
+"""A person mends these first; a file that was generated wrongly has thousands."""
 
 
 class CellFileError(ValueError):
@@ -31,10 +33,9 @@ class CellFileError(ValueError):
 def load_cell_file(path: Path) -> CellFile:
     """The cell file, checked as a whole. Raises CellFileError."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise CellFileError(f"{path}: cannot be read: {reason}") from error
+        text = read_text_file(path)
+    except TextFileError as error:
+        raise CellFileError(f"{path}: {error}") from error
     return parse_cell_file(text, str(path))
 
 
@@ -71,49 +72,59 @@ def _cells(file: CellFile) -> dict[str, int]:
 def parse_cell_file(text: str, name: str) -> CellFile:
     """The same from its text; `name` is how messages call the file. Raises CellFileError."""
     try:
-        root, data = _read(text)
-    except yaml.YAMLError as error:
-        raise CellFileError(_syntax(name, error)) from error
-    except (ValueError, RecursionError) as error:
-        # A number of thousands of digits, a date that is none, a thousand brackets.
-        raise CellFileError(f"{name}: holds what no cell can: {shorten(str(error))}") from error
-    if not isinstance(root, yaml.MappingNode):
-        raise CellFileError(f"{name}: line 1: the file must be a mapping with cells and tenants")
+        root, data = _read(text, name)
+    except CellFileError:
+        raise
+    except (yaml.YAMLError, ValueError) as error:
+        raise CellFileError(f"{name}: {error_of(error)}") from error
     places = _Places()
     places.visit((), root)
-    if places.repeated:
-        raise CellFileError("\n".join(f"{name}: {line}" for line in places.repeated))
     try:
         return CellFile.model_validate(data)
     except ValidationError as error:
-        problems = error.errors(include_url=False)
-        lines = [_mistake(name, places, problem) for problem in problems if not _is_consequence(problem, problems)]
-        raise CellFileError("\n".join(lines)) from error
+        raise _all_of(name, [_mistake(places, problem) for problem in _causes(error)]) from error
 
 
-def _read(text: str) -> tuple[yaml.Node | None, Any]:
-    """The nodes of a YAML text and the values that they stand for. Raises YAMLError, ValueError."""
+def _read(text: str, name: str) -> tuple[yaml.Node, Any]:
+    """The nodes of a YAML text and the values that they stand for. Raises CellFileError, YAMLError, YamlTextError."""
+    _look_at_depth(text)
+    loader = QuickYamlLoader(text)  # type: ignore[call-arg]  # its base is chosen when it runs
+    try:
+        root = loader.get_single_node()
+        if not isinstance(root, yaml.MappingNode):
+            raise CellFileError(f"{name}: line 1: the file must be a mapping with cells and tenants")
+        keys = list(key_mistakes(root))
+        if keys:
+            raise _all_of(name, keys)
+        return root, loader.construct_document(root)
+    finally:
+        loader.dispose()
+
+
+def _look_at_depth(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=QuickYamlLoader):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > DEPTH_MOST:
-            raise ValueError(f"nested in more than {DEPTH_MOST} levels")
-    loader = QuickYamlLoader(text)
-    try:
-        root = loader.get_single_node()
-        return root, None if root is None else loader.construct_document(root)
-    finally:
-        loader.dispose()
+            line = event.start_mark.line + 1  # type: ignore[union-attr]  # each event that is parsed has its mark
+            raise YamlTextError(f"line {line}: nested in more than {DEPTH_MOST} levels")
+
+
+def _all_of(name: str, mistakes: list[str]) -> CellFileError:
+    """The first mistakes, each with the name of the file, and how many more there are."""
+    lines = [f"{name}: {line}" for line in mistakes[:MISTAKES_TOLD]]
+    if len(mistakes) > MISTAKES_TOLD:
+        lines.append(f"{name}: and {len(mistakes) - MISTAKES_TOLD} more")
+    return CellFileError("\n".join(lines))
 
 
 @dataclass(slots=True)
 class _Places:
-    """Where each field stands, where each plain value stands last, and the keys that stand twice in one mapping."""
+    """Where each field stands, and where each plain value stands last."""
 
     lines: dict[FieldPath, int] = field(default_factory=dict)
     values: dict[str, int] = field(default_factory=dict)
-    repeated: list[str] = field(default_factory=list)
     seen: dict[int, None] = field(default_factory=dict)
 
     def visit(self, path: FieldPath, node: yaml.Node) -> None:
@@ -131,14 +142,8 @@ class _Places:
             self.values[node.value] = node.start_mark.line + 1
 
     def _visit_mapping(self, path: FieldPath, node: yaml.MappingNode) -> None:
-        keys: dict[str, int] = {}
         for key, value in node.value:
-            line = key.start_mark.line + 1
-            if key.value in keys:
-                rule = f"the key stands in line {keys[key.value]} already"
-                self.repeated.append(f"line {line}: {_name((*path, key.value))}: {rule}")
-            keys[key.value] = line
-            self.lines[(*path, key.value)] = line
+            self.lines[(*path, key.value)] = key.start_mark.line + 1
             self.visit((*path, key.value), value)
 
     def line(self, path: FieldPath) -> int:
@@ -153,37 +158,23 @@ class _Places:
         return self.values.get(quoted[1]) if quoted else None
 
 
-def _is_consequence(problem: Any, problems: list[Any]) -> bool:
-    """Whether pydantic reports it only because something inside it is wrong."""
-    path = tuple(problem["loc"])
-    return any(len(other["loc"]) > len(path) and tuple(other["loc"])[: len(path)] == path for other in problems)
+def _causes(error: ValidationError) -> list[Any]:
+    """The problems without those that pydantic reports only because something inside them is wrong."""
+    problems = error.errors(include_url=False)
+    around = {problem["loc"][:length]: None for problem in problems for length in range(len(problem["loc"]))}
+    return [problem for problem in problems if problem["loc"] not in around]
 
 
-def _mistake(name: str, places: _Places, problem: Any) -> str:
+def _mistake(places: _Places, problem: Any) -> str:
     path: FieldPath = tuple(problem["loc"])
     shown = (
         "" if problem["type"] == "missing" or isinstance(problem["input"], dict | list) else _value(problem["input"])
     )
     rule = problem["msg"].removeprefix("Value error, ")
-    field_name = f"{_name(path)}{shown}: " if path else ""
+    at = f"{field_name(path)}{shown}: " if path else ""
     line = places.line_of_value(rule) if problem["type"] == "value_error" else None
-    return f"{name}: line {line or places.line(path)}: {field_name}{rule}"
+    return f"line {line or places.line(path)}: {at}{rule}"
 
 
 def _value(value: Any) -> str:
     return f" = {shorten(repr(value))}"
-
-
-def _name(path: FieldPath) -> str:
-    """`cells[0].pools[1].gpus`."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}"
-    return text.removeprefix(".")
-
-
-def _syntax(name: str, error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    where = f"line {mark.line + 1}: " if mark is not None else ""
-    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    return f"{name}: {where}not YAML: {shorten(problem)}"

@@ -1,41 +1,170 @@
-"""YAML as people write it: plain values only, and no number that no field could hold."""
+"""YAML as people write it: plain values only, each key once and a text, and no number that could be meant otherwise."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import yaml
 
+from shared.events.encoding import shorten
+
 NUMBER_CHARS_MOST = 64
 """Python makes a number of any length and then refuses to print it, so that no message could name it."""
 
+FieldPath = tuple[str | int, ...]
 
-class YamlLoader(yaml.SafeLoader):
-    """The safe loader, which says best what is wrong. Raises ValueError for a number of too many digits."""
+_TAG = "tag:yaml.org,2002:"
+_KEY_TAGS = (f"{_TAG}str", f"{_TAG}merge")
+_OCTAL = re.compile(r"[-+]?0[0-9_]+")
 
 
-class QuickYamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class YamlTextError(ValueError):
+    """The text cannot be used. One line: where it stands, the field or value, and the rule."""
+
+
+class _PlainConstructor(yaml.constructor.SafeConstructor):
+    """Makes plain values. Raises YamlTextError for a key that is no text or stands twice, and for a number that could
+    be meant otherwise than YAML 1.1 reads it.
+    """
+
+    def construct_document(self, node: yaml.Node) -> Any:
+        """The value of a document. Its keys are looked at before: merging another mapping repeats them rightly."""
+        for mistake in key_mistakes(node):
+            raise YamlTextError(mistake)
+        return super().construct_document(node)
+
+
+class YamlLoader(_PlainConstructor, yaml.SafeLoader):
+    """The safe loader, which says best what is wrong."""
+
+
+class QuickYamlLoader(_PlainConstructor, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """The same, in C where PyYAML was built with libyaml: 20 times as fast, for thousands of lines. It ends the process
     where a text nests without end, so look at its events first.
     """
 
 
 def read_yaml(text: str) -> Any:
-    """The one document of a text. Raises YAMLError, ValueError and RecursionError."""
-    return yaml.load(text, Loader=YamlLoader)  # noqa: S506 - it is the safe one, made stricter
+    """The one document of a text. Raises YamlTextError."""
+    try:
+        return yaml.load(text, Loader=YamlLoader)  # noqa: S506 - it is the safe one, made stricter
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise error_of(error) from error
 
 
 def read_yaml_documents(text: str) -> Iterator[Any]:
-    """Each document of a text. Raises as above, where a document cannot be read."""
-    yield from yaml.load_all(text, Loader=YamlLoader)
+    """Each document of a text. Raises YamlTextError, where a document cannot be read."""
+    try:
+        yield from yaml.load_all(text, Loader=YamlLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise error_of(error) from error
 
 
-def _whole_number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
-    if len(node.value) > NUMBER_CHARS_MOST:
-        raise ValueError(f"line {node.start_mark.line + 1}: a number of {len(node.value)} characters")
-    return loader.construct_yaml_int(node)
+def error_of(error: Exception) -> YamlTextError:
+    """What went wrong in reading a text, in one line."""
+    if isinstance(error, YamlTextError):
+        return error
+    if isinstance(error, RecursionError):
+        return YamlTextError("nested in too many levels")
+    mark = getattr(error, "problem_mark", None)
+    where = f"line {mark.line + 1}: " if mark is not None else ""
+    problem = getattr(error, "problem", None) or (str(error).splitlines() or [type(error).__name__])[0]
+    return YamlTextError(f"{where}not YAML: {shorten(problem)}")
+
+
+def key_mistakes(root: yaml.Node) -> Iterator[str]:
+    """A line for each key below `root` that is no text, or that stands in its mapping already."""
+    yield from _key_mistakes((), root, {})
+
+
+def _key_mistakes(path: FieldPath, node: yaml.Node, seen: dict[int, None]) -> Iterator[str]:
+    if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+        return
+    seen[id(node)] = None
+    if isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            yield from _key_mistakes((*path, number), item, seen)
+        return
+    lines: dict[str, int] = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if key.tag not in _KEY_TAGS or not isinstance(key, yaml.ScalarNode):
+            yield f"line {line}: {_of(path)}the key {_key_shown(key)} is no text: put it in quotes"
+            continue
+        if key.value in lines:
+            yield f"line {line}: {field_name((*path, key.value))}: the key stands in line {lines[key.value]} already"
+        lines[key.value] = line
+        yield from _key_mistakes((*path, key.value), value, seen)
+
+
+def _of(path: FieldPath) -> str:
+    return f"{field_name(path)}: " if path else ""
+
+
+def _key_shown(key: yaml.Node) -> str:
+    if isinstance(key, yaml.ScalarNode):
+        return shorten(key.value)
+    return "a mapping" if isinstance(key, yaml.MappingNode) else "a list"
+
+
+def field_name(path: FieldPath) -> str:
+    """`cells[0].pools[1].gpus`, as one short line whatever its keys hold."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return shorten(text.removeprefix("."))
+
+
+def _whole_number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
+    _must_be_clear(node)
+    return _as_its_tag_says(loader.construct_yaml_int, node)
+
+
+def _broken_number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
+    _must_be_clear(node, is_whole=False)
+    return _as_its_tag_says(loader.construct_yaml_float, node)
+
+
+def _truth(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
+    return _as_its_tag_says(loader.construct_yaml_bool, node)
+
+
+def _must_be_clear(node: yaml.Node, *, is_whole: bool = True) -> None:
+    """YAML 1.1 reads 1:30 as 90 and 010 as 8, which no reader of a file would."""
+    if not isinstance(node, yaml.ScalarNode):  # a list with the tag of a number, which the loader refuses
+        return
+    line = node.start_mark.line + 1
+    if is_whole and len(node.value) > NUMBER_CHARS_MOST:
+        raise YamlTextError(
+            f"line {line}: a number of {len(node.value)} characters: at most {NUMBER_CHARS_MOST} are read"
+        )
+    if ":" in node.value:
+        raise YamlTextError(f"line {line}: {shorten(node.value)}: a number has no colons; put text in quotes")
+    if is_whole and _OCTAL.fullmatch(node.value):
+        raise YamlTextError(f"line {line}: {shorten(node.value)}: a number does not begin with 0; put text in quotes")
+
+
+def _as_its_tag_says(construct: Callable[[yaml.ScalarNode], Any], node: yaml.ScalarNode) -> Any:
+    try:
+        return construct(node)
+    except (ValueError, LookupError) as error:
+        what = node.tag.removeprefix(_TAG)
+        raise YamlTextError(f"line {node.start_mark.line + 1}: {shorten(repr(node.value))}: is no {what}") from error
+
+
+def _as_it_stands(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
+    """No field wants a time of Python, which would put `2020-01-01T10:00:00Z` into words of its own."""
+    return loader.construct_yaml_str(node)
+
+
+def _unknown(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
+    return loader.construct_undefined(node)
 
 
 for _loader in (YamlLoader, QuickYamlLoader):
-    _loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
+    _loader.add_constructor(f"{_TAG}int", _whole_number)
+    _loader.add_constructor(f"{_TAG}float", _broken_number)
+    _loader.add_constructor(f"{_TAG}bool", _truth)
+    _loader.add_constructor(f"{_TAG}timestamp", _as_it_stands)
+    for _kind in ("binary", "set", "omap", "pairs"):
+        _loader.add_constructor(f"{_TAG}{_kind}", _unknown)

@@ -116,6 +116,25 @@ def test_what_is_no_yaml_is_told_with_its_line() -> None:
     assert mistakes("cells: [\n")[0].startswith("cell.yaml: line 2: not YAML: ")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (r'"a\nforged: line 1\e[31m": 1', r"cells[0].a\nforged: line 1\x1b[31m = 1: Extra inputs are not permitted"),
+        ("2020-01-01: 1", "cells[0]: the key 2020-01-01 is no text: put it in quotes"),
+        ("? [a]\n    : 1", "cells[0]: the key a list is no text: put it in quotes"),
+    ],
+)
+def test_a_strange_key_is_told_in_one_line(wrong: str, said: str) -> None:
+    assert mistakes(TEXT.replace("ordinal: 0\n", f"ordinal: 0\n    {wrong}\n", 1)) == [
+        f"cell.yaml: line {line_of('ordinal: 0') + 1}: {said}"
+    ]
+
+
+def test_several_keys_that_stand_twice_are_told_at_once() -> None:
+    said = mistakes("cells: []\ncells: []\ntenants: []\ntenants: []\n")
+    assert [line.split(": ")[1] for line in said] == ["line 2", "line 4"]
+
+
 def test_what_is_no_mapping_is_told() -> None:
     assert mistakes("- a\n") == ["cell.yaml: line 1: the file must be a mapping with cells and tenants"]
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from services.cli.job_file import JobFileError, read_jobs
+from services.cli.job_file import JobFileError, read_jobs, read_text
 from services.cli.service_set import KINDS, service_set
+from shared.events.value import plain
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,22 @@ def test_a_tenant_stands_in_where_a_job_names_none() -> None:
             "f: job 1 (a): workers_min 2 is above workers 1",
         ),
         ("- {id: a, tenant: t}\n- {id: a, tenant: t}", "f: job 2 (a): id: job 1 has it already"),
+        (
+            "id: a\nrun: {driver: process, argv: [x], env: {2020-01-01: x}}\n",
+            "f: line 2: run.env: the key 2020-01-01 is no text: put it in quotes",
+        ),
+        ("id: a\n? !!binary aGk=\n: x\n", "f: line 2: the key aGk= is no text: put it in quotes"),
+        (
+            "id: a\nargv: [!!binary aGk=]\n",
+            "f: line 2: not YAML: could not determine a constructor for the tag 'tag:yaml.org,2002:binary'",
+        ),
+        ("workers: 8\nworkers: 16\n", "f: line 2: workers: the key stands in line 1 already"),
+        ('{"id": "a", "id": "c"}', "f: line 1: id: the key stands in line 1 already"),
+        ('{"id": "b"}\n\n{"id": "a", "id": "c"}', "f: line 3: id: the key stands twice in one object"),
+        ('{"id": "b"}\n{"run": {"k": 1, "k": 1}}', "f: line 2: k: the key stands twice in one object"),
+        ('{"id": "b"}\n{"id": x}', 'f: line 2: not JSON: Expecting value in {"id": x}'),
+        ("max_run_ms: 1:30:00", "f: line 1: 1:30:00: a number has no colons; put text in quotes"),
+        ("id: a\nmax_run_ms: 010", "f: line 2: 010: a number does not begin with 0; put text in quotes"),
         ("a: [", "f: line 1: not YAML: expected the node content, but found '<stream end>'"),
     ],
 )
@@ -56,6 +73,28 @@ def test_a_mistake_is_told_with_job_field_value_and_rule(text: str, said: str) -
     with pytest.raises(JobFileError) as raised:
         read_jobs(text, "f")
     assert str(raised.value) == said
+
+
+def test_a_date_among_the_words_of_a_job_stays_as_it_was_written() -> None:
+    run = "run: {driver: process, argv: [x, 2020-01-01T10:00:00Z], env: {DAY: 2020-01-01}}"
+    (job,) = read_jobs(f"id: a\ntenant: t\n{run}\n", "f")
+    assert plain(job.run) == {
+        "driver": "process",
+        "argv": ("x", "2020-01-01T10:00:00Z"),
+        "env": {"DAY": "2020-01-01"},
+    }
+
+
+@pytest.mark.parametrize("deep", ["[" * 3_000 + "]" * 3_000, "[" * 100_000 + "]" * 100_000])
+def test_json_lines_of_bottomless_nesting_are_refused(deep: str) -> None:
+    with pytest.raises(JobFileError, match=r"^f: "):
+        read_jobs(f'{{"id": "a", "tenant": "t"}}\n{{"id": {deep}}}', "f")
+
+
+@pytest.mark.parametrize("file", ["/dev/zero", "/dev/null"])
+def test_a_device_is_no_file_of_jobs(file: str) -> None:
+    with pytest.raises(JobFileError, match=f"^{file}: cannot be read: must be a regular file or a pipe$"):
+        read_text(file)
 
 
 def names(**options: Any) -> list[str]:

@@ -74,7 +74,12 @@ def test_a_file_sets_several_at_once_each_whole(tmp_path: Path) -> None:
     [
         ("{}", "must hold a list of quotas, or one under the key `quotas`"),
         ("[]", "must hold a list of quotas, or one under the key `quotas`"),
-        ("[", "not YAML: while parsing a flow node"),
+        ("[", "line 1: not YAML: expected the node content, but found '<stream end>'"),
+        ("- tenant: ada\n  limit: 1:30", "line 2: 1:30: a number has no colons; put text in quotes"),
+        ("- tenant: ada\n  limit: 010", "line 2: 010: a number does not begin with 0; put text in quotes"),
+        ("- tenant: ada\n  limit: 1\n  limit: 2", "line 3: [0].limit: the key stands in line 2 already"),
+        ('- {tenant: ada, "a\\nb": 1}', r"quotas[0].a\nb = 1: Extra inputs are not permitted"),
+        ("- 1", "quotas[0]: Input should be a valid dictionary or instance of NamedQuota"),
         ("- {tenant: ada, limit: -1}", "quotas[0].limit = -1: Input should be greater than or equal to 0"),
         ("- {tenant: ada, limits: 1}", "quotas[0].limits = 1: Extra inputs are not permitted"),
         ("- {tenant: ada, guaranteed: 2, limit: 1}", "quotas[0]: limit 1 is below guaranteed 2"),

@@ -7,14 +7,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.cluster.config import Tenant, depths_of
-from shared.runtime.cell_file import DEPTH_MOST, CellFileError, parse_cell_file
+from shared.runtime.cell_file import DEPTH_MOST, MISTAKES_TOLD, CellFileError, parse_cell_file
 
 
 @pytest.mark.parametrize("deep", ["[" * 200_000, "- " * 200_000, "{a: " * 200_000])
 def test_a_file_of_bottomless_nesting_is_refused_in_one_line(deep: str) -> None:
     with pytest.raises(CellFileError) as refused:
         parse_cell_file(deep, "cell.yaml")
-    assert str(refused.value) == f"cell.yaml: holds what no cell can: nested in more than {DEPTH_MOST} levels"
+    assert str(refused.value) == f"cell.yaml: line 1: nested in more than {DEPTH_MOST} levels"
+
+
+@pytest.mark.parametrize("row", ["  - {nam: x}\n", "  - {name: x, gpus: many}\n"])
+def test_of_thousands_of_mistakes_the_first_are_told_and_the_number_of_the_others(row: str) -> None:
+    """Each compared with all others, these took minutes."""
+    with pytest.raises(CellFileError) as refused:
+        parse_cell_file("cells: [{name: main}]\ntenants:\n" + row * 20_000, "cell.yaml")
+    told = str(refused.value).splitlines()
+    assert len(told) == MISTAKES_TOLD + 1
+    assert told[-1].startswith("cell.yaml: and ")
+    assert told[-1].endswith(" more")
+
+
+def test_of_thousands_of_keys_that_stand_twice_the_first_are_told() -> None:
+    with pytest.raises(CellFileError) as refused:
+        parse_cell_file("cells: []\n" * 20_000, "cell.yaml")
+    told = str(refused.value).splitlines()
+    assert told[0] == "cell.yaml: line 2: cells: the key stands in line 1 already"
+    assert told[MISTAKES_TOLD:] == [f"cell.yaml: and {19_999 - MISTAKES_TOLD} more"]
 
 
 def _named(number: int | None) -> str | None:

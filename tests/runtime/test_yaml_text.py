@@ -1,15 +1,16 @@
-"""Whatever number stands in a YAML text, reading it ends in a value that can be shown or in one error that names it."""
+"""Whatever stands in a YAML text, reading it ends in plain values that can be shown, or in one line that says what is
+wrong and where.
+"""
 
 from __future__ import annotations
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.log.topics import TopicsFileError, parse_topics
 from shared.runtime.cell_file import CellFileError, parse_cell_file
-from shared.runtime.yaml_text import NUMBER_CHARS_MOST, read_yaml, read_yaml_documents
+from shared.runtime.yaml_text import NUMBER_CHARS_MOST, YamlTextError, read_yaml, read_yaml_documents
 
 FIELDS = ("ordinal", "driver", "lease_wall_ms")
 """Fields that want a number, a word, or nothing of that name."""
@@ -54,16 +55,115 @@ def test_numbers_of_usual_length_are_what_they_say(number: int) -> None:
     assert read_yaml(f"{number}") == read_yaml(hex(number)) == number
 
 
+def _mistake(text: str) -> str:
+    with pytest.raises(YamlTextError) as refused:
+        read_yaml(text)
+    return str(refused.value)
+
+
 def test_the_error_names_the_line_and_the_length() -> None:
-    with pytest.raises(ValueError, match=r"^line 2: a number of 65 characters$"):
-        read_yaml(f"a: 1\nb: {'9' * (NUMBER_CHARS_MOST + 1)}\n")
-
-
-def test_no_object_of_python_is_made() -> None:
-    with pytest.raises(yaml.YAMLError):
-        read_yaml("!!python/object/apply:os.getcwd []")
+    said = "line 2: a number of 65 characters: at most 64 are read"
+    assert _mistake(f"a: 1\nb: {'9' * (NUMBER_CHARS_MOST + 1)}\n") == said
 
 
 def test_a_long_number_in_a_later_document_of_a_file_is_refused_with_its_line() -> None:
-    with pytest.raises(ValueError, match=r"^line 3: a number of 65 characters$"):
+    with pytest.raises(YamlTextError, match=r"^line 3: a number of 65 characters"):
         list(read_yaml_documents(f"a: 1\n---\nb: {'9' * (NUMBER_CHARS_MOST + 1)}\n"))
+
+
+@pytest.mark.parametrize(
+    "tag", ["!!python/object/apply:os.getcwd []", "!!binary aGk=", "!!set {a}", "!!omap [a: 1]", "!!pairs [a: 1]"]
+)
+def test_nothing_but_plain_values_is_made(tag: str) -> None:
+    assert _mistake(f"a: 1\nb: {tag}").startswith("line 2: not YAML: could not determine a constructor for the tag ")
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("2020-01-01", "2020-01-01"),
+        ("1", "1"),
+        ("on", "on"),
+        ("~", "~"),
+        ("1.5", "1.5"),
+        ("? !!binary aGk=\n ", "aGk="),
+        ("? [a, b]\n ", "a list"),
+        ("? {a: b}\n ", "a mapping"),
+    ],
+)
+def test_a_key_that_is_no_text_is_refused_with_its_line_and_field(key: str, shown: str) -> None:
+    said = f"line 3: run.env: the key {shown} is no text: put it in quotes"
+    assert _mistake(f"id: a\nrun:\n  env: {{{key}: x}}\n") == said
+
+
+def test_a_key_in_quotes_is_text() -> None:
+    assert read_yaml("{'1': a, \"on\": b, '2020-01-01': c}") == {"1": "a", "on": "b", "2020-01-01": "c"}
+
+
+@pytest.mark.parametrize(
+    "text", ["workers: 8\nworkers: 16\n", "workers: 8\n'workers': 8\n", "workers: 8\n!!str workers: 1"]
+)
+def test_a_key_that_stands_twice_is_refused_with_both_lines(text: str) -> None:
+    assert _mistake(text) == "line 2: workers: the key stands in line 1 already"
+
+
+def test_a_key_that_stands_twice_deep_within_is_named_by_all_above_it() -> None:
+    assert _mistake("jobs:\n- id: a\n- run:\n    b: 1\n    b: 2\n") == (
+        "line 5: jobs[1].run.b: the key stands in line 4 already"
+    )
+
+
+def test_a_key_may_stand_in_a_mapping_and_in_what_is_merged_into_it() -> None:
+    text = "a: &a {k: 1, l: 2}\nb: &b {<<: *a, k: 3}\nc: {<<: *b, l: 4}\nd: *b\n"
+    assert read_yaml(text) == {
+        "a": {"k": 1, "l": 2},
+        "b": {"k": 3, "l": 2},
+        "c": {"k": 3, "l": 4},
+        "d": {"k": 3, "l": 2},
+    }
+
+
+def test_a_line_break_in_a_key_is_shown_and_not_done() -> None:
+    said = _mistake('"a\\nb\\e[31m": 1\n"a\\nb\\e[31m": 2\n')
+    assert said == r"line 2: a\nb\x1b[31m: the key stands in line 1 already"
+
+
+@pytest.mark.parametrize("number", ["1:30:00", "1:30", "-1:30", "1:30.5", "!!int '1:30'", "!!float '1:30'"])
+def test_a_number_with_colons_is_refused(number: str) -> None:
+    shown = number.rpartition(" ")[2].strip("'")
+    assert _mistake(f"a: 1\nb: {number}") == f"line 2: {shown}: a number has no colons; put text in quotes"
+
+
+@pytest.mark.parametrize("number", ["010", "-010", "+07", "00", "0_7", "!!int '09'"])
+def test_a_number_that_begins_with_nought_is_refused(number: str) -> None:
+    shown = number.rpartition(" ")[2].strip("'")
+    assert _mistake(f"a: 1\nb: {number}") == f"line 2: {shown}: a number does not begin with 0; put text in quotes"
+
+
+def test_numbers_may_be_nought_signed_broken_and_grouped() -> None:
+    assert read_yaml("[0, -0, +7, 1_000, 0x1f, 0b11, 0.5, -0.5, 1.0e+3]") == [0, 0, 7, 1000, 31, 3, 0.5, -0.5, 1000.0]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["!!int ''", "!!int x", "!!float x", "!!bool x", "0x_", "!!int [1]", "!!int {a: 1}", "!!float [1]", "!!str [a]"],
+)
+def test_what_is_not_what_its_tag_says_is_refused_with_its_line(value: str) -> None:
+    assert _mistake(f"a: 1\nb: {value}").startswith("line 2: ")
+
+
+@pytest.mark.parametrize("text", ["2020-01-01", "2020-01-01T10:00:00Z", "2020-13-45"])
+def test_a_date_is_the_text_that_stands_there(text: str) -> None:
+    assert read_yaml(f"a: {text}") == {"a": text}
+
+
+@pytest.mark.parametrize("text", ["a: [", "a: 'b", "\x1b", "a: *b", "[" * 20_000, "a\n--- b\n--- c", "&a [*a, {? *a}]"])
+def test_what_is_no_yaml_is_told_in_one_short_line(text: str) -> None:
+    said = _mistake(text)
+    assert said.isprintable()
+    assert len(said) < 200
+
+
+def test_each_document_of_a_text_is_checked() -> None:
+    with pytest.raises(YamlTextError, match=r"^line 4: a: the key stands in line 3 already$"):
+        list(read_yaml_documents("a: 1\n---\na: 1\na: 2\n"))

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from shared.events.encoding import shorten
+
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
 Gpus = Annotated[int, Field(strict=True, ge=0)]
 Tasks = Annotated[int, Field(strict=True, ge=1)]
@@ -269,6 +271,6 @@ def case_of(content: object, where: str) -> Case:
         return Case.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the file"
+        field = shorten(".".join(str(part) for part in first["loc"])) or "the file"
         rule = "is no key of a case" if first["type"] == "extra_forbidden" else first["msg"]
         raise CaseError(f"{where}: {field}: {rule}") from error

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from services.cli.app import app
 from services.cli.case import read_case
+from services.cli.workload import WorkloadError
 from services.simulator.cases.expectations import AT_THE_END, JUDGES
 from services.simulator.cases.names import Names
 from services.simulator.cases.schema import CaseError, Expect, case_of
@@ -158,6 +159,33 @@ def test_an_unknown_key_anywhere_is_an_error_that_names_it(where: tuple[str | in
     part[key] = 1
     with pytest.raises(CaseError, match=rf"line\.yaml: .*\b{key}: is no key of a case"):
         case_of(content, "line.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: [\n", "line 2: not YAML: expected the node content, but found '<stream end>'"),
+        ("name: a\nname: b\n", "line 2: name: the key stands in line 1 already"),
+        ("name: 1:30\n", "line 1: 1:30: a number has no colons; put text in quotes"),
+    ],
+)
+def test_a_text_that_cannot_be_read_is_one_line_with_file_and_line(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "case.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(WorkloadError) as refused:
+        read_case(path)
+    assert str(refused.value) == f"{path}: {said}"
+
+
+def test_a_line_break_in_a_key_is_shown_and_not_done() -> None:
+    with pytest.raises(CaseError) as refused:
+        case_of({**LINE, "a\nb": 1}, "line.yaml")
+    assert str(refused.value) == r"line.yaml: a\nb: is no key of a case"
+
+
+def test_a_device_is_no_case() -> None:
+    with pytest.raises(WorkloadError, match=r"^/dev/zero: cannot be read: must be a regular file or a pipe$"):
+        read_case(Path("/dev/zero"))
 
 
 def test_a_queue_that_is_not_there_is_an_error() -> None:

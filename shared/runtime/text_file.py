@@ -1,0 +1,37 @@
+"""Reads a file that people wrote. A device has no end, and a file that no one could have written fills the memory."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+FILE_BYTES_MOST = 256 * 2**20
+"""A file of a million jobs in JSON lines has half as many."""
+
+
+class TextFileError(ValueError):
+    """The file cannot be read; the message is the rule, without the name of the file."""
+
+
+def read_text_file(path: Path, *, may_be_pipe: bool = False, bytes_most: int = FILE_BYTES_MOST) -> str:
+    """The text of a regular file. A pipe is read once only, so it must be allowed. Raises TextFileError."""
+    try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or (may_be_pipe and stat.S_ISFIFO(mode))):
+            what = "a regular file or a pipe" if may_be_pipe else "a regular file"
+            raise TextFileError(f"cannot be read: must be {what}")
+        with path.open("rb") as file:
+            found = file.read(bytes_most + 1)
+    except OSError as error:
+        raise TextFileError(f"cannot be read: {error.strerror}") from error
+    return text_of(found, bytes_most)
+
+
+def text_of(found: bytes, bytes_most: int = FILE_BYTES_MOST) -> str:
+    """The text that these bytes of a file are. Raises TextFileError."""
+    if len(found) > bytes_most:
+        raise TextFileError(f"cannot be read: has more than {bytes_most} bytes")
+    try:
+        return found.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise TextFileError("cannot be read: is not UTF-8 text") from error
