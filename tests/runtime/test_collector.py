@@ -56,6 +56,36 @@ def test_the_collector_works_again_when_loading_fails() -> None:
     assert gc.isenabled()
 
 
+def test_nothing_is_collected_until_the_last_of_several_loads_is_over() -> None:
+    with loading("the figures of a cell"):
+        with loading("the state of a cell"):
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_a_first_load_sets_aside_nothing_of_another_that_is_loaded_again() -> None:
+    loaded("a cell that is loaded again")
+    with loading("a cell that is loaded again"):
+        ring = Ring()
+        loaded("a cell that is loaded beside it")
+    kept = weakref.ref(ring)
+    del ring
+    gc.collect()
+    assert kept() is None
+
+
+def test_first_loads_that_overlap_are_set_aside_together() -> None:
+    with loading("one of two cells"):
+        one = Ring()
+        other = loaded("the other of two cells")
+    kept = weakref.ref(one)
+    del one
+    gc.collect()
+    assert kept() is not None
+    assert other() is not None
+
+
 def test_a_first_load_is_set_aside_whatever_else_was_loaded_before() -> None:
     loaded("one state")
     ring = loaded("another state")
