@@ -39,9 +39,10 @@ class _Loads:
         self._names.add(what)
         self._open += 1
 
-    def end(self) -> None:
-        """One of them is over."""
+    def end(self, *, is_whole: bool) -> None:
+        """One of them is over. Its leftovers are garbage if it failed."""
         self._open -= 1
+        self._may_set_aside = self._may_set_aside and is_whole
         if self._open:
             return
         if self._may_set_aside:
@@ -58,11 +59,13 @@ _loads = _Loads()
 def loading(what: str) -> Iterator[None]:
     """No collection inside, nor while another load is open. `what` names what is loaded.
 
-    What was made inside is not looked at again, but only the first time that this is loaded: what is set aside
+    What was made inside is not looked at again, but only the first time that this is loaded whole: what is set aside
     while it is in use stays for ever when it is not, so each load would leave the one before it.
     """
+    is_whole = False
     _loads.begin(what)
     try:
         yield
+        is_whole = True
     finally:
-        _loads.end()
+        _loads.end(is_whole=is_whole)

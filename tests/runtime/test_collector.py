@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -84,6 +86,23 @@ def test_first_loads_that_overlap_are_set_aside_together() -> None:
     gc.collect()
     assert kept() is not None
     assert other() is not None
+
+
+@pytest.mark.parametrize("failure", [OSError, asyncio.CancelledError])
+def test_what_a_failed_load_leaves_is_let_go_and_the_load_that_succeeds_is_set_aside(
+    failure: type[BaseException],
+) -> None:
+    what = f"a state whose first load ends with {failure.__name__}"
+    with suppress(failure), loading(what):
+        ring = Ring()
+        raise failure
+    left = weakref.ref(ring)
+    del ring
+    gc.collect()
+    assert left() is None
+    succeeded = loaded(what)
+    gc.collect()
+    assert succeeded() is not None
 
 
 def test_a_first_load_is_set_aside_whatever_else_was_loaded_before() -> None:
