@@ -57,7 +57,7 @@ _loads = _Loads()
 
 @contextmanager
 def loading(what: str) -> Iterator[None]:
-    """No collection inside, nor while another load is open. `what` names what is loaded.
+    """No collection inside, nor while another load is open. `what` names what is loaded, and the service that loads it.
 
     What was made inside is not looked at again, but only the first time that this is loaded whole: what is set aside
     while it is in use stays for ever when it is not, so each load would leave the one before it.
