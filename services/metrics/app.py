@@ -76,6 +76,7 @@ class CellMetrics:
             snapshots=not context.settings.embedded,
             before_fold=self._before_fold,
             patient_ms=PATIENT_MS,
+            service=context.service,
         )
         self._service: MetricsService | None = None
         self._away = context.back_off(AWAY_FIRST_S)
@@ -102,9 +103,9 @@ class CellMetrics:
             await self._follower.stop()
 
     async def _begin(self) -> None:
-        with loading(f"figures of {self._tenure.cell}"):
-            await self._follower.stop()
-            await self._follower.start()
+        await self._follower.stop()
+        await self._follower.start()
+        with loading(f"{self._context.service}: figures of {self._tenure.cell}"):
             self._service = MetricsService(self._follower.state, self._context.settings.tenants_named)
 
     def _before_fold(self, state: CellState, record: LogRecord) -> None:

@@ -97,7 +97,7 @@ class CellQueues:
         self._host = context.host
         self._tenure, self._part, self._few = tenure, file.cell(tenure.cell), few
         self._patient_ms = 0 if isinstance(context.clock, SteppedCellClock) else PATIENT_MS
-        self._follower = Follower(log, layout, tenure.cell, patient_ms=self._patient_ms)
+        self._follower = Follower(log, layout, tenure.cell, patient_ms=self._patient_ms, service=context.service)
         self._news = asyncio.Event()
         self._jobs = layout.tp("jobs", tenure.cell)
         self._operations = layout.tp("operations", tenure.cell)

@@ -26,6 +26,7 @@ class Follower:
 
     `before_fold` is shown the state and each record that is about to be folded into it: what a decision takes away can
     be told only before. `patient_ms` is the reader's: for those whom nobody waits for.
+    `service` names the service that follows.
     """
 
     def __init__(
@@ -37,9 +38,10 @@ class Follower:
         snapshots: bool = True,
         before_fold: BeforeFold | None = None,
         patient_ms: int = 0,
+        service: str = "",
     ) -> None:
         self.state = CellState(cell)
-        self._log, self._layout, self._snapshots = log, layout, snapshots
+        self._log, self._layout, self._snapshots, self._service = log, layout, snapshots, service
         self._before_fold, self._patient_ms = before_fold, patient_ms
         self._tp = layout.tp("decisions", cell)
         self._reader: Reader | None = None
@@ -60,7 +62,7 @@ class Follower:
         """
         await self.rest()
         if self._snapshots:
-            state = await newest_snapshot(self._log, self._layout, self.state.cell)
+            state = await newest_snapshot(self._log, self._layout, self.state.cell, self._service)
             if state is not None and state.version > self.state.version:
                 self.state = state
         await self._open()

@@ -41,8 +41,9 @@ class NoUsableSnapshot(Exception):
     """The log no longer begins at its first record, and no whole snapshot reaches to where it begins."""
 
 
-async def newest_snapshot(log: Log, layout: Layout, cell: str) -> CellState | None:
+async def newest_snapshot(log: Log, layout: Layout, cell: str, service: str = "") -> CellState | None:
     """The state of the newest whole snapshot from which the decision log can still be followed, or None to begin at 0.
+    `service` names the service that loads it: what each loads first is set aside from the collector of garbage.
 
     Raises NoUsableSnapshot when the log cannot be followed from 0 either; LogUnavailable.
     """
@@ -50,7 +51,7 @@ async def newest_snapshot(log: Log, layout: Layout, cell: str) -> CellState | No
     begin = (await log.begin_offsets([decisions]))[decisions]
     whole = await _newest_whole(log, layout.tp("snapshots", cell), begin)
     if whole is not None and whole.manifest.offset + 1 >= begin:
-        return await _built(whole)
+        return await _built(whole, service)
     if begin == 0:
         return None
     found = (
@@ -136,10 +137,10 @@ async def _whole_of(log: Log, tp: TopicPartition, manifest: SnapshotManifest) ->
     return collector.newest
 
 
-async def _built(whole: Whole) -> CellState:
+async def _built(whole: Whole, service: str = "") -> CellState:
     """The state of a snapshot. The loop turns meanwhile, so that no heartbeat is missed over a large one."""
     state = CellState(whole.manifest.cell)
-    with loading(f"state of {whole.manifest.cell}"):
+    with loading(f"{service}: state of {whole.manifest.cell}"):
         for _ in build(state, whole):
             await asyncio.sleep(0)
     return state

@@ -21,19 +21,51 @@ def tune_collector() -> None:
     gc.set_threshold(YOUNG_OBJECTS, MIDDLE_ROUNDS, OLD_ROUNDS)
 
 
-_set_aside: set[str] = set()
+class _Loads:
+    """Loads that overlap, from when the first of them begins until the last one ends. Python sets aside all that there
+    is at once, so they are set aside together or not at all.
+    """
+
+    def __init__(self) -> None:
+        self._set_aside: set[str] = set()
+        self._names: set[str] = set()
+        self._open = 0
+        self._may_set_aside = True
+
+    def begin(self, what: str) -> None:
+        """One more load is open."""
+        gc.disable()
+        self._may_set_aside = self._may_set_aside and what not in self._set_aside | self._names
+        self._names.add(what)
+        self._open += 1
+
+    def end(self, *, is_whole: bool) -> None:
+        """One of them is over. Its leftovers are garbage if it failed."""
+        self._open -= 1
+        self._may_set_aside = self._may_set_aside and is_whole
+        if self._open:
+            return
+        if self._may_set_aside:
+            gc.freeze()
+            self._set_aside |= self._names
+        self._names, self._may_set_aside = set(), True
+        gc.enable()
+
+
+_loads = _Loads()
 
 
 @contextmanager
 def loading(what: str) -> Iterator[None]:
-    """No collection inside. What was made inside is not looked at again, but only the first time that this is loaded:
-    what is set aside while it is in use stays for ever when it is not, so each load would leave the one before it.
+    """No collection inside, nor while another load is open. `what` names what is loaded, and the service that loads it.
+
+    What was made inside is not looked at again, but only the first time that this is loaded whole: what is set aside
+    while it is in use stays for ever when it is not, so each load would leave the one before it.
     """
-    gc.disable()
+    is_whole = False
+    _loads.begin(what)
     try:
         yield
+        is_whole = True
     finally:
-        if what not in _set_aside:
-            _set_aside.add(what)
-            gc.freeze()
-        gc.enable()
+        _loads.end(is_whole=is_whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 
 import pytest
@@ -127,6 +128,21 @@ async def test_a_follower_goes_on_behind_the_snapshot(log: MemoryLog, broker: Me
     await follower.start()
     await follower.catch_up()
     assert digest_of(follower.state) == digest_of(history.state)
+
+
+async def test_the_first_state_that_each_service_of_a_process_loads_is_set_aside_from_the_collector_of_garbage(
+    log: MemoryLog,
+) -> None:
+    history = History(14)
+    history.decisions(10)
+    await snapshot(log, LAYOUT, history.state)
+    try:
+        for service in ("one service", "another service"):
+            follower = Follower(log, LAYOUT, CELL, service=service)
+            await follower.start()
+            assert all(found is not follower.state for found in gc.get_objects())
+    finally:
+        gc.unfreeze()
 
 
 async def test_a_log_that_lost_its_beginning_needs_a_snapshot(log: MemoryLog, broker: MemoryBroker) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -54,6 +56,53 @@ def test_the_collector_works_again_when_loading_fails() -> None:
     with pytest.raises(OSError, match="away"), loading("a state"):
         raise OSError("away")
     assert gc.isenabled()
+
+
+def test_nothing_is_collected_until_the_last_of_several_loads_is_over() -> None:
+    with loading("the figures of a cell"):
+        with loading("the state of a cell"):
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_a_first_load_sets_aside_nothing_of_another_that_is_loaded_again() -> None:
+    loaded("a cell that is loaded again")
+    with loading("a cell that is loaded again"):
+        ring = Ring()
+        loaded("a cell that is loaded beside it")
+    kept = weakref.ref(ring)
+    del ring
+    gc.collect()
+    assert kept() is None
+
+
+def test_first_loads_that_overlap_are_set_aside_together() -> None:
+    with loading("one of two cells"):
+        one = Ring()
+        other = loaded("the other of two cells")
+    kept = weakref.ref(one)
+    del one
+    gc.collect()
+    assert kept() is not None
+    assert other() is not None
+
+
+@pytest.mark.parametrize("failure", [OSError, asyncio.CancelledError])
+def test_what_a_failed_load_leaves_is_let_go_and_the_load_that_succeeds_is_set_aside(
+    failure: type[BaseException],
+) -> None:
+    what = f"a state whose first load ends with {failure.__name__}"
+    with suppress(failure), loading(what):
+        ring = Ring()
+        raise failure
+    left = weakref.ref(ring)
+    del ring
+    gc.collect()
+    assert left() is None
+    succeeded = loaded(what)
+    gc.collect()
+    assert succeeded() is not None
 
 
 def test_a_first_load_is_set_aside_whatever_else_was_loaded_before() -> None:

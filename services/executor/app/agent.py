@@ -87,7 +87,9 @@ class Agent:
     ) -> None:
         self._context, self._log, self._layout, self._host = context, log, layout, context.host
         self._cell, self._spec, self._state, self._driver = machine.cell, machine.spec, machine.state, machine.driver
-        self._follower = Follower(log, layout, machine.cell, snapshots=not context.settings.embedded)
+        self._follower = Follower(
+            log, layout, machine.cell, snapshots=not context.settings.embedded, service=context.service
+        )
         self._diaries = Diaries(machine.files, machine.cell, 1, grown_bytes)
         self._begun: Begun
         self._give_way_ms = NEVER_MS

@@ -52,7 +52,9 @@ class CellExecutor:
         self.service = service
         self._note = note
         self._context, self._log, self._layout, self._telemetry = context, log, layout, telemetry
-        self._follower = Follower(log, layout, service.cell, snapshots=not context.settings.embedded)
+        self._follower = Follower(
+            log, layout, service.cell, snapshots=not context.settings.embedded, service=context.service
+        )
         self._diaries, self._host = diaries, context.host
         self._outbox = Outbox(context, log, layout, service, telemetry, self._look_at_reigns, self._look_at_plan)
         self._wake, self._may_take_over = asyncio.Event(), asyncio.Event()

@@ -71,7 +71,7 @@ class CellWriter:
         self._metrics = CellMetrics(metrics, cell.name)
         self._ordinal, self._owned, self._file = cell.ordinal, owned, file
         self._stepped = context.settings.clock is ClockKind.STEPPED
-        self._follower = Follower(log, layout, cell.name)
+        self._follower = Follower(log, layout, cell.name, service=context.service)
         self._begun_ms = 0
         self._goes_on = self._has_looked = False
         self._setbacks = Setbacks(context.back_off(FIRST_S, MOST_S), context.back_off(AWAY_FIRST_S, AWAY_MOST_S))

@@ -139,7 +139,7 @@ async def keep(
     """Follow one cell, write a snapshot of it whenever one is due and at an orderly stop, and delete decisions that are
     older than `retention_ms` and that no kept snapshot needs.
     """
-    follower = Follower(log, layout, tenure.cell, patient_ms=PATIENT_MS)
+    follower = Follower(log, layout, tenure.cell, patient_ms=PATIENT_MS, service=context.service)
     what = f"the log of {tenure.cell}"
     try:
         if not await wait_for(context, what, lambda: _following(follower), (LogUnavailable,), about=tenure.cell):

@@ -65,6 +65,7 @@ class CellProjector:
             self._cell,
             snapshots=not context.settings.embedded,
             before_fold=self._projection.before_fold,
+            service=context.service,
         )
         self._stepped = context.settings.clock is ClockKind.STEPPED
         self._complaint: str | None = None
