@@ -87,7 +87,8 @@ def test_what_could_not_use_what_the_head_needs_passes_it_at_any_time_and_is_not
     world.tell(joined("n3", 4, pool="extra", gpu_type="a100"))
     world.pass_time(WAIT_MS)
     assert starts(submit(world, "elsewhere", pools=("extra",))) == {"elsewhere": ""}
-    assert starts(submit(world, "either", pools=("extra", "train"))) == {}
+    assert starts(submit(world, "either", pools=("train", "extra"))) == {"either": ""}
+    assert world.nodes_of("either") == ["n3"]
 
 
 def test_each_pool_has_a_head_of_its_own() -> None:

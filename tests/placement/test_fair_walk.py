@@ -64,9 +64,10 @@ def test_in_a_strict_queue_a_job_without_room_keeps_all_back(discipline: QueueDi
 
 def test_in_a_strict_queue_a_job_at_a_limit_keeps_back_only_its_tenant() -> None:
     world = world_of(STRICT)
-    world.tell(set_quotas(quota("ada", 1)))
+    world.tell(set_quotas(quota("ada", 2)))
+    submit(world, ("ada", 1))
     submit(world, ("ada-0", 2), ("ada-1", 1), ("bob-0", 1), ("bob-1", 1))
-    assert running(world) == ["bob-0", "bob-1"]
+    assert running(world) == ["ada", "bob-0", "bob-1"]
     codes = {job.id: job.deferred for job in world.state.jobs.values()}
     assert (codes["ada-0"], codes["ada-1"]) == (DeferCode.QUOTA_REACHED, DeferCode.BEHIND_HEAD)
 
