@@ -19,7 +19,7 @@ from shared.events.values import Level, NodeSpec, NodeStatus
 HARDWARE = "hardware"
 """The name of this view of a pool."""
 
-REMEMBERED_MOST = 4_096
+REMEMBERED_MOST, UNITS_MOST = 4_096, 256
 
 
 class Kind(NamedTuple):
@@ -37,7 +37,7 @@ class Hardware:
     another one, too.
     """
 
-    __slots__ = ("_failed", "_of", "_pool", "_specs", "is_stale", "kinds", "mark", "remembered")
+    __slots__ = ("_failed", "_of", "_pool", "_refused", "_specs", "_units", "is_stale", "kinds", "mark", "remembered")
 
     def __init__(self, pool: PoolCapacity, nodes: list[Node]) -> None:
         self._pool, self.is_stale = pool, False
@@ -46,6 +46,8 @@ class Hardware:
         self._of = [_kind(node) for node in nodes]
         self.kinds: dict[Kind, int] = {}
         self.remembered: dict[object, object] = {}
+        self._refused = 0
+        self._units: dict[tuple[Level, int], list[tuple[list[int], Counter[Kind]]]] = {}
         self.mark = object()
         for number, kind in enumerate(self._of):
             if kind is not None:
@@ -78,16 +80,33 @@ class Hardware:
 
     def _forget(self) -> None:
         self.remembered.clear()
+        self._units.clear()
         self.mark = object()
 
     def remember(self, name: object, what: object) -> None:
-        """Keep what was worked out until a node becomes another one."""
+        """Keep what was worked out until a node becomes another one. Where there is too much of it, what came first is
+        kept: a walk asks for everything in the same order each time, and would miss all if the oldest went. It goes
+        when as much again was refused several times over, since then much of it may be of jobs that are gone.
+        """
         if len(self.remembered) >= REMEMBERED_MOST:
+            self._refused += 1
+            if self._refused <= 8 * REMEMBERED_MOST:
+                return
             self.remembered.clear()
+            self._refused = 0
         self.remembered[name] = what
 
     def in_units(self, level: Level, among: int) -> list[tuple[list[int], Counter[Kind]]]:
         """The units of a level that have a name: which of these nodes are in each, and how many of which kind."""
+        known = self._units.get((level, among))
+        if known is None:
+            known = self._found_in_units(level, among)
+            if len(self._units) >= UNITS_MOST:
+                self._units.clear()
+            self._units[level, among] = known
+        return known
+
+    def _found_in_units(self, level: Level, among: int) -> list[tuple[list[int], Counter[Kind]]]:
         found: dict[Path, tuple[list[int], Counter[Kind]]] = {}
         for number in each_bit(among):
             kind, path = self._of[number], _unit_of(self._specs[number], level)

@@ -32,7 +32,15 @@ Test = Callable[[Node], bool]
 
 
 _tested = attrgetter("labels", "taints", "role")
-"""What of a node a test may look at."""
+"""What of a node's specification a test may look at."""
+
+Form = tuple[object, ...]
+"""All that a test may look at: equal for nodes that pass the same tests."""
+
+
+def _form(node: Node) -> Form:
+    spec = node.spec
+    return tuple(sorted(spec.labels.items())), spec.taints, spec.role, node.lent_to is not None
 
 
 @dataclass(slots=True)
@@ -55,6 +63,9 @@ class Marks:
     _is_empty: bytearray = field(default_factory=bytearray)
     _kinds: dict[object, _Kind] = field(default_factory=dict)
     _members: dict[tuple[Needs | None, object], int] = field(default_factory=dict)
+    _forms: dict[Form, int] | None = None
+    """The nodes of each form, once somebody has asked for a test."""
+    _form_of: list[Form] = field(default_factory=list)
 
     @classmethod
     def of(cls, pool: PoolCapacity, nodes: list[Node]) -> Marks:
@@ -81,17 +92,41 @@ class Marks:
     def _test_again(self, node: Node, number: int) -> None:
         self._members.clear()
         self.version += 1
+        if self._forms is not None:
+            self._move(number, _form(node))
         for kind in self._kinds.values():
             if kind.test(node) != (kind.mask >> number & 1):
                 kind.mask ^= 1 << number
 
+    def _move(self, number: int, form: Form) -> None:
+        assert self._forms is not None, "they were asked for"
+        before = self._form_of[number]
+        left = self._forms[before] ^ 1 << number
+        if left:
+            self._forms[before] = left
+        else:
+            del self._forms[before]
+        self._forms[form] = self._forms.get(form, 0) | 1 << number
+        self._form_of[number] = form
+
+    def _by_form(self, state: CellState) -> dict[Form, int]:
+        if self._forms is None:
+            self._form_of = [_form(state.nodes[spec.id]) for spec in self.specs]
+            numbers: dict[Form, list[int]] = {}
+            for number, form in enumerate(self._form_of):
+                numbers.setdefault(form, []).append(number)
+            self._forms = {form: mask_from(alike, len(self.specs)) for form, alike in numbers.items()}
+        return self._forms
+
     def passing(self, state: CellState, name: object, test: Test) -> int:
-        """The nodes that pass a test. `name` tells it from all others."""
+        """The nodes that pass a test. `name` tells it from all others. Nodes of one form are tested once for all."""
         kind = self._kinds.pop(name, None)
         if kind is None:
-            nodes = state.nodes
-            passing = (at for at, spec in enumerate(self.specs) if test(nodes[spec.id]))
-            kind = _Kind(test, mask_from(passing, len(self.specs)))
+            mask = 0
+            for alike in self._by_form(state).values():
+                first = self.specs[(alike & -alike).bit_length() - 1]
+                mask |= alike if test(state.nodes[first.id]) else 0
+            kind = _Kind(test, mask)
             if len(self._kinds) >= TESTS_MOST:
                 self._members.clear()
                 del self._kinds[next(iter(self._kinds))]

@@ -166,12 +166,7 @@ def _kinds_among(hardware: Hardware, among: int) -> dict[Kind, int]:
 def _units(hardware: Hardware, form: Form, among: int) -> list[tuple[list[int], Counter[Kind]]]:
     """The units of the level that the job requires, with those of their nodes that are among these."""
     assert form.wish is not None, "it was asked for one"
-    name = ("units", form.wish.level, form.needs, form.part)
-    found = hardware.remembered.get(name)
-    if not isinstance(found, list):
-        found = hardware.in_units(form.wish.level, among)
-        hardware.remember(name, found)
-    return found
+    return hardware.in_units(form.wish.level, among)
 
 
 def _room(kinds: Mapping[Kind, int], form: Form) -> int:

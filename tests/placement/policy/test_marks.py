@@ -12,6 +12,7 @@ from shared.cluster.constraints import Needs
 from shared.cluster.hardware import REMEMBERED_MOST, Hardware, hardware_of
 from shared.cluster.marks import Marks, allowed, marks_of
 from shared.cluster.masks import each_bit, mask_from
+from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.cluster.topology import PARTS_MOST, topology_for, topology_of
 from shared.events import effects as e
@@ -148,10 +149,31 @@ def test_a_wide_mask_has_the_bits_that_it_is_made_of() -> None:
     assert mask_from([], 0) == 0
 
 
-def test_what_is_remembered_of_the_hardware_of_a_pool_is_bounded() -> None:
+def test_what_is_remembered_of_the_hardware_of_a_pool_is_bounded_and_one_round_after_another_finds_most_of_it() -> None:
+    state = network([Machine("a")])
+    hardware, asked = hardware_of(state, state.pools["train"]), REMEMBERED_MOST + 10
+    for _ in range(3):
+        missed = [number for number in range(asked) if number not in hardware.remembered]
+        for number in missed:
+            hardware.remember(number, number)
+        assert len(hardware.remembered) == REMEMBERED_MOST
+    assert len(missed) == asked - REMEMBERED_MOST
+
+
+def test_what_is_not_asked_for_any_more_makes_room_in_the_end() -> None:
     state = network([Machine("a")])
     hardware = hardware_of(state, state.pools["train"])
-    for number in range(REMEMBERED_MOST + 10):
+    for number in range(20 * REMEMBERED_MOST):
         hardware.remember(number, number)
-        assert hardware.remembered[number] == number
-    assert len(hardware.remembered) <= REMEMBERED_MOST
+    assert 0 not in hardware.remembered
+
+
+def test_nodes_of_one_form_are_tested_once_for_all_of_them() -> None:
+    state, tested = network([Machine("a", zone=zone) for zone in ("z1", "z1", "z2", "z1", None)]), list[str]()
+
+    def test(node: Node) -> bool:
+        tested.append(node.id)
+        return node.spec.labels.get("zone") == "z1"
+
+    assert marks_of(state, state.pools["train"]).passing(state, "in z1", test) == 0b01011
+    assert len(tested) == 3
