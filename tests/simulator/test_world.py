@@ -66,7 +66,7 @@ def test_with_faults_of_all_kinds_no_invariant_breaks(seed: int) -> None:
 
 
 def test_faults_happen() -> None:
-    kinds = {fault.kind for seed in range(20, 40) for fault in story(seed).injected}
+    kinds = {fault.kind for seed in range(20, 60) for fault in story(seed).injected}
     assert {"crash", "pause", "ack-lost", "refused", "late", "duplicate", "delay"} <= kinds
 
 
