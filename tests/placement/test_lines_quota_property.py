@@ -134,6 +134,11 @@ def test_an_owner_that_may_start_does_not_wait() -> None:
     assert live_alike(KeepingTwins(Random(1313)))
 
 
+def test_a_head_whose_reason_has_changed_keeps_back_what_the_new_reason_says() -> None:
+    """When its class was tried last it was at a limit; now it waits for room."""
+    assert live_alike(QuotaTwins(Random(7_000)))
+
+
 @given(st.integers(0, 10**9))
 def test_it_does_so_whatever_owners_may_reclaim(seed: int) -> None:
     twins = KeepingTwins(Random(seed))

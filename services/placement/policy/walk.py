@@ -113,7 +113,7 @@ class _Scan:
         over = self._heads.over(row.rows.need, job.spec)
         if over is not None and over.is_due:
             return self._go_beside(course, row, job, over)
-        is_new = row.rows.need.code is None
+        is_new = row.code is None and row.rows.need.code is None
         found = self._find(course, row, job)
         if not isinstance(found, DeferCode):
             return self._let_in(course, row, job, found, "" if over is None else over.spec.id)
@@ -227,7 +227,7 @@ class _Scan:
 
     def _newest(self, course: Course, row: Row, job: Job, code: DeferCode) -> DeferCode:
         """Recompute the reason: the cached one may be stale, and it decides which jobs this one keeps back."""
-        if not self._state.quotas or row.code is not None:
+        if not self._state.quotas or row.code not in (None, DeferCode.QUOTA_REACHED):
             return code
         newest = self._try(course.line, row, job) if job.spec.gang else self._enter(job)
         # A job that is no gang and has workers may lack nodes for more of them: that says nothing of other jobs.
