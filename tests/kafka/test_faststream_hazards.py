@@ -107,7 +107,7 @@ async def test_nack_repeats_at_once_and_without_end(subscription: Subscription) 
         before = len(handled)
         await asyncio.sleep(1)
         repeated = len(handled) - before
-    assert repeated > 20  # on a busy machine; a quiet one counts hundreds
+    assert repeated > 100
     assert set(handled) == {b"1"}
 
 
