@@ -249,6 +249,22 @@ def test_who_takes_what_is_guaranteed_to_him_passes_a_head_of_another_queue_that
     assert [job for job in ("head", "of-bob", "of-ada") if world.job(job).workers] == ["of-bob"]
 
 
+@pytest.mark.parametrize("is_in_use", [True, False])
+def test_what_is_guaranteed_of_one_gpu_type_passes_no_head_on_nodes_of_another(*, is_in_use: bool) -> None:
+    world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"), extra="h100")
+    guaranteed = replace(quota("bob", None), gpu_type="h100", guaranteed_milli=4_000)
+    nodes = [joined("n1", 4), joined("n2", 4), joined("n3", 4, pool="extra", gpu_type="h100")]
+    world.tell(*nodes, set_quotas(guaranteed))
+    submit(world, "first", 4)
+    if is_in_use:
+        submit(world, "second", 4, pools=("extra",))
+    submit(world, "head", 4, 2)
+    for job in ("of-bob", "of-bob-too"):
+        submit(world, job, 4, queue="next", tenant="bob", pools=("train", "extra"))
+    started = world.nodes_of("of-bob"), world.nodes_of("of-bob-too")
+    assert started == (([], []) if is_in_use else (["n3"], []))
+
+
 def with_an_owner(order: QueueOrder) -> World:
     """Eight free GPUs, of which four are guaranteed to bob, and a strict queue."""
     world = world_of(Queue(name="line", discipline=STRICT, order=order), Queue(name="next"))

@@ -16,7 +16,7 @@ most its own strict queue.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -28,6 +28,7 @@ from services.placement.policy.lines.row import Need
 from services.placement.policy.quota_check import is_ever_allowed
 from shared.cluster.config import Queue
 from shared.cluster.gpu_types import types_for
+from shared.cluster.hardware import hardware_of
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.queue_order import order_in
 from shared.cluster.quota import accounts, over_limit
@@ -99,7 +100,8 @@ class Heads:
         """
         over = self._over(need, spec)
         if over and self._state.quotas:
-            return next((head for head in over if not _lets_pass(self._state, spec, head)), None)
+            reach = self.reach(need, spec)
+            return next((head for head in over if meet(reach, _kept_from(self._state, spec, head))), None)
         return over[0] if over else None
 
     def _over(self, need: Need, spec: JobSpec) -> list[Head]:
@@ -109,24 +111,19 @@ class Heads:
         above = self._above.get(job_class, ()) if self._index.has_limits else ()
         if self._index.has_limits and not above:
             above = self._above[job_class] = _above(self._state, spec)
-        return self._index.over(job_class, self._reach(need, spec), above)
+        return self._index.over(job_class, self.reach(need, spec), above)
 
     def room_beside(self, need: Need, spec: JobSpec) -> Reach:
         """Where the job could be and no head could that it may not be started past. Nowhere where a limit is what such
         a head waits for: no other nodes help then.
         """
-        beside = self._reach(need, spec)
+        beside = self.reach(need, spec)
         for head in self._over(need, spec):
-            if not head.is_due or _lets_pass(self._state, spec, head):
-                continue
-            if head.under is not None:
+            kept = _kept_from(self._state, spec, head) if head.is_due else {}
+            if head.under is not None and meet(beside, kept):
                 return {}
-            beside = {name: left for name, mask in beside.items() if (left := mask & ~head.reach.get(name, 0))}
+            beside = {name: left for name, mask in beside.items() if (left := mask & ~kept.get(name, 0))}
         return beside
-
-    def reach(self, need: Need, spec: JobSpec) -> Reach:
-        """Where the job could be."""
-        return self._reach(need, spec)
 
     def add(self, job: Job, need: Need, code: DeferCode, discipline: QueueDiscipline) -> bool:
         """This job of a queue that is strict or backfills does not fit. Whether it is a head by that; it is none of
@@ -139,13 +136,13 @@ class Heads:
             return False
         since_ms = self._state.heads.get(job.spec.id, self._now_ms)
         is_due = is_strict or self._now_ms - since_ms >= self._state.policy.backfill_wait_ms
-        reach, under = self._reach(need, job.spec), _under(self._state, job.spec, code)
+        reach, under = self.reach(need, job.spec), _under(self._state, job.spec, code)
         is_reserved = code is DeferCode.RESERVED_FOR_OTHER
         self._put(Head(job.spec, since_ms, reach, under, is_due, code in WAITED_FOR, is_reserved=is_reserved))
         return True
 
-    def _reach(self, need: Need, spec: JobSpec) -> Reach:
-        """The same for all that need the same room, until a node becomes another one."""
+    def reach(self, need: Need, spec: JobSpec) -> Reach:
+        """Where the job could be: the same for all that need the same room, until a node becomes another one."""
         if not self._marks:
             self._marks = marks_of_reach(self._state)
         if need.reach is None or need.reach[0] != self._marks:
@@ -153,23 +150,37 @@ class Heads:
         return need.reach[1]
 
 
-def _competes(state: CellState, spec: JobSpec, reach: Reach, head: Head) -> bool:
-    """Whether the job could use what the head needs."""
-    return meet(reach, head.reach) and (head.under is None or _is_below(state, spec, head.under))
+def _keeps_back(state: CellState, spec: JobSpec, reach: Reach, head: Head) -> bool:
+    """Whether the job could use what the head needs, and may not."""
+    is_under = head.under is None or _is_below(state, spec, head.under)
+    return is_under and meet(reach, _kept_from(state, spec, head))
 
 
-def _lets_pass(state: CellState, spec: JobSpec, head: Head) -> bool:
-    """Whether the job takes what is guaranteed to its tenant, and the head would borrow it: one of an earlier queue, or
-    one whose room is kept for owners, who would else wait behind it while it waits for them.
+def _kept_from(state: CellState, spec: JobSpec, head: Head) -> Reach:
+    """The nodes of a head on which this job may not be started past it. That are all of them, but for a head of an
+    earlier queue, and for one whose room is kept for owners, who would else wait behind it while it waits for them: of
+    a GPU type that the head would borrow the job may take what is guaranteed to its own tenant.
     """
     may_pass = head.is_of_earlier or head.is_reserved
-    return may_pass and _is_guaranteed(state, spec) and not _is_guaranteed(state, head.spec)
+    if not (may_pass and state.quotas):
+        return head.reach
+    types = types_for(state, spec)
+    owned = [each for each in types if _is_guaranteed(state, spec, each) and not _is_guaranteed(state, head.spec, each)]
+    if not owned:
+        return head.reach
+    return {name: mask & ~_nodes_of_types(state, name, owned) for name, mask in head.reach.items()}
 
 
-def _is_guaranteed(state: CellState, spec: JobSpec) -> bool:
-    """Whether all of the job fits into its tenant's guarantee of one of the types that it could get."""
-    branches = [state.tree.branches.get((spec.tenant, gpu_type)) for gpu_type in types_for(state, spec)]
-    return any(each and each.used_milli + spec.gpus_milli <= each.guaranteed_milli for each in branches)
+def _is_guaranteed(state: CellState, spec: JobSpec, gpu_type: str) -> bool:
+    """Whether all of the job fits into what of this type is guaranteed to its tenant."""
+    branch = state.tree.branches.get((spec.tenant, gpu_type))
+    return branch is not None and branch.used_milli + spec.gpus_milli <= branch.guaranteed_milli
+
+
+def _nodes_of_types(state: CellState, pool: str, types: Collection[str]) -> int:
+    """The nodes of a pool that have GPUs of one of these types, as a mask over its numbers."""
+    kinds = hardware_of(state, state.pools[pool]).kinds
+    return sum(mask for kind, mask in kinds.items() if kind.gpu_type in types)
 
 
 def head_before(
@@ -185,8 +196,7 @@ def head_before(
     for each in earlier:
         others = [other for other in waiting if (other.spec.queue or earlier[0].name) == each.name]
         heads += [replace(head, is_of_earlier=True) for head in known.in_other(each, others)]
-    over = (head for head in heads if _competes(state, job.spec, reach, head))
-    return next((head for head in over if not _lets_pass(state, job.spec, head)), None)
+    return next((head for head in heads if _keeps_back(state, job.spec, reach, head)), None)
 
 
 class _Known:

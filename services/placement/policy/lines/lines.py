@@ -286,8 +286,9 @@ class Lines:
             need.code = None
         self._blocked = []
         for row in self._shut:
-            row.code, row.is_shut = None, False
-            row.rows.push(row)
+            was_shut, row.code, row.is_shut = row.is_shut, None, False
+            if was_shut:  # it left the walk's way; a refused one that did not stands there still
+                row.rows.push(row)
         self._shut = {}
 
 
