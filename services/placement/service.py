@@ -75,8 +75,13 @@ REPEATED = ("nodes-", "queue-")
 IDLE_WALL_MS = 1_000
 """An input of any other source gets such a record after this time at the latest."""
 
-WAITING_FEW = 200
-"""Decisions with at most so many waiting jobs are quick, unless the last ones were not."""
+KINDS_FEW = 100
+"""A decision that looks for no more kinds of room is quick, unless the last ones were not: one takes a few tenths of a
+millisecond, and ten at worst.
+"""
+
+WAITERS_FEW = 200
+"""So is one in which no more jobs can stop waiting for another job's end."""
 
 _REMEMBERED = frozenset({e.WriterStarted, e.NodeRemoved, e.NodeChanged})
 """The effects in force that this writer has to know of."""
@@ -267,10 +272,13 @@ class PlacementService:
 
     @property
     def may_decide_long(self) -> bool:
-        """Whether the next decision may take long whatever the last one took: many jobs wait, and how many of them it
-        looks at goes by what becomes free; or the cell file or all of the state is looked at anew.
+        """Whether the next decision may take long whatever the last one took: many kinds of jobs wait or come, and how
+        many of them it looks at goes by what becomes free; or the end of a job concerns many others; or the cell file
+        or all of the state is looked at anew.
         """
-        return self.state.waiting > WAITING_FEW or self._reload or self._begins or not self._lines.is_known
+        if self._reload or self._begins or not self._lines.is_known or _is_waited_for_by_many(self.state):
+            return True
+        return self._lines.kinds + self._inbox.kinds_of_new_jobs(KINDS_FEW) > KINDS_FEW
 
     @property
     def leases_frozen(self) -> bool:
@@ -753,6 +761,12 @@ def _names_of(file: CellFile) -> frozenset[str]:
 def _is_shared(file: CellFile) -> bool:
     """Whether several tenants have jobs; those that only stand above others have none."""
     return len(_names_of(file) - {tenant.parent for tenant in file.tenants}) > 1
+
+
+def _is_waited_for_by_many(state: CellState) -> bool:
+    """Whether the next end of a job may let go of many others."""
+    waiters = state.dependents
+    return len(waiters) > WAITERS_FEW or any(len(jobs) > WAITERS_FEW for jobs in waiters.values())
 
 
 OfNode = o.Cordon | o.Uncordon | o.Drain | o.PlanMaintenance | o.CancelMaintenance | o.DeclareLost | o.RemoveNode

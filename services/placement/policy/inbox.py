@@ -15,12 +15,16 @@ from shared.events.base import Event
 from shared.events.jobs import JobAdmitted, JobsAdmitted
 from shared.events.nodes import NodesReported, RunsReported
 from shared.events.value import replace
+from shared.events.values import JobSpec
 
 NEW_JOBS = "jobs-"
 """What the sources of new jobs begin with."""
 
 FOLLOWING_MOST = 64
 """So far an input is compared with those behind it."""
+
+NEW_JOBS_LOOKED_AT_MOST = 2_000
+"""One decision takes in about as many."""
 
 
 @dataclass(slots=True)
@@ -92,6 +96,23 @@ class Inbox:
     def new_jobs_count(self) -> int:
         """How many jobs, or other words of admission, wait: a record may hold many."""
         return sum(len(item.event.jobs) if isinstance(item.event, JobsAdmitted) else 1 for item in self.new_jobs)
+
+    def kinds_of_new_jobs(self, most: int) -> int:
+        """How many kinds of jobs are among the next ones that are new, by what they need; counted up to `most`."""
+        kinds = set[object]()
+        for spec in islice(self._new_specs(), NEW_JOBS_LOOKED_AT_MOST):
+            kinds.add((spec.workers, spec.resources, spec.gpu_type, spec.pools, spec.topology, spec.node_labels))
+            if len(kinds) >= most:
+                break
+        return len(kinds)
+
+    def _new_specs(self) -> Iterator[JobSpec]:
+        for item in self.new_jobs:
+            event = item.event
+            if isinstance(event, JobsAdmitted):
+                yield from (job.spec for job in event.jobs)
+            elif isinstance(event, JobAdmitted):
+                yield event.spec
 
     def add(self, inputs: Iterable[Input]) -> None:
         """Behind those that wait."""

@@ -72,6 +72,11 @@ class Lines:
         """Whether the lines are those of the state; else the next walk makes them anew."""
         return self._is_known
 
+    @property
+    def kinds(self) -> int:
+        """How many kinds of room are waited for: at most so often a walk looks for places in vain."""
+        return len(self._needs)
+
     # Who waits.
 
     def follow(self, state: CellState, effects: Iterable[e.AnyEffect], now_ms: int) -> bool:
