@@ -12,7 +12,7 @@ from services.placement.service import PlacementService
 from shared.cluster.config import CellPart, Queue
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.node import Node
-from shared.cluster.quota import QuotaTree, accounts, over_limit
+from shared.cluster.quota import Account, QuotaTree, accounts, over_limit
 from shared.cluster.quota_room import firm_room, lineage
 from shared.events import effects as e
 from shared.events.base import Event
@@ -27,8 +27,8 @@ from tests.placement.world import CELL, World
 NEVER_WAITED_FOR = (DeferCode.NO_SUCH_NODES, DeferCode.RECORD_TOO_LARGE)
 NOT_WAITED_FOR = (*NEVER_WAITED_FOR, DeferCode.RESERVED_FOR_OTHER, DeferCode.MAINTENANCE)
 
-HeadOf = tuple[Job, DeferCode]
-"""A job that waits for room, and what keeps it."""
+HeadOf = tuple[Job, DeferCode, Account]
+"""A job that waits for room, and what keeps it; where that is a limit, the account that it would pass."""
 
 
 class Idle(PlacementService):
@@ -92,7 +92,7 @@ class NaiveWorld(World):
             if not may_start_one_more(self.state, job.spec):
                 continue
             over = [head for head in due if self._is_kept_by(job, *head) and not self._is_owner_before(job, head[0])]
-            over += [head for head in own if self._is_kept_by(job, *head) and not self._is_reserved_for(job, *head)]
+            over += [head for head in own if self._is_kept_by(job, *head) and not self._is_reserved_for(job, *head[:2])]
             in_the_way = [head for head in over if head in due or self._is_due(queue, head[0])]
             found = self._find_beside(job, in_the_way) if in_the_way else self._find(job)
             if in_the_way and found not in (*NOT_WAITED_FOR, DeferCode.BEHIND_HEAD):
@@ -105,7 +105,7 @@ class NaiveWorld(World):
             elif queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO or over or self._waits_for_ever(job, found):
                 continue
             elif is_strict or found not in NOT_WAITED_FOR:
-                own.append((job, found))
+                own.append((job, found, self._limit_of(job)))
                 if not is_strict and job.id not in self.state.heads:
                     made.append(self._done(e.HeadBlocked(job=job.id)))
         lasting = [head for head in own if self._is_due(queue, head[0]) and head[1] not in NOT_WAITED_FOR]
@@ -122,19 +122,26 @@ class NaiveWorld(World):
         return self.now_ms - self.state.heads.get(head.id, self.now_ms) >= self.state.policy.backfill_wait_ms
 
     def _find(self, job: Job) -> Places | DeferCode:
-        """Places without the nodes that the job avoids, or else with them."""
+        """Places without the nodes that the job avoids where that costs nothing, or else with them."""
         mark = self.state.checkpoint()
         for node in [node for node in self.state.nodes.values() if node.id in job.avoid and node.is_schedulable]:
             self.do(e.NodeChanged(spec=node.spec, boot=node.boot, status=NodeStatus.CORDONED))
         found = place_gang(self.state, job.spec)
         self.state.rollback(mark)
-        return place_gang(self.state, job.spec) if isinstance(found, DeferCode) else found
+        anywhere = place_gang(self.state, job.spec)
+        if isinstance(found, DeferCode) or isinstance(anywhere, DeferCode):
+            return anywhere
+        return anywhere if self._on_maintained(found) > self._on_maintained(anywhere) else found
+
+    def _on_maintained(self, places: Places) -> int:
+        """How many workers of these would be on nodes with planned maintenance."""
+        return sum(self.state.nodes[place.node].maintenance_ms is not None for place in places)
 
     def _find_beside(self, job: Job, heads: list[HeadOf]) -> Places | DeferCode:
         """Places on nodes where none of these heads could be."""
         here = [node for node in self.state.nodes.values() if _could_be(self, job.spec, node)]
-        kept = [node for node in here if any(_could_be(self, head.spec, node) for head, _ in heads)]
-        if len(kept) == len(here) or any(why is DeferCode.QUOTA_REACHED for _, why in heads):
+        kept = [node for node in here if any(_could_be(self, head.spec, node) for head, *_ in heads)]
+        if len(kept) == len(here) or any(why is DeferCode.QUOTA_REACHED for _, why, _ in heads):
             return DeferCode.BEHIND_HEAD
         mark = self.state.checkpoint()
         for node in kept:
@@ -162,11 +169,11 @@ class NaiveWorld(World):
 
         return min(waiting, key=levels)
 
-    def _is_kept_by(self, job: Job, head: Job, why: DeferCode) -> bool:
+    def _is_kept_by(self, job: Job, head: Job, why: DeferCode, limit: Account) -> bool:
         nodes = self.state.nodes.values()
         if not any(_could_be(self, job.spec, node) and _could_be(self, head.spec, node) for node in nodes):
             return False
-        return why is not DeferCode.QUOTA_REACHED or self._is_below(job, head)
+        return why is not DeferCode.QUOTA_REACHED or limit in accounts(self.state.quotas, job.spec.tenant, "gpu")
 
     def _is_owner_before(self, job: Job, head: Job) -> bool:
         """Whether the job takes what is guaranteed to it, and the head would borrow."""
@@ -182,11 +189,10 @@ class NaiveWorld(World):
     def _is_reserved_for(self, job: Job, head: Job, why: DeferCode) -> bool:
         return why is DeferCode.RESERVED_FOR_OTHER and self._is_owner_before(job, head)
 
-    def _is_below(self, job: Job, head: Job) -> bool:
-        """Whether the tenant whose limit the head would pass is above the job, or is its own."""
-        milli = head.spec.gpus_milli
-        full = over_limit(self.state.tree, head.spec.tenant, "gpu", milli)
-        return (full or (head.spec.tenant, "gpu")) in accounts(self.state.quotas, job.spec.tenant, "gpu")
+    def _limit_of(self, head: Job) -> Account:
+        """The account whose limit the job would pass, or else its own one."""
+        account = (head.spec.tenant, "gpu")
+        return over_limit(self.state.tree, *account, head.spec.gpus_milli) or account
 
     def _done(self, effect: e.AnyEffect) -> e.AnyEffect:
         self.do(effect)

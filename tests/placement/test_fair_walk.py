@@ -11,6 +11,7 @@ from shared.cluster.state import CellState
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
+from shared.events.value import replace
 from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_quotas, spec_of
 
 STRICT, BEST, BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BEST_EFFORT_FIFO, QueueDiscipline.BACKFILL
@@ -44,6 +45,22 @@ def test_turns_go_round_within_one_walk() -> None:
     world = world_of(BEST)
     submit(world, *((f"{tenant}-{number}", 1) for tenant in ("ada", "bob") for number in range(4)))
     assert running(world) == ["ada-0", "ada-1", "bob-0", "bob-1"]
+
+
+@pytest.mark.parametrize("discipline", list(QueueDiscipline))
+@pytest.mark.parametrize(("limit", "is_preemptible", "bobs"), [(1, True, 1), (None, False, 0)])
+def test_who_has_the_next_turn_is_held_to_his_own_quota(
+    discipline: QueueDiscipline, limit: int | None, bobs: int, *, is_preemptible: bool
+) -> None:
+    """Tenants take turns with jobs that need the same. As many of the first one's as fit find places at once; fewer of
+    the second one's may start: he has a limit, or jobs that may not be preempted while all is guaranteed to a third.
+    """
+    world = world_of(discipline, gpus=8)
+    world.tell(set_quotas(quota("bob", limit), quota("ada", None), replace(quota("eve", None), guaranteed_milli=8_000)))
+    for_ada = [spec_of(f"ada-{number}", queue="q") for number in range(4)]
+    for_bob = [replace(job, id=f"bob-{job.id}", tenant="bob", preemptible=is_preemptible) for job in for_ada]
+    world.tell(*map(admitted, [*for_ada, *for_bob]))
+    assert running(world) == [job.id for job in [*for_ada, *for_bob[:bobs]]]
 
 
 def test_where_jobs_may_pass_the_turn_stays_with_the_tenant_whose_job_does_not_fit() -> None:

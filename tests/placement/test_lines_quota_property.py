@@ -78,11 +78,14 @@ class KeepingNaive(NaiveWorld):
         self.tell(*events)
         for _ in range(100):
             before = len(self.log)
-            self._note()
             super().settle()
             if len(self.log) == before:
                 return
         raise AssertionError("it does not come to rest")
+
+    def _walk_all(self) -> bool:
+        self._note()
+        return super()._walk_all()
 
     def _done(self, effect: e.AnyEffect) -> e.AnyEffect:
         done = super()._done(effect)
@@ -137,6 +140,16 @@ def test_an_owner_that_may_start_does_not_wait() -> None:
 def test_a_head_whose_reason_has_changed_keeps_back_what_the_new_reason_says() -> None:
     """When its class was tried last it was at a limit; now it waits for room."""
     assert live_alike(QuotaTwins(Random(7_000)))
+
+
+@pytest.mark.parametrize("seed", [7_152, 7_221, 7_345, 20_001, 20_153, 20_427])
+def test_worlds_in_which_walks_once_came_to_other_starts(seed: int) -> None:
+    assert live_alike(QuotaTwins(Random(seed)))
+
+
+@pytest.mark.parametrize("seed", [7_124, 7_166, 20_100, 4_400_641])
+def test_worlds_with_owners_in_which_they_once_did(seed: int) -> None:
+    assert live_alike(KeepingTwins(Random(seed)))
 
 
 @given(st.integers(0, 10**9))

@@ -20,13 +20,14 @@ class Ahead:
     full of starts by that.
     """
 
-    __slots__ = ("_changes", "_is_checked", "_places", "_room")
+    __slots__ = ("_allowed", "_changes", "_places", "_room")
 
     def __init__(self) -> None:
         self._room: object = None
         self._places: list[Places] = []
         self._changes = 0
-        self._is_checked = False
+        self._allowed: Row | None = None
+        """The row of which quotas let as many start as there are places: until a job of another one starts."""
 
     def forget(self) -> None:
         """Something else has started."""
@@ -47,8 +48,10 @@ class Ahead:
             if not self._places:
                 return None
         places = self._places[-1]
-        if state.quotas and not self._is_checked and refusal_of_places(state, job.spec, places) is not None:
-            return None
+        if row is not self._allowed:
+            if state.quotas and refusal_of_places(state, job.spec, places) is not None:
+                return None
+            self._allowed = None
         self._places.pop()
         return places
 
@@ -60,9 +63,9 @@ class Ahead:
             most = len(row) if second is None else row.count_before(second, TOGETHER_MOST)
         else:
             rows.together = most = min(TOGETHER_MOST, 2 * rows.together) if were_all_used else 1
-        self._room, self._places, self._is_checked = rows.need, [], len(rows.rows) == 1
+        self._room, self._places, self._allowed = rows.need, [], row if len(rows.rows) == 1 else None
         if most > 1:
-            found = place_alike(state, spec, min(most, TOGETHER_MOST), are_of_one_tenant=self._is_checked)
+            found = place_alike(state, spec, min(most, TOGETHER_MOST), are_of_one_tenant=self._allowed is row)
             self._places = [(place,) for place in reversed(found)]
 
 

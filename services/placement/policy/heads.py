@@ -117,10 +117,10 @@ class Heads:
         """Where the job could be and no head could that it may not be started past. Nowhere where a limit is what such
         a head waits for: no other nodes help then.
         """
-        beside = self.reach(need, spec)
+        reach = beside = self.reach(need, spec)
         for head in self._over(need, spec):
             kept = _kept_from(self._state, spec, head) if head.is_due else {}
-            if head.under is not None and meet(beside, kept):
+            if head.under is not None and meet(reach, kept):
                 return {}
             beside = {name: left for name, mask in beside.items() if (left := mask & ~kept.get(name, 0))}
         return beside

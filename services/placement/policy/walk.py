@@ -227,7 +227,7 @@ class _Scan:
 
     def _newest(self, course: Course, row: Row, job: Job, code: DeferCode) -> DeferCode:
         """Recompute the reason: the cached one may be stale, and it decides which jobs this one keeps back."""
-        if not self._state.quotas or row.code not in (None, DeferCode.QUOTA_REACHED):
+        if not self._state.quotas or row.code not in (None, *_OF_TENANT):
             return code
         newest = self._try(course.line, row, job) if job.spec.gang else self._enter(job)
         # A job that is no gang and has workers may lack nodes for more of them: that says nothing of other jobs.
