@@ -124,6 +124,29 @@ def test_workers_enter_several_pools() -> None:
     assert sorted(world.nodes_of("job")) == ["n1", "n2"]
 
 
+@pytest.mark.parametrize(
+    ("used", "to_free"),
+    [((2, 0), "room for 1 more worker in first and second together"), ((2, 1), "room for 2 more workers in first and")],
+)
+def test_why_a_service_waits_that_only_several_pools_could_hold(used: tuple[int, int], to_free: str) -> None:
+    world = cell_with(joined("n1", 2, pool="first"), joined("n2", 2, pool="second"))
+    for pool, gpus in zip(("first", "second"), used, strict=True):
+        if gpus:
+            world.tell(admitted(spec_of(f"in-{pool}", gpus=gpus, pools=(pool,))))
+    world.tell(admitted(service("job", 4, workers_min=3, pools=("first", "second"))))
+    told = why_not(world.state, world.job("job"), (), 0)
+    assert world.job("job").deferred == "no_free_gpus"
+    assert told.codes == ("no_free_gpus",)
+    assert [text[: len(to_free)] for text in told.to_free] == [to_free]
+
+
+def test_a_service_that_all_pools_together_could_not_hold_is_told_so() -> None:
+    world = cell_with(joined("n1", 2, pool="first"), joined("n2", 2, pool="second"))
+    world.tell(admitted(service("job", 5, workers_min=5, pools=("first", "second"))))
+    assert world.job("job").deferred == "no_such_nodes"
+    assert why_not(world.state, world.job("job"), (), 0).codes == ("no_such_nodes",)
+
+
 def test_a_job_enters_as_far_as_its_tenant_may() -> None:
     world = cell(4)
     world.tell(set_quotas(quota("ada", 1)), admitted(loose("job", 3)))

@@ -19,7 +19,7 @@ from shared.cluster.singly import fewest_of, is_service, may_enter, paused_ranks
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
-from shared.events.values import JobSpec, WorkerPlace
+from shared.events.values import GPU, JobSpec, WorkerPlace
 
 AT_ONCE_MOST = 1_000
 """So many workers enter in one step at most, if the job can start with so few: its record must have room for them."""
@@ -95,7 +95,17 @@ def _replicas(state: CellState, job: Job, fewest: int, most: int) -> Places | De
     if len(found) >= fewest:
         return tuple(found)
     refused = place_gang(state, _of_size(spec, fewest))
+    if refused is DeferCode.NO_SUCH_NODES and could_hold_singly(state, spec, fewest):
+        refused = _why_not_in_several(state, spec, fewest)
     return refused if isinstance(refused, DeferCode) else DeferCode.FRAGMENTED
+
+
+def _why_not_in_several(state: CellState, spec: JobSpec, fewest: int) -> Places | DeferCode:
+    """Why the fewest replicas that a service starts with have no room, where no single pool could hold them all."""
+    alone = place_gang(state, _of_size(spec, 1))
+    free = sum(pool.free_whole for name, pool in state.pools.items() if not spec.pools or name in spec.pools)
+    has_too_few = spec.resources.gpu_milli >= GPU and free * GPU < fewest * spec.resources.gpu_milli
+    return DeferCode.NO_FREE_GPUS if has_too_few and not isinstance(alone, DeferCode) else alone
 
 
 def _within_quota(state: CellState, spec: JobSpec, places: list[WorkerPlace], fewest: int) -> list[WorkerPlace]:

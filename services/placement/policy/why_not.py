@@ -13,6 +13,7 @@ from itertools import takewhile
 from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.confirmations import with_confirmations
 from services.placement.policy.deferral import PRECEDENCE, STRUCTURAL, ReasonKind
+from services.placement.policy.entering import places_to_enter
 from services.placement.policy.gang import Places, bytes_needed, place_gang
 from services.placement.policy.heads import head_before
 from services.placement.policy.owners import Owners
@@ -127,7 +128,7 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
     pools = tuple(pool_room(state, name, spec) for name in spec.pools or sorted(state.pools))
     used = _accounts(state, spec, pools)
     before = jobs_before(state, job, queue, now_ms)
-    found = dict.fromkeys(_capacity(state, spec, pools, used, now_ms))
+    found = dict.fromkeys(_capacity(state, job, pools, used, now_ms))
     if job.status is JobStatus.HELD:
         found[DeferCode.HELD] = None
     if job.status is JobStatus.AWAITING or job.waits_for:
@@ -151,7 +152,7 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         waits_for=job.waits_for,
         behind=behind,
         head_since_ms=state.heads.get(spec.id),
-        to_free=_to_free(state, spec, codes, used),
+        to_free=_to_free(state, spec, codes, used, pools),
         closing=_closing(state, spec),
         needs_bytes=bytes_needed(state, spec) if DeferCode.RECORD_TOO_LARGE in codes else None,
         away=_away(state, spec, (*codes, job.deferred)),
@@ -197,11 +198,23 @@ def _closing(state: CellState, spec: JobSpec) -> tuple[tuple[str, int], ...]:
 
 
 def _to_free(
-    state: CellState, spec: JobSpec, codes: tuple[DeferCode, ...], used: tuple[AccountUse, ...]
+    state: CellState,
+    spec: JobSpec,
+    codes: tuple[DeferCode, ...],
+    used: tuple[AccountUse, ...],
+    pools: tuple[PoolRoom, ...],
 ) -> tuple[str, ...]:
-    """What is missing below limits, and in each pool where room is what it waits for."""
+    """What is missing below limits, and in each pool where room is what it waits for; in all together for a job that is
+    no gang and that none of them could hold by itself.
+    """
     found = [use.to_free for use in used]
     if any(PRECEDENCE[code] in OF_ROOM for code in codes):
+        able = [room for room in pools if room.workers_ever]
+        if not spec.gang and all(room.workers_ever < spec.workers for room in able):
+            missing = spec.workers - sum(room.workers_now for room in able)
+            workers = "worker" if missing == 1 else "workers"
+            together = f"room for {missing} more {workers} in {' and '.join(room.pool for room in able)} together"
+            return tuple(text for text in (*found, together) if text is not None)
         found += [pool.to_free for pool in shortfall(state, spec, UNITS_LOOKED_AT_MOST)]
     return tuple(text for text in found if text is not None)
 
@@ -214,30 +227,32 @@ def _behind(state: CellState, job: Job, before: list[Job], queues: Sequence[Queu
     return None if head is None else Behind(head.spec.id, head.since_ms)
 
 
-def _place(state: CellState, spec: JobSpec, now_ms: int) -> Places | DeferCode:
-    """Places for the gang beside what is kept for owners that wait, or why there are none."""
+def _place(state: CellState, job: Job, now_ms: int) -> Places | DeferCode:
+    """Places for the gang or for workers that enter, beside what is kept for owners that wait; or why there are none."""
     kept = state.tree.waiting
     Owners().note_all(state)
     try:
-        return place_gang(state, spec)
+        return place_gang(state, job.spec) if job.spec.gang else places_to_enter(state, job, now_ms)
     finally:
         state.tree.waiting = kept
 
 
 def _capacity(
-    state: CellState, spec: JobSpec, pools: tuple[PoolRoom, ...], used: tuple[AccountUse, ...], now_ms: int
+    state: CellState, job: Job, pools: tuple[PoolRoom, ...], used: tuple[AccountUse, ...], now_ms: int
 ) -> list[DeferCode]:
-    """What keeps the gang from a place, in all of its pools: nothing where placement would find one."""
-    told = _place(state, spec, now_ms)
+    """What keeps the job from a place, in all of its pools: nothing where placement would find one."""
+    spec, told = in_line(job), _place(state, job, now_ms)
     if not isinstance(told, DeferCode):
         return []
     able = [room for room in pools if room.workers_ever >= spec.workers]
+    if not able and not spec.gang:  # only several pools together could hold it
+        able = [room for room in pools if room.workers_ever]
     if told in STRUCTURAL or not able:
         return [told if told in STRUCTURAL else DeferCode.NO_SUCH_NODES]
     found = [with_confirmations(state, spec, told)]
     if any(use.is_over for use in used):
         found.append(DeferCode.QUOTA_REACHED)
-    if DeferCode.UNACKNOWLEDGED in found or DeferCode.NODES_SILENT in found:
+    if DeferCode.UNACKNOWLEDGED in found or DeferCode.NODES_SILENT in found or not spec.gang:
         return found
     if all(room.gpus_free_milli < spec.gpus_milli for room in able):
         found.append(DeferCode.NO_FREE_GPUS)
