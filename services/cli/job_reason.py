@@ -73,6 +73,9 @@ def _beside_room(found: WhyNot) -> Iterator[str]:
         yield f"  maintenance of node {node} begins at {moment(begin_ms)}"
     for node_id in found.changed:
         yield f"  node {node_id} has other hardware than before and takes nothing until what runs there has left"
+    if found.to_open:
+        nodes, are = " and ".join(found.to_open), "is" if len(found.to_open) == 1 else "are"
+        yield f"  it cannot start while {nodes} {are} closed, and keeps no other job back meanwhile"
     if found.waits_for:
         yield f"  it waits for the end of {', '.join(found.waits_for)}"
     if found.behind is not None:
@@ -95,6 +98,7 @@ def as_object(found: WhyNot) -> dict[str, Any]:
         "closing": [{"node": node, "begin_ms": begin_ms} for node, begin_ms in found.closing],
         "away": [_away(node) for node in found.away],
         "changed": list(found.changed),
+        "to_open": list(found.to_open),
         "behind": None if found.behind is None else asdict(found.behind),
         "head_since_ms": found.head_since_ms,
         "pools": [asdict(room) for room in found.pools],

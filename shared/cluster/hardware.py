@@ -10,7 +10,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.masks import each_bit
+from shared.cluster.masks import each_bit, mask_from
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.cluster.topology import OUTWARD, Path, path_of
@@ -18,6 +18,9 @@ from shared.events.values import Level, NodeSpec, NodeStatus
 
 HARDWARE = "hardware"
 """The name of this view of a pool."""
+
+CLOSED = (NodeStatus.CORDONED, NodeStatus.DRAINING)
+"""A person has closed the node for new work, and a person opens it again."""
 
 REMEMBERED_MOST, UNITS_MOST = 4_096, 256
 
@@ -32,12 +35,24 @@ class Kind(NamedTuple):
 
 
 class Hardware:
-    """The nodes of a pool by their kinds, as masks over the pool's numbers; lost ones have none. `remembered` is what
-    others have worked out from them, by name: all of it is forgotten when it may be another, and then the `mark` is
-    another one, too.
+    """The nodes of a pool by their kinds, as masks over the pool's numbers; lost ones have none. `closed` are those
+    that a person has closed for new work. `remembered` is what others have worked out from all this, by name: all of it
+    is forgotten when it may be another, and then the `mark` is another one, too.
     """
 
-    __slots__ = ("_failed", "_of", "_pool", "_refused", "_specs", "_units", "is_stale", "kinds", "mark", "remembered")
+    __slots__ = (
+        "_failed",
+        "_of",
+        "_pool",
+        "_refused",
+        "_specs",
+        "_units",
+        "closed",
+        "is_stale",
+        "kinds",
+        "mark",
+        "remembered",
+    )
 
     def __init__(self, pool: PoolCapacity, nodes: list[Node]) -> None:
         self._pool, self.is_stale = pool, False
@@ -49,6 +64,7 @@ class Hardware:
         self._refused = 0
         self._units: dict[tuple[Level, int], list[tuple[list[int], Counter[Kind]]]] = {}
         self.mark = object()
+        self.closed = mask_from([number for number, node in enumerate(nodes) if node.status in CLOSED], len(nodes))
         for number, kind in enumerate(self._of):
             if kind is not None:
                 self.kinds[kind] = self.kinds.get(kind, 0) | 1 << number
@@ -56,6 +72,9 @@ class Hardware:
     def note(self, node: Node, _free: int) -> None:
         """The node may have changed."""
         number = self._pool.number(node.spec.id)
+        if bool(self.closed >> number & 1) is not (node.status in CLOSED):
+            self.closed ^= 1 << number
+            self._forget()
         was_lost, is_lost = self._of[number] is None, node.status is NodeStatus.LOST
         if node.spec is self._specs[number] and node.failed == self._failed[number] and was_lost is is_lost:
             return

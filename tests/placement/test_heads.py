@@ -9,7 +9,7 @@ import pytest
 from services.placement.policy.why_not import why_not
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events import effects as e
-from shared.events.operations import CellPolicy, PlanMaintenance, Quota
+from shared.events.operations import CellPolicy, Cordon, Drain, PlanMaintenance, Quota, Uncordon
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
@@ -247,6 +247,37 @@ def test_who_takes_what_is_guaranteed_to_him_passes_a_head_of_another_queue_that
     submit(world, "of-bob", 4, queue="next", tenant="bob")
     submit(world, "of-ada", queue="next")
     assert [job for job in ("head", "of-bob", "of-ada") if world.job(job).workers] == ["of-bob"]
+
+
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+@pytest.mark.parametrize("name", ["line", "next"])
+@pytest.mark.parametrize(
+    "closes", [Cordon(cell=CELL, node="n1", reason=""), Drain(cell=CELL, node="n1", deadline_ms=0)]
+)
+def test_a_gang_that_needs_a_closed_node_keeps_nobody_back_until_it_is_opened(
+    name: str, queue: Queue, closes: Cordon | Drain
+) -> None:
+    world = world_of(queue, Queue(name="next"))
+    world.tell(joined("n1", 4), joined("n2", 4), closes)
+    submit(world, "head", 4, 2)
+    submit(world, "small", queue=name)
+    assert world.nodes_of("small") == ["n2"]
+    told = why_not(world.state, world.job("head"), world.file.cells[0].queues, world.now_ms)
+    assert (told.codes, told.to_open) == ((DeferCode.NO_FREE_GPUS,), ("n1",))
+    world.tell(Uncordon(cell=CELL, node="n1"))
+    submit(world, "late", queue=name)
+    assert not world.job("late").workers
+    world.tell(finished("small", "n2"))
+    assert len(world.job("head").workers) == 2
+
+
+def test_room_is_not_kept_for_an_owner_that_needs_a_closed_node() -> None:
+    world = world_of(Queue(name="line"))
+    guaranteed = replace(quota("bob", None), guaranteed_milli=8_000)
+    world.tell(joined("n1", 4), joined("n2", 4), set_quotas(guaranteed), Cordon(cell=CELL, node="n1", reason=""))
+    submit(world, "of-bob", 4, 2, tenant="bob")
+    submit(world, "of-ada")
+    assert world.nodes_of("of-ada") == ["n2"]
 
 
 @pytest.mark.parametrize("is_in_use", [True, False])

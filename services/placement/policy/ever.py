@@ -54,6 +54,12 @@ def could_ever_start(state: CellState, job: Job) -> bool:
     return any(could_hold_later(state, pool, spec) for pool in pools)
 
 
+def waits_for_closed(state: CellState, job: Job) -> bool:
+    """Whether the job is a gang that could start, but in no pool without nodes that a person has closed."""
+    spec = job.spec
+    return spec.gang and could_ever_start(state, job) and not reach_of(state, spec)
+
+
 def could_hold_singly(state: CellState, spec: JobSpec, workers: int) -> bool:
     """Whether all of its pools together would hold so many workers of a job that is no gang, if they were empty."""
     alone, room = replace(spec, workers=1, workers_min=None, topology=None), 0
@@ -73,7 +79,8 @@ Reach = dict[str, int]
 
 def reach_of(state: CellState, spec: JobSpec) -> Reach:
     """Where a worker of the job could be if nothing ran there, whatever maintenance is planned: for a gang nowhere in a
-    pool that could not hold all of it, nor in a unit of the network that could not hold what it requires in one.
+    pool that could not hold all of it on nodes that are open for new work, nor in a unit of the network that could not
+    hold what it requires in one.
     """
     pools = [(name, state.pools[name]) for name in spec.pools or state.pools if name in state.pools]
     return {name: found for name, pool in pools if (found := _reach(state, pool, spec))}
@@ -95,7 +102,7 @@ def _reach(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:
     known = hardware.remembered.get(name)
     if isinstance(known, int):
         return known
-    if spec.gang and not _could_hold(state, pool, form):
+    if spec.gang and not (_could_hold(state, pool, form) and _could_hold_on_open(state, pool, form)):
         hardware.remember(name, 0)
         return 0
     among = _among(state, pool, form)
@@ -135,6 +142,12 @@ def _could_hold(state: CellState, pool: PoolCapacity, form: Form) -> bool:
         known = _holds(hardware, form, _among(state, pool, form))
         hardware.remember(form, known)
     return known is True
+
+
+def _could_hold_on_open(state: CellState, pool: PoolCapacity, form: Form) -> bool:
+    """The same without the nodes that a person has closed: nobody knows when these open again."""
+    hardware = hardware_of(state, pool)
+    return not hardware.closed or _holds(hardware, form, _among(state, pool, form) & ~hardware.closed)
 
 
 def _among(state: CellState, pool: PoolCapacity, form: Form) -> int:

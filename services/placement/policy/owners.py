@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heapify, heappop
 
-from services.placement.policy.ever import could_ever_start
+from services.placement.policy.ever import could_ever_start, waits_for_closed
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
 from services.placement.policy.lines.row import Row
@@ -141,7 +141,7 @@ def _first_of(state: CellState, line: Line) -> str:
 
 
 def _may_ever_start(state: CellState, job: Job) -> bool:
-    return could_ever_start(state, job) and is_ever_allowed(state, job)
+    return could_ever_start(state, job) and is_ever_allowed(state, job) and not waits_for_closed(state, job)
 
 
 def _wants(spec: JobSpec) -> Wants:

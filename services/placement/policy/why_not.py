@@ -14,6 +14,7 @@ from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.confirmations import with_confirmations
 from services.placement.policy.deferral import PRECEDENCE, STRUCTURAL, ReasonKind
 from services.placement.policy.entering import places_to_enter
+from services.placement.policy.ever import waits_for_closed
 from services.placement.policy.gang import Places, bytes_needed, place_gang
 from services.placement.policy.heads import head_before
 from services.placement.policy.owners import Owners
@@ -23,6 +24,7 @@ from services.placement.policy.shares_told import TenantShare, share_of
 from services.placement.policy.shortfall import shortfall
 from shared.cluster.config import Queue
 from shared.cluster.constraints import wrong_kind
+from shared.cluster.hardware import CLOSED
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.maintenance import shut_for
 from shared.cluster.node import Node
@@ -99,7 +101,8 @@ class WhyNot:
     to become free at least: below limits, and in each pool by itself. `needs_bytes` is what its places would take in
     the record of its start, where that is too much. `held_why` is why it is held, if no person wished so. Where it
     waits for want of nodes, `away` are those that are lost or silent, and `changed` the first of those that have other
-    hardware than before and take nothing new until what runs there has left.
+    hardware than before and take nothing new until what runs there has left, and `to_open` the first of those that a
+    person has closed and that it cannot do without.
     """
 
     job: str
@@ -118,6 +121,7 @@ class WhyNot:
     away: tuple[Node, ...] = ()
     held_why: str = ""
     changed: tuple[str, ...] = ()
+    to_open: tuple[str, ...] = ()
 
 
 def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) -> WhyNot:
@@ -153,6 +157,7 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         behind=behind,
         head_since_ms=state.heads.get(spec.id),
         to_free=_to_free(state, spec, codes, used, pools),
+        to_open=_to_open(state, job),
         closing=_closing(state, spec),
         needs_bytes=bytes_needed(state, spec) if DeferCode.RECORD_TOO_LARGE in codes else None,
         away=_away(state, spec, (*codes, job.deferred)),
@@ -219,6 +224,14 @@ def _to_free(
     return tuple(text for text in found if text is not None)
 
 
+def _to_open(state: CellState, job: Job) -> tuple[str, ...]:
+    """The first nodes that a person has closed and without which the job has no place even when all else is empty."""
+    if not waits_for_closed(state, job):
+        return ()
+    nodes = _wanted_nodes(state, job.spec, tuple(DeferCode))
+    return tuple(node.id for node in nodes if node.status in CLOSED)[:NAMED_MOST]
+
+
 def _behind(state: CellState, job: Job, before: list[Job], queues: Sequence[Queue], now_ms: int) -> Behind | None:
     """The head that the job may not pass, of its own queue or of one that is walked earlier."""
     queue = _queue_of(job.spec, queues)
@@ -228,7 +241,7 @@ def _behind(state: CellState, job: Job, before: list[Job], queues: Sequence[Queu
 
 
 def _place(state: CellState, job: Job, now_ms: int) -> Places | DeferCode:
-    """Places for the gang or for workers that enter, beside what is kept for owners that wait; or why there are none."""
+    """Places for the gang or for workers that enter, beside what is kept for waiting owners; or why there are none."""
     kept = state.tree.waiting
     Owners().note_all(state)
     try:
