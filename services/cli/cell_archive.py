@@ -26,6 +26,12 @@ from shared.log.port import Outgoing
 FORMAT = 1
 WHAT = "a cell of fallow"
 LINE_BYTES_MOST = 64 * 1024 * 1024
+UNPACKED_BYTES_MOST = 2 * 1024 * 1024 * 1024
+"""The lines of a cell are held in memory until the last one has vouched for them."""
+
+SUBMISSIONS = "submissions"
+ARRIVING = ("jobs", "nodes", "proposals", "operations", SUBMISSIONS)
+"""The topics in which a cell may have records that it has not read, with those of `submissions.TENANT`."""
 
 
 class ArchiveError(ValueError):
@@ -115,11 +121,11 @@ def _open(path: Path, mode: str, *, is_packed: bool) -> IO[bytes]:
     return cast("IO[bytes]", gzip.open(path, mode) if is_packed else path.open(mode))
 
 
-def read_archive(path: Path) -> Archive:
+def read_archive(path: Path, unpacked_bytes_most: int = UNPACKED_BYTES_MOST) -> Archive:
     """The cell of a file, after every check of it. Raises ArchiveError."""
     try:
         with _open(path, "rb", is_packed=path.suffix == ".gz") as file:
-            head, rows, unread = _checked(path, file)
+            head, rows, unread = _checked(path, _bounded_lines(path, file, unpacked_bytes_most))
         state = state_from(rows)
         found = digest_of(state)
     except (OSError, EOFError, zlib.error) as error:
@@ -132,17 +138,17 @@ def read_archive(path: Path) -> Archive:
     return Archive(head, state, tuple(unread))
 
 
-def _checked(path: Path, file: IO[bytes]) -> tuple[Head, list[str], list[Unread]]:
+def _checked(path: Path, lines: Iterator[bytes]) -> tuple[Head, list[str], list[Unread]]:
     """The lines' content, once the last line has vouched for their bytes."""
     checksum, count = blake2b(digest_size=16), 0
     rows, unread = list[str](), list[Unread]()
     head: Head | None = None
-    while line := file.readline(LINE_BYTES_MOST):
+    for line in lines:
         body = _body(path, count + 1, line)
         if head is None:
             head = _head(path, body)
         elif "end" in body:
-            if body != {"end": count, "checksum": checksum.hexdigest()} or file.readline(1):
+            if body != {"end": count, "checksum": checksum.hexdigest()} or next(lines, b""):
                 raise ArchiveError(f"{path}: is damaged: its checksum does not fit its {count} lines")
             return head, rows, unread
         elif isinstance(body.get("row"), str):
@@ -152,6 +158,18 @@ def _checked(path: Path, file: IO[bytes]) -> tuple[Head, list[str], list[Unread]
         checksum.update(line)
         count += 1
     raise ArchiveError(f"{path}: is cut short: its last line is missing" if count else f"{path}: is empty")
+
+
+def _bounded_lines(path: Path, file: IO[bytes], unpacked_bytes_most: int) -> Iterator[bytes]:
+    """The lines of a file that may unpack to more than there is memory."""
+    number = unpacked_bytes = 0
+    while line := file.readline(LINE_BYTES_MOST + 1):
+        number, unpacked_bytes = number + 1, unpacked_bytes + len(line)
+        if len(line) > LINE_BYTES_MOST:
+            raise ArchiveError(f"{path}: line {number}: is longer than {LINE_BYTES_MOST} bytes")
+        if unpacked_bytes > unpacked_bytes_most:
+            raise ArchiveError(f"{path}: has more than {unpacked_bytes_most} bytes when it is unpacked")
+        yield line
 
 
 def _body(path: Path, number: int, line: bytes) -> dict[str, Any]:
@@ -180,9 +198,17 @@ def _head(path: Path, body: dict[str, Any]) -> Head:
 def _record(path: Path, number: int, body: Any) -> Unread:
     try:
         headers = tuple((str(name), _bytes(value) or b"") for name, value in body["headers"])
-        return Unread(str(body["topic"]), _bytes(body["key"]), _bytes(body["value"]), headers)
+        record = Unread(str(body["topic"]), _bytes(body["key"]), _bytes(body["value"]), headers)
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
         raise ArchiveError(f"{path}: is damaged: line {number} is neither a row nor a record") from error
+    if not _may_arrive(record.topic):
+        raise ArchiveError(f"{path}: line {number}: topic = {shorten(record.topic)}: no cell is given records there")
+    return record
+
+
+def _may_arrive(topic: str) -> bool:
+    name, _, tenant = topic.partition(".")
+    return topic in ARRIVING or (name == SUBMISSIONS and bool(tenant))
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -8,6 +8,8 @@ from typing import NoReturn
 
 import typer
 
+from services.cli.signs import visible
+
 VALUE_CHARS_MOST = 120
 """So much of a value is shown."""
 
@@ -24,7 +26,7 @@ class Exit(IntEnum):
 
 def say(text: str) -> None:
     """A line for people on standard error: standard output belongs to the answer."""
-    sys.stderr.write("".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text) + "\n")
+    sys.stderr.write(f"{visible(text)}\n")
 
 
 def end_with(code: Exit, text: str) -> NoReturn:

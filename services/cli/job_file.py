@@ -20,6 +20,8 @@ from shared.runtime.yaml_text import YamlTextError, read_yaml_documents
 EXPANSION_MOST = 100
 """So many times may aliases repeat what a file holds, in the mean."""
 
+MISTAKES_TOLD = 20
+
 
 class JobFileError(ValueError):
     """The file holds no valid jobs. One line for each mistake: file, job, field, value and rule."""
@@ -46,7 +48,8 @@ def read_jobs(
         except ValueError as error:
             mistakes.append(f"{name}: {_called(number, item)}: {error}")
     if mistakes:
-        raise JobFileError("\n".join(mistakes))
+        more = [f"{name}: and {len(mistakes) - MISTAKES_TOLD} more"] if len(mistakes) > MISTAKES_TOLD else []
+        raise JobFileError("\n".join([*mistakes[:MISTAKES_TOLD], *more]))
     _ids_are_once(found, name)
     return found
 

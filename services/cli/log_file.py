@@ -20,6 +20,11 @@ from shared.log.port import Record, TopicPartition
 
 LINES_AT_ONCE = 500
 
+LINE_CHARS_MOST = 4 * 1024 * 1024
+"""A record of the log has 1 MiB at most, and its bytes are written as text: a longer line is none of its."""
+
+CHARS_AT_ONCE = 16 * 1024 * 1024
+
 
 class LogFileError(ValueError):
     """The file is no exported log; names file, line and what is wrong."""
@@ -48,19 +53,30 @@ def open_text(path: Path, mode: str) -> IO[str]:
 def read_log_file(path: Path, tp: TopicPartition) -> Iterator[tuple[list[Record], int]]:
     """Some records at a time, each time with the end that the file names. Raises LogFileError."""
     some: list[Record] = []
-    end = 0
+    end = chars = 0
     try:
-        with open_text(path, "r") as lines:
-            for number, line in enumerate(lines, start=1):
+        with open_text(path, "r") as file:
+            for number, line in enumerate(_lines(path, file), start=1):
                 record, end = _record(path, number, line, tp)
                 some.append(record)
-                if len(some) == LINES_AT_ONCE:
+                chars += len(line)
+                if len(some) == LINES_AT_ONCE or chars >= CHARS_AT_ONCE:
                     yield some, end
-                    some = []
+                    some, chars = [], 0
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise LogFileError(f"{path}: cannot be read: {error}") from error
     if some:
         yield some, end
+
+
+def _lines(path: Path, file: IO[str]) -> Iterator[str]:
+    """The lines of a file that may unpack to more than there is memory."""
+    number = 0
+    while line := file.readline(LINE_CHARS_MOST + 1):
+        number += 1
+        if len(line) > LINE_CHARS_MOST:
+            raise LogFileError(f"{path}: line {number}: is longer than {LINE_CHARS_MOST} characters")
+        yield line
 
 
 def _record(path: Path, number: int, line: str, tp: TopicPartition) -> tuple[Record, int]:

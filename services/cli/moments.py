@@ -8,11 +8,14 @@ SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 CALENDAR_FROM_MS = 10**11
 """Cell time above this (in 1973) counts from the Unix epoch; below it, from an origin of its own."""
 
+CALENDAR_TO_MS = 253_402_300_800_000
+"""The calendar ends with the year 9999. Times go on: a fast clock gets there, and a tenant may ask for such a pause."""
+
 
 def moment(ms: int) -> str:
     """A time: of the calendar in UTC where the cell runs by it, else days and time since the cell's origin."""
-    if ms >= CALENDAR_FROM_MS:
-        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{ms % SECOND_MS:03}"
+    if CALENDAR_FROM_MS <= ms < CALENDAR_TO_MS:
+        return datetime.fromtimestamp(ms // SECOND_MS, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{ms % SECOND_MS:03}"
     clock = f"{ms // HOUR_MS % 24:02}:{ms // MINUTE_MS % 60:02}:{ms // SECOND_MS % 60:02}.{ms % SECOND_MS:03}"
     return f"day {ms // DAY_MS} {clock}"
 

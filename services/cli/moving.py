@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 
-from services.cli.cell_archive import Archive, Unread
+from services.cli.cell_archive import SUBMISSIONS, Archive, Unread
 from services.cli.read_back import records_between
 from shared.cluster.state import CellState
 from shared.log.follower import Follower
@@ -17,7 +17,6 @@ from shared.log.snapshots import read_catalogue, write_snapshot
 INPUTS = ("jobs", "nodes", "proposals", "operations")
 """What placement reads from the state's own cursors. The windows of the queue are left out: they come again."""
 
-SUBMISSIONS = "submissions"
 OF_A_CELL = (*INPUTS, "queue", "decisions", "snapshots")
 TRIES_MOST = 5
 PUBLISH_AT_ONCE = 1_000
@@ -104,6 +103,8 @@ async def arrive(log: Log, layout: Layout, archive: Archive, *, writer: str, wal
     here. Raises LogUnavailable: then the cell's topics hold a part of it, and must be emptied before another try.
     """
     state = archive.state
+    for topic in {record.topic: None for record in archive.unread}:
+        await log.partitions(layout.topic(topic))  # before anything is written: raises where it is not there
     # Here nothing has been read yet, neither of the log nor of the inputs.
     state.offset, state.inputs, state.input_checksums, state.skipped = -1, {}, {}, 0
     records = [record.outgoing(layout.namespace, _partition(layout, state.cell, record)) for record in archive.unread]

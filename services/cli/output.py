@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from services.cli.signs import in_json, visible
+
 WIDTH_UNKNOWN = 160
 """Columns where the output is no terminal: a log or a pipe cuts nothing off."""
 
@@ -20,8 +22,9 @@ CellName = Annotated[str | None, typer.Option("--cell", help="Which cell; needed
 
 
 def print_json(body: Mapping[str, Any]) -> None:
-    """The object in one line."""
-    print(json.dumps(body, separators=(", ", ": "), ensure_ascii=False), flush=True)
+    """The object in one line, whose texts a terminal does not obey either."""
+    text = json.dumps(body, separators=(", ", ": "), ensure_ascii=False)
+    print(in_json(text), flush=True)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], spare: Sequence[str] = ()) -> None:
@@ -45,7 +48,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
         )
     for row in zip(*(column.cells for column in found.columns), strict=True):
         table.add_row(*map(escape, row))
-    console.print(escape(title), highlight=False, soft_wrap=True)
+    console.print(escape(visible(title)), highlight=False, soft_wrap=True)
     console.print(table)
     if found.left_out:
         print_line(f"not shown for lack of width: {', '.join(found.left_out)} (--json has all)")
@@ -59,6 +62,6 @@ def _width() -> int | None:
     return int(said) if said.isascii() and said.isdecimal() and 0 < len(said) <= DIGITS_MOST else WIDTH_UNKNOWN
 
 
-def print_line(text: str) -> None:
-    """One line of text."""
-    print(text, flush=True)
+def print_line(text: str, *, mark: str = "") -> None:
+    """One line of text, behind a mark of our own that may have a colour."""
+    print(f"{mark}{visible(text)}", flush=True)

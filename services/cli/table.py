@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from services.cli.signs import visible
+
 BETWEEN = 3
 """Signs that a column takes beside its content."""
 
@@ -42,7 +44,7 @@ def fitted(headings: Sequence[str], rows: Iterable[Sequence[Any]], width: int, s
     """The table within `width`. A heading that begins with `>` is of numbers. `spare` names the columns that may be
     left out, the first of them first.
     """
-    texts = [[str(cell) for cell in row] for row in rows]
+    texts = [[visible(str(cell)) for cell in row] for row in rows]
     columns = [_column(heading, [row[at] for row in texts]) for at, heading in enumerate(headings)]
     if _width(columns) <= width:
         return Fitted(tuple(columns))

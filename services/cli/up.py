@@ -124,7 +124,7 @@ async def _serve(
         wanted.specs,
         environment=wanted.environment,
         run_dir=data / "logs",
-        echo=lambda name, line: print_line(f"{_prefix(name, width, colours[name])} {line}"),
+        echo=lambda name, line: print_line(line, mark=f"{_prefix(name, width, colours[name])} "),
     )
     upkeep = Upkeep(services, {"Kafka": servers.kafka.server, "Redis": servers.redis.server}, starter, print_line)
     addresses = f"FALLOW_KAFKA={access.kafka} FALLOW_REDIS={access.redis} FALLOW_NAMESPACE={access.namespace}"

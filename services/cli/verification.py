@@ -51,7 +51,10 @@ def verify_file(path: Path, diaries: Path | None = None) -> Verification:
     check.finish(end)
     if diaries is not None:
         _take_diaries(check, diaries, dict(check.orders.running))
-    return check.result()
+    found = check.result()
+    if found.ok and not found.to_version:
+        raise LogFileError(f"{path}: holds no decision: nothing was checked")
+    return found
 
 
 def _cell_of(records: list[Record]) -> str:

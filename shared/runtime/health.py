@@ -20,6 +20,7 @@ from typing import Any
 import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from shared.runtime.clocks import monotonic_ms
 from shared.runtime.telemetry import rss_bytes
@@ -29,6 +30,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 RSS_AGE_MS_MAX = 1_000
+REQUEST_BYTES_MOST = 16 * 1024
 JSON_TYPE = "application/json"
 
 
@@ -194,7 +196,7 @@ class HealthServer:
         self._listener = socket.create_server((host, port))
         config = uvicorn.Config(
             health,
-            http="httptools",
+            http=ShortHeads,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -219,6 +221,25 @@ class HealthServer:
         if self._task is not None:
             await self._task
         self._listener.close()
+
+
+class ShortHeads(HttpToolsProtocol):
+    """HTTP whose requests are short: the parser itself would gather a head without end."""
+
+    _request_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        """What came of a request, which ends the connection where it is too much."""
+        self._request_bytes += len(data)
+        super().data_received(data)
+        if self._request_bytes > REQUEST_BYTES_MOST and not self.transport.is_closing():
+            self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
+            self.transport.close()
+
+    def on_message_complete(self) -> None:
+        """The next request begins anew."""
+        self._request_bytes = 0
+        super().on_message_complete()
 
 
 class QuietServer(uvicorn.Server):

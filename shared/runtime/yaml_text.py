@@ -13,10 +13,14 @@ from shared.events.encoding import shorten
 NUMBER_CHARS_MOST = 64
 """Python makes a number of any length and then refuses to print it, so that no message could name it."""
 
+MERGED_MOST = 100_000
+"""So many keys may be merged into mappings in one document: each level of merges multiplies them."""
+
 FieldPath = tuple[str | int, ...]
 
 _TAG = "tag:yaml.org,2002:"
-_KEY_TAGS = (f"{_TAG}str", f"{_TAG}merge")
+_MERGE = f"{_TAG}merge"
+_KEY_TAGS = (f"{_TAG}str", _MERGE)
 _OCTAL = re.compile(r"[-+]?0[0-9_]+")
 
 
@@ -33,6 +37,7 @@ class _PlainConstructor(yaml.constructor.SafeConstructor):
         """The value of a document. Its keys are looked at before: merging another mapping repeats them rightly."""
         for mistake in key_mistakes(node):
             raise YamlTextError(mistake)
+        _must_merge_few(node)
         return super().construct_document(node)
 
 
@@ -72,6 +77,43 @@ def error_of(error: Exception) -> YamlTextError:
     where = f"line {mark.line + 1}: " if mark is not None else ""
     problem = getattr(error, "problem", None) or (str(error).splitlines() or [type(error).__name__])[0]
     return YamlTextError(f"{where}not YAML: {shorten(problem)}")
+
+
+def _must_merge_few(root: yaml.Node) -> None:
+    """Raises YamlTextError where the merge keys (`<<`) of a document stand for too many keys. Nothing is merged yet."""
+    sizes, merged = dict[int, int](), 0
+    for mapping in _mappings(root, {}):
+        if any(key.tag == _MERGE for key, _ in mapping.value):
+            merged += _size(mapping, sizes)
+        if merged > MERGED_MOST:
+            line = mapping.start_mark.line + 1
+            raise YamlTextError(f"line {line}: merge keys (<<) stand for more than {MERGED_MOST} keys")
+
+
+def _mappings(node: yaml.Node, seen: dict[int, None]) -> Iterator[yaml.MappingNode]:
+    if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+        return
+    seen[id(node)] = None
+    if isinstance(node, yaml.MappingNode):
+        yield node
+    pairs = node.value if isinstance(node, yaml.MappingNode) else [(None, item) for item in node.value]
+    for _, value in pairs:
+        yield from _mappings(value, seen)
+
+
+def _size(mapping: yaml.MappingNode, sizes: dict[int, int]) -> int:
+    """How many keys the mapping has when all is merged; more than `MERGED_MOST` count as one more than these."""
+    known = sizes.get(id(mapping))
+    if known is not None:
+        return known
+    sizes[id(mapping)] = 0  # one that merges itself, which the loader refuses
+    size = 0
+    for key, value in mapping.value:
+        parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
+        below = [part for part in parts if isinstance(part, yaml.MappingNode)] if key.tag == _MERGE else []
+        size += sum(_size(part, sizes) for part in below) if key.tag == _MERGE else 1
+    sizes[id(mapping)] = min(size, MERGED_MOST + 1)
+    return sizes[id(mapping)]
 
 
 def key_mistakes(root: yaml.Node) -> Iterator[str]:

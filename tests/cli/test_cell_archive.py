@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.cell_archive import ArchiveError, Unread, read_archive, write_archive
+from services.cli.cell_archive import LINE_BYTES_MOST, ArchiveError, Unread, read_archive, write_archive
 from shared.cluster.rows import digest_of
 from tests.cli.logs import an_honest_log
 
@@ -122,3 +122,35 @@ def test_a_packed_file_holds_the_same_lines(tmp_path: Path, file: Path) -> None:
     packed = tmp_path / "packed.gz"
     write_archive(packed, an_honest_log().state, UNREAD)
     assert gzip.decompress(packed.read_bytes()) == file.read_bytes()
+
+
+def with_unread(file: Path, record: Unread) -> Path:
+    """A file whose last line fits its lines, as anybody can make one."""
+    write_archive(file, an_honest_log().state, (record,))
+    return file
+
+
+@pytest.mark.parametrize("topic", ["decisions", "snapshots", "queue", "cells", "no.such", "submissions.", "jobs.main"])
+def test_records_for_what_no_cell_is_given_are_refused_with_their_line(file: Path, topic: str) -> None:
+    said = refusal(with_unread(file, Unread(topic, b"b", b"{}", ())))
+    assert said.endswith(f": topic = {topic}: no cell is given records there")
+    assert said.startswith("line ")
+
+
+@pytest.mark.parametrize("topic", ["submissions", "submissions.ada", "operations", "proposals"])
+def test_records_of_what_a_cell_is_given_come_along(file: Path, topic: str) -> None:
+    record = Unread(topic, b"b", b"{}", ())
+    assert read_archive(with_unread(file, record)).unread == (record,)
+
+
+def test_a_line_that_is_longer_than_any_row_is_refused(tmp_path: Path, file: Path) -> None:
+    packed = tmp_path / "cell.jsonl.gz"
+    packed.write_bytes(gzip.compress(file.read_bytes().split(b"\n")[0] + b"\n" + b"x" * (LINE_BYTES_MOST + 1)))
+    assert refusal(packed) == f"line 2: is longer than {LINE_BYTES_MOST} bytes"
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused_before_it_is_held(tmp_path: Path, file: Path) -> None:
+    packed, row = tmp_path / "cell.jsonl.gz", b'{"row":"' + b"x" * 3_000 + b'"}\n'
+    packed.write_bytes(gzip.compress(file.read_bytes().split(b"\n")[0] + b"\n" + row * 100))
+    with pytest.raises(ArchiveError, match="has more than 100000 bytes when it is unpacked"):
+        read_archive(packed, unpacked_bytes_most=100_000)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.cli.job_file import JobFileError, read_jobs, read_text
+from services.cli.job_file import MISTAKES_TOLD, JobFileError, read_jobs, read_text
 from services.cli.service_set import KINDS, service_set
 from shared.events.value import plain
 
@@ -127,3 +127,11 @@ def test_the_embedded_broker_carries_one_of_each_and_no_snapshots() -> None:
 def test_replicas_of_an_unknown_service_are_refused() -> None:
     with pytest.raises(ValueError, match="replicas: 'loaning' is no service"):
         names(replicas={"loaning": 1})
+
+
+def test_of_thousands_of_mistakes_the_first_are_told_and_how_many_more_there_are() -> None:
+    with pytest.raises(JobFileError) as caught:
+        read_jobs("\n".join(f"- {{id: j{number}, gpus: 8}}" for number in range(3_000)), "jobs.yaml")
+    lines = str(caught.value).splitlines()
+    assert len(lines) == MISTAKES_TOLD + 1
+    assert lines[-1] == f"jobs.yaml: and {2 * 3_000 - MISTAKES_TOLD} more"

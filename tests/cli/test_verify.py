@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from services.cli.log_file import LogFileError, open_text, write_line
+from services.cli.log_file import LINE_CHARS_MOST, LogFileError, open_text, write_line
 from services.cli.verification import DiaryError, verify_file
 from services.cli.verify import LogCheck, Verification
 from shared.cluster.audit import ledger_of
@@ -275,3 +276,18 @@ def test_a_writer_of_a_test_log_continues_it() -> None:
     log = LogWriter()
     log.write(node(0))
     assert log.state.nodes["node-0"].gpus_free == 8
+
+
+def test_a_file_without_a_decision_is_no_checked_log(tmp_path: Path) -> None:
+    odd, path = replace(an_honest_log().records[0], headers=(("ce_type", b"odd"),), value=b"{}"), tmp_path / "log.jsonl"
+    with open_text(path, "w") as output:
+        write_line(output, odd, 1)
+    with pytest.raises(LogFileError, match="holds no decision: nothing was checked"):
+        verify_file(path)
+
+
+def test_a_line_longer_than_any_record_is_refused_before_it_is_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl.gz"
+    path.write_bytes(gzip.compress(b"x" * (LINE_CHARS_MOST + 1)))
+    with pytest.raises(LogFileError, match=f"line 1: is longer than {LINE_CHARS_MOST} characters"):
+        verify_file(path)

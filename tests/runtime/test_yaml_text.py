@@ -167,3 +167,29 @@ def test_what_is_no_yaml_is_told_in_one_short_line(text: str) -> None:
 def test_each_document_of_a_text_is_checked() -> None:
     with pytest.raises(YamlTextError, match=r"^line 4: a: the key stands in line 3 already$"):
         list(read_yaml_documents("a: 1\n---\na: 1\na: 2\n"))
+
+
+def merges(levels: int, wide: int) -> str:
+    """Mappings of which each merges the one before it so many times: every level multiplies what is to be merged."""
+    lines = [f"a{at}: &a{at} {{<<: [{', '.join([f'*a{at - 1}'] * wide)}]}}" for at in range(1, levels + 1)]
+    return "\n".join(["a0: &a0 {x: 1}", *lines])
+
+
+@pytest.mark.parametrize(("levels", "wide"), [(20, 4), (200, 2), (3, 300), (50, 50)])
+def test_merge_keys_that_stand_for_too_many_keys_are_refused_before_they_are_merged(levels: int, wide: int) -> None:
+    assert _mistake(merges(levels, wide)).endswith("merge keys (<<) stand for more than 100000 keys")
+
+
+@pytest.mark.parametrize(("levels", "wide"), [(200, 1), (7, 4), (1, 1_000)])
+def test_merge_keys_that_stand_for_few_are_merged(levels: int, wide: int) -> None:
+    assert read_yaml(merges(levels, wide))[f"a{levels}"] == {"x": 1}
+
+
+def test_many_mappings_that_merge_a_large_one_are_refused() -> None:
+    large = ", ".join(f"k{number}: 1" for number in range(1_000))
+    text = f"a: &a {{{large}}}\n" + "\n".join(f"b{number}: {{<<: *a}}" for number in range(200))
+    assert _mistake(text).endswith("merge keys (<<) stand for more than 100000 keys")
+
+
+def test_a_mapping_that_merges_itself_is_read_once() -> None:
+    assert read_yaml("a: &a {k: 1, <<: *a}") == {"a": {"k": 1}}

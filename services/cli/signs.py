@@ -1,0 +1,21 @@
+"""Signs that a terminal obeys instead of showing them: texts of tenants and nodes may hold any."""
+
+from __future__ import annotations
+
+import json
+
+
+def visible(text: str) -> str:
+    """The text with each such sign written out, as Python would. Lines may end."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text)
+
+
+def in_json(text: str) -> str:
+    """The same of an object in JSON, which stays the same object."""
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else _escaped(sign) for sign in text)
+
+
+def _escaped(sign: str) -> str:
+    return json.dumps(sign)[1:-1]
