@@ -30,6 +30,9 @@ class ExecutorTelemetry(Collector):
             buckets=STEP_SECONDS,
             registry=registry,
         )
+        self.too_large = Counter(
+            "fallow_executor_too_large_total", "Records that the log takes from nobody", ["cell"], registry=registry
+        )
         self.fenced = Counter(
             "fallow_executor_fenced_total", "Slots found to be somebody else's when writing a diary", registry=registry
         )

@@ -41,12 +41,15 @@ class NodeJoined(NodeEvent, type="fallow.node.joined.v1", topic="nodes"):
 
 
 class NodeReport(NodeEvent, type="fallow.node.report.v1", topic="nodes"):
-    """The node lives; it renews its lease and tells every run that it has, and its failed devices."""
+    """The node lives; it renews its lease and tells every run that it has, and its failed devices. With `partial` it
+    tells some of the runs, because one record would not hold them all; others of its reports tell the others.
+    """
 
     names_only_known: ClassVar[bool] = True
     observed: tuple[ObservedRun, ...] = ()
     failed_devices: tuple[Count, ...] = ()
     desired_version: Count = 0
+    partial: bool = False
 
 
 class NodeLost(NodeEvent, type="fallow.node.lost.v1", topic="nodes"):
@@ -56,9 +59,12 @@ class NodeLost(NodeEvent, type="fallow.node.lost.v1", topic="nodes"):
 
 
 class NodeReturned(NodeEvent, type="fallow.node.returned.v1", topic="nodes"):
-    """A node that was silent is back in the same boot, with these runs still there."""
+    """A node that was silent is back in the same boot, with these runs still there; with `partial`, and with
+    more that its next reports tell.
+    """
 
     observed: tuple[ObservedRun, ...] = ()
+    partial: bool = False
 
 
 class DeviceFailed(NodeEvent, type="fallow.device.failed.v1", topic="nodes"):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from services.executor.policy.agent import NodeAgent
 from services.executor.policy.desired import Action, DesiredRun
 from services.executor.policy.turn import Observation, Start, Stop, Turn
-from shared.events.nodes import NodeReport
+from shared.events.nodes import NodeReport, NodeReturned
 from shared.events.values import GPU, RunStatus, VirtualRun, WorkerPlace
 from tests.executor.cells import CELL, node, now, said
 
@@ -214,3 +214,24 @@ def test_desired_states_and_observations_in_any_order_keep_one_run_per_device_an
         else:
             watch.observe(*step)
     assert all(key in watch.begun for key in watch.live)
+
+
+def test_a_node_with_more_runs_than_a_record_holds_reports_them_in_parts_under_numbers_of_their_own() -> None:
+    made, told = agent(), turn()
+    runs = [wanted(f"job-{number}", milli=1) for number in range(5_000)]
+    made.desire_all(turn(), "boot-1", 1, runs)
+    made.report(told)
+    made.come_back(told)
+    reports = [event for event in told.events if isinstance(event, NodeReport | NodeReturned)]
+    assert all(each.partial for each in reports)
+    assert len({each.seq for each in reports}) == len(reports)
+    seen_first = [run.job for each in reports[: len(reports) // 2] for run in each.observed]
+    seen_again = [run.job for each in reports[len(reports) // 2 :] for run in each.observed]
+    assert seen_first == seen_again == [run.job for run in runs]
+
+
+def test_a_report_of_few_runs_is_whole() -> None:
+    made, told = informed(), turn()
+    made.desire(turn(), 2, "a", wanted("a"))
+    made.report(told)
+    assert [each.partial for each in told.events if isinstance(each, NodeReport)] == [False]

@@ -13,7 +13,7 @@ from services.executor.policy.records import Said
 from services.executor.telemetry import ExecutorTelemetry
 from shared.events import nodes as n
 from shared.events.value import replace
-from shared.events.values import RunStatus
+from shared.events.values import NodeSpec, RunStatus
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogUnavailable, Outgoing
@@ -125,3 +125,33 @@ async def test_who_finds_before_it_speaks_that_others_speak_for_its_nodes_is_sil
         await outbox.drained()
     running.cancel()
     assert await log.end_offsets([("test.nodes", 0)]) == {("test.nodes", 0): 0}
+
+
+async def test_what_the_log_will_never_take_is_left_unsaid_and_keeps_nothing_back(log: Moody) -> None:
+    log.is_away = False
+    context = make_context("executor", ServiceSettings())
+    telemetry = ExecutorTelemetry(context.registry, dict, dict)
+    outbox = Outbox(context, log, LAYOUT, Numbers(), telemetry)
+    running = asyncio.create_task(outbox.run())
+    labels = {f"label-{number}": "x" * 60 for number in range(20_000)}
+    large = n.NodeJoined(
+        cell=CELL, node="node-2", boot="b", seq=1, spec=NodeSpec(id="node-2", pool="p", gpus=8, labels=labels)
+    )
+    outbox.put([finished("first", 1), large, report(2), finished("second", 3)], 0)
+    async with asyncio.timeout(5):
+        await outbox.drained()
+    running.cancel()
+    reader = log.reader({("test.nodes", 0): 0})
+    await reader.start()
+    records = [event_of(record) for record in await reader.poll()]
+    words = {word.job for record in records if isinstance(record, n.RunsReported) for word in record.words}
+    assert words == {"first", "second"}
+    assert any(isinstance(record, n.NodeReport) for record in records)
+    assert not any(isinstance(record, n.NodeJoined) for record in records)
+    assert context.registry.get_sample_value("fallow_executor_too_large_total", {"cell": CELL}) == 1
+
+
+def test_of_a_report_in_parts_all_parts_are_said() -> None:
+    parts = [replace(report(seq), partial=True) for seq in (3, 4)]
+    batches = [Batch(1, [report(1), report(2)]), Batch(2, parts)]
+    assert [list(batch.events) for batch in without_outdated(batches)] == [[], parts]

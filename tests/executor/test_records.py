@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.executor.policy.records import Said, as_records
+from services.executor.policy.records import Said, as_records, in_parts
+from shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MOST
 from shared.events.encoding import encode
 from shared.events.nodes import RUN_WORDS_MOST, NodeReport, RunWord
-from shared.events.values import RunStatus
+from shared.events.value import replace
+from shared.events.values import WORKERS_MOST, ObservedRun, RunStatus
+from shared.log.port import RECORD_BYTES_MAX
 from tests.executor.cells import CELL, each_said
 
 
@@ -81,3 +84,39 @@ def test_all_is_said_and_each_node_in_its_own_order(kinds: list[tuple[bool, str]
     heard = [each for record in as_records(CELL, said) for each in each_said(record)]
     nodes = ("node-1", "node-2", "node-3")
     assert [of_node(heard, node) for node in nodes] == [of_node(said, node) for node in nodes]
+
+
+RUNS = st.builds(
+    lambda chars, text, ends: ObservedRun(
+        job="j" * chars,
+        attempt=LARGEST_INTEGER,
+        status=RunStatus.FAILED if ends else RunStatus.RUNNING,
+        exit_code=-64 if ends else None,
+        text=text if ends else "",
+        rank=WORKERS_MOST,
+        turn=LARGEST_INTEGER,
+    ),
+    st.sampled_from((1, 128)),
+    st.sampled_from(("", "\0" * TEXT_CHARACTERS_MOST, "\U0001f9ea" * TEXT_CHARACTERS_MOST)),
+    st.booleans(),
+)
+
+
+@given(st.lists(RUNS, max_size=4), st.sampled_from((0, 1, 500, 3_000)), st.sampled_from((0, 64)))
+def test_whatever_runs_a_node_has_its_reports_tell_them_all_in_records_that_the_log_takes(
+    few: list[ObservedRun], times: int, devices: int
+) -> None:
+    runs, failed = few * times, tuple(range(devices))
+    parts = list(in_parts(runs))
+    assert [run for part in parts for run in part] == runs
+    reports = [
+        NodeReport(cell=CELL, node="n", boot="b", seq=seq, observed=part, failed_devices=failed)
+        for seq, part in enumerate(parts)
+    ]
+    records = as_records(CELL, [*reports, *(replace(each, node="m") for each in reports)])
+    assert max(len(encode(record)) for record in records) <= RECORD_BYTES_MAX // 2
+
+
+def test_failed_devices_count_for_the_size_of_a_record_of_reports() -> None:
+    reports = [replace(report(seq, f"node-{seq}"), failed_devices=tuple(range(1_024))) for seq in range(1_000)]
+    assert max(len(encode(record)) for record in as_records(CELL, reports)) <= RECORD_BYTES_MAX // 2

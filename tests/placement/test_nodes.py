@@ -8,7 +8,7 @@ import pytest
 
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
-from shared.events.nodes import DeviceFailed, NodeReturned
+from shared.events.nodes import DeviceFailed, NodeReport, NodeReturned
 from shared.events.operations import Cordon, Drain, Uncordon
 from shared.events.reasons import ProposalCode, StopReason
 from shared.events.value import replace
@@ -258,6 +258,24 @@ def test_a_node_may_return_with_a_message_of_its_own() -> None:
     world.tell(lost("n1"))
     world.tell(NodeReturned(cell=CELL, node="n1", boot="boot-1", seq=9))
     assert is_ready(world, "n1")
+
+
+@pytest.mark.parametrize("says", [NodeReport, NodeReturned])
+def test_a_node_that_tells_only_some_of_its_runs_does_not_come_back_by_that(
+    says: type[NodeReport | NodeReturned],
+) -> None:
+    world = cell_with(joined("n1"))
+    world.tell(lost("n1"))
+    world.tell(says(cell=CELL, node="n1", boot="boot-1", seq=9, partial=True))
+    assert not is_ready(world, "n1")
+    world.tell(says(cell=CELL, node="n1", boot="boot-1", seq=10))
+    assert is_ready(world, "n1")
+
+
+def test_what_a_part_of_a_report_tells_of_runs_counts_at_once() -> None:
+    world = with_gang()
+    world.tell(replace(report("n1", seen("gang")), partial=True), replace(report("n2", seen("gang")), partial=True))
+    assert world.job("gang").status is JobStatus.RUNNING
 
 
 def test_a_lost_node_that_joins_anew_is_ready() -> None:

@@ -12,7 +12,7 @@ from services.executor.telemetry import ExecutorTelemetry
 from shared.events.base import CellEvent
 from shared.events.nodes import NodeEvent, NodeReport, NodesReported, RunsReported
 from shared.log.layout import Layout
-from shared.log.port import Log, LogUnavailable, Outgoing
+from shared.log.port import Log, LogUnavailable, Outgoing, RecordTooLarge
 from shared.runtime.process import Context
 from shared.runtime.settings import ServiceSettings
 
@@ -136,10 +136,23 @@ class Outbox:
         if not records:
             return
         now_ms, begun_ms = self._host.wall_ms(), self._host.monotonic_ms()
-        await self._log.publish([self._outgoing(record, now_ms) for record in records])
+        messages = [self._outgoing(record, now_ms) for record in records]
+        try:
+            await self._log.publish(messages)
+        except RecordTooLarge:
+            await self._publish_singly(messages)
         self._telemetry.publish.observe((self._host.monotonic_ms() - begun_ms) / 1000)
         self._published.inc(len(records))
         self._reports.inc(sum(type(each) is NodeReport for each in said))
+
+    async def _publish_singly(self, messages: Sequence[Outgoing]) -> None:
+        """All but those that the log will never take: to say these again would keep everything behind them back."""
+        for message in messages:
+            try:
+                await self._log.publish([message])
+            except RecordTooLarge as error:
+                self._telemetry.too_large.labels(self._service.cell).inc()
+                self._context.logger.warning("left unsaid: too large", cell=self._service.cell, reason=str(error))
 
     def _outgoing(self, record: CellEvent, now_ms: int) -> Outgoing:
         if isinstance(record, RunsReported):
@@ -165,13 +178,13 @@ def _fitting(batches: list[Batch]) -> int:
 
 
 def without_outdated(batches: list[Batch]) -> list[Batch]:
-    """The same without the reports of nodes that have reported again since: a report says all there is to say, and
-    while the log is away they would pile up.
+    """The same without the reports of nodes that have reported again in a later batch: what a node reports at one time
+    says all there is to say, and while the log is away it would pile up.
     """
-    newest: dict[tuple[str, str], Said] = {}
+    newest: dict[tuple[str, str], Batch] = {}
     for batch in batches:
-        newest.update({(event.node, event.boot): event for event in batch.events if type(event) is NodeReport})
+        newest.update({(event.node, event.boot): batch for event in batch.events if type(event) is NodeReport})
     return [
-        Batch(batch.made_ms, [e for e in batch.events if type(e) is not NodeReport or newest[e.node, e.boot] is e])
+        Batch(batch.made_ms, [e for e in batch.events if type(e) is not NodeReport or newest[e.node, e.boot] is batch])
         for batch in batches
     ]

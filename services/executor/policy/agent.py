@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from services.executor.policy.desired import Action, DesiredRun, RunKey, worker_name
-from services.executor.policy.records import Said
+from services.executor.policy.records import Said, in_parts
 from services.executor.policy.turn import Observation, Start, Stop, Turn
 from shared.cluster.diary import DiaryLine
 from shared.events import nodes as n
@@ -309,21 +309,25 @@ class NodeAgent:
 
     def come_back(self, turn: Turn) -> None:
         """Say that the node is here in the same boot, with its runs."""
-        turn.events.append(
-            n.NodeReturned(
-                **self._stamp(turn),
-                observed=self.observed(),
-            )
-        )
+        first, *others = in_parts(self.observed())
+        turn.events.append(n.NodeReturned(**self._stamp(turn), observed=first, partial=bool(others)))
+        for part in others:
+            self._report(turn, part, is_partial=True)
 
     def report(self, turn: Turn) -> None:
         """Renew the lease and say everything again that the log has not taken in yet."""
+        parts = list(in_parts(self.observed()))
+        for part in parts:
+            self._report(turn, part, is_partial=len(parts) > 1)
+
+    def _report(self, turn: Turn, part: tuple[ObservedRun, ...], *, is_partial: bool) -> None:
         turn.events.append(
             n.NodeReport(
                 **self._stamp(turn),
-                observed=self.observed(),
+                observed=part,
                 failed_devices=self.failed_devices,
                 desired_version=self.version,
+                partial=is_partial,
             )
         )
 

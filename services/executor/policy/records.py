@@ -4,7 +4,7 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shared.events.base import CellEvent
@@ -17,6 +17,7 @@ from shared.events.nodes import (
     RunsReported,
     RunWord,
 )
+from shared.events.values import ObservedRun
 
 Said = NodeEvent | RunWord
 """One thing that a node says, under a number of its own."""
@@ -31,6 +32,12 @@ ESCAPED_BYTES = 6
 
 RUN_BYTES = 250
 """What a run in a report may take without its text."""
+
+DEVICE_BYTES = 6
+"""What a failed device in a report may take."""
+
+REPORT_BYTES_MOST = 400_000
+"""A report that would be larger is told in parts."""
 
 
 @dataclass(slots=True)
@@ -66,7 +73,7 @@ def as_records(cell: str, said: Iterable[Said]) -> list[CellEvent]:
                 words = _begin(records, RUN_WORDS_MOST)
             at = _join(words, each, size)
         elif type(each) is NodeReport:
-            size = _report_bytes(each) if each.observed else 0
+            size = _report_bytes(each) if each.observed or each.failed_devices else 0
             if reports is None or not reports.takes(each.node, size):
                 reports = _begin(records, REPORTS_MOST)
             at = _join(reports, each, size)
@@ -93,7 +100,24 @@ def _join(gathering: _Gathering, each: Said, size_bytes: int) -> int:
 
 
 def _report_bytes(report: NodeReport) -> int:
-    return sum([RUN_BYTES + ESCAPED_BYTES * len(run.text) for run in report.observed])
+    return sum(map(_run_bytes, report.observed)) + DEVICE_BYTES * len(report.failed_devices)
+
+
+def _run_bytes(run: ObservedRun) -> int:
+    return RUN_BYTES + ESCAPED_BYTES * len(run.text)
+
+
+def in_parts(observed: Sequence[ObservedRun]) -> Iterator[tuple[ObservedRun, ...]]:
+    """The runs of one report, in as few parts as records hold; one part where there are none."""
+    part, room = list[ObservedRun](), REPORT_BYTES_MOST
+    for run in observed:
+        size_bytes = _run_bytes(run)
+        if size_bytes > room and part:
+            yield tuple(part)
+            part, room = [], REPORT_BYTES_MOST
+        part.append(run)
+        room -= size_bytes
+    yield tuple(part)
 
 
 def _record(cell: str, gathering: _Gathering) -> CellEvent:

@@ -51,7 +51,9 @@ def take_offers(turn: Turn) -> None:
 
 
 def report(turn: Turn, event: NodeReport | NodeReturned) -> None:
-    """Take in every run that the node has. A lost node works again once nothing runs on it that was declared over."""
+    """Take in every run that the node has. A lost node works again once nothing runs on it that was declared over, as
+    a report tells that is whole: in one that is cut into parts nobody sees all of the runs at once.
+    """
     node = turn.state.nodes.get(event.node)
     if node is None or node.boot != event.boot:
         return
@@ -60,7 +62,7 @@ def report(turn: Turn, event: NodeReport | NodeReturned) -> None:
     if isinstance(event, NodeReport):
         for device in event.failed_devices:
             _device_failed(turn, node, device)
-    if node.status is not NodeStatus.LOST or node.id in turn.losing:
+    if node.status is not NodeStatus.LOST or node.id in turn.losing or event.partial:
         return
     if not any(_is_stray(turn, node, run) for run in event.observed):
         _is_back(turn, node, node.offered or node.spec, event)
