@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -46,6 +48,10 @@ WORLD_FILE = "world.json"
 
 NAME_BYTES_MOST = 255
 """The longest name of a folder."""
+
+NUMBER = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
+WORKER = re.compile(r"(?:0|[1-9][0-9]{0,15})(?:\.[1-9][0-9]{0,15})?", re.ASCII)
+"""The names of the folders of an attempt and of a worker."""
 
 BROKEN = (OSError, ValueError, KeyError, TypeError)
 """What the start or the files of one run may raise, whatever its job or a stranger has put there. ValueError: a NUL in
@@ -91,8 +97,11 @@ class ProcessDriver:
 
     def renewed_ms(self) -> int | None:
         """When the lease was renewed that an agent before this one has kept, if there was one."""
-        text = read_whole(self.lease)
-        return None if text is None else int(text.split()[0])
+        try:
+            text = read_whole(self.lease)
+            return None if text is None else int(text.split()[0])
+        except (*BROKEN, IndexError):
+            return None  # it was not written by an agent
 
     def start(self, order: Start, gang: Gang | None) -> Observation | None:
         """Begin the workers of a run, or go on with them; what is wrong with it, or None. Starts nothing twice."""
@@ -218,12 +227,11 @@ class ProcessDriver:
 
     def stop_everything(self) -> bool:
         """End whatever an earlier boot left here, at once. Whether nothing is left; else ask again."""
-        for job in self._runs.iterdir():
-            for attempt in job.iterdir():
-                for rank, turn in _workers_in(attempt):
-                    key = (job.name, int(attempt.name), rank, turn)
-                    if key not in self._live and (run := self._found(key)) is not None and _lives(run):
-                        self.stop(Stop(self._node, job.name, int(attempt.name), 0, rank, turn))
+        for job, attempt, folder in self._attempts():
+            for rank, turn in _workers_in(folder):
+                key = (job, attempt, rank, turn)
+                if key not in self._live and (run := self._found(key)) is not None and _lives(run):
+                    self.stop(Stop(self._node, job, attempt, 0, rank, turn))
         self.look()
         for pid in marked(f"{self._mark}/"):
             kill(pid)
@@ -268,19 +276,25 @@ class ProcessDriver:
         live = {key[:2]: None for key in self._live}
         workers = {(*key[:2], rank, key[3]): None for key, run in self._live.items() for rank in run.workers}
         over: list[Path] = []
-        for attempt in (attempt for job in self._runs.iterdir() for attempt in job.iterdir()):
-            its = (attempt.parent.name, int(attempt.name))
-            if its not in live:
+        for job, number, attempt in self._attempts():
+            if (job, number) not in live:
                 over.append(attempt)
                 continue
-            ended = [each for each in _workers_in(attempt) if (*its, *each) not in workers]
+            ended = [each for each in _workers_in(attempt) if (job, number, *each) not in workers]
             over += [attempt / _name(*each) for each in ended]
         if len(over) <= self._keep_runs:
             return
-        for folder in sorted(over, key=lambda path: (path.stat().st_mtime_ns, str(path)))[: -self._keep_runs]:
+        for folder in sorted(over, key=lambda path: (_changed_ns(path), str(path)))[: -self._keep_runs]:
             shutil.rmtree(folder, ignore_errors=True)
-            if not any(folder.parent.iterdir()):
+            with contextlib.suppress(OSError):  # something is in it yet
                 folder.parent.rmdir()
+
+    def _attempts(self) -> Iterator[tuple[str, int, Path]]:
+        """The attempts of which there are folders: job, number and folder. Workers may put anything beside them."""
+        for job in _folders_in(self._runs):
+            for attempt in _folders_in(self._runs / job):
+                if NUMBER.fullmatch(attempt):
+                    yield job, int(attempt), self._runs / job / attempt
 
 
 def _name(rank: int, turn: int) -> str:
@@ -290,9 +304,24 @@ def _name(rank: int, turn: int) -> str:
 
 def _workers_in(attempt: Path) -> list[tuple[int, int]]:
     """The workers (rank, turn) of which there are folders."""
-    names = [path.name.split(".") for path in attempt.iterdir()] if attempt.exists() else []
-    numbers = [(int(name[0]), int(name[1]) if len(name) > 1 else 0) for name in names if "".join(name).isdecimal()]
-    return sorted(numbers)
+    names = [name.split(".") for name in _folders_in(attempt) if WORKER.fullmatch(name)]
+    return sorted((int(name[0]), int(name[1]) if len(name) > 1 else 0) for name in names)
+
+
+def _folders_in(path: Path) -> list[str]:
+    """The names of the folders in a folder, without links to others; none where it is none itself."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
+
+
+def _changed_ns(path: Path) -> int:
+    try:
+        return path.lstat().st_mtime_ns
+    except OSError:
+        return 0  # it is gone
 
 
 def _made(checkpoint_dir: str) -> str:

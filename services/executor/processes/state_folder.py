@@ -32,11 +32,12 @@ class StateFolder:
 
     def boot(self) -> str | None:
         """The node's boot, if it has begun since the machine's kernel did."""
-        text = read_whole(self.path / "boot.json")
-        if text is None:
-            return None
-        known = json.loads(text)
-        return str(known["boot"]) if (known["machine"], known["node"]) == (machine_boot(), self._node) else None
+        try:
+            known = json.loads(read_whole(self.path / "boot.json") or "{}")
+            is_known = (known["machine"], known["node"]) == (machine_boot(), self._node)
+            return str(known["boot"]) if is_known else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # there is none, or no agent wrote it
 
     def new_boot(self) -> str:
         """Begin a new boot. Its name tells of the machine's, and is never the same again."""

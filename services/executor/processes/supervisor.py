@@ -19,10 +19,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import json
 import os
 import signal
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -38,6 +40,15 @@ CANNOT_START = 127
 MARK, SUPERVISES = "FALLOW_MARK", "FALLOW_SUPERVISES"
 """In the environment of a worker's processes, and in that of its supervisor."""
 
+FILE_BYTES_MOST = 64 * 1024
+"""No file that agent and supervisor write for each other is longer."""
+
+ORDER_BYTES_MOST = 16 * 1024 * 1024
+"""An order holds the job's arguments and environment, and those that the agent hands on."""
+
+CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""How files are opened that a worker may have put there: no link is followed, and no pipe waited for."""
+
 AWAITED = (signal.SIGCHLD, signal.SIGTERM)
 DEAF_TO = (signal.SIGINT, signal.SIGHUP)
 
@@ -46,7 +57,7 @@ def main() -> int:
     """Run the worker of the folder to its end. 0, whatever became of the worker: that stands in the folder."""
     folder = Path(sys.argv[1])
     signal.pthread_sigmask(signal.SIG_BLOCK, [*AWAITED, *DEAF_TO])
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | CAREFUL, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -64,7 +75,7 @@ class Supervisor:
     """One worker's life."""
 
     def __init__(self, folder: Path) -> None:
-        order = json.loads((folder / "order.json").read_text(encoding="utf-8"))
+        order = json.loads(read_plain(folder / "order.json", ORDER_BYTES_MOST))
         self._folder, self._order = folder, order
         self._mark: str = order["mark"]
         self._lease = Path(order["lease"])
@@ -111,7 +122,7 @@ class Supervisor:
             if self._cgroup is not None:
                 (self._cgroup / "cgroup.procs").write_text("0", encoding="ascii")
             for number, name in enumerate(("/dev/null", order["stdout"], order["stderr"])):
-                flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_APPEND | os.O_CREAT
+                flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_APPEND | os.O_CREAT | CAREFUL
                 os.dup2(os.open(name, flags, 0o644), number)
             step = f"change to {order['dir']}"
             os.chdir(order["dir"])
@@ -143,15 +154,15 @@ class Supervisor:
                 return "stop" if self._is_told else ""
 
     def _stop_ms(self) -> int | None:
-        try:
-            return int((self._folder / "stop").read_text(encoding="ascii"))
-        except (FileNotFoundError, ValueError):
-            return None
+        # One that cannot be read was not written by the agent, which asks by a signal too.
+        with contextlib.suppress(OSError, ValueError):
+            return int(read_whole(self._folder / "stop") or "")
+        return None
 
     def _lease_ends_ms(self) -> int:
         # A lease that cannot be read is not renewed: what was read last holds until it is over.
-        with contextlib.suppress(OSError, ValueError):
-            self._lease_until_ms = int(self._lease.read_text(encoding="ascii").split()[1])
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            self._lease_until_ms = int((read_whole(self._lease) or "").split()[1])
         return self._lease_until_ms
 
     def _reap(self) -> None:
@@ -205,18 +216,36 @@ def monotonic_ms() -> int:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader sees all of it or none."""
+    """Write a file so that a reader sees all of it or none. Raises OSError."""
     unfinished = path.with_name(f"{path.name}.part")
-    unfinished.write_text(text, encoding="utf-8")
+    unfinished.unlink(missing_ok=True)  # of whatever kind: what a worker has put there is not written into
+    with os.fdopen(
+        os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | CAREFUL, 0o644), "w", -1, "utf-8"
+    ) as file:
+        file.write(text)
     unfinished.replace(path)
 
 
 def read_whole(path: Path) -> str | None:
-    """What such a file says; None where there is none, or where a loss of power has left its name alone."""
+    """What such a file says; None where there is none, or where a loss of power has left its name alone. Raises OSError
+    where something else stands there, and ValueError where it is no text.
+    """
     try:
-        return path.read_text(encoding="utf-8").strip("\0") or None
+        return read_plain(path).decode().strip("\0") or None
     except FileNotFoundError:
         return None
+
+
+def read_plain(path: Path, bytes_most: int = FILE_BYTES_MOST, *, from_end: bool = False) -> bytes:
+    """What stands in a file, at most so much of it, which workers may have changed for anything else: a pipe would be
+    waited for, a device or a link may lead anywhere. Raises OSError.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | CAREFUL), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "is no plain file", str(path))
+        file.seek(max(0, status.st_size - bytes_most) if from_end else 0)
+        return file.read(bytes_most)
 
 
 def stat_of(pid: int) -> list[str] | None:

@@ -20,6 +20,7 @@ from services.executor.processes import supervisor
 
 SUPERVISOR = Path(supervisor.__file__)
 LAST_WORDS_BYTES, LAST_WORDS_CHARS = 4_096, 200
+CODE_MOST = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ class WorkerFolder:
             "cgroup": None if self.cgroup is None else str(self.cgroup),
         }
         supervisor.write_whole(self.path / "order.json", json.dumps(order))
-        with (self.path / "supervisor.log").open("ab") as log:
+        log_flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | supervisor.CAREFUL
+        with os.fdopen(os.open(self.path / "supervisor.log", log_flags, 0o644), "ab") as log:
             self.child = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(SUPERVISOR), str(self.path)],
                 stdin=subprocess.DEVNULL,
@@ -132,8 +134,12 @@ class WorkerFolder:
         if written is None:
             return None
         said = json.loads(written)
-        text = said["text"] or ("" if said["code"] == 0 else last_line(self.path / "stderr"))
-        return WorkerEnd(said["code"], said["signal"], said["why"], text)
+        code, number, why, text = said["code"], said["signal"], said["why"], said["text"]
+        are_numbers = all(each is None or (type(each) is int and 0 <= each <= CODE_MOST) for each in (code, number))
+        if not (are_numbers and type(why) is str and type(text) is str):
+            raise ValueError("its end cannot be understood")
+        text = text[:LAST_WORDS_CHARS] or ("" if code == 0 else last_line(self.path / "stderr"))
+        return WorkerEnd(code, number, why, text)
 
     def _vanished(self) -> WorkerEnd:
         if (self.path / "stop").exists():
@@ -148,7 +154,7 @@ class WorkerFolder:
     def _is_locked(self) -> bool:
         """Whether a supervisor is just coming up, or about to end."""
         try:
-            lock = os.open(self.path / "lock", os.O_RDWR)
+            lock = os.open(self.path / "lock", os.O_RDWR | supervisor.CAREFUL)
         except FileNotFoundError:
             return False
         try:
@@ -182,10 +188,7 @@ class WorkerFolder:
 def last_line(path: Path) -> str:
     """The last line of a file that is not empty, for people; "" where there is none."""
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - LAST_WORDS_BYTES))
-            lines = file.read().decode(errors="replace").split("\n")
+        lines = supervisor.read_plain(path, LAST_WORDS_BYTES, from_end=True).decode(errors="replace").split("\n")
     except OSError:
         return ""
     return next((line.strip()[:LAST_WORDS_CHARS] for line in reversed(lines) if line.strip()), "")

@@ -1,0 +1,159 @@
+"""Whatever a worker puts into the folders of its node, the agent goes on, and so do the runs of others."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from services.executor.policy.turn import Observation
+from services.executor.processes.supervisor import read_plain, read_whole, write_whole
+from shared.events.values import RUN_IS_OVER, RunStatus
+from tests.contract.eventually import eventually
+from tests.executor.processes import Machine
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    machine = Machine(tmp_path)
+    yield machine
+    await machine.end()
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        os.chdir(path.parent)  # its name may not be longer than 107 bytes
+        listener.bind(path.name)
+
+
+def a_folder(path: Path) -> None:
+    (path / "within").mkdir(parents=True)
+
+
+def a_link_to_itself(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def a_link_out(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def a_number(path: Path) -> None:
+    path.write_text("7")
+
+
+def no_text(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe" * 100_000)
+
+
+def much(path: Path) -> None:
+    path.write_text('{"code": 0, ' + "[" * 200_000)
+
+
+def an_odd_end(path: Path) -> None:
+    path.write_text('{"code": "0", "signal": [], "why": 3, "text": null}')
+
+
+KINDS: list[Callable[[Path], None]] = [
+    a_pipe, a_socket, a_folder, a_link_to_itself, a_link_out, a_number, no_text, much, an_odd_end,
+]  # fmt: skip
+FILES = ["exit", "exit.part", "stop", "stop.part", "supervisor", "supervisor.log", "lock", "stderr", "stdout", "worker"]
+STRAYS = [
+    "runs/x",
+    "runs/job-1/note",
+    "runs/job-1/1/.5",
+    "runs/job-1/1/5..",
+    "runs/job-1/1/\u0661",
+    "runs/job-1/007",
+    "lease",
+]
+
+
+def put(make: Callable[[Path], None], path: Path) -> None:
+    """In place of what stands there."""
+    here = Path.cwd()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir() and not path.is_symlink():
+            return
+        path.unlink(missing_ok=True)
+        make(path)
+    finally:
+        os.chdir(here)
+
+
+async def until_over(machine: Machine, *jobs: str) -> dict[str, Observation]:
+    async with asyncio.timeout(20):
+        while True:
+            machine.seen += machine.driver.look()
+            ends = {seen.job: seen for seen in machine.seen if seen.status in RUN_IS_OVER}
+            if set(ends) >= set(jobs):
+                return ends
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize("file", FILES)
+async def test_a_run_with_odd_files_ends_and_no_other_run_notices(
+    machine: Machine, file: str, make: Callable[[Path], None]
+) -> None:
+    machine.start("echo up; exec sleep 600", job="job-1")
+    await machine.until("running")
+    put(make, machine.path(file))
+    machine.start("exit 3", job="honest")
+    machine.stop(100)
+    ends = await until_over(machine, "job-1", "honest")
+    assert (ends["honest"].status, ends["honest"].exit_code) == (RunStatus.FAILED, 3)
+    assert machine.alive() == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_an_agent_that_comes_back_to_any_mess_ends_what_was_left_and_begins_anew(
+    machine: Machine, seed: int
+) -> None:
+    random = Random(seed)
+    machine.start("echo up; exec sleep 600", job="job-1")
+    await machine.until("running")
+    for stray in STRAYS:
+        put(random.choice(KINDS), machine.folder / stray)
+    for file in random.sample(FILES, 3):
+        put(random.choice(KINDS), machine.path(file))
+    machine.restart_agent()
+    machine.driver.renewed_ms()
+    await eventually(machine.driver.stop_everything)
+    assert machine.alive() == []
+    machine.driver._keep_runs = 0
+    machine.driver._prune()
+    machine.driver.look()
+
+
+@pytest.mark.parametrize("make", [a_pipe, a_socket, a_folder, a_link_to_itself, a_link_out])
+def test_nothing_but_a_plain_file_is_read_or_written_into(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    path = tmp_path / "file"
+    put(make, path)
+    with pytest.raises(OSError, match=r".+"):
+        read_whole(path)
+    part = tmp_path / "other.part"
+    put(make, part)
+    if make is not a_folder:
+        write_whole(tmp_path / "other", "text")
+        assert read_whole(tmp_path / "other") == "text"
+
+
+def test_no_more_of_a_file_is_read_than_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("0123456789")
+    assert (read_plain(path, 4), read_plain(path, 4, from_end=True), read_plain(path)) == (
+        b"0123",
+        b"6789",
+        b"0123456789",
+    )
