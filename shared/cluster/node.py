@@ -153,6 +153,11 @@ class Node:
         return self.status is NodeStatus.DRAINING or (self.status is NodeStatus.READY and self.offered is not None)
 
     @property
+    def is_out_for_maintenance(self) -> bool:
+        """Whether its maintenance goes on and nobody has opened it again meanwhile."""
+        return self.in_maintenance and self.status is not NodeStatus.READY
+
+    @property
     def is_schedulable(self) -> bool:
         """Whether new work may be placed here now."""
         return (

@@ -245,6 +245,18 @@ def test_what_operators_took_out_of_use_does_not_delay_the_loss_of_a_busy_node(w
     assert sorted(lost(world)) == sorted([busy, *off])
 
 
+def test_nodes_that_were_opened_in_the_middle_of_their_maintenance_count_like_all_others() -> None:
+    world = cell_of(20, wait_s=300)
+    world.run(spec_of("job", 8))
+    (busy,) = world.nodes_of("job")
+    opened = [node for node in world.state.nodes if node != busy][-8:]
+    world.tell(*(PlanMaintenance(cell=CELL, node=node, begin_ms=0, end_ms=10**8) for node in opened))
+    world.tell(*(Uncordon(cell=CELL, node=node) for node in opened))
+    pass_seconds(world, PATIENCE_S + 1, *(node for node in world.state.nodes if node not in (busy, *opened)))
+    assert sorted(lost(world)) == []
+    assert world.state.evictions is not None
+
+
 def test_a_new_writer_does_not_count_the_nodes_that_were_lost_in_maintenance() -> None:
     world = cell_of(20, wait_s=300)
     world.run(spec_of("job", 8))

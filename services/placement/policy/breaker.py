@@ -121,7 +121,7 @@ def _lost_ago_ms(state: CellState, speed: float) -> dict[str, int]:
 
 def counts(node: Node) -> bool:
     """Whether its silence tells of the network, and its loss has to wait for what it does to jobs."""
-    return not node.in_maintenance and (node.status is NodeStatus.READY or bool(node.jobs))
+    return not node.is_out_for_maintenance and (node.status is NodeStatus.READY or bool(node.jobs))
 
 
 def _was_in_use(node: Node) -> bool:

@@ -139,7 +139,7 @@ def _with(row: Row, failure: Failure, *, is_shared: bool) -> Row:
 
 def flaps_after(node: Node, now_ms: int) -> tuple[int, int]:
     """How many times in a row the node is lost with this time, and until when it is not to be used if it comes back."""
-    if node.in_maintenance or not (node.wanted is NodeStatus.READY or node.quarantined):
+    if node.is_out_for_maintenance or not (node.wanted is NodeStatus.READY or node.quarantined):
         return node.flaps, node.rests_until_ms
     is_near = node.flaps > 0 and now_ms < later(node.rests_until_ms, NEAR_MS)
     flaps = min(node.flaps + 1, FLAPS_MOST) if is_near else 1
