@@ -8,7 +8,7 @@ shall do, and from their diaries what they were doing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from zlib import crc32
 
@@ -65,6 +65,8 @@ class ExecutorService:
         self._reports: list[tuple[int, str]] = []
         self._report_due_ms: dict[str, int] = {}
         self._leases_seen_ms = 0
+        self.asking: dict[str, int] = {}
+        """The nodes that have a lease again, each since when: they begin nothing until the log is read to its end."""
 
     # Ownership.
 
@@ -166,7 +168,9 @@ class ExecutorService:
                 continue
             node = state.nodes.get(node_id)
             if node is None:
-                continue  # the log has forgotten the node: its agent joins when its next report is due
+                # The log has forgotten the node, and wants nothing of it: it joins when its next report is due.
+                agent.desire_all(turn, agent.boot, state.version, [])
+                continue
             if node.boot == agent.boot and node.status is NodeStatus.LOST:
                 self._boot_again(turn, state, agent)
             elif node.boot == agent.boot:
@@ -266,6 +270,17 @@ class ExecutorService:
         allowed_ms, again_ms = lease_allowed_ms(state.policy), settle_ms(state.policy)
         for agent in self.agents.values():
             agent.keep_lease(turn, allowed_ms, again_ms)
+        self.asking = {
+            agent.id: since_ms for agent in self.agents.values() if (since_ms := agent.asks_since_ms) is not None
+        }
+
+    def caught_up(self, asked: Mapping[str, int]) -> None:
+        """The log has been read to the end that it had when these nodes asked."""
+        for node_id, since_ms in asked.items():
+            agent = self.agents.get(node_id)
+            if agent is not None:
+                agent.caught_up(since_ms)
+        self._leases_seen_ms -= LEASE_CHECK_MS  # what waits for this begins with the next tick
 
     # The driver.
 

@@ -58,6 +58,13 @@ class WallCellClock:
         """The machine's clock was wrong: what it said must not hold cell time ahead once it is set right."""
         self._last_ms = 0
 
+    def forget_if_ahead(self, bound_wall_ms: int) -> None:
+        """The machine's clock is right now. If it was wrong for a while, and somebody asked meanwhile, cell time would
+        stand still until the clock is there again: what it said then is forgotten if it is further ahead than this.
+        """
+        if self._last_ms > self.at(self._wall_ms() + bound_wall_ms):
+            self.forget()
+
     def wall_wait_ms(self, until_ms: int) -> int:
         """The wall time, in milliseconds and rounded up, until the cell time `until_ms`; 0 when it is past."""
         return max(0, -int(-(until_ms - self.now_ms()) // self.speed))

@@ -143,7 +143,10 @@ def test_an_agent_without_a_lease_starts_nothing_until_it_is_renewed() -> None:
     made.desire(without, 2, "a", wanted("a"))
     made.renew(20_500)
     made.keep_lease(renewed, 20_000)
-    assert (orders(without), orders(renewed)) == ([], ["Start a/1"])
+    assert (orders(without), orders(renewed), made.asks_since_ms) == ([], [], 21_000)
+    made.caught_up(21_000)
+    made.keep_lease(renewed, 20_000)
+    assert (orders(renewed), made.asks_since_ms) == (["Start a/1"], None)
 
 
 def test_a_report_tells_every_run_until_the_log_has_taken_it_as_over() -> None:

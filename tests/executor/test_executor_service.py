@@ -40,8 +40,9 @@ class Site:
         made = service.take_over(0, self.writer.state, self.seq, self.diary, now(cell_ms))
         service.confirmed(made.events, 0)
         self.keep(made)
-        for monotonic_ms in (0, SETTLE_MS_MOST):  # it had time to read what was decided before that
+        for monotonic_ms in (0, SETTLE_MS_MOST, SETTLE_MS_MOST):  # it had time to read what was decided before that
             self.keep(service.tick(self.writer.state, now(cell_ms, monotonic_ms)))
+            service.caught_up(service.asking)
         return service, made
 
     def diary(self, name: str) -> list[DiaryLine]:
@@ -176,8 +177,52 @@ def test_who_takes_over_begins_what_nobody_began_some_time_after_its_first_word_
     service.confirmed(made.events, 500)
     assert written(service.tick(site.writer.state, now(0, 510))) == []
     assert written(service.tick(site.writer.state, now(0, 510 + SETTLE_MS_MOST - 1))) == []
-    begun = service.tick(site.writer.state, now(0, 510 + SETTLE_MS_MOST + 1_000))
+    assert written(service.tick(site.writer.state, now(0, 510 + SETTLE_MS_MOST + 1_000))) == []
+    service.caught_up(service.asking)
+    begun = service.tick(site.writer.state, now(0, 510 + SETTLE_MS_MOST + 1_001))
     assert (said(begun), written(begun)) == (["node-1 RunStarted a/1"], ["node-1 started a/1"])
+
+
+def test_what_was_ordered_of_a_node_that_the_log_has_forgotten_since_is_not_begun() -> None:
+    site = Site(Writer(NODES))
+    service = ExecutorService(CELL, NODES, 1)
+    made = service.take_over(0, site.writer.state, 1_000, site.diary, now())
+    lines = service.decided(site.writer.state, [site.writer.start("a", "node-1")], now()).lines
+    gone = site.writer.decide(
+        e.LeaseExpired(node="node-1", boot="boot-1"),
+        e.JobRequeued(job="a", reason=RequeueReason.INFRASTRUCTURE, not_before_ms=0, failures=0),
+        e.NodeRemoved(node="node-1"),
+    )
+    lines += service.decided(site.writer.state, [gone], now()).lines
+    service.confirmed(made.events, 0)
+    for look_ms in (0, SETTLE_MS_MOST, SETTLE_MS_MOST + 1, 2 * SETTLE_MS_MOST):
+        lines += service.tick(site.writer.state, now(0, look_ms)).lines
+        service.caught_up(service.asking)
+    assert lines == []
+
+
+def test_an_executor_that_has_read_the_log_to_an_earlier_end_only_begins_nothing() -> None:
+    """Its nodes lost their lease again meanwhile: the log may have given them up behind that end."""
+    site = Site(Writer(NODES))
+    service, _ = site.executor()
+    service.tick(site.writer.state, now(0, 60_000))  # the lease is over
+    report = service.tick(site.writer.state, now(0, 70_000))
+    service.confirmed(report.events, 70_000)
+    for look_ms in (71_000, 71_000 + SETTLE_MS_MOST):
+        service.tick(site.writer.state, now(0, look_ms))
+    asked = dict(service.asking)
+    assert set(asked) == {"node-1", "node-2"}
+    again = service.tick(site.writer.state, now(0, 200_000))  # and once more
+    service.confirmed(again.events, 200_000)
+    service.caught_up(asked)
+    site.writer.start("a", "node-1")
+    lines = service.decided(site.writer.state, [site.writer.log[-1]], now(0, 200_001)).lines
+    for look_ms in (201_000, 201_000 + SETTLE_MS_MOST, 202_000 + SETTLE_MS_MOST):
+        lines += service.tick(site.writer.state, now(0, look_ms)).lines
+    assert lines == []
+    service.caught_up(service.asking)
+    begun = service.tick(site.writer.state, now(0, 203_000 + SETTLE_MS_MOST))
+    assert written(begun) == ["node-1 started a/1"]
 
 
 WAITS_MS = st.lists(st.integers(0, 3 * SETTLE_MS_MOST), max_size=6).map(sorted)
@@ -214,6 +259,7 @@ def test_a_run_that_is_told_to_stop_before_the_first_word_of_its_new_executor_ha
     service.confirmed(taken.events, 0)
     for look_ms in (0, SETTLE_MS_MOST, 2 * SETTLE_MS_MOST):
         site.keep(service.tick(site.writer.state, now(200, look_ms)))
+        service.caught_up(service.asking)
     assert [line.event for line in site.diaries["node-1"]] == ["started", "ended"]
     assert site.offences() == []
 

@@ -194,7 +194,10 @@ def test_an_agent_that_was_dead_for_longer_than_its_lease_begins_nothing_before_
     assert did(own.tick(writer.state, now(0, 30_001))) == []
     own.confirmed(begun.events, 30_000)
     assert did(own.tick(writer.state, now(0, 30_002))) == []
-    assert did(own.tick(writer.state, now(0, 32_002))) == ["Start job-1/1"]
+    assert did(own.tick(writer.state, now(0, 32_002))) == []
+    assert own.asks_since_ms == 30_002
+    own.caught_up(30_002)
+    assert did(own.tick(writer.state, now(0, 32_003))) == ["Start job-1/1"]
 
 
 def test_an_agent_that_stood_still_for_longer_than_its_lease_begins_nothing_of_what_was_ordered_before() -> None:

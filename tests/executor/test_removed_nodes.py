@@ -81,6 +81,11 @@ class Cell:
         for _ in range(seconds):
             self.world.pass_time(1_000)
             self._hear(self.agents.tick(self.world.twin, self.now))
+            if isinstance(self.agents, OwnNode):
+                if self.agents.asks_since_ms is not None:
+                    self.agents.caught_up(self.agents.asks_since_ms)
+            elif isinstance(self.agents, ExecutorService):
+                self.agents.caught_up(self.agents.asking)
 
     def tell(self, *events: DeclareLost | RemoveNode) -> None:
         self.world.tell(*events)

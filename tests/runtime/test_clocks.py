@@ -29,6 +29,23 @@ def test_cell_time_does_not_go_back_with_the_machines_clock() -> None:
     assert [clock.now_ms(), clock.now_ms(), clock.now_ms()] == [5_000, 5_000, 6_000]
 
 
+def test_what_a_clock_said_while_it_was_wrong_is_forgotten_once_it_is_right() -> None:
+    told = iter([5_000, 7_205_000, 6_000, 6_000, 6_100, 7_000])
+    clock = WallCellClock(wall=lambda: next(told))
+    assert [clock.now_ms(), clock.now_ms()] == [5_000, 7_205_000]
+    assert clock.now_ms() == 7_205_000
+    clock.forget_if_ahead(1_000)
+    assert [clock.now_ms(), clock.now_ms()] == [6_100, 7_000]
+
+
+def test_what_it_said_a_little_ahead_stands() -> None:
+    told = iter([5_000, 4_500, 4_600])
+    clock = WallCellClock(wall=lambda: next(told))
+    clock.now_ms()
+    clock.forget_if_ahead(1_000)
+    assert clock.now_ms() == 5_000
+
+
 def test_a_wait_in_cell_time_is_shorter_in_wall_time_and_rounded_up() -> None:
     clock = WallCellClock(speed=10, wall=lambda: 1_000)
     assert clock.wall_wait_ms(10_101) == 11

@@ -93,6 +93,7 @@ class Agent:
         self._diaries = Diaries(machine.files, machine.cell, 1, grown_bytes)
         self._begun: Begun
         self._give_way_ms = NEVER_MS
+        self._asks, self._has_read = asyncio.Event(), asyncio.Event()
 
     async def run(self) -> None:
         """Work until the process is to stop. Raises NodeTakenOver."""
@@ -103,7 +104,12 @@ class Agent:
         self._context.health.ready()
         outbox = self._begun.outbox
         try:
-            work = {"publisher": outbox.run(), "decisions": self._follow_log(), "processes": self._look()}
+            work = {
+                "publisher": outbox.run(),
+                "decisions": self._follow_log(),
+                "processes": self._look(),
+                "lease": self._catch_up(),
+            }
             await together(self._context.stopping, until_stopped={"end": self._settle()}, cut_off=work)
         finally:
             await self._follower.stop()
@@ -160,7 +166,29 @@ class Agent:
             if decisions:
                 self._carry_out(self._begun.node.decided(self._follower.state, decisions, self._now()))
                 self._context.telemetry.records_read.labels("decisions").inc(len(decisions))
+            self._has_read.set()
             self._show()
+
+    async def _catch_up(self) -> None:
+        """When the node has a lease again: tell it when the log has been read to the end that it had by then."""
+        tp, away = self._layout.tp("decisions", self._cell), self._context.back_off(AWAY_FIRST_S)
+        while True:
+            await self._asks.wait()
+            self._asks.clear()
+            since_ms = self._begun.node.asks_since_ms
+            if since_ms is None:
+                continue
+            try:
+                end = (await self._log.end_offsets([tp]))[tp]
+            except LogUnavailable as error:
+                self._context.logger.warning("cannot read", cell=self._cell, reason=str(error))
+                await asyncio.sleep(away.next_s())
+                continue
+            away.reset()
+            while self._follower.next_offset < end:
+                self._has_read.clear()
+                await self._has_read.wait()
+            self._begun.node.caught_up(since_ms)
 
     async def _look(self) -> None:
         while True:
@@ -171,6 +199,8 @@ class Agent:
             if seen:
                 self._carry_out(node.observed(seen, self._now()))
             self._carry_out(node.tick(self._follower.state, self._now()))
+            if node.asks_since_ms is not None:
+                self._asks.set()
             if node.is_replaced:
                 self._give_way()
             self._forget_past()

@@ -58,6 +58,7 @@ class CellExecutor:
         self._diaries, self._host = diaries, context.host
         self._outbox = Outbox(context, log, layout, service, telemetry, self._look_at_reigns, self._look_at_plan)
         self._wake, self._may_take_over = asyncio.Event(), asyncio.Event()
+        self._asks, self._has_read = asyncio.Event(), asyncio.Event()
         self._planned_ms: int | None = None
         self._planned_look_ms: int | None = None
         self._ticked_ms = self._rests_until_ms = 0
@@ -91,6 +92,7 @@ class CellExecutor:
                 tasks.create_task(self._outbox.run(), name="publisher")
                 tasks.create_task(self._follow_log(), name="decisions")
                 tasks.create_task(self._follow_slots(), name="slots")
+                tasks.create_task(self._catch_up(), name="leases")
                 if isinstance(self._context.clock, SteppedCellClock):
                     tasks.create_task(self._follow_operations(self._context.clock), name="operations")
                 else:
@@ -178,10 +180,24 @@ class CellExecutor:
                 read.inc(len(decisions))
             if self._slots.is_coming:
                 self._may_take_over.set()
+            self._has_read.set()
             next_offset = self._follower.next_offset
             await self._outbox.drained()
             self._handled_decisions(next_offset)
             self._context.health.turned()
+
+    async def _catch_up(self) -> None:
+        """Where nodes have a lease again: tell them when the log has been read to the end that it had by then."""
+        while True:
+            await self._asks.wait()
+            self._asks.clear()
+            asked = dict(self.service.asking)
+            end = await self._end_of_log()
+            while self._follower.next_offset < end:
+                self._has_read.clear()
+                await self._has_read.wait()
+            self.service.caught_up(asked)
+            self._wake.set()
 
     async def _follow_time(self, clock: WallCellClock) -> None:
         loop = asyncio.get_running_loop()
@@ -190,6 +206,8 @@ class CellExecutor:
             if wait_ms is not None and wait_ms <= 0:
                 self._ticked_ms = self._host.monotonic_ms()
                 self._carry_out(self.service.tick(self._follower.state, self._now()))
+                if self.service.asking:
+                    self._asks.set()
                 continue
             timer = None if wait_ms is None else loop.call_later(wait_ms / 1000, self._wake.set)
             await self._wake.wait()

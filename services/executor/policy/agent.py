@@ -58,6 +58,7 @@ class NodeAgent:
         "_in_use",
         "back_ms",
         "boot",
+        "caught_up_ms",
         "cell",
         "failed_devices",
         "first_seq",
@@ -65,6 +66,7 @@ class NodeAgent:
         "id",
         "is_heard",
         "is_informed",
+        "is_settled",
         "leaving",
         "renewed_ms",
         "runs",
@@ -84,6 +86,8 @@ class NodeAgent:
         self.has_lapsed = False
         self.renewed_ms = now_ms
         self.back_ms: int | None = None
+        self.is_settled = False
+        self.caught_up_ms: int | None = None
         self.failed_devices: tuple[int, ...] = ()
         self.runs: dict[str, AgentRun] = {}
         self.leaving: dict[RunKey, AgentRun] = {}
@@ -257,25 +261,38 @@ class NodeAgent:
         """Stop all work when the lease was not renewed for `allowed_ms`. Whether it was not."""
         if turn.now.monotonic_ms - self.renewed_ms <= allowed_ms:
             return False
-        self.back_ms = None
+        self.back_ms, self.is_settled = None, False
         # One that goes on for another agent begins nothing from the start, but what it took up stops as well.
         if not self.has_lapsed or any(run.is_live and run.status is RunStatus.RUNNING for run in self.runs.values()):
             self.give_up(turn)
         return True
 
     def keep_lease(self, turn: Turn, allowed_ms: int, settle_ms: int = 0) -> None:
-        """The same; and begin what waits when the lease has been renewed for `settle_ms` again: the log may give a node
-        up whose word has arrived and is not read yet.
+        """The same; and begin what waits when the lease has been renewed for `settle_ms` again and the log was then read
+        to its end: it may have given the node up meanwhile, and what is read of it may be old.
         """
         if self.lapse_when_late(turn, allowed_ms) or not self.is_heard:
             return
         if self.has_lapsed:
             now_ms = turn.now.monotonic_ms
             self.back_ms = now_ms if self.back_ms is None else self.back_ms
-            if now_ms - self.back_ms < settle_ms:
+            self.is_settled = now_ms - self.back_ms >= settle_ms
+            if not self.is_settled or self.caught_up_ms != self.back_ms:
                 return
-            self.has_lapsed, self.back_ms = False, None
+            self.has_lapsed, self.back_ms, self.is_settled = False, None, False
         self._begin_waiting(turn)
+
+    @property
+    def asks_since_ms(self) -> int | None:
+        """Since when (monotonic) it has a lease again and begins nothing until the log has been read to the end that it
+        has now; None: it does not wait for that.
+        """
+        return self.back_ms if self.is_settled and self.caught_up_ms != self.back_ms else None
+
+    def caught_up(self, asked_since_ms: int) -> None:
+        """The log has been read to the end that it had when the agent asked. It may have lost its lease once more."""
+        if self.back_ms == asked_since_ms:
+            self.caught_up_ms = asked_since_ms
 
     def give_up(self, turn: Turn) -> None:
         """Stop everything that is there, at once, and begin nothing until the lease is renewed."""

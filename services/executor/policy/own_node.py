@@ -152,6 +152,15 @@ class OwnNode:
         self.agent.keep_lease(turn, lease_allowed_ms(state.policy), settle_ms(state.policy))
         return turn
 
+    @property
+    def asks_since_ms(self) -> int | None:
+        """Since when the node has a lease again and begins nothing until the log is read to its end; None: it does."""
+        return self.agent.asks_since_ms
+
+    def caught_up(self, asked_since_ms: int) -> None:
+        """The log has been read to the end that it had when the node asked."""
+        self.agent.caught_up(asked_since_ms)
+
     def _plan_report(self, state: CellState, now: Now) -> None:
         every_ms = report_every_ms(state.policy, self._report_every_ms)
         # Spread over a tenth of the interval, by the node's name and the time, so that nodes do not march in step.

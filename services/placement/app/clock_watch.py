@@ -75,6 +75,7 @@ class ClockWatch:
         self._look_at_answer()
         is_due, is_right = host.monotonic_ms() >= self._ask_at_ms, abs(self._ahead_ms()) <= bound_ms
         if self._has_answer and is_right:
+            self._forget_wrong_time(bound_ms)
             if is_due and self._question is None:
                 self._question = asyncio.create_task(self._ask(), name="ask for the broker's time")
             return
@@ -93,6 +94,13 @@ class ClockWatch:
                 f"this machine's clock is {abs(ahead_ms) / 1_000:.1f} s {how} the broker's, at most "
                 f"{bound_ms / 1_000:g} s are allowed (FALLOW_CLOCK_BOUND_WALL_MS): set the clock"
             )
+        if self._is_checked:
+            self._forget_wrong_time(bound_ms)
+
+    def _forget_wrong_time(self, bound_ms: int) -> None:
+        """The clock may have been wrong where nobody compared it: in a standby, or while the broker was away."""
+        if isinstance(self._context.clock, WallCellClock):
+            self._context.clock.forget_if_ahead(bound_ms)
 
     def _look_at_answer(self) -> None:
         """What became of the last question. Raises CannotWrite."""
