@@ -67,6 +67,8 @@ def next_pause_end_ms(job: Job, now_ms: int) -> int | None:
     """When the next pause of a job is over that waits or lacks workers; None if there is none. One that may start now
     goes on waiting with the ranks whose pauses are not over.
     """
+    if not job.setbacks and job.not_before_ms <= now_ms:
+        return None  # nearly every job
     ends = [setback.until_ms for setback in job.setbacks if setback.until_ms > now_ms]
     if job.status is JobStatus.QUEUED and job.not_before_ms > now_ms:
         ends.append(job.not_before_ms)

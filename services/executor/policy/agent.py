@@ -268,8 +268,8 @@ class NodeAgent:
         return True
 
     def keep_lease(self, turn: Turn, allowed_ms: int, settle_ms: int = 0) -> None:
-        """The same; and begin what waits when the lease has been renewed for `settle_ms` again and the log was then read
-        to its end: it may have given the node up meanwhile, and what is read of it may be old.
+        """The same; and begin what waits when the lease has been renewed for `settle_ms` again and the log was then
+        read to its end: it may have given the node up meanwhile, and what is read of it may be old.
         """
         if self.lapse_when_late(turn, allowed_ms) or not self.is_heard:
             return

@@ -37,12 +37,12 @@ _FOLLOWED: frozenset[type[e.Effect]] = frozenset(
         e.JobHeld,
         e.JobReleased,
         e.JobReady,
-        e.JobFailed,
-        e.JobFinished,
-        e.JobCancelled,
     }
 )
-"""With new and updated jobs: the effects that let a job into a line or out of it."""
+"""With new and updated jobs, and those that end: the effects that let a job into a line or out of it."""
+
+_ENDED: frozenset[type[e.Effect]] = frozenset({e.JobFailed, e.JobFinished, e.JobCancelled})
+"""Who stood in no line before needs no look: nearly all of them ran."""
 
 
 class Lines:
@@ -93,7 +93,7 @@ class Lines:
             kind = type(effect)
             if kind is e.JobEnqueued or kind is e.JobUpdated:
                 is_due |= self._look_at(state, effect.spec.id, now_ms)  # type: ignore[union-attr]
-            elif kind in _FOLLOWED:
+            elif kind in _FOLLOWED or (kind in _ENDED and effect.job in self._places):  # type: ignore[union-attr]
                 is_due |= self._look_at(state, effect.job, now_ms)  # type: ignore[union-attr]
         while self._asleep.is_due(now_ms):
             is_due |= self._look_at(state, self._asleep.pop()[1], now_ms)
