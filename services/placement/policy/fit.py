@@ -141,14 +141,19 @@ def suits(node: Node, spec: JobSpec, workers: int) -> bool:
 
 def more_that_suit(node: Node, spec: JobSpec, workers: int, most: int) -> int:
     """How many workers more than so many the node suits, by its GPU type, CPU and memory; `most` at most."""
-    if spec.gpu_type is not None and spec.gpu_type != node.spec.gpu_type:
+    wants, has = spec.resources, node.spec
+    if spec.gpu_type is not None and spec.gpu_type != has.gpu_type:
         return 0
-    wants = spec.resources
+    # By comparison, for the node is one of many that a search looks at: to call `min` would cost more than all else.
     if wants.cpu_milli:
-        most = min(most, (node.spec.cpu_milli - node.cpu_used) // wants.cpu_milli - workers)
+        by_cpu = (has.cpu_milli - node.cpu_used) // wants.cpu_milli - workers
+        if by_cpu < most:  # noqa: PLR1730 - see above
+            most = by_cpu
     if wants.memory_mib:
-        most = min(most, (node.spec.memory_mib - node.memory_used) // wants.memory_mib - workers)
-    return max(most, 0)
+        by_memory = (has.memory_mib - node.memory_used) // wants.memory_mib - workers
+        if by_memory < most:  # noqa: PLR1730
+            most = by_memory
+    return most if most > 0 else 0  # noqa: FURB136
 
 
 def first_suitable(state: CellState, pool: PoolCapacity, mask: int, spec: JobSpec) -> Node | None:

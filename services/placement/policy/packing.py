@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from services.placement.policy.fewest import Part, fewest
-from services.placement.policy.fit import suits
+from services.placement.policy.fit import more_that_suit
 from services.placement.policy.islands import Devices, devices_for, held_by_islands
 from shared.cluster.masks import each_bit
 from shared.cluster.topology import OUTWARD, Ranking, Topology
@@ -42,14 +42,7 @@ class Gang:
         room = self.topology.free[slot] // self.gpus
         if self.is_plain or not room:
             return room
-        node, wants = self.topology.nodes[slot], self.spec.resources
-        if not suits(node, self.spec, 1):
-            return 0
-        if wants.cpu_milli:
-            room = min(room, (node.spec.cpu_milli - node.cpu_used) // wants.cpu_milli)
-        if wants.memory_mib:
-            room = min(room, (node.spec.memory_mib - node.memory_used) // wants.memory_mib)
-        return room
+        return more_that_suit(self.topology.nodes[slot], self.spec, 0, room)
 
     def room_in(self, level: Level, unit: int) -> int:
         """How many of its workers a unit holds."""
