@@ -34,6 +34,7 @@ from shared.runtime.process import Context, wait_for
 from shared.runtime.together import together
 
 OPERATIONS_PAUSE_S, OPERATIONS_PATIENT_MS = 1.0, 500
+LOOK_FOR_TOPICS_MS = 5_000
 
 Subscribing = Callable[[Context[AdmissionSettings], Sequence[str], str, Delivery], Subscription]
 """How a process comes to its share of these topics in this group, not started."""
@@ -77,13 +78,25 @@ async def main(
         return
     admission = Admission(context, log, layout_of(file, context.settings.namespace), file, subscribing)
     try:
-        if await wait_for(context, "its share of the submissions", admission.begin, AWAY):
+        while await wait_for(context, "its share of the submissions", admission.begin, AWAY):
             context.health.ready()
             work = {"operations": admission.follow_operations(), "delivery": admission.fail_when_given_up()}
-            await together(context.stopping, until_stopped={}, cut_off=work)
+            try:
+                await together(context.stopping, until_stopped={}, cut_off=work)
+            except OtherTopics as others:
+                context.logger.info("reads more topics from now on", topics=others.topics)
+                await admission.leave()
     finally:
         await admission.end()
         await log.stop()
+
+
+class OtherTopics(Exception):
+    """There are topics to be read that were not known when the process began."""
+
+    def __init__(self, topics: list[str]) -> None:
+        super().__init__(", ".join(topics))
+        self.topics = topics
 
 
 class Admission:
@@ -107,13 +120,17 @@ class Admission:
         self._subscription: Subscription | None = None
         self._fenced: dict[TopicPartition, Loss] = {}
         self._partitions, self._wall_ms = 1, 0
+        self._read: list[str] = []
+        self._look_at_ms = 0
         self._operations: Reader | None = None
 
     async def begin(self) -> str | None:
         """Stand at the operations and join those who share the submissions. Raises LogUnavailable."""
         try:
-            self._operations = await self._stand_at_operations()
-            self._delivery, topics = self._new_delivery(), self._topics()
+            if self._operations is None:
+                self._operations = await self._stand_at_operations()
+            self._delivery, self._read = self._new_delivery(), self._topics()
+            topics = self._read
             self._partitions = sum([await self._log.partitions(topic) for topic in topics])
             group = self._layout.group("admission")
             self._subscription = self._subscribing(self._context, topics, group, self._delivery)
@@ -123,11 +140,16 @@ class Admission:
             raise
         return None
 
-    async def end(self) -> None:
-        """Let go of what `begin` has begun."""
+    async def leave(self) -> None:
+        """Read no submissions any more."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             await subscription.stop()
+        self._context.health.noted("topics")
+
+    async def end(self) -> None:
+        """Let go of what `begin` has begun."""
+        await self.leave()
         operations, self._operations = self._operations, None
         if operations is not None:
             await operations.stop()
@@ -244,6 +266,7 @@ class Admission:
                 reader.seek(error.tp, error.begin)
                 continue
             await self._operate([event_of(record) for record in records])
+            await self._look_for_topics()
             self._let_go_of_lost()
             if not by_time:
                 await self._context.pause(OPERATIONS_PAUSE_S)
@@ -274,6 +297,25 @@ class Admission:
             if file is not None:
                 self._file = file
                 self._service.reload(file)
+
+    async def _look_for_topics(self) -> None:
+        """Topics that came with a reload are read once they are there: raises OtherTopics then. Until then it is noted
+        that they are not.
+        """
+        unread, now_ms = (
+            [topic for topic in self._topics() if topic not in self._read],
+            self._context.host.monotonic_ms(),
+        )
+        if not unread or now_ms < self._look_at_ms:
+            return
+        self._look_at_ms = now_ms + LOOK_FOR_TOPICS_MS
+        try:
+            missing = [topic for topic in unread if not await self._log.partitions(topic)]
+        except LogUnavailable:
+            return
+        if not missing:
+            raise OtherTopics(unread)
+        self._context.health.noted("topics", f"{', '.join(missing)}: not there. Run: fallow topics create")
 
 
 def _answered(handled: Handled[Event]) -> Answered:

@@ -19,6 +19,8 @@ from services.cli.paths import file_to_read
 from services.cli.reload_answer import ReloadAnswer, obstacle
 from shared.client.port import CellClient
 from shared.events.operations import ReloadCell
+from shared.log.opening import declared_topics
+from shared.log.topic_admin import missing_topics
 from shared.runtime.clocks import monotonic_ms
 
 NEXT = "Admission and placement read their own copies of the file; the log of each says whether it took it."
@@ -62,6 +64,7 @@ async def _reload(access: Access, cells: list[str], wait_ms: int) -> list[Reload
     the file. Raises ClientUnavailable, and as `newest_state` does.
     """
     file, answers = access.cells(), list[ReloadAnswer]()
+    await warn_of_missing_topics(access)
     for cell in cells:
         state = await newest_state(access, cell)
         if why := obstacle(file, state):
@@ -70,6 +73,15 @@ async def _reload(access: Access, cells: list[str], wait_ms: int) -> list[Reload
     async with access.client() as client:
         await ask_for_reload(client, answers, wait_ms)
     return answers
+
+
+async def warn_of_missing_topics(access: Access) -> None:
+    """Say which topics the file needs that are not there: services that start anew would not start without them. Raises
+    LogUnavailable.
+    """
+    missing = await missing_topics(access.kafka_address, declared_topics(access.cells(), access.namespace))
+    if missing:
+        say(f"fallow: {', '.join(missing)}: not there. Run: fallow topics create; then restart admission")
 
 
 async def ask_for_reload(client: CellClient, answers: Sequence[ReloadAnswer], wait_ms: int) -> None:

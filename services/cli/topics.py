@@ -22,7 +22,7 @@ Embedded = Annotated[bool, typer.Option("--embedded", envvar="FALLOW_EMBEDDED", 
 
 @app.command()
 def create(context: typer.Context, replicas: Replicas = 1, embedded: Embedded = False, as_json: AsJson = False) -> None:
-    """Create what is missing and let grow what may grow; nothing is deleted or changed."""
+    """Create what is missing, let grow what may grow, and set how long records are kept; change nothing else."""
     access = access_of(context)
     specs = declared(access, replicas)
     report = run(create_topics(access.kafka_address, specs, replicas=replicas, embedded=embedded))

@@ -88,6 +88,9 @@ async def open_log(context: Context[Any], file: CellFile) -> KafkaLog | None:
         if report.must_stop:
             words = "; ".join(str(difference) for difference in report.differences)
             raise WrongTopics(f"{words}. Run: fallow topics create")
+        for difference in report.differences:
+            context.logger.warning("a topic is not as declared", about=str(difference))
+            context.health.noted(f"topic {difference.topic}", f"{difference}. Run: fallow topics create")
         return None
 
     what, declared = f"Kafka at {settings.kafka}", declared_topics(file, settings.namespace, settings.replicas)

@@ -13,11 +13,14 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from shared.log.port import LogUnavailable, TopicPartition
-from shared.log.topics import ActualTopic, Difference, DifferenceKind, TopicSpec, differences
+from shared.log.topics import RETENTION, ActualTopic, Difference, DifferenceKind, TopicSpec, differences
 
 ADMIN_BOUND_S = 30.0
 REQUEST_BOUND_MS = 10_000
 VISIBLE_ATTEMPTS = 50
+OWN_SETTING = 1
+"""How Kafka marks a setting that was given to the topic itself (DescribeConfigs: DYNAMIC_TOPIC_CONFIG)."""
+
 VISIBLE_STEP_S = 0.1
 """Kafka answers a creation before each broker knows of it; so long is its visibility awaited."""
 
@@ -41,13 +44,21 @@ async def check_topics(bootstrap: str, expected: Sequence[TopicSpec], *, embedde
     found = differences(expected, actual)
     if embedded:
         return TopicsReport(found, must_stop=any(_loses_cells(difference) for difference in found))
-    return TopicsReport(found, must_stop=bool(found))
+    return TopicsReport(found, must_stop=not all(difference.is_harmless for difference in found))
+
+
+async def missing_topics(bootstrap: str, expected: Sequence[TopicSpec]) -> list[str]:
+    """The names of those that are not there. Raises LogUnavailable."""
+    async with _admin(bootstrap) as admin:
+        actual = await _actual(admin, expected, with_config=False)
+    return [spec.name for spec in expected if spec.name not in actual]
 
 
 async def create_topics(
     bootstrap: str, expected: Sequence[TopicSpec], *, replicas: int = 1, embedded: bool = False
 ) -> TopicsReport:
-    """Create what is missing, let grow what may grow, change nothing else; report what still differs.
+    """Create what is missing, let grow what may grow, set how long records are kept, change nothing else; report what
+    still differs.
 
     May be repeated, also by several at once. On the embedded broker it only reports. Raises LogUnavailable.
     """
@@ -57,6 +68,7 @@ async def create_topics(
             await _create_missing(admin, [spec for spec in expected if spec.name not in actual], replicas)
             await _grow(admin, expected, actual)
             await _wait_until_visible(admin, expected)
+            await _keep_as_long(admin, expected)
     return await check_topics(bootstrap, expected, embedded=embedded)
 
 
@@ -94,7 +106,10 @@ async def _actual(
     return {name: ActualTopic(partitions, config.get(name)) for name, partitions in present.items()}
 
 
-async def _config(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[str, Mapping[str, str]]:
+async def _config(
+    admin: AIOKafkaAdminClient, names: Sequence[str], *, only_own: bool = False
+) -> dict[str, Mapping[str, str]]:
+    """The settings of these topics; with `only_own` those that were set for the topic itself."""
     if not names:
         return {}
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
@@ -103,7 +118,7 @@ async def _config(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[str,
         for code, message, _type, name, entries in response.resources:
             if code:
                 raise for_code(code)(f"settings of {name}: {message}")
-            found[name] = {entry[0]: entry[1] for entry in entries}
+            found[name] = {entry[0]: entry[1] for entry in entries if not only_own or entry[3] == OWN_SETTING}
     return found
 
 
@@ -123,6 +138,23 @@ async def _grow(admin: AIOKafkaAdminClient, expected: Sequence[TopicSpec], actua
     growing = {spec.name: NewPartitions(spec.partitions) for spec in expected if spec.name in small}
     if growing:
         await admin.create_partitions(growing)
+
+
+async def _keep_as_long(admin: AIOKafkaAdminClient, expected: Sequence[TopicSpec]) -> None:
+    """Set the retention where it differs. Kafka takes a topic's own settings as a whole: all others are said again."""
+    actual = await _actual(admin, expected, with_config=True)
+    differs = {found.topic for found in differences(expected, actual) if found.is_harmless}
+    own = await _config(admin, sorted(differs), only_own=True)
+    wanted = {spec.name: dict(spec.config)[RETENTION] for spec in expected if spec.name in differs}
+    resources = [
+        ConfigResource(ConfigResourceType.TOPIC, name, configs={**own[name], RETENTION: wanted[name]})
+        for name in sorted(differs)
+    ]
+    for resource in resources:
+        for response in await admin.alter_configs([resource]):
+            for code, message, _type, name in response.resources:
+                if code:
+                    raise for_code(code)(f"settings of {name}: {message}")
 
 
 async def _wait_until_visible(admin: AIOKafkaAdminClient, expected: Sequence[TopicSpec]) -> None:

@@ -20,6 +20,8 @@ MS_PER_HOUR = 3_600_000
 FOR_EVER = "-1"
 """Kafka's word for a retention without an end, in time or in bytes."""
 
+RETENTION = "retention.ms"
+
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -104,12 +106,15 @@ class DifferenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference, in words for people. `is_growable`: creating the topics again puts it right."""
+    """One difference, in words for people. `is_growable`: creating the topics again puts it right. `is_harmless`:
+    services work with it; what is kept is kept for another time than it should be.
+    """
 
     topic: str
     kind: DifferenceKind
     text: str
     is_growable: bool = False
+    is_harmless: bool = False
 
 
 def parse_topics(text: str) -> TopicsFile:
@@ -161,7 +166,7 @@ def _spec(name: str, declaration: TopicDeclaration, cells: int, replicas: int) -
     }
     if declaration.retention_hours is not None:
         by_age = str(declaration.retention_hours * MS_PER_HOUR)
-        config["retention.ms"] = FOR_EVER if declaration.kept_by_snapshots else by_age
+        config[RETENTION] = FOR_EVER if declaration.kept_by_snapshots else by_age
         config["retention.bytes"] = FOR_EVER
     per_cell = declaration.partitions == "per_cell"
     partitions = cells if declaration.partitions == "per_cell" else declaration.partitions
@@ -201,4 +206,5 @@ def _compare(spec: TopicSpec, actual: ActualTopic | None) -> Iterator[Difference
         found = actual.config.get(key)
         if found != wanted:
             text = f"{spec.name} has {key}={found if found is not None else 'nothing'}, it should be {wanted}"
-            yield Difference(spec.name, DifferenceKind.CONFIG, text)
+            is_time = key == RETENTION and wanted != FOR_EVER
+            yield Difference(spec.name, DifferenceKind.CONFIG, text, is_harmless=is_time)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from services.admission.app import Admission
+from services.admission.app import Admission, main
 from services.admission.settings import AdmissionSettings
+from shared.cluster.config import CellFile
 from shared.events.encoding import ce_headers, encode
 from shared.events.jobs import JobAdmitted, JobRejected, JobsAdmitted, JobUpdateRequested
 from shared.events.operations import AdvanceTime, ReloadCell
@@ -20,6 +23,7 @@ from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogUnavailable, Outgoing, Record
 from shared.log.reading import event_of
 from shared.runtime.cell_file import parse_cell_file
+from shared.runtime.host import Host
 from shared.runtime.process import make_context
 from shared.runtime.settings import ClockKind
 from tests.contract.eventually import eventually
@@ -154,3 +158,60 @@ async def test_an_update_whose_time_of_arrival_is_known_is_passed_on() -> None:
     headers = ce_headers(event, id="1", source="test", wall_ms=0)
     await admission.handle([Record("t.submissions", 0, 1, b"k", encode(event), headers, context.host.wall_ms())])
     assert isinstance(event_of(broker.partition(("t.jobs", 0)).records[0]), JobUpdateRequested)
+
+
+WITH_A_TOPIC = TEXT.replace("tenants: [", "tenants: [{name: noisy, own_topic: true}, ")
+
+
+class Shared:
+    """The topics that a process shares with others, in place of a group of Kafka."""
+
+    def __init__(self, topics: Sequence[str]) -> None:
+        self.topics, self.is_open = list(topics), False
+
+    async def start(self) -> None:
+        self.is_open = True
+
+    async def stop(self) -> None:
+        self.is_open = False
+
+
+class OtherFile(Host):
+    """A machine whose cell file is another one each time that it is read."""
+
+    def __init__(self, *texts: str) -> None:
+        super().__init__()
+        self._texts = list(texts)
+
+    def cell_file(self, path: Path) -> CellFile:
+        return parse_cell_file(self._texts.pop(0) if len(self._texts) > 1 else self._texts[0], str(path))
+
+
+async def test_the_topic_of_a_tenant_that_came_with_a_reload_is_read_as_soon_as_it_is_there() -> None:
+    broker, joined = MemoryBroker(), list[Shared]()
+    for topic in ("operations", "submissions"):
+        broker.create_topic(f"t.{topic}", 1)
+    context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=OtherFile(TEXT, WITH_A_TOPIC))
+
+    async def opened(_: object, __: object) -> MemoryLog:
+        log = MemoryLog(broker)
+        await log.start()
+        return log
+
+    def sharing(_: object, topics: Sequence[str], __: object, ___: object) -> Shared:
+        joined.append(Shared(topics))
+        return joined[-1]
+
+    process = asyncio.create_task(main(context, opened, sharing))
+    await eventually(lambda: bool(joined) and joined[0].is_open)
+    broker.write(LAYOUT.outgoing(ReloadCell(cell="main"), id="1", source="test", wall_ms=0))
+    missing = "t.submissions.noisy: not there. Run: fallow topics create"
+    await eventually(lambda: missing in str(context.health.answer("/readyz")))
+    assert joined[0].is_open
+    broker.create_topic("t.submissions.noisy", 1)
+    await eventually(lambda: len(joined) > 1 and joined[-1].is_open, 15)
+    assert joined[-1].topics == ["t.submissions", "t.submissions.noisy"]
+    assert not joined[0].is_open
+    assert missing not in str(context.health.answer("/readyz"))
+    context.stopping.set()
+    await process

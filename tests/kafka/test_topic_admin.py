@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Producer
 
 from shared.log.kafka import KafkaLog
 from shared.log.port import Record
-from shared.log.topic_admin import check_topics, create_topics
+from shared.log.topic_admin import check_topics, create_topics, missing_topics
 from shared.log.topics import DifferenceKind, expected_topics, parse_topics
 
 pytestmark = pytest.mark.real_kafka
@@ -77,3 +77,28 @@ async def test_other_settings_are_told_and_left_alone(kafka: str) -> None:
     report = await create_topics(kafka, expected_topics(FILE, namespace, 1, [], replicas=3))
     assert report.must_stop
     assert f"{namespace}.jobs has min.insync.replicas=1, it should be 2" in [d.text for d in report.differences]
+
+
+async def test_how_long_records_are_kept_is_set_anew_and_what_else_was_set_stays(kafka: str) -> None:
+    namespace = f"ns{time.time_ns()}"
+    before, after = (
+        expected_topics(file, namespace, 1, []) for file in (FILE, FILE.with_retention({"jobs": 400, "nodes": 300}))
+    )
+    await create_topics(kafka, before)
+    differing = await check_topics(kafka, after)
+    assert sorted(found.topic for found in differing.differences) == [f"{namespace}.jobs", f"{namespace}.nodes"]
+    assert not differing.must_stop
+    assert (await create_topics(kafka, after)).differences == ()
+    assert {found.topic for found in (await check_topics(kafka, before)).differences} == {
+        f"{namespace}.jobs",
+        f"{namespace}.nodes",
+    }
+
+
+async def test_topics_that_are_not_there_are_named(kafka: str) -> None:
+    namespace = f"ns{time.time_ns()}"
+    await create_topics(kafka, expected_topics(FILE, namespace, 1, []))
+    assert await missing_topics(kafka, expected_topics(FILE, namespace, 1, [])) == []
+    assert await missing_topics(kafka, expected_topics(FILE, namespace, 1, ["acme"])) == [
+        f"{namespace}.submissions.acme"
+    ]
