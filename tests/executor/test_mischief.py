@@ -56,7 +56,11 @@ def no_text(path: Path) -> None:
 
 
 def much(path: Path) -> None:
-    path.write_text('{"code": 0, ' + "[" * 200_000)
+    path.write_text("[" * 60_000)
+
+
+def no_word(path: Path) -> None:
+    path.write_text('{"code": 1, "signal": null, "why": "", "text": "\\ud800"}')
 
 
 def an_odd_end(path: Path) -> None:
@@ -64,7 +68,7 @@ def an_odd_end(path: Path) -> None:
 
 
 KINDS: list[Callable[[Path], None]] = [
-    a_pipe, a_socket, a_folder, a_link_to_itself, a_link_out, a_number, no_text, much, an_odd_end,
+    a_pipe, a_socket, a_folder, a_link_to_itself, a_link_out, a_number, no_text, much, an_odd_end, no_word,
 ]  # fmt: skip
 FILES = ["exit", "exit.part", "stop", "stop.part", "supervisor", "supervisor.log", "lock", "stderr", "stdout", "worker"]
 STRAYS = [
@@ -75,6 +79,7 @@ STRAYS = [
     "runs/job-1/1/\u0661",
     "runs/job-1/007",
     "lease",
+    "lease.part",
 ]
 
 
@@ -106,7 +111,7 @@ async def until_over(machine: Machine, *jobs: str) -> dict[str, Observation]:
 async def test_a_run_with_odd_files_ends_and_no_other_run_notices(
     machine: Machine, file: str, make: Callable[[Path], None]
 ) -> None:
-    machine.start("echo up; exec sleep 600", job="job-1")
+    machine.start("echo up; exec sleep 777", job="job-1")
     await machine.until("running")
     put(make, machine.path(file))
     machine.start("exit 3", job="honest")
@@ -121,7 +126,7 @@ async def test_an_agent_that_comes_back_to_any_mess_ends_what_was_left_and_begin
     machine: Machine, seed: int
 ) -> None:
     random = Random(seed)
-    machine.start("echo up; exec sleep 600", job="job-1")
+    machine.start("echo up; exec sleep 777", job="job-1")
     await machine.until("running")
     for stray in STRAYS:
         put(random.choice(KINDS), machine.folder / stray)
@@ -134,6 +139,7 @@ async def test_an_agent_that_comes_back_to_any_mess_ends_what_was_left_and_begin
     machine.driver._keep_runs = 0
     machine.driver._prune()
     machine.driver.look()
+    assert not (machine.folder / "runs" / "job-1" / "1").exists()
 
 
 @pytest.mark.parametrize("make", [a_pipe, a_socket, a_folder, a_link_to_itself, a_link_out])
@@ -157,3 +163,17 @@ def test_no_more_of_a_file_is_read_than_is_asked_for(tmp_path: Path) -> None:
         b"6789",
         b"0123456789",
     )
+
+
+@pytest.mark.parametrize("name", ["lease", "lease.part"])
+async def test_the_lease_is_written_whatever_stands_in_its_way(machine: Machine, name: str) -> None:
+    put(a_folder, machine.folder / name)
+    machine.driver.keep_lease(1, 10**12)
+    assert machine.driver.renewed_ms() == 1
+
+
+async def test_a_folder_whose_name_is_no_text_is_passed_over(machine: Machine) -> None:
+    a_folder(Path(os.fsdecode(os.fsencode(machine.folder / "runs") + b"/\xff/1/0")))
+    machine.restart_agent()
+    await eventually(machine.driver.stop_everything)
+    machine.driver.look()

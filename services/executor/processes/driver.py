@@ -284,9 +284,11 @@ class ProcessDriver:
             over += [attempt / _name(*each) for each in ended]
         if len(over) <= self._keep_runs:
             return
-        for folder in sorted(over, key=lambda path: (_changed_ns(path), str(path)))[: -self._keep_runs]:
-            shutil.rmtree(folder, ignore_errors=True)
-            with contextlib.suppress(OSError):  # something is in it yet
+        for folder in sorted(over, key=lambda path: (_changed_ns(path), str(path)))[: len(over) - self._keep_runs]:
+            with contextlib.suppress(
+                OSError, RecursionError
+            ):  # something is in it yet, or it is too deep to be removed
+                shutil.rmtree(folder, ignore_errors=True)
                 folder.parent.rmdir()
 
     def _attempts(self) -> Iterator[tuple[str, int, Path]]:
@@ -312,9 +314,20 @@ def _folders_in(path: Path) -> list[str]:
     """The names of the folders in a folder, without links to others; none where it is none itself."""
     try:
         with os.scandir(path) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+            return sorted(
+                entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and _is_text(entry.name)
+            )
     except OSError:
         return []
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name is text: any bytes may be one."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _changed_ns(path: Path) -> int:

@@ -36,7 +36,7 @@ class StateFolder:
             known = json.loads(read_whole(self.path / "boot.json") or "{}")
             is_known = (known["machine"], known["node"]) == (machine_boot(), self._node)
             return str(known["boot"]) if is_known else None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None  # there is none, or no agent wrote it
 
     def new_boot(self) -> str:

@@ -218,12 +218,22 @@ def monotonic_ms() -> int:
 def write_whole(path: Path, text: str) -> None:
     """Write a file so that a reader sees all of it or none. Raises OSError."""
     unfinished = path.with_name(f"{path.name}.part")
-    unfinished.unlink(missing_ok=True)  # of whatever kind: what a worker has put there is not written into
+    _clear(unfinished)  # what a worker has put there is not written into
+    if path.is_dir() and not path.is_symlink():
+        _clear(path)
     with os.fdopen(
         os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | CAREFUL, 0o644), "w", -1, "utf-8"
     ) as file:
         file.write(text)
     unfinished.replace(path)
+
+
+def _clear(path: Path) -> None:
+    """Let nothing stand there; a folder is moved out of the way."""
+    try:
+        path.unlink(missing_ok=True)
+    except (IsADirectoryError, PermissionError):  # Linux says the first of a folder, others the second
+        path.rename(path.with_name(f"{path.name}.{time.monotonic_ns()}"))
 
 
 def read_whole(path: Path) -> str | None:

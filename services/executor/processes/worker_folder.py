@@ -133,11 +133,12 @@ class WorkerFolder:
         written = supervisor.read_whole(self.path / "exit")
         if written is None:
             return None
-        said = json.loads(written)
+        said = _object_of(written)
         code, number, why, text = said["code"], said["signal"], said["why"], said["text"]
         are_numbers = all(each is None or (type(each) is int and 0 <= each <= CODE_MOST) for each in (code, number))
         if not (are_numbers and type(why) is str and type(text) is str):
             raise ValueError("its end cannot be understood")
+        text.encode()  # raises ValueError where no record could tell of it
         text = text[:LAST_WORDS_CHARS] or ("" if code == 0 else last_line(self.path / "stderr"))
         return WorkerEnd(code, number, why, text)
 
@@ -183,6 +184,14 @@ class WorkerFolder:
         for pid in left:
             supervisor.kill(pid)
         return not left and (self.cgroup is None or supervisor.cgroup_is_gone(self.cgroup))
+
+
+def _object_of(text: str) -> dict[str, Any]:
+    """An object in JSON. Raises ValueError, TypeError."""
+    try:
+        return dict(json.loads(text))
+    except RecursionError as error:
+        raise ValueError("nested in too many levels") from error
 
 
 def last_line(path: Path) -> str:
