@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
+from aiokafka.structs import OffsetAndMetadata
 
 from shared.log.port import LogUnavailable, TopicPartition
 
-BOUND_S = 10.0
+BOUND_S, AGAIN_S = 10.0, 0.2
 REQUEST_BOUND_MS = 5_000
 
 
@@ -21,9 +23,22 @@ async def committed_offsets(bootstrap: str, group: str) -> dict[TopicPartition, 
     try:
         async with asyncio.timeout(BOUND_S):
             await admin.start()
-            found = await admin.list_consumer_group_offsets(group)
+            found = await _told(admin, group)
     except (KafkaError, TimeoutError, OSError) as error:
         raise LogUnavailable(f"offsets of group {group}: {error!r}") from error
     finally:
         await admin.close()
     return {(tp.topic, tp.partition): said.offset for tp, said in sorted(found.items()) if said.offset >= 0}
+
+
+async def _told(admin: AIOKafkaAdminClient, group: str) -> dict[KafkaTopicPartition, OffsetAndMetadata]:
+    """Asked again while a broker that has just come up has nobody yet who knows."""
+    while True:
+        try:
+            told: dict[KafkaTopicPartition, OffsetAndMetadata] = await admin.list_consumer_group_offsets(group)
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+        else:
+            return told
+        await asyncio.sleep(AGAIN_S)
