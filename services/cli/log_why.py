@@ -73,7 +73,7 @@ class Why:
     waited_ms: int = 0
     held_ms: int = 0
     end: str | None = None
-    _nodes: dict[str, None] = field(default_factory=dict)
+    _places: dict[int, str] = field(default_factory=dict)
     _since_ms: int | None = None
     _holds: bool = False
 
@@ -112,6 +112,8 @@ class Why:
                 | e.NodeHeard()
                 | e.NodeRemoved()
                 | e.NodeLoanDraining()
+                | e.MaintenanceSet()
+                | e.MaintenanceBegan()
             ):
                 return effect.node in nodes
         return False
@@ -127,7 +129,10 @@ class Why:
         elif isinstance(effect, e.JobResized):
             self._be_on(effect.workers)
         elif isinstance(effect, e.JobResizing):
-            self._nodes.update((place.node, None) for place in effect.add)
+            self._places.update((place.rank, place.node) for place in effect.add)
+        elif isinstance(effect, e.WorkersSettled):
+            for rank in (*effect.done, *effect.gone):
+                self._places.pop(rank, None)
         elif isinstance(effect, PLACES_GONE):
             self._turn(at_ms, holds=False)
             self._be_on(())
@@ -135,7 +140,12 @@ class Why:
             self.end, self._since_ms = effect.kind.removeprefix("Job").lower(), None
 
     def _be_on(self, workers: Iterable[WorkerPlace]) -> None:
-        self._nodes = dict.fromkeys(place.node for place in workers)
+        self._places = {place.rank: place.node for place in workers}
+
+    @property
+    def _nodes(self) -> dict[str, None]:
+        """The nodes on which it is now."""
+        return dict.fromkeys(self._places.values())
 
     def _turn(self, at_ms: int, *, holds: bool) -> None:
         """The time since the last turn belongs to what it did then."""

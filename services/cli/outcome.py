@@ -5,10 +5,10 @@ Feed it every record of the submissions, of `jobs`, of the dead letters and ever
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from services.cli.job_history import Hold, JobRow, Stretch, holds_of
+from services.cli.job_history import JobRow, Stretch, holds_of
 from shared.cluster.diary import DiaryLine, Orders, check_diaries
 from shared.events import effects as e
 from shared.events.base import Event
@@ -16,7 +16,7 @@ from shared.events.decisions import Decision
 from shared.events.encoding import Undecodable
 from shared.events.jobs import JobRejected
 from shared.events.submissions import SubmitJob
-from shared.events.values import GPU, JobSpec
+from shared.events.values import GPU, JobSpec, WorkerPlace
 
 SUBMIT = SubmitJob.type
 
@@ -37,6 +37,7 @@ class Outcome:
     orders: Orders = field(default_factory=Orders)
     used: dict[tuple[str, int], int] = field(default_factory=dict)
     _holding: dict[str, Stretch] = field(default_factory=dict)
+    _places: dict[str, dict[int, WorkerPlace]] = field(default_factory=dict)
     _valid: dict[str, None] = field(default_factory=dict)
 
     def take_submission(self, type_: str, key: str, event: Event | Undecodable) -> None:
@@ -72,6 +73,10 @@ class Outcome:
                     self.answered[effect.job] = None
                 case e.JobStarted():
                     self._start(effect, at_ms)
+                case e.JobResizing():
+                    self._enter(effect.job, effect.add)
+                case e.WorkersSettled():
+                    self._leave(effect.job, (*effect.done, *effect.gone))
                 case e.JobRequeued() | e.JobFinished() | e.JobFailed() | e.JobCancelled():
                     self._end(effect, at_ms)
                 case e.JobPreempted():
@@ -119,21 +124,40 @@ class Outcome:
             self.double_allocations.append(f"job {effect.job} starts while it runs")
         self.rows[effect.job].stretches.append(stretch)
         self._holding[effect.job] = stretch
-        for hold in stretch.holds:
-            self._occupy(effect.job, hold)
+        self._places[effect.job] = {}
+        self._occupy(effect.job, effect.workers)
 
-    def _occupy(self, job: str, hold: Hold) -> None:
-        for device in hold.devices:
-            held = self.used[hold.node, device] = self.used.get((hold.node, device), 0) + hold.milli_each
-            if held > GPU:
-                self.double_allocations.append(f"device {device} of {hold.node} holds {held} milli-GPUs with job {job}")
+    def _enter(self, job: str, workers: Sequence[WorkerPlace]) -> None:
+        """Further workers of a job that is no gang: its attempt has been on their nodes, too."""
+        stretch = self._holding[job]
+        stretch.holds = (*stretch.holds, *holds_of(workers))
+        self._occupy(job, workers)
+
+    def _leave(self, job: str, ranks: Iterable[int]) -> None:
+        """The places of these workers are free."""
+        places = self._places.get(job, {})
+        for place in [places.pop(rank) for rank in ranks if rank in places]:
+            self._free(place)
+
+    def _occupy(self, job: str, workers: Sequence[WorkerPlace]) -> None:
+        self._places[job].update((place.rank, place) for place in workers)
+        for hold in holds_of(workers):
+            for device in hold.devices:
+                held = self.used[hold.node, device] = self.used.get((hold.node, device), 0) + hold.milli_each
+                if held > GPU:
+                    text = f"device {device} of {hold.node} holds {held} milli-GPUs with job {job}"
+                    self.double_allocations.append(text)
+
+    def _free(self, place: WorkerPlace) -> None:
+        for hold in holds_of((place,)):
+            for device in hold.devices:
+                self.used[hold.node, device] -= hold.milli_each
 
     def _end(self, effect: e.JobRequeued | e.JobFinished | e.JobFailed | e.JobCancelled, at_ms: int) -> None:
         stretch = self._holding.pop(effect.job, None)
         if stretch is not None:
             stretch.end_ms = at_ms
-            for hold in stretch.holds:
-                for device in hold.devices:
-                    self.used[hold.node, device] -= hold.milli_each
+            for place in self._places.pop(effect.job).values():
+                self._free(place)
         if not isinstance(effect, e.JobRequeued):
             self.over[effect.job] = effect.kind.removeprefix("Job").lower()

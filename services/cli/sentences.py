@@ -85,7 +85,7 @@ def _started(effect: e.JobStarted) -> str:
 
 def _resizing(effect: e.JobResizing) -> str:
     parts = [f"takes {places(effect.add)}"] if effect.add else []
-    parts += [f"leaves ranks {devices(effect.remove)}"] if effect.remove else []
+    parts += [f"takes {_ranks(effect.remove)} out"] if effect.remove else []
     return f"Job {effect.job} {' and '.join(parts) or 'keeps its places'}."
 
 

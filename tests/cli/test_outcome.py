@@ -202,3 +202,15 @@ def test_every_figure_can_be_computed_again_from_jobs_csv(rows: list[JobRow]) ->
         again = list(read_rows(path))
     assert again == rows
     assert figures_of(again, NODES) == figures_of(rows, NODES)
+
+
+def test_the_places_of_single_workers_are_free_when_these_are_over_and_those_that_enter_count() -> None:
+    outcome = submitted("a", "b")
+    decide(outcome, 0, enqueued("a"), enqueued("b"), started("a", ("n1", 0), ("n1", 1)))
+    decide(outcome, 1, e.WorkersSettled(job="a", attempt=1, done=(0,)), started("b", ("n1", 0)))
+    assert outcome.double_allocations == []
+    entering = (WorkerPlace(rank=0, node="n1", devices=(1,), gpu_milli=1000),)
+    decide(outcome, 2, e.JobResizing(job="a", attempt=1, add=entering))
+    assert outcome.double_allocations == ["device 1 of n1 holds 2000 milli-GPUs with job a"]
+    decide(outcome, 3, finished("a"), finished("b"))
+    assert set(outcome.used.values()) == {0}

@@ -60,7 +60,7 @@ TABLE: list[tuple[e.Effect, str]] = [
     (e.JobRunning(job="a", attempt=1), "Job a runs, attempt 1."),
     (
         e.JobResizing(job="a", attempt=1, add=PLACES[:1], remove=(3, 4)),
-        "Job a takes 8 GPUs on node-0 (0-7) and leaves ranks 3-4.",
+        "Job a takes 8 GPUs on node-0 (0-7) and takes ranks 3-4 out.",
     ),
     (
         e.JobResized(job="a", attempt=1, workers=PLACES),
