@@ -121,6 +121,15 @@ def test_a_hold_a_release_and_a_cancel_reach_all_elements() -> None:
     assert kinds(world.tell(cancel("many"))) == ["JobStopping"] * 3
 
 
+def test_a_hold_of_what_is_over_of_an_array_is_refused_as_over() -> None:
+    world = cell()
+    world.tell(admitted(array(2)))
+    end(world, "many.0")
+    assert codes(world.tell(HoldJob(cell=CELL, job="many.0"))) == [RefuseCode.ALREADY_OVER]
+    end(world, "many.1")
+    assert codes(world.tell(HoldJob(cell=CELL, job="many"))) == [RefuseCode.ALREADY_OVER]
+
+
 def test_one_element_may_be_held_alone() -> None:
     world = cell()
     world.tell(admitted(array(3, hold=True)))

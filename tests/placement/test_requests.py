@@ -6,6 +6,7 @@ import pytest
 
 from services.placement.service import Input
 from shared.cluster.job import JobStatus
+from shared.events.effects import JobRefused
 from shared.events.jobs import AdmittedJob, JobRejected, JobsAdmitted
 from shared.events.operations import HoldJob, ReleaseJob
 from shared.events.reasons import RefuseCode, RejectCode, StopReason
@@ -32,6 +33,7 @@ from tests.placement.world import (
 )
 
 OTHER = "f" * 32
+WISHES = (HoldJob(cell=CELL, job="job"), ReleaseJob(cell=CELL, job="job"))
 
 
 def with_job(status: str) -> World:
@@ -175,13 +177,22 @@ def test_a_job_that_finished_before_it_could_stop_has_finished() -> None:
         ("queued", HoldJob(cell=CELL, job="other"), RefuseCode.UNKNOWN_JOB),
         ("running", HoldJob(cell=CELL, job="job"), RefuseCode.WRONG_STATE),
         ("running", ReleaseJob(cell=CELL, job="job"), RefuseCode.WRONG_STATE),
-        ("finished", ReleaseJob(cell=CELL, job="job"), RefuseCode.UNKNOWN_JOB),
+        ("finished", HoldJob(cell=CELL, job="job"), RefuseCode.ALREADY_OVER),
+        ("finished", ReleaseJob(cell=CELL, job="job"), RefuseCode.ALREADY_OVER),
+        ("cancelled", HoldJob(cell=CELL, job="job"), RefuseCode.ALREADY_OVER),
+        ("cancelled", ReleaseJob(cell=CELL, job="job"), RefuseCode.ALREADY_OVER),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_its_reason(status: str, request_: object, code: RefuseCode) -> None:
     world = with_job(status)
     effects = world.tell(request_)  # type: ignore[arg-type]
     assert (kinds(effects), codes(effects)) == (["JobRefused"], [code])
+
+
+@pytest.mark.parametrize("request_", [cancel("job"), update("job", priority=1), *WISHES])
+def test_whatever_is_asked_of_a_job_that_is_over_is_answered_with_how_it_ended(request_: object) -> None:
+    effects = with_job("finished").tell(request_)  # type: ignore[arg-type]
+    assert [effect.text for effect in effects if isinstance(effect, JobRefused)] == ["it is finished"]
 
 
 def test_an_update_changes_priority_and_limit_and_nothing_else() -> None:

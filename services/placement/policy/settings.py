@@ -184,7 +184,9 @@ def hold_or_release(turn: Turn, event: HoldJob | ReleaseJob, following: Iterable
     turn.steps += 0 if array is None else array.elements
     jobs = list(elements_of(turn.state, array)) if array is not None else [] if job is None else [job]
     if not jobs:
-        turn.do(e.JobRefused(job=event.job, request=request, code=RefuseCode.UNKNOWN_JOB))
+        over = turn.state.over.get(event.job)
+        code, text = (RefuseCode.UNKNOWN_JOB, "") if over is None else (RefuseCode.ALREADY_OVER, f"it is {over.status}")
+        turn.do(e.JobRefused(job=event.job, request=request, code=code, text=text))
     elif not any(job.status in WAITING for job in jobs):
         text = f"it is {jobs[0].status}" if array is None else "none of its elements waits"
         turn.do(e.JobRefused(job=event.job, request=request, code=RefuseCode.WRONG_STATE, text=text))
