@@ -50,7 +50,7 @@ async def _figures(access: Access, cell: str, since: Then | None, until: Then) -
 
 async def figures_between(past: Past, since: Then | None, until: Then) -> dict[str, Any]:
     """The figures from one moment to another. Where the log begins with a snapshot, it is from that on."""
-    state = past.state if since is None else await past.go_to(since)
+    state = past.state if since is None else await past.go_to(since, may_be_before=True)
     if since is not None and not until.includes(state.version, state.at_ms):
         end_with(Exit.USAGE, f"fallow: --at {until} is before --since {since}")
     begins_ms = None if since is None or since.at_ms is None else max(state.at_ms, since.at_ms)

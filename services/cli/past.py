@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from services.cli.access import Access
 from services.cli.failures import Exit, end_with, refuse
-from services.cli.moments import moment
+from services.cli.moments import CALENDAR_FROM_MS, moment
 from services.cli.read_back import records_between
 from services.cli.when import MOMENT_RULE, moment_of
 from shared.cluster.fold import fold
@@ -21,6 +21,7 @@ from shared.log.layout import Layout
 from shared.log.port import Log, Record
 from shared.log.reading import log_record
 from shared.log.snapshots import nearest_snapshot
+from shared.runtime.clocks import wall_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +69,19 @@ class Companion(Protocol):
 class Past:
     """Reads one cell's log forward, from moment to moment."""
 
-    def __init__(self, state: CellState, records: AsyncGenerator[Record, None]) -> None:
+    def __init__(
+        self, state: CellState, records: AsyncGenerator[Record, None], wall: Callable[[], int] = wall_ms
+    ) -> None:
         self.state = state
         self._records = records
+        self._wall = wall
         self._held: Record | None = None
 
-    async def go_to(self, then: Then, companion: Companion | None = None) -> CellState:
+    async def go_to(self, then: Then, companion: Companion | None = None, *, may_be_before: bool = False) -> CellState:
         """The state then; the same object each time. `companion` is told of each decision on the way. Ends the command
-        where the log does not reach there. Raises DamagedLog, LogUnavailable, LogTruncated.
+        where the log does not reach there: at a version or a time before its first (a time may be, with
+        `may_be_before`), at a later version than its last, and at a time that has not come. Raises DamagedLog,
+        LogUnavailable, LogTruncated.
         """
         while (record := await self._next()) is not None:
             entry = log_record(record)
@@ -93,7 +99,26 @@ class Past:
         if then.version is not None and self.state.version != then.version:
             side = "ends" if self.state.version < then.version else "begins"
             end_with(Exit.NO, f"fallow: the log {side} at version {self.state.version}, not at {then.version}")
+        if then.at_ms is not None and (self.state.version or not may_be_before):
+            self._end_unless_lived(then.at_ms)
         return self.state
+
+    def _end_unless_lived(self, at_ms: int) -> None:
+        """End the command where the cell had made no decision by this time, or where the time has not come for it.
+        Where its clock is not that of this machine, nobody knows how far it is since its last decision: each later time
+        may have come, but for one of the calendar in a cell that counts from an origin of its own.
+        """
+        cell, version = self.state.cell, self.state.version
+        first = None if self._held is None else log_record(self._held).decision
+        if not version and isinstance(first, Decision):
+            begin = f"{moment(first.at_ms)}, version {first.version}"
+            end_with(Exit.NO, f"fallow: {moment(at_ms)} is before the log begins: {begin}")
+        if not version:
+            end_with(Exit.NO, f"fallow: the log of cell {cell} holds no decision yet")
+        latest_ms = CALENDAR_FROM_MS - 1 if self.state.at_ms < CALENDAR_FROM_MS else self._wall()
+        if at_ms > latest_ms >= self.state.at_ms:
+            end = f"{moment(self.state.at_ms)}, version {version}"
+            end_with(Exit.NO, f"fallow: {moment(at_ms)} has not come: the log ends at {end}")
 
     @property
     def goes_on(self) -> bool:
@@ -118,11 +143,13 @@ async def past_of(access: Access, cell: str, first: Then) -> AsyncIterator[Past]
 
 
 @asynccontextmanager
-async def open_past(log: Log, layout: Layout, cell: str, first: Then) -> AsyncIterator[Past]:
+async def open_past(
+    log: Log, layout: Layout, cell: str, first: Then, *, wall: Callable[[], int] = wall_ms
+) -> AsyncIterator[Past]:
     """The same on any log that is started."""
     tp = layout.tp("decisions", cell)
     state = await nearest_snapshot(log, layout, cell, first.is_behind) or CellState(cell)
     ends = await log.end_offsets([tp])
     wanted = {tp: state.offset + 1} if state.offset + 1 < ends[tp] else {}
     async with aclosing(records_between(log, wanted, ends)) as records:
-        yield Past(state, records)
+        yield Past(state, records, wall)

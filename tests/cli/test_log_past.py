@@ -8,6 +8,7 @@ import typer
 from services.cli.log_at import as_object
 from services.cli.log_diff import Change, changes_between, portrait
 from services.cli.log_why import DEFERRED, explain
+from services.cli.moments import DAY_MS, MINUTE_MS
 from services.cli.past import Then, open_past, then
 from services.cli.when import duration_of, moment_of
 from shared.events.effects import JobDeferred, JobRequeued, LeaseExpired
@@ -53,7 +54,77 @@ async def test_a_cell_is_shown_as_it_was_behind_a_version(log: MemoryLog) -> Non
 async def test_a_cell_is_shown_as_it_was_at_a_time(log: MemoryLog) -> None:
     async with open_past(log, LAYOUT, "main", Then(at_ms=7)) as past:
         assert (await past.go_to(Then(at_ms=7))).version == 7
-        assert (await past.go_to(Then(at_ms=10**15))).version == 9
+        assert (await past.go_to(Then(at_ms=MINUTE_MS))).version == 9
+
+
+NOW_MS = 1_800_000_000_000
+"""A time of the calendar, in 2027."""
+
+
+def a_calendar_log(begin_ms: int, *later_ms: int) -> LogWriter:
+    log = LogWriter()
+    log.write(node(0), at_ms=begin_ms)
+    for number, at_ms in enumerate(later_ms):
+        log.write(enqueued(f"job-{number}"), at_ms=at_ms)
+    return log
+
+
+async def shown_at(broker: MemoryBroker, written: LogWriter, when: Then, now_ms: int = NOW_MS) -> int:
+    """The version of the cell that is shown to somebody who asks at `now_ms`."""
+    log = MemoryLog(broker)
+    await publish(log, written.records, "t")
+    async with open_past(log, LAYOUT, "main", when, wall=lambda: now_ms) as past:
+        return (await past.go_to(when)).version
+
+
+@pytest.mark.parametrize(
+    ("asked_ms", "version"), [(-60_000, 1), (-59_999, 1), (-30_001, 1), (-30_000, 2), (-1, 2), (0, 2)]
+)
+async def test_any_time_from_the_first_decision_until_now_is_shown(
+    broker: MemoryBroker, asked_ms: int, version: int
+) -> None:
+    written = a_calendar_log(NOW_MS - 60_000, NOW_MS - 30_000)
+    assert await shown_at(broker, written, Then(at_ms=NOW_MS + asked_ms)) == version
+
+
+@pytest.mark.parametrize(
+    ("asked_ms", "told"),
+    [
+        (NOW_MS - 60_001, "2027-01-15 07:58:59.999 is before the log begins: 2027-01-15 07:59:00.000, version 1"),
+        (3 * DAY_MS, "day 3 00:00:00.000 is before the log begins: 2027-01-15 07:59:00.000, version 1"),
+        (NOW_MS + 1, "2027-01-15 08:00:00.001 has not come: the log ends at 2027-01-15 07:59:30.000, version 2"),
+    ],
+)
+async def test_a_time_before_the_cell_or_to_come_is_a_no(
+    broker: MemoryBroker, capsys: pytest.CaptureFixture[str], asked_ms: int, told: str
+) -> None:
+    with pytest.raises(typer.Exit) as caught:
+        await shown_at(broker, a_calendar_log(NOW_MS - 60_000, NOW_MS - 30_000), Then(at_ms=asked_ms))
+    assert (caught.value.exit_code, capsys.readouterr().err) == (1, f"fallow: {told}\n")
+
+
+async def test_a_time_of_the_calendar_never_comes_to_a_cell_with_an_origin_of_its_own(
+    log: MemoryLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with open_past(log, LAYOUT, "main", Then(at_ms=NOW_MS - 1), wall=lambda: NOW_MS) as past:
+        with pytest.raises(typer.Exit):
+            await past.go_to(Then(at_ms=NOW_MS - 1))
+    told = "2027-01-15 07:59:59.999 has not come: the log ends at day 0 00:00:00.009, version 9"
+    assert capsys.readouterr().err == f"fallow: {told}\n"
+
+
+@pytest.mark.parametrize("asked_ms", [NOW_MS + 5_000, NOW_MS + 6_000])
+async def test_a_cell_whose_clock_is_ahead_of_this_machine_is_shown_at_its_own_times(
+    broker: MemoryBroker, asked_ms: int
+) -> None:
+    written = a_calendar_log(NOW_MS - 60_000, NOW_MS + 5_000)
+    assert await shown_at(broker, written, Then(at_ms=asked_ms)) == 2
+
+
+async def test_a_cell_without_a_decision_has_no_time(broker: MemoryBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit):
+        await shown_at(broker, LogWriter(), Then(at_ms=NOW_MS))
+    assert capsys.readouterr().err == "fallow: the log of cell main holds no decision yet\n"
 
 
 async def test_a_past_is_folded_from_the_nearest_snapshot_before_it(broker: MemoryBroker) -> None:

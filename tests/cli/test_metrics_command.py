@@ -74,6 +74,23 @@ async def test_since_a_time_only_what_came_after_it_counts(log: MemoryLog) -> No
     assert found["sor"] == pytest.approx(0.25)
 
 
+async def test_since_a_time_before_the_log_is_since_the_log_begins(log: MemoryLog) -> None:
+    late = LogWriter()
+    late.write(node(0), at_ms=5_000)
+    broker = MemoryBroker()
+    for topic in ("decisions", "snapshots", "jobs"):
+        broker.create_topic(f"t.{topic}", 1)
+    younger = MemoryLog(broker)
+    await publish(younger, late.records, "t")
+    assert (await told(younger, since=Then(at_ms=1_000)))["from_ms"] == 5_000
+
+
+async def test_figures_of_a_time_that_is_still_to_come_are_refused(log: MemoryLog) -> None:
+    with pytest.raises(typer.Exit) as ended:
+        await told(log, until=Then(at_ms=1_800_000_000_000))
+    assert ended.value.exit_code == 1
+
+
 async def test_an_end_before_the_beginning_is_wrong_use(log: MemoryLog) -> None:
     with pytest.raises(typer.Exit) as ended:
         await told(log, since=Then(version=4), until=Then(version=2))

@@ -29,6 +29,7 @@ TOLD = {
     "fallow log why hello": "(?s)Job hello starts.*In all it waited .*, started once",
     "fallow log repair": "Nothing is to be repaired",
     "fallow log at 3": "cell main at version 3",
+    'fallow log at "$': r"cell main at version \d+, 20\d\d-",
     "fallow log diff 2 3": r"(?s)from version 2.*to version 3.*1 decision in",
     "sed s/hello/many/": "",
     "fallow submit many.yaml": "^1 submitted: many$",
