@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from services.cli.counts import counted
+from services.cli.head_words import head_words
 from services.cli.log_why import DEFERRED
 from services.cli.moments import moment
 from services.cli.sentences import gpus, of_job
@@ -79,7 +80,7 @@ def _beside_room(found: WhyNot) -> Iterator[str]:
     if found.waits_for:
         yield f"  it waits for the end of {', '.join(found.waits_for)}"
     if found.behind is not None:
-        yield f"  it may not pass {found.behind.job}{_since(found.behind.since_ms)}"
+        yield f"  it may not pass {head_words(found.behind)}"
     if found.head_since_ms is not None:
         yield f"  it is the first of its queue that does not fit{_since(found.head_since_ms)}"
 
@@ -182,7 +183,8 @@ def _account(use: AccountUse) -> str:
     passed = f"; {gpus(use.wanted_milli)} more would pass it" if use.is_over else ""
     if use.is_over and use.room_milli is not None and use.room_milli + use.used_milli != use.limit_milli:
         passed = f"; it may have {gpus(max(0, use.room_milli))} more, for it may borrow no further"
-    return f"tenant {use.tenant}, {use.gpu_type}: {gpus(use.used_milli)} in use, {limit}{passed}"
+    sure = f", {gpus(use.guaranteed_milli)} guaranteed" if use.guaranteed_milli else ""
+    return f"tenant {use.tenant}, {use.gpu_type}: {gpus(use.used_milli)} in use{sure}, {limit}{passed}"
 
 
 def _ahead(ahead: Ahead) -> str:

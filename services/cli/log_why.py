@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import typer
 
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with
+from services.cli.log_heads import heads_then
 from services.cli.moments import duration, moment
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.read_back import records_between
@@ -32,7 +33,7 @@ DEFERRED: dict[DeferCode, str] = {
     DeferCode.FRAGMENTED: "enough GPUs are free, but not together on as many nodes as it needs",
     DeferCode.NO_SUCH_NODES: "the nodes that it may use and that are not lost could not hold it even empty",
     DeferCode.QUOTA_REACHED: "its tenant, or one above it, is at its limit",
-    DeferCode.BEHIND_HEAD: "it stands behind the head of its queue, which goes first",
+    DeferCode.BEHIND_HEAD: "it stands behind a head, which goes first",
     DeferCode.BACKOFF: "it waits for the time of its next attempt",
     DeferCode.HELD: "it is held back",
     DeferCode.TOPOLOGY: "the GPUs that are free are too far apart",
@@ -45,6 +46,9 @@ DEFERRED: dict[DeferCode, str] = {
     DeferCode.NODES_SILENT: "nodes with free GPUs have stopped reporting, so nothing new is placed there",
     DeferCode.RECORD_TOO_LARGE: "no record of the log has room for the places of all its workers",
 }
+HEADS_NAMED_MOST = 20
+"""So often, at the last, the head is named that kept the job back: for that the cell is built again as it was."""
+
 _VERSION = re.compile(rb'"version":(\d+)')
 
 ENDS = (e.JobFinished, e.JobFailed, e.JobCancelled)
@@ -73,6 +77,8 @@ class Why:
     waited_ms: int = 0
     held_ms: int = 0
     end: str | None = None
+    behind_head: list[int] = field(default_factory=list)
+    """The versions that tell the job for the first time, or again, that it stands behind a head."""
     _places: dict[int, str] = field(default_factory=dict)
     _since_ms: int | None = None
     _holds: bool = False
@@ -89,10 +95,21 @@ class Why:
             if job_of(effect) == self.job:
                 said.append(_with_reason(effect))
                 self._follow(effect, decision.at_ms)
+                if isinstance(effect, e.JobDeferred) and effect.code is DeferCode.BEHIND_HEAD:
+                    self.behind_head.append(decision.version)
             elif self._bears_on(effect, {**was_on, **self._nodes}):
                 said.append(sentence(effect))
         if said:
             self.steps.append(Step(decision.version, decision.at_ms, decision.epoch, tuple(said)))
+
+    def name_heads(self, heads: Mapping[int, str]) -> None:
+        """Tell behind which head the job stood at these versions."""
+        plain = DEFERRED[DeferCode.BEHIND_HEAD]
+        for number, step in enumerate(self.steps):
+            head = None if step.version is None else heads.get(step.version)
+            if head is not None:
+                told = tuple(each.replace(plain, f"it may not pass {head}") for each in step.sentences)
+                self.steps[number] = replace(step, sentences=told)
 
     def rejected(self, event: JobRejected) -> None:
         """Admission's no."""
@@ -208,6 +225,7 @@ async def explain(log: Log, layout: Layout, cell: str, job: str) -> Why:
             decision = _decision(record, cell)
             if decision is not None:
                 found.take(decision)
+    found.name_heads(await heads_then(log, layout, cell, job, found.behind_head[-HEADS_NAMED_MOST:]))
     return found
 
 

@@ -11,9 +11,13 @@ from services.cli.log_why import DEFERRED, explain
 from services.cli.moments import DAY_MS, MINUTE_MS
 from services.cli.past import Then, open_past, then
 from services.cli.when import duration_of, moment_of
-from shared.events.effects import JobDeferred, JobRequeued, LeaseExpired
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.file_in_force import as_effect
+from shared.events.effects import JobCancelled, JobDeferred, JobRequeued, LeaseExpired
 from shared.events.jobs import JobRejected
+from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode, RejectCode, RequeueReason
+from shared.events.value import replace
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import Catalogue
 from shared.log.memory import MemoryBroker, MemoryLog
@@ -207,6 +211,57 @@ async def test_why_tells_what_happened_to_the_nodes_on_which_a_job_was(broker: M
     assert [(step.version, len(step.sentences)) for step in found.steps] == [(2, 1), (3, 1), (4, 1), (5, 2)]
     assert found.steps[1].sentences == ("Job a goes on waiting: no_free_gpus: fewer GPUs are free than it needs.",)
     assert found.summary() == "In all it waited 2 ms, started once, held its places for 1 ms so far."
+
+
+def a_log_with_a_head() -> LogWriter:
+    """One node; a job of the strict queue, to which a job without a queue belongs, needs two: another queue waits."""
+    queues = (Queue(name="urgent", discipline=QueueDiscipline.STRICT_FIFO), Queue(name="default"))
+    part = CellPart(name="main", ordinal=0, pools=(Pool(name="training", gpus=16),), queues=queues)
+    in_force = as_effect(CellFile(cells=(part,), tenants=(Tenant(name="vision"),)))
+    assert in_force is not None
+    late = enqueued("late")
+    written = LogWriter()
+    written.write(in_force, node(0), node(1))
+    written.write(enqueued("first", 8), started("first", place(0, *range(8))))
+    written.write(enqueued("head", 8, workers=2), JobDeferred(job="head", code=DeferCode.NO_FREE_GPUS))
+    written.write(replace(late, spec=replace(late.spec, queue="default")))
+    written.write(JobDeferred(job="late", code=DeferCode.BEHIND_HEAD))
+    return written
+
+
+BEHIND = "Job late goes on waiting: behind_head: it may not pass head, the head of queue urgent (strict-fifo), which"
+
+
+async def test_why_names_the_head_that_kept_a_job_back_then(broker: MemoryBroker) -> None:
+    written, log = a_log_with_a_head(), MemoryLog(broker)
+    written.write(JobCancelled(job="head"), started("late", place(1, 0)))
+    await publish(log, written.records, "t")
+    found = await explain(log, LAYOUT, "main", "late")
+    assert [step.sentences[0] for step in found.steps if step.version == 5] == [
+        f"{BEHIND} waits for 16 GPUs in training."
+    ]
+
+
+async def test_why_tells_its_story_of_a_damaged_log_too(broker: MemoryBroker) -> None:
+    written, log = a_log_with_a_head(), MemoryLog(broker)
+    damaged = LogWriter()
+    damaged.write(node(0))
+    damaged.write_unchecked(enqueued("other"), JobCancelled(job="nobody"))
+    for record in written.records[2:]:
+        damaged.records.append(record)
+    await publish(log, damaged.records, "t")
+    found = await explain(log, LAYOUT, "main", "late")
+    assert [step.version for step in found.steps] == [4, 5]
+
+
+async def test_why_names_no_head_where_the_log_keeps_nothing_from_before(broker: MemoryBroker) -> None:
+    written, log = a_log_with_a_head(), MemoryLog(broker)
+    await publish(log, written.records, "t")
+    broker.delete_before(("t.decisions", 0), 4)
+    found = await explain(log, LAYOUT, "main", "late")
+    assert [step.sentences for step in found.steps] == [
+        ("Job late goes on waiting: behind_head: it stands behind a head, which goes first.",)
+    ]
 
 
 async def test_why_tells_that_admission_turned_a_job_away(log: MemoryLog) -> None:

@@ -76,6 +76,37 @@ def test_who_is_kept_back_from_another_queue_is_told_by_whom() -> None:
     assert told.behind.job == "head"
 
 
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+@pytest.mark.parametrize("of", ["line", "next"])
+def test_whoever_is_kept_back_is_told_of_which_queue_the_head_is_and_what_it_waits_for(queue: Queue, of: str) -> None:
+    world = with_a_head(queue, Queue(name="next"))
+    submit(world, "late", queue=of)
+    told = why_not(world.state, world.job("late"), world.file.cells[0].queues, world.now_ms).behind
+    assert told is not None
+    assert (told.job, told.queue, told.discipline) == ("head", "line", queue.discipline)
+    assert (told.code, told.gpus_milli, told.pools, told.under) == (DeferCode.NO_FREE_GPUS, 8_000, ("train",), None)
+
+
+@pytest.mark.parametrize("first", [None, "line"])
+def test_a_head_that_names_no_queue_is_told_to_be_of_the_first_one(first: str | None) -> None:
+    world = with_a_head(Queue(name="line", discipline=STRICT), Queue(name="next"), queue=first)
+    submit(world, "late", queue="next")
+    told = why_not(world.state, world.job("late"), world.file.cells[0].queues, world.now_ms).behind
+    assert told is not None
+    assert told.queue == "line"
+
+
+def test_of_a_head_at_a_limit_the_tenant_is_told_whose_limit_it_is() -> None:
+    world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
+    world.tell(joined("n1", 8), set_quotas(quota("ada", 4)))
+    submit(world, "first", 3)
+    submit(world, "head", 2, pools=())
+    submit(world, "late", queue="next", pools=())
+    told = why_not(world.state, world.job("late"), world.file.cells[0].queues, world.now_ms).behind
+    assert told is not None
+    assert (told.job, told.code, told.under, told.gpus_milli) == ("head", DeferCode.QUOTA_REACHED, "ada", 2_000)
+
+
 def test_a_queue_that_is_walked_earlier_goes_before_a_head() -> None:
     world = with_a_head(Queue(name="urgent"), Queue(name="line", discipline=STRICT))
     submit(world, "now", queue="urgent")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 
 from services.cli.job_reason import as_object, lines
+from shared.cluster.config import Tenant, TenantQuota
 from shared.events.reasons import DeferCode
 from tests.reasons.cells import (
     CELLS,
+    LATE,
     behind_a_head_that_waited_for_long,
+    cell,
     strict_line_with_an_owner_behind_a_borrower,
+    submit,
     told,
     topology,
     waiting,
@@ -39,7 +43,10 @@ NUMBERS: dict[DeferCode, tuple[str, ...]] = {
         "missing: 3 more whole nodes in leaf-7",
     ),
     DeferCode.RESERVED_FOR_OTHER: ("1 of 1 worker would fit now", "tenant bob, gpu: 0 GPUs in use"),
-    DeferCode.BEHIND_HEAD: ("it may not pass head", "ahead of it in queue line: 1 job for 16 GPUs: head"),
+    DeferCode.BEHIND_HEAD: (
+        "it may not pass head, the head of queue line (strict-fifo), which waits for 16 GPUs in train",
+        "ahead of it in queue line: 1 job for 16 GPUs: head",
+    ),
     DeferCode.BACKOFF: ("not before day 0 00:00:10.010",),
     DeferCode.MAINTENANCE: ("maintenance of node n7-0 begins at day 0 00:00:01.000",),
     DeferCode.NOT_BEFORE: ("not before day 0 01:00:00.000",),
@@ -71,7 +78,24 @@ def test_a_head_that_waited_for_long_is_named_with_the_time_since_when_it_is_one
     cell = behind_a_head_that_waited_for_long()
     text = "\n".join(lines(told(cell), waiting(cell).spec))
     assert told(cell).codes == (DeferCode.BEHIND_HEAD,)
-    assert "it may not pass head, since day 0 00:00:00.001" in text
+    assert "it may not pass head, since day 0 00:00:00.001 the head of queue line (backfill), which waits for" in text
+
+
+@pytest.mark.parametrize(
+    ("quota", "told_of_ada"),
+    [
+        (TenantQuota(guaranteed=128), "8 GPUs in use, 128 GPUs guaranteed, no limit"),
+        (TenantQuota(guaranteed=8, limit=12), "8 GPUs in use, 8 GPUs guaranteed, a limit of 12 GPUs; 8 GPUs more"),
+        (TenantQuota(limit=64), "8 GPUs in use, a limit of 64 GPUs"),
+    ],
+)
+def test_a_guarantee_stands_beside_the_limit(quota: TenantQuota, told_of_ada: str) -> None:
+    full = cell(tenants=(Tenant(name="ada", quotas=(quota,)), Tenant(name="bob")))
+    submit(full, "first")
+    submit(full, "other", tenant="bob")
+    submit(full, LATE)
+    text = "\n".join(lines(told(full), waiting(full).spec))
+    assert f"tenant ada, gpu: {told_of_ada}" in text
 
 
 def test_programs_are_told_the_same() -> None:

@@ -31,7 +31,7 @@ from shared.cluster.node import Node
 from shared.cluster.quota_room import rooms
 from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
-from shared.events.queue import QueueOrder
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.values import GPU, JobSpec, NodeStatus
 
@@ -88,10 +88,19 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The head of the queue that this job may not pass, and since when it is one, where the log says."""
+    """The head that this job may not pass, and since when it is one, where the log says. `queue` is that of the head,
+    which may be walked before the job's own. It waits, as the log says with `code`, for `gpus_milli` in one of the
+    `pools`; or below the limit of the tenant `under`, where that is what keeps it.
+    """
 
     job: str
     since_ms: int | None
+    queue: str
+    discipline: QueueDiscipline
+    code: DeferCode | None
+    gpus_milli: int
+    pools: tuple[str, ...]
+    under: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +246,19 @@ def _behind(state: CellState, job: Job, before: list[Job], queues: Sequence[Queu
     queue = _queue_of(job.spec, queues)
     earlier = list(takewhile(lambda each: each.name != queue.name, queues))
     head = head_before(state, job, before, queue, earlier, now_ms)
-    return None if head is None else Behind(head.spec.id, head.since_ms)
+    if head is None:
+        return None
+    other, of = state.jobs[head.spec.id], _queue_of(head.spec, queues)
+    return Behind(
+        job=other.id,
+        since_ms=head.since_ms,
+        queue=of.name,
+        discipline=of.discipline,
+        code=other.deferred,
+        gpus_milli=in_line(other).gpus_milli,
+        pools=tuple(name for name in sorted(head.reach) if head.reach[name]),
+        under=head.under,
+    )
 
 
 def _place(state: CellState, job: Job, now_ms: int) -> Places | DeferCode:

@@ -1,0 +1,37 @@
+"""The head that keeps a job back, in words."""
+
+from __future__ import annotations
+
+from services.cli.moments import moment
+from services.cli.sentences import gpus
+from services.placement.policy.why_not import Behind
+from shared.events.reasons import DeferCode
+
+POOLS_NAMED_MOST = 3
+
+_PLAIN = (None, DeferCode.NO_FREE_GPUS, DeferCode.QUOTA_REACHED)
+"""Codes that what the head waits for tells already."""
+
+
+def head_words(head: Behind) -> str:
+    """`big, the head of queue urgent (strict-fifo), which waits for 40 GPUs in training`: behind `it may not pass`."""
+    since = "" if head.since_ms is None else f" since {moment(head.since_ms)}"
+    return f"{head.job},{since} the head of queue {head.queue} ({head.discipline}), which waits for {_wanted(head)}"
+
+
+def _wanted(head: Behind) -> str:
+    room = gpus(head.gpus_milli) if head.gpus_milli else "room"
+    if head.under is not None:
+        return f"{room} below the limit of {head.under}"
+    code = "" if head.code in _PLAIN else f" ({head.code})"
+    return f"{room}{_in(head.pools)}{code}"
+
+
+def _in(pools: tuple[str, ...]) -> str:
+    named = list(pools[:POOLS_NAMED_MOST])
+    if len(pools) > POOLS_NAMED_MOST:
+        named.append(f"{len(pools) - POOLS_NAMED_MOST} more")
+    if not named:
+        return ""
+    *first, last = named
+    return f" in {', '.join(first)} or {last}" if first else f" in {last}"
