@@ -302,11 +302,12 @@ class Admission:
         """Topics that came with a reload are read once they are there: raises OtherTopics then. Until then it is noted
         that they are not.
         """
-        unread, now_ms = (
-            [topic for topic in self._topics() if topic not in self._read],
-            self._context.host.monotonic_ms(),
-        )
-        if not unread or now_ms < self._look_at_ms:
+        unread = [topic for topic in self._topics() if topic not in self._read]
+        now_ms = self._context.host.monotonic_ms()
+        if not unread:
+            self._context.health.noted("topics")  # the tenant is gone again
+            return
+        if now_ms < self._look_at_ms:
             return
         self._look_at_ms = now_ms + LOOK_FOR_TOPICS_MS
         try:

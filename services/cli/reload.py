@@ -64,12 +64,12 @@ async def _reload(access: Access, cells: list[str], wait_ms: int) -> list[Reload
     the file. Raises ClientUnavailable, and as `newest_state` does.
     """
     file, answers = access.cells(), list[ReloadAnswer]()
-    await warn_of_missing_topics(access)
     for cell in cells:
         state = await newest_state(access, cell)
         if why := obstacle(file, state):
             end_with(Exit.NO, f"fallow: {access.cell_path}: {why}")
         answers.append(ReloadAnswer(file, str(access.cell_path), state))
+    await warn_of_missing_topics(access)
     async with access.client() as client:
         await ask_for_reload(client, answers, wait_ms)
     return answers
@@ -81,7 +81,7 @@ async def warn_of_missing_topics(access: Access) -> None:
     """
     missing = await missing_topics(access.kafka_address, declared_topics(access.cells(), access.namespace))
     if missing:
-        say(f"fallow: {', '.join(missing)}: not there. Run: fallow topics create; then restart admission")
+        say(f"fallow: {', '.join(missing)}: not there. Run: fallow topics create")
 
 
 async def ask_for_reload(client: CellClient, answers: Sequence[ReloadAnswer], wait_ms: int) -> None:
