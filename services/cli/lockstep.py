@@ -5,9 +5,9 @@ of a back-off, of a limit) comes before a submission, and submissions come in th
 trace is that of their ids. All that is due at one time is one step. So waits are the scheduler's, and not those of
 the pipe.
 
-A step ends when the cursors of admission, queueing, placement and executor equal the ends of their topics twice in a
-row and none of them is busy. Projector, metrics and snapshots only follow the log and decide nothing: nobody waits
-for them in a step, but all must have reached the end before the run is over.
+A step ends when the cursors of admission, placement and executor equal the ends of their topics twice in a
+row and none of them is busy. Queueing, projector, metrics and snapshots only follow the log and decide nothing: nobody
+waits for them in a step, but all must have reached the end before the run is over.
 
 What makes it fast: one task, one kept connection to each service, one request for the ends of all partitions; the ends
 are asked for only once the cursors have passed what the step itself wrote.
@@ -31,8 +31,8 @@ from shared.runtime.clocks import monotonic_ms
 
 READS = {
     "admission": ("submissions",),
-    "queueing": ("jobs", "decisions", "operations"),
-    "placement": ("jobs", "queue", "nodes", "proposals", "operations", "decisions"),
+    "queueing": ("decisions",),
+    "placement": ("jobs", "nodes", "proposals", "operations", "decisions"),
     "executor": ("decisions", "operations"),
     "projector": ("decisions",),
     "metrics": ("decisions",),
@@ -42,7 +42,7 @@ READS = {
 shows beyond these counts too.
 """
 
-ACTORS = ("admission", "queueing", "placement", "executor")
+ACTORS = ("admission", "placement", "executor")
 """The services that act; the others only follow."""
 
 SETTLE_WALL_MS = 60_000

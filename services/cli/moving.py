@@ -15,7 +15,7 @@ from shared.log.port import Log, Record, TopicPartition
 from shared.log.snapshots import read_catalogue, write_snapshot
 
 INPUTS = ("jobs", "nodes", "proposals", "operations")
-"""What placement reads from the state's own cursors. The windows of the queue are left out: they come again."""
+"""What placement reads from the state's own cursors. The plans of the queues are left out: they come again."""
 
 OF_A_CELL = (*INPUTS, "queue", "decisions", "snapshots")
 TRIES_MOST = 5

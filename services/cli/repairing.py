@@ -30,7 +30,7 @@ from shared.log.port import Appended, Log, Outgoing, TopicPartition
 from shared.log.reading import log_record
 from shared.log.snapshots import begins_with_the_first_version, read_catalogue, snapshot_of, write_snapshot
 
-INPUTS = ("jobs", "queue", "nodes", "proposals", "operations")
+INPUTS = ("jobs", "nodes", "proposals", "operations")
 WRITER = "fallow log repair"
 TOMBSTONES_AT_ONCE = 500
 

@@ -60,7 +60,6 @@ from shared.events.jobs import (
 )
 from shared.events.nodes import NodeEvent, NodesReported, RunsReported
 from shared.events.proposals import Proposal
-from shared.events.queue import QueueOrdered
 from shared.events.reasons import DeadLetterReason, DeferCode, ProposalCode
 from shared.events.values import NodeStatus
 
@@ -69,7 +68,7 @@ __all__ = ["DEFERRED_MOST", "IDLE_INPUTS_MOST", "IDLE_WALL_MS", "Input", "Placem
 DEFERRED_MOST = 200
 """How many jobs at most get a new reason to wait in one record; the others get theirs in the next ones."""
 
-REPEATED = ("nodes-", "queue-")
+REPEATED = ("nodes-",)
 """What the sources begin with of which a newer input says again what an older one has said."""
 
 IDLE_WALL_MS = 1_000
@@ -612,7 +611,7 @@ class PlacementService:
                 settings.refuse(
                     turn, event.proposal, ProposalCode.UNSUPPORTED, "proposals are not carried out by this version"
                 )
-            case None | JobRejected() | QueueOrdered():
+            case None | JobRejected():
                 return None
             case _:
                 # A command in another topic than its own, for example: its sender finds it among the dead letters.

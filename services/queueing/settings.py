@@ -8,6 +8,8 @@ from shared.runtime.settings import ServiceSettings
 
 
 class QueueingSettings(ServiceSettings):
-    """How often windows go out."""
+    """How often plans are made."""
 
-    window_wall_ms: int = Field(20, ge=0, le=1_000, description="the least time between two windows of a cell")
+    plan_every_wall_ms: int = Field(
+        1_000, ge=10, le=3_600_000, description="the least time between two plans of a cell"
+    )

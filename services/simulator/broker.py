@@ -18,10 +18,10 @@ from shared.log.port import Appended, AppendUnknown, LogTruncated, LogUnavailabl
 TIMEOUT_MS = 400
 """So long a producer waits for an answer before it is told that there is none."""
 
-OFTEN_REPEATED = ("submissions", "jobs", "nodes", "queue", "operations")
+OFTEN_REPEATED = ("submissions", "jobs", "nodes", "operations")
 """Topics whose records a producer may write twice; `decisions` has an idempotent one."""
 
-FLIPPED = ("submissions", "jobs", "queue", "nodes", "proposals", "operations")
+FLIPPED = ("submissions", "jobs", "nodes", "proposals", "operations")
 """Inputs of which records are damaged, one here and there."""
 
 

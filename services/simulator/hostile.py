@@ -10,7 +10,7 @@ from services.simulator.history.record import Logged, TopicPartition
 from shared.events.base import TYPES
 from shared.events.encoding import SUBMISSION_BYTES_MOST
 
-TOPICS = ("submissions", "submissions", "submissions", "jobs", "queue", "nodes", "operations", "decisions", "proposals")
+TOPICS = ("submissions", "submissions", "submissions", "jobs", "nodes", "operations", "decisions", "proposals")
 
 VALUES: tuple[bytes | None, ...] = (
     None,

@@ -21,8 +21,8 @@ WITHIN_MS = (-25_000, -8_000, -1_500, 1_500, 8_000, 25_000)
 BEYOND_MS = (-40 * 86_400_000, -45_000, 45_000, 2 * 3_600_000)
 """Jumps with which nothing is written: the bound is 30 s, and skew and an earlier jump come on top."""
 
-LAGGING = (("nodes", "placement"), ("nodes", "placement"), ("jobs", "placement"), ("queue", "placement"),
-           ("jobs", "queueing"), ("decisions", "executor"), ("decisions", "queueing"))  # fmt: skip
+LAGGING = (("nodes", "placement"), ("nodes", "placement"), ("jobs", "placement"), ("decisions", "executor"),
+           ("decisions", "queueing"))  # fmt: skip
 """Topics whose news come late, and to whom."""
 
 FLAPS_MOST = 4

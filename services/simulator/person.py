@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 OLD_ENOUGH_MS = 6_000
 """A topic that is cut here has lost what was there at the look before: readers look every five seconds."""
 
-INPUTS = ("jobs", "jobs", "queue", "nodes", "proposals", "operations")
+INPUTS = ("jobs", "jobs", "nodes", "proposals", "operations")
 
 
 class Person:

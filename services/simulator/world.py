@@ -37,7 +37,6 @@ from services.simulator.shells.services import (
     snapshots,
 )
 from services.simulator.workload import draw_setting
-from shared.cluster.few import FEW_WAITING
 from shared.events.values import NodeSpec
 from shared.log.cell_work import FENCING
 from shared.log.port import LogTruncated
@@ -81,7 +80,6 @@ class World:
         self.items = tuple(item for item in setting.items if keep_items is None or item.number in keep_items)
         everywhere = {cell: specs + setting.machines[cell] for cell, specs in setting.nodes.items()}
         self.history = History(seed, setting.file, everywhere, faults_end_ms=FAULTS_END_MS)
-        self.few = chance.choice((0, 1, 3, FEW_WAITING))
         self.grown_bytes = chance.choice(GROWN_AT_BYTES)
         as_bytes = chance.random() < 0.1  # noqa: PLR2004 - one world of ten
         self.broker = Broker(self.engine, self.faults, as_bytes=as_bytes)

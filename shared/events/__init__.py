@@ -54,8 +54,8 @@ that need the same (nodes of one kind, or room below one limit), and from when o
 several heads. Jobs started past a head name it. That ends when it starts, is held or is over, or with `HeadCleared`
 when it stands behind another head.
 
-**Who is next, and who makes room.** Placement keeps the lines of all queues itself; queueing publishes their heads as
-`QueueOrdered`, for who wants to look on. Where a start needs room, loaning proposes the least costly change:
+**Who is next, and who makes room.** Placement keeps the lines of all queues itself; queueing tells people as
+`QueuePlanned` who would be next. Where a start needs room, loaning proposes the least costly change:
 `PreemptionProposed` stops attempts for another job, `ResizeProposed` grows or shrinks elastic jobs, `MigrationProposed`
 moves one to put fragments together. Placement carries a proposal out on the newest state or answers `ProposalRefused`.
 

@@ -1,4 +1,4 @@
-"""Topic `jobs`: what admission made of the tenants' wishes. One writer, read by queueing and placement."""
+"""Topic `jobs`: what admission made of the tenants' wishes. One writer, read by placement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topic `queue`: who is next, as queueing sees it. Placement goes by its own lines, and drops these records."""
+"""Topic `queue`: who is next in each queue, as queueing plans it. It tells people; what starts, placement decides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shared.events.base import CellEvent, Count, JobId, Name, Value
+from shared.events.base import CellEvent, Count, JobId, Millis, Name, Value
 
 
 class QueueDiscipline(StrEnum):
@@ -25,35 +25,27 @@ class QueueOrder(StrEnum):
     FAIR_SHARE = "fair-share"
 
 
-class QueueHead(Value):
-    """The head of one queue, in order: of each equivalence class at most the first few jobs.
-
-    `cuts` are positions in `jobs` behind which a job of the same class was left out: it comes before what follows, so
-    behind a cut a reader does not see the whole order. `waiting` counts all waiting jobs of the queue.
-
-    A queue in fair-share order has one head for each of its tenants, side by side, which names the `tenant`. Whose turn
-    it is goes by their shares, which no window tells.
+class QueuePlan(Value):
+    """One queue. `waiting` counts all of its jobs that wait, `ready` those of them that wait for nothing but room and
+    their turn: they are not held, and wait for no time, no other job and no place below the limit of an array. `next`
+    are the first of these in the order of their turns, if each found room and no job of another queue started.
     """
 
     queue: Name
-    discipline: QueueDiscipline
-    jobs: tuple[JobId, ...]
-    cuts: tuple[Count, ...] = ()
-    waiting: Count = 0
-    tenant: Name | None = None
+    waiting: Count
+    ready: Count
+    next: tuple[JobId, ...] = ()
 
 
-class QueueOrdered(CellEvent, type="fallow.queue.ordered.v1", topic="queue"):
-    """A window on the cell's queues, or part `part` of `parts` of one. `window` grows with each new window of a writer.
-
-    It was made from the records of `jobs` before `jobs_offset` and from version `version` of the state. Queues are in
-    the order in which they are walked.
+class QueuePlanned(CellEvent, type="fallow.queue.planned.v1", topic="queue"):
+    """The queues of a cell in which jobs wait, or part `part` of `parts` of them, in the order in which they are
+    served: made at `at_ms` of cell time from version `version` of the state. `plan` grows with each plan of a writer.
     """
 
     writer: str
-    window: Count
+    plan: Count
     part: Count = 0
     parts: Annotated[int, Meta(ge=1, le=1000)] = 1
-    jobs_offset: Count
     version: Count
-    heads: tuple[QueueHead, ...] = ()
+    at_ms: Millis
+    queues: tuple[QueuePlan, ...] = ()

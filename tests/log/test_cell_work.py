@@ -20,7 +20,7 @@ from services.placement.settings import PlacementSettings
 from services.projector.app.cell import CellProjector
 from services.projector.app.metrics import ProjectorMetrics
 from services.projector.settings import ProjectorSettings
-from services.queueing.app import CellQueues, QueueingMetrics
+from services.queueing.app import CellPlanner, QueueingMetrics
 from services.queueing.settings import QueueingSettings
 from shared.cluster.config import CellFile
 from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
@@ -96,7 +96,7 @@ def a_queueing(log: MemoryLog) -> tuple[Context[Any], Awaitable[None]]:
     metrics = QueueingMetrics(context.registry)
 
     async def work(tenure: Tenure) -> None:
-        await CellQueues(context, log, LAYOUT, FILE, tenure, metrics).run()
+        await CellPlanner(context, log, LAYOUT, FILE, tenure, metrics).run()
 
     return context, work_on_owned_cells(context, log, LAYOUT, "queueing", work)
 

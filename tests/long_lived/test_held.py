@@ -12,8 +12,6 @@ from services.executor.service import ExecutorService
 from services.metrics.policy.watch import REMEMBERED_ENDS
 from services.metrics.service import KEPT_WAITS, MetricsService
 from services.placement.policy.quarantine import FAILURES
-from services.queueing.service import QueueingService
-from shared.cluster.config import CellPart, Queue
 from shared.cluster.fold import fold
 from shared.cluster.remembered import SEGMENT_JOBS
 from shared.cluster.sharing import KINDS_MOST
@@ -21,11 +19,10 @@ from shared.cluster.state import CellState
 from shared.events.decisions import Decision
 from shared.events.nodes import NodeJoined, NodeLost, RunFailed
 from shared.events.operations import RemoveNode
-from shared.events.queue import QueueOrder
 from shared.events.values import Dependency, JobSpec, NodeSpec, RetryPolicy, VirtualRun
 from shared.view.machine import Projection
 from tests.long_lived.held import held_by
-from tests.placement.world import CELL, FILE, World, admitted, cancel, set_policy, spec_of, update
+from tests.placement.world import CELL, World, admitted, cancel, set_policy, spec_of, update
 
 WEEK_MS = 7 * 24 * 3_600_000
 REMEMBERED = 40
@@ -38,15 +35,12 @@ MORE_MS = 1_000
 
 
 class Town:
-    """Placement, queueing, executor, metrics and projector of one cell, without their shells."""
+    """Placement, executor, metrics and projector of one cell, without their shells."""
 
     def __init__(self) -> None:
         self.world = World()
         self.world.checks = self.world.numbers_words = False
         self.state, self.read, self.rounds = CellState(CELL), 0, 0
-        queue = Queue(name="default", order=QueueOrder.FAIR_SHARE)
-        part = CellPart(name=CELL, ordinal=0, pools=FILE.cell(CELL).pools, queues=(queue,))
-        self.queueing = QueueingService(self.state, part, writer="queueing-1", jobs_source="jobs-0", few=-1)
         self.metrics = MetricsService(self.state, tenants_named=10)
         self.projection = Projection()
         self.executor = ExecutorService(CELL, NODES, 1, report_every_wall_ms=1_000)
@@ -76,7 +70,6 @@ class Town:
                 self.projection.before_fold(self.state, record)
                 self.metrics.before(self.state, record.decision.at_ms)
                 fold(self.state, record)
-                self.queueing.take_decisions([record.decision], self.state.at_ms)
                 self.metrics.take(self.state, record.decision)
                 self.hear(self.executor.decided(self.state, [record.decision], self.now()))
         self.metrics.look(self.state)
@@ -85,7 +78,6 @@ class Town:
         self.world.pass_time(ms)
         self.follow()
         self.hear(self.executor.tick(self.state, self.now()))
-        self.queueing.wake(self.state.at_ms)
 
     def live_on(self, rounds: int) -> None:
         """In each round jobs of all kinds come, and all of them are over in the end."""
@@ -127,7 +119,7 @@ class Town:
         assert guest.id not in self.state.nodes
 
     def held(self) -> dict[str, int]:
-        return held_by(self.world.service, self.world.writer, self.queueing, self.metrics, self.executor)
+        return held_by(self.world.service, self.world.writer, self.metrics, self.executor)
 
 
 def jobs_of(number: int) -> list[JobSpec]:

@@ -1,4 +1,4 @@
-"""What placement and queueing cost beside each other, without Kafka: `python -m tests.placement.flow`.
+"""What placement costs a job, without Kafka: `python -m tests.placement.flow`.
 
 Jobs of a mix arrive at a steady rate, start, run and end, in virtual time: 80 % have one GPU, 15 % eight, and 5 % are
 gangs of two to eight nodes. What is timed is each side's own work from the bytes that it reads to the bytes that it
@@ -19,8 +19,6 @@ from sys import stdout
 from time import process_time
 
 from services.placement.service import Input, PlacementService
-from services.queueing.service import QueueingService
-from shared.cluster.fold import fold
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, Decision
@@ -29,7 +27,7 @@ from shared.events.nodes import RunsReported, RunWord
 from shared.events.values import JobSpec, Resources, RunStatus
 from shared.log.machine.writer import Draft, Writer
 from shared.log.port import Record
-from shared.log.reading import event_of, log_record
+from shared.log.reading import event_of
 from shared.runtime.collector import tune_collector
 from tests.placement.benchmark import FILE, cell_of
 from tests.placement.world import CELL, DIGEST, admitted
@@ -71,17 +69,14 @@ class Topic:
 class Flow:
     """A cell under a steady flow of jobs."""
 
-    def __init__(self, nodes: int, step_ms: int, run_ms: int, profiles: dict[str, cProfile.Profile]) -> None:
+    def __init__(self, nodes: int, step_ms: int, run_ms: int, profile: cProfile.Profile | None = None) -> None:
         self.service = PlacementService(cell_of(nodes), FILE, writer="placement-1")
         self.writer = Writer(self.service.state)
-        self.folded = cell_of(nodes)
-        self.queueing = QueueingService(self.folded, FILE.cells[0], writer="queueing-1", jobs_source="jobs-0")
-        self.placement_side, self.queueing_side = (Side(profiles.get(name)) for name in ("placement", "queueing"))
+        self.placement_side = Side(profile)
         self.step_ms, self.run_ms = step_ms, run_ms
         self.now_ms = self.made = self.started = self.finished = self.words = self.records = self.most = 0
         self.random = Random(1)
-        self.topics = {name: Topic(name) for name in ("jobs", "queue", "nodes", "decisions")}
-        self.windows: list[Record] = []
+        self.topics = {name: Topic(name) for name in ("jobs", "nodes", "decisions")}
         self.fresh: list[e.JobStarted] = []
         self.ends: list[tuple[int, str, int, tuple[str, ...]]] = []
 
@@ -95,12 +90,11 @@ class Flow:
         return JobSpec(id=job, tenant="ada", workers=workers, pools=("train",), resources=resources)
 
     def step(self, arrivals: int) -> None:
-        """So many milliseconds: what nodes say, what arrives, one look of placement, one of queueing."""
+        """So many milliseconds: what nodes say, what arrives, one look of placement."""
         self.now_ms += self.step_ms
         said = self.said()
         jobs = [self.topics["jobs"].record(admitted(self.spec(), self.now_ms, DIGEST)) for _ in range(arrivals)]
-        decisions = self.place([*jobs, *self.windows, *said])
-        self.order(jobs, decisions)
+        self.place([*jobs, *said])
 
     def said(self) -> list[Record]:
         """The words of all nodes: what was told to start has started, and what has run for long enough is over."""
@@ -165,26 +159,10 @@ class Flow:
             elif isinstance(effect, e.JobFinished):
                 self.finished += 1
 
-    def order(self, jobs: list[Record], decisions: list[Record]) -> None:
-        """Queueing's work: the windows that it writes."""
-        with self.queueing_side.working():
-            for record in jobs:
-                self.queueing.take_job(event_of(record), record.offset + 1)
-            for record in decisions:
-                entry = log_record(record)
-                fold(self.folded, entry)
-                assert isinstance(entry.decision, Decision)
-                self.queueing.take_decisions([entry.decision], self.now_ms)
-            due = self.queueing.due_in_ms(self.now_ms) == 0
-            parts = self.queueing.window(self.now_ms) if due else []
-            values = [encode(part) for part in parts]
-        self.windows = [self.topics["queue"].record(part, "", value) for part, value in zip(parts, values, strict=True)]
-
     def figures(self) -> dict[str, float]:
-        """Microseconds of processor time a job that started, of each side, and what became of the jobs."""
+        """Microseconds of processor time a job that started, and what became of the jobs."""
         return {
             "placement_us": round(self.placement_side.spent_s / self.started * 1e6, 1),
-            "queueing_us": round(self.queueing_side.spent_s / self.started * 1e6, 1),
             "offered": self.made,
             "started": self.started,
             "waiting": self.service.state.waiting,
@@ -199,17 +177,17 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=5_000, help="jobs a second")
     parser.add_argument("--seconds", type=int, default=6, help="of virtual time")
     parser.add_argument("--nodes", type=int, default=5_000)
-    parser.add_argument("--step-ms", type=int, default=20, help="how often placement and queueing look")
+    parser.add_argument("--step-ms", type=int, default=20, help="how often placement looks")
     parser.add_argument("--run-ms", type=int, default=1_600, help="how long a run takes on average")
-    parser.add_argument("--profile", choices=("placement", "queueing"))
+    parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
-    profiles = {given.profile: cProfile.Profile()} if given.profile else {}
-    flow = Flow(given.nodes, given.step_ms, given.run_ms, profiles)
+    profile = cProfile.Profile() if given.profile else None
+    flow = Flow(given.nodes, given.step_ms, given.run_ms, profile)
     tune_collector()
     for _ in range(given.seconds * 1_000 // given.step_ms):
         flow.step(given.rate * given.step_ms // 1_000)
     stdout.write(f"{json.dumps(flow.figures())}\n")
-    for profile in profiles.values():
+    if profile is not None:
         pstats.Stats(profile).sort_stats("tottime").print_stats(45)
 
 

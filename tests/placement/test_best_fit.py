@@ -28,7 +28,6 @@ def share_of(job: str, milli: int, workers: int = 1) -> object:
 
 def submit(world: World, *specs: object) -> None:
     world.tell(*specs)  # type: ignore[arg-type]
-    world.start_all()
 
 
 def test_a_worker_goes_to_the_fullest_node_that_fits_it() -> None:

@@ -166,7 +166,6 @@ def test_the_work_of_nodes_that_do_not_come_back_goes_to_those_that_are_there() 
     waiting = [job for job in world.state.jobs.values() if job.status is JobStatus.QUEUED]
     assert len(waiting) == 4
     world.tell(finished(runs["n00"][0].job, "n00"))
-    world.start_all()
     (next_job,) = [job for job in waiting if job.status is JobStatus.STARTING]
     assert world.nodes_of(next_job.id) == ["n00"]
 
@@ -372,7 +371,6 @@ def test_nodes_that_are_silent_for_equally_long_go_by_the_submission_of_their_jo
     world = cell_of(0)
     world.tell(*(joined(f"n{name}", gpus) for gpus, name in enumerate(names, 1)))
     world.tell(*(admitted(spec_of(f"job-{gpus}", gpus), submit_ms=ms) for gpus, ms in enumerate(submits, 1)))
-    world.start_all()
     at = {world.nodes_of(f"job-{gpus}")[0]: ms for gpus, ms in enumerate(submits, 1)}
     gone = [node for _, node in pass_seconds(world, PATIENCE_S + WAIT_S + 60)]
     assert [at[node] for node in gone] == list(range(6))

@@ -98,7 +98,6 @@ class Chaos:
             max_run_ms=self.random.choice((None, None, 300)),
         )
         self.world.tell(*(admitted(spec) for _ in range(self.random.choice((1, 1, 2)))))
-        self.world.start_all()
 
     def wanted(self, agent: Agent) -> dict[tuple[str, int], bool]:
         """The runs that the log wants on a node, and whether each shall stop."""
@@ -145,7 +144,6 @@ class Chaos:
             Drain(cell=CELL, node=node, deadline_ms=self.world.now_ms + 100),
         )
         self.world.tell(self.random.choice(wishes))
-        self.world.start_all()
 
     def shake(self) -> None:
         """A node reboots, or somebody says that it is gone, or a new process takes over the writing."""
@@ -177,7 +175,6 @@ class Chaos:
             self.world.tell(agent.reports())
         self.world.pass_time(5_000)
         self.world.tell(*(Uncordon(cell=CELL, node=node) for node in NODES))
-        self.world.start_all()
 
     def is_quiet(self) -> bool:
         return not [job for job in self.world.state.jobs.values() if job.status in HOLDING]

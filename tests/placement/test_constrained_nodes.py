@@ -17,10 +17,8 @@ def again(world: World, node: str, **spec: object) -> list[str]:
 def test_a_job_waits_until_a_node_has_the_right_label() -> None:
     world = cell_with(joined("n1"), joined("n2"))
     world.tell(admitted(spec_of("job", 1, node_labels=("zone=a",))))
-    world.start_all()
     assert world.job("job").deferred is DeferCode.NO_SUCH_NODES
     again(world, "n2", labels={"zone": "a"})
-    world.start_all()
     assert world.nodes_of("job") == ["n2"]
 
 
@@ -47,8 +45,6 @@ def test_at_a_drains_deadline_a_job_goes_to_another_of_its_nodes_and_to_no_other
     assert (world.nodes_of("filler"), world.nodes_of("job")) == (["n1"], ["n3"])
     world.tell(started("job", "n3"), Drain(cell=CELL, node="n3", deadline_ms=world.now_ms))
     world.tell(stopped("job", "n3"))
-    world.start_all()
     assert (world.nodes_of("job"), world.job("job").deferred) == ([], DeferCode.NO_FREE_GPUS)
     world.tell(Uncordon(cell=CELL, node="n3"))
-    world.start_all()
     assert world.nodes_of("job") == ["n3"]

@@ -72,7 +72,6 @@ def test_a_limit_is_of_each_attempt() -> None:
     world = limited()
     world.pass_time(600)
     world.tell(stopped("job"))
-    world.start_all()
     assert world.pass_time(999) == []
     assert timeouts(world.pass_time(1)) == ["run"]
 
@@ -89,7 +88,6 @@ def test_a_gang_that_does_not_come_up_is_stopped_and_tried_again_later() -> None
     world = cell_with(joined("n1"), joined("n2"))
     world.tell(set_policy(start_wall_ms=5_000))
     world.tell(admitted(spec_of("gang", 8, workers=2)))
-    world.start_all()
     world.tell(started("gang", "n1"))
     assert timeouts(world.pass_time(4_999)) == []
     assert timeouts(world.pass_time(1)) == ["start"]
@@ -102,7 +100,6 @@ def test_a_gang_that_does_not_come_up_is_stopped_and_tried_again_later() -> None
 def test_a_gang_that_comes_up_in_the_very_moment_of_its_limit_runs_on() -> None:
     world = cell_with(joined("n1"))
     world.tell(admitted(spec_of("job")))
-    world.start_all()
     world.wall_ms += world.state.policy.start_wall_ms
     assert kinds(world.tell(started("job"))) == ["JobRunning"]
     assert world.pass_time(10_000) == []
@@ -127,7 +124,6 @@ def test_a_new_writer_waits_anew_for_answers() -> None:
     world = cell_with(joined("n1"))
     world.tell(set_policy(start_wall_ms=5_000, lease_wall_ms=1_000_000))
     world.tell(admitted(spec_of("job")))
-    world.start_all()
     world.pass_time(4_000)
     world.restart()
     assert timeouts(world.pass_time(4_999)) == []
@@ -146,7 +142,6 @@ def test_a_stepped_clock_never_goes_back() -> None:
     world = cell_with(joined("n1"), stepped=True)
     world.tell(AdvanceTime(cell=CELL, now_ms=1_000))
     world.tell(AdvanceTime(cell=CELL, now_ms=500), admitted(spec_of("job"), submit_ms=700))
-    world.start_all()
     assert world.job("job").started_ms == 1_000
 
 

@@ -31,7 +31,7 @@ from tests.placement.world import (
 
 
 def small_cell() -> World:
-    """One node of 8 GPUs, and a placement that needs no windows."""
+    """One node of 8 GPUs."""
     world = World(FILE)
     world.tell(joined("n1"))
     return world

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.admission.service import AdmissionService
 from services.metrics.service import MetricsService
-from services.queueing.service import QueueingService
+from services.queueing.policy.plan import in_parts, plan_of
 from shared.cluster.config import GPUS_MOST, CellFile
 from shared.cluster.fold import fold
 from shared.cluster.rows import digest_of, rows_of, state_from
@@ -27,6 +27,7 @@ from shared.events.base import LARGEST_INTEGER, LATEST_MS, Event, Value
 from shared.events.decisions import Decision
 from shared.events.encoding import Undecodable, decode, encode
 from shared.events.jobs import JobRejected
+from shared.events.queue import QueuePlanned
 from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from shared.events.value import replace
 from shared.events.values import (
@@ -259,8 +260,8 @@ class Pipeline:
         self.world.now_ms = now_ms
         self.folded = CellState(CELL)
         self.metrics = MetricsService(self.folded)
-        self.queueing = QueueingService(self.folded, file.cells[0], writer="queueing-1", jobs_source="jobs-0")
-        self.read = self.jobs = self.words = 0
+        self.queues = file.cells[0].queues
+        self.read = self.words = 0
 
     def submit(self, command: Event) -> None:
         """A tenant's command has an answer, and what is admitted goes on."""
@@ -269,8 +270,6 @@ class Pipeline:
         passed = as_read(answer)
         if not isinstance(passed, JobRejected):
             size_bytes = len(encode(passed))
-            self.jobs += 1
-            self.queueing.take_job(passed, self.jobs)
             self.world.tell(passed, size_bytes=size_bytes)
 
     def tell(self, event: Event) -> None:
@@ -307,8 +306,8 @@ class Pipeline:
             self.metrics.before(self.folded, decision.at_ms)
             fold(self.folded, record)
             assert self.metrics.take(self.folded, decision) is None
-            self.queueing.take_decisions([decision], decision.at_ms)
-        self.queueing.window(self.world.wall_ms)
+        for queues in in_parts(plan_of(self.folded, self.queues, self.world.now_ms)):
+            as_read(QueuePlanned(cell=CELL, writer="q", plan=1, version=1, at_ms=self.folded.at_ms, queues=queues))
         self.metrics.look(self.folded)
         self.read = len(self.world.log)
         state = self.world.twin
@@ -390,7 +389,7 @@ def test_no_number_that_is_let_in_stops_a_cell(
         elif what == "run":
             pipeline.run_on(*given_)
         else:
-            pipeline.world.now_ms += given_
+            pipeline.world.now_ms = min(pipeline.world.now_ms + given_, LATEST_MS)  # where the clock ends, too
             pipeline.world.wall_ms += 1_000
             pipeline.world.rest()
     pipeline.judge()

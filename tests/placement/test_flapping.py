@@ -74,7 +74,6 @@ def test_a_node_in_quarantine_gets_no_work_until_it_is_uncordoned() -> None:
     for _ in range(3):
         flap(world, every_ms=SILENCE_MS)
     world.tell(admitted(spec_of("job")))
-    world.start_all()
     assert not world.job("job").workers
     world.tell(Uncordon(cell=CELL, node="n1"))
     assert world.nodes_of("job") == ["n1"]
@@ -148,7 +147,6 @@ def take(world: World, step: Step, number: int) -> None:
             pass_time(world, REST_MS)
         case _:
             world.tell(admitted(spec_of(job, tenant=("ada", "bob")[number % 2])))
-            world.start_all()
             for node in world.nodes_of(job):
                 world.tell(failed(job, node) if step.what == "fails" else finished(job, node))
 

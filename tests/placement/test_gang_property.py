@@ -99,7 +99,6 @@ def test_whatever_starts_is_whole_and_holds_what_it_asked_for(
         for number, (milli, workers) in enumerate(gangs)
     ]
     world.tell(*(admitted(spec) for spec in specs))
-    world.start_all()
     held = {spec.id: [place.gpu_milli for place in world.job(spec.id).workers] for spec in specs}
     assert all(held[spec.id] in ([], [spec.resources.gpu_milli] * spec.workers) for spec in specs)
     waiting = [spec for spec in specs if not held[spec.id]]

@@ -8,6 +8,7 @@ import pytest
 
 from services.placement.policy.retry import RUNS_WELL_MS
 from services.placement.policy.why_not import why_not
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events import nodes as n
 from shared.events import operations as o
 from shared.events.queue import QueueDiscipline
@@ -29,6 +30,13 @@ from tests.placement.world import (
     spec_of,
     started,
     update,
+)
+
+STRICT = CellPart(
+    name=CELL,
+    ordinal=0,
+    pools=(Pool(name="train", gpus=8),),
+    queues=(Queue(name="default", discipline=QueueDiscipline.STRICT_FIFO),),
 )
 
 
@@ -181,11 +189,15 @@ def test_a_cancelled_job_frees_each_place_when_its_worker_has_stopped() -> None:
 
 
 def test_a_job_that_lacks_workers_keeps_others_back_in_a_strict_queue() -> None:
-    world = cell(1)
-    world.tell(admitted(loose("job", 2)), admitted(spec_of("small", gpus=1), submit_ms=5))
-    world.tell(world.queue(QueueDiscipline.STRICT_FIFO))
-    world.tell(joined("n2", 1))
+    world = World(CellFile(cells=(STRICT,), tenants=(Tenant(name="ada"),)))
+    world.tell(joined("n1", 2), joined("n2", 2), admitted(spec_of("before")))
+    world.tell(admitted(loose("job", 2, gpus=2), submit_ms=1), admitted(spec_of("small"), submit_ms=5))
+    assert (ranks(world, "job"), world.nodes_of("small")) == ([0], [])
+    (node,) = world.nodes_of("before")
+    world.tell(started("before", node), finished("before", node))
     assert (ranks(world, "job"), world.nodes_of("small")) == ([0, 1], [])
+    world.tell(joined("n3", 1))
+    assert world.nodes_of("small") == ["n3"]
 
 
 PATIENT = RetryPolicy(budget=1, backoff_ms=1_000, backoff_most_ms=12_000)

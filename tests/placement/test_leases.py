@@ -144,7 +144,6 @@ def test_a_node_that_says_nothing_for_half_of_its_lease_gets_no_new_work_until_i
     assert kinds(world.pass_time(15_000)) == []
     assert kinds(world.pass_time(1)) == ["NodeSilent"]
     world.tell(admitted(spec_of("job")))
-    world.start_all()
     assert (world.job("job").status, world.job("job").deferred) == (JobStatus.QUEUED, DeferCode.NODES_SILENT)
     assert kinds(world.tell(report("n00"))) == ["NodeHeard", "JobStarted"]
 

@@ -37,7 +37,6 @@ def test_a_gang_on_thousands_of_nodes_starts_fails_on_all_of_them_and_waits_agai
     world = quick(*(joined(node, 1) for node in long_names(4_500)))
     retry = spec_of(JOB).retry.__class__(budget=1)
     world.tell(admitted(spec_of(JOB, workers=4_500, retry=retry)))
-    world.start_all()
     say(world, words(world, RunStatus.RUNNING, 9_000))
     assert world.job(JOB).status is JobStatus.RUNNING
     say(world, words(world, RunStatus.FAILED, 9_001, text="\0" * 500))
@@ -50,7 +49,6 @@ def test_a_gang_on_thousands_of_nodes_starts_fails_on_all_of_them_and_waits_agai
 def test_a_snapshot_too_names_each_node_of_a_gang_once_and_holds_the_same_state() -> None:
     world = quick(*(joined(node, 8) for node in long_names(100)))
     world.tell(admitted(spec_of(JOB, workers=800)))
-    world.start_all()
     rows = list(rows_of(world.state))
     (row,) = (row for row in rows if row.startswith('["job"'))
     assert row.count(long_names(1)[0]) == 2, "with its workers and with what it has said"
@@ -64,7 +62,6 @@ def test_thousands_of_nodes_are_lost_under_one_gang() -> None:
     nodes = long_names(2_000)
     world = quick(*(joined(node, 1) for node in nodes))
     world.tell(admitted(spec_of(JOB, workers=2_000)))
-    world.start_all()
     world.tell(*(lost(node) for node in nodes))
     is_sound(world)
     assert {node.status for node in world.state.nodes.values()} == {NodeStatus.LOST}
@@ -76,7 +73,6 @@ def single_workers(count: int) -> World:
     node = at_length("n")
     world = quick(joined(node, count // 1_000))
     world.tell(admitted(spec_of(JOB, workers=count, workers_min=1, gang=False, resources=SHARE)))
-    world.start_all()
     assert len(world.job(JOB).workers) == count
     return world
 
@@ -102,7 +98,6 @@ def test_a_node_of_thousands_of_single_workers_of_one_job_is_emptied() -> None:
 def test_a_service_of_thousands_of_replicas_gives_up_all_but_one() -> None:
     world = quick(*(joined(node, 1) for node in long_names(2)))
     world.tell(admitted(service(JOB, 2_000, workers_min=1, resources=SHARE)))
-    world.start_all()
     world.tell(update(JOB, workers=1))
     is_sound(world)
     assert len(world.job(JOB).leaving) == 1_999

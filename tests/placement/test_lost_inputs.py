@@ -259,18 +259,18 @@ async def test_an_input_that_was_resumed_unnoticed_is_not_called_fenced_any_more
         await eventually(lambda: context.health.waiting_for is None)
 
 
-async def test_windows_that_were_deleted_unread_are_counted_and_passed_over(world: LostWorld) -> None:
-    """A later window says again what an older one said."""
-    queue = ("test.queue", 0)
+async def test_words_of_nodes_that_were_deleted_unread_are_counted_and_passed_over(world: LostWorld) -> None:
+    """A later report says again what an older one said."""
+    nodes = ("test.nodes", 0)
     for _ in range(3):
-        world.broker.write_marker(queue)
-    world.broker.delete_before(queue, 3)
+        world.broker.write_marker(nodes)
+    world.broker.delete_before(nodes, 3)
     async with world.placement() as context:
         world.admit("job-0")
         await world.until_enqueued(1)
         assert context.health.waiting_for is None
     text = generate_latest(context.registry).decode()
-    assert 'fallow_inputs_deleted_unread_total{cell="cell-a",input="queue"} 3.0' in text
+    assert 'fallow_inputs_deleted_unread_total{cell="cell-a",input="nodes"} 3.0' in text
 
 
 async def test_a_transaction_in_an_input_topic_is_no_loss(world: LostWorld) -> None:

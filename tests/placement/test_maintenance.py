@@ -33,7 +33,7 @@ PLAN = PlanMaintenance(cell=CELL, node="n1", begin_ms=10_000, end_ms=20_000, rea
 
 
 def cell() -> World:
-    """One node of 8 GPUs, and a placement that needs no windows."""
+    """One node of 8 GPUs."""
     world = World(FILE)
     world.tell(joined("n1"))
     world.listens = False  # no node reports here, and none is to be taken for silent

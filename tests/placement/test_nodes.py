@@ -88,12 +88,10 @@ def test_a_node_with_other_hardware_takes_nothing_until_its_old_gang_is_gone() -
     world.tell(joined("n1", 2, boot="boot-2"))
     assert world.state.nodes["n1"].spec.gpus == 8
     world.tell(admitted(spec_of("small", 1, priority=9)))
-    world.start_all()
     assert world.job("small").workers == ()
     made = world.tell(stopped("gang", "n2"))
     assert world.state.nodes["n1"].spec.gpus == 2
     assert "NodeChanged" in kinds(made)
-    world.start_all()
     assert world.nodes_of("small") == ["n1"]
 
 
@@ -161,7 +159,6 @@ def test_a_job_whose_nodes_are_lost_again_and_again_waits_for_longer_each_time()
         world.tell(lost("n1"), report("n1"))
         waits.append(world.job("job").not_before_ms - world.now_ms if world.job("job").not_before_ms else 0)
         world.pass_time(12_000)
-        world.start_all()
         world.tell(started("job", attempt=attempt + 1))
     assert waits == [0, 1_000, 2_000, 4_000, 8_000, 12_000, 12_000]
     assert world.job("job").failures == 0
@@ -172,7 +169,6 @@ def test_a_job_that_ran_well_for_an_hour_counts_its_losses_anew() -> None:
     world.listens = False
     world.run(spec_of("job"))
     world.tell(lost("n1"), report("n1"))
-    world.start_all()
     world.tell(started("job", attempt=2))
     world.pass_time(3_600_000)
     world.tell(lost("n1"))
@@ -183,7 +179,6 @@ def test_a_job_that_ran_well_for_an_hour_counts_its_losses_anew() -> None:
 def test_what_an_old_boot_says_is_ignored(news: object) -> None:
     world = with_gang()
     world.tell(joined("n1", boot="boot-2"))
-    world.start_all()
     assert world.tell(news) == []  # type: ignore[arg-type]
 
 
@@ -224,7 +219,6 @@ def test_a_lost_node_takes_nothing_until_it_reports_that_nothing_is_left() -> No
     world = cell_with(joined("n1"))
     world.run(spec_of("job"))
     world.tell(lost("n1"))
-    world.start_all()
     assert world.job("job").workers == ()
     assert world.tell(report("n1", seen("job"))) == []
     assert not is_ready(world, "n1")

@@ -51,7 +51,6 @@ def end_badly(world: World, *jobs: str) -> list[e.AnyEffect]:
     made: list[e.AnyEffect] = []
     for job in jobs:
         world.tell(admitted(bad(job)))
-        world.start_all()
         made += world.tell(failed(job, world.nodes_of(job)[0]))
     return made
 
@@ -85,7 +84,6 @@ def test_one_job_that_fails_again_and_again_tells_nothing_of_its_node() -> None:
     world.tell(admitted(bad("stubborn-1", retry=RetryPolicy(budget=100, backoff_ms=1))))
     for attempt in range(1, 2 * FAILURES):
         world.pass_time(2_000)
-        world.start_all()
         world.tell(failed("stubborn-1", attempt=attempt))
     assert world.job("stubborn-1").failures == 2 * FAILURES - 1
     assert is_ready(world, "n1")
@@ -212,7 +210,6 @@ def test_a_stepped_cell_shuts_no_node() -> None:
 def test_the_first_words_about_a_gangs_failure_outlive_the_record_in_which_they_came() -> None:
     world = cell_with(joined("n1"), joined("n2"))
     world.tell(admitted(spec_of("gang", 8, workers=2)))
-    world.start_all()
     world.tell(started("gang", "n1"), started("gang", "n2"))
     world.tell(failed("gang", "n1", text="out of memory"))
     (end,) = [x for x in world.tell(failed("gang", "n2", text="lost n1")) if isinstance(x, e.JobFailed)]

@@ -116,7 +116,6 @@ def test_thousands_of_answers_at_once_make_several_bounded_records() -> None:
     world = quick(*(joined(f"n{number:03}", 250) for number in range(24)))
     names = [f"job-{number:04}-{'x' * 100}" for number in range(6_000)]
     world.tell(*(admitted(spec_of(name)) for name in names))
-    world.start_all()
     answers = [finished(name, world.nodes_of(name)[0]) for name in names]
     before = len(world.log)
     world.tell(*answers)
@@ -130,7 +129,6 @@ def test_thousands_of_limits_at_once_make_several_bounded_records() -> None:
     world = quick(*(joined(f"n{number:03}", 250) for number in range(24)))
     names = [f"job-{number:04}-{'x' * 100}" for number in range(6_000)]
     world.tell(*(admitted(spec_of(name, max_run_ms=1_000)) for name in names))
-    world.start_all()
     before = len(world.log)
     world.pass_time(1_000)
     world.check()
@@ -143,7 +141,6 @@ def test_many_nodes_lost_at_once_make_several_bounded_records() -> None:
     nodes = [f"n{number:04}-{'x' * 100}" for number in range(4_000)]
     world = quick(*(joined(node, 1) for node in nodes))
     world.tell(*(admitted(spec_of(f"job-{number:04}-{'x' * 100}")) for number in range(4_000)))
-    world.start_all()
     world.pass_time(30_000)
     world.tell(*(report(node) for node in nodes[800:]))
     before = len(world.log)
@@ -156,7 +153,6 @@ def test_many_nodes_lost_at_once_make_several_bounded_records() -> None:
 def test_a_gang_that_does_not_fit_into_the_record_any_more_starts_in_the_next_one() -> None:
     world = quick(*(joined(f"n{number:05}-{'x' * 120}", 1) for number in range(8_000)))
     world.tell(*(admitted(spec_of(f"gang-{number}", workers=4_000)) for number in range(2)))
-    world.start_all()
     world.check()
     starts = [kinds(decision.effects).count("JobStarted") for decision in world.decisions]
     assert [count for count in starts if count] == [1, 1]
@@ -211,7 +207,6 @@ def live(fates: Iterator[Fate]) -> World:
     world = World(on_append=lambda: next(fates))
     for batch in story():
         world.tell(*batch)
-        world.start_all()
         world.pass_time(10)
     world.on_append = lambda: Fate.KEPT
     world.rest()

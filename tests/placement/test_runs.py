@@ -32,7 +32,6 @@ def starting(**spec: object) -> World:
     """A gang on n1 and n2 that has been told to start."""
     world = cell_with(joined("n1"), joined("n2"))
     world.tell(admitted(spec_of("gang", 8, workers=2, **spec)))
-    world.start_all()
     return world
 
 
@@ -125,18 +124,15 @@ def test_a_single_worker_that_fails_with_no_budget_fails_its_job() -> None:
 def test_the_pause_doubles_up_to_its_maximum_and_the_budget_ends_it() -> None:
     world = cell_with(joined("n1"))
     world.tell(admitted(spec_of("job", retry=TRIES)))
-    world.start_all()
     first = only(world.tell(failed("job")), e.JobRequeued)
     assert isinstance(first, e.JobRequeued)
     assert first.not_before_ms == 1_000
-    assert world.start_all() == []
+    assert world.rest() == []
     world.pass_time(1_000)
-    world.start_all()
     second = only(world.tell(failed("job", attempt=2)), e.JobRequeued)
     assert isinstance(second, e.JobRequeued)
     assert (second.not_before_ms, second.failures) == (2_500, 2)
     world.pass_time(1_500)
-    world.start_all()
     assert kinds(world.tell(failed("job", attempt=3))) == ["JobFailed"]
 
 
@@ -158,7 +154,6 @@ def test_the_next_attempt_has_the_next_number_and_the_old_ones_news_is_void() ->
     world = cell_with(joined("n1"))
     world.run(spec_of("job"))
     world.tell(stopped("job"))
-    world.start_all()
     assert world.job("job").attempt == 2
     assert world.tell(finished("job", attempt=1)) == []
     assert kinds(world.tell(started("job", attempt=2), finished("job", attempt=2))) == ["JobFinished"]

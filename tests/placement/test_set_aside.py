@@ -121,7 +121,7 @@ async def test_what_stands_in_the_topic_of_others_is_set_aside_and_not_obeyed(br
             SetQuota(cell=CELL, quotas=(Quota(tenant="ada", gpu_type="gpu", limit_milli=0),)),
             admitted(spec_of("../../x\0y", tenant="nobody")),
         ),
-        "queue": (Cordon(cell=CELL, node="node-1"), joined("node-1")),
+        "proposals": (Cordon(cell=CELL, node="node-1"), joined("node-1")),
     }
     for topic, events in wrong.items():
         for event in events:

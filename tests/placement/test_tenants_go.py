@@ -90,7 +90,6 @@ def test_no_quota_is_removed_under_jobs_that_live_and_none_of_the_others_either(
     assert text.startswith("1 jobs of ada wait and 1 run: cancel them or let them end first")
     assert len(world.state.quotas) == 2
     world.tell(finished("runs"))
-    world.start_all()
     world.tell(started("waits"), finished("waits"))
     assert kinds(world.tell(REMOVE)) == ["QuotaRemoved", "QuotaRemoved"]
 
@@ -191,7 +190,6 @@ def test_an_operator_may_let_a_held_job_of_a_tenant_that_is_gone_run() -> None:
     world.tell(admitted(spec_of("waits")))
     reload(world, "bob")
     world.tell(ReleaseJob(cell=CELL, job="waits"))
-    world.start_all()
     assert (world.job("waits").status, world.job("waits").held_why) == (JobStatus.STARTING, "")
 
 

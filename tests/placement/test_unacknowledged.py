@@ -35,7 +35,6 @@ def capped(placement: str = "best-fit", most: int = MOST) -> World:
 
 def submit(world: World, count: int, gpus: int = 1, workers: int = 1, prefix: str = "job") -> None:
     world.tell(*(admitted(spec_of(f"{prefix}-{number}", gpus, workers), number) for number in range(count)))
-    world.start_all()
 
 
 def starting(world: World) -> list[str]:

@@ -204,7 +204,6 @@ def crowded() -> World:
     world = quick(joined("n1", 4_000))
     names = [f"job-{number:04}-{'x' * 100}" for number in range(4_000)]
     world.tell(*(admitted(spec_of(name)) for name in names))
-    world.start_all()
     world.tell(*(started(name) for name in names))
     return world
 
@@ -332,7 +331,6 @@ def test_limits_of_tenants_are_read_by_every_reader() -> None:
     world = quick(joined("n1", 8))
     world.tell(set_quotas(quota("ada", 2**53 // 1000 - 1)))
     world.tell(admitted(spec_of("a", workers=2)))
-    world.start_all()
     is_sound(world)
     assert world.job("a").status is JobStatus.STARTING
     assert world.job("a").spec.resources == Resources(gpu_milli=1000)
@@ -342,7 +340,6 @@ def test_a_gang_of_ten_thousand_workers_starts_runs_and_ends() -> None:
     nodes = [f"gpu-node-{number:04}.cluster" for number in range(1_250)]
     world = quick(*(joined(node, 8) for node in nodes))
     world.tell(admitted(spec_of("huge", workers=10_000)))
-    world.start_all()
     is_sound(world)
     assert sorted(set(world.nodes_of("huge"))) == nodes
     for number, status in enumerate((RunStatus.RUNNING, RunStatus.FINISHED)):
@@ -360,7 +357,6 @@ def test_a_gang_of_ten_thousand_workers_on_nodes_of_the_longest_names_starts_run
     nodes = long_names(1_250)
     world = quick(*(joined(node, 8) for node in nodes), file=wide(placement=placement))
     world.tell(admitted(spec_of("huge", workers=10_000)))
-    world.start_all()
     is_sound(world)
     assert sorted(set(world.nodes_of("huge"))) == nodes
     assert max(len(record.value) for record in world.log if b"JobStarted" in record.value) < 300_000
@@ -379,7 +375,6 @@ def test_a_gang_that_no_record_holds_waits_with_a_code_of_its_own_and_the_cell_g
     nodes = long_names(10_000)
     world = quick(*(joined(node, 1) for node in nodes))
     world.tell(admitted(spec_of("huge", workers=10_000)))
-    world.start_all()
     huge = world.job("huge")
     assert huge.deferred is DeferCode.RECORD_TOO_LARGE
     found = why_not(world.state, huge, (), world.state.at_ms)
@@ -388,7 +383,6 @@ def test_a_gang_that_no_record_holds_waits_with_a_code_of_its_own_and_the_cell_g
     figure = f"its places need {len(msgspec.json.encode(each))} bytes, the record in which it starts takes 950000"
     assert figure in "\n".join(lines(found, huge.spec))
     world.tell(admitted(spec_of("next", workers=100)))
-    world.start_all()
     is_sound(world)
     assert world.job("next").status is JobStatus.STARTING
     assert world.job("huge").status is JobStatus.QUEUED
@@ -397,7 +391,6 @@ def test_a_gang_that_no_record_holds_waits_with_a_code_of_its_own_and_the_cell_g
 def test_workers_of_a_job_that_is_no_gang_start_as_far_as_a_record_tells_of_them() -> None:
     world = quick(*(joined(node, 1) for node in long_names(6_000)))
     world.tell(admitted(spec_of("many", workers=6_000, workers_min=3_000, gang=False)))
-    world.start_all()
     is_sound(world)
     assert len(world.job("many").workers) == 6_000
     first = next(effect for effect in effects_of(world) if isinstance(effect, e.JobStarted))
@@ -407,7 +400,6 @@ def test_workers_of_a_job_that_is_no_gang_start_as_far_as_a_record_tells_of_them
 def test_a_job_that_is_no_gang_and_of_which_no_record_holds_the_fewest_workers_waits_with_that_code() -> None:
     world = quick(*(joined(node, 1) for node in long_names(6_000)))
     world.tell(admitted(spec_of("many", workers=6_000, workers_min=5_900, gang=False)))
-    world.start_all()
     is_sound(world)
     assert world.job("many").deferred is DeferCode.RECORD_TOO_LARGE
 
@@ -422,7 +414,6 @@ def test_a_gang_that_is_too_large_for_a_record_in_one_pool_starts_in_another() -
     world.tell(*(joined(node, 1, pool="a") for node in long_names(9_000)))
     world.tell(*(joined(f"b{number}", 1, pool="b") for number in range(9_000)))
     world.tell(admitted(spec_of("huge", workers=9_000)))
-    world.start_all()
     is_sound(world)
     assert world.job("huge").status is JobStatus.STARTING
     assert world.job("huge").workers[0].node.startswith("b")

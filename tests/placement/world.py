@@ -26,7 +26,6 @@ from shared.events.base import Event
 from shared.events.decisions import Decision, next_chain
 from shared.events.encoding import decode, encode
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
-from shared.events.queue import QueueDiscipline, QueueHead, QueueOrdered
 from shared.events.submissions import JobChanges
 from shared.events.value import replace
 from shared.events.values import JobSpec, NodeSpec, NodeStatus, ObservedRun, Resources, RunStatus
@@ -285,20 +284,9 @@ class World:
         """Where the job's workers are, by rank."""
         return [place.node for place in self.job(job).workers]
 
-    def queue(self, discipline: QueueDiscipline = QueueDiscipline.BEST_EFFORT_FIFO) -> QueueOrdered:
-        """A window on all jobs, in their order."""
-        number = len(self.inputs.get("queue-0", ())) + 1
-        jobs = tuple(job.id for job in sorted(self.state.jobs.values(), key=lambda job: job.queue_order))
-        return window(number, QueueHead(queue="default", discipline=discipline, jobs=jobs))
-
-    def start_all(self) -> list[e.AnyEffect]:
-        """Show placement every job in its order."""
-        return self.tell(self.queue())
-
     def run(self, *specs: JobSpec) -> None:
         """Bring these jobs to running."""
         self.tell(*(admitted(spec) for spec in specs))
-        self.start_all()
         self.tell(*(started(spec.id, node) for spec in specs for node in dict.fromkeys(self.nodes_of(spec.id))))
 
 
@@ -325,13 +313,6 @@ def spec_of(job: str, gpus: int = 1, workers: int = 1, **more: Any) -> JobSpec:
 def admitted(spec: JobSpec, submit_ms: int = 0, digest: str = DIGEST) -> JobAdmitted:
     """Admission lets it in."""
     return JobAdmitted(cell=CELL, spec=spec, submit_ms=submit_ms, digest=digest)
-
-
-def window(number: int, *heads: QueueHead, writer: str = "queueing-1", part: int = 0, parts: int = 1) -> QueueOrdered:
-    """A window, or a part of one."""
-    return QueueOrdered(
-        cell=CELL, writer=writer, window=number, part=part, parts=parts, jobs_offset=0, version=0, heads=heads
-    )
 
 
 def cancel(job: str, tenant: str = "ada") -> JobCancelRequested:

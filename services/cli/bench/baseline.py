@@ -70,7 +70,7 @@ def plain(count: int) -> list[Ready]:
 
 def hops(bootstrap: str, namespace: str, traffic: Mapping[str, Flow]) -> list[Hop]:
     """Who reads and writes what, as the services do."""
-    name = {short: f"{namespace}.{short}" for short in ("submissions", "jobs", "queue", "nodes", "decisions")}
+    name = {short: f"{namespace}.{short}" for short in ("submissions", "jobs", "nodes", "decisions")}
 
     def hop(service: str, reads: list[str], counted: str = "", to: str = "", *, is_joined: bool = False) -> Hop:
         flow = traffic[to] if to else Flow(0, 0)
@@ -88,8 +88,8 @@ def hops(bootstrap: str, namespace: str, traffic: Mapping[str, Flow]) -> list[Ho
 
     return [
         hop("admission", ["submissions"], "submissions", "jobs"),
-        hop("queueing", ["jobs", "decisions"], "jobs", "queue", is_joined=True),
-        hop("placement", ["jobs", "queue", "nodes"], "jobs", "decisions", is_joined=True),
+        hop("queueing", ["decisions"]),
+        hop("placement", ["jobs", "nodes"], "jobs", "decisions", is_joined=True),
         hop("executor", ["decisions"], "decisions", "nodes"),
         hop("projector", ["decisions"]),
         hop("metrics", ["decisions"]),

@@ -9,7 +9,7 @@ from services.cli.stage import Stage
 from services.cli.workload import CELL
 from shared.log.port import Record
 
-TOPICS = ("jobs", "queue", "nodes", "decisions")
+TOPICS = ("jobs", "nodes", "decisions")
 SAMPLE_RECORDS = 4_000
 
 

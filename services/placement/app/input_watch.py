@@ -18,8 +18,8 @@ from shared.log.port import Log, LogTruncated, TopicPartition
 from shared.runtime.process import Context
 
 EACH_COUNTS = frozenset({"jobs", "proposals", "operations"})
-"""Inputs that say a thing once. In `nodes` and `queue` a newer record says again what a deleted one has said: nodes
-report in full every few seconds, and a window is sent again while jobs wait.
+"""Inputs that say a thing once. In `nodes` a newer record says again what a deleted one has said: nodes report in
+full every few seconds.
 """
 
 

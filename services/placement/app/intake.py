@@ -19,7 +19,7 @@ from shared.log.port import Log, Record
 from shared.log.reading import checksum_of, event_of
 from shared.runtime.process import Context
 
-INPUTS = ("jobs", "queue", "nodes", "proposals", "operations")
+INPUTS = ("jobs", "nodes", "proposals", "operations")
 
 
 class Intake:

@@ -2,61 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heapify, heappop
+from itertools import takewhile
 
 from services.placement.policy.fair_share import Shares
 from services.placement.policy.tournament import Tournament
 from shared.cluster.config import Queue
 from shared.cluster.gpu_types import types_for
 from shared.cluster.job import Job, JobStatus
-from shared.cluster.queue_order import Order, order_in
+from shared.cluster.queue_order import order_in
 from shared.cluster.quota import Usage, accounts
 from shared.cluster.state import CellState
 from shared.events.queue import QueueOrder
 from shared.events.values import JobSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A waiting job and its place among those of its queue, or of its tenant there."""
-
-    order: Order
-    job: Job
-
-
 def jobs_before(state: CellState, job: Job, queue: Queue, now_ms: int) -> list[Job]:
-    """The jobs that a walk comes to before this one, in their order, whether or not they fit; held ones left out.
+    """The jobs that a walk comes to before this one, in their order, whether or not they fit; held ones left out."""
+    line = [
+        other
+        for other in state.jobs.values()
+        if other is job or (other.status is JobStatus.QUEUED and other.spec.queue == job.spec.queue)
+    ]
+    return list(takewhile(lambda other: other is not job, turns_of(state, queue, line, now_ms)))
+
+
+def turns_of(state: CellState, queue: Queue, jobs: Iterable[Job], now_ms: int) -> Iterator[Job]:
+    """These jobs of one queue in the order of their turns. To ask for the first few costs little more than to look at
+    each once.
 
     In fair-share order each of them counts as started before the next one is chosen: so it tells whose turn it would
     be, if there were room for all.
     """
-    line = [
-        Waiting(order_in(queue, other.spec, other.submit_ms, other.number), other)
-        for other in state.jobs.values()
-        if other is job or (other.status is JobStatus.QUEUED and other.spec.queue == job.spec.queue)
-    ]
-    line.sort(key=lambda waiting: waiting.order)
-    turns = _turns(state, line, now_ms) if queue.order is QueueOrder.FAIR_SHARE else (waiting.job for waiting in line)
-    found: list[Job] = []
-    for other in turns:
-        if other is job:
-            break
-        found.append(other)
-    return found
-
-
-def _turns(state: CellState, line: list[Waiting], now_ms: int) -> Iterator[Job]:
+    if queue.order is not QueueOrder.FAIR_SHARE:
+        return _in_order(queue, jobs)
     by_tenant: dict[str, list[Job]] = {}
-    for waiting in reversed(line):
-        by_tenant.setdefault(waiting.job.spec.tenant, []).append(waiting.job)
+    for job in jobs:
+        by_tenant.setdefault(job.spec.tenant, []).append(job)
+    lines = {tenant: _in_order(queue, theirs) for tenant, theirs in by_tenant.items()}
+    return _by_shares(state, lines, now_ms)
+
+
+def _in_order(queue: Queue, jobs: Iterable[Job]) -> Iterator[Job]:
+    """The oldest of the highest priority first, as the queue has it."""
+    heap = [(order_in(queue, job.spec, job.submit_ms, job.number), job) for job in jobs]
+    heapify(heap)  # no two orders are equal, so jobs are never compared
+    while heap:
+        yield heappop(heap)[1]
+
+
+def _by_shares(state: CellState, lines: Mapping[str, Iterator[Job]], now_ms: int) -> Iterator[Job]:
     usage = dict(state.usage)
-    turns = Tournament(Shares(state, now_ms, usage), list(by_tenant))
+    turns = Tournament(Shares(state, now_ms, usage), list(lines))
     while (tenant := turns.first()) is not None:
-        if not by_tenant[tenant]:
+        job = next(lines[tenant], None)
+        if job is None:
             turns.leave()
             continue
-        job = by_tenant[tenant].pop()
         yield job
         _charge(state, usage, job.spec)
         turns.served()

@@ -127,9 +127,9 @@ def agent_of(machine: Machine, world: World, process: Process) -> Shell:
     return Shell("agent", AGENT, main, closes=(files.end, driver.end), ends=(agent.NodeTakenOver,))
 
 
-def queueing(world: World, _process: Process) -> Shell:
-    """The lines of the cells that it owns."""
-    return Shell("queueing", QUEUEING, partial(queueing_app.main, few=world.few), {})
+def queueing(_world: World, _process: Process) -> Shell:
+    """The plans of the cells that it owns."""
+    return Shell("queueing", QUEUEING, queueing_app.main, {})
 
 
 def projector(world: World, process: Process) -> Shell:

@@ -212,9 +212,7 @@ def test_labels_and_taints_are_told_by_how_many_nodes_they_leave() -> None:
         joined("n4", labels={"zone": "a"}, taints=("hot",)),
     )
     world.tell(admitted(spec_of("alone", 1, exclusive=True, node_labels=("zone=a",))))
-    world.start_all()
     world.tell(admitted(spec_of("late", 8, node_labels=("zone=a",))))
-    world.start_all()
     (room,) = told(world).pools
     assert (room.nodes_right, room.nodes, room.workers_now, room.workers_ever) == (1, 4, 0, 1)
     assert room.closed == (

@@ -1,0 +1,126 @@
+"""Queueing's process for one cell: when it says who is next, and what it does where Kafka is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from services.queueing.app import CellPlanner, QueueingMetrics
+from services.queueing.settings import QueueingSettings
+from shared.events.base import Event
+from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
+from shared.events.effects import JobEnqueued
+from shared.events.encoding import encode
+from shared.events.queue import QueuePlanned
+from shared.events.values import JobSpec
+from shared.log.cell_tasks import Tenure
+from shared.log.layout import Layout
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.port import LogUnavailable, Outgoing
+from shared.log.reading import event_of
+from shared.runtime.cell_file import parse_cell_file
+from shared.runtime.process import Context, make_context
+from tests.contract.eventually import eventually
+
+LAYOUT, QUEUE = Layout("t", {"main": 0}), ("t.queue", 0)
+TEXT = "cells: [{name: main, ordinal: 0, pools: [{name: training, gpus: 8}]}]\ntenants: [{name: vision}]\n"
+
+
+class RefusingLog(MemoryLog):
+    """A log that takes nothing for a while."""
+
+    refusals = 0
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        """Raises LogUnavailable as often as told."""
+        if self.refusals:
+            self.refusals -= 1
+            raise LogUnavailable("no broker")
+        await super().publish(messages)
+
+
+class Cell:
+    """The decision log of a cell, and what queueing says of it."""
+
+    def __init__(self) -> None:
+        self.broker, self._chain, self._version = MemoryBroker(), CHAIN_START, 0
+        for topic in ("decisions", "snapshots", "queue"):
+            self.broker.create_topic(f"t.{topic}", 1)
+        self.log, self.tenure = RefusingLog(self.broker), Tenure("main")
+
+    def enqueue(self, *jobs: str) -> None:
+        """One decision that lets these jobs in."""
+        self._version += 1
+        effects = tuple(
+            JobEnqueued(spec=JobSpec(id=job, tenant="vision"), submit_ms=0, digest="0" * 32) for job in jobs
+        )
+        decision = Decision(cell="main", version=self._version, epoch=1, at_ms=self._version, effects=effects)
+        self._chain = next_chain(self._chain, encode(decision))
+        more = ((CHAIN_HEADER, self._chain.encode()),)
+        self.broker.write(LAYOUT.outgoing(decision, id="1", source="test", wall_ms=0, more=more))
+
+    def plans(self) -> list[QueuePlanned]:
+        """What queueing has said so far."""
+        events: list[Event | None] = [event_of(record) for record in self.broker.partition(QUEUE).records]  # type: ignore[misc]
+        return [event for event in events if isinstance(event, QueuePlanned)]
+
+    def newest(self) -> list[tuple[str, int, tuple[str, ...]]]:
+        """The queues of the newest plan, with how many jobs wait there and who is next."""
+        plans = self.plans()
+        return [(each.queue, each.waiting, each.next) for each in plans[-1].queues] if plans else []
+
+    @asynccontextmanager
+    async def planned(self) -> AsyncIterator[Context[QueueingSettings]]:
+        """While queueing runs."""
+        context = make_context("queueing", QueueingSettings(namespace="t", plan_every_wall_ms=50))
+        file, metrics = parse_cell_file(TEXT, "cell"), QueueingMetrics(context.registry)
+        running = asyncio.create_task(CellPlanner(context, self.log, LAYOUT, file, self.tenure, metrics).run())
+        try:
+            yield context
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+
+
+async def test_each_plan_says_who_is_next_as_of_the_newest_decision() -> None:
+    cell = Cell()
+    cell.enqueue("a", "b")
+    async with cell.planned() as context:
+        await eventually(lambda: cell.newest() == [("default", 2, ("a", "b"))])
+        cell.enqueue("c")
+        await eventually(lambda: cell.newest() == [("default", 3, ("a", "b", "c"))])
+        assert cell.plans()[-1].version == 2
+        assert context.registry.get_sample_value("fallow_queue_jobs", {"cell": "main", "queue": "default"}) == 3
+    numbers = [plan.plan for plan in cell.plans()]
+    assert numbers == sorted(set(numbers))
+
+
+async def test_while_nothing_is_decided_no_plan_follows() -> None:
+    cell = Cell()
+    cell.enqueue("a")
+    async with cell.planned():
+        await eventually(lambda: len(cell.plans()) == 1)
+        await asyncio.sleep(0.3)
+        assert len(cell.plans()) == 1
+
+
+async def test_a_process_that_does_not_own_the_cell_follows_it_and_says_nothing() -> None:
+    cell = Cell()
+    cell.tenure.holds = False
+    cell.enqueue("a")
+    async with cell.planned() as context:
+        await eventually(lambda: context.health.progress.version.get("main") == 1)
+        await asyncio.sleep(0.1)
+        assert cell.plans() == []
+
+
+async def test_a_plan_that_kafka_does_not_take_is_made_anew_and_the_process_is_not_ready_meanwhile() -> None:
+    cell = Cell()
+    cell.log.refusals = 1
+    cell.enqueue("a")
+    async with cell.planned() as context:
+        await eventually(lambda: "no broker" in (context.health.waiting_for or ""))
+        assert cell.plans() == []
+        await eventually(lambda: cell.newest() == [("default", 1, ("a",))])
+        await eventually(lambda: context.health.waiting_for is None)
