@@ -12,6 +12,9 @@ from shared.events.encoding import SUBMISSION_BYTES_MOST
 
 TOPICS = ("submissions", "submissions", "submissions", "jobs", "nodes", "operations", "decisions", "proposals")
 
+OF_A_CELL = ("jobs", "nodes", "operations", "proposals")
+"""Topics with a partition for each cell."""
+
 VALUES: tuple[bytes | None, ...] = (
     None,
     b"",
@@ -40,6 +43,10 @@ def hostile_message(engine: Engine, log: Mapping[TopicPartition, Sequence[Logged
     key = f"hostile-{engine.between(0, 99)}"
     if topic == "decisions":
         return _on_decisions(engine, log, partition, key)
+    strays = log.get((topic, engine.chance.randrange(0, cells))) if topic in OF_A_CELL else None
+    if strays and engine.between(0, 7) == 0:
+        stray = engine.chance.choice(strays)  # most of these are of another cell
+        return Message(topic, partition, key, stray.type, None, stray.value)
     if engine.between(0, 3) == 0 and log.get((topic, partition)):
         torn = engine.chance.choice(log[topic, partition])
         value = torn.value or b""
