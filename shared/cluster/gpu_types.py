@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from shared.cluster.capacity import PoolCapacity
+from shared.cluster.hardware import hardware_of
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
-from shared.events.values import JobSpec
+from shared.events.values import GPU, JobSpec
 
 _NAME = "gpu types"
 
@@ -44,3 +45,9 @@ def idle_milli(state: CellState, gpu_type: str) -> int:
     """
     pools = [pool for pool in state.pools.values() if gpu_type in gpu_types_of(state, pool)]
     return sum(pool.gpus_milli - pool.allocated_milli for pool in pools)
+
+
+def all_milli(state: CellState, gpu_type: str) -> int:
+    """The healthy devices of this type, in use or not, on all nodes that are not lost."""
+    kinds = [each for pool in state.pools.values() for each in hardware_of(state, pool).kinds.items()]
+    return sum(kind.gpus * GPU * nodes.bit_count() for kind, nodes in kinds if kind.gpu_type == gpu_type)

@@ -20,18 +20,6 @@ def firm_room(tree: QuotaTree, account: Account, free_milli: int) -> int:
     return max(0, free_milli - (0 if cohort is None else cohort.guaranteed_idle_milli))
 
 
-def is_ever_within(tree: QuotaTree, account: Account, milli: int, *, is_firm: bool) -> bool:
-    """Whether quotas would let one job have so much if nothing else was in use. `is_firm`: it may not be preempted."""
-    line, drawn_milli = lineage(tree.branches.get(account)), milli
-    for branch in line:
-        limit, most = branch.quota.limit_milli, branch.drawn_most_milli
-        if (limit is not None and milli > limit) or (most is not None and drawn_milli > most):
-            return False
-        drawn_milli = max(0, drawn_milli - branch.home_milli)
-    keeper = next((branch for branch in line if branch.guaranteed_milli), None) if is_firm else None
-    return keeper is None or milli <= keeper.guaranteed_milli - keeper.guaranteed_below_milli
-
-
 def drawn_from_cell(branch: Branch | None, more_milli: int) -> int:
     """How much of `more_milli` comes from what all tenants of the cell share, because it is at home nowhere below."""
     while branch is not None and more_milli:

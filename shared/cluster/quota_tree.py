@@ -88,7 +88,7 @@ class Branch:
 class QuotaTree:
     """The trees of all GPU types over the quotas and the use of a state, which are the same tables for good."""
 
-    __slots__ = ("_branches", "_cohorts", "_is_void", "quotas", "usage", "waiting")
+    __slots__ = ("_at_rest", "_branches", "_cohorts", "_is_void", "quotas", "usage", "waiting")
 
     def __init__(self, quotas: Quotas, usage: Usage) -> None:
         self.quotas, self.usage = quotas, usage
@@ -99,10 +99,18 @@ class QuotaTree:
         self._branches: dict[Account, Branch] = {}
         self._cohorts: dict[str, Cohort] = {}
         self._is_void = True
+        self._at_rest: QuotaTree | None = None
 
     def void(self) -> None:
         """A quota has changed: make everything anew when somebody asks next."""
-        self._is_void = True
+        self._is_void, self._at_rest = True, None
+
+    @property
+    def at_rest(self) -> QuotaTree:
+        """The same quotas while nothing is in use."""
+        if self._at_rest is None:
+            self._at_rest = QuotaTree(self.quotas, {})
+        return self._at_rest
 
     @property
     def branches(self) -> dict[Account, Branch]:

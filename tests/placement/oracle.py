@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.fair_share import Share, Shares
@@ -11,13 +11,13 @@ from services.placement.policy.turn import Turn
 from services.placement.service import PlacementService
 from shared.cluster.config import CellPart, Queue
 from shared.cluster.job import Job, JobStatus
-from shared.cluster.node import Node
-from shared.cluster.quota import Account, QuotaTree, accounts, over_limit
-from shared.cluster.quota_room import firm_room, lineage
+from shared.cluster.node import Node, bits
+from shared.cluster.quota import Account, accounts, over_limit
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.decisions import next_chain
 from shared.events.encoding import encode
+from shared.events.operations import Quota
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.values import GPU, JobSpec, NodeStatus
@@ -113,8 +113,7 @@ class NaiveWorld(World):
 
     def _waits_for_ever(self, job: Job, why: DeferCode) -> bool:
         """Whether no room would help it, whatever ends."""
-        is_too_large = why is DeferCode.QUOTA_REACHED and not may_ever_use(self, job.spec)
-        return is_too_large or why in NEVER_WAITED_FOR
+        return why in NEVER_WAITED_FOR or not may_ever_use(self, job.spec)
 
     def _is_due(self, queue: Queue, head: Job) -> bool:
         if queue.discipline is QueueDiscipline.STRICT_FIFO:
@@ -222,12 +221,64 @@ def could_ever_start(world: World, spec: JobSpec) -> bool:
 
 
 def may_ever_use(world: World, spec: JobSpec) -> bool:
-    """Whether the quotas would let the job start if nothing was in use."""
-    unused, account = QuotaTree(dict(world.state.quotas), {}), (spec.tenant, "gpu")
-    if over_limit(unused, *account, spec.gpus_milli) is not None:
-        return False
-    has_guarantee = any(branch.guaranteed_milli for branch in lineage(unused.branches.get(account)))
-    return spec.preemptible or not has_guarantee or spec.gpus_milli <= firm_room(unused, account, 0)
+    """Whether the quotas would let the job start if nothing was in use: counted from the quotas, tenant by tenant."""
+    quotas = {tenant: quota for (tenant, gpu_type), quota in world.state.quotas.items() if gpu_type == "gpu"}
+    return not quotas or _Family(quotas).lets_have(spec, _healthy_milli(world))
+
+
+def _healthy_milli(world: World) -> int:
+    alive = [node for node in world.state.nodes.values() if node.status is not NodeStatus.LOST]
+    return sum(GPU * (node.spec.gpus - len(bits(node.failed))) for node in alive)
+
+
+class _Family:
+    """Tenants while nothing is in use: what is guaranteed to each with all below it (`sure`), what it has of its own
+    beside what its children keep at home (`own`), and what of that it lends to nobody above (`home`).
+    """
+
+    def __init__(self, quotas: Mapping[str, Quota]) -> None:
+        named = [*quotas, *(quota.parent for quota in quotas.values() if quota.parent is not None)]
+        self._quotas = {name: quotas.get(name, Quota(tenant=name, gpu_type="gpu")) for name in named}
+        self._sure: dict[str, int] = {}
+        self._own: dict[str, int] = {}
+        self._home: dict[str, int] = {}
+        self._tops = [name for name, quota in self._quotas.items() if quota.parent is None]
+        self._all_at_home = sum(self._count(name) for name in self._tops)
+
+    def _children(self, name: str) -> list[str]:
+        return [child for child, quota in self._quotas.items() if quota.parent == name]
+
+    def _count(self, name: str) -> int:
+        """Count this tenant, and tell what stays at home there and below."""
+        quota, below = self._quotas[name], sum(self._count(child) for child in self._children(name))
+        self._sure[name] = max(quota.guaranteed_milli, sum(self._sure[child] for child in self._children(name)))
+        self._own[name] = self._sure[name] - below
+        lent_most = quota.lend_limit_milli if quota.lends else 0
+        self._home[name] = 0 if lent_most is None else max(0, self._own[name] - lent_most)
+        return below + self._home[name]
+
+    def lets_have(self, spec: JobSpec, free_milli: int) -> bool:
+        need = from_others = spec.gpus_milli
+        name, keeper = spec.tenant if spec.tenant in self._quotas else None, None
+        while name is not None:
+            quota = self._quotas[name]
+            most = quota.borrow_limit_milli if quota.borrows else 0
+            if quota.limit_milli is not None and need > quota.limit_milli:
+                return False
+            if most is not None and from_others > self._own[name] + most:
+                return False
+            from_others = max(0, from_others - self._home[name])
+            keeper = keeper or (name if self._sure[name] else None)
+            name = quota.parent
+        if not spec.preemptible and need > self._firm(keeper, free_milli):
+            return False
+        return not from_others or need > free_milli or from_others <= free_milli - self._all_at_home
+
+    def _firm(self, keeper: str | None, free_milli: int) -> int:
+        """What a job may have that cannot be taken back from it."""
+        if keeper is None:
+            return free_milli - sum(self._sure[top] for top in self._tops)
+        return self._sure[keeper] - sum(self._sure[child] for child in self._children(keeper))
 
 
 def _room_by_pool(world: World, spec: JobSpec) -> dict[str, int]:

@@ -132,7 +132,7 @@ class Heads:
         is_strict = discipline is QueueDiscipline.STRICT_FIFO
         if code in STRUCTURAL or not (is_strict or code in WAITED_FOR):
             return False
-        if code is DeferCode.QUOTA_REACHED and not is_ever_allowed(self._state, job):
+        if not is_ever_allowed(self._state, job):
             return False
         since_ms = self._state.heads.get(job.spec.id, self._now_ms)
         is_due = is_strict or self._now_ms - since_ms >= self._state.policy.backfill_wait_ms

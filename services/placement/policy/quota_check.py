@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.gpu_types import gpu_types_of, idle_milli, types_for
+from shared.cluster.gpu_types import all_milli, gpu_types_of, idle_milli, types_for
 from shared.cluster.job import Job
 from shared.cluster.quota import over_limit
-from shared.cluster.quota_room import drawn_from_cell, firm_room, is_ever_within, kept_for_waiting
+from shared.cluster.quota_room import drawn_from_cell, firm_room, kept_for_waiting
+from shared.cluster.quota_tree import QuotaTree
 from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
@@ -33,9 +34,20 @@ def is_ever_allowed(state: CellState, job: Job) -> bool:
     if not state.quotas:
         return True
     spec = in_line(job)
-    tree, tenant, is_firm = state.tree, spec.tenant, not spec.preemptible
     types = types_for(state, spec)
-    return not types or any(is_ever_within(tree, (tenant, each), spec.gpus_milli, is_firm=is_firm) for each in types)
+    return not types or any(_is_ever_within(state, spec, each, spec.gpus_milli) for each in types)
+
+
+def _is_ever_within(state: CellState, spec: JobSpec, gpu_type: str, milli: int) -> bool:
+    """The same of one type, by the rules that go for a start: what others lend to nobody is never the job's, and one
+    that may not be preempted has of the rest only what is guaranteed to it, or to nobody.
+    """
+    tree = state.tree.at_rest
+    if not milli:
+        return True
+    if over_limit(tree, spec.tenant, gpu_type, milli) is not None:
+        return False
+    return gpu_type not in tree.cohorts or _of_others(tree, spec, gpu_type, milli, all_milli(state, gpu_type)) is None
 
 
 def is_parted(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
@@ -69,15 +81,22 @@ def refusal(
         return None
     if over_limit(state.tree, spec.tenant, gpu_type, milli) is not None:
         return DeferCode.QUOTA_REACHED
-    tree, account = state.tree, (spec.tenant, gpu_type)
-    cohort = tree.cohorts.get(gpu_type)
-    if cohort is None:
-        return None
-    if not spec.preemptible and milli > firm_room(tree, account, idle_milli(state, gpu_type)):
-        return DeferCode.QUOTA_REACHED
-    if not cohort.home_idle_milli and not tree.waiting:
+    cohort = state.tree.cohorts.get(gpu_type)
+    if cohort is None or (spec.preemptible and not cohort.home_idle_milli and not state.tree.waiting):
         return None
     free_milli = idle_milli(state, gpu_type)
+    if milli > free_milli and not may_be_part and not _is_ever_within(state, spec, gpu_type, milli):
+        return DeferCode.QUOTA_REACHED  # to wait for room helps no job that quotas keep from it for good
+    return _of_others(state.tree, spec, gpu_type, milli, free_milli, may_be_part=may_be_part)
+
+
+def _of_others(
+    tree: QuotaTree, spec: JobSpec, gpu_type: str, milli: int, free_milli: int, *, may_be_part: bool = False
+) -> DeferCode | None:
+    """The same as far as it goes by what others have: `free_milli` are free."""
+    account, cohort = (spec.tenant, gpu_type), tree.cohorts[gpu_type]
+    if not spec.preemptible and milli > firm_room(tree, account, free_milli):
+        return DeferCode.QUOTA_REACHED
     drawn_milli = drawn_from_cell(tree.branches.get(account), milli)
     left_milli = free_milli - cohort.home_idle_milli - drawn_milli
     if not drawn_milli or (milli > free_milli and not may_be_part):

@@ -1,0 +1,83 @@
+"""What quotas can never let start: it is what they do not let start in a cell where nothing else is in use."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.placement.policy.quota_check import is_ever_allowed
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.events.operations import CellPolicy, Quota
+from shared.events.queue import QueueDiscipline
+from shared.events.reasons import DeferCode
+from tests.placement.world import CELL, World, admitted, joined, set_quotas, spec_of
+
+GPUS = 16
+TENANTS = ("ada", "bob", "eve", "kid")
+STRICT, BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL
+
+
+def cell_of(*quotas: Quota, discipline: QueueDiscipline = QueueDiscipline.BEST_EFFORT_FIFO) -> World:
+    """A cell of one node, where heads are due at once."""
+    queues = (Queue(name="first", discipline=discipline), Queue(name="second"))
+    pools, policy = (Pool(name="train", gpus=GPUS, gpus_per_node=GPUS),), CellPolicy(backfill_wait_ms=0)
+    part = CellPart(name=CELL, ordinal=0, pools=pools, queues=queues, policy=policy)
+    tenants = tuple(Tenant(name=name, parent="bob" if name == "kid" else None) for name in TENANTS)
+    world = World(CellFile(cells=(part,), tenants=tenants))
+    world.tell(joined("n1", GPUS))
+    if quotas:
+        world.tell(set_quotas(*quotas))
+    return world
+
+
+@st.composite
+def some_quotas(draw: st.DrawFn) -> tuple[Quota, ...]:
+    """Quotas of some tenants, with every rule of lending and borrowing."""
+    milli = st.none() | st.integers(0, GPUS).map(lambda gpus: gpus * 1_000)
+    found = []
+    for tenant in draw(st.lists(st.sampled_from(TENANTS), unique=True, max_size=4)):
+        guaranteed = draw(st.integers(0, 6)) * 1_000
+        limit = draw(milli)
+        found.append(
+            Quota(
+                tenant=tenant,
+                gpu_type="gpu",
+                parent="bob" if tenant == "kid" else None,
+                guaranteed_milli=guaranteed,
+                limit_milli=None if limit is None else max(limit, guaranteed),
+                borrow_limit_milli=draw(milli),
+                lend_limit_milli=draw(milli),
+                borrows=draw(st.booleans()),
+                lends=draw(st.booleans()),
+            )
+        )
+    return tuple(found)
+
+
+@given(some_quotas(), st.sampled_from(TENANTS), st.integers(1, GPUS), st.booleans())
+@example((Quota(tenant="bob", gpu_type="gpu", guaranteed_milli=2_000, lends=False),), "ada", 16, True)
+@example((Quota(tenant="bob", gpu_type="gpu", guaranteed_milli=2_000),), "ada", 16, False)
+def test_alone_in_its_cell_a_job_starts_just_if_quotas_may_ever_let_it(
+    quotas: tuple[Quota, ...], tenant: str, gpus: int, is_preemptible: bool
+) -> None:
+    world = cell_of(*quotas)
+    world.tell(admitted(spec_of("job", gpus, tenant=tenant, queue="first", preemptible=is_preemptible)))
+    assert bool(world.job("job").workers) is is_ever_allowed(world.state, world.job("job"))
+
+
+@pytest.mark.parametrize("discipline", [STRICT, BACKFILL])
+@pytest.mark.parametrize("queue", ["first", "second"])
+@pytest.mark.parametrize("is_lent", [True, False])
+def test_a_job_for_which_others_would_have_to_give_up_what_is_theirs_for_good_keeps_nobody_back(
+    discipline: QueueDiscipline, queue: str, is_lent: bool
+) -> None:
+    world = cell_of(Quota(tenant="bob", gpu_type="gpu", guaranteed_milli=2_000, lends=is_lent), discipline=discipline)
+    world.tell(admitted(spec_of("head", 16, queue="first", preemptible=not is_lent)))
+    world.tell(admitted(spec_of("small", queue=queue)))
+    assert world.job("head").deferred is DeferCode.QUOTA_REACHED
+    world.tell(admitted(spec_of("later", queue=queue)))
+    world.tell(admitted(spec_of("of-bob", 2, tenant="bob", queue=queue)))
+    world.tell(admitted(spec_of("last", queue=queue)))
+    assert [world.nodes_of(job) for job in ("small", "later", "of-bob", "last")] == [["n1"]] * 4
