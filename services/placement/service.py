@@ -68,6 +68,9 @@ __all__ = ["DEFERRED_MOST", "IDLE_INPUTS_MOST", "IDLE_WALL_MS", "Input", "Placem
 DEFERRED_MOST = 200
 """How many jobs at most get a new reason to wait in one record; the others get theirs in the next ones."""
 
+ROUNDS_AT_REST_MOST = 64
+"""So many walks at most are made in a row that start nothing, each for other kinds of jobs behind heads."""
+
 REPEATED = ("nodes-",)
 """What the sources begin with of which a newer input says again what an older one has said."""
 
@@ -139,6 +142,7 @@ class PlacementService:
         self._tending = Tending()
         self._owners = Owners()
         self._walk_is_due = self.has_new_leases = True
+        self._has_untried = False
         self._cell_ms = 0
         self._epoch: int | None = None
         self._breaker, self._speed = Breaker(speed), speed
@@ -303,6 +307,7 @@ class PlacementService:
 
     def decide(self, now_ms: int, wall_ms: int) -> Tried | None:
         """One cycle under the writer's checkpoint. None: nothing to write, the inputs so far need no record."""
+        rounds = ROUNDS_AT_REST_MOST
         while True:
             turn = self._turn(now_ms)
             self._taken = []
@@ -314,7 +319,9 @@ class PlacementService:
                 fault = Undecodable(DeadLetterReason.INVALID, str(error))
                 taken = tuple(self._taken)
                 return Tried([], {}, turn.now_ms, wall_ms, taken, has_more=True, size_bytes=turn.bytes, fault=fault)
-            if tried is not None or not self._inbox:
+            if tried is None and self._has_untried and rounds:
+                rounds, self._walk_is_due = rounds - 1, True  # at rest there is time for those
+            elif tried is not None or not self._inbox:
                 return tried
 
     def leave(self, now_ms: int, wall_ms: int) -> Tried | None:
@@ -721,7 +728,8 @@ class PlacementService:
         self._tell(turn)
         # What the walk made, the lines know.
         self._followed = len(turn.effects)
-        goes_on = turn.is_full or turn.is_cut or bool(self._untold)
+        self._has_untried = walk.has_untried
+        goes_on = turn.is_full or turn.is_cut or bool(self._untold) or walk.has_untried
         goes_on |= self._lines.keep_under_limits_of(self.state, passing)
         return self._note_owners() or goes_on or (self._fair_clock.matters and walk.starts > 0)
 

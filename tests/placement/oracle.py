@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.fair_share import Share, Shares
@@ -281,19 +281,22 @@ class _Family:
         return self._sure[keeper] - sum(self._sure[child] for child in self._children(keeper))
 
 
-def _room_by_pool(world: World, spec: JobSpec) -> dict[str, int]:
-    """How many of its workers each pool of the job's would hold."""
+def _room_by_pool(world: World, spec: JobSpec, closed: Sequence[NodeStatus] = ()) -> dict[str, int]:
+    """How many of its workers each pool of the job's would hold without nodes that are so."""
     room: dict[str, int] = {}
     for node in world.state.nodes.values():
-        if not spec.pools or node.pool in spec.pools:
+        if node.status not in closed and (not spec.pools or node.pool in spec.pools):
             room[node.pool] = room.get(node.pool, 0) + _workers_on(spec, node)
     return room
 
 
 def _could_be(world: World, spec: JobSpec, node: Node) -> bool:
-    """Whether the node would hold a worker of the job, and its pool all of a gang."""
+    """Whether the node would hold a worker of the job, and its pool all of a gang without the nodes that a person has
+    closed.
+    """
     least = spec.workers if spec.gang else 1
-    return _workers_on(spec, node) > 0 and _room_by_pool(world, spec).get(node.pool, 0) >= least
+    closed = (NodeStatus.CORDONED, NodeStatus.DRAINING) if spec.gang else ()
+    return _workers_on(spec, node) > 0 and _room_by_pool(world, spec, closed).get(node.pool, 0) >= least
 
 
 def _workers_on(spec: JobSpec, node: Node) -> int:

@@ -13,7 +13,7 @@ from shared.events.operations import CellPolicy, Cordon, Drain, PlanMaintenance,
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
-from shared.events.values import JobKind, Level, Position, TopologyWish, Wish
+from shared.events.values import JobKind, Level, Position, Resources, TopologyWish, Wish
 from tests.placement.world import CELL, World, admitted, cancel, finished, joined, lost, quota, set_quotas, spec_of
 
 STRICT, BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL
@@ -630,3 +630,19 @@ def test_who_reads_of_a_head_that_one_of_an_earlier_queue_keeps_back_is_told_so(
     assert told.codes == (DeferCode.BEHIND_HEAD,)
     assert told.behind is not None
     assert told.behind.job == "head"
+
+
+@pytest.mark.parametrize("kinds", [15, 16, 17, 200])
+def test_however_many_kinds_of_jobs_a_head_keeps_back_each_is_tried_on_the_other_nodes(kinds: int) -> None:
+    world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
+    world.tell(joined("n1", 4, cpu_milli=64_000), joined("n2", 4, gpu_type="h100", cpu_milli=64_000))
+    submit(world, "on-n1", 1, gpu_type="gpu")
+    submit(world, "on-n2", 2, gpu_type="h100")
+    submit(world, "head", 4, gpu_type="gpu")
+    for number in range(kinds):
+        submit(world, f"kind-{number}", queue="next", resources=Resources(gpu_milli=3_000, cpu_milli=number + 1))
+    submit(world, "small", queue="next")
+    assert world.nodes_of("small") == ["n2"]
+    assert not any(world.job(f"kind-{number}").workers for number in range(kinds))
+    world.tell(finished("on-n2", "n2"))
+    assert [world.nodes_of(f"kind-{number}") for number in range(kinds)].count(["n2"]) == 1

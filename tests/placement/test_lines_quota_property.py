@@ -147,7 +147,7 @@ def test_worlds_in_which_walks_once_came_to_other_starts(seed: int) -> None:
     assert live_alike(QuotaTwins(Random(seed)))
 
 
-@pytest.mark.parametrize("seed", [7_124, 7_166, 20_100, 4_400_641])
+@pytest.mark.parametrize("seed", [7_124, 7_166, 20_100, 4_400_641, 7_499_951])
 def test_worlds_with_owners_in_which_they_once_did(seed: int) -> None:
     assert live_alike(KeepingTwins(Random(seed)))
 

@@ -15,6 +15,7 @@ from services.placement.policy.beside import place_beside
 from services.placement.policy.confirmations import with_confirmations
 from services.placement.policy.elsewhere import place_job
 from services.placement.policy.entering import places_to_enter
+from services.placement.policy.ever import Reach
 from services.placement.policy.fair_share import Shares
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.heads import WAITED_FOR, Head, Heads
@@ -22,7 +23,7 @@ from services.placement.policy.lines.course import ByShares, Course, OneLine, Tu
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
 from services.placement.policy.lines.reasons import tell
-from services.placement.policy.lines.row import RoomRows, Row
+from services.placement.policy.lines.row import InVain, RoomRows, Row
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.singly import grows
 from shared.cluster.state import CellState
@@ -41,15 +42,16 @@ _OF_TENANT = (DeferCode.QUOTA_REACHED, DeferCode.RESERVED_FOR_OTHER)
 
 
 TRIES_BESIDE_MOST = 16
-"""So many jobs that a head keeps back are tried in vain on other nodes in one walk along a queue. Each that finds no
-room there is mostly a head there too, so that there is little to try for the jobs behind it.
+"""So many kinds of jobs that a head keeps back are tried in vain on other nodes in one walk along a queue, the next
+ones in the next walk: each is tried again only when more has become free.
 """
 
 
 @dataclass(slots=True)
 class Walk:
     """What came of a walk. `is_whole` is False where the record was full, so that there may be more to start. `heads`
-    are the jobs that are heads now and were none, `cleared` those that are none any more.
+    are the jobs that are heads now and were none, `cleared` those that are none any more. `has_untried` tells that some
+    kinds of jobs behind a head are still to be tried on other nodes.
     """
 
     starts: int = 0
@@ -57,6 +59,7 @@ class Walk:
     is_whole: bool = True
     heads: list[str] = field(default_factory=list)
     cleared: list[str] = field(default_factory=list)
+    has_untried: bool = False
 
 
 def walk_lines(state: CellState, lines: Lines, now_ms: int, start: Start) -> Walk:
@@ -251,7 +254,14 @@ class _Scan:
         room for more.
         """
         need = row.rows.need
-        beside = self._heads.room_beside(need, job.spec) if job.status is _QUEUED and self._tries else {}
+        beside = self._heads.room_beside(need, job.spec) if job.status is _QUEUED else {}
+        known = self._known_beside(row, beside) if beside else None
+        if known is not None:
+            self._note_beside(row, job, known)
+            self._pass_kept(course, row, over, known)
+            return True
+        if beside and not self._tries:
+            self._walk.has_untried, beside = True, {}
         found = (
             DeferCode.BEHIND_HEAD
             if not beside
@@ -262,17 +272,28 @@ class _Scan:
             return self._let_in(course, row, job, found, "", is_beside=True)
         if beside:
             self._tries -= 1
-            if self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO and found in WAITED_FOR:
-                self._note_head(row, job, found)
-        if found in _OF_TENANT:
-            course.pass_row(row)
-        else:
-            self._pass(course, row, over)
+            (row if found in _OF_TENANT else need).in_vain = InVain(self._lines.freed, found, beside)
+            self._note_beside(row, job, found)
+        self._pass_kept(course, row, over, found)
         return True
 
-    def _pass(self, course: Course, row: Row, over: Head) -> None:
-        """It may not pass this head, and nor may any other that could use what the head needs."""
-        if self._heads.is_by_tenant(over):
+    def _known_beside(self, row: Row, beside: Reach) -> DeferCode | None:
+        """Why it found no place there when it was tried last, if no more has become free since."""
+        for found in (row.in_vain, row.rows.need.in_vain):
+            if found is not None and found.freed == self._lines.freed and found.holds_for(beside):
+                return found.code
+        return None
+
+    def _note_beside(self, row: Row, job: Job, code: DeferCode) -> None:
+        """One that finds no room beside the heads either keeps others back there."""
+        if self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO and code in WAITED_FOR:
+            self._note_head(row, job, code)
+
+    def _pass_kept(self, course: Course, row: Row, over: Head, code: DeferCode) -> None:
+        """It may not pass this head, and nor may any other that could use what the head needs, unless it is for reasons
+        of its tenant.
+        """
+        if code in _OF_TENANT or self._heads.is_by_tenant(over):
             course.pass_row(row)
         else:
             course.pass_room()

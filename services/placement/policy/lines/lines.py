@@ -66,6 +66,8 @@ class Lines:
         self._closing: Closing | None = None
         self._shut: dict[Row, None] = {}
         self._of_tenant: dict[str, dict[Row, Line]] = {}
+        self.freed = 0
+        """How often a job may have come to have more room."""
 
     @property
     def is_known(self) -> bool:
@@ -148,8 +150,9 @@ class Lines:
     def _leave(self, job_id: str, place: tuple[Line, Row, Order]) -> bool:
         """Take a job out of its place. Whether it may have kept others back there."""
         line, row, order = place
-        was_head = _is_blocked(row) and row.first == order and _keeps_order(line)
+        was_head = row.first == order and _keeps_order(line)
         del self._places[job_id]
+        self.freed += was_head
         line.remove(row, order)
         if row.first is None:
             self._drop(line, row)
@@ -174,6 +177,7 @@ class Lines:
         first = row.first
         assert first is not None, "it was there to be started"
         line, _, order = self._places.pop(first[-1])
+        self.freed += _keeps_order(line)  # where it was a head it keeps nothing back any more
         line.pop(row, order)
         if row.first is None:
             self._drop(line, row)
@@ -280,6 +284,7 @@ class Lines:
         if closing is None or closing.next_ms is None or closing.next_ms > now_ms:
             return False
         due, self._closing = closing.due(now_ms), None
+        self.freed += 1
         for need in due:
             need.code = None
         self._blocked = [need for need in self._blocked if need not in due]
@@ -287,6 +292,7 @@ class Lines:
 
     def open_all(self) -> None:
         """Something has become free, or may be used by others than before."""
+        self.freed += 1
         for need in self._blocked:
             need.code = None
         self._blocked = []

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Mapping
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import islice
+from typing import NamedTuple
 
 from services.placement.policy.lines.classes import Key
 from shared.cluster.queue_order import Order
@@ -14,18 +16,33 @@ _GAP_LEAST = 32
 _STALE_LEAST = 16
 
 
+class InVain(NamedTuple):
+    """A look for places on these nodes, `beside` those that heads wait for, which found none for this reason. It holds
+    until more is free than then (`Lines.freed`).
+    """
+
+    freed: int
+    code: DeferCode
+    beside: Mapping[str, int]
+
+    def holds_for(self, beside: Mapping[str, int]) -> bool:
+        """Whether these nodes are among those that were looked at. Both are masks over pools' numbers."""
+        return all(not mask & ~self.beside.get(name, 0) for name, mask in beside.items())
+
+
 class Need:
     """The room that some classes need, in all lines of the cell. `code` tells why there is none, None where there may
     be some; `rows` counts the rows that need it. `reach` is where it could be, with the marks of the nodes for which
-    that holds.
+    that holds. `in_vain` is when it was looked for last beside the heads that keep it from the rest.
     """
 
-    __slots__ = ("code", "key", "reach", "rows")
+    __slots__ = ("code", "in_vain", "key", "reach", "rows")
 
     def __init__(self, key: Key) -> None:
         self.key, self.rows = key, 0
         self.code: DeferCode | None = None
         self.reach: tuple[list[object], dict[str, int]] | None = None
+        self.in_vain: InVain | None = None
 
 
 class Row:
@@ -33,7 +50,7 @@ class Row:
     that is not for room, and `is_shut` whether the walk does not come by until something changes.
     """
 
-    __slots__ = ("_at", "_jobs", "code", "first", "is_limited", "is_shut", "key", "number", "rows")
+    __slots__ = ("_at", "_jobs", "code", "first", "in_vain", "is_limited", "is_shut", "key", "number", "rows")
 
     def __init__(self, key: Key, number: int, rows: RoomRows, *, is_limited: bool) -> None:
         self.key, self.number, self.rows, self.is_limited = key, number, rows, is_limited
@@ -42,6 +59,8 @@ class Row:
         self.first: Order | None = None
         self.code: DeferCode | None = None
         self.is_shut = False
+        self.in_vain: InVain | None = None
+        """The same as of its room, for a reason of its own."""
 
     def __len__(self) -> int:
         """How many wait."""
