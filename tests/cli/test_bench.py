@@ -131,3 +131,14 @@ def test_every_figure_says_where_and_how_undisturbed_it_was_measured() -> None:
     body = Figure("pipeline", [], {"jobs_per_s": 1}, QUIET).as_json()
     assert set(body) == {"jobs_per_s", "others_cpu", "busy", "machine", "loop_s", "commit"}
     assert 0.05 < body["loop_s"] < 600  # type: ignore[operator]  # seconds
+
+
+def test_a_figure_of_kafka_says_whether_its_records_were_on_disk(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Figure("pipeline", [], {}, QUIET, durable=False).as_json()["durable"] is False
+    Figure("pipeline", [], {}, QUIET, durable=False).show(as_json=False)
+    Figure("pipeline", [], {}, QUIET, durable=True).show(as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines if "acknowledged" in line] == [
+        "flush off",
+        "Kafka flushed each record before it acknowledged it",
+    ]

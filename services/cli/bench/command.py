@@ -12,6 +12,12 @@ from services.cli.paths import file_to_read, folder_to_write
 app = typer.Typer(no_args_is_help=True, help="Measure the whole system on this machine.")
 
 Nodes = Annotated[int, typer.Option(min=1, help="Virtual nodes of 8 GPUs.")]
+Flush = Annotated[
+    bool,
+    typer.Option(
+        "--flush/--no-flush", help="Kafka, where it is started here, has each record on disk before its answer."
+    ),
+]
 NODES = 5_000
 JOBS = 150_000
 
@@ -20,8 +26,9 @@ JOBS = 150_000
 def group() -> None:
     """Measure the whole system on this machine, each figure beside a baseline of the same run.
 
-    Kafka and Redis are those of FALLOW_KAFKA and FALLOW_REDIS, or are started here; Kafka must be a real one. A figure
-    says how many cores others used meanwhile; above 0.3 it says "busy" and is no measure of a quiet machine.
+    Kafka and Redis are those of FALLOW_KAFKA and FALLOW_REDIS, or are started here; Kafka must be a real one, and has
+    each record on disk before it answers, as that of `fallow up`. With --no-flush it has not, and the figure says so. A
+    figure says how many cores others used meanwhile; above 0.3 it says "busy" and is no measure of a quiet machine.
     """
 
 
@@ -33,45 +40,50 @@ def pipeline(
     quotas: Annotated[
         bool, typer.Option("--quotas", help="With a guarantee of which half is borrowed, and limits at two levels.")
     ] = False,
+    flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
     """How many jobs a second go through the cell, from their submission to their start, with all services running."""
     from services.cli.bench.pipeline import pipeline as run  # noqa: PLC0415 - help stays quick
 
-    run(_console(as_json=as_json), rate=rate, seconds=seconds, nodes=nodes, has_quotas=quotas).show(as_json=as_json)
+    run(_console(as_json=as_json), rate=rate, seconds=seconds, nodes=nodes, durable=flush, has_quotas=quotas).show(
+        as_json=as_json
+    )
 
 
 @app.command()
 def latency(
     seconds: Annotated[float, typer.Option(min=2, max=3_600, help="For so long at each rate.")] = 20,
     nodes: Nodes = NODES,
+    flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
     """How long a job waits for its start in a cell with room, at 200 and at 1,000 jobs a second."""
     from services.cli.bench.latency import latency as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), seconds=seconds, nodes=nodes).show(as_json=as_json)
+    run(_console(as_json=as_json), seconds=seconds, nodes=nodes, durable=flush).show(as_json=as_json)
 
 
 @app.command()
-def fold(nodes: Nodes = NODES, as_json: AsJson = False) -> None:
+def fold(nodes: Nodes = NODES, flush: Flush = True, as_json: AsJson = False) -> None:
     """How fast the decision log of a load is folded, from its bytes to the state."""
     from services.cli.bench.fold import fold as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), nodes=nodes).show(as_json=as_json)
+    run(_console(as_json=as_json), nodes=nodes, durable=flush).show(as_json=as_json)
 
 
 @app.command()
 def start(
     nodes: Nodes = NODES,
     jobs: Annotated[int, typer.Option(min=1, help="Live jobs in the snapshot.")] = JOBS,
+    flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
     """How long a cold start takes, from the start of the processes to the first job that they start."""
     from services.cli.bench.big_cell import Live  # noqa: PLC0415 - the same
     from services.cli.bench.start import start as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), nodes=nodes, live=Live(jobs)).show(as_json=as_json)
+    run(_console(as_json=as_json), nodes=nodes, live=Live(jobs), durable=flush).show(as_json=as_json)
 
 
 @app.command()
@@ -83,26 +95,34 @@ def memory(
         float, typer.Option(min=2, max=36_000, help="For so long: 500 s at 4,000/s are two million jobs.")
     ] = 30,
     remembered: Annotated[int, typer.Option(min=1, help="Ended jobs that the cell remembers.")] = 1_000_000,
+    flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
     """How much memory each process holds with many live jobs, and how much it grows with finished ones."""
     from services.cli.bench.memory import memory as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), nodes=nodes, jobs=jobs, rate=rate, seconds=seconds, remembered=remembered).show(
-        as_json=as_json
-    )
+    run(
+        _console(as_json=as_json),
+        nodes=nodes,
+        jobs=jobs,
+        rate=rate,
+        seconds=seconds,
+        remembered=remembered,
+        durable=flush,
+    ).show(as_json=as_json)
 
 
 @app.command()
 def recover(
     nodes: Nodes = NODES,
     jobs: Annotated[int, typer.Option(min=1, help="Live jobs in the state.")] = 100_000,
+    flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
     """How long the cell is without a writer when that is killed, and readers without a view when Redis is flushed."""
     from services.cli.bench.recover import recover as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), nodes=nodes, jobs=jobs).show(as_json=as_json)
+    run(_console(as_json=as_json), nodes=nodes, jobs=jobs, durable=flush).show(as_json=as_json)
 
 
 @app.command()
@@ -151,37 +171,37 @@ def openb(  # noqa: PLR0913, PLR0917 - the options of a command
 
 
 @app.command()
-def k1(as_json: AsJson = False) -> None:
+def k1(flush: Flush = True, as_json: AsJson = False) -> None:
     """How long 15,000 jobs of 30 borrowing queues take, end to end: the baseline workload of Kueue's own tests."""
     from services.cli.bench.contended import contended as run  # noqa: PLC0415 - the same
     from services.cli.bench.contention import K1  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), K1).show(as_json=as_json)
+    run(_console(as_json=as_json), K1, durable=flush).show(as_json=as_json)
 
 
 @app.command()
-def k2(as_json: AsJson = False) -> None:
+def k2(flush: Flush = True, as_json: AsJson = False) -> None:
     """How long 50,000 jobs of 1,000 borrowing queues take, end to end: the large workload of Kueue's own tests."""
     from services.cli.bench.contended import contended as run  # noqa: PLC0415 - the same
     from services.cli.bench.contention import K2  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), K2).show(as_json=as_json)
+    run(_console(as_json=as_json), K2, durable=flush).show(as_json=as_json)
 
 
 @app.command()
-def z1(as_json: AsJson = False) -> None:
+def z1(flush: Flush = True, as_json: AsJson = False) -> None:
     """How long a cold start takes with 4,888 nodes, 87,031 jobs and 149,711 workers, as Volcano was reported with."""
     from services.cli.bench.start import volcano_start as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json)).show(as_json=as_json)
+    run(_console(as_json=as_json), durable=flush).show(as_json=as_json)
 
 
 @app.command()
-def l1(as_json: AsJson = False) -> None:
+def l1(flush: Flush = True, as_json: AsJson = False) -> None:
     """How long a job that fits waits behind 536 that do not, on 1,300 nodes: the shape that was reported of Kueue."""
     from services.cli.bench.deep_queue import deep_queue as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json)).show(as_json=as_json)
+    run(_console(as_json=as_json), durable=flush).show(as_json=as_json)
 
 
 @app.command()

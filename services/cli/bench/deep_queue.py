@@ -58,7 +58,7 @@ class Waited:
     used: Used
 
 
-def deep_queue(console: Console) -> Figure:
+def deep_queue(console: Console, *, durable: bool) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
     async def work(stage: Stage) -> Waited:
@@ -69,7 +69,8 @@ def deep_queue(console: Console) -> Figure:
     async def nothing(_: Waited, _servers: Servers, _folder: Path) -> None:
         return None
 
-    found, _ = on_stage(console, cell_of(), work, nothing)
+    staged = on_stage(console, cell_of(), work, nothing, durable=durable)
+    found = staged.answer
     p50, p90, p99 = (_seconds(found, percent) for percent in (50, 90, 99))
     lines = [
         f"a job that fits waited p50 {p50} s, p90 {p90} s, p99 {p99} s behind {found.deep} that do not",
@@ -84,7 +85,7 @@ def deep_queue(console: Console) -> Figure:
         "nodes": NODES,
         "baseline": KUEUE_P50_S,
     }
-    return Figure("l1", lines, body, found.used)
+    return Figure("l1", lines, body, found.used, staged.durable)
 
 
 def _seconds(found: Waited, percent: float) -> float | None:

@@ -29,7 +29,7 @@ class Measured:
     traffic: dict[str, Flow]
 
 
-def latency(console: Console, *, seconds: float, nodes: int) -> Figure:
+def latency(console: Console, *, seconds: float, nodes: int, durable: bool) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
     async def work(stage: Stage) -> Measured:
@@ -40,7 +40,8 @@ def latency(console: Console, *, seconds: float, nodes: int) -> Figure:
         async with chain(servers, folder, found.traffic) as running:
             return {key: value for rate in RATES for key, value in (await _plain(running, rate)).items()}
 
-    found, plain = on_stage(console, cell_of(nodes), work, baseline)
+    staged = on_stage(console, cell_of(nodes), work, baseline, durable=durable)
+    found, plain = staged.answer, staged.baseline
     answers = {key: value for rate, load in found.loads.items() for key, value in _keys(rate, load.waits_ms()).items()}
     worst = max(found.loads.values(), key=lambda load: load.used.others_cores)
     lines = [
@@ -49,7 +50,7 @@ def latency(console: Console, *, seconds: float, nodes: int) -> Figure:
         for rate in RATES
     ]
     body: dict[str, object] = {**answers, "baseline": plain, "nodes": nodes, "seconds": seconds, "run_ms_mean": RUN_MS}
-    return Figure("latency", lines, body, worst.used)
+    return Figure("latency", lines, body, worst.used, staged.durable)
 
 
 async def measured(stage: Stage, console: Console, *, seconds: float, nodes: int) -> Measured:

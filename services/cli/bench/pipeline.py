@@ -11,7 +11,7 @@ from services.cli.bench.baseline import chain
 from services.cli.bench.figure import Figure
 from services.cli.bench.job_mix import run_ms_for
 from services.cli.bench.load import WARM_PART, Load, nodes_joined, percentile, put_load
-from services.cli.bench.stages import cell_of, on_stage
+from services.cli.bench.stages import Staged, cell_of, on_stage
 from services.cli.bench.traffic import Flow, ends_of, flows
 from services.cli.stage import Servers, Stage
 
@@ -30,7 +30,9 @@ class Piped:
     empty_mb: dict[str, float]
 
 
-def pipeline(console: Console, *, rate: float, seconds: float, nodes: int, has_quotas: bool = False) -> Figure:
+def pipeline(
+    console: Console, *, rate: float, seconds: float, nodes: int, durable: bool, has_quotas: bool = False
+) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
     async def work(stage: Stage) -> Piped:
@@ -41,8 +43,8 @@ def pipeline(console: Console, *, rate: float, seconds: float, nodes: int, has_q
         async with chain(servers, folder, found.traffic) as running:
             return (await running.send(min(BASELINE_JOBS_MOST, len(found.load.sent_s)), None))[1]
 
-    found, plain = on_stage(console, cell_of(nodes, has_quotas=has_quotas), work, baseline)
-    return figure_of(found, plain, nodes, has_quotas=has_quotas)
+    staged = on_stage(console, cell_of(nodes, has_quotas=has_quotas), work, baseline, durable=durable)
+    return figure_of(staged, nodes, has_quotas=has_quotas)
 
 
 async def piped(
@@ -57,8 +59,9 @@ async def piped(
     return Piped(load, await flows(stage, before, max(1, load.told.started)), run_ms, empty_mb)
 
 
-def figure_of(found: Piped, baseline: float, nodes: int, *, has_quotas: bool = False) -> Figure:
+def figure_of(staged: Staged[Piped, float], nodes: int, *, has_quotas: bool = False) -> Figure:
     """The figure for people and for programs."""
+    found, baseline = staged.answer, staged.baseline
     load, jobs = found.load, max(1, found.load.starts_by(found.load.end_s, found.load.begin_s))
     cpu = {name: round(seconds / jobs * 1000, 3) for name, seconds in load.used.by_process.items()}
     waits = load.waits_ms()
@@ -93,7 +96,7 @@ def figure_of(found: Piped, baseline: float, nodes: int, *, has_quotas: bool = F
         f"CPU seconds for 1,000 jobs: {sum(cpu.values()):.2f}: " + by_size(cpu),
         "memory in MB: " + by_size(load.rss_mb),
     ]
-    return Figure("pipeline", lines, body, load.used)
+    return Figure("pipeline", lines, body, load.used, staged.durable)
 
 
 def by_size(figures: dict[str, float] | object) -> str:

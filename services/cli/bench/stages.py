@@ -6,8 +6,9 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from rich.console import Console
 
@@ -19,6 +20,8 @@ from services.cli.workload import Workload, cell_file_for, uniform_nodes
 from shared.cluster.config import CellFile, Tenant, TenantQuota
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline
+from shared.log.layout import Layout
+from shared.log.topic_admin import flushes_each_record
 from shared.runtime.clocks import wall_ms
 from shared.runtime.process import loop_factory
 from shared.runtime.settings import ClockKind
@@ -49,12 +52,25 @@ def cell_of(nodes: int, policy: CellPolicy | None = None, *, has_quotas: bool = 
     return Workload(commands=(), nodes=tuple(specs), cell_file=file)
 
 
+@dataclass(frozen=True, slots=True)
+class Staged(Generic[Answer, Baseline]):
+    """What came of the work and of its baseline. `durable`: whether Kafka flushed each record of the log before it
+    acknowledged it.
+    """
+
+    answer: Answer
+    baseline: Baseline
+    durable: bool
+
+
 @contextmanager
-def servers_for(console: Console) -> Iterator[tuple[Servers, Path]]:
-    """A Kafka that is real and a Redis, started for this run or given by FALLOW_KAFKA and FALLOW_REDIS."""
+def servers_for(console: Console, *, durable: bool) -> Iterator[tuple[Servers, Path]]:
+    """A Kafka that is real and a Redis, started for this run or given by FALLOW_KAFKA and FALLOW_REDIS. One that is
+    given flushes as it will, whatever `durable` says.
+    """
     with folder_for("fallow-bench-", keep=False, console=console) as path:
         # Java's best compiler takes 4 s of a processor in its first minute and gains nothing within it.
-        kafka = choose_kafka(path / "kafka", embedded=False, quick_start=True)
+        kafka = choose_kafka(path / "kafka", durable=durable, embedded=False, quick_start=True)
         redis = choose_redis(path / "redis")
         console.print(f"Kafka: {kafka.explanation()}\nRedis: {redis.explanation()}", highlight=False, soft_wrap=True)
         with running(kafka, redis) as servers:
@@ -66,21 +82,30 @@ def on_stage(
     workload: Workload,
     work: Callable[[Stage], Awaitable[Answer]],
     baseline: Callable[[Answer, Servers, Path], Awaitable[Baseline]],
-) -> tuple[Answer, Baseline]:
-    """Do the work on this cell, running, then, on the same servers without any service, the baseline.
+    *,
+    durable: bool,
+) -> Staged[Answer, Baseline]:
+    """Do the work on this cell, running, then, on the same servers without any service, the baseline. Kafka flushes
+    each record if it is to be `durable`.
 
     Raises StackError as soon as a service ends by itself.
     """
-    with servers_for(console) as (servers, path):
+    with servers_for(console, durable=durable) as (servers, path):
 
-        async def staged() -> tuple[Answer, Baseline]:
+        async def staged() -> Staged[Answer, Baseline]:
             clock = Clock(ClockKind.WALL, wall_ms(), 1.0)
             async with stage_for(workload, servers, path, fresh_namespace(), clock) as stage:
                 answer = await stage.unless_one_ends(work(stage))
-            return answer, await baseline(answer, servers, path)
+                flushed = await is_durable(servers, stage.layout)
+            return Staged(answer, await baseline(answer, servers, path), flushed)
 
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(staged())
+
+
+async def is_durable(servers: Servers, layout: Layout) -> bool:
+    """Whether the broker, asked, flushes each record of the decision log. Raises LogUnavailable."""
+    return await flushes_each_record(servers.kafka.server.address, layout.topic("decisions"))
 
 
 def fresh_namespace() -> str:
