@@ -30,10 +30,11 @@ def submitted(count: int) -> list[SubmitJob]:
     return [event for event in events if isinstance(event, SubmitJob)]
 
 
-def load_of(sent_s: list[float], started_s: list[float], rate: float) -> Load:
-    """A load of ten seconds, the first two of which do not count."""
+def load_of(due_s: list[float], started_s: list[float], rate: float, late_s: float = 0.0) -> Load:
+    """A load of ten seconds, the first two of which do not count, by a sender that is late by so much."""
+    handed_s = array("d", [at + late_s for at in due_s])
     told = Told(array("d", started_s), started=len(started_s))
-    return Load(rate, array("d", sent_s), told, QUIET, 2.0, 10.0, {}, {}, {})
+    return Load(rate, array("d", due_s), handed_s, told, QUIET, 2.0, 10.0, {}, {}, {})
 
 
 def test_every_job_of_the_load_is_one_that_admission_can_read() -> None:
@@ -103,6 +104,12 @@ def test_a_job_that_never_started_has_no_percentile_to_hide_behind() -> None:
 
 def test_jobs_of_the_first_part_are_left_out_of_the_waits() -> None:
     assert load_of([1.0, 4.0], [1.9, 4.5], rate=1).waits_ms() == [500.0]
+
+
+def test_a_wait_counts_from_when_the_job_is_due_however_late_its_sender_was() -> None:
+    load = load_of([3.0, 4.0], [3.5, 4.5], rate=1, late_s=0.2)
+    assert load.waits_ms() == [500.0, 500.0]
+    assert load.late_ms() == pytest.approx([200.0, 200.0])
 
 
 def test_a_backlog_that_grows_by_a_second_of_arrivals_is_not_flat() -> None:

@@ -31,24 +31,24 @@ LOOK_AGAIN_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Contended:
-    """What became of the workload: when each job was sent (monotonic seconds), and what the log tells."""
+    """What became of the workload: when each job was due (monotonic seconds), and what the log tells."""
 
     jobs: list[Sent]
-    sent_s: list[float]
+    due_s: list[float]
     told: Told
     used: Used
 
     @property
     def wall_s(self) -> float:
         """From the first submission to the end of the last job."""
-        return self.told.last_finish_s - self.sent_s[0]
+        return self.told.last_finish_s - self.due_s[0]
 
     def mean_s(self) -> dict[str, float]:
         """The mean time to admission by class: from the submission to the decision that starts the job."""
         waits: dict[str, list[float]] = {}
-        for job, sent_s, started_s in zip(self.jobs, self.sent_s, self.told.started_s, strict=True):
+        for job, due_s, started_s in zip(self.jobs, self.due_s, self.told.started_s, strict=True):
             if started_s != NEVER:
-                waits.setdefault(job.sort, []).append(started_s - sent_s)
+                waits.setdefault(job.sort, []).append(started_s - due_s)
         return {sort: round(fmean(found), 2) for sort, found in waits.items()}
 
 
@@ -87,7 +87,7 @@ async def run(stage: Stage, contention: Contention) -> Contended:
     finally:
         await arrivals.stop()
         await sender.stop()
-    return Contended(ready, list(sender.sent_s), await told_by(arrivals, stage.log, len(ready)), used)
+    return Contended(ready, list(sender.due_s), await told_by(arrivals, stage.log, len(ready)), used)
 
 
 async def _still(arrivals: Arrivals) -> None:

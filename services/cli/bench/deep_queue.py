@@ -162,18 +162,18 @@ async def waited(stage: Stage, console: Console) -> Waited:
     finally:
         await arrivals.stop()
         await sender.stop()
-    told = await told_by(arrivals, stage.log, len(sender.sent_s))
+    told = await told_by(arrivals, stage.log, len(sender.due_s))
     started = list(told.started_s)
     behind = len(fill) + len(stuck)
     deep = started[len(fill) : behind].count(NEVER)
     if NEVER in started[: len(fill)] or deep < DEEP:
         raise StackError(f"the queue is {deep} deep and not {DEEP}, or the cluster was not full")
-    return Waited(sorted(_waits(list(sender.sent_s)[behind:], started[behind:])), deep, used)
+    return Waited(sorted(_waits(list(sender.due_s)[behind:], started[behind:])), deep, used)
 
 
-def _waits(sent_s: Iterable[float], started_s: Iterable[float]) -> Iterable[float]:
-    for sent, started in zip(sent_s, started_s, strict=True):
-        yield float("inf") if started == NEVER else started - sent
+def _waits(due_s: Iterable[float], started_s: Iterable[float]) -> Iterable[float]:
+    for due, started in zip(due_s, started_s, strict=True):
+        yield float("inf") if started == NEVER else started - due
 
 
 def _ready(spec: JobSpec, partitions: int) -> Ready:

@@ -34,12 +34,14 @@ LOOK_AGAIN_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What came of one load. Times in monotonic seconds. `used` and the two moments of memory are of the time from
-    `begin_s` to `end_s`, in which jobs were sent, the first part left out; `rss_mb` is the most that was ever held.
+    """What came of one load. Times in monotonic seconds: `due_s` by the schedule of the load, `handed_s` when the
+    sender got so far. `used` and the two moments of memory are of the time from `begin_s` to `end_s`, in which jobs
+    were sent, the first part left out; `rss_mb` is the most that was ever held.
     """
 
     rate: float
-    sent_s: array[float]
+    due_s: array[float]
+    handed_s: array[float]
     told: Told
     used: Used
     begin_s: float
@@ -58,8 +60,8 @@ class Load:
         return sum(begin_s <= at < end_s for at in self.told.started_s)
 
     def backlog(self, at_s: float) -> int:
-        """Jobs that were sent and whose start had not been read back at that moment."""
-        return sum(sent < at_s for sent in self.sent_s) - self.starts_by(at_s)
+        """Jobs that were due and whose start had not been read back at that moment."""
+        return sum(due < at_s for due in self.due_s) - self.starts_by(at_s)
 
     @property
     def growth(self) -> int:
@@ -72,12 +74,17 @@ class Load:
         return self.growth < self.rate
 
     def waits_ms(self) -> list[float]:
-        """From send to start, in order of size, for the jobs sent behind the first part; a job that never started
-        waited for ever.
+        """From when a job is due to its start, in order of size, for the jobs due behind the first part; a job that
+        never started waited for ever. That the sender was held up is in it: whoever waits for it waits.
         """
-        pairs = zip(self.sent_s, self.told.started_s, strict=True)
-        waits = [float("inf") if at == NEVER else (at - sent) * 1000 for sent, at in pairs if sent >= self.begin_s]
+        pairs = zip(self.due_s, self.told.started_s, strict=True)
+        waits = [float("inf") if at == NEVER else (at - due) * 1000 for due, at in pairs if due >= self.begin_s]
         return sorted(waits)
+
+    def late_ms(self) -> list[float]:
+        """By how much the sender was late, in order of size, for the same jobs. It is a part of their waits."""
+        pairs = zip(self.due_s, self.handed_s, strict=True)
+        return sorted((handed - due) * 1000 for due, handed in pairs if due >= self.begin_s)
 
 
 def percentile(ordered: list[float], percent: float) -> float | None:
@@ -131,7 +138,7 @@ async def put_load(
         await sender.stop()
     told = await told_by(arrivals, stage.log, first + count)
     del told.started_s[:first]
-    return Load(rate, sender.sent_s, told, used, begin_s, end_s, rss_begin, rss_end, stage.rss_mb())
+    return Load(rate, sender.due_s, sender.handed_s, told, used, begin_s, end_s, rss_begin, rss_end, stage.rss_mb())
 
 
 async def _quiet(arrivals: Arrivals) -> None:

@@ -24,7 +24,9 @@ ACKNOWLEDGED_WAIT_S = 60.0
 
 
 class Sender:
-    """One producer. `sent_s` holds, for each job in its order, the monotonic second at which it was handed over."""
+    """One producer. For each job in its order `due_s` holds the monotonic second at which its schedule has it, and
+    `handed_s` the one at which it was handed over: a sender that is held up is late, and its jobs are due as before.
+    """
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
@@ -32,7 +34,7 @@ class Sender:
             bootstrap_servers=bootstrap, client_id="fallow-bench", enable_idempotence=True
         )
         self._acknowledged: list[asyncio.Future[Any]] = []
-        self.sent_s = array("d")
+        self.due_s, self.handed_s = array("d"), array("d")
 
     async def start(self) -> None:
         """Connect, and learn where the partitions are. What is to be sent is there by now, and no garbage."""
@@ -46,14 +48,16 @@ class Sender:
             await self._producer.stop()
 
     async def send(self, jobs: Sequence[Ready], rate: float | None) -> float:
-        """All of them, `rate` in a second, or as fast as they go. Returns the seconds that it took until the last was
-        handed over. Raises KafkaError.
+        """All of them, `rate` in a second, or as fast as they go: then each is due when it is handed over. Returns the
+        seconds that it took until the last was handed over. Raises KafkaError.
         """
         begin_s, done, tick_s = monotonic(), 0, TICK_S if (rate or 0) <= FULL_RATE else FULL_TICK_S
         while done < len(jobs):
             due = len(jobs) if rate is None else min(len(jobs), int((monotonic() - begin_s) * rate) + 1)
             due = min(due, done + 2_000)
             if due > done:
+                now_s = monotonic()
+                self.due_s.extend(now_s if rate is None else begin_s + number / rate for number in range(done, due))
                 await self._hand_over(jobs[done:due])
                 done = due
             behind = rate is None or done / rate < monotonic() - begin_s
@@ -71,6 +75,7 @@ class Sender:
             while due < len(jobs) and jobs[due][0] <= now_s:
                 due += 1
             if due > done:
+                self.due_s.extend(begin_s + at_s for at_s, _ in jobs[done:due])
                 await self._hand_over([ready for _, ready in jobs[done:due]])
                 done = due
             await asyncio.sleep(TICK_S)
@@ -85,7 +90,7 @@ class Sender:
             while batch.append(key=job.key, value=job.value, timestamp=None, headers=job.headers) is None:
                 await self._go(job.partition, batch)
                 batch = self._new(batches, job.partition)
-            self.sent_s.append(now_s)
+            self.handed_s.append(now_s)
         for partition, batch in batches.items():
             await self._go(partition, batch)
 
