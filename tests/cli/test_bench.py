@@ -8,9 +8,11 @@ from collections import Counter
 from time import process_time
 
 import pytest
+from typer.testing import CliRunner
 
 from services.cli.bench.arrivals import Told
 from services.cli.bench.baseline import hops
+from services.cli.bench.command import app
 from services.cli.bench.figure import Figure
 from services.cli.bench.job_mix import GPUS_MEAN, job_id, jobs, number_of, run_ms_for
 from services.cli.bench.load import Load, percentile
@@ -112,6 +114,17 @@ def test_a_wait_counts_from_when_the_job_is_due_however_late_its_sender_was() ->
     assert load.late_ms() == pytest.approx([200.0, 200.0])
 
 
+def test_a_job_that_is_cancelled_before_its_start_neither_waits_nor_is_it_backlog() -> None:
+    load = load_of([3.0, 4.0], [3.5, -1.0], rate=1)
+    load.told.gone_s[1] = 5.0
+    assert load.waits_ms() == [500.0]
+    assert [load.backlog(at_s) for at_s in (4.5, 6.0)] == [1, 0]
+
+
+def test_waits_of_some_jobs_can_be_asked_for() -> None:
+    assert load_of([3.0, 4.0, 5.0], [3.5, 4.2, 5.1], rate=1).waits_ms([0, 1]) == pytest.approx([200.0, 500.0])
+
+
 def test_a_backlog_that_grows_by_a_second_of_arrivals_is_not_flat() -> None:
     sent = [float(second) for second in range(10)]
     assert load_of(sent, [at + 0.1 for at in sent], rate=1).is_flat
@@ -149,3 +162,19 @@ def test_a_figure_of_kafka_says_whether_its_records_were_on_disk(capsys: pytest.
         "flush off",
         "Kafka flushed each record before it acknowledged it",
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--quotas",), "--quotas"),
+        (("--mix", "friendly", "--backlog", "5"), "--backlog"),
+        (("--mix", "friendly", "--classes", "5"), "--classes"),
+        (("--mix", "hard"), "--mix"),
+        (("--backlog", "-1"), "--backlog"),
+    ],
+)
+def test_options_of_one_load_are_refused_for_the_other(words: tuple[str, ...], named: str) -> None:
+    answer = CliRunner().invoke(app, ["pipeline", *words])
+    assert answer.exit_code == 2
+    assert named in answer.output

@@ -35,3 +35,22 @@ def test_a_pipeline_runs_on_a_kafka_that_flushes_unless_it_is_told_not_to(bench:
     shipped = bench("pipeline", "--rate", "50", "--seconds", "3")
     assert (shipped["durable"], shipped["started"]) == (True, shipped["submitted"])
     assert bench("pipeline", "--rate", "50", "--seconds", "3", "--no-flush")["durable"] is False
+
+
+def test_the_hard_load_tells_gpus_in_use_and_waits_by_class(bench: Bench) -> None:
+    told = bench("pipeline", "--rate", "60", "--seconds", "5", "--classes", "250")
+    assert (told["mix"], told["classes"], told["durable"], told["quotas"]) == ("real", 250, True, True)
+    assert told["submitted"] == 300 == told["started"] + told["cancelled_before_start"]
+    assert told["finished"] < told["started"]
+    assert 20 < told["gpus_in_use_pct"] < 100
+    assert {f"priority-{number}" for number in range(5)} | {"1-gpu", "gang"} <= set(told["p99_ms_by_class"])
+    assert told["cpu_s_per_1000_jobs"]["placement"] > 0
+    assert (told["backlog"], told["held_per_s"], told["trials"]) == (0, None, [])
+
+
+def test_behind_a_backlog_no_gpu_is_short_of_demand(bench: Bench) -> None:
+    told = bench("pipeline", "--rate", "40", "--seconds", "6", "--backlog", "400", "--classes", "50")
+    assert (told["mix"], told["classes"], told["backlog"], len(told["trials"])) == ("real", 50, 400, 1)
+    assert told["waiting_least"] > 300
+    assert told["waiting"] == pytest.approx(400, abs=60)
+    assert told["gpus_in_use_pct"] > 95

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 
 from services.cli.bench.job_mix import number_of
@@ -27,7 +28,6 @@ class Arrivals:
         self.first = 0
         self.at_s = array("d")
         """The monotonic second of each record from offset `first`."""
-        self.bytes = 0
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -53,17 +53,48 @@ class Arrivals:
                 for record in records:
                     assert record.offset == self.first + len(self.at_s), "the decision log has no gaps"
                     self.at_s.append(now_s)
-                    self.bytes += len(record.value or b"")
+                    self._note(record.value or b"", now_s)
         finally:
             await reader.stop()
+
+    def _note(self, value: bytes, now_s: float) -> None:
+        """For readers that want more of a record than its time."""
+
+
+ENQUEUED = b'"kind":"JobEnqueued"'
+STARTED = b'"kind":"JobStarted"'
+BEGUN = re.compile(rb'"kind":"JobStarted","job":"bench-(\d+)"')
+END = re.compile(rb'"kind":"Job(?:Finished|Failed|Cancelled)","job":"bench-(\d+)"')
+"""How a record says it of a job of the load: texts of others cannot, for their quotation marks are escaped."""
+
+
+class Ends(Arrivals):
+    """Counts by the bytes alone, so that it costs little: jobs that came into the queue, starts, and which jobs of
+    the load began and ended when, in monotonic seconds.
+    """
+
+    def __init__(self, log: Log, tp: TopicPartition) -> None:
+        super().__init__(log, tp)
+        self.enqueued = self.started = 0
+        self.begun: list[tuple[int, float]] = []
+        self.ended: list[tuple[int, float]] = []
+
+    def _note(self, value: bytes, now_s: float) -> None:
+        self.enqueued += value.count(ENQUEUED)
+        self.started += value.count(STARTED)
+        self.begun.extend((int(number), now_s) for number in BEGUN.findall(value))
+        self.ended.extend((int(number), now_s) for number in END.findall(value))
 
 
 @dataclass(slots=True)
 class Told:
-    """What the log says of the jobs of a load. `started_s`: when the first start of each was read, -1 if none was."""
+    """What the log says of the jobs of a load. `started_s`: when the first start of each was read, -1 if none was.
+    `gone_s`: when one that had not started was cancelled or refused, by its number.
+    """
 
     started_s: array[float]
     started: int = 0
+    gone_s: dict[int, float] = field(default_factory=dict)
     finished: int = 0
     effects: int = 0
     records: int = 0

@@ -1,13 +1,23 @@
 """`fallow bench`: the figures of the whole system on this machine."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from services.cli.failures import refuse
 from services.cli.output import AsJson
 from services.cli.paths import file_to_read, folder_to_write
+
+
+class Mix(StrEnum):
+    """What jobs `pipeline` sends."""
+
+    REAL = "real"
+    FRIENDLY = "friendly"
+
 
 app = typer.Typer(no_args_is_help=True, help="Measure the whole system on this machine.")
 
@@ -19,6 +29,7 @@ Flush = Annotated[
     ),
 ]
 NODES = 5_000
+FRIENDLY_PER_S = 5_000
 JOBS = 150_000
 
 
@@ -33,22 +44,50 @@ def group() -> None:
 
 
 @app.command()
-def pipeline(
-    rate: Annotated[float, typer.Option(min=1, max=100_000, help="Jobs sent in a second.")] = 5_000,
+def pipeline(  # noqa: PLR0913, PLR0917 - the options of a command
+    mix: Annotated[
+        Mix, typer.Option(help="real: 50 tenants that borrow, gangs, failures; friendly: three sizes of one tenant.")
+    ] = Mix.REAL,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            max=100_000,
+            help="Jobs sent in a second. None: of real 90 % of what is held in trials, of friendly 5000.",
+            show_default=False,
+        ),
+    ] = None,
+    backlog: Annotated[
+        int, typer.Option(min=0, max=500_000, help="Of real: so many wait all the time; new ones come as others end.")
+    ] = 0,
+    classes: Annotated[
+        int | None,
+        typer.Option(min=1, max=100_000, help="Of real: so many different sorts of jobs (2000).", show_default=False),
+    ] = None,
     seconds: Annotated[float, typer.Option(min=2, max=3_600, help="For so long.")] = 60,
     nodes: Nodes = NODES,
     quotas: Annotated[
-        bool, typer.Option("--quotas", help="With a guarantee of which half is borrowed, and limits at two levels.")
+        bool, typer.Option("--quotas", help="Of friendly: half of what is used is borrowed, and limits at two levels.")
     ] = False,
     flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
     """How many jobs a second go through the cell, from their submission to their start, with all services running."""
-    from services.cli.bench.pipeline import pipeline as run  # noqa: PLC0415 - help stays quick
+    from services.cli.bench.pipeline import pipeline as friendly  # noqa: PLC0415 - help stays quick
+    from services.cli.bench.real_pipeline import Asked, real_pipeline  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), rate=rate, seconds=seconds, nodes=nodes, durable=flush, has_quotas=quotas).show(
-        as_json=as_json
-    )
+    console = _console(as_json=as_json)
+    if mix is Mix.REAL:
+        if quotas:
+            refuse("--quotas", True, "--mix real always has quotas; leave it out, or take --mix friendly")
+        asked = Asked(nodes, seconds, classes, rate, backlog, durable=flush)
+        real_pipeline(console, asked).show(as_json=as_json)
+        return
+    for name, value in (("--backlog", backlog or None), ("--classes", classes)):
+        if value is not None:
+            refuse(name, value, "is for --mix real")
+    rate = FRIENDLY_PER_S if rate is None else rate
+    friendly(console, rate=rate, seconds=seconds, nodes=nodes, durable=flush, has_quotas=quotas).show(as_json=as_json)
 
 
 @app.command()

@@ -1,9 +1,13 @@
-"""`fallow bench pipeline`: how many jobs a second go through a whole running cell, from submission to start."""
+"""`fallow bench pipeline --mix friendly`: how many jobs a second go through a whole running cell, from submission to
+start, where jobs are few in kind and nobody has a quota.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -62,42 +66,49 @@ async def piped(
 def figure_of(staged: Staged[Piped, float], nodes: int, *, has_quotas: bool = False) -> Figure:
     """The figure for people and for programs."""
     found, baseline = staged.answer, staged.baseline
-    load, jobs = found.load, max(1, found.load.starts_by(found.load.end_s, found.load.begin_s))
-    cpu = {name: round(seconds / jobs * 1000, 3) for name, seconds in load.used.by_process.items()}
-    waits, late = load.waits_ms(), percentile(load.late_ms(), 99)
-    told = load.told
-    body: dict[str, object] = {
+    body = body_of(found.load, found.traffic, baseline)
+    body |= {"quotas": has_quotas, "nodes": nodes, "run_ms_mean": found.run_ms, "mix": "friendly"}
+    return Figure("pipeline", lines_of(found.load, body), body, found.load.used, staged.durable)
+
+
+def body_of(load: Load, traffic: Mapping[str, Flow], baseline: float) -> dict[str, object]:
+    """What every load on a pipeline is told by. `baseline` in jobs a second."""
+    jobs, waits = max(1, load.starts_by(load.end_s, load.begin_s)), load.waits_ms()
+    return {
         "jobs_per_s": round(load.jobs_per_s),
         "backlog_flat": load.is_flat,
         "ratio_to_baseline": round(load.jobs_per_s / baseline, 3),
         "baseline": round(baseline),
         "offered_per_s": load.rate,
-        "quotas": has_quotas,
         "backlog_growth": load.growth,
         "p50_ms": percentile(waits, 50),
         "p99_ms": percentile(waits, 99),
-        "sender_late_ms_p99": late,
-        "cpu_s_per_1000_jobs": cpu,
+        "sender_late_ms_p99": percentile(load.late_ms(), 99),
+        "cpu_s_per_1000_jobs": {
+            name: round(seconds / jobs * 1000, 3) for name, seconds in load.used.by_process.items()
+        },
         "rss_mb": dict(load.rss_mb),
-        "bytes_per_job": {name: flow.job_bytes for name, flow in found.traffic.items()},
-        "records_per_job": {name: round(flow.records, 3) for name, flow in found.traffic.items()},
+        "bytes_per_job": {name: flow.job_bytes for name, flow in traffic.items()},
+        "records_per_job": {name: round(flow.records, 3) for name, flow in traffic.items()},
         "submitted": len(load.due_s),
-        "started": told.started,
-        "finished": told.finished,
-        "effects": told.effects,
-        "nodes": nodes,
-        "run_ms_mean": found.run_ms,
+        "started": load.told.started,
+        "finished": load.told.finished,
+        "effects": load.told.effects,
         "seconds": round(load.used.wall_s, 1),
     }
+
+
+def lines_of(load: Load, body: Mapping[str, Any]) -> list[str]:
+    """The same for people."""
     flat = f"{'flat' if load.is_flat else 'growing'} ({load.growth:+} jobs)"
-    lines = [
-        f"{body['jobs_per_s']} jobs/s of {load.rate:g} offered, backlog {flat}",
-        f"baseline {baseline:.0f} jobs/s: the same bytes and hops, bare aiokafka; ratio {body['ratio_to_baseline']}",
-        f"due to start: p50 {body['p50_ms']} ms, p99 {body['p99_ms']} ms; the sender was late by {late} ms (p99)",
+    cpu, late = body["cpu_s_per_1000_jobs"], body["sender_late_ms_p99"]
+    return [
+        f"{body['jobs_per_s']} jobs/s of {body['offered_per_s']:g} offered, backlog {flat}",
+        f"baseline {body['baseline']} jobs/s: same bytes and hops, bare aiokafka; ratio {body['ratio_to_baseline']}",
+        f"due to start: p50 {body['p50_ms']} ms, p99 {body['p99_ms']} ms; sender late by {late} ms (p99)",
         f"CPU seconds for 1,000 jobs: {sum(cpu.values()):.2f}: " + by_size(cpu),
         "memory in MB: " + by_size(load.rss_mb),
     ]
-    return Figure("pipeline", lines, body, load.used, staged.durable)
 
 
 def by_size(figures: dict[str, float] | object) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
@@ -20,6 +21,7 @@ above FULL_RATE jobs in a second.
 
 FULL_RATE = 2_000
 
+AT_ONCE = 2_000
 ACKNOWLEDGED_WAIT_S = 60.0
 
 
@@ -34,6 +36,7 @@ class Sender:
             bootstrap_servers=bootstrap, client_id="fallow-bench", enable_idempotence=True
         )
         self._acknowledged: list[asyncio.Future[Any]] = []
+        self._cancels: deque[tuple[float, Ready]] = deque()
         self.due_s, self.handed_s = array("d"), array("d")
 
     async def start(self) -> None:
@@ -54,18 +57,35 @@ class Sender:
         begin_s, done, tick_s = monotonic(), 0, TICK_S if (rate or 0) <= FULL_RATE else FULL_TICK_S
         while done < len(jobs):
             due = len(jobs) if rate is None else min(len(jobs), int((monotonic() - begin_s) * rate) + 1)
-            due = min(due, done + 2_000)
+            due = min(due, done + AT_ONCE)
             if due > done:
                 now_s = monotonic()
                 self.due_s.extend(now_s if rate is None else begin_s + number / rate for number in range(done, due))
                 await self._hand_over(jobs[done:due])
                 done = due
+            await self._cancel()
             behind = rate is None or done / rate < monotonic() - begin_s
             await asyncio.sleep(0 if behind else tick_s)
         took_s = monotonic() - begin_s
-        await asyncio.gather(*self._acknowledged)
-        self._acknowledged.clear()
+        await self._all_acknowledged()
         return took_s
+
+    async def send_for_each(
+        self, another: Callable[[int], Ready], events: Sequence[tuple[int, float]], seconds: float
+    ) -> None:
+        """For so long, another job for each event from now on, due at that moment. Events, which grow meanwhile, are
+        numbers of jobs and monotonic seconds. Raises KafkaError.
+        """
+        begin_s, done = monotonic(), len(events)
+        while monotonic() - begin_s < seconds:
+            due = min(len(events), done + AT_ONCE)
+            if due > done:
+                self.due_s.extend(at_s for _, at_s in events[done:due])
+                await self._hand_over([another(number) for number, _ in events[done:due]])
+                done = due
+            await self._cancel()
+            await asyncio.sleep(TICK_S)
+        await self._all_acknowledged()
 
     async def send_when_due(self, jobs: Sequence[tuple[float, Ready]]) -> None:
         """All of them, each so many seconds after the beginning, in their order. Raises KafkaError."""
@@ -79,18 +99,40 @@ class Sender:
                 await self._hand_over([ready for _, ready in jobs[done:due]])
                 done = due
             await asyncio.sleep(TICK_S)
+        await self._all_acknowledged()
+
+    async def cancel_what_is_left(self) -> None:
+        """Wait for the cancels that are not due yet, and send them too. Raises KafkaError."""
+        while self._cancels:
+            await self._cancel()
+            await asyncio.sleep(TICK_S)
+        await self._all_acknowledged()
+
+    async def _all_acknowledged(self) -> None:
         await asyncio.gather(*self._acknowledged)
         self._acknowledged.clear()
 
+    async def _cancel(self) -> None:
+        due = []
+        while self._cancels and self._cancels[0][0] <= monotonic():
+            due.append(self._cancels.popleft()[1])
+        if due:
+            await self._put(due)
+
     async def _hand_over(self, jobs: Sequence[Ready]) -> None:
-        batches: dict[int, Any] = {}
         now_s = monotonic()
+        self.handed_s.extend([now_s] * len(jobs))
+        # All cancels are as far behind their jobs: those of later jobs are later.
+        self._cancels.extend((now_s + job.cancel_after_s, job.cancel) for job in jobs if job.cancel is not None)
+        await self._put(jobs)
+
+    async def _put(self, jobs: Sequence[Ready]) -> None:
+        batches: dict[int, Any] = {}
         for job in jobs:
             batch = batches.setdefault(job.partition, None) or self._new(batches, job.partition)
             while batch.append(key=job.key, value=job.value, timestamp=None, headers=job.headers) is None:
                 await self._go(job.partition, batch)
                 batch = self._new(batches, job.partition)
-            self.handed_s.append(now_s)
         for partition, batch in batches.items():
             await self._go(partition, batch)
 

@@ -22,9 +22,7 @@ from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline
 from shared.log.layout import Layout
 from shared.log.topic_admin import flushes_each_record
-from shared.runtime.clocks import wall_ms
 from shared.runtime.process import loop_factory
-from shared.runtime.settings import ClockKind
 from shared.runtime.stack.choose import choose_kafka, choose_redis
 
 Answer = TypeVar("Answer")
@@ -93,8 +91,7 @@ def on_stage(
     with servers_for(console, durable=durable) as (servers, path):
 
         async def staged() -> Staged[Answer, Baseline]:
-            clock = Clock(ClockKind.WALL, wall_ms(), 1.0)
-            async with stage_for(workload, servers, path, fresh_namespace(), clock) as stage:
+            async with stage_for(workload, servers, path, fresh_namespace(), Clock()) as stage:
                 answer = await stage.unless_one_ends(work(stage))
                 flushed = await is_durable(servers, stage.layout)
             return Staged(answer, await baseline(answer, servers, path), flushed)
