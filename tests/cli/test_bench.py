@@ -170,6 +170,7 @@ def test_a_figure_of_kafka_says_whether_its_records_were_on_disk(capsys: pytest.
         (("--quotas",), "--quotas"),
         (("--mix", "friendly", "--backlog", "5"), "--backlog"),
         (("--mix", "friendly", "--classes", "5"), "--classes"),
+        (("--mix", "friendly", "--records-by-node"), "--records-by-node"),
         (("--mix", "hard"), "--mix"),
         (("--backlog", "-1"), "--backlog"),
     ],

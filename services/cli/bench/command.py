@@ -69,6 +69,10 @@ def pipeline(  # noqa: PLR0913, PLR0917 - the options of a command
     quotas: Annotated[
         bool, typer.Option("--quotas", help="Of friendly: half of what is used is borrowed, and limits at two levels.")
     ] = False,
+    records_by_node: Annotated[
+        bool,
+        typer.Option("--records-by-node", help="Of real: each node writes records of its own, as agents do."),
+    ] = False,
     flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
@@ -80,10 +84,14 @@ def pipeline(  # noqa: PLR0913, PLR0917 - the options of a command
     if mix is Mix.REAL:
         if quotas:
             refuse("--quotas", True, "--mix real always has quotas; leave it out, or take --mix friendly")
-        asked = Asked(nodes, seconds, classes, rate, backlog, durable=flush)
+        asked = Asked(nodes, seconds, classes, rate, backlog, durable=flush, by_node=records_by_node)
         real_pipeline(console, asked).show(as_json=as_json)
         return
-    for name, value in (("--backlog", backlog or None), ("--classes", classes)):
+    for name, value in (
+        ("--backlog", backlog or None),
+        ("--classes", classes),
+        ("--records-by-node", records_by_node or None),
+    ):
         if value is not None:
             refuse(name, value, "is for --mix real")
     rate = FRIENDLY_PER_S if rate is None else rate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +47,8 @@ class Asked:
     rate: float | None = None
     backlog: int = 0
     durable: bool = True
+    by_node: bool = False
+    """Whether each node writes records of its own, as agents of single machines do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +71,19 @@ def real_pipeline(console: Console, asked: Asked) -> Figure:
         servers_for(console, durable=asked.durable) as (servers, folder),
         asyncio.Runner(loop_factory=loop_factory()) as runner,
     ):
-        return figure_of(runner.run(_measured(_Cells(console, servers, folder, mix), asked)), asked)
+        environment = {"FALLOW_RECORDS_BY_NODE": str(asked.by_node).lower()}
+        cells = _Cells(console, servers, folder, mix, environment)
+        return figure_of(runner.run(_measured(cells, asked)), asked)
 
 
 class _Cells:
     """A cell of its own for each load, on the same servers: what one leaves behind is not in the way of the next."""
 
-    def __init__(self, console: Console, servers: Servers, folder: Path, mix: RealMix) -> None:
+    def __init__(
+        self, console: Console, servers: Servers, folder: Path, mix: RealMix, environment: Mapping[str, str]
+    ) -> None:
         self.console, self.servers, self.folder, self.mix = console, servers, folder, mix
+        self._environment = environment
         self._count = 0
 
     async def load(self, offer: Offer, *, is_told: bool) -> tuple[RealLoad, bool]:
@@ -88,7 +96,7 @@ class _Cells:
         run_ms = offer.run_ms(self.mix)
         told = f"{offer.rate:.0f} jobs/s for {offer.seconds:g} s{behind}, a run takes {run_ms} ms in the mean"
         self.console.print(told, highlight=False)
-        async with stage_for(workload, self.servers, path, fresh_namespace(), Clock()) as stage:
+        async with stage_for(workload, self.servers, path, fresh_namespace(), Clock(), more=self._environment) as stage:
             found = await stage.unless_one_ends(put_real_load(stage, self.mix, offer, is_told=is_told))
             return found, await is_durable(self.servers, stage.layout)
 
@@ -151,6 +159,7 @@ def figure_of(found: Found, asked: Asked) -> Figure:
         "nodes": asked.nodes,
         "run_ms_mean": real.run_ms,
         "mix": "real",
+        "records_by_node": asked.by_node,
         "backlog": asked.backlog,
         "waiting": real.waiting,
         "waiting_least": real.waiting_least,
@@ -167,14 +176,20 @@ def figure_of(found: Found, asked: Asked) -> Figure:
         ],
     }
     return Figure(
-        "pipeline", [*_own_lines(real, found.classes), *lines_of(real.load, body)], body, real.load.used, found.durable
+        "pipeline",
+        [*_own_lines(real, found.classes, by_node=asked.by_node), *lines_of(real.load, body)],
+        body,
+        real.load.used,
+        found.durable,
     )
 
 
-def _own_lines(real: RealLoad, classes: int) -> list[str]:
+def _own_lines(real: RealLoad, classes: int, *, by_node: bool) -> list[str]:
     slowest = {label: ms for label, ms in real.p99_ms().items() if ms is not None}
     never = [label for label, count in real.started().items() if not count]
+    nodes = "each node writes records of its own" if by_node else "one executor joins the words of all nodes"
     return [
+        nodes,
         (
             f"mix real, {classes} classes: {real.gpus_in_use_pct} % of the GPUs in use, "
             f"{real.waiting} jobs waiting in the mean, {real.waiting_least} at least"
