@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections import Counter
+from pathlib import Path
 from time import process_time
 
 import pytest
@@ -13,16 +14,26 @@ from typer.testing import CliRunner
 from services.cli.bench.arrivals import Told
 from services.cli.bench.baseline import hops
 from services.cli.bench.command import app
+from services.cli.bench.contention import K1
+from services.cli.bench.contention import cell_of as contended
+from services.cli.bench.deep_queue import cell_of as deep_queue
 from services.cli.bench.figure import Figure
 from services.cli.bench.job_mix import GPUS_MEAN, job_id, jobs, number_of, run_ms_for
 from services.cli.bench.load import Load, percentile
+from services.cli.bench.machine import UNKNOWN, filesystem_of
 from services.cli.bench.processor_time import ProcessorTime, Used, process_seconds
+from services.cli.bench.real_cell import real_cell
+from services.cli.bench.real_mix import RealMix
 from services.cli.bench.relay import Hop
+from services.cli.bench.stages import cell_of
 from services.cli.bench.traffic import Flow
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.encoding import decode
 from shared.events.submissions import SubmitJob
 from shared.events.values import VirtualRun
+from shared.runtime.cell_file import parse_cell_file
 
+SHIPPED = Path(__file__).parents[2] / "deploy" / "cell.yaml"
 QUIET = Used(10.0, {"placement": 5.0}, 0.1)
 
 
@@ -86,6 +97,24 @@ def test_own_processor_time_is_told_by_name() -> None:
 
 def test_a_process_that_is_gone_used_nothing() -> None:
     assert process_seconds(2**22 + 1) == 0.0
+
+
+def test_a_file_system_in_memory_is_told_from_one_on_disk() -> None:
+    assert filesystem_of(Path("/proc/self")) == "proc"
+    assert filesystem_of(Path(__file__)) not in {"proc", "sysfs", UNKNOWN}
+    assert filesystem_of(Path("/no/such/folder")) == filesystem_of(Path("/"))
+
+
+def test_the_cells_of_benchmarks_go_by_the_limits_and_policy_that_a_cell_file_has_by_itself() -> None:
+    part = CellPart(name="bare", ordinal=0, pools=(Pool(name="p", gpus=8),))
+    bare = CellFile(cells=(part,), tenants=(Tenant(name="one"),))
+    shipped = parse_cell_file(SHIPPED.read_text(encoding="utf-8"), str(SHIPPED))
+    assert (shipped.limits, shipped.cells[0].policy) == (bare.limits, bare.cells[0].policy)
+    assert shipped.cells[0].queues == (Queue(name="default"),)
+    for cell in (cell_of(2), cell_of(2, has_quotas=True), real_cell(2, RealMix(5)), contended(K1), deep_queue()):
+        assert cell.cell_file.limits == bare.limits
+        assert cell.cell_file.cells[0].policy == bare.cells[0].policy
+        assert cell.cell_file.cells[0].queues == (Queue(name="default"),)
 
 
 def test_a_machine_that_others_use_is_called_busy() -> None:

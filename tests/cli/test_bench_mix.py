@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from services.cli.bench.job_mix import Ready
+from services.cli.bench.job_mix import Ready, number_of
+from services.cli.bench.real_cell import ends_of_fillers, fillers, real_cell
 from services.cli.bench.real_mix import (
     KINDS,
     PRIORITIES,
@@ -15,6 +16,7 @@ from services.cli.bench.real_mix import (
     RealMix,
     asked_of_share,
 )
+from services.cli.bench.stages import LAB
 from shared.events.encoding import decode, encode
 from shared.events.submissions import CancelJob, SubmitJob
 from shared.events.value import replace
@@ -120,3 +122,33 @@ def test_shares_of_tenants_come_to_one_whatever_the_classes() -> None:
 def test_waits_are_told_by_kind_and_by_priority() -> None:
     one = JobClass("1-gpu", "tenant-00", 3, 1, 1, 0, 0, None)
     assert one.labels == ("1-gpu", "priority-3")
+
+
+def guaranteed(nodes: int, mix: RealMix) -> dict[str, int]:
+    """What each tenant below the cohort is guaranteed, in GPUs."""
+    tenants = real_cell(nodes, mix).cell_file.tenants
+    assert all(tenant.parent == LAB for tenant in tenants[1:])
+    return {tenant.name: tenant.quotas[0].guaranteed for tenant in tenants[1:]}
+
+
+@pytest.mark.parametrize("nodes", [50, 5_000])
+def test_each_tenant_is_guaranteed_about_half_of_what_it_uses_and_has_to_borrow_the_rest(nodes: int) -> None:
+    mix, gpus = RealMix(), nodes * 8
+    found = guaranteed(nodes, mix)
+    assert len(found) == TENANTS
+    assert all(gpus * share / 2 - 1 < found[tenant] <= gpus * share / 2 for tenant, share in mix.shares().items())
+
+
+def test_nodes_have_the_cpus_and_memory_of_which_a_gpu_has_its_share() -> None:
+    node = real_cell(1, RealMix()).nodes[0]
+    assert (node.gpus, node.cpu_milli, node.memory_mib) == (8, 96_000, 1_048_576)
+
+
+def test_a_filler_takes_a_node_until_its_cancel_and_is_no_job_of_the_load() -> None:
+    jobs = [decode(SubmitJob.type, each.value) for each in fillers(3, 12, 0)]
+    ends = [decode(CancelJob.type, each.value) for each in ends_of_fillers(3, 12, 0)]
+    assert [each.job.id for each in jobs if isinstance(each, SubmitJob)] == [
+        each.job for each in ends if isinstance(each, CancelJob)
+    ]
+    assert all(isinstance(each, SubmitJob) and each.job.gpus_milli == 8_000 for each in jobs)
+    assert [number_of(each.job) for each in ends if isinstance(each, CancelJob)] == [None] * 3

@@ -26,7 +26,7 @@ from services.cli.bench.sender import Sender
 from services.cli.bench.stages import on_stage
 from services.cli.stage import Servers, Stage
 from services.cli.workload import CELL, NODES_PER_LEAF, QUEUE, Workload, pools_of, uniform_nodes
-from shared.cluster.config import CellFile, CellPart, Limits, Queue, Tenant
+from shared.cluster.config import CellFile, CellPart, Queue, Tenant
 from shared.events.encoding import ce_headers, encode
 from shared.events.queue import QueueDiscipline
 from shared.events.submissions import SubmitJob
@@ -99,7 +99,7 @@ def cell_of() -> Workload:
     queues = (Queue(name=QUEUE, discipline=QueueDiscipline.BEST_EFFORT_FIFO),)
     cell = CellPart(name=CELL, ordinal=0, pools=pools_of(nodes), queues=queues)
     tenants = tuple(Tenant(name=name) for name in TENANTS)
-    return Workload((), tuple(nodes), CellFile(cells=(cell,), tenants=tenants, limits=Limits(submit_skew_ms=None)))
+    return Workload((), tuple(nodes), CellFile(cells=(cell,), tenants=tenants))
 
 
 def specs() -> tuple[list[JobSpec], list[JobSpec], list[JobSpec]]:

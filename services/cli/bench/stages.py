@@ -13,17 +13,20 @@ from typing import Generic, TypeVar
 from rich.console import Console
 
 from services.cli.bench.job_mix import GPUS_PER_NODE, TENANT
+from services.cli.bench.machine import filesystem_of
 from services.cli.run_of import folder_for
 from services.cli.service_set import Clock
 from services.cli.stage import Servers, Stage, running, stage_for
-from services.cli.workload import Workload, cell_file_for, uniform_nodes
-from shared.cluster.config import CellFile, Tenant, TenantQuota
+from services.cli.workload import CELL, QUEUE, Workload, pools_of, uniform_nodes
+from shared.cluster.config import CellFile, CellPart, Queue, Tenant, TenantQuota
 from shared.events.operations import CellPolicy
-from shared.events.queue import QueueDiscipline
 from shared.log.layout import Layout
 from shared.log.topic_admin import flushes_each_record
 from shared.runtime.process import loop_factory
 from shared.runtime.stack.choose import choose_kafka, choose_redis
+
+IN_MEMORY = ("tmpfs", "ramfs")
+"""File systems on which a flush writes nothing."""
 
 Answer = TypeVar("Answer")
 Baseline = TypeVar("Baseline")
@@ -37,17 +40,14 @@ def cell_of(nodes: int, policy: CellPolicy | None = None, *, has_quotas: bool = 
     """So many nodes of 8 in one pool, with one queue, and no job yet. With quotas the tenant has a half guaranteed and
     may borrow the other half of its lab, which has all there is.
     """
-    specs = uniform_nodes(nodes, GPUS_PER_NODE, pool=POOL)
-    file = cell_file_for(specs, [TENANT], QueueDiscipline.BEST_EFFORT_FIFO, policy)
+    specs, gpus = uniform_nodes(nodes, GPUS_PER_NODE, pool=POOL), nodes * GPUS_PER_NODE
+    tenants: tuple[Tenant, ...] = (Tenant(name=TENANT),)
     if has_quotas:
-        gpus = nodes * GPUS_PER_NODE
         own = Tenant(name=TENANT, parent=LAB, quotas=(TenantQuota(guaranteed=gpus // 2, limit=gpus),))
-        file = CellFile(
-            cells=file.cells,
-            tenants=(Tenant(name=LAB, quotas=(TenantQuota(guaranteed=gpus, limit=gpus),)), own),
-            limits=file.limits,
-        )
-    return Workload(commands=(), nodes=tuple(specs), cell_file=file)
+        tenants = (Tenant(name=LAB, quotas=(TenantQuota(guaranteed=gpus, limit=gpus),)), own)
+    queues, policy = (Queue(name=QUEUE),), policy or CellPolicy()
+    cell = CellPart(name=CELL, ordinal=0, pools=pools_of(specs), queues=queues, policy=policy)
+    return Workload(commands=(), nodes=tuple(specs), cell_file=CellFile(cells=(cell,), tenants=tenants))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,12 @@ def on_stage(
 
 
 async def is_durable(servers: Servers, layout: Layout) -> bool:
-    """Whether the broker, asked, flushes each record of the decision log. Raises LogUnavailable."""
+    """Whether the broker, asked, flushes each record of the decision log, and not into memory as far as its files are
+    ours to see. Raises LogUnavailable.
+    """
+    data_dir = getattr(servers.kafka.server, "data_dir", None)
+    if data_dir is not None and filesystem_of(data_dir) in IN_MEMORY:
+        return False
     return await flushes_each_record(servers.kafka.server.address, layout.topic("decisions"))
 
 
