@@ -20,8 +20,8 @@ pytestmark = pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(ka
 
 @pytest.fixture
 def bench(redis_url: str) -> Bench:
-    def run(*words: str) -> dict[str, Any]:
-        argv = [sys.executable, "-m", "services.cli", "bench", *words, "--nodes", "50", "--json"]
+    def run(*words: str, nodes: int = 50) -> dict[str, Any]:
+        argv = [sys.executable, "-m", "services.cli", "bench", *words, "--nodes", str(nodes), "--json"]
         environment = {**os.environ, "FALLOW_KAFKA": "jars", "FALLOW_REDIS": redis_url}
         done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=240, check=False)
         assert done.returncode == 0, done.stderr
@@ -54,3 +54,11 @@ def test_behind_a_backlog_no_gpu_is_short_of_demand(bench: Bench) -> None:
     assert told["waiting_least"] > 300
     assert told["waiting"] == pytest.approx(400, abs=60)
     assert told["gpus_in_use_pct"] > 95
+
+
+def test_without_a_rate_one_is_searched_and_nine_tenths_of_it_are_offered(bench: Bench) -> None:
+    told = bench("pipeline", "--seconds", "3", "--classes", "1", nodes=2)
+    held = [trial for trial in told["trials"] if trial["held"]]
+    assert held, told["trials"]
+    assert told["held_per_s"] == held[-1]["started_per_s"]
+    assert told["offered_per_s"] == pytest.approx(0.9 * held[-1]["per_s"], rel=0.1)
