@@ -119,9 +119,9 @@ def test_shares_of_tenants_come_to_one_whatever_the_classes() -> None:
         assert sum(shares.values()) == pytest.approx(1.0)
 
 
-def test_waits_are_told_by_kind_and_by_priority() -> None:
+def test_waits_are_told_by_kind_by_priority_and_by_both() -> None:
     one = JobClass("1-gpu", "tenant-00", 3, 1, 1, 0, 0, None)
-    assert one.labels == ("1-gpu", "priority-3")
+    assert one.labels == ("1-gpu", "priority-3", "1-gpu/priority-3")
 
 
 def guaranteed(nodes: int, mix: RealMix) -> dict[str, int]:

@@ -63,27 +63,28 @@ class Arrivals:
 
 ENQUEUED = b'"kind":"JobEnqueued"'
 STARTED = b'"kind":"JobStarted"'
-BEGUN = re.compile(rb'"kind":"JobStarted","job":"bench-(\d+)"')
-END = re.compile(rb'"kind":"Job(?:Finished|Failed|Cancelled)","job":"bench-(\d+)"')
+LEFT = re.compile(rb'"kind":"Job(?:Started|Failed|Cancelled)","job":"bench-(\d+)"')
 """How a record says it of a job of the load: texts of others cannot, for their quotation marks are escaped."""
 
 
 class Ends(Arrivals):
     """Counts by the bytes alone, so that it costs little: jobs that came into the queue, starts, and which jobs of
-    the load began and ended when, in monotonic seconds.
+    the load left the queue when, in monotonic seconds: by a start, or by an end without one.
     """
 
     def __init__(self, log: Log, tp: TopicPartition) -> None:
         super().__init__(log, tp)
         self.enqueued = self.started = 0
-        self.begun: list[tuple[int, float]] = []
-        self.ended: list[tuple[int, float]] = []
+        self.left: list[tuple[int, float]] = []
+        self._left: set[int] = set()
 
     def _note(self, value: bytes, now_s: float) -> None:
         self.enqueued += value.count(ENQUEUED)
         self.started += value.count(STARTED)
-        self.begun.extend((int(number), now_s) for number in BEGUN.findall(value))
-        self.ended.extend((int(number), now_s) for number in END.findall(value))
+        for number in map(int, LEFT.findall(value)):
+            if number not in self._left:
+                self._left.add(number)
+                self.left.append((number, now_s))
 
 
 @dataclass(slots=True)

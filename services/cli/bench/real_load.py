@@ -44,8 +44,8 @@ STAND_WAIT_S = 120.0
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What a cell of so many nodes is offered: `rate` jobs a second, for so long. With a `backlog` so many wait before
-    it begins, and new ones come as others end: as many as `rate` if classes started as often as each other. Small jobs
-    pass large ones, so that more do.
+    it begins, and new ones come as others leave the queue: as many as `rate` if classes started as often as each
+    other. Small jobs pass large ones, so that more do.
     """
 
     nodes: int
@@ -168,9 +168,9 @@ async def _at_a_rate(run: _Run) -> Window:
 
 
 async def _behind_a_backlog(run: _Run, late_s: float) -> Window:
-    """All GPUs are held until so many jobs wait. They become free over the time of one run: a job of the same class
-    comes for each that starts, and so many wait still. From then on one comes for each that ends, for `late_s`
-    longer than is measured.
+    """All GPUs are held until so many jobs wait. They become free over the time of one run, and from then on a job of
+    the same class comes for each that leaves the queue: as many wait still, and as many come as end once all GPUs are
+    in use. It is measured after one run more, and goes on for `late_s` behind that.
     """
     offer, maker, free_s = run.offer, run.maker, max(1.0, run.maker.run_ms / 1000)
     filler = Sender(run.stage.servers.kafka.server.address, run.stage.layout.topic("submissions"))
@@ -182,13 +182,13 @@ async def _behind_a_backlog(run: _Run, late_s: float) -> Window:
         await run.sender.send(standing, None)
         await _until(lambda: run.ends.enqueued, offer.nodes + len(standing))
         frees = list(ends_of_fillers(offer.nodes, maker.partitions, wall_ms()))
+        lead_s = 2 * free_s + FULL_AGAIN_S
         freeing = asyncio.create_task(filler.send(frees, offer.nodes / free_s), name="fillers end")
-        await run.sender.send_for_each(run.another, run.ends.begun, free_s + FULL_AGAIN_S)
+        come = run.sender.send_for_each(run.another, run.ends.left, lead_s + offer.seconds)
+        sending = asyncio.create_task(come, name="sender")
+        window = await window_of(run.stage, sending, lead_s + offer.seconds * WARM_PART)
         await freeing
-        come = run.sender.send_for_each(run.another, run.ends.ended, offer.seconds)
-        window = await window_of(run.stage, asyncio.create_task(come, name="sender"), offer.seconds * WARM_PART)
-        if late_s:
-            await run.sender.send_for_each(run.another, run.ends.ended, late_s)
+        await run.sender.send_for_each(run.another, run.ends.left, late_s)
         return window
     finally:
         await filler.stop()

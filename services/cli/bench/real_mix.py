@@ -83,7 +83,8 @@ class JobClass:
     @property
     def labels(self) -> tuple[str, ...]:
         """The classes under which its waits are told."""
-        return (self.kind, f"priority-{self.priority}")
+        priority = f"priority-{self.priority}"
+        return (self.kind, priority, f"{self.kind}/{priority}")
 
 
 def tenant_name(number: int) -> str:

@@ -185,8 +185,8 @@ def figure_of(found: Found, asked: Asked) -> Figure:
 
 
 def _own_lines(real: RealLoad, classes: int, *, by_node: bool) -> list[str]:
-    slowest = {label: ms for label, ms in real.p99_ms().items() if ms is not None}
-    never = [label for label, count in real.started().items() if not count]
+    slowest = {label: ms for label, ms in real.p99_ms().items() if ms is not None and "/" not in label}
+    never = [label for label, count in real.started().items() if not count and "/" not in label]
     nodes = "each node writes records of its own" if by_node else "one executor joins the words of all nodes"
     return [
         nodes,
