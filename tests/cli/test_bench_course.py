@@ -139,6 +139,13 @@ def test_starts_are_told_of_classes_too_of_which_none_started() -> None:
     assert set(told) == {label for each in found.classes for label in each.labels}
 
 
+def test_jobs_that_are_due_and_in_no_queue_are_told_apart_from_those_that_wait_there() -> None:
+    load = load_of([1.0, 3.0, 4.0, 5.0], [1.1, -1.0, -1.0, -1.0], rate=1)
+    assert real_load(load, course((2.0, 0, 1))).not_queued == 2
+    assert real_load(load, course((2.0, 0, 3), (11.0, 0, 0))).not_queued == 0
+    assert real_load(load, course()).not_queued == 3
+
+
 def test_what_is_offered_behind_a_backlog_is_what_came() -> None:
     load = load_of([1.0, 3.0, 4.0], [1.1, 3.5, 4.1], rate=100)
     assert real_load(load, course(), backlog=5).offered_per_s == pytest.approx(2 / 8)

@@ -47,6 +47,11 @@ class Course:
         first, last = self._at(begin_s), self._at(end_s)
         return min(self.waiting[max(0, first) : last + 1], default=0)
 
+    def waiting_at(self, moment_s: float) -> int:
+        """Jobs waiting at a moment."""
+        at = self._at(moment_s)
+        return self.waiting[at] if at >= 0 else 0
+
     def _at(self, moment_s: float) -> int:
         """The last record that had come by then; -1 where none had."""
         return bisect_right(self.at_s, moment_s) - 1

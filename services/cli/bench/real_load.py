@@ -97,6 +97,11 @@ class RealLoad:
         """The fewest of them at any moment."""
         return self.course.waiting_least(self.load.begin_s, self.load.end_s)
 
+    @property
+    def not_queued(self) -> int:
+        """Jobs that were due in the end and that the cell had not taken into its queue: they wait in topics."""
+        return max(0, self.load.backlog(self.load.end_s) - self.course.waiting_at(self.load.end_s))
+
     def started(self) -> dict[str, int]:
         """Jobs started while it was measured, by label, of all that were sent."""
         found: dict[str, int] = {}

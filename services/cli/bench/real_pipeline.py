@@ -163,6 +163,7 @@ def figure_of(found: Found, asked: Asked) -> Figure:
         "backlog": asked.backlog,
         "waiting": real.waiting,
         "waiting_least": real.waiting_least,
+        "not_queued": real.not_queued,
         "classes": found.classes,
         "gpus_in_use_pct": real.gpus_in_use_pct,
         "p99_ms_by_class": real.p99_ms(),
@@ -192,7 +193,8 @@ def _own_lines(real: RealLoad, classes: int, *, by_node: bool) -> list[str]:
         nodes,
         (
             f"mix real, {classes} classes: {real.gpus_in_use_pct} % of the GPUs in use, "
-            f"{real.waiting} jobs waiting in the mean, {real.waiting_least} at least"
+            f"{real.waiting} jobs waiting in the mean, {real.waiting_least} at least, "
+            f"{real.not_queued} not queued yet in the end"
         ),
         "p99 in ms by class: " + by_size(slowest) + (f"; none started of {', '.join(never)}" if never else ""),
     ]
