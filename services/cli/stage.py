@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,9 +112,17 @@ class Stage:
 
 @asynccontextmanager
 async def stage_for(
-    workload: Workload, servers: Servers, folder: Path, namespace: str, clock: Clock
+    workload: Workload,
+    servers: Servers,
+    folder: Path,
+    namespace: str,
+    clock: Clock,
+    *,
+    more: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Stage]:
-    """All services, ready, on topics of their own. Raises WorkloadError, StackError, LogUnavailable."""
+    """All services, ready, on topics of their own, with `more` environment. Raises WorkloadError, StackError,
+    LogUnavailable.
+    """
     refuse_what_the_embedded_broker_cannot_hold(workload, servers)
     cell_file, nodes_file = write_files(workload, folder)
     kafka, embedded = servers.kafka.server.address, servers.is_embedded
@@ -129,6 +137,7 @@ async def stage_for(
         nodes_file=nodes_file,
         clock=clock,
         embedded=embedded,
+        more=more,
     )
     services = Services(wanted.specs, environment=wanted.environment, run_dir=folder / "logs")
     log = log_for(kafka, CLIENT_ID, embedded=embedded)

@@ -17,6 +17,9 @@ class ExecutorSettings(ServiceSettings):
     nodes_file: Path = Field(..., description='the virtual nodes, one JSON line each: {"cell": ..., "node": ...}')
     data_dir: Path = Field(..., description="the nodes' diaries; executors of one machine share it")
     report_every_wall_ms: int = Field(10_000, ge=10, le=600_000, description="time between two reports of a node")
+    records_by_node: bool = Field(
+        False, description="each node's words in records of their own, as agents write them: to measure what that costs"
+    )
     look_every_wall_ms: int = Field(100, ge=1, le=1_000, description="reports that are due within this go together")
 
 

@@ -21,6 +21,9 @@ VISIBLE_ATTEMPTS = 50
 OWN_SETTING = 1
 """How Kafka marks a setting that was given to the topic itself (DescribeConfigs: DYNAMIC_TOPIC_CONFIG)."""
 
+FLUSH = "flush.messages"
+"""After how many records the broker flushes a topic."""
+
 VISIBLE_STEP_S = 0.1
 """Kafka answers a creation before each broker knows of it; so long is its visibility awaited."""
 
@@ -76,6 +79,14 @@ async def delete_records(bootstrap: str, tp: TopicPartition, before: int) -> Non
     """Let the broker forget the records below an offset. Raises LogUnavailable."""
     async with _admin(bootstrap) as admin:
         await admin.delete_records({KafkaTopicPartition(*tp): RecordsToDelete(before_offset=before)})
+
+
+async def flushes_each_record(bootstrap: str, topic: str) -> bool:
+    """Whether the disk has each record of a topic before the broker acknowledges it, as the broker itself says: by a
+    setting of the topic or by the broker's own. Raises LogUnavailable.
+    """
+    async with _admin(bootstrap) as admin:
+        return (await _config(admin, [topic]))[topic].get(FLUSH) == "1"
 
 
 def _loses_cells(difference: Difference) -> bool:

@@ -5,22 +5,35 @@ from __future__ import annotations
 import os
 from array import array
 from collections import Counter
+from pathlib import Path
 from time import process_time
 
 import pytest
+from typer.testing import CliRunner
 
 from services.cli.bench.arrivals import Told
 from services.cli.bench.baseline import hops
+from services.cli.bench.command import app
+from services.cli.bench.contention import K1
+from services.cli.bench.contention import cell_of as contended
+from services.cli.bench.deep_queue import cell_of as deep_queue
 from services.cli.bench.figure import Figure
 from services.cli.bench.job_mix import GPUS_MEAN, job_id, jobs, number_of, run_ms_for
 from services.cli.bench.load import Load, percentile
+from services.cli.bench.machine import UNKNOWN, filesystem_of
 from services.cli.bench.processor_time import ProcessorTime, Used, process_seconds
+from services.cli.bench.real_cell import real_cell
+from services.cli.bench.real_mix import RealMix
 from services.cli.bench.relay import Hop
+from services.cli.bench.stages import cell_of
 from services.cli.bench.traffic import Flow
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.encoding import decode
 from shared.events.submissions import SubmitJob
 from shared.events.values import VirtualRun
+from shared.runtime.cell_file import parse_cell_file
 
+SHIPPED = Path(__file__).parents[2] / "deploy" / "cell.yaml"
 QUIET = Used(10.0, {"placement": 5.0}, 0.1)
 
 
@@ -30,10 +43,11 @@ def submitted(count: int) -> list[SubmitJob]:
     return [event for event in events if isinstance(event, SubmitJob)]
 
 
-def load_of(sent_s: list[float], started_s: list[float], rate: float) -> Load:
-    """A load of ten seconds, the first two of which do not count."""
+def load_of(due_s: list[float], started_s: list[float], rate: float, late_s: float = 0.0) -> Load:
+    """A load of ten seconds, the first two of which do not count, by a sender that is late by so much."""
+    handed_s = array("d", [at + late_s for at in due_s])
     told = Told(array("d", started_s), started=len(started_s))
-    return Load(rate, array("d", sent_s), told, QUIET, 2.0, 10.0, {}, {}, {})
+    return Load(rate, array("d", due_s), handed_s, told, QUIET, 2.0, 10.0, {}, {}, {})
 
 
 def test_every_job_of_the_load_is_one_that_admission_can_read() -> None:
@@ -85,6 +99,24 @@ def test_a_process_that_is_gone_used_nothing() -> None:
     assert process_seconds(2**22 + 1) == 0.0
 
 
+def test_a_file_system_in_memory_is_told_from_one_on_disk() -> None:
+    assert filesystem_of(Path("/proc/self")) == "proc"
+    assert filesystem_of(Path(__file__)) not in {"proc", "sysfs", UNKNOWN}
+    assert filesystem_of(Path("/no/such/folder")) == filesystem_of(Path("/"))
+
+
+def test_the_cells_of_benchmarks_go_by_the_limits_and_policy_that_a_cell_file_has_by_itself() -> None:
+    part = CellPart(name="bare", ordinal=0, pools=(Pool(name="p", gpus=8),))
+    bare = CellFile(cells=(part,), tenants=(Tenant(name="one"),))
+    shipped = parse_cell_file(SHIPPED.read_text(encoding="utf-8"), str(SHIPPED))
+    assert (shipped.limits, shipped.cells[0].policy) == (bare.limits, bare.cells[0].policy)
+    assert shipped.cells[0].queues == (Queue(name="default"),)
+    for cell in (cell_of(2), cell_of(2, has_quotas=True), real_cell(2, RealMix(5)), contended(K1), deep_queue()):
+        assert cell.cell_file.limits == bare.limits
+        assert cell.cell_file.cells[0].policy == bare.cells[0].policy
+        assert cell.cell_file.cells[0].queues == (Queue(name="default"),)
+
+
 def test_a_machine_that_others_use_is_called_busy() -> None:
     assert Used(1.0, {}, 0.31).remark == "busy: others used 0.31 cores"
     assert Used(1.0, {}, 0.30).remark == "quiet: others used 0.30 cores"
@@ -103,6 +135,23 @@ def test_a_job_that_never_started_has_no_percentile_to_hide_behind() -> None:
 
 def test_jobs_of_the_first_part_are_left_out_of_the_waits() -> None:
     assert load_of([1.0, 4.0], [1.9, 4.5], rate=1).waits_ms() == [500.0]
+
+
+def test_a_wait_counts_from_when_the_job_is_due_however_late_its_sender_was() -> None:
+    load = load_of([3.0, 4.0], [3.5, 4.5], rate=1, late_s=0.2)
+    assert load.waits_ms() == [500.0, 500.0]
+    assert load.late_ms() == pytest.approx([200.0, 200.0])
+
+
+def test_a_job_that_is_cancelled_before_its_start_neither_waits_nor_is_it_backlog() -> None:
+    load = load_of([3.0, 4.0], [3.5, -1.0], rate=1)
+    load.told.gone_s[1] = 5.0
+    assert load.waits_ms() == [500.0]
+    assert [load.backlog(at_s) for at_s in (4.5, 6.0)] == [1, 0]
+
+
+def test_waits_of_some_jobs_can_be_asked_for() -> None:
+    assert load_of([3.0, 4.0, 5.0], [3.5, 4.2, 5.1], rate=1).waits_ms([0, 1]) == pytest.approx([200.0, 500.0])
 
 
 def test_a_backlog_that_grows_by_a_second_of_arrivals_is_not_flat() -> None:
@@ -131,3 +180,31 @@ def test_every_figure_says_where_and_how_undisturbed_it_was_measured() -> None:
     body = Figure("pipeline", [], {"jobs_per_s": 1}, QUIET).as_json()
     assert set(body) == {"jobs_per_s", "others_cpu", "busy", "machine", "loop_s", "commit"}
     assert 0.05 < body["loop_s"] < 600  # type: ignore[operator]  # seconds
+
+
+def test_a_figure_of_kafka_says_whether_its_records_were_on_disk(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Figure("pipeline", [], {}, QUIET, durable=False).as_json()["durable"] is False
+    Figure("pipeline", [], {}, QUIET, durable=False).show(as_json=False)
+    Figure("pipeline", [], {}, QUIET, durable=True).show(as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines if "acknowledged" in line] == [
+        "flush off",
+        "Kafka flushed each record before it acknowledged it",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--quotas",), "--quotas"),
+        (("--mix", "friendly", "--backlog", "5"), "--backlog"),
+        (("--mix", "friendly", "--classes", "5"), "--classes"),
+        (("--mix", "friendly", "--records-by-node"), "--records-by-node"),
+        (("--mix", "hard"), "--mix"),
+        (("--backlog", "-1"), "--backlog"),
+    ],
+)
+def test_options_of_one_load_are_refused_for_the_other(words: tuple[str, ...], named: str) -> None:
+    answer = CliRunner().invoke(app, ["pipeline", *words])
+    assert answer.exit_code == 2
+    assert named in answer.output

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.executor.policy.records import Said, as_records, in_parts
+from services.executor.policy.records import Said, as_records, by_node, in_parts
 from shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MOST
 from shared.events.encoding import encode
 from shared.events.nodes import RUN_WORDS_MOST, NodeReport, RunWord
@@ -120,3 +120,25 @@ def test_whatever_runs_a_node_has_its_reports_tell_them_all_in_records_that_the_
 def test_failed_devices_count_for_the_size_of_a_record_of_reports() -> None:
     reports = [replace(report(seq, f"node-{seq}"), failed_devices=tuple(range(1_024))) for seq in range(1_000)]
     assert max(len(encode(record)) for record in as_records(CELL, reports)) <= RECORD_BYTES_MAX // 2
+
+
+def test_by_node_no_record_has_words_of_two_nodes_and_each_keeps_its_order() -> None:
+    said: list[Said] = [
+        word(1),
+        word(2, "node-2"),
+        report(3, "node-2"),
+        word(4),
+        word(5, "node-2"),
+        report(6, "node-3"),
+    ]
+    found = [
+        (record.__class__.__name__, {each.node for each in each_said(record)}, [each.seq for each in each_said(record)])
+        for record in by_node(CELL, said)
+    ]
+    assert found == [
+        ("RunsReported", {"node-1"}, [1, 4]),
+        ("RunsReported", {"node-2"}, [2]),
+        ("NodeReport", {"node-2"}, [3]),
+        ("RunsReported", {"node-2"}, [5]),
+        ("NodeReport", {"node-3"}, [6]),
+    ]

@@ -7,11 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from confluent_kafka import KafkaError, Producer
 
 from shared.log.kafka import KafkaLog
 from shared.log.port import Record
-from shared.log.topic_admin import check_topics, create_topics, missing_topics
+from shared.log.topic_admin import check_topics, create_topics, flushes_each_record, missing_topics
 from shared.log.topics import DifferenceKind, expected_topics, parse_topics
 
 pytestmark = pytest.mark.real_kafka
@@ -102,3 +103,16 @@ async def test_topics_that_are_not_there_are_named(kafka: str) -> None:
     assert await missing_topics(kafka, expected_topics(FILE, namespace, 1, ["acme"])) == [
         f"{namespace}.submissions.acme"
     ]
+
+
+@pytest.mark.parametrize(("messages", "flushes"), [("1", True), ("100", False)])
+async def test_a_topic_is_called_durable_only_where_the_broker_flushes_each_of_its_records(
+    kafka: str, messages: str, *, flushes: bool
+) -> None:
+    name, admin = f"flushed{time.time_ns()}", AIOKafkaAdminClient(bootstrap_servers=kafka)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(name, 1, 1, topic_configs={"flush.messages": messages})])
+    finally:
+        await admin.close()
+    assert await flushes_each_record(kafka, name) is flushes

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 
 from services.cli.bench.job_mix import number_of
@@ -27,7 +28,6 @@ class Arrivals:
         self.first = 0
         self.at_s = array("d")
         """The monotonic second of each record from offset `first`."""
-        self.bytes = 0
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -53,17 +53,49 @@ class Arrivals:
                 for record in records:
                     assert record.offset == self.first + len(self.at_s), "the decision log has no gaps"
                     self.at_s.append(now_s)
-                    self.bytes += len(record.value or b"")
+                    self._note(record.value or b"", now_s)
         finally:
             await reader.stop()
+
+    def _note(self, value: bytes, now_s: float) -> None:
+        """For readers that want more of a record than its time."""
+
+
+ENQUEUED = b'"kind":"JobEnqueued"'
+STARTED = b'"kind":"JobStarted"'
+LEFT = re.compile(rb'"kind":"Job(?:Started|Failed|Cancelled)","job":"bench-(\d+)"')
+"""How a record says it of a job of the load: texts of others cannot, for their quotation marks are escaped."""
+
+
+class Ends(Arrivals):
+    """Counts by the bytes alone, so that it costs little: jobs that came into the queue, starts, and which jobs of
+    the load left the queue when, in monotonic seconds: by a start, or by an end without one.
+    """
+
+    def __init__(self, log: Log, tp: TopicPartition) -> None:
+        super().__init__(log, tp)
+        self.enqueued = self.started = 0
+        self.left: list[tuple[int, float]] = []
+        self._left: set[int] = set()
+
+    def _note(self, value: bytes, now_s: float) -> None:
+        self.enqueued += value.count(ENQUEUED)
+        self.started += value.count(STARTED)
+        for number in map(int, LEFT.findall(value)):
+            if number not in self._left:
+                self._left.add(number)
+                self.left.append((number, now_s))
 
 
 @dataclass(slots=True)
 class Told:
-    """What the log says of the jobs of a load. `started_s`: when the first start of each was read, -1 if none was."""
+    """What the log says of the jobs of a load. `started_s`: when the first start of each was read, -1 if none was.
+    `gone_s`: when one that had not started was cancelled or refused, by its number.
+    """
 
     started_s: array[float]
     started: int = 0
+    gone_s: dict[int, float] = field(default_factory=dict)
     finished: int = 0
     effects: int = 0
     records: int = 0

@@ -38,7 +38,7 @@ class Chain:
     come: array[float]
 
     async def send(self, count: int, rate: float | None) -> tuple[array[float], float]:
-        """So many jobs, at this rate or as fast as they go; when each was sent, and how many came out in a second.
+        """So many jobs, at this rate or as fast as they go; when each was due, and how many came out in a second.
 
         Raises StackError when they do not all come.
         """
@@ -51,7 +51,7 @@ class Chain:
             await self.until(before + count)
         finally:
             await sender.stop()
-        return sender.sent_s, count / (self.come[before + count - 1] - begin_s)
+        return sender.due_s, count / (self.come[before + count - 1] - begin_s)
 
     async def until(self, count: int) -> None:
         """Wait until so many have come."""

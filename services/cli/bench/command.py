@@ -1,18 +1,35 @@
 """`fallow bench`: the figures of the whole system on this machine."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from services.cli.failures import refuse
 from services.cli.output import AsJson
 from services.cli.paths import file_to_read, folder_to_write
+
+
+class Mix(StrEnum):
+    """What jobs `pipeline` sends."""
+
+    REAL = "real"
+    FRIENDLY = "friendly"
+
 
 app = typer.Typer(no_args_is_help=True, help="Measure the whole system on this machine.")
 
 Nodes = Annotated[int, typer.Option(min=1, help="Virtual nodes of 8 GPUs.")]
+Flush = Annotated[
+    bool,
+    typer.Option(
+        "--flush/--no-flush", help="Kafka, where it is started here, has each record on disk before its answer."
+    ),
+]
 NODES = 5_000
+FRIENDLY_PER_S = 5_000
 JOBS = 150_000
 
 
@@ -20,58 +37,100 @@ JOBS = 150_000
 def group() -> None:
     """Measure the whole system on this machine, each figure beside a baseline of the same run.
 
-    Kafka and Redis are those of FALLOW_KAFKA and FALLOW_REDIS, or are started here; Kafka must be a real one. A figure
-    says how many cores others used meanwhile; above 0.3 it says "busy" and is no measure of a quiet machine.
+    Kafka and Redis are those of FALLOW_KAFKA and FALLOW_REDIS, or are started here; Kafka must be a real one, and has
+    each record on disk before it answers, as that of `fallow up`. With --no-flush it has not, and the figure says so. A
+    figure says how many cores others used meanwhile; above 0.3 it says "busy" and is no measure of a quiet machine.
     """
 
 
 @app.command()
-def pipeline(
-    rate: Annotated[float, typer.Option(min=1, max=100_000, help="Jobs sent in a second.")] = 5_000,
+def pipeline(  # noqa: PLR0913, PLR0917 - the options of a command
+    mix: Annotated[
+        Mix, typer.Option(help="real: 50 tenants that borrow, gangs, failures; friendly: three sizes of one tenant.")
+    ] = Mix.REAL,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            max=100_000,
+            help="Jobs sent in a second. None: of real 90 % of what is held in trials, of friendly 5000.",
+            show_default=False,
+        ),
+    ] = None,
+    backlog: Annotated[
+        int, typer.Option(min=0, max=500_000, help="Of real: so many wait all the time; new ones come as others end.")
+    ] = 0,
+    classes: Annotated[
+        int | None,
+        typer.Option(min=1, max=100_000, help="Of real: so many different sorts of jobs (2000).", show_default=False),
+    ] = None,
     seconds: Annotated[float, typer.Option(min=2, max=3_600, help="For so long.")] = 60,
     nodes: Nodes = NODES,
     quotas: Annotated[
-        bool, typer.Option("--quotas", help="With a guarantee of which half is borrowed, and limits at two levels.")
+        bool, typer.Option("--quotas", help="Of friendly: half of what is used is borrowed, and limits at two levels.")
     ] = False,
+    records_by_node: Annotated[
+        bool,
+        typer.Option("--records-by-node", help="Of real: each node writes records of its own, as agents do."),
+    ] = False,
+    flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
     """How many jobs a second go through the cell, from their submission to their start, with all services running."""
-    from services.cli.bench.pipeline import pipeline as run  # noqa: PLC0415 - help stays quick
+    from services.cli.bench.pipeline import pipeline as friendly  # noqa: PLC0415 - help stays quick
+    from services.cli.bench.real_pipeline import Asked, real_pipeline  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), rate=rate, seconds=seconds, nodes=nodes, has_quotas=quotas).show(as_json=as_json)
+    console = _console(as_json=as_json)
+    if mix is Mix.REAL:
+        if quotas:
+            refuse("--quotas", True, "--mix real always has quotas; leave it out, or take --mix friendly")
+        asked = Asked(nodes, seconds, classes, rate, backlog, durable=flush, by_node=records_by_node)
+        real_pipeline(console, asked).show(as_json=as_json)
+        return
+    for name, value in (
+        ("--backlog", backlog or None),
+        ("--classes", classes),
+        ("--records-by-node", records_by_node or None),
+    ):
+        if value is not None:
+            refuse(name, value, "is for --mix real")
+    rate = FRIENDLY_PER_S if rate is None else rate
+    friendly(console, rate=rate, seconds=seconds, nodes=nodes, durable=flush, has_quotas=quotas).show(as_json=as_json)
 
 
 @app.command()
 def latency(
     seconds: Annotated[float, typer.Option(min=2, max=3_600, help="For so long at each rate.")] = 20,
     nodes: Nodes = NODES,
+    flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
     """How long a job waits for its start in a cell with room, at 200 and at 1,000 jobs a second."""
     from services.cli.bench.latency import latency as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), seconds=seconds, nodes=nodes).show(as_json=as_json)
+    run(_console(as_json=as_json), seconds=seconds, nodes=nodes, durable=flush).show(as_json=as_json)
 
 
 @app.command()
-def fold(nodes: Nodes = NODES, as_json: AsJson = False) -> None:
+def fold(nodes: Nodes = NODES, flush: Flush = True, as_json: AsJson = False) -> None:
     """How fast the decision log of a load is folded, from its bytes to the state."""
     from services.cli.bench.fold import fold as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), nodes=nodes).show(as_json=as_json)
+    run(_console(as_json=as_json), nodes=nodes, durable=flush).show(as_json=as_json)
 
 
 @app.command()
 def start(
     nodes: Nodes = NODES,
     jobs: Annotated[int, typer.Option(min=1, help="Live jobs in the snapshot.")] = JOBS,
+    flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
     """How long a cold start takes, from the start of the processes to the first job that they start."""
     from services.cli.bench.big_cell import Live  # noqa: PLC0415 - the same
     from services.cli.bench.start import start as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), nodes=nodes, live=Live(jobs)).show(as_json=as_json)
+    run(_console(as_json=as_json), nodes=nodes, live=Live(jobs), durable=flush).show(as_json=as_json)
 
 
 @app.command()
@@ -83,26 +142,34 @@ def memory(
         float, typer.Option(min=2, max=36_000, help="For so long: 500 s at 4,000/s are two million jobs.")
     ] = 30,
     remembered: Annotated[int, typer.Option(min=1, help="Ended jobs that the cell remembers.")] = 1_000_000,
+    flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
     """How much memory each process holds with many live jobs, and how much it grows with finished ones."""
     from services.cli.bench.memory import memory as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), nodes=nodes, jobs=jobs, rate=rate, seconds=seconds, remembered=remembered).show(
-        as_json=as_json
-    )
+    run(
+        _console(as_json=as_json),
+        nodes=nodes,
+        jobs=jobs,
+        rate=rate,
+        seconds=seconds,
+        remembered=remembered,
+        durable=flush,
+    ).show(as_json=as_json)
 
 
 @app.command()
 def recover(
     nodes: Nodes = NODES,
     jobs: Annotated[int, typer.Option(min=1, help="Live jobs in the state.")] = 100_000,
+    flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
     """How long the cell is without a writer when that is killed, and readers without a view when Redis is flushed."""
     from services.cli.bench.recover import recover as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), nodes=nodes, jobs=jobs).show(as_json=as_json)
+    run(_console(as_json=as_json), nodes=nodes, jobs=jobs, durable=flush).show(as_json=as_json)
 
 
 @app.command()
@@ -151,37 +218,37 @@ def openb(  # noqa: PLR0913, PLR0917 - the options of a command
 
 
 @app.command()
-def k1(as_json: AsJson = False) -> None:
+def k1(flush: Flush = True, as_json: AsJson = False) -> None:
     """How long 15,000 jobs of 30 borrowing queues take, end to end: the baseline workload of Kueue's own tests."""
     from services.cli.bench.contended import contended as run  # noqa: PLC0415 - the same
     from services.cli.bench.contention import K1  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), K1).show(as_json=as_json)
+    run(_console(as_json=as_json), K1, durable=flush).show(as_json=as_json)
 
 
 @app.command()
-def k2(as_json: AsJson = False) -> None:
+def k2(flush: Flush = True, as_json: AsJson = False) -> None:
     """How long 50,000 jobs of 1,000 borrowing queues take, end to end: the large workload of Kueue's own tests."""
     from services.cli.bench.contended import contended as run  # noqa: PLC0415 - the same
     from services.cli.bench.contention import K2  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), K2).show(as_json=as_json)
+    run(_console(as_json=as_json), K2, durable=flush).show(as_json=as_json)
 
 
 @app.command()
-def z1(as_json: AsJson = False) -> None:
+def z1(flush: Flush = True, as_json: AsJson = False) -> None:
     """How long a cold start takes with 4,888 nodes, 87,031 jobs and 149,711 workers, as Volcano was reported with."""
     from services.cli.bench.start import volcano_start as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json)).show(as_json=as_json)
+    run(_console(as_json=as_json), durable=flush).show(as_json=as_json)
 
 
 @app.command()
-def l1(as_json: AsJson = False) -> None:
+def l1(flush: Flush = True, as_json: AsJson = False) -> None:
     """How long a job that fits waits behind 536 that do not, on 1,300 nodes: the shape that was reported of Kueue."""
     from services.cli.bench.deep_queue import deep_queue as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json)).show(as_json=as_json)
+    run(_console(as_json=as_json), durable=flush).show(as_json=as_json)
 
 
 @app.command()

@@ -17,7 +17,7 @@ from services.cli.bench.figure import Figure
 from services.cli.bench.load import nodes_joined, pids_of
 from services.cli.bench.processor_time import ProcessorTime, Used
 from services.cli.bench.sender import Sender
-from services.cli.bench.stages import on_stage
+from services.cli.bench.stages import Staged, on_stage
 from services.cli.stage import Servers, Stage
 from services.cli.workload import CELL
 from shared.runtime.clocks import wall_ms
@@ -31,28 +31,28 @@ LOOK_AGAIN_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Contended:
-    """What became of the workload: when each job was sent (monotonic seconds), and what the log tells."""
+    """What became of the workload: when each job was due (monotonic seconds), and what the log tells."""
 
     jobs: list[Sent]
-    sent_s: list[float]
+    due_s: list[float]
     told: Told
     used: Used
 
     @property
     def wall_s(self) -> float:
         """From the first submission to the end of the last job."""
-        return self.told.last_finish_s - self.sent_s[0]
+        return self.told.last_finish_s - self.due_s[0]
 
     def mean_s(self) -> dict[str, float]:
         """The mean time to admission by class: from the submission to the decision that starts the job."""
         waits: dict[str, list[float]] = {}
-        for job, sent_s, started_s in zip(self.jobs, self.sent_s, self.told.started_s, strict=True):
+        for job, due_s, started_s in zip(self.jobs, self.due_s, self.told.started_s, strict=True):
             if started_s != NEVER:
-                waits.setdefault(job.sort, []).append(started_s - sent_s)
+                waits.setdefault(job.sort, []).append(started_s - due_s)
         return {sort: round(fmean(found), 2) for sort, found in waits.items()}
 
 
-def contended(console: Console, contention: Contention) -> Figure:
+def contended(console: Console, contention: Contention, *, durable: bool) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
     async def work(stage: Stage) -> Contended:
@@ -66,8 +66,8 @@ def contended(console: Console, contention: Contention) -> Figure:
         return contention.floor_s
 
     cell = cell_of(contention)
-    found, floor_s = on_stage(console, cell, work, nothing)
-    return figure_of(contention, found, floor_s)
+    found = on_stage(console, cell, work, nothing, durable=durable)
+    return figure_of(contention, found)
 
 
 async def run(stage: Stage, contention: Contention) -> Contended:
@@ -87,7 +87,7 @@ async def run(stage: Stage, contention: Contention) -> Contended:
     finally:
         await arrivals.stop()
         await sender.stop()
-    return Contended(ready, list(sender.sent_s), await told_by(arrivals, stage.log, len(ready)), used)
+    return Contended(ready, list(sender.due_s), await told_by(arrivals, stage.log, len(ready)), used)
 
 
 async def _still(arrivals: Arrivals) -> None:
@@ -100,8 +100,9 @@ async def _still(arrivals: Arrivals) -> None:
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-def figure_of(contention: Contention, found: Contended, floor_s: float) -> Figure:
+def figure_of(contention: Contention, staged: Staged[Contended, float]) -> Figure:
     """The figure for people and for programs."""
+    found, floor_s = staged.answer, staged.baseline
     kueue, jobs_sent, means = contention.kueue, len(found.jobs), found.mean_s()
     use_pct = round(100 * contention.work_gpu_ms / 1000 / (contention.gpus * found.wall_s), 1)
     body: dict[str, object] = {
@@ -126,4 +127,4 @@ def figure_of(contention: Contention, found: Contended, floor_s: float) -> Figur
         + ", ".join(f"{sort} {mean_s:.2f} s (Kueue {kueue.mean_s[sort]:.1f})" for sort, mean_s in means.items()),
         "without preemption; Kueue's figures are its own, from its own machine, with preemption",
     ]
-    return Figure(contention.name, lines, body, found.used)
+    return Figure(contention.name, lines, body, found.used, staged.durable)

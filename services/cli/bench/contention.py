@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from services.cli.bench.job_mix import Ready, job_id
 from services.cli.workload import CELL, QUEUE, Workload, pools_of, uniform_nodes
-from shared.cluster.config import CellFile, CellPart, Limits, Queue, Tenant, TenantQuota
+from shared.cluster.config import CellFile, CellPart, Queue, Tenant, TenantQuota
 from shared.events.encoding import ce_headers, encode
 from shared.events.queue import QueueDiscipline
 from shared.events.submissions import SubmitJob
@@ -115,7 +115,7 @@ def cell_of(contention: Contention) -> Workload:
     nodes = uniform_nodes(contention.gpus // contention.gpus_per_node, contention.gpus_per_node, pool=POOL)
     queues = (Queue(name=QUEUE, discipline=QueueDiscipline.BEST_EFFORT_FIFO),)
     cell = CellPart(name=CELL, ordinal=0, pools=pools_of(nodes), queues=queues)
-    file = CellFile(cells=(cell,), tenants=tuple(_tenants(contention)), limits=Limits(submit_skew_ms=None))
+    file = CellFile(cells=(cell,), tenants=tuple(_tenants(contention)))
     return Workload(commands=(), nodes=tuple(nodes), cell_file=file)
 
 

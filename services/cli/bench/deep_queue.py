@@ -26,7 +26,7 @@ from services.cli.bench.sender import Sender
 from services.cli.bench.stages import on_stage
 from services.cli.stage import Servers, Stage
 from services.cli.workload import CELL, NODES_PER_LEAF, QUEUE, Workload, pools_of, uniform_nodes
-from shared.cluster.config import CellFile, CellPart, Limits, Queue, Tenant
+from shared.cluster.config import CellFile, CellPart, Queue, Tenant
 from shared.events.encoding import ce_headers, encode
 from shared.events.queue import QueueDiscipline
 from shared.events.submissions import SubmitJob
@@ -58,7 +58,7 @@ class Waited:
     used: Used
 
 
-def deep_queue(console: Console) -> Figure:
+def deep_queue(console: Console, *, durable: bool) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
     async def work(stage: Stage) -> Waited:
@@ -69,7 +69,8 @@ def deep_queue(console: Console) -> Figure:
     async def nothing(_: Waited, _servers: Servers, _folder: Path) -> None:
         return None
 
-    found, _ = on_stage(console, cell_of(), work, nothing)
+    staged = on_stage(console, cell_of(), work, nothing, durable=durable)
+    found = staged.answer
     p50, p90, p99 = (_seconds(found, percent) for percent in (50, 90, 99))
     lines = [
         f"a job that fits waited p50 {p50} s, p90 {p90} s, p99 {p99} s behind {found.deep} that do not",
@@ -84,7 +85,7 @@ def deep_queue(console: Console) -> Figure:
         "nodes": NODES,
         "baseline": KUEUE_P50_S,
     }
-    return Figure("l1", lines, body, found.used)
+    return Figure("l1", lines, body, found.used, staged.durable)
 
 
 def _seconds(found: Waited, percent: float) -> float | None:
@@ -98,7 +99,7 @@ def cell_of() -> Workload:
     queues = (Queue(name=QUEUE, discipline=QueueDiscipline.BEST_EFFORT_FIFO),)
     cell = CellPart(name=CELL, ordinal=0, pools=pools_of(nodes), queues=queues)
     tenants = tuple(Tenant(name=name) for name in TENANTS)
-    return Workload((), tuple(nodes), CellFile(cells=(cell,), tenants=tenants, limits=Limits(submit_skew_ms=None)))
+    return Workload((), tuple(nodes), CellFile(cells=(cell,), tenants=tenants))
 
 
 def specs() -> tuple[list[JobSpec], list[JobSpec], list[JobSpec]]:
@@ -161,18 +162,18 @@ async def waited(stage: Stage, console: Console) -> Waited:
     finally:
         await arrivals.stop()
         await sender.stop()
-    told = await told_by(arrivals, stage.log, len(sender.sent_s))
+    told = await told_by(arrivals, stage.log, len(sender.due_s))
     started = list(told.started_s)
     behind = len(fill) + len(stuck)
     deep = started[len(fill) : behind].count(NEVER)
     if NEVER in started[: len(fill)] or deep < DEEP:
         raise StackError(f"the queue is {deep} deep and not {DEEP}, or the cluster was not full")
-    return Waited(sorted(_waits(list(sender.sent_s)[behind:], started[behind:])), deep, used)
+    return Waited(sorted(_waits(list(sender.due_s)[behind:], started[behind:])), deep, used)
 
 
-def _waits(sent_s: Iterable[float], started_s: Iterable[float]) -> Iterable[float]:
-    for sent, started in zip(sent_s, started_s, strict=True):
-        yield float("inf") if started == NEVER else started - sent
+def _waits(due_s: Iterable[float], started_s: Iterable[float]) -> Iterable[float]:
+    for due, started in zip(due_s, started_s, strict=True):
+        yield float("inf") if started == NEVER else started - due
 
 
 def _ready(spec: JobSpec, partitions: int) -> Ready:

@@ -8,6 +8,9 @@ from services.cli.bench.machine import loop_s, this_commit, this_machine
 from services.cli.bench.processor_time import Used
 from services.cli.output import print_json, print_line
 
+FLUSHED = "Kafka flushed each record before it acknowledged it"
+FLUSH_OFF = "flush off: Kafka acknowledged records that the disk did not have yet"
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -17,11 +20,14 @@ class Figure:
     lines: list[str]
     body: dict[str, object]
     used: Used
+    durable: bool | None = None
+    """Whether Kafka flushed each record before it acknowledged it; None where none took part."""
 
     def as_json(self) -> dict[str, object]:
         """With what all benchmarks tell: where, with which code, and how busy the machine was."""
         return {
             **self.body,
+            **({} if self.durable is None else {"durable": self.durable}),
             "others_cpu": self.used.others_cores,
             "busy": self.used.is_busy,
             "machine": this_machine().as_json(),
@@ -36,5 +42,7 @@ class Figure:
             return
         for line in self.lines:
             print_line(line)
+        if self.durable is not None:
+            print_line(FLUSHED if self.durable else FLUSH_OFF)
         speed = f"20 million additions in Python take {loop_s():g} s"
         print_line(f"{this_machine()}; {speed}; {self.used.remark}; commit {this_commit()}")

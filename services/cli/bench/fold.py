@@ -37,7 +37,7 @@ class Folded:
     used: Used
 
 
-def fold(console: Console, *, nodes: int) -> Figure:
+def fold(console: Console, *, nodes: int, durable: bool) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
     async def work(stage: Stage) -> list[Record]:
@@ -47,7 +47,8 @@ def fold(console: Console, *, nodes: int) -> Figure:
     async def baseline(records: list[Record], _: Servers, __: Path) -> Folded:
         return timed(records)
 
-    records, found = on_stage(console, cell_of(nodes), work, baseline)
+    staged = on_stage(console, cell_of(nodes), work, baseline, durable=durable)
+    records, found = staged.answer, staged.baseline
     lines = [
         f"{found.folded:,.0f} effects/s folded, decoding included ({found.effects} effects in {len(records)} records)",
         f"only decoded {found.decoded:,.0f}/s; baseline, only parsed by the standard json: {found.parsed:,.0f}/s",
@@ -60,7 +61,7 @@ def fold(console: Console, *, nodes: int) -> Figure:
         "records": len(records),
         "bytes": sum(len(record.value or b"") for record in records),
     }
-    return Figure("fold", lines, body, found.used)
+    return Figure("fold", lines, body, found.used, staged.durable)
 
 
 def timed(records: list[Record]) -> Folded:

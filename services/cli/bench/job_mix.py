@@ -27,19 +27,26 @@ RUN_MS_MOST = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A submission as it goes onto the wire."""
+    """A submission as it goes onto the wire. `cancel`, if any, goes out so many seconds behind it."""
 
     partition: int
     key: bytes
     value: bytes
     headers: list[tuple[str, bytes]]
+    cancel: Ready | None = None
+    cancel_after_s: float = 0.0
 
 
-def run_ms_for(rate: float, nodes: int) -> int:
-    """The mean run, in milliseconds, with which jobs at this rate (1/s) keep 80 % of the GPUs busy: 1.6 s for 5,000/s
-    on 5,000 nodes of 8.
+def run_ms_for(rate: float, nodes: int, gpus_mean: float = GPUS_MEAN, full: float = FULL) -> int:
+    """The mean run, in milliseconds, with which jobs of so many GPUs at this rate (1/s) keep this part of all GPUs
+    busy: 1.6 s for 5,000/s of 4 GPUs on 5,000 nodes of 8.
     """
-    return min(RUN_MS_MOST, max(1, int(FULL * nodes * GPUS_PER_NODE / (rate * GPUS_MEAN) * 1000)))
+    return min(RUN_MS_MOST, max(1, int(full * nodes * GPUS_PER_NODE / (rate * gpus_mean) * 1000)))
+
+
+def rate_for(run_ms: int, nodes: int, gpus_mean: float) -> float:
+    """The rate (1/s) at which jobs of so many GPUs keep all GPUs busy by runs of so many milliseconds in the mean."""
+    return nodes * GPUS_PER_NODE * 1000 / (run_ms * gpus_mean)
 
 
 def job_id(number: int) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from time import monotonic
+from typing import Any
 
 from services.cli.bench.arrivals import NEVER, Arrivals, Told, told_by
 from services.cli.bench.job_mix import jobs
@@ -34,12 +35,14 @@ LOOK_AGAIN_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What came of one load. Times in monotonic seconds. `used` and the two moments of memory are of the time from
-    `begin_s` to `end_s`, in which jobs were sent, the first part left out; `rss_mb` is the most that was ever held.
+    """What came of one load. Times in monotonic seconds: `due_s` by the schedule of the load, `handed_s` when the
+    sender got so far. `used` and the two moments of memory are of the time from `begin_s` to `end_s`, in which jobs
+    were sent, the first part left out; `rss_mb` is the most that was ever held.
     """
 
     rate: float
-    sent_s: array[float]
+    due_s: array[float]
+    handed_s: array[float]
     told: Told
     used: Used
     begin_s: float
@@ -47,6 +50,22 @@ class Load:
     rss_begin_mb: Mapping[str, float]
     rss_end_mb: Mapping[str, float]
     rss_mb: Mapping[str, float]
+
+    @classmethod
+    def of(cls, rate: float, sender: Sender, told: Told, window: Window, rss_mb: Mapping[str, float]) -> Load:
+        """With what its sender and its window know."""
+        return cls(
+            rate,
+            sender.due_s,
+            sender.handed_s,
+            told,
+            window.used,
+            window.begin_s,
+            window.end_s,
+            window.rss_begin_mb,
+            window.rss_end_mb,
+            rss_mb,
+        )
 
     @property
     def jobs_per_s(self) -> float:
@@ -57,9 +76,13 @@ class Load:
         """How many starts had been read back by then."""
         return sum(begin_s <= at < end_s for at in self.told.started_s)
 
+    def gone_by(self, at_s: float) -> int:
+        """How many had been cancelled or refused by then without a start."""
+        return sum(gone < at_s for gone in self.told.gone_s.values())
+
     def backlog(self, at_s: float) -> int:
-        """Jobs that were sent and whose start had not been read back at that moment."""
-        return sum(sent < at_s for sent in self.sent_s) - self.starts_by(at_s)
+        """Jobs that were due and had neither started nor gone at that moment, as far as the log was read."""
+        return sum(due < at_s for due in self.due_s) - self.starts_by(at_s) - self.gone_by(at_s)
 
     @property
     def growth(self) -> int:
@@ -71,13 +94,22 @@ class Load:
         """Whether the backlog grew by less than one second of arrivals."""
         return self.growth < self.rate
 
-    def waits_ms(self) -> list[float]:
-        """From send to start, in order of size, for the jobs sent behind the first part; a job that never started
-        waited for ever.
+    def waits_ms(self, numbers: Iterable[int] | None = None) -> list[float]:
+        """From when a job is due to its start, in order of size, for the jobs due in the measured time, or for those of
+        them with these numbers. One that never started waited for ever; one that was cancelled before does not
+        count. That the sender was held up is in it: whoever waits for it waits.
         """
-        pairs = zip(self.sent_s, self.told.started_s, strict=True)
-        waits = [float("inf") if at == NEVER else (at - sent) * 1000 for sent, at in pairs if sent >= self.begin_s]
+        started_s, waits = self.told.started_s, []
+        for number in range(len(self.due_s)) if numbers is None else numbers:
+            if self.begin_s <= self.due_s[number] < self.end_s and number not in self.told.gone_s:
+                waited_s = started_s[number] - self.due_s[number]
+                waits.append(float("inf") if started_s[number] == NEVER else waited_s * 1000)
         return sorted(waits)
+
+    def late_ms(self) -> list[float]:
+        """By how much the sender was late, in order of size, for the same jobs. It is a part of their waits."""
+        pairs = zip(self.due_s, self.handed_s, strict=True)
+        return sorted((handed - due) * 1000 for due, handed in pairs if self.begin_s <= due < self.end_s)
 
 
 def percentile(ordered: list[float], percent: float) -> float | None:
@@ -107,6 +139,27 @@ async def nodes_joined(stage: Stage, nodes: int) -> None:
     await asyncio.sleep(SETTLE_S)
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The measured part of a load: its two moments in monotonic seconds, what was used between them, and the memory of
+    each process at both, in MB.
+    """
+
+    begin_s: float
+    end_s: float
+    used: Used
+    rss_begin_mb: Mapping[str, float]
+    rss_end_mb: Mapping[str, float]
+
+
+async def window_of(stage: Stage, sending: asyncio.Task[Any], warm_s: float) -> Window:
+    """Measure from so many seconds from now on until what is sent is sent. Raises what ended the sending."""
+    await asyncio.wait({sending}, timeout=warm_s)
+    begin_s, watch, rss_begin = monotonic(), ProcessorTime(pids_of(stage)), stage.services.rss_mb()
+    await sending
+    return Window(begin_s, monotonic(), watch.used(), rss_begin, stage.services.rss_mb())
+
+
 async def put_load(
     stage: Stage, *, first: int, rate: float, seconds: float, run_ms: int, warm_part: float = WARM_PART
 ) -> Load:
@@ -121,22 +174,19 @@ async def put_load(
         await arrivals.start()
         await asyncio.sleep(LOOK_AGAIN_S)
         sending = asyncio.create_task(sender.send(ready, rate), name="sender")
-        await asyncio.wait({sending}, timeout=seconds * warm_part)
-        begin_s, watch, rss_begin = monotonic(), ProcessorTime(pids_of(stage)), stage.services.rss_mb()
-        await sending
-        end_s, used, rss_end = monotonic(), watch.used(), stage.services.rss_mb()
-        await _quiet(arrivals)
+        window = await window_of(stage, sending, seconds * warm_part)
+        await quiet(arrivals, DRAIN_WAIT_S)
     finally:
         await arrivals.stop()
         await sender.stop()
     told = await told_by(arrivals, stage.log, first + count)
     del told.started_s[:first]
-    return Load(rate, sender.sent_s, told, used, begin_s, end_s, rss_begin, rss_end, stage.rss_mb())
+    return Load.of(rate, sender, told, window, stage.rss_mb())
 
 
-async def _quiet(arrivals: Arrivals) -> None:
-    """Until the log has stood still; reports of nodes make no decisions."""
-    end_s, seen, since_s = monotonic() + DRAIN_WAIT_S, -1, monotonic()
+async def quiet(arrivals: Arrivals, wait_s: float) -> None:
+    """Until the log has stood still, at most for so long; reports of nodes make no decisions."""
+    end_s, seen, since_s = monotonic() + wait_s, -1, monotonic()
     while monotonic() < end_s and monotonic() - since_s < QUIET_S:
         if len(arrivals.at_s) != seen:
             seen, since_s = len(arrivals.at_s), monotonic()

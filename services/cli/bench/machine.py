@@ -56,6 +56,20 @@ def loop_s() -> float:
     return round((process_time() - begin_s) * PART, 2)
 
 
+def filesystem_of(path: Path) -> str:
+    """The type of the file system that a path is on, as the kernel names it (`ext4`, `tmpfs`); `unknown` where it does
+    not say.
+    """
+    found, longest = UNKNOWN, -1
+    for line in _lines("/proc/self/mountinfo"):
+        # Numbers, the root within the file system, the mount point, options, and behind a dash the type.
+        before, _, behind = line.partition(" - ")
+        mount = before.split()[4].encode().decode("unicode_escape")
+        if path.resolve().is_relative_to(mount) and len(mount) >= longest:
+            found, longest = behind.split()[0], len(mount)
+    return found
+
+
 def this_commit() -> str:
     """The commit of the checkout that runs, with a `+` where files differ from it; `unknown` outside a checkout."""
     try:

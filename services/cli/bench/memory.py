@@ -40,7 +40,9 @@ class Growth:
         return {name: round(mb / jobs * 1e6) for name, mb in grown.items()}
 
 
-def memory(console: Console, *, nodes: int, jobs: int, rate: float, seconds: float, remembered: int) -> Figure:
+def memory(
+    console: Console, *, nodes: int, jobs: int, rate: float, seconds: float, remembered: int, durable: bool
+) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
     async def work(stage: Stage) -> Growth:
@@ -52,7 +54,9 @@ def memory(console: Console, *, nodes: int, jobs: int, rate: float, seconds: flo
         async with big_cell(servers, folder / "big", nodes=nodes, live=Live(jobs)) as cell:
             return await _held(cell)
 
-    growth, held = on_stage(console, cell_of(nodes, CellPolicy(remember_jobs=remembered)), work, live)
+    policy = CellPolicy(remember_jobs=remembered)
+    staged = on_stage(console, cell_of(nodes, policy), work, live, durable=durable)
+    growth, held = staged.answer, staged.baseline
     per_million, many = growth.mb_per_million(), growth.load.starts_by(growth.load.end_s, growth.load.begin_s)
     lines = [
         f"memory in MB with {nodes} nodes and {jobs} live jobs: " + by_size(held),
@@ -69,7 +73,7 @@ def memory(console: Console, *, nodes: int, jobs: int, rate: float, seconds: flo
         "nodes": nodes,
         "jobs": jobs,
     }
-    return Figure("memory", lines, body, growth.load.used)
+    return Figure("memory", lines, body, growth.load.used, staged.durable)
 
 
 async def _held(cell: BigCell) -> dict[str, float]:

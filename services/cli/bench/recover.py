@@ -13,7 +13,7 @@ from rich.console import Console
 from services.cli.bench.big_cell import BigCell, Live, big_cell
 from services.cli.bench.figure import Figure
 from services.cli.bench.processor_time import ProcessorTime, Used
-from services.cli.bench.stages import servers_for
+from services.cli.bench.stages import is_durable, servers_for
 from services.cli.stage import Servers
 from services.cli.workload import CELL
 from shared.events.decisions import Decision
@@ -48,11 +48,12 @@ class Recovered:
     refusals: int
     halves: int
     used: Used
+    durable: bool
 
 
-def recover(console: Console, *, nodes: int, jobs: int) -> Figure:
+def recover(console: Console, *, nodes: int, jobs: int, durable: bool) -> Figure:
     """Run it. Raises StackError, LogUnavailable."""
-    with servers_for(console) as (servers, folder):
+    with servers_for(console, durable=durable) as (servers, folder):
 
         async def work() -> Recovered:
             console.print(f"writing {nodes} nodes and {jobs} jobs", highlight=False)
@@ -80,7 +81,7 @@ def recover(console: Console, *, nodes: int, jobs: int) -> Figure:
         "jobs": jobs,
         "without": list(WITHOUT),
     }
-    return Figure("recover", lines, body, found.used)
+    return Figure("recover", lines, body, found.used, found.durable)
 
 
 async def _recovered(cell: BigCell, servers: Servers, jobs: int, console: Console) -> Recovered:
@@ -106,7 +107,8 @@ async def _recovered(cell: BigCell, servers: Servers, jobs: int, console: Consol
         begin_s = monotonic()
         await _flush(servers.redis.server.address)
         refusals, halves = await _whole(ViewReader(view, cell.layout.namespace), jobs)
-        return Recovered(takeover_s, monotonic() - begin_s, refusals, halves, watch.used())
+        rebuild_s, used = monotonic() - begin_s, watch.used()
+        return Recovered(takeover_s, rebuild_s, refusals, halves, used, await is_durable(servers, cell.layout))
     finally:
         await services.stop()
         await view.stop()

@@ -13,7 +13,7 @@ from rich.console import Console
 from services.cli.bench.big_cell import BigCell, Live, big_cell
 from services.cli.bench.figure import Figure
 from services.cli.bench.processor_time import ProcessorTime, Used
-from services.cli.bench.stages import servers_for
+from services.cli.bench.stages import is_durable, servers_for
 from services.cli.stage import Servers
 from services.cli.workload import CELL
 from shared.runtime.process import loop_factory
@@ -38,6 +38,7 @@ class Started:
     read_s: float
     bytes: int
     used: Used
+    durable: bool
 
 
 VOLCANO_NODES, VOLCANO_JOBS = 4_888, Live(79_196, 7_835, 9)
@@ -46,32 +47,32 @@ VOLCANO_NODES, VOLCANO_JOBS = 4_888, Live(79_196, 7_835, 9)
 VOLCANO_S = 497.0
 
 
-def start(console: Console, *, nodes: int, live: Live) -> Figure:
+def start(console: Console, *, nodes: int, live: Live, durable: bool) -> Figure:
     """Run it. Raises StackError, LogUnavailable."""
-    found = _run(console, nodes, live)
-    return Figure("start", _lines(found, nodes, live), _body(found, nodes, live), found.used)
+    found = _run(console, nodes, live, durable=durable)
+    return Figure("start", _lines(found, nodes, live), _body(found, nodes, live), found.used, found.durable)
 
 
-def volcano_start(console: Console) -> Figure:
+def volcano_start(console: Console, *, durable: bool) -> Figure:
     """The same with a cluster on which Volcano took 8 min 17 s to its first bind. Raises StackError, LogUnavailable."""
-    found = _run(console, VOLCANO_NODES, VOLCANO_JOBS)
+    found = _run(console, VOLCANO_NODES, VOLCANO_JOBS, durable=durable)
     lines = [
         *_lines(found, VOLCANO_NODES, VOLCANO_JOBS),
         f"Volcano after a restart: {VOLCANO_S:.0f} s to its first bind",
     ]
     body = {**_body(found, VOLCANO_NODES, VOLCANO_JOBS), "workers": VOLCANO_JOBS.workers, "volcano_s": VOLCANO_S}
-    return Figure("z1", lines, body, found.used)
+    return Figure("z1", lines, body, found.used, found.durable)
 
 
-def _run(console: Console, nodes: int, live: Live) -> Started:
-    with servers_for(console) as (servers, folder):
+def _run(console: Console, nodes: int, live: Live, *, durable: bool) -> Started:
+    with servers_for(console, durable=durable) as (servers, folder):
 
         async def work() -> Started:
             console.print(f"writing {nodes} nodes and {live.jobs} jobs", highlight=False)
             async with big_cell(servers, folder, nodes=nodes, live=live, without=WITHOUT) as cell:
                 read_s, size = await _read_snapshot(servers, cell)
                 console.print("starting", highlight=False)
-                return await _started(cell, read_s, size)
+                return await _started(cell, read_s, size, durable=await is_durable(servers, cell.layout))
 
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(work())
@@ -97,7 +98,7 @@ def _body(found: Started, nodes: int, live: Live) -> dict[str, object]:
     }
 
 
-async def _started(cell: BigCell, read_s: float, size: int) -> Started:
+async def _started(cell: BigCell, read_s: float, size: int, *, durable: bool) -> Started:
     tp = cell.layout.tp("decisions", CELL)
     reader = cell.log.reader({tp: (await cell.log.end_offsets([tp]))[tp]})
     await reader.start()
@@ -114,7 +115,7 @@ async def _started(cell: BigCell, read_s: float, size: int) -> Started:
                     raise StackError(f"version {decision['version']} was decided before {cell.version} was loaded")
                 writer_s = writer_s or monotonic() - begin_s
                 if any(effect["kind"] == "JobStarted" for effect in decision["effects"]):
-                    return Started(writer_s, monotonic() - begin_s, read_s, size, watch.used())
+                    return Started(writer_s, monotonic() - begin_s, read_s, size, watch.used(), durable)
         raise StackError(f"no job was started within {START_WAIT_S:.0f} s")
     finally:
         await services.stop()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from services.executor.app.outbox import Outbox
 from services.executor.diaries import Diaries, Lives
+from services.executor.policy.records import by_node
 from services.executor.policy.slots import Slots
 from services.executor.policy.turn import Now, Turn
 from services.executor.service import ExecutorService
@@ -57,6 +58,8 @@ class CellExecutor:
         )
         self._diaries, self._host = diaries, context.host
         self._outbox = Outbox(context, log, layout, service, telemetry, self._look_at_reigns, self._look_at_plan)
+        if context.settings.records_by_node:
+            self._outbox.records_of = by_node
         self._wake, self._may_take_over = asyncio.Event(), asyncio.Event()
         self._asks, self._has_read = asyncio.Event(), asyncio.Event()
         self._planned_ms: int | None = None

@@ -63,6 +63,8 @@ class Outbox:
         """
         self._context, self._log, self._layout = context, log, layout
         self._service, self._telemetry = service, telemetry
+        self.records_of: Callable[[str, Sequence[Said]], list[CellEvent]] = as_records
+        """How words are put into records."""
         self._about = f"words of {service.cell}"
         self._waiting: list[Batch] = []
         self._before_publish, self._after_publish = before_publish, after_publish
@@ -132,7 +134,7 @@ class Outbox:
         self._context.health.not_ready(f"node reports are not being published: {error}", self._about)
 
     async def _publish(self, said: Sequence[Said]) -> None:
-        records = as_records(self._service.cell, said)
+        records = self.records_of(self._service.cell, said)
         if not records:
             return
         now_ms, begun_ms = self._host.wall_ms(), self._host.monotonic_ms()

@@ -87,6 +87,14 @@ def as_records(cell: str, said: Iterable[Said]) -> list[CellEvent]:
     return [_record(cell, each) if isinstance(each, _Gathering) else each for each in records]
 
 
+def by_node(cell: str, said: Iterable[Said]) -> list[CellEvent]:
+    """The same with none of two nodes in one record, as agents of single machines write them."""
+    of_node: dict[str, list[Said]] = {}
+    for each in said:
+        of_node.setdefault(each.node, []).append(each)
+    return [record for own in of_node.values() for record in as_records(cell, own)]
+
+
 def _begin(records: list[_Gathering | NodeEvent], count_most: int) -> _Gathering:
     gathering = _Gathering(len(records), count_most)
     records.append(gathering)

@@ -1,0 +1,72 @@
+"""Small sizes of the benchmarks of the whole system, run for real: on a Kafka that they start themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from shared.runtime.stack import kafka_jars
+
+FRIENDLY_KEYS = {
+    *("jobs_per_s", "backlog_flat", "ratio_to_baseline", "baseline", "offered_per_s", "quotas", "backlog_growth"),
+    *("p50_ms", "p99_ms", "cpu_s_per_1000_jobs", "rss_mb", "bytes_per_job", "records_per_job", "submitted", "started"),
+    *("finished", "effects", "nodes", "run_ms_mean", "seconds", "mix", "durable", "busy", "others_cpu", "loop_s"),
+}
+
+Bench = Callable[..., dict[str, Any]]
+
+pytestmark = pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
+
+
+@pytest.fixture
+def bench(redis_url: str) -> Bench:
+    def run(*words: str, nodes: int = 50) -> dict[str, Any]:
+        argv = [sys.executable, "-m", "services.cli", "bench", *words, "--nodes", str(nodes), "--json"]
+        environment = {**os.environ, "FALLOW_KAFKA": "jars", "FALLOW_REDIS": redis_url}
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, done.stderr
+        told: dict[str, Any] = json.loads(done.stdout)
+        return told
+
+    return run
+
+
+def test_a_pipeline_runs_on_a_kafka_that_flushes_unless_it_is_told_not_to(bench: Bench) -> None:
+    friendly = ("pipeline", "--mix", "friendly", "--rate", "50", "--seconds", "3")
+    shipped = bench(*friendly)
+    assert (shipped["durable"], shipped["started"]) == (True, shipped["submitted"])
+    assert set(shipped) >= FRIENDLY_KEYS
+    assert bench(*friendly, "--no-flush")["durable"] is False
+
+
+def test_the_hard_load_tells_gpus_in_use_and_waits_by_class(bench: Bench) -> None:
+    told = bench("pipeline", "--rate", "60", "--seconds", "5", "--classes", "250")
+    assert (told["mix"], told["classes"], told["durable"], told["quotas"]) == ("real", 250, True, True)
+    assert told["submitted"] == 300 == told["started"] + told["cancelled_before_start"]
+    assert told["finished"] < told["started"]
+    assert 20 < told["gpus_in_use_pct"] < 100
+    assert {f"priority-{number}" for number in range(5)} | {"1-gpu", "gang"} <= set(told["p99_ms_by_class"])
+    assert told["cpu_s_per_1000_jobs"]["placement"] > 0
+    assert (told["backlog"], told["held_per_s"], told["trials"]) == (0, None, [])
+
+
+def test_behind_a_backlog_no_gpu_is_short_of_demand(bench: Bench) -> None:
+    told = bench("pipeline", "--rate", "40", "--seconds", "6", "--backlog", "400", "--classes", "50")
+    assert (told["mix"], told["classes"], told["backlog"], len(told["trials"])) == ("real", 50, 400, 1)
+    assert told["waiting_least"] > 300
+    assert told["waiting"] == pytest.approx(400, abs=60)
+    assert told["gpus_in_use_pct"] > 95
+
+
+def test_without_a_rate_one_is_searched_and_nine_tenths_of_it_are_offered(bench: Bench) -> None:
+    told = bench("pipeline", "--seconds", "3", "--classes", "1", nodes=2)
+    held = [trial for trial in told["trials"] if trial["held"]]
+    assert held, told["trials"]
+    assert told["held_per_s"] == held[-1]["started_per_s"]
+    assert told["offered_per_s"] == pytest.approx(0.9 * held[-1]["per_s"], rel=0.1)
