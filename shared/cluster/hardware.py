@@ -45,6 +45,7 @@ class Hardware:
         "_of",
         "_pool",
         "_refused",
+        "_seen",
         "_specs",
         "_units",
         "closed",
@@ -58,6 +59,7 @@ class Hardware:
         self._pool, self.is_stale = pool, False
         self._specs = [node.spec for node in nodes]
         self._failed = [node.failed for node in nodes]
+        self._seen: dict[str, tuple[NodeSpec, NodeStatus, int]] = {}
         self._of = [_kind(node) for node in nodes]
         self.kinds: dict[Kind, int] = {}
         self.remembered: dict[object, object] = {}
@@ -71,7 +73,11 @@ class Hardware:
 
     def note(self, node: Node, _free: int) -> None:
         """The node may have changed."""
+        seen = self._seen.get(node.spec.id)
+        if seen is not None and node.spec is seen[0] and node.status is seen[1] and node.failed == seen[2]:
+            return  # nearly always: it runs more or less
         number = self._pool.number(node.spec.id)
+        self._seen[node.spec.id] = (node.spec, node.status, node.failed)
         if bool(self.closed >> number & 1) is not (node.status in CLOSED):
             self.closed ^= 1 << number
             self._forget()

@@ -33,20 +33,25 @@ class Ahead:
         """Something else has started."""
         self._places = []
 
-    def has(self, room: Need) -> bool:
-        """Whether places are left that were found for jobs that need this room."""
-        return bool(self._places) and self._room is room
+    def has(self, state: CellState, room: Need) -> bool:
+        """Whether places are left that were found for jobs that need this room, and hold."""
+        waited_for = state.unacknowledged
+        is_full = waited_for is not None and self._changes != waited_for.changes
+        return bool(self._places) and self._room is room and not is_full
 
     def take(self, state: CellState, course: Course, row: Row, job: Job) -> Places | None:
         """A place for this job, the first of its row, if it comes with others; else None."""
         if job.avoid or not _comes_with_others(job.spec):
             return None
-        changes = 0 if state.unacknowledged is None else state.unacknowledged.changes
-        if not self._places or self._room is not row.rows.need or self._changes != changes:
+        if not self.has(state, row.rows.need):
             self._look(state, course, row, job.spec)
-            self._changes = changes
+            self._changes = 0 if state.unacknowledged is None else state.unacknowledged.changes
             if not self._places:
                 return None
+        return self.next(state, row, job)
+
+    def next(self, state: CellState, row: Row, job: Job) -> Places | None:
+        """The next of the places that were found, for the first job of a row that needs this room."""
         places = self._places[-1]
         if row is not self._allowed:
             if state.quotas and refusal_of_places(state, job.spec, places) is not None:

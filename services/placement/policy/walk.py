@@ -190,12 +190,12 @@ class _Scan:
         Whether the record has room for more.
         """
         ahead, jobs, second = self._ahead, self._state.jobs, course.second()
-        while ahead.has(rows.need):
+        while ahead.has(self._state, rows.need):
             row = rows.first()
             if row is None or row.first is None or row.is_limited or (second is not None and second < row.first):
                 break
             job = jobs[row.first[-1]]
-            places = ahead.take(self._state, course, row, job)
+            places = None if job.avoid else ahead.next(self._state, row, job)
             if places is None:
                 break
             self._walk.starts += 1

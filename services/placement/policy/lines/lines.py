@@ -177,7 +177,8 @@ class Lines:
         first = row.first
         assert first is not None, "it was there to be started"
         line, _, order = self._places.pop(first[-1])
-        self.freed += _keeps_order(line)  # where it was a head it keeps nothing back any more
+        if line.queue.discipline is not _BEST_EFFORT:
+            self.freed += 1  # where it was a head it keeps nothing back any more
         line.pop(row, order)
         if row.first is None:
             self._drop(line, row)
