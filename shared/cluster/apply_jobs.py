@@ -6,7 +6,7 @@ from typing import Any, Never
 
 from shared.cluster import arrays, dependencies
 from shared.cluster.allocation import release, take
-from shared.cluster.constraints import misfit
+from shared.cluster.constraints import must_not_run
 from shared.cluster.illegal import IllegalEffect, must
 from shared.cluster.job import HOLDING, NO_RUNS, WAITING, Job, JobStatus, attempt_of, resume
 from shared.cluster.remembered import is_digest
@@ -218,7 +218,7 @@ def are_allowed_there(state: CellState, job: Job, workers: tuple[WorkerPlace, ..
         if gpu_type is not None and gpu_type != node.spec.gpu_type:
             raise IllegalEffect(f"job {job.id} needs {gpu_type}, node {node.id} has {node.spec.gpu_type}")
         if is_picky or node.alone is not None or node.spec.taints:
-            why = misfit(node, job.spec)
+            why = must_not_run(node, job.spec)
             if why is not None:
                 raise IllegalEffect(f"job {job.id} may not run on node {node.id}, {why}")
 

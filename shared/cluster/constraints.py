@@ -6,19 +6,22 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from shared.cluster.node import Node
-from shared.events.values import JobSpec, NodeSpec
+from shared.cluster.node import Node, is_in_zone
+from shared.events.values import JobKind, JobSpec, NodeSpec
+
+IN_ZONE = "of the inference zone, which training leaves to services"
 
 
 class Needs(NamedTuple):
     """The constraints of a job, in a form that is equal for jobs whose nodes are the same. `shut` are nodes that it may
-    not use now whatever they are.
+    not use now whatever they are; with `outside_zone` it leaves the inference zone to services.
     """
 
     rules: tuple[str, ...]
     tolerations: tuple[str, ...]
     exclusive: bool
     shut: tuple[str, ...] = ()
+    outside_zone: bool = False
 
 
 @lru_cache(maxsize=4096)
@@ -51,11 +54,21 @@ def by_taints(tolerations: tuple[str, ...]) -> Callable[[Node], bool]:
     return lambda node: tolerates(tolerations, node.spec)
 
 
+def is_general(node: Node) -> bool:
+    """Whether the node is for training, too."""
+    return not is_in_zone(node)
+
+
 def misfit(node: Node, spec: JobSpec) -> str | None:
-    """Why new workers of this job may not run on the node, whatever room it has, as what follows on "the node"; None if
+    """Why new workers of this job do not go to the node, whatever room it has, as what follows on "the node"; None if
     they may.
     """
-    wrong = wrong_kind(node.spec, spec)
+    return IN_ZONE if _leaves_to_services(node, spec) else must_not_run(node, spec)
+
+
+def must_not_run(node: Node, spec: JobSpec) -> str | None:
+    """The same but for the inference zone, which placement keeps free and the log does not."""
+    wrong = _wrong_kind(node.spec, spec)
     if wrong is not None:
         return wrong
     if node.alone not in (None, spec.id):
@@ -65,8 +78,16 @@ def misfit(node: Node, spec: JobSpec) -> str | None:
     return None
 
 
-def wrong_kind(node: NodeSpec, spec: JobSpec) -> str | None:
+def wrong_kind(node: Node, spec: JobSpec) -> str | None:
     """The same for what the node is, whoever is there."""
+    return IN_ZONE if _leaves_to_services(node, spec) else _wrong_kind(node.spec, spec)
+
+
+def _leaves_to_services(node: Node, spec: JobSpec) -> bool:
+    return spec.kind is JobKind.TRAINING and is_in_zone(node)
+
+
+def _wrong_kind(node: NodeSpec, spec: JobSpec) -> str | None:
     for taint in node.taints:
         if taint not in spec.tolerations:
             return f"whose taint {taint} it does not tolerate"

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.constraints import Needs, by_rule, by_taints
+from shared.cluster.constraints import Needs, by_rule, by_taints, is_general
 from shared.cluster.maintenance import shut_for
 from shared.cluster.masks import mask_from
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
-from shared.events.values import JobSpec, NodeSpec
+from shared.events.values import JobKind, JobSpec, NodeSpec
 
 TESTS_MOST = 256
 """So many tests are remembered; what nobody has asked for longest is forgotten first."""
@@ -143,6 +143,8 @@ class Marks:
             if needs is not None:
                 if self.pool.nodes_tainted:
                     found &= self.passing(state, ("taints", needs.tolerations), by_taints(needs.tolerations))
+                if needs.outside_zone:
+                    found &= self.passing(state, "outside the zone", is_general)
                 for rule in needs.rules:
                     found &= self.passing(state, ("rule", rule), by_rule(rule))
                 for node_id in needs.shut:
@@ -156,10 +158,11 @@ class Marks:
 def needs_of(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Needs | None:
     """What the job asks of the nodes of this pool beside room; None where any node will do."""
     shut = shut_for(state, pool, spec) if state.closing else ()
-    if not (pool.nodes_tainted or spec.node_labels or spec.exclusive or shut):
+    outside_zone = pool.nodes_in_zone > 0 and spec.kind is JobKind.TRAINING
+    if not (pool.nodes_tainted or spec.node_labels or spec.exclusive or shut or outside_zone):
         return None
     tolerations = tuple(sorted(spec.tolerations)) if pool.nodes_tainted else ()
-    return Needs(tuple(sorted(spec.node_labels)), tolerations, spec.exclusive, shut)
+    return Needs(tuple(sorted(spec.node_labels)), tolerations, spec.exclusive, shut, outside_zone)
 
 
 def marks_of(state: CellState, pool: PoolCapacity) -> Marks:

@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from shared.events.values import GPU, LoanStatus, NodeSpec, NodeStatus, WorkerPlace
+from shared.events.values import GPU, LoanStatus, NodeRole, NodeSpec, NodeStatus, WorkerPlace
+
+ZONE_LABEL, ZONE_NAME = "zone", "inference"
+"""A node with this label belongs to the inference zone whatever its role."""
+
+_INFERENCE = NodeRole.INFERENCE
 
 
 @lru_cache(maxsize=4096)
@@ -51,6 +56,7 @@ class NodeShare(NamedTuple):
     gpus_milli: int
     allocated_milli: int
     tainted: int = 0
+    zoned: int = 0
 
 
 NOTHING = NodeShare(None, (), 0, 0, 0, 0)
@@ -214,24 +220,35 @@ def share_of(node: Node) -> NodeShare:
     GFR). One that a job holds alone has nothing free, as if it was full.
     """
     spec = node.spec
+    zoned = int(is_in_zone(node))
     if not node.shares and not node.failed and node.alone is None and not spec.taints and node.is_schedulable:
-        return _share_of_whole(spec.gpus, node.held.bit_count())
+        return _share_of_whole(spec.gpus, node.held.bit_count(), zoned)
     allocated, tainted = node.allocated_milli, int(bool(spec.taints))
     if node.status is NodeStatus.LOST:
-        return NodeShare(None, (), 0, 0, 0, allocated, tainted)
+        return NodeShare(None, (), 0, 0, 0, allocated, tainted, zoned)
     healthy = node.all_devices & ~node.failed
     gpus_milli = healthy.bit_count() * GPU
     fragmented, usable = int(0 < allocated < gpus_milli), int(gpus_milli > 0)
     if not node.is_schedulable:
-        return NodeShare(None, (), fragmented, usable, gpus_milli, allocated, tainted)
+        return NodeShare(None, (), fragmented, usable, gpus_milli, allocated, tainted, zoned)
     free, shares = (node.gpus_free, _free_shares(node)) if node.alone is None else (0, ())
-    return NodeShare(free, shares, fragmented, usable, gpus_milli, allocated, tainted)
+    return NodeShare(free, shares, fragmented, usable, gpus_milli, allocated, tainted, zoned)
+
+
+def is_in_zone(node: Node) -> bool:
+    """Whether the node is kept for services: the inference zone (Kant 3.3.4). One that is lent to another pool works
+    there like any other.
+    """
+    spec = node.spec
+    if spec.role is not _INFERENCE and not (spec.labels and spec.labels.get(ZONE_LABEL) == ZONE_NAME):
+        return False
+    return node.lent_to is None
 
 
 @lru_cache(maxsize=4096)
-def _share_of_whole(gpus: int, held: int) -> NodeShare:
+def _share_of_whole(gpus: int, held: int, zoned: int) -> NodeShare:
     """The share of a healthy node none of whose devices is shared: nearly every node, and of few forms."""
-    return NodeShare(gpus - held, (), int(0 < held < gpus), int(gpus > 0), gpus * GPU, held * GPU)
+    return NodeShare(gpus - held, (), int(0 < held < gpus), int(gpus > 0), gpus * GPU, held * GPU, 0, zoned)
 
 
 def _free_shares(node: Node) -> tuple[int, ...]:

@@ -161,7 +161,7 @@ class CellPolicy(Value, omit_defaults=False):
     remember_jobs: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 1_000_000
     remember_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 7 * 86_400_000
     waiting_jobs_most: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 1_000_000
-    placement: Name = "best-fit"
+    placement: Name = "e-spread"
     backfill_wait_ms: Millis = 1_800_000
     fair_half_life_ms: Annotated[int, Meta(ge=0, le=90 * 86_400_000)] = 0
     unacknowledged_most: Count = 0

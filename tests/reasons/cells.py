@@ -151,7 +151,7 @@ def nodes_silent() -> VirtualCell:
 
 def topology() -> VirtualCell:
     """Eight nodes are free, five of them below one leaf switch and three below the other."""
-    found = cell(*leaves(8, 3))
+    found = cell(*leaves(8, 3), placement="best-fit")
     submit(found, "first", workers=3)
     submit(found, LATE, workers=8, topology=TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED))
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from services.placement.policy.espread import is_general
+from shared.cluster.constraints import is_general
 from shared.cluster.job import Job
 from shared.cluster.node import Node
 from shared.cluster.state import CellState

@@ -2,11 +2,13 @@
 each takes a whole node: to keep them apart then only scatters the nodes that are free. What the zone does not hold goes
 to the general pool by E-Binpack, as all training does: so spreading costs no whole nodes where large jobs need them.
 
-Training never uses the zone. An inference node that is lent to another pool works there like any other.
+Training never uses the zone, under no policy: that is a constraint of its own (`shared/cluster/constraints.py`). So in
+a pool without a zone, and for all training, this is E-Binpack.
 """
 
 from __future__ import annotations
 
+from services.placement.policy import ebinpack
 from services.placement.policy.ebinpack import pack
 from services.placement.policy.filling import fullest, places_of_gang
 from services.placement.policy.fit import Room
@@ -14,27 +16,12 @@ from services.placement.policy.packing import Gang, places_on
 from services.placement.policy.ranks import by_node
 from services.placement.policy.spread import spread
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.marks import Test
-from shared.cluster.node import Node
+from shared.cluster.constraints import is_general
+from shared.cluster.node import is_in_zone
 from shared.cluster.state import CellState
 from shared.cluster.topology import Topology, numbers_of, topology_for
 from shared.events.value import replace
-from shared.events.values import GPU, JobKind, JobSpec, NodeRole, WorkerPlace
-
-ZONE_LABEL, ZONE_NAME = "zone", "inference"
-"""A node with this label belongs to the zone whatever its role."""
-
-
-def is_in_zone(node: Node) -> bool:
-    """Whether the node is kept for inference."""
-    if node.lent_to is not None:
-        return False
-    return node.spec.role is NodeRole.INFERENCE or node.spec.labels.get(ZONE_LABEL) == ZONE_NAME
-
-
-def is_general(node: Node) -> bool:
-    """Whether the node is for everything else."""
-    return not is_in_zone(node)
+from shared.events.values import GPU, JobKind, JobSpec, WorkerPlace
 
 
 def takes_whole_nodes(spec: JobSpec, zone: Topology) -> bool:
@@ -43,30 +30,38 @@ def takes_whole_nodes(spec: JobSpec, zone: Topology) -> bool:
     return spec.spread is None and bool(gpus and zone.nodes) and all(node.spec.gpus <= gpus for node in zone.nodes)
 
 
-def part_for(spec: JobSpec) -> tuple[str, Test] | None:
-    """The part of a pool on which a job may run, None for all of it."""
-    return None if spec.kind is JobKind.INFERENCE else ("general", is_general)
-
-
-def nodes_for(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Topology:
-    """The nodes of the pool on which a job with a wish for its place may run."""
-    if spec.kind is JobKind.INFERENCE:
-        return topology_for(state, pool, spec)
-    return topology_for(state, pool, spec, "general", is_general)
-
-
 def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[WorkerPlace, ...] | None:
     """Places for all workers of a gang, or None."""
-    places: list[WorkerPlace] = []
-    if spec.kind is JobKind.INFERENCE:
-        places = _in_zone(state, pool, topology_for(state, pool, spec, "zone", is_in_zone), spec)
+    if not _uses_zone(pool, spec):
+        return ebinpack.place_gang(state, pool, spec)
+    places = _in_zone(state, pool, topology_for(state, pool, spec, "zone", is_in_zone), spec)
     if len(places) == spec.workers:
         return by_node(places)
     general = topology_for(state, pool, spec, "general", is_general)
     more = _packed(state, pool, general, replace(spec, workers=spec.workers - len(places), workers_min=None))
-    if not more:
-        return None
-    return by_node((*places, *more))
+    return by_node((*places, *more)) if more else None
+
+
+def place_alone(state: CellState, pool: PoolCapacity, spec: JobSpec) -> WorkerPlace | None:
+    """A place for the only worker of a job of whole GPUs: that of `place_gang`."""
+    if not _uses_zone(pool, spec):
+        return ebinpack.place_alone(state, pool, spec)
+    places = place_gang(state, pool, spec)
+    return None if places is None else places[0]
+
+
+def place_alike(state: CellState, pool: PoolCapacity, spec: JobSpec, most: int) -> list[WorkerPlace]:
+    """Places for so many jobs of this one worker of whole GPUs, or for the first of them: those of `place_alone`, if
+    each was started before the next. In the zone, one by one.
+    """
+    if not _uses_zone(pool, spec):
+        return ebinpack.place_alike(state, pool, spec, most)
+    place = place_alone(state, pool, spec)
+    return [] if place is None else [place]
+
+
+def _uses_zone(pool: PoolCapacity, spec: JobSpec) -> bool:
+    return pool.nodes_in_zone > 0 and spec.kind is JobKind.INFERENCE
 
 
 def _in_zone(state: CellState, pool: PoolCapacity, zone: Topology, spec: JobSpec) -> list[WorkerPlace]:

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from services.placement.policy.policies import POLICIES, Part
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.constraints import Needs
 from shared.cluster.hardware import Hardware, Kind, hardware_of
@@ -32,7 +31,6 @@ class Form(NamedTuple):
     gpu_type: str | None
     wish: TopologyWish | None
     needs: Needs | None
-    part: Part | None
 
 
 def could_hold(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
@@ -93,7 +91,7 @@ def meet(one: Reach, other: Reach) -> bool:
 
 def marks_of_reach(state: CellState) -> list[object]:
     """Where this is what it was, so is the reach of every job."""
-    return [state.policy.placement, *(hardware_of(state, pool).mark for pool in state.pools.values())]
+    return [hardware_of(state, pool).mark for pool in state.pools.values()]
 
 
 def _reach(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:
@@ -119,14 +117,12 @@ def _reach(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:
 
 def _form_of(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Form:
     wish = spec.topology if spec.topology is not None and spec.topology.wish is Wish.REQUIRED else None
-    part = POLICIES[state.policy.placement].part
     return Form(
         workers=spec.workers,
         resources=spec.resources,
         gpu_type=spec.gpu_type,
         wish=wish,
         needs=needs_of(state, pool, spec),
-        part=None if part is None else part(spec),
     )
 
 
@@ -152,10 +148,9 @@ def _could_hold_on_open(state: CellState, pool: PoolCapacity, form: Form) -> boo
 
 def _among(state: CellState, pool: PoolCapacity, form: Form) -> int:
     """The nodes whose labels, taints and zone are right."""
-    if form.needs is None and form.part is None:
+    if form.needs is None:
         return (1 << len(pool.ids)) - 1
-    name, has = form.part if form.part is not None else (None, None)
-    return marks_of(state, pool).members(state, form.needs, name, has)
+    return marks_of(state, pool).members(state, form.needs)
 
 
 def _holds(hardware: Hardware, form: Form, among: int) -> bool:

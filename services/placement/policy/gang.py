@@ -5,13 +5,14 @@ from __future__ import annotations
 from services.placement.policy.filling import fill, fullest
 from services.placement.policy.fit import Room
 from services.placement.policy.narrowed import narrowed
-from services.placement.policy.policies import POLICIES, PlacementPolicy, Places
+from services.placement.policy.policies import POLICIES, Places
 from services.placement.policy.quota_check import is_parted, refusal_in_pool, refusal_of_places
 from services.placement.policy.wishes import fits_anywhere, place_wish, seeker_of
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.gang_bytes import bytes_of, is_too_large
 from shared.cluster.gpu_types import gpu_types_of
 from shared.cluster.state import CellState
+from shared.cluster.topology import topology_for
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, Wish, WorkerPlace
@@ -98,8 +99,8 @@ def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | De
     elif spec.topology is None:
         places = policy.gang(state, pool, spec)
     else:
-        places = place_wish(state, pool, policy.nodes_for(state, pool, spec), spec, spec.topology)
-    return _why_not(state, pool, policy, spec) if places is None else places
+        places = place_wish(state, pool, topology_for(state, pool, spec), spec, spec.topology)
+    return _why_not(state, pool, spec) if places is None else places
 
 
 def _of_one_type(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | DeferCode:
@@ -115,10 +116,10 @@ def _of_one_type(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places 
     return next((reason for reason in NEAREST_FIRST if reason in reasons), reasons[0])
 
 
-def _why_not(state: CellState, pool: PoolCapacity, policy: PlacementPolicy, spec: JobSpec) -> DeferCode:
+def _why_not(state: CellState, pool: PoolCapacity, spec: JobSpec) -> DeferCode:
     """Why a gang for which there are enough free devices has found no places."""
     if spec.topology is not None and spec.topology.wish is Wish.REQUIRED:
-        gang = seeker_of(state, pool, policy.nodes_for(state, pool, spec), spec)
+        gang = seeker_of(state, pool, topology_for(state, pool, spec), spec)
         if fits_anywhere(gang):
             return DeferCode.TOPOLOGY  # without the wish it would go there
     return _why_none_fit(state, pool, spec)

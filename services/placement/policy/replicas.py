@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from services.placement.policy.ebinpack import pack
-from services.placement.policy.espread import is_general, is_in_zone, takes_whole_nodes
+from services.placement.policy.espread import takes_whole_nodes
 from services.placement.policy.filling import fill, fill_shares, fullest, places_in
 from services.placement.policy.fit import Room
 from services.placement.policy.packing import Gang, places_on
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.node import Node
+from shared.cluster.constraints import is_general
+from shared.cluster.node import Node, is_in_zone
 from shared.cluster.state import CellState
 from shared.cluster.topology import Topology, numbers_of, topology_for
 from shared.events.value import replace

@@ -80,7 +80,7 @@ def pool_room(state: CellState, name: str, spec: JobSpec) -> PoolRoom:
         by_unit.setdefault(_unit(node.spec, level), []).append(node)
     units = [_unit_room(unit, members, spec) for unit, members in by_unit.items() if unit]
     whole = _unit_room(name, fitting, spec)
-    able = [node for node in fitting if node.status is not NodeStatus.LOST and wrong_kind(node.spec, spec) is None]
+    able = [node for node in fitting if node.status is not NodeStatus.LOST and wrong_kind(node, spec) is None]
     closed = _closed(nodes, spec)
     return PoolRoom(
         pool=name,
@@ -94,7 +94,7 @@ def pool_room(state: CellState, name: str, spec: JobSpec) -> PoolRoom:
         level=level,
         units=tuple(sorted(units, key=lambda unit: (-unit.workers_now, -unit.gpus_free_milli, unit.unit))),
         closed=tuple((why, len(closed[why])) for why in sorted(closed)),
-        nodes_right=sum(wrong_kind(node.spec, spec) is None for node in nodes),
+        nodes_right=sum(wrong_kind(node, spec) is None for node in nodes),
         gpus_most=max((node.spec.gpus - node.failed.bit_count() for node in able), default=0),
         cpu_milli_most=max((node.spec.cpu_milli for node in able), default=0),
         memory_mib_most=max((node.spec.memory_mib for node in able), default=0),

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import nsmallest
 
-from services.placement.policy.policies import POLICIES
 from services.placement.policy.wishes import Seeker, seeker_of
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.quota_room import rooms
 from shared.cluster.state import CellState
+from shared.cluster.topology import topology_for
 from shared.events.values import GPU, JobSpec, Level, Wish
 
 UNITS_MOST = 8
@@ -98,7 +98,7 @@ def shortfall(state: CellState, spec: JobSpec, units_most: int = UNITS_MOST) -> 
 
 
 def _of_pool(state: CellState, name: str, pool: PoolCapacity, spec: JobSpec, units_most: int) -> PoolShortfall:
-    topology = POLICIES[state.policy.placement].nodes_for(state, pool, spec)
+    topology = topology_for(state, pool, spec)
     gang = seeker_of(state, pool, topology, spec)
     level = spec.topology.level if spec.topology is not None else Level.LEAF
     superspines = topology.levels[Level.SUPERSPINE]

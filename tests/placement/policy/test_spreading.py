@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.placement.policy.gang import place_gang
+from services.placement.policy.gang import POLICIES, place_gang
 from shared.cluster.apply import apply
 from shared.cluster.state import CellState
 from shared.events import effects as e
+from shared.events.operations import CellPolicy
 from shared.events.reasons import DeferCode
 from shared.events.values import JobKind, Level, NodeRole, NodeStatus, TopologyWish
 from tests.placement.policy.networks import Machine, gang, network, node_spec, nodes_of, start
@@ -81,8 +82,10 @@ def test_what_the_zone_does_not_hold_is_packed_into_the_general_pool() -> None:
 
 def test_training_never_uses_the_zone() -> None:
     state = with_zone([Machine("a", used=4)], [Machine("b")])
-    assert place_gang(state, gang("g")) is DeferCode.FRAGMENTED
-    assert place_gang(state, gang("g", topology=TopologyWish(level=Level.LEAF))) is DeferCode.FRAGMENTED
+    for policy in POLICIES:
+        state.policy = CellPolicy(placement=policy)
+        assert place_gang(state, gang("g")) is DeferCode.NO_FREE_GPUS
+        assert place_gang(state, gang("g", topology=TopologyWish(level=Level.LEAF))) is DeferCode.NO_FREE_GPUS
 
 
 def test_a_lent_inference_node_works_for_training() -> None:
