@@ -195,7 +195,7 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (
         e.PolicySet(policy=CellPolicy()),
-        "The cell places by best-fit; a start may take 2 min, a stop 30.0 s, a node's silence 30.0 s.",
+        "The cell places by e-spread; a start may take 2 min, a stop 30.0 s, a node's silence 30.0 s.",
     ),
     (e.CellFileSet(digest="0a1b" * 8, content="{}"), "The cell goes by the cell file 0a1b0a1b (2 characters)."),
     (

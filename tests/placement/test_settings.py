@@ -69,7 +69,7 @@ def test_what_a_file_with_a_contradiction_costs_grows_with_its_quotas_and_not_wi
     turn = Turn(world.state, world.now_ms)
     file = file_with(Tenant(name="lab"), Tenant(name="ada", parent="lab", quotas=(TenantQuota(limit=1),)), *others)
     world.writer.begin()
-    assert configure(turn, file, ("best-fit",), anew=True)
+    assert configure(turn, file, ("e-spread",), anew=True)
     assert sorted(kinds(turn.effects)) == ["ProposalRefused"] + ["QuotaSet"] * 200
     assert turn.steps < 100 * len(names)
 
@@ -77,7 +77,7 @@ def test_what_a_file_with_a_contradiction_costs_grows_with_its_quotas_and_not_wi
 def test_a_file_with_an_unknown_placement_policy_is_refused_and_stops_nobody() -> None:
     world = World(file_with(placement="magic"))
     assert codes(world.decisions[0].effects) == [ProposalCode.NOT_ALLOWED]
-    assert world.state.policy.placement == "best-fit"
+    assert world.state.policy.placement == "e-spread"
 
 
 def test_quotas_are_set_all_or_none() -> None:

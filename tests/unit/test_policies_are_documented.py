@@ -12,7 +12,7 @@ TOP = Path(__file__).parents[2]
 
 def test_the_cell_files_comment_names_every_policy() -> None:
     text = (TOP / "deploy" / "cell.yaml").read_text(encoding="utf-8")
-    (comment,) = re.findall(r"^ +placement: .*# which nodes a gang gets: (.*) \(best-fit\)$", text, re.MULTILINE)
+    (comment,) = re.findall(r"^ +placement: .*# which nodes a gang gets: (.*) \(e-spread\)$", text, re.MULTILINE)
     assert set(re.split(r", | or ", comment)) == set(POLICIES)
 
 

@@ -19,6 +19,7 @@ PlaceGang = Callable[[CellState, PoolCapacity, JobSpec], Places | None]
 PlaceAlike = Callable[[CellState, PoolCapacity, JobSpec, int], list[WorkerPlace]]
 PlaceAlone = Callable[[CellState, PoolCapacity, JobSpec], WorkerPlace | None]
 
+
 class PlacementPolicy(NamedTuple):
     """How a policy places a gang in a pool, or a job's only worker of whole GPUs, which comes to the same. Wishes for a
     place in the network are granted, and replicas of services are placed, alike under all policies.

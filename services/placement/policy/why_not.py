@@ -197,9 +197,7 @@ def _wanted_nodes(state: CellState, spec: JobSpec, codes: Sequence[DeferCode | N
         return []
     pools = [state.pools[name] for name in spec.pools or sorted(state.pools) if name in state.pools]
     nodes = [state.nodes[node_id] for pool in pools for node_id in pool.ids]
-    return [
-        node for node in nodes if spec.gpu_type in (None, node.spec.gpu_type) and wrong_kind(node, spec) is None
-    ]
+    return [node for node in nodes if spec.gpu_type in (None, node.spec.gpu_type) and wrong_kind(node, spec) is None]
 
 
 def _closing(state: CellState, spec: JobSpec) -> tuple[tuple[str, int], ...]:

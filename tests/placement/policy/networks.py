@@ -17,7 +17,18 @@ from shared.cluster.state import CellState
 from shared.cluster.topology import OUTWARD, path_of
 from shared.events import effects as e
 from shared.events.operations import CellPolicy
-from shared.events.values import GPU, JobSpec, Level, NodeSpec, NodeStatus, Position, Resources, WorkerPlace
+from shared.events.values import (
+    GPU,
+    JobKind,
+    JobSpec,
+    Level,
+    NodeRole,
+    NodeSpec,
+    NodeStatus,
+    Position,
+    Resources,
+    WorkerPlace,
+)
 
 POOL = "train"
 
@@ -115,6 +126,9 @@ def may_use(state: CellState, spec: JobSpec, node_id: str) -> bool:
     if any(other.exclusive for other in others) or (spec.exclusive and others):
         return False
     if set(node.spec.taints) - set(spec.tolerations):
+        return False
+    is_kept = node.spec.role is NodeRole.INFERENCE or node.spec.labels.get("zone") == "inference"
+    if spec.kind is JobKind.TRAINING and is_kept and node.lent_to is None:
         return False
     return all(ALLOWED[rule](node.spec.labels.get("zone")) for rule in spec.node_labels)
 

@@ -16,7 +16,7 @@ from shared.events.value import replace
 from shared.events.values import JobSpec, WorkerPlace
 from tests.placement.policy.networks import MACHINES, Machine, gang, network, start, walked
 
-POLICIES = st.sampled_from(("best-fit", "e-binpack"))
+POLICIES = st.sampled_from(("best-fit", "e-binpack", "e-spread"))
 
 
 def one_after_the_other(state: CellState, spec: JobSpec, most: int) -> list[WorkerPlace]:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.placement.policy.gang import POLICIES, place_gang
 from shared.cluster.apply import apply
 from shared.cluster.state import CellState
@@ -11,7 +15,7 @@ from shared.events import effects as e
 from shared.events.operations import CellPolicy
 from shared.events.reasons import DeferCode
 from shared.events.values import JobKind, Level, NodeRole, NodeStatus, TopologyWish
-from tests.placement.policy.networks import Machine, gang, network, node_spec, nodes_of, start
+from tests.placement.policy.networks import MACHINES, Machine, gang, network, node_spec, nodes_of, start
 
 INFERENCE = JobKind.INFERENCE
 
@@ -101,3 +105,18 @@ def test_shares_of_inference_are_spread_in_the_zone_and_packed_outside() -> None
     assert nodes_of(found) == ["n001", "n001", "n002", "n002", "n000"]
     assert not isinstance(found, DeferCode)
     start(state, spec, found)
+
+
+@given(
+    machines=MACHINES,
+    gpus=st.integers(1, 5),
+    workers=st.integers(1, 6),
+    kind=st.sampled_from(JobKind),
+    wish=st.none() | st.builds(TopologyWish, level=st.sampled_from((Level.LEAF, Level.SPINE))),
+)
+def test_where_no_node_is_in_a_zone_it_is_e_binpack(
+    machines: list[Machine], gpus: int, workers: int, kind: JobKind, wish: TopologyWish | None
+) -> None:
+    spec = gang("g", gpus, workers, kind=kind, topology=wish)
+    packed, spread = (place_gang(network(machines, policy), spec) for policy in ("e-binpack", "e-spread"))
+    assert packed == spread
