@@ -16,6 +16,7 @@ from shared.events.decisions import Decision
 from shared.events.effects import AnyEffect, JobResized, JobResizing, JobStarted, ReservationSet
 from shared.events.encoding import Undecodable, decode, encode
 from shared.events.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
+from shared.events.value import replace
 from shared.events.values import GPU, WorkerPlace
 
 Places = tuple[WorkerPlace, ...]
@@ -99,3 +100,10 @@ def test_workers_that_are_named_in_two_ways_or_cannot_be_divided_are_refused(mor
     read = decode(Decision.type, value)
     assert isinstance(read, Undecodable)
     assert why in read.rule
+
+
+@pytest.mark.parametrize("field", ["gpu_milli", "cpu_milli", "memory_mib", "turn", "since_ms"])
+def test_neighbours_that_differ_in_one_field_alone_stay_apart(field: str) -> None:
+    first = WorkerPlace(rank=0, node="a", devices=(0,), gpu_milli=250)
+    places = (first, replace(first, rank=1, devices=(1,), **{field: 500}))
+    assert places_of(ranges_of(places)) == places

@@ -110,6 +110,16 @@ def test_what_an_operator_wants_of_a_node_is_not_lifted_with_time() -> None:
     assert world.state.nodes["n2"].status is NodeStatus.DRAINING
 
 
+def test_losses_of_a_node_that_a_person_has_closed_do_not_count() -> None:
+    world = cell_with(*(joined(node) for node in NODES))
+    world.tell(Cordon(cell=CELL, node="n1"))
+    for _ in range(4):
+        flap(world, every_ms=SILENCE_MS)
+    world.tell(Uncordon(cell=CELL, node="n1"))
+    flap(world, every_ms=SILENCE_MS)
+    assert is_ready(world, "n1")
+
+
 def test_nodes_that_flap_together_take_out_a_tenth_of_the_pool_at_most() -> None:
     nodes = [f"n{number:02}" for number in range(20)]
     world = cell_with(*(joined(node) for node in nodes))
