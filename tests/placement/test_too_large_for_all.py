@@ -325,3 +325,12 @@ def test_with_such_jobs_in_their_lines_all_others_start_as_they_would_without(se
             {job.id: job.workers for job in world.state.jobs.values() if job.status in HOLDING} for world in worlds
         ]
         assert starts[0] == starts[1]
+
+
+@pytest.mark.parametrize("queue", QUEUES, ids=lambda queue: f"{queue.discipline} {queue.order}")
+def test_each_of_several_that_are_alike_is_told_so_whenever_it_comes(queue: Queue) -> None:
+    world = world_of(queue)
+    for job in ("first", "second", "third"):
+        world.tell(admitted(spec_of(job, 5, queue=LINE)))
+    world.tell(admitted(spec_of("fourth", 5, queue=LINE)))
+    assert {world.job(job).deferred for job in ("first", "second", "third", "fourth")} == {DeferCode.NO_SUCH_NODES}

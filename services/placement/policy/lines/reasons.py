@@ -101,7 +101,9 @@ def _tell_behind(state: CellState, course: Course, told: Told) -> None:
         job = state.jobs[job_id]
         is_waiting = job.status is JobStatus.QUEUED and job_id not in told
         code = DeferCode.ARRAY_LIMIT if row.is_shut else DeferCode.BEHIND_HEAD
-        if row.code is DeferCode.QUOTA_REACHED and not is_ever_allowed(state, job):
+        if row.rows.need.code in STRUCTURAL:
+            code = row.rows.need.code or code
+        elif row.code is DeferCode.QUOTA_REACHED and not is_ever_allowed(state, job):
             code = row.code
         if is_waiting and (job.deferred is None or row.is_shut):
             if not left:
