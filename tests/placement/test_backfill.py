@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from services.placement.policy.why_not import why_not
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.rows import rows_of, state_from
@@ -11,6 +13,7 @@ from shared.events import effects as e
 from shared.events.operations import CellPolicy, HoldJob
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode
+from shared.events.values import Dependency
 from tests.placement.world import (
     CELL,
     Fate,
@@ -174,3 +177,21 @@ def test_who_waits_behind_a_head_that_waited_for_long_is_told_which_and_since_wh
     head = why_not(world.state, world.job("big"), FILE.cells[0].queues, world.now_ms)
     assert (head.codes, head.behind) == ((DeferCode.NO_FREE_GPUS,), None)
     assert head.head_since_ms == 0
+
+
+@pytest.mark.parametrize("discipline", [QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL])
+def test_a_job_behind_a_head_is_told_so_when_its_own_wait_is_over(discipline: QueueDiscipline) -> None:
+    part = CellPart(
+        name=CELL,
+        ordinal=0,
+        pools=(Pool(name="train", gpus=8),),
+        queues=(Queue(name="line", discipline=discipline),),
+        policy=CellPolicy(backfill_wait_ms=0),
+    )
+    world = World(CellFile(cells=(part,), tenants=(Tenant(name="ada"),)))
+    world.tell(joined("n1"), admitted(spec_of("runs", queue="line")), admitted(spec_of("head", 8, queue="line"), 1))
+    world.tell(admitted(spec_of("later", queue="line", not_before_ms=world.now_ms + 5_000), 2))
+    world.tell(admitted(spec_of("behind", queue="line", after=(Dependency(job="runs"),)), 3))
+    assert [world.job(job).deferred for job in ("later", "behind")] == [DeferCode.NOT_BEFORE, DeferCode.AFTER]
+    world.pass_time(6_000)
+    assert world.job("later").deferred is DeferCode.BEHIND_HEAD

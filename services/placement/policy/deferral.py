@@ -40,3 +40,6 @@ PRECEDENCE: Final[dict[DeferCode, ReasonKind]] = {
 
 STRUCTURAL: Final = frozenset(code for code, kind in PRECEDENCE.items() if kind is ReasonKind.STRUCTURAL)
 """What waits for another cluster, and for no room: such a job blocks no other job, in any queue."""
+
+OVER_IN_LINE: Final = (None, DeferCode.NOT_BEFORE, DeferCode.AFTER, DeferCode.BACKOFF, DeferCode.HELD)
+"""Reasons that are over for a job that stands in a line."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from services.placement.policy.deferral import STRUCTURAL
+from services.placement.policy.deferral import OVER_IN_LINE, STRUCTURAL
 from services.placement.policy.lines.course import Course
 from services.placement.policy.lines.row import RoomRows, Row
 from services.placement.policy.quota_check import is_ever_allowed
@@ -24,7 +24,7 @@ Told = dict[str, DeferCode]
 
 def tell(state: CellState, course: Course, told: Told, is_kept_back: Callable[[Job], bool]) -> None:
     """Tell the jobs of a line why they wait, as far as the walk has found that out. `is_kept_back`: by a head that is
-    due, in a queue that backfills; of these only jobs without a reason are told anything.
+    due, in a queue that backfills; of these only jobs whose reason is over, or that have none, are told anything.
     """
     line = course.line
     if line.queue.discipline is QueueDiscipline.STRICT_FIFO:
@@ -82,7 +82,7 @@ def _tell_job(job: Job, code: DeferCode, told: Told, is_kept_back: Callable[[Job
         return
     if not is_kept_back(job):
         told[job.spec.id] = code
-    elif job.deferred is None:
+    elif job.deferred in OVER_IN_LINE:
         told[job.spec.id] = DeferCode.BEHIND_HEAD
 
 
@@ -105,7 +105,7 @@ def _tell_behind(state: CellState, course: Course, told: Told) -> None:
             code = row.rows.need.code or code
         elif row.code is DeferCode.QUOTA_REACHED and not is_ever_allowed(state, job):
             code = row.code
-        if is_waiting and (job.deferred is None or row.is_shut):
+        if is_waiting and (job.deferred in OVER_IN_LINE or row.is_shut):
             if not left:
                 return
             told[job_id], left = code, left - 1
