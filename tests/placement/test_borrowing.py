@@ -226,6 +226,27 @@ def test_nothing_is_kept_for_a_tenant_at_its_limit() -> None:
     assert (why(world, "waits"), world.nodes_of("borrows")) == (DeferCode.QUOTA_REACHED, ["n1"])
 
 
+def test_nothing_is_kept_for_an_array_of_which_no_more_may_run() -> None:
+    world = cell_of(8, share("ada", 8), share("bob"))
+    world.tell(admitted(spec_of("sweep", 4, array=3, array_most_running=1)))
+    world.tell(admitted(spec_of("guest", 4, tenant="bob"), 1))
+    assert (world.nodes_of("sweep.0"), world.nodes_of("guest")) == (["n1"], ["n1"])
+
+
+def test_in_a_strict_queue_it_is_kept_for_who_comes_behind_an_array_of_which_no_more_may_run() -> None:
+    queues = (Queue(name="line", discipline=QueueDiscipline.STRICT_FIFO), Queue(name="next"))
+    part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=8),), queues=queues)
+    world = World(CellFile(cells=(part,), tenants=(Tenant(name="ada"), Tenant(name="bob"))))
+    world.tell(joined("n1"), set_quotas(share("ada", 8), share("bob")))
+    world.tell(admitted(spec_of("sweep", queue="line", array=3, array_most_running=1)))
+    world.tell(*(admitted(spec_of(job, gpus, tenant="bob", queue="next"), 1) for job, gpus in (("a", 3), ("b", 4))))
+    world.tell(admitted(spec_of("own", 7, queue="line"), 2), admitted(spec_of("c", 3, tenant="bob", queue="next"), 3))
+    world.tell(finished("a"))
+    assert (world.nodes_of("own"), world.nodes_of("c")) == ([], [])
+    world.tell(finished("b"))
+    assert world.nodes_of("own") == ["n1"]
+
+
 def test_in_a_strict_queue_quota_is_kept_for_the_first_job_that_some_node_could_hold() -> None:
     queues = (Queue(name="urgent"), Queue(name="line", discipline=QueueDiscipline.STRICT_FIFO))
     cell = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=100),), queues=queues)

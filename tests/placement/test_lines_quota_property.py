@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.placement.policy.arrays import may_start_one_more
 from shared.cluster.config import CellFile, Tenant, TenantQuota
 from shared.cluster.job import Job
 from shared.cluster.quota import Account, accounts, over_limit
@@ -103,6 +104,7 @@ class KeepingNaive(NaiveWorld):
                 lines.setdefault(job.spec.tenant if queue.order is QueueOrder.FAIR_SHARE else "", []).append(job)
             for line in lines.values():
                 able = [job for job in line if could_ever_start(self, job.spec) and may_ever_use(self, job.spec)]
+                able = [job for job in able if may_start_one_more(self.state, job.spec)]
                 for job in able[:1] if queue.discipline is QueueDiscipline.STRICT_FIFO else able:
                     self._ready[job.id] = self._kept_for(job.spec)
         self._say_who_waits()

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heapify, heappop
 
+from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.ever import could_ever_start, waits_for_closed
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
@@ -101,7 +102,7 @@ class Owners:
         needs = self._needs.get(wants)
         if needs is None:
             needs = self._needs[wants] = [(account, spec.gpus_milli) for account in _owners_above(state, spec)]
-        if needs and _may_ever_start(state, job):
+        if needs and _waits_for_room(state, job):
             for account, need in needs:
                 of_account = state.tree.waiting.setdefault(account, {})
                 of_account[need] = of_account.get(need, 0) + number
@@ -130,17 +131,20 @@ def _is_idle(branch: Branch) -> bool:
 
 
 def _first_of(state: CellState, line: Line) -> str:
-    """The first job of a line that could ever start; "" where there is none."""
+    """The first job of a line that room would help; "" where there is none."""
     firsts = [row.first for row in line.rows.values() if row.first is not None]
     heapify(firsts)
     while firsts:
         job_id = heappop(firsts)[-1]
-        if _may_ever_start(state, state.jobs[job_id]):
+        if _waits_for_room(state, state.jobs[job_id]):
             return job_id
     return ""
 
 
-def _may_ever_start(state: CellState, job: Job) -> bool:
+def _waits_for_room(state: CellState, job: Job) -> bool:
+    """Whether room is what the job lacks: not an element whose array may have no more, nor one that could never be."""
+    if job.status is JobStatus.QUEUED and not may_start_one_more(state, job.spec):
+        return False
     return could_ever_start(state, job) and is_ever_allowed(state, job) and not waits_for_closed(state, job)
 
 
