@@ -189,6 +189,31 @@ def test_a_service_grows_as_far_as_its_tenant_may() -> None:
     assert ranks(world, "web") == [0, 1, 2]
 
 
+def two_types(*nodes: n.NodeJoined, limit: int) -> World:
+    """A cell with GPUs of type x and of type y; tenant ada may use so many of type x."""
+    world = cell_with(*nodes)
+    world.tell(set_quotas(quota("ada", limit, gpu_type="x")))
+    return world
+
+
+def test_a_service_whose_limit_of_one_gpu_type_is_used_up_starts_in_a_pool_of_another() -> None:
+    world = two_types(joined("x1", pool="first", gpu_type="x"), joined("y1", pool="second", gpu_type="y"), limit=4)
+    world.tell(admitted(spec_of("full", gpus=4, gpu_type="x")), admitted(service("web", 2, workers_min=1)))
+    assert on_nodes(world, "web") == ["y1", "y1"]
+
+
+def test_a_service_takes_what_its_limit_of_one_gpu_type_allows_and_the_rest_of_another() -> None:
+    world = two_types(joined("x1", pool="first", gpu_type="x"), joined("y1", pool="second", gpu_type="y"), limit=1)
+    world.tell(admitted(service("web", 3, workers_min=3)))
+    assert on_nodes(world, "web") == ["x1", "y1", "y1"]
+
+
+def test_a_limit_of_one_gpu_type_keeps_a_service_from_no_other_type_in_the_same_pool() -> None:
+    world = two_types(joined("x1", gpu_type="x"), joined("y1", gpu_type="y"), limit=1)
+    world.tell(admitted(service("web", 3, workers_min=3)))
+    assert on_nodes(world, "web") == ["x1", "y1", "y1"]
+
+
 def test_replicas_are_spread_over_the_failure_domains_that_the_service_names() -> None:
     world = cell_with(
         *(joined(f"n{at}", 4, position=Position(leaf=f"leaf-{at % 3}")) for at in range(6)),

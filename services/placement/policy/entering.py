@@ -13,7 +13,9 @@ from services.placement.policy.ever import could_hold_singly
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.quota_check import refusal_of_places
 from services.placement.policy.replicas import place_replicas
+from shared.cluster.capacity import PoolCapacity
 from shared.cluster.gang_bytes import GANG_BYTES_MOST, bytes_of
+from shared.cluster.gpu_types import gpu_types_of
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.singly import fewest_of, is_service, may_enter, paused_ranks
 from shared.cluster.state import CellState
@@ -89,9 +91,7 @@ def _replicas(state: CellState, job: Job, fewest: int, most: int) -> Places | De
     for name in spec.pools or sorted(pools):
         pool = pools.get(name)
         if pool is not None and len(found) < most:
-            found += place_replicas(state, pool, spec, held, most - len(found))
-    if len(found) >= fewest:
-        found = _within_quota(state, spec, found, fewest)
+            found += _replicas_in(state, pool, spec, held, found, most - len(found))
     if len(found) >= fewest:
         return tuple(found)
     refused = place_gang(state, _of_size(spec, fewest))
@@ -108,15 +108,36 @@ def _why_not_in_several(state: CellState, spec: JobSpec, fewest: int) -> Places 
     return DeferCode.NO_FREE_GPUS if has_too_few and not isinstance(alone, DeferCode) else alone
 
 
-def _within_quota(state: CellState, spec: JobSpec, places: list[WorkerPlace], fewest: int) -> list[WorkerPlace]:
-    """The first of these places that its tenant may use; none where those are too few."""
-    if not state.quotas or refusal_of_places(state, spec, places) is None:
+def _replicas_in(
+    state: CellState, pool: PoolCapacity, spec: JobSpec, held: list[WorkerPlace], before: list[WorkerPlace], most: int
+) -> list[WorkerPlace]:
+    """Places for so many replicas in this pool, or for as many as fit and the tenant may use beside those `before`.
+    What it may not use of one GPU type keeps it from no other.
+    """
+    places = place_replicas(state, pool, spec, held, most)
+    found = _within_quota(state, spec, before, places)
+    types = gpu_types_of(state, pool) if len(found) < len(places) and spec.gpu_type is None else {}
+    if len(types) < 2:  # noqa: PLR2004 - nearly every pool has one
+        return found
+    by_type: list[WorkerPlace] = []
+    for gpu_type in types:
+        of_type = replace(spec, gpu_type=gpu_type)
+        more = place_replicas(state, pool, of_type, [*held, *by_type], most - len(by_type))
+        by_type += _within_quota(state, of_type, [*before, *by_type], more)
+    return by_type if len(by_type) > len(found) else found
+
+
+def _within_quota(
+    state: CellState, spec: JobSpec, before: list[WorkerPlace], places: list[WorkerPlace]
+) -> list[WorkerPlace]:
+    """The first of these places that its tenant may use beside those `before`."""
+    if not state.quotas or refusal_of_places(state, spec, [*before, *places]) is None:
         return places
-    fits, fails = fewest - 1, len(places)
+    fits, fails = 0, len(places)
     while fails - fits > 1:
         middle = (fits + fails) // 2
-        if refusal_of_places(state, spec, places[:middle]) is None:
+        if refusal_of_places(state, spec, [*before, *places[:middle]]) is None:
             fits = middle
         else:
             fails = middle
-    return places[:fits] if fits >= fewest else []
+    return places[:fits]
