@@ -4,31 +4,13 @@ from __future__ import annotations
 
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.hardware import hardware_of
-from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.values import GPU, JobSpec
-
-_NAME = "gpu types"
-
-
-class GpuTypes:
-    """An index over a pool: the type of each node, and every type that one of them has."""
-
-    def __init__(self, of: dict[str, str]) -> None:
-        self._of, self.types = of, dict.fromkeys(of.values())
-        self.is_stale = False
-
-    def note(self, node: Node, free: int) -> None:  # noqa: ARG002 - every index is told it
-        """A node may be of another type now: then the last one of its old type may be gone."""
-        self.is_stale = self.is_stale or self._of.get(node.spec.id) != node.spec.gpu_type
 
 
 def gpu_types_of(state: CellState, pool: PoolCapacity) -> dict[str, None]:
     """The types in the order of the nodes' ids."""
-    view = pool.views.get(_NAME)
-    if not isinstance(view, GpuTypes) or view.is_stale:
-        view = pool.views[_NAME] = GpuTypes({node: state.nodes[node].spec.gpu_type for node in pool.ids})
-    return view.types
+    return hardware_of(state, pool).types
 
 
 def types_for(state: CellState, spec: JobSpec) -> dict[str, None]:

@@ -47,6 +47,7 @@ class Hardware:
         "_refused",
         "_seen",
         "_specs",
+        "_types",
         "_units",
         "closed",
         "is_stale",
@@ -64,6 +65,7 @@ class Hardware:
         self.kinds: dict[Kind, int] = {}
         self.remembered: dict[object, object] = {}
         self._refused = 0
+        self._types: dict[str, None] | None = None
         self._units: dict[tuple[Level, int], list[tuple[list[int], Counter[Kind]]]] = {}
         self.mark = object()
         self.closed = mask_from([number for number, node in enumerate(nodes) if node.status in CLOSED], len(nodes))
@@ -86,6 +88,7 @@ class Hardware:
             return
         if node.spec != self._specs[number]:
             self._forget()  # its labels or its place in the network may be others
+            self._types = None
         self._specs[number], self._failed[number] = node.spec, node.failed
         before, now = self._of[number], _kind(node)
         if before != now:
@@ -107,6 +110,15 @@ class Hardware:
         self.remembered.clear()
         self._units.clear()
         self.mark = object()
+
+    @property
+    def types(self) -> dict[str, None]:
+        """The GPU types of all nodes, in the order of the nodes' ids: nearly always one, more where nodes of another
+        type are lent to the pool.
+        """
+        if self._types is None:
+            self._types = dict.fromkeys(spec.gpu_type for spec in self._specs)
+        return self._types
 
     def remember(self, name: object, what: object) -> None:
         """Keep what was worked out until a node becomes another one. Where there is too much of it, what came first is

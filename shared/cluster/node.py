@@ -220,7 +220,7 @@ def share_of(node: Node) -> NodeShare:
     GFR). One that a job holds alone has nothing free, as if it was full.
     """
     spec = node.spec
-    zoned = int(is_in_zone(node))
+    zoned = int(is_in_zone(node)) if spec.labels or spec.role is _INFERENCE else 0
     if not node.shares and not node.failed and node.alone is None and not spec.taints and node.is_schedulable:
         return _share_of_whole(spec.gpus, node.held.bit_count(), zoned)
     allocated, tainted = node.allocated_milli, int(bool(spec.taints))

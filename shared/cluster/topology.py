@@ -75,17 +75,15 @@ class Units:
 class Ranking:
     """The units of one level by how many workers of `gpus` whole devices they hold."""
 
-    __slots__ = ("_by_room", "_present", "at", "gpus", "room", "units")
+    __slots__ = ("_by_room", "at", "gpus", "room", "units")
 
     def __init__(self, units: Units, gpus: int, free: list[int]) -> None:
         self.units, self.gpus, self.at = units, gpus, 0
         self.room = [sum(free[slot] // gpus for slot in range(*ends)) for ends in pairwise(units.begins)]
         """How many workers each unit holds."""
         self._by_room: dict[int, int] = {}
-        self._present = 0
         for unit, room in enumerate(self.room):
             self._by_room[room] = self._by_room.get(room, 0) | 1 << unit
-            self._present |= 1 << room
 
     def follow(self, changes: list[tuple[int, int, int]]) -> None:
         """Take in the changes since the last time."""
@@ -100,24 +98,17 @@ class Ranking:
                     by_room[room] = left
                 else:
                     del by_room[room]
-                    self._present ^= 1 << room
                 room += more
                 self.room[unit] = room
-                if room in by_room:
-                    by_room[room] |= bit
-                else:
-                    by_room[room] = bit
-                    self._present |= 1 << room
+                by_room[room] = by_room.get(room, 0) | bit
         self.at = len(changes)
 
     def tightest(self, workers: int, among: int = -1, first: int = 0) -> Iterator[int]:
         """The units of `among` that hold at least so many workers: the one with the least room first, of equals those
         of `first` first, and of these the lowest.
         """
-        rooms = self._present >> workers << workers
-        while rooms:
-            least = rooms & -rooms
-            units = self._by_room[least.bit_length() - 1] & among
+        for room in sorted(room for room in self._by_room if room >= workers):
+            units = self._by_room[room] & among
             if units & first:
                 yield from each_bit(units & first)
                 units ^= units & first
@@ -125,7 +116,6 @@ class Ranking:
                 lowest = units & -units
                 yield lowest.bit_length() - 1
                 units ^= lowest
-            rooms ^= least
 
 
 @dataclass(slots=True)
