@@ -1,6 +1,6 @@
 """`python -m services.admission`."""
 
-from services.admission.app import main
+from services.admission.app.answering import main
 from services.admission.settings import AdmissionSettings
 from shared.runtime.process import serve
 

@@ -54,7 +54,7 @@ TOPICS: dict[str, Topic] = {
     "demand": Topic("What the inference services need.", ("inference autoscalers",), ("loaning",)),
     "queue": Topic("Who is next in each queue.", ("queueing",), ("cli",)),
     "proposals": Topic("Changes that would make room.", ("loaning",), ("placement",)),
-    "decisions": Topic("The truth: one atomic step of a cell in each record.", ("placement",), FOLDING),
+    "decisions": Topic("The truth: one atomic step of a cell in each record.", ("placement",), (*FOLDING, "admission")),
     "snapshots": Topic("A cell's state at one offset of its decision log.", ("placement",), FOLDING),
     "dead-letters": Topic("Records that nobody could read, untouched.", ("every service",), ("operators",)),
     "cells": Topic(

@@ -6,36 +6,13 @@ stands still, and before anybody else notices.
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
 from typing import Any
 
+from shared.log.machine.sights import Sights
 from shared.log.port import Log, LogUnavailable, TopicPartition
 from shared.runtime.process import Context
 
 LOOK_EVERY_S = 2.0
-SIGHTS_MOST = 512
-
-
-@dataclass(slots=True)
-class Sights:
-    """Where one partition ended, and when (monotonic) that was seen, the oldest first."""
-
-    seen: deque[tuple[int, int]] = field(default_factory=deque)
-
-    def note(self, end: int, now_ms: int) -> None:
-        """The partition ends here now."""
-        if not self.seen or self.seen[-1][0] < end:
-            self.seen.append((end, now_ms))
-        if len(self.seen) > SIGHTS_MOST:
-            # A lag that lasts is told a little less exactly: every other sight behind the oldest is forgotten.
-            self.seen = deque([self.seen[0], *list(self.seen)[2::2]])
-
-    def behind_ms(self, cursor: int, now_ms: int) -> int:
-        """For how long there has been something behind the cursor; 0 where there is nothing."""
-        while self.seen and self.seen[0][0] <= cursor:
-            self.seen.popleft()
-        return now_ms - self.seen[0][1] if self.seen else 0
 
 
 async def watch_lag(context: Context[Any], log: Log) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from services.admission.app import Admission, main
+from services.admission.app.answering import Admission, main
 from services.admission.settings import AdmissionSettings
 from shared.cluster.config import CellFile
 from shared.events.encoding import ce_headers, encode
@@ -189,7 +189,7 @@ class OtherFile(Host):
 
 async def test_the_topic_of_a_tenant_that_came_with_a_reload_is_read_as_soon_as_it_is_there() -> None:
     broker, joined = MemoryBroker(), list[Shared]()
-    for topic in ("operations", "submissions"):
+    for topic in ("operations", "submissions", "decisions"):
         broker.create_topic(f"t.{topic}", 1)
     context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=OtherFile(TEXT, WITH_A_TOPIC))
 

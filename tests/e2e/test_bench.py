@@ -64,6 +64,15 @@ def test_behind_a_backlog_no_gpu_is_short_of_demand(bench: Bench) -> None:
     assert told["gpus_in_use_pct"] > 95
 
 
+def test_an_overload_is_taken_at_twice_the_rate_and_its_backlog_goes_at_half_of_it(bench: Bench) -> None:
+    told = bench("overload", "--rate", "40", "--seconds", "3")
+    assert (told["capacity_per_s"], told["offered_per_s"], told["durable"]) == (40, 80, True)
+    assert told["through_pct"] > 100  # the cell holds far more than it was said to
+    assert told["recovery_s"] is not None
+    assert told["started"] == told["submitted"] >= 240
+    assert [trial["held"] for trial in told["trials"]] == [True]
+
+
 def test_without_a_rate_one_is_searched_and_nine_tenths_of_it_are_offered(bench: Bench) -> None:
     told = bench("pipeline", "--seconds", "3", "--classes", "1", nodes=2)
     held = [trial for trial in told["trials"] if trial["held"]]

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from prometheus_client import generate_latest
 
-from shared.log.lag import SIGHTS_MOST, Sights, watch_lag
+from shared.log.lag import watch_lag
+from shared.log.machine.sights import SIGHTS_MOST, Sights
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import Outgoing
 from shared.runtime.process import make_context

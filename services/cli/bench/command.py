@@ -99,6 +99,25 @@ def pipeline(  # noqa: PLR0913, PLR0917 - the options of a command
 
 
 @app.command()
+def overload(
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            min=1, max=50_000, help="Jobs a second that the cell holds; searched if none.", show_default=False
+        ),
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=2, max=600, help="Twice the capacity is offered for so long.")] = 20,
+    nodes: Nodes = NODES,
+    flush: Flush = True,
+    as_json: AsJson = False,
+) -> None:
+    """How much goes through at twice what the cell holds, and how soon the backlog is gone at half of it."""
+    from services.cli.bench.overload import overload as run  # noqa: PLC0415 - help stays quick
+
+    run(_console(as_json=as_json), rate=rate, seconds=seconds, nodes=nodes, durable=flush).show(as_json=as_json)
+
+
+@app.command()
 def latency(
     seconds: Annotated[float, typer.Option(min=2, max=3_600, help="For so long at each rate.")] = 20,
     nodes: Nodes = NODES,

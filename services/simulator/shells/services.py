@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from services.admission import app as admission_app
+from services.admission.app import answering
 from services.admission.settings import AdmissionSettings
 from services.executor.app import agent, wiring
 from services.executor.app.own_machine import OwnMachine
@@ -86,7 +86,7 @@ def admission(_world: World, process: Process) -> Shell:
     ) -> WorldSubscription:
         return sharing.subscription(topics, group, delivery)
 
-    main = partial(admission_app.main, subscribing=subscribing)
+    main = partial(answering.main, subscribing=subscribing)
     return Shell("admission", ADMISSION, main, closes=(sharing.close,), told=sharing.told)
 
 

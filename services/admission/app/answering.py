@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from services.admission.app.keeping_pace import KeepingPace
 from services.admission.policy.records import Answered, as_records
 from services.admission.service import AdmissionService
 from services.admission.settings import AdmissionSettings
@@ -80,7 +81,11 @@ async def main(
     try:
         while await wait_for(context, "its share of the submissions", admission.begin, AWAY):
             context.health.ready()
-            work = {"operations": admission.follow_operations(), "delivery": admission.fail_when_given_up()}
+            work = {
+                "operations": admission.follow_operations(),
+                "placement": admission.pace.follow(),
+                "delivery": admission.fail_when_given_up(),
+            }
             try:
                 await together(context.stopping, until_stopped={}, cut_off=work)
             except OtherTopics as others:
@@ -114,6 +119,7 @@ class Admission:
         self._subscribing = subscribing
         self._service = AdmissionService(file)
         self._metrics = AdmissionMetrics(context.registry)
+        self.pace = KeepingPace(context, log, layout, [cell.name for cell in file.cells])
         self._limit, self._tally = DeadLetterLimit(), Tally()
         self._plain = layout.topic("submissions")
         self._delivery = self._new_delivery()
@@ -129,6 +135,7 @@ class Admission:
         try:
             if self._operations is None:
                 self._operations = await self._stand_at_operations()
+                await self.pace.begin()
             self._delivery, self._read = self._new_delivery(), self._topics()
             topics = self._read
             self._partitions = sum([await self._log.partitions(topic) for topic in topics])
@@ -153,6 +160,7 @@ class Admission:
         operations, self._operations = self._operations, None
         if operations is not None:
             await operations.stop()
+        await self.pace.end()
 
     def _new_delivery(self) -> Delivery:
         chance, warn = self._context.host.chance, self._context.logger.warning
@@ -180,7 +188,10 @@ class Admission:
         raise await self._delivery.given_up()
 
     async def handle(self, records: list[Record]) -> None:
-        """Answer a batch; returns when every answer and every dead letter is in the log."""
+        """Answer a batch, as soon as placement keeps up; returns when every answer and every dead letter is in the
+        log.
+        """
+        await self.pace.wait()
         self._wall_ms, kept = self._context.host.wall_ms(), self._service.rates.keep()
         self._service.rates.share(len(self._delivery.assigned), self._partitions)
         taken = take_batch(records, self._answer, self._limit, self._tally)

@@ -1,0 +1,1 @@
+"""The wiring of admission: its share of the submissions, and how far placement is behind it."""

@@ -1,0 +1,210 @@
+"""`fallow bench overload`: what goes through a cell at twice what it holds, and how soon the backlog is gone at half of
+it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from rich.console import Console
+
+from services.cli.bench.arrivals import Ends
+from services.cli.bench.baseline import chain
+from services.cli.bench.capacity import Trial, highest_held, trials_of
+from services.cli.bench.figure import Figure
+from services.cli.bench.job_mix import Ready, jobs, run_ms_for
+from services.cli.bench.load import WARM_PART, nodes_joined, pids_of, put_load
+from services.cli.bench.pipeline import BASELINE_JOBS_MOST
+from services.cli.bench.processor_time import ProcessorTime, Used
+from services.cli.bench.real_pipeline import GROWTH_MOST_PART
+from services.cli.bench.sender import NEVER, Sender
+from services.cli.bench.stages import cell_of, on_stage
+from services.cli.bench.traffic import Flow, ends_of, flows
+from services.cli.stage import Servers, Stage
+from services.cli.workload import CELL
+from shared.runtime.clocks import wall_ms
+from shared.runtime.stack.child import StackError
+
+MOST_PER_S = 8_000.0
+"""No higher rate is searched; runs are so short that the GPUs hold it."""
+
+TRIAL_S = 6.0
+OVER, UNDER = 2.0, 0.5
+"""What is offered, in parts of the capacity: first the one, then the other."""
+
+RECOVERY_S_MOST = 120.0
+RECOVERED_S = 1.0
+"""The backlog is gone when it is below what comes in so much time."""
+
+LOOK_AGAIN_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What came of an overload. `starts_per_s` while it lasted, its first part left out; `backlog`, the jobs that were
+    due at its end and had not started; `recovery_s`, how long these took, None if longer than was waited for.
+    """
+
+    starts_per_s: float
+    backlog: int
+    recovery_s: float | None
+    submitted: int
+    started: int
+    used: Used
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The trials, the highest rate that they held, the overload, and what the trials put onto the topics."""
+
+    trials: list[Trial]
+    capacity_per_s: float
+    course: Course
+    traffic: Mapping[str, Flow]
+    run_ms: int
+
+
+def overload(console: Console, *, rate: float | None, seconds: float, nodes: int, durable: bool) -> Figure:
+    """Run it: the overload lasts for so long. `rate` is what the cell is said to hold; None: it is searched. Raises
+    StackError, LogUnavailable, LogOverflowed.
+    """
+
+    async def work(stage: Stage) -> Found:
+        return await found(stage, console, rate, seconds=seconds, nodes=nodes)
+
+    async def baseline(found: Found, servers: Servers, folder: Path) -> float:
+        console.print("the same bytes over the same hops with bare aiokafka", highlight=False)
+        async with chain(servers, folder, found.traffic) as running:
+            return (await running.send(BASELINE_JOBS_MOST, None))[1]
+
+    staged = on_stage(console, cell_of(nodes), work, baseline, durable=durable)
+    body = body_of(staged.answer, staged.baseline) | {"nodes": nodes, "seconds": seconds}
+    return Figure("overload", lines_of(staged.answer, body), body, staged.answer.course.used, staged.durable)
+
+
+async def found(stage: Stage, console: Console, rate: float | None, *, seconds: float, nodes: int) -> Found:
+    """Learn what a stage holds whose nodes are still to come, then offer twice that, then half of it. Raises StackError
+    where no rate is held.
+    """
+    await nodes_joined(stage, nodes)
+    run_ms, first, before = run_ms_for(MOST_PER_S, nodes), 0, await ends_of(stage)
+
+    async def tried(per_s: float) -> Trial:
+        nonlocal first
+        load = await put_load(stage, first=first, rate=per_s, seconds=TRIAL_S, run_ms=run_ms)
+        first += len(load.due_s)
+        is_held = load.growth <= GROWTH_MOST_PART * per_s * (load.end_s - load.begin_s)
+        console.print(f"  {per_s:.0f} jobs/s: {load.jobs_per_s:.0f} started in a second", highlight=False)
+        return Trial(per_s, is_held, load.jobs_per_s)
+
+    console.print("what the cell holds:", highlight=False)
+    trials = await trials_of(tried, MOST_PER_S) if rate is None else [await tried(rate)]
+    held = highest_held(trials)
+    if held is None:
+        raise StackError(f"no rate was held, down to {min(trial.per_s for trial in trials):.0f} jobs/s")
+    traffic = await flows(stage, before, first)
+    over, under = OVER * held.per_s, UNDER * held.per_s
+    console.print(f"{over:.0f} jobs/s for {seconds:g} s, then {under:.0f}", highlight=False)
+    return Found(trials, held.per_s, await overloaded(stage, first, held.per_s, seconds, run_ms), traffic, run_ms)
+
+
+def schedule(first: int, per_s: float, seconds: float, run_ms: int, partitions: int) -> Iterator[tuple[float, Ready]]:
+    """The jobs of an overload and of the time behind it, each with the second from the beginning at which it is due."""
+    over = int(OVER * per_s * seconds)
+    ready = jobs(first, over + int(UNDER * per_s * RECOVERY_S_MOST), run_ms, partitions, wall_ms())
+    for number, job in enumerate(ready):
+        if number < over:
+            yield number / (OVER * per_s), job
+        else:
+            yield seconds + (number - over) / (UNDER * per_s), job
+
+
+async def overloaded(stage: Stage, first: int, per_s: float, seconds: float, run_ms: int) -> Course:
+    """Offer twice this rate for so long, then half of it until the backlog is gone."""
+    topic = stage.layout.topic("submissions")
+    ready = list(schedule(first, per_s, seconds, run_ms, await stage.log.partitions(topic)))
+    sender, ends = (
+        Sender(stage.servers.kafka.server.address, topic),
+        Ends(stage.log, stage.layout.tp("decisions", CELL)),
+    )
+    await sender.start()
+    try:
+        await ends.start()
+        await asyncio.sleep(LOOK_AGAIN_S)
+        begin_s = monotonic()
+        sending = asyncio.create_task(sender.send_when_due(ready), name="sender")
+        await asyncio.wait({sending}, timeout=WARM_PART * seconds)
+        warm_s, before, watch = monotonic(), len(ends.left), ProcessorTime(pids_of(stage))
+        await asyncio.wait({sending}, timeout=begin_s + seconds - monotonic())
+        over_s, used = monotonic(), watch.used()
+        starts_per_s = (len(ends.left) - before) / (over_s - warm_s)
+        backlog = len(sender.due_s) - len(ends.left)
+        recovery_s = await _recovered_s(sender, ends, sending, RECOVERED_S * UNDER * per_s)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        submitted = sum(at_s != NEVER for at_s in sender.handed_s)
+        await _all_left(ends, submitted)
+    finally:
+        await ends.stop()
+        await sender.stop()
+    return Course(starts_per_s, backlog, recovery_s, submitted, len(ends.left), used)
+
+
+async def _recovered_s(sender: Sender, ends: Ends, sending: asyncio.Task[None], few: float) -> float | None:
+    """How long it takes from now until no more than so few jobs wait; None if they never are while jobs are sent.
+    Raises what ended the sending.
+    """
+    begin_s = monotonic()
+    while not sending.done():
+        if len(sender.due_s) - len(ends.left) <= few:
+            return monotonic() - begin_s
+        await asyncio.sleep(LOOK_AGAIN_S)
+    sending.result()
+    return None
+
+
+async def _all_left(ends: Ends, submitted: int) -> None:
+    """Until every job has started, at most for as long as was waited for the backlog."""
+    for _ in range(int(RECOVERY_S_MOST / LOOK_AGAIN_S)):
+        if len(ends.left) >= submitted:
+            return
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def body_of(found: Found, baseline: float) -> dict[str, object]:
+    """The figure for programs."""
+    course, per_s = found.course, found.capacity_per_s
+    recovery_s = None if course.recovery_s is None else round(course.recovery_s, 1)
+    return {
+        "capacity_per_s": round(per_s),
+        "through_pct": round(100 * course.starts_per_s / per_s, 1),
+        "backlog": course.backlog,
+        "recovery_s": recovery_s,
+        "recovery_bound_s": round(2 * course.backlog / ((1 - UNDER) * per_s), 1),
+        "offered_per_s": round(OVER * per_s),
+        "submitted": course.submitted,
+        "started": course.started,
+        "cpu_s": dict(course.used.by_process),
+        "trials": [
+            {"per_s": round(trial.per_s), "held": trial.is_held, "started_per_s": round(trial.started_per_s)}
+            for trial in found.trials
+        ],
+        "run_ms_mean": found.run_ms,
+        "baseline": round(baseline),
+    }
+
+
+def lines_of(found: Found, body: Mapping[str, object]) -> list[str]:
+    """The same for people."""
+    recovery = "longer than was waited for" if body["recovery_s"] is None else f"{body['recovery_s']} s"
+    return [
+        f"the cell holds {body['capacity_per_s']} jobs/s; offered twice that, it started {body['through_pct']} % of it",
+        f"{body['backlog']} jobs waited then; at half of what it holds they were gone after {recovery}",
+        f"bound: {body['recovery_bound_s']} s, twice the backlog over the spare rate",
+        f"baseline {body['baseline']} jobs/s: same bytes and hops, bare aiokafka",
+        f"{body['started']} of {body['submitted']} jobs started in all; runs of {found.run_ms} ms in the mean",
+    ]

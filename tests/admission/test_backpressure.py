@@ -1,0 +1,218 @@
+"""Admission reads no further while placement is behind, and waits for no placement that is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.admission.app.answering import Admission
+from services.admission.policy.backpressure import AWAY_MS, Backpressure
+from services.admission.settings import AdmissionSettings
+from shared.events.decisions import Decision
+from shared.events.encoding import ce_headers, encode
+from shared.events.submissions import SubmitJob
+from shared.events.values import JobSpec
+from shared.log.layout import Layout
+from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.port import LogUnavailable, Record, TopicPartition
+from shared.runtime.cell_file import parse_cell_file
+from shared.runtime.host import Host
+from shared.runtime.process import Context, make_context
+
+LAYOUT = Layout("t", {"main": 0, "other": 1})
+MOST_MS = 2_000
+FILE = parse_cell_file(
+    """
+cells:
+  - {name: main, ordinal: 0, pools: [{name: training, gpus: 8}]}
+  - {name: other, ordinal: 1, pools: [{name: spare, gpus: 8}]}
+tenants: [{name: vision}]
+""",
+    "cell",
+)
+
+
+class SteppedHost(Host):
+    """Its monotonic time is what the test says."""
+
+    now_ms = 0
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+
+class BlindLog(MemoryLog):
+    """It can be told not to say where topics end."""
+
+    is_blind = False
+
+    async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        if self.is_blind:
+            raise LogUnavailable("no answer")
+        return await super().end_offsets(tps)
+
+
+class Cell:
+    """Admission before a log in memory, in which the test plays the placement of cell main."""
+
+    def __init__(self) -> None:
+        self.broker = MemoryBroker()
+        for topic in ("jobs", "decisions", "dead-letters"):
+            self.broker.create_topic(f"t.{topic}", 2)
+        self.log = BlindLog(self.broker)
+        self.host = SteppedHost()
+        self.context = self.context_anew()
+        self.admission = Admission(self.context, self.log, LAYOUT, FILE)
+        self._jobs, self._version = 0, 0
+
+    def context_anew(self) -> Context[AdmissionSettings]:
+        """As of a process of its own."""
+        settings = AdmissionSettings(namespace="t", jobs_behind_wall_ms=MOST_MS)
+        return replace(make_context("admission", settings), host=self.host)
+
+    async def submit(self) -> asyncio.Task[None]:
+        """The batch of one job, on its way; what can happen at once has happened."""
+        self._jobs += 1
+        event = SubmitJob(job=JobSpec(id=f"job-{self._jobs}", tenant="vision", pools=("training",)))
+        headers = ce_headers(event, id="1", source="test", wall_ms=0)
+        record = Record("t.submissions", 0, self._jobs, b"k", encode(event), headers, 1_000)
+        task = asyncio.create_task(self.admission.handle([record]))
+        await asyncio.sleep(0.05)
+        return task
+
+    async def passes_on(self) -> None:
+        """Admission passes one more job on, and waits for nobody."""
+        held = await self.submit()
+        async with asyncio.timeout(5):
+            await held
+
+    async def placement_reads(self, next_offset: int | None) -> None:
+        """Cell main decides, and has read its jobs so far; None: by a decision that took none of them."""
+        self._version += 1
+        inputs = {"nodes-0": self._version} if next_offset is None else {"jobs-0": next_offset}
+        decision = Decision(cell="main", version=self._version, epoch=1, inputs=inputs, at_ms=0)
+        await self.log.publish([LAYOUT.outgoing(decision, id=str(self._version), source="test", wall_ms=0)])
+
+    def passes(self, wait_ms: int) -> None:
+        """So much time goes by."""
+        self.host.now_ms += wait_ms
+
+    @property
+    def readiness(self) -> bytes:
+        """What the process says of itself."""
+        return self.context.health.answer("/readyz")[2]
+
+    @property
+    def passed_on(self) -> int:
+        """How many jobs placement can read."""
+        return len(self.broker.partition(("t.jobs", 0)).records)
+
+
+async def behind() -> Cell:
+    """Placement has read the first of two jobs, and then nothing for almost as long as is allowed."""
+    cell = Cell()
+    await cell.admission.pace.begin()
+    await cell.passes_on()
+    await cell.placement_reads(1)
+    await cell.passes_on()
+    await cell.admission.pace.look()
+    cell.passes(MOST_MS - 1)
+    await cell.admission.pace.look()
+    await cell.passes_on()
+    assert cell.passed_on == 3
+    return cell
+
+
+async def too_far_behind() -> Cell:
+    """The same a moment later."""
+    cell = await behind()
+    cell.passes(1)
+    await cell.admission.pace.look()
+    return cell
+
+
+async def test_what_placement_has_no_time_for_stays_in_the_submissions() -> None:
+    cell = await too_far_behind()
+    held = await cell.submit()
+    assert (held.done(), cell.passed_on) == (False, 3)
+    assert b"reads no submissions until placement has caught up: behind in main by 2000 ms" in cell.readiness
+    await cell.placement_reads(3)
+    await cell.admission.pace.look()
+    async with asyncio.timeout(5):
+        await held
+    assert cell.passed_on == 4
+    assert b"reads no submissions" not in cell.readiness
+
+
+async def test_a_decision_that_took_no_jobs_says_nothing_of_how_far_they_are_read() -> None:
+    cell = await behind()
+    await cell.placement_reads(3)
+    for _ in range(3):
+        await cell.placement_reads(None)
+    cell.passes(10 * MOST_MS)
+    await cell.admission.pace.look()
+    await cell.passes_on()
+    assert cell.passed_on == 4
+
+
+async def test_a_placement_that_reads_nothing_at_all_is_away_and_is_not_waited_for() -> None:
+    cell = await too_far_behind()
+    held = await cell.submit()
+    cell.passes(AWAY_MS)
+    async with asyncio.timeout(5):
+        await held
+    assert cell.passed_on == 4
+    await cell.placement_reads(2)  # it is there again, and still far behind
+    await cell.admission.pace.look()
+    assert not (await cell.submit()).done()
+
+
+async def test_a_process_that_is_to_stop_waits_no_longer() -> None:
+    cell = await too_far_behind()
+    held = await cell.submit()
+    cell.context.stopping.set()
+    async with asyncio.timeout(5):
+        await held
+    assert cell.passed_on == 4
+
+
+async def test_where_the_log_does_not_say_how_far_it_reaches_nobody_is_waited_for_long() -> None:
+    cell = await too_far_behind()
+    cell.log.is_blind = True
+    await cell.placement_reads(3)
+    await cell.admission.pace.look()
+    held = await cell.submit()
+    cell.passes(AWAY_MS)
+    async with asyncio.timeout(5):
+        await held
+    assert cell.passed_on == 4
+
+
+async def test_admission_begins_with_a_backlog_of_which_it_knows_nothing() -> None:
+    cell = Cell()
+    for _ in range(3):
+        await cell.passes_on()
+    await cell.placement_reads(0)
+    again = Admission(cell.context_anew(), cell.log, LAYOUT, FILE)
+    await again.pace.begin()
+    await again.pace.look()
+    cell.admission = again
+    await cell.passes_on()
+    assert cell.passed_on == 4
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4_000), st.integers(0, 3_000)), max_size=30))
+def test_a_cell_is_waited_for_just_while_it_is_far_behind_and_reads_on(
+    looks: list[tuple[int, int, int]],
+) -> None:
+    waiting, now_ms, moved_ms, last = Backpressure(MOST_MS), 0, 0, -1
+    for next_offset, behind_ms, pause_ms in looks:
+        waiting.saw("main", next_offset, behind_ms, now_ms)
+        moved_ms, last = (moved_ms if next_offset == last else now_ms), next_offset
+        now_ms += pause_ms
+        is_slow = behind_ms >= MOST_MS and now_ms - moved_ms < AWAY_MS
+        assert waiting.slow(now_ms) == ({"main": behind_ms} if is_slow else {})

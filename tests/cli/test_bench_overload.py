@@ -1,0 +1,51 @@
+"""What the benchmark of an overload offers, and how it is told."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from services.cli.bench.capacity import Trial
+from services.cli.bench.job_mix import number_of
+from services.cli.bench.overload import RECOVERY_S_MOST, Course, Found, body_of, lines_of, schedule
+from services.cli.bench.processor_time import ProcessorTime
+from shared.events.encoding import decode
+from shared.events.submissions import SubmitJob
+
+
+def found(recovery_s: float | None) -> Found:
+    """A cell that holds 1,000 jobs a second started 950 of 2,000."""
+    course = Course(950.0, 21_000, recovery_s, 60_000, 60_000, ProcessorTime({}).used())
+    return Found([Trial(1_000.0, True, 1_003.2), Trial(1_500.0, False, 1_100.0)], 1_000.0, course, {}, 1_600)
+
+
+def test_twice_the_rate_is_offered_for_the_time_asked_for_and_half_of_it_behind_that() -> None:
+    due = [at_s for at_s, _ in schedule(7, 100.0, 3.0, 1_600, 12)]
+    assert due == sorted(due)
+    over = [at_s for at_s in due if at_s < 3.0]
+    assert (len(over), len(due) - len(over)) == (600, 50 * RECOVERY_S_MOST)
+    assert {round(later - sooner, 6) for sooner, later in pairwise(over)} == {0.005}
+    assert {round(later - sooner, 6) for sooner, later in pairwise(due[600:])} == {0.02}
+
+
+def test_its_jobs_go_on_with_the_numbers_behind_those_of_the_trials() -> None:
+    ready = [job for _, job in schedule(7, 10.0, 1.0, 1_600, 12)][:3]
+    events = [decode(SubmitJob.type, job.value) for job in ready]
+    assert [number_of(event.job.id) for event in events if isinstance(event, SubmitJob)] == [7, 8, 9]
+
+
+def test_it_tells_what_went_through_and_how_soon_the_backlog_was_gone() -> None:
+    body = body_of(found(40.04), 20_000.0)
+    assert (body["capacity_per_s"], body["through_pct"], body["backlog"]) == (1_000, 95.0, 21_000)
+    assert (body["recovery_s"], body["recovery_bound_s"]) == (40.0, 84.0)  # twice 21,000 over the spare 500 a second
+    assert body["trials"] == [
+        {"per_s": 1_000, "held": True, "started_per_s": 1_003},
+        {"per_s": 1_500, "held": False, "started_per_s": 1_100},
+    ]
+
+
+@pytest.mark.parametrize(("recovery_s", "words"), [(40.0, "after 40.0 s"), (None, "after longer than was waited for")])
+def test_a_backlog_that_stays_is_told_as_such(recovery_s: float | None, words: str) -> None:
+    shown = found(recovery_s)
+    assert words in " ".join(lines_of(shown, body_of(shown, 20_000.0)))
