@@ -7,9 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from services.placement.policy.why_not import why_not
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
-from shared.events.operations import CancelMaintenance, Cordon, Drain, PlanMaintenance, Uncordon
+from shared.events.operations import CancelMaintenance, Cordon, Drain, PlanMaintenance, Quota, Uncordon
+from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode, ProposalCode, StopReason
 from shared.events.values import NodeStatus
 from tests.placement.replicas import all_start, leave, on_nodes, service
@@ -24,6 +26,7 @@ from tests.placement.world import (
     lost,
     report,
     set_policy,
+    set_quotas,
     spec_of,
     started,
     stopped,
@@ -74,6 +77,22 @@ def test_a_long_job_that_does_not_fit_hides_no_short_one() -> None:
     world = planned()
     jobs = [spec_of("a", 1, max_run_ms=90_000), spec_of("b", 1, max_run_ms=5_000), spec_of("c", 1, max_run_ms=90_000)]
     assert starts(world.tell(*(admitted(job) for job in jobs))) == ["b"]
+
+
+@pytest.mark.parametrize("line", list(QueueDiscipline))
+def test_what_is_guaranteed_to_an_owner_who_waits_for_the_end_of_maintenance_is_lent_meanwhile(
+    line: QueueDiscipline,
+) -> None:
+    queues = (Queue(name="line", discipline=line), Queue(name="next"))
+    part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=8),), queues=queues)
+    world = World(CellFile(cells=(part,), tenants=(Tenant(name="ada"), Tenant(name="bob"))))
+    world.listens = False
+    own, none = (Quota(tenant=who, gpu_type="gpu", guaranteed_milli=of) for who, of in (("ada", 8_000), ("bob", 0)))
+    world.tell(joined("n1"), set_quotas(own, none), PLAN)
+    world.tell(admitted(spec_of("long", 8, max_run_ms=60_000, queue="line")))
+    world.tell(admitted(spec_of("behind", 8, max_run_ms=60_000, queue="line"), 1))
+    effects = world.tell(admitted(spec_of("guest", 4, tenant="bob", queue="next", max_run_ms=1_000), 2))
+    assert (world.job("long").deferred, starts(effects)) == (DeferCode.MAINTENANCE, ["guest"])
 
 
 def test_a_long_job_goes_to_another_node() -> None:

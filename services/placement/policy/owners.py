@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from heapq import heapify, heappop
 
 from services.placement.policy.arrays import may_start_one_more
-from services.placement.policy.ever import could_ever_start, waits_for_closed
+from services.placement.policy.ever import could_ever_start, could_hold, waits_for_closed
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
 from services.placement.policy.lines.row import Row
@@ -102,7 +102,7 @@ class Owners:
         needs = self._needs.get(wants)
         if needs is None:
             needs = self._needs[wants] = [(account, spec.gpus_milli) for account in _owners_above(state, spec)]
-        if needs and _waits_for_room(state, job):
+        if needs and _waits_for_room(state, job) and not _waits_for_maintenance(state, job):
             for account, need in needs:
                 of_account = state.tree.waiting.setdefault(account, {})
                 of_account[need] = of_account.get(need, 0) + number
@@ -146,6 +146,15 @@ def _waits_for_room(state: CellState, job: Job) -> bool:
     if job.status is JobStatus.QUEUED and not may_start_one_more(state, job.spec):
         return False
     return could_ever_start(state, job) and is_ever_allowed(state, job) and not waits_for_closed(state, job)
+
+
+def _waits_for_maintenance(state: CellState, job: Job) -> bool:
+    """Whether the job is a gang that no pool would hold before its planned maintenance is over, were all nodes empty:
+    until then room is of no use to it. In a strict queue it keeps those behind it waiting all the same.
+    """
+    spec = job.spec
+    pools = [state.pools[name] for name in spec.pools or state.pools if name in state.pools]
+    return spec.gang and not any(could_hold(state, pool, spec) for pool in pools)
 
 
 def _wants(spec: JobSpec) -> Wants:
