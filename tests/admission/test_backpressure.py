@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from shared.events.submissions import SubmitJob
 from shared.events.values import JobSpec
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.port import LogUnavailable, Record, TopicPartition
+from shared.log.port import LogUnavailable, Outgoing, Record, TopicPartition
 from shared.runtime.cell_file import parse_cell_file
 from shared.runtime.host import Host
 from shared.runtime.process import Context, make_context
@@ -203,6 +204,31 @@ async def test_admission_begins_with_a_backlog_of_which_it_knows_nothing() -> No
     cell.admission = again
     await cell.passes_on()
     assert cell.passed_on == 4
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"null", b"[" * 100_000, b'{"inputs":{"jobs-0":"3"}}', b'{"inputs":{"jobs-0":-', b"\xff"]
+)
+async def test_what_is_no_decision_says_nothing_and_stops_nobody(value: bytes) -> None:
+    cell = await behind()
+    await cell.placement_reads(3)
+    await cell.log.publish([Outgoing("t.decisions", key=b"main", value=value, headers=(), partition=0)])
+    cell.passes(10 * MOST_MS)
+    await cell.admission.pace.look()
+    await cell.passes_on()
+    assert cell.passed_on == 4
+
+
+async def test_after_a_lost_tail_of_the_decisions_nobody_is_waited_for_until_placement_decides_again() -> None:
+    cell = await too_far_behind()
+    cell.broker.cut(("t.decisions", 0), 0)
+    await cell.admission.pace.look()
+    await cell.passes_on()
+    cell.passes(10 * MOST_MS)
+    await cell.placement_reads(4)
+    await cell.admission.pace.look()
+    await cell.passes_on()
+    assert cell.passed_on == 5
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4_000), st.integers(0, 3_000)), max_size=30))

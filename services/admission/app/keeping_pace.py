@@ -82,7 +82,9 @@ class KeepingPace:
                 if len(records) < DECISIONS_MOST:
                     break
         except LogTruncated as error:
-            reader.seek(error.tp, error.begin)  # older decisions say nothing that newer ones do not
+            # Of what is older nothing is of use, and what is lost of the log is told of by those who fold it.
+            reader.seek(error.tp, error.end)
+            self._read.pop(self._cells.get(error.tp[1], ""), None)
         await self._compare()
 
     def _note(self, records: Sequence[Record]) -> None:
@@ -91,7 +93,7 @@ class KeepingPace:
             cell = self._cells.get(record.partition)
             try:
                 next_offset = _DECODER.decode(record.value or b"").inputs.get(f"jobs-{record.partition}")
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 continue  # readers of the state tell of it
             if cell is not None and next_offset is not None:
                 self._read[cell] = next_offset
