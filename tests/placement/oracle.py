@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from services.placement.policy.arrays import may_start_one_more
-from services.placement.policy.fair_share import Share, Shares
+from services.placement.policy.fair_share import Shares
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.turn import Turn
 from services.placement.service import PlacementService
@@ -159,14 +159,27 @@ class NaiveWorld(World):
             waiting.remove(job)
 
     def _next(self, waiting: list[Job]) -> Job:
-        """The first job of the tenant with the smallest share, level by level."""
-        shares = Shares(self.state, max(self.now_ms, self.state.at_ms))
+        """The first job of the tenant with the smallest share, level by level; of equal ones the first to come."""
+        shares, firsts = Shares(self.state, max(self.now_ms, self.state.at_ms)), dict[str, Job]()
+        for job in waiting:
+            firsts.setdefault(job.spec.tenant, job)
 
-        def levels(job: Job) -> list[Share]:
-            tenant = job.spec.tenant
-            return [*(shares.of(each) for each in shares.line(tenant)), shares.own(tenant)]
+        def best(level: int, among: list[Job]) -> Job:
+            """Of tenants that stand below the same ones down to this level."""
+            parts: dict[str, list[Job]] = {}
+            for job in among:
+                line = shares.line(job.spec.tenant)
+                parts.setdefault(line[level] if level < len(line) else "", []).append(job)
+            found = {name: part[0] if not name else best(level + 1, part) for name, part in parts.items()}
 
-        return min(waiting, key=levels)
+            def key(name: str) -> tuple[bool, int, int, int]:
+                job = found[name]
+                share = shares.of(name) if name else shares.own(job.spec.tenant)
+                return (share.has_no_weight, share.share, job.submit_ms, job.number)
+
+            return found[min(found, key=key)]
+
+        return best(0, list(firsts.values()))
 
     def _is_kept_by(self, job: Job, head: Job, why: DeferCode, limit: Account) -> bool:
         nodes = self.state.nodes.values()

@@ -7,7 +7,7 @@ from heapq import heapify, heappop
 from itertools import takewhile
 
 from services.placement.policy.fair_share import Shares
-from services.placement.policy.tournament import Tournament
+from services.placement.policy.tournament import Tournament, came_of
 from shared.cluster.config import Queue
 from shared.cluster.gpu_types import types_for
 from shared.cluster.job import Job, JobStatus
@@ -40,8 +40,7 @@ def turns_of(state: CellState, queue: Queue, jobs: Iterable[Job], now_ms: int) -
     by_tenant: dict[str, list[Job]] = {}
     for job in jobs:
         by_tenant.setdefault(job.spec.tenant, []).append(job)
-    lines = {tenant: _in_order(queue, theirs) for tenant, theirs in by_tenant.items()}
-    return _by_shares(state, lines, now_ms)
+    return _by_shares(state, {tenant: _in_order(queue, theirs) for tenant, theirs in by_tenant.items()}, now_ms)
 
 
 def _in_order(queue: Queue, jobs: Iterable[Job]) -> Iterator[Job]:
@@ -54,15 +53,19 @@ def _in_order(queue: Queue, jobs: Iterable[Job]) -> Iterator[Job]:
 
 def _by_shares(state: CellState, lines: Mapping[str, Iterator[Job]], now_ms: int) -> Iterator[Job]:
     usage = dict(state.usage)
-    turns = Tournament(Shares(state, now_ms, usage), list(lines))
+    firsts = {tenant: next(line, None) for tenant, line in lines.items()}
+    came = {tenant: came_of(job) for tenant, job in firsts.items()}
+    turns = Tournament(Shares(state, now_ms, usage), came)
     while (tenant := turns.first()) is not None:
-        job = next(lines[tenant], None)
+        job = firsts[tenant]
         if job is None:
             turns.leave()
             continue
         yield job
         _charge(state, usage, job.spec)
-        turns.served()
+        firsts[tenant] = after = next(lines[tenant], None)
+        came[tenant] = came_of(after)
+        turns.moved()
 
 
 def _charge(state: CellState, usage: Usage, spec: JobSpec) -> None:

@@ -85,7 +85,8 @@ class _Scan:
         self._is_fair = self._queue.order is QueueOrder.FAIR_SHARE
         sees_all = self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO
         courses = [Course(line, sees_all=sees_all) for line in queue]
-        self._turns: Turns = ByShares(courses, Shares(state, now_ms)) if self._is_fair else OneLine(courses[0])
+        shares = Shares(state, now_ms)
+        self._turns: Turns = ByShares(courses, shares, state.jobs) if self._is_fair else OneLine(courses[0])
         self._heads = heads
         self._blocking: dict[str, None] = {}
         self._ahead = Ahead()

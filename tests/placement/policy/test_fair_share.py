@@ -122,29 +122,42 @@ TURNS = st.lists(st.tuples(st.sampled_from(("serve", "leave")), st.integers(1, 8
     st.fixed_dictionaries({name: st.integers(0, 12) for name in TENANTS}),
     st.lists(st.sampled_from(TENANTS), unique=True, min_size=1),
     TURNS,
+    st.lists(st.integers(0, 3), min_size=len(TENANTS), max_size=len(TENANTS)),
 )
 def test_the_turns_are_those_of_a_comparison_of_all_level_by_level(
-    weights: dict[str, int], held: dict[str, int], tenants: list[str], turns: list[tuple[str, int]]
+    weights: dict[str, int], held: dict[str, int], tenants: list[str], turns: list[tuple[str, int]], submits: list[int]
 ) -> None:
     state = with_family(weights, held)
     shares = Shares(state, 0)
-    tournament, left = Tournament(shares, tenants), dict.fromkeys(tenants)
-    for what, gpus in turns:
-        fresh = Shares(state, 0)
-        expected = min(left, key=lambda name: levels(fresh, name), default=None)
+    came = {name: (submits[number], number) for number, name in enumerate(tenants)}
+    tournament, left = Tournament(shares, came), dict.fromkeys(tenants)
+    for turn, (what, gpus) in enumerate(turns):
+        expected = next_of(Shares(state, 0), list(left), came, 0) if left else None
         assert tournament.first() == expected
         if expected is None:
             return
         if what == "serve":
             hold(state, expected, gpus)
-            tournament.served()
+            came[expected] = (came[expected][0] + turn % 3, len(tenants) + turn)
+            tournament.moved()
         else:
             del left[expected]
             tournament.leave()
 
 
-def levels(shares: Shares, tenant: str) -> list[Share]:
-    return [*(shares.of(name) for name in shares.line(tenant)), shares.own(tenant)]
+def next_of(shares: Shares, tenants: list[str], came: dict[str, tuple[int, int]], level: int) -> str:
+    """Of tenants that stand below the same ones down to this level: by share, then by when the next job came."""
+    parts: dict[str, list[str]] = {}
+    for tenant in tenants:
+        line = shares.line(tenant)
+        parts.setdefault(line[level] if level < len(line) else "", []).append(tenant)
+    found = {name: part[0] if not name else next_of(shares, part, came, level + 1) for name, part in parts.items()}
+
+    def key(name: str) -> tuple[bool, int, tuple[int, int]]:
+        share = shares.of(name) if name else shares.own(found[name])
+        return (share.has_no_weight, share.share, came[found[name]])
+
+    return found[min(found, key=key)]
 
 
 def with_family(weights: dict[str, int], held: dict[str, int]) -> CellState:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Protocol
 
 from services.placement.policy.fair_share import Shares
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.row import RoomRows, Row
-from services.placement.policy.tournament import Tournament
+from services.placement.policy.tournament import Came, Tournament, came_of
+from shared.cluster.job import Job
 from shared.cluster.queue_order import Order
 
 Entry = tuple[Order, int, RoomRows]
@@ -108,25 +110,38 @@ class OneLine:
 
 
 class ByShares:
-    """A queue in fair-share order: the next job is of the tenant that comes first by shares. A start moves its tenant
-    back; a job that does not start leaves the turn with it.
+    """A queue in fair-share order: the next job is of the tenant that comes first by shares, and of equal shares of the
+    one whose next job came first. A start moves its tenant back; a job that does not start leaves the turn with it,
+    unless its next one came later than that of another tenant with an equal share.
     """
 
-    def __init__(self, courses: list[Course], shares: Shares) -> None:
-        self.courses = courses
+    def __init__(self, courses: list[Course], shares: Shares, jobs: Mapping[str, Job]) -> None:
+        self.courses, self._jobs = courses, jobs
         self._of = {course.line.tenant: course for course in courses}
-        self._turns = Tournament(shares, list(self._of))
+        self._came = {tenant: self._next_came(course.first()) for tenant, course in self._of.items()}
+        self._turns = Tournament(shares, self._came)
 
     def first(self) -> tuple[Course, Row] | None:
         """The row that is next; None when no row is left."""
         while (tenant := self._turns.first()) is not None:
             course = self._of[tenant]
             row = course.first()
-            if row is not None:
+            if row is None:
+                self._turns.leave()
+                continue
+            came = self._next_came(row)
+            if came == self._came[tenant]:
                 return course, row
-            self._turns.leave()
+            self._came[tenant] = came
+            self._turns.moved()
         return None
 
     def served(self) -> None:
         """The one whose turn it is has got something."""
-        self._turns.served()
+        tenant = self._turns.first()
+        if tenant is not None:
+            self._came[tenant] = self._next_came(self._of[tenant].first())
+            self._turns.moved()
+
+    def _next_came(self, row: Row | None) -> Came:
+        return came_of(None if row is None or row.first is None else self._jobs[row.first[-1]])
