@@ -182,10 +182,13 @@ class NaiveWorld(World):
         return best(0, list(firsts.values()))
 
     def _is_kept_by(self, job: Job, head: Job, why: DeferCode, limit: Account) -> bool:
-        nodes = self.state.nodes.values()
-        if not any(_could_be(self, job.spec, node) and _could_be(self, head.spec, node) for node in nodes):
-            return False
-        return why is not DeferCode.QUOTA_REACHED or limit in accounts(self.state.quotas, job.spec.tenant, "gpu")
+        here = [
+            {node.id for node in self.state.nodes.values() if _could_be(self, each.spec, node)} for each in (job, head)
+        ]
+        if why is not DeferCode.QUOTA_REACHED:
+            return bool(here[0] & here[1])
+        # What is left below a limit is used up on any node.
+        return all(here) and limit in accounts(self.state.quotas, job.spec.tenant, "gpu")
 
     def _is_owner_before(self, job: Job, head: Job) -> bool:
         """Whether the job takes what is guaranteed to it, and the head would borrow."""

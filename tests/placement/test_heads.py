@@ -96,6 +96,61 @@ def test_a_head_that_names_no_queue_is_told_to_be_of_the_first_one(first: str | 
     assert told.queue == "line"
 
 
+@pytest.mark.parametrize("queue", [Queue(name="line", discipline=each) for each in (STRICT, BACKFILL)], ids=named)
+def test_what_becomes_free_below_a_limit_is_the_heads_though_others_would_use_it_elsewhere(queue: Queue) -> None:
+    world = world_of(queue)
+    world.tell(joined("n1", 8), joined("n2", 4, labels={"disk": "nvme"}), set_quotas(quota("ada", 8)))
+    small: dict[str, Any] = {"node_labels": ("disk=nvme",)}
+    submit(world, "first", **small)
+    submit(world, "head", 8, priority=5)
+    submit(world, "other", **small)
+    assert (world.job("head").deferred, world.job("other").workers) == (DeferCode.QUOTA_REACHED, ())
+    world.tell(finished("first", "n2"))
+    assert world.job("head").workers
+
+
+@pytest.mark.parametrize("more", [{"kind": JobKind.INFERENCE}, {}], ids=["service", "training"])
+def test_who_could_never_have_one_more_worker_below_its_limit_keeps_nobody_back(more: dict[str, Any]) -> None:
+    world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
+    world.tell(joined("n1", 8), joined("n2", 8), set_quotas(quota("ada", 12)))
+    submit(world, "grows", 8, 2, gang=False, workers_min=1, **more)
+    submit(world, "behind")
+    submit(world, "other", queue="next")
+    assert [len(world.job(job).workers) for job in ("grows", "behind", "other")] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("line", [STRICT, BACKFILL])
+@pytest.mark.parametrize("spec", [{}, {"gang": False, "workers_min": 4}], ids=["gang", "at least four"])
+def test_who_may_not_use_one_pool_and_does_not_fit_into_the_other_keeps_nobody_back(
+    line: QueueDiscipline, spec: dict[str, Any]
+) -> None:
+    world = world_of(Queue(name="line", discipline=line), Queue(name="next"), extra="large")
+    world.tell(joined("n1", 8), joined("n2", 3, pool="extra", gpu_type="large"), set_quotas(quota("ada", 2)))
+    submit(world, "never", 1, 4, pools=(), **spec)
+    for number, queue in enumerate(("line", "next", "line", "next")):
+        submit(world, f"j{number}", pools=(), queue=queue)
+    assert [bool(world.job(job).workers) for job in ("never", "j0", "j1", "j2", "j3")] == [
+        False,
+        True,
+        True,
+        True,
+        True,
+    ]
+
+
+@pytest.mark.parametrize("line", [STRICT, BACKFILL])
+@pytest.mark.parametrize("spec", [{}, {"gang": False}, {"gang": False, "kind": JobKind.INFERENCE}])
+def test_who_needs_a_node_that_a_person_has_closed_keeps_nobody_back(
+    line: QueueDiscipline, spec: dict[str, Any]
+) -> None:
+    world = world_of(Queue(name="line", discipline=line), Queue(name="next"))
+    world.tell(joined("n1", 8), joined("n2", 8), Cordon(cell=CELL, node="n2", by="operator"))
+    submit(world, "waits", 8, 2, **{**spec, **({"workers_min": 2} if spec else {})})
+    submit(world, "behind")
+    submit(world, "other", queue="next")
+    assert [len(world.job(job).workers) for job in ("waits", "behind", "other")] == [0, 1, 1]
+
+
 def test_of_a_head_at_a_limit_the_tenant_is_told_whose_limit_it_is() -> None:
     world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
     world.tell(joined("n1", 8), set_quotas(quota("ada", 4)))
@@ -355,7 +410,7 @@ def test_an_owner_who_waits_is_not_told_of_a_head_whose_room_is_kept_for_owners(
 
 
 @pytest.mark.parametrize("types", [("a100", "h100"), ("h100", "a100")])
-def test_whether_a_limits_head_keeps_a_job_back_does_not_depend_on_which_node_of_a_pool_is_the_first(
+def test_a_limits_head_leaves_the_nodes_of_other_gpu_types_to_others_whichever_node_of_a_pool_is_the_first(
     types: tuple[str, str],
 ) -> None:
     world = world_of(Queue(name="line", discipline=STRICT))
@@ -366,8 +421,8 @@ def test_whether_a_limits_head_keeps_a_job_back_does_not_depend_on_which_node_of
     submit(world, "head", 4, gpu_type="h100")
     submit(world, "any", tenant="bob")
     submit(world, "other", gpu_type="a100", tenant="bob")
-    assert world.job("any").deferred is DeferCode.BEHIND_HEAD
-    assert world.job("other").workers
+    not_limited = f"n{types.index('a100')}"
+    assert [world.nodes_of(job) for job in ("head", "any", "other")] == [[], [not_limited], [not_limited]]
 
 
 @pytest.mark.parametrize("discipline", list(QueueDiscipline))

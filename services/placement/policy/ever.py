@@ -20,7 +20,7 @@ from shared.cluster.masks import mask_from
 from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
 from shared.events.value import replace
-from shared.events.values import GPU, WORKERS_MOST, JobSpec, Resources, TopologyWish, Wish
+from shared.events.values import GPU, WORKERS_MOST, JobKind, JobSpec, Resources, TopologyWish, Wish
 
 
 class Form(NamedTuple):
@@ -45,17 +45,25 @@ def could_hold_later(state: CellState, pool: PoolCapacity, spec: JobSpec) -> boo
 
 def could_ever_start(state: CellState, job: Job) -> bool:
     """Whether any of its pools could hold the job, or enough of its workers, if they were empty."""
-    spec = in_line(job)
-    if not spec.gang:
+    return could_ever_hold(state, in_line(job))
+
+
+def could_ever_hold(state: CellState, spec: JobSpec) -> bool:
+    """The same of a job as it stands in line (`in_line`)."""
+    if goes_to_several_pools(spec):
         return could_hold_singly(state, spec, spec.workers)
     pools = [state.pools[name] for name in spec.pools or state.pools if name in state.pools]
     return any(could_hold_later(state, pool, spec) for pool in pools)
 
 
+def goes_to_several_pools(spec: JobSpec) -> bool:
+    """Whether the workers with which the job starts may be in more than one pool: the replicas of a service."""
+    return not spec.gang and spec.kind is JobKind.INFERENCE
+
+
 def waits_for_closed(state: CellState, job: Job) -> bool:
-    """Whether the job is a gang that could start, but in no pool without nodes that a person has closed."""
-    spec = job.spec
-    return spec.gang and could_ever_start(state, job) and not reach_of(state, spec)
+    """Whether the job could start, but not without nodes that a person has closed."""
+    return could_ever_start(state, job) and not reach_of(state, in_line(job))
 
 
 def could_hold_singly(state: CellState, spec: JobSpec, workers: int) -> bool:
@@ -78,9 +86,12 @@ Reach = dict[str, int]
 def reach_of(state: CellState, spec: JobSpec) -> Reach:
     """Where a worker of the job could be if nothing ran there, whatever maintenance is planned: for a gang nowhere in a
     pool that could not hold all of it on nodes that are open for new work, nor in a unit of the network that could not
-    hold what it requires in one.
+    hold what it requires in one. One that is no gang could be nowhere if all of its pools together do not hold as many
+    workers on open nodes as it needs at least: it stands here as it does in line (`in_line`).
     """
     pools = [(name, state.pools[name]) for name in spec.pools or state.pools if name in state.pools]
+    if not spec.gang and sum(_open_room(state, pool, spec) for _, pool in pools) < spec.workers:
+        return {}
     return {name: found for name, pool in pools if (found := _reach(state, pool, spec))}
 
 
@@ -113,6 +124,20 @@ def _reach(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:
     found = sum(mask for kind, mask in hardware.kinds.items() if _on(kind, form)) & among
     hardware.remember(name, found)
     return found
+
+
+def _open_room(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:
+    """How many workers of a job that is no gang the pool's open nodes would hold if they were empty, whatever
+    maintenance is planned.
+    """
+    alone = replace(spec, workers=1, workers_min=None, topology=None)
+    hardware, form = hardware_of(state, pool), _at_any_time(_form_of(state, pool, alone))
+    name = ("open room", form)
+    known = hardware.remembered.get(name)
+    if not isinstance(known, int):
+        known = _room(_kinds_among(hardware, _among(state, pool, form) & ~hardware.closed), form)
+        hardware.remember(name, known)
+    return known
 
 
 def _form_of(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Form:

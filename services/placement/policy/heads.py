@@ -5,7 +5,7 @@ only jobs that could be on a node where it could be, by pools, GPU type, labels,
 network; so there may be several heads in a queue, each the first of its kind. A job that is kept back on some of its
 nodes may start on the others, and is a head of these where they have no room: later jobs do not overtake it there.
 Where a limit of its tenant keeps it, it is room below that limit that it needs: then it keeps back only jobs under the
-same limit.
+same limit, and these on whatever nodes of that GPU type.
 
 In a strict queue a job is a head as soon as it does not fit. In one that backfills (Kant, without estimates) it is one
 too, and jobs behind it in its queue start past it and are marked; when it has been a head for `backfill_wait_ms`
@@ -23,7 +23,7 @@ from typing import Final
 from services.placement.policy.deferral import PRECEDENCE, STRUCTURAL, ReasonKind
 from services.placement.policy.ever import Reach, marks_of_reach, meet, reach_of
 from services.placement.policy.head_index import HeadIndex
-from services.placement.policy.lines.classes import Key, room_of
+from services.placement.policy.lines.classes import WORKERS, Key, room_of
 from services.placement.policy.lines.row import Need
 from services.placement.policy.quota_check import is_ever_allowed
 from shared.cluster.config import Queue
@@ -32,9 +32,11 @@ from shared.cluster.hardware import hardware_of
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.queue_order import order_in
 from shared.cluster.quota import accounts, over_limit
+from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode
+from shared.events.value import replace as changed
 from shared.events.values import JobSpec
 
 PASSES: Final = (ReasonKind.QUOTA, ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
@@ -46,10 +48,10 @@ _NO_HEAD: Final = (*STRUCTURAL, DeferCode.ARRAY_LIMIT)
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A job that is the first of its kind not to fit. `reach` is where it could be; `under` the tenant whose limit
-    keeps it, None where it is room that is missing; `is_due` whether nothing may pass it any more, `is_of_all` whether
-    that holds for the queues behind its own too, `is_of_earlier` whether it is one of those walked before,
-    `is_reserved` whether its room is kept for owners.
+    """A job that is the first of its kind not to fit. `reach` is where it could be, or, where a limit keeps it, all
+    nodes of the GPU types under that limit; `under` the tenant whose limit it is, None where it is room that is
+    missing. `is_due` whether nothing may pass it any more, `is_of_all` whether that holds for the queues behind its own
+    too, `is_of_earlier` whether it is one of those walked before, `is_reserved` whether its room is kept for owners.
     """
 
     spec: JobSpec
@@ -114,14 +116,10 @@ class Heads:
         return self._index.over(job_class, self.reach(need, spec), above)
 
     def room_beside(self, need: Need, spec: JobSpec) -> Reach:
-        """Where the job could be and no head could that it may not be started past. Nowhere where a limit is what such
-        a head waits for: no other nodes help then.
-        """
-        reach = beside = self.reach(need, spec)
+        """Where the job could be and takes from no head that it may not be started past what that one waits for."""
+        beside = self.reach(need, spec)
         for head in self._over(need, spec):
             kept = _kept_from(self._state, spec, head) if head.is_due else {}
-            if head.under is not None and meet(reach, kept):
-                return {}
             beside = {name: left for name, mask in beside.items() if (left := mask & ~kept.get(name, 0))}
         return beside
 
@@ -136,7 +134,8 @@ class Heads:
             return False
         since_ms = self._state.heads.get(job.spec.id, self._now_ms)
         is_due = is_strict or self._now_ms - since_ms >= self._state.policy.backfill_wait_ms
-        reach, under = self.reach(need, job.spec), _under(self._state, job.spec, code)
+        under = _under(self._state, job.spec, code)
+        reach = _kept_for(self._state, job.spec, self.reach(need, job.spec), under)
         is_reserved = code is DeferCode.RESERVED_FOR_OTHER
         self._put(Head(job.spec, since_ms, reach, under, is_due, code in WAITED_FOR, is_reserved=is_reserved))
         return True
@@ -146,7 +145,9 @@ class Heads:
         if not self._marks:
             self._marks = marks_of_reach(self._state)
         if need.reach is None or need.reach[0] != self._marks:
-            need.reach = (self._marks, reach_of(self._state, spec))
+            # As it stands in line: of one that is no gang with as many workers as it needs at least.
+            lined = spec if spec.gang else changed(spec, workers=need.key[WORKERS])
+            need.reach = (self._marks, reach_of(self._state, lined))
         return need.reach[1]
 
 
@@ -190,7 +191,7 @@ def head_before(
     else one of the queues that are walked `earlier`. A head is kept back by no other one of its own queue.
     """
     is_head = job.spec.id in state.heads and job.deferred is not DeferCode.BEHIND_HEAD
-    known, reach = _Known(state, now_ms), reach_of(state, job.spec)
+    known, reach = _Known(state, now_ms), reach_of(state, in_line(job))
     waiting = [other for other in state.jobs.values() if other.status is JobStatus.QUEUED]
     heads = [] if is_head else known.in_own(queue, before)
     for each in earlier:
@@ -228,11 +229,12 @@ class _Known:
 
     def _head(self, job: Job) -> Head:
         spec, code = job.spec, job.deferred
-        key = room_of(self._state, spec)
+        key = room_of(self._state, in_line(job))
         reach = self._reaches.get(key)
         if reach is None:
-            reach = self._reaches[key] = reach_of(self._state, spec)
+            reach = self._reaches[key] = reach_of(self._state, in_line(job))
         under = None if code is None else _under(self._state, spec, code)
+        reach = _kept_for(self._state, spec, reach, under)
         since_ms, is_reserved = self._state.heads.get(spec.id), code is DeferCode.RESERVED_FOR_OTHER
         return Head(spec, since_ms, reach, under, is_due=True, is_of_all=True, is_reserved=is_reserved)
 
@@ -246,6 +248,16 @@ def _under(state: CellState, spec: JobSpec, code: DeferCode) -> str | None:
         if account is not None:
             return account[0]
     return spec.tenant
+
+
+def _kept_for(state: CellState, spec: JobSpec, reach: Reach, under: str | None) -> Reach:
+    """The nodes that a head keeps, which could be on these (`reach`). Where a limit keeps it that are all nodes of the
+    GPU types that it could get: whatever runs on one of them takes from what is left below the limit.
+    """
+    if under is None or not reach:
+        return reach
+    types = types_for(state, spec)
+    return {name: mask for name in state.pools if (mask := _nodes_of_types(state, name, types))}
 
 
 def _is_below(state: CellState, spec: JobSpec, tenant: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from services.placement.policy.ever import could_ever_hold, goes_to_several_pools
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.gpu_types import all_milli, gpu_types_of, idle_milli, types_for
 from shared.cluster.job import Job
@@ -16,6 +17,7 @@ from shared.cluster.quota_tree import QuotaTree
 from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
+from shared.events.value import replace
 from shared.events.values import JobSpec, WorkerPlace
 
 
@@ -30,12 +32,27 @@ def refusal_in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Defe
 
 
 def is_ever_allowed(state: CellState, job: Job) -> bool:
-    """Whether any of the GPU types that the job could get may be used so much by its tenant if nothing was in use."""
+    """Whether any of the GPU types that the job could get may be used so much by its tenant if nothing else was in use.
+    One that runs with some of its workers has these all the same when more of them come. One that quotas keep from some
+    of its types must fit on nodes of another, unless it may take some of each.
+    """
     if not state.quotas:
         return True
     spec = in_line(job)
-    types = types_for(state, spec)
-    return not types or any(_is_ever_within(state, spec, each, spec.gpus_milli) for each in types)
+    types, held = types_for(state, spec), {} if spec.gang else _held_by(state, job)
+    allowed = [each for each in types if _is_ever_within(state, spec, each, spec.gpus_milli + held.get(each, 0))]
+    if goes_to_several_pools(spec) or len(allowed) == len(types):
+        return bool(allowed) or not types
+    return any(could_ever_hold(state, replace(spec, gpu_type=each)) for each in allowed)
+
+
+def _held_by(state: CellState, job: Job) -> dict[str, int]:
+    """What the workers of a job hold, by GPU type, in milli-GPUs."""
+    held: dict[str, int] = {}
+    for place in (*job.workers, *job.joining):
+        gpu_type = state.nodes[place.node].spec.gpu_type
+        held[gpu_type] = held.get(gpu_type, 0) + place.gpu_milli
+    return held
 
 
 def _is_ever_within(state: CellState, spec: JobSpec, gpu_type: str, milli: int) -> bool:

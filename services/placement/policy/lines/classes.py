@@ -12,6 +12,10 @@ Key = tuple[object, ...]
 _QUEUED = JobStatus.QUEUED
 
 
+WORKERS = 2
+"""Where in the key of a room stands how many workers must have it at once."""
+
+
 def room_of(state: CellState, spec: JobSpec) -> Key:
     """What decides whether there is room for a job, whoever's it is. In a cell that has nodes that only short jobs may
     use, how long it may run decides, too. What keeps the workers of a job that is no gang from entering is not told
