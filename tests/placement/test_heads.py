@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from services.placement.policy.walk import TRIES_BESIDE_MOST
 from services.placement.policy.why_not import why_not
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events import effects as e
@@ -149,6 +150,27 @@ def test_who_needs_a_node_that_a_person_has_closed_keeps_nobody_back(
     submit(world, "behind")
     submit(world, "other", queue="next")
     assert [len(world.job(job).workers) for job in ("waits", "behind", "other")] == [0, 1, 1]
+
+
+def test_each_of_many_kinds_behind_a_head_has_its_turn_though_something_becomes_free_all_the_time() -> None:
+    world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
+    world.tell(joined("n1", 8, cpu_milli=64_000), joined("n2", 8, cpu_milli=64_000, pool="extra"))
+    world.tell(joined("n3", 8, pool="extra", labels={"own": "yes"}, taints=("own",)))
+    busy: dict[str, Any] = {"pools": ("extra",), "node_labels": ("own=yes",), "tolerations": ("own",)}
+    submit(world, "first", pools=("train",))
+    submit(world, "resident", 4, pools=("extra",))
+    for number in range(6):
+        submit(world, f"busy-{number}", **busy)
+    submit(world, "head", 8)
+    several: dict[str, Any] = {"queue": "next", "pools": ("train", "extra")}
+    for number in range(3 * TRIES_BESIDE_MOST):
+        resources = Resources(gpu_milli=5_000, cpu_milli=100 + number)
+        world.hand_over(admitted(spec_of(f"kind-{number}", resources=resources, **several), world.now_ms + 100))
+    world.hand_over(admitted(spec_of("fits", **several), world.now_ms + 200))
+    for number in range(5):
+        world.hand_over(finished(f"busy-{number}", "n3"))
+        world.decide()
+    assert world.nodes_of("fits") == ["n2"]
 
 
 def test_of_a_head_at_a_limit_the_tenant_is_told_whose_limit_it_is() -> None:

@@ -43,7 +43,7 @@ _OF_TENANT = (DeferCode.QUOTA_REACHED, DeferCode.RESERVED_FOR_OTHER)
 
 TRIES_BESIDE_MOST = 16
 """So many kinds of jobs that a head keeps back are tried in vain on other nodes in one walk along a queue, the next
-ones in the next walk: each is tried again only when more has become free.
+ones in the next walk: each is tried again only when more has become free, and when all the others had their turn.
 """
 
 
@@ -51,7 +51,8 @@ ones in the next walk: each is tried again only when more has become free.
 class Walk:
     """What came of a walk. `is_whole` is False where the record was full, so that there may be more to start. `heads`
     are the jobs that are heads now and were none, `cleared` those that are none any more. `has_untried` tells that some
-    kinds of jobs behind a head are still to be tried on other nodes.
+    kinds of jobs behind a head are still to be tried on other nodes; `has_spent_tries`, that this is so because as many
+    were tried as may be in one walk.
     """
 
     starts: int = 0
@@ -60,6 +61,7 @@ class Walk:
     heads: list[str] = field(default_factory=list)
     cleared: list[str] = field(default_factory=list)
     has_untried: bool = False
+    has_spent_tries: bool = False
 
 
 def walk_lines(state: CellState, lines: Lines, now_ms: int, start: Start) -> Walk:
@@ -70,6 +72,8 @@ def walk_lines(state: CellState, lines: Lines, now_ms: int, start: Start) -> Wal
             walk.is_whole = False
             break
         heads.next_queue()
+    if walk.is_whole and not walk.has_spent_tries:
+        lines.tries += 1
     return walk
 
 
@@ -261,7 +265,8 @@ class _Scan:
             self._note_beside(row, job, known)
             self._pass_kept(course, row, over, known)
             return True
-        if beside and not self._tries:
+        if beside and (not self._tries or row.tried == self._lines.tries):
+            self._walk.has_spent_tries |= row.tried != self._lines.tries
             self._walk.has_untried, beside = True, {}
         found = (
             DeferCode.BEHIND_HEAD
@@ -273,6 +278,7 @@ class _Scan:
             return self._let_in(course, row, job, found, "", is_beside=True)
         if beside:
             self._tries -= 1
+            row.tried = self._lines.tries
             (row if found in _OF_TENANT else need).in_vain = InVain(self._lines.freed, found, beside)
             self._note_beside(row, job, found)
         self._pass_kept(course, row, over, found)

@@ -68,6 +68,8 @@ class Lines:
         self._of_tenant: dict[str, dict[Row, Line]] = {}
         self.freed = 0
         """How often a job may have come to have more room."""
+        self.tries = 0
+        """How often each of the kinds that heads keep back had its turn to be tried beside them."""
 
     @property
     def is_known(self) -> bool:

@@ -50,7 +50,7 @@ class Row:
     that is not for room, and `is_shut` whether the walk does not come by until something changes.
     """
 
-    __slots__ = ("_at", "_jobs", "code", "first", "in_vain", "is_limited", "is_shut", "key", "number", "rows")
+    __slots__ = ("_at", "_jobs", "code", "first", "in_vain", "is_limited", "is_shut", "key", "number", "rows", "tried")
 
     def __init__(self, key: Key, number: int, rows: RoomRows, *, is_limited: bool) -> None:
         self.key, self.number, self.rows, self.is_limited = key, number, rows, is_limited
@@ -61,6 +61,8 @@ class Row:
         self.is_shut = False
         self.in_vain: InVain | None = None
         """The same as of its room, for a reason of its own."""
+        self.tried = -1
+        """In which round of tries (`Lines.tries`) it was looked for so last."""
 
     def __len__(self) -> int:
         """How many wait."""
