@@ -709,6 +709,19 @@ def test_who_reads_of_a_head_that_one_of_an_earlier_queue_keeps_back_is_told_so(
     assert told.behind.job == "head"
 
 
+def test_a_service_that_needs_several_workers_at_least_is_tried_beside_a_head_for_a_single_one_that_it_lacks() -> None:
+    world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
+    world.tell(joined("n1", 4), joined("n2", 4, gpu_type="h100"))
+    submit(world, "on-n1", 1, gpu_type="gpu")
+    submit(world, "service", 1, 6, gang=False, kind=JobKind.INFERENCE, workers_min=3, gpu_type="h100", queue="next")
+    submit(world, "head", 4, gpu_type="gpu")
+    assert world.nodes_of("service") == ["n2"] * 4
+    world.tell(joined("n3", 1, gpu_type="h100"))
+    assert world.nodes_of("service") == ["n2"] * 4 + ["n3"]
+    world.tell(joined("n4", 4, gpu_type="h100"))
+    assert len(world.job("service").workers) == 6
+
+
 @pytest.mark.parametrize("kinds", [15, 16, 17, 200])
 def test_however_many_kinds_of_jobs_a_head_keeps_back_each_is_tried_on_the_other_nodes(kinds: int) -> None:
     world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))

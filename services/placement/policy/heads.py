@@ -146,7 +146,8 @@ class Heads:
             self._marks = marks_of_reach(self._state)
         if need.reach is None or need.reach[0] != self._marks:
             # As it stands in line: of one that is no gang with as many workers as it needs at least.
-            lined = spec if spec.gang else changed(spec, workers=need.key[WORKERS])
+            fewest = need.key[WORKERS]
+            lined = spec if spec.gang else changed(spec, workers=fewest, workers_min=fewest)
             need.reach = (self._marks, reach_of(self._state, lined))
         return need.reach[1]
 
