@@ -722,6 +722,23 @@ def test_a_service_that_needs_several_workers_at_least_is_tried_beside_a_head_fo
     assert len(world.job("service").workers) == 6
 
 
+@pytest.mark.parametrize("order", list(QueueOrder))
+@pytest.mark.parametrize("job", ["behind", "other"])
+def test_who_stands_behind_a_running_service_that_lacks_room_is_told_so(job: str, order: QueueOrder) -> None:
+    queues = (Queue(name="line", discipline=STRICT, order=order), Queue(name="next"))
+    world = world_of(*queues)
+    world.tell(joined("n1", 8), joined("n2", 8))
+    submit(world, "first", 4)
+    submit(world, "service", 8, 2, gang=False, kind=JobKind.INFERENCE, workers_min=1)
+    submit(world, "behind")
+    submit(world, "other", queue="next")
+    assert (len(world.job("service").workers), world.job(job).deferred) == (1, DeferCode.BEHIND_HEAD)
+    told = why_not(world.state, world.job(job), queues, world.now_ms)
+    assert told.codes == (DeferCode.BEHIND_HEAD,)
+    assert told.behind is not None
+    assert (told.behind.job, told.behind.code) == ("service", DeferCode.NO_FREE_GPUS)
+
+
 @pytest.mark.parametrize("kinds", [15, 16, 17, 200])
 def test_however_many_kinds_of_jobs_a_head_keeps_back_each_is_tried_on_the_other_nodes(kinds: int) -> None:
     world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from services.placement.policy.deferral import PRECEDENCE, STRUCTURAL, ReasonKind
+from services.placement.policy.entering import places_to_enter
 from services.placement.policy.ever import Reach, marks_of_reach, meet, reach_of
 from services.placement.policy.head_index import HeadIndex
 from services.placement.policy.lines.classes import WORKERS, Key, room_of
@@ -30,11 +31,11 @@ from shared.cluster.config import Queue
 from shared.cluster.gpu_types import types_for
 from shared.cluster.hardware import hardware_of
 from shared.cluster.job import Job, JobStatus
-from shared.cluster.queue_order import order_in
+from shared.cluster.queue_order import Order, order_in
 from shared.cluster.quota import accounts, over_limit
-from shared.cluster.singly import in_line
+from shared.cluster.singly import grows, in_line
 from shared.cluster.state import CellState
-from shared.events.queue import QueueDiscipline
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.value import replace as changed
 from shared.events.values import JobSpec
@@ -52,6 +53,7 @@ class Head:
     nodes of the GPU types under that limit; `under` the tenant whose limit it is, None where it is room that is
     missing. `is_due` whether nothing may pass it any more, `is_of_all` whether that holds for the queues behind its own
     too, `is_of_earlier` whether it is one of those walked before, `is_reserved` whether its room is kept for owners.
+    `code` is why it does not fit, for one who reads the log; None where it was not tried yet.
     """
 
     spec: JobSpec
@@ -62,6 +64,7 @@ class Head:
     is_of_all: bool
     is_of_earlier: bool = False
     is_reserved: bool = False
+    code: DeferCode | None = None
 
 
 class Heads:
@@ -192,13 +195,36 @@ def head_before(
     else one of the queues that are walked `earlier`. A head is kept back by no other one of its own queue.
     """
     is_head = job.spec.id in state.heads and job.deferred is not DeferCode.BEHIND_HEAD
-    known, reach = _Known(state, now_ms), reach_of(state, in_line(job))
+    known, reach, first = _Known(state, now_ms), reach_of(state, in_line(job)), (*earlier, queue)[0].name
     waiting = [other for other in state.jobs.values() if other.status is JobStatus.QUEUED]
-    heads = [] if is_head else known.in_own(queue, before)
+    growing = [other for other in state.jobs.values() if grows(other, now_ms)]
+    heads: list[Head] = []
+    if not is_head:
+        running = _before(queue, _of_queue(queue, first, growing), job)
+        heads += _behind_others_last(known.in_own(queue, before) + known.of_growing(queue, running))
     for each in earlier:
-        others = [other for other in waiting if (other.spec.queue or earlier[0].name) == each.name]
-        heads += [replace(head, is_of_earlier=True) for head in known.in_other(each, others)]
+        found = known.in_other(each, _of_queue(each, first, waiting))
+        found += known.of_growing(each, _of_queue(each, first, growing))
+        heads += [replace(head, is_of_earlier=True) for head in _behind_others_last(found)]
     return next((head for head in heads if _keeps_back(state, job.spec, reach, head)), None)
+
+
+def _behind_others_last(heads: list[Head]) -> list[Head]:
+    """Those that wait for something before those that only stand behind another head themselves."""
+    return sorted(heads, key=lambda head: head.code in (DeferCode.BEHIND_HEAD, None))
+
+
+def _of_queue(queue: Queue, first: str, jobs: Sequence[Job]) -> list[Job]:
+    """Those of a queue; a job that names none is in the first one."""
+    return [job for job in jobs if (job.spec.queue or first) == queue.name]
+
+
+def _before(queue: Queue, running: Sequence[Job], behind: Job) -> list[Job]:
+    """Those of a queue's running jobs whose turn may come before this job's: by shares, each of them."""
+    if queue.order is QueueOrder.FAIR_SHARE:
+        return list(running)
+    place = _place_in(queue, behind)
+    return [job for job in running if _place_in(queue, job) < place]
 
 
 class _Known:
@@ -213,7 +239,7 @@ class _Known:
         if queue.discipline is not QueueDiscipline.STRICT_FIFO:
             return self.in_other(queue, before)
         found = [other for other in before if other.deferred not in _NO_HEAD]
-        return [self._head(other) for other in found if is_ever_allowed(self._state, other)]
+        return [self._head(other, other.deferred) for other in found if is_ever_allowed(self._state, other)]
 
     def in_other(self, queue: Queue, waiting: Sequence[Job]) -> list[Head]:
         """Those of a queue of which these jobs wait."""
@@ -225,11 +251,24 @@ class _Known:
             wait_ms, since_ms = self._state.policy.backfill_wait_ms, self._state.heads
             found = [each for each in found if self._now_ms - since_ms.get(each.id, self._now_ms) >= wait_ms]
             found = [each for each in found if each.id in since_ms]
-        found.sort(key=lambda each: order_in(queue, each.spec, each.submit_ms, each.number))
-        return [self._head(other) for other in found]
+        found.sort(key=lambda each: _place_in(queue, each))
+        return [self._head(other, other.deferred) for other in found]
 
-    def _head(self, job: Job) -> Head:
-        spec, code = job.spec, job.deferred
+    def of_growing(self, queue: Queue, growing: Sequence[Job]) -> list[Head]:
+        """Those of a queue that run and for whose further workers there is no room: in a strict one they keep back who
+        comes behind them.
+        """
+        if queue.discipline is not QueueDiscipline.STRICT_FIFO:
+            return []
+        found: list[Head] = []
+        for each in growing:
+            code = places_to_enter(self._state, each, self._now_ms)
+            if isinstance(code, DeferCode) and code not in _NO_HEAD and is_ever_allowed(self._state, each):
+                found.append(self._head(each, code))
+        return found
+
+    def _head(self, job: Job, code: DeferCode | None) -> Head:
+        spec = job.spec
         key = room_of(self._state, in_line(job))
         reach = self._reaches.get(key)
         if reach is None:
@@ -237,7 +276,11 @@ class _Known:
         under = None if code is None else _under(self._state, spec, code)
         reach = _kept_for(self._state, spec, reach, under)
         since_ms, is_reserved = self._state.heads.get(spec.id), code is DeferCode.RESERVED_FOR_OTHER
-        return Head(spec, since_ms, reach, under, is_due=True, is_of_all=True, is_reserved=is_reserved)
+        return Head(spec, since_ms, reach, under, is_due=True, is_of_all=True, is_reserved=is_reserved, code=code)
+
+
+def _place_in(queue: Queue, job: Job) -> Order:
+    return order_in(queue, job.spec, job.submit_ms, job.number)
 
 
 def _under(state: CellState, spec: JobSpec, code: DeferCode) -> str | None:

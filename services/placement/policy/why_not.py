@@ -89,7 +89,7 @@ class Ahead:
 @dataclass(frozen=True, slots=True)
 class Behind:
     """The head that this job may not pass, and since when it is one, where the log says. `queue` is that of the head,
-    which may be walked before the job's own. It waits, as the log says with `code`, for `gpus_milli` in one of the
+    which may be walked before the job's own. It waits, by `code`, for `gpus_milli` in one of the
     `pools`; or below the limit of the tenant `under`, where that is what keeps it.
     """
 
@@ -252,7 +252,7 @@ def _behind(state: CellState, job: Job, before: list[Job], queues: Sequence[Queu
         since_ms=head.since_ms,
         queue=of.name,
         discipline=of.discipline,
-        code=other.deferred,
+        code=head.code,
         gpus_milli=in_line(other).gpus_milli,
         pools=tuple(name for name in sorted(head.reach) if head.reach[name]),
         under=head.under,
