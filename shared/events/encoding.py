@@ -77,14 +77,15 @@ def decode(type_: str, value: bytes | None) -> Event | Undecodable:
             return why
     try:
         return _decoder(cls).decode(value)
-    except _UNREAD as error:
+    except UNREAD as error:
         why = _judged(cls, value)
         if why is None and cls.topic not in STRICT and not cls.is_command:
             return _of_a_later_release(cls, value)
         return why or _unread(error)
 
 
-_UNREAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNREAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What reading JSON raises for bytes that are none, or not what is expected."""
 
 
 def _of_a_later_release(cls: type[Event], value: bytes) -> Event | Undecodable:
@@ -94,7 +95,7 @@ def _of_a_later_release(cls: type[Event], value: bytes) -> Event | Undecodable:
     """
     try:
         return read_known(cls, value)
-    except _UNREAD as error:
+    except UNREAD as error:
         return _unread(error)
 
 

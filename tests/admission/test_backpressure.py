@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.admission.app.answering import Admission
+from services.admission.app.keeping_pace import jobs_read_to
 from services.admission.policy.backpressure import AWAY_MS, Backpressure
 from services.admission.settings import AdmissionSettings
 from shared.events.decisions import Decision
@@ -207,7 +208,8 @@ async def test_admission_begins_with_a_backlog_of_which_it_knows_nothing() -> No
 
 
 @pytest.mark.parametrize(
-    "value", [b"", b"null", b"[" * 100_000, b'{"inputs":{"jobs-0":"3"}}', b'{"inputs":{"jobs-0":-', b"\xff"]
+    "value",
+    [b"", b"null", b"[" * 100_000, b'{"inputs":{"jobs-0":"3"}}', b'{"inputs":{"jobs-0":-', b"\xff", b'{"in\xf3":{}}'],
 )
 async def test_what_is_no_decision_says_nothing_and_stops_nobody(value: bytes) -> None:
     cell = await behind()
@@ -217,6 +219,13 @@ async def test_what_is_no_decision_says_nothing_and_stops_nobody(value: bytes) -
     await cell.admission.pace.look()
     await cell.passes_on()
     assert cell.passed_on == 4
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.binary(max_size=4))
+def test_a_damaged_decision_is_read_or_passed_over(begin: int, end: int, other: bytes) -> None:
+    value = b'{"cell":"main","inputs":{"jobs-0":3,"nodes-0":7},"at_ms":10000008086}'
+    read_to = jobs_read_to(value[:begin] + other + value[end:], 0)
+    assert read_to is None or isinstance(read_to, int)
 
 
 async def test_after_a_lost_tail_of_the_decisions_nobody_is_waited_for_until_placement_decides_again() -> None:

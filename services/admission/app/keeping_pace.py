@@ -9,6 +9,7 @@ from prometheus_client import Counter, Gauge
 
 from services.admission.policy.backpressure import Backpressure
 from services.admission.settings import AdmissionSettings
+from shared.events.encoding import UNREAD
 from shared.log.layout import Layout
 from shared.log.machine.sights import Sights
 from shared.log.port import Log, LogTruncated, LogUnavailable, Reader, Record
@@ -29,6 +30,16 @@ class _Inputs(msgspec.Struct):
 
 
 _DECODER = msgspec.json.Decoder(_Inputs)
+
+
+def jobs_read_to(decision: bytes, partition: int) -> int | None:
+    """Where placement goes on with the jobs of a partition by this decision; None if it took none of them, or if this
+    is no decision, of which those tell who fold the log.
+    """
+    try:
+        return _DECODER.decode(decision).inputs.get(f"jobs-{partition}")
+    except UNREAD:
+        return None
 
 
 class KeepingPace:
@@ -91,10 +102,7 @@ class KeepingPace:
         """Note where placement goes on with each cell's jobs: a decision names only inputs of which it took some."""
         for record in records:
             cell = self._cells.get(record.partition)
-            try:
-                next_offset = _DECODER.decode(record.value or b"").inputs.get(f"jobs-{record.partition}")
-            except (msgspec.DecodeError, RecursionError):
-                continue  # readers of the state tell of it
+            next_offset = jobs_read_to(record.value or b"", record.partition)
             if cell is not None and next_offset is not None:
                 self._read[cell] = next_offset
 
