@@ -182,7 +182,7 @@ class PlacementService:
 
     def caught_up(self, wall_ms: int) -> None:
         """Decisions came from the log and not from here: nothing that was concluded from the old state holds."""
-        self._hearing.leases.enter_all(self.state, wall_ms)
+        self._hearing.caught_up(self.state, wall_ms)
         self._deadlines.from_state(self.state, wall_ms)
         self._look_anew()
 

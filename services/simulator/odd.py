@@ -51,4 +51,6 @@ def odd(engine: Engine, submit: SubmitJob) -> SubmitJob:
     change = engine.chance.choice(NOWHERE if engine.between(0, 1) else EXTREMES)
     if "workers" in change and not (submit.job.gang and submit.job.kind is JobKind.TRAINING):
         return submit  # single workers would all have their turn, a few at a time
+    if not change.get("pools", NOWHERE) and submit.job.pools:
+        return submit  # its other wishes were drawn for the nodes of these pools: others might grant them never
     return replace(submit, job=replace(submit.job, **change))

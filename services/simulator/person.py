@@ -23,6 +23,8 @@ class Person:
         self._world = world
         self.resumes: dict[tuple[str, int], int] = {}
         """Of an input (`jobs-0`) that was read to an offset, the offset from which it is read on."""
+        self.to_mend: dict[str, None] = {}
+        """Inputs that have lost what was read, until they are read on."""
 
     def setting(self) -> str:
         """What stands in the environment of placement."""
@@ -36,9 +38,12 @@ class Person:
             return
         cut = [lost.offset for lost in self._world.broker.lost_inputs if (lost.topic, lost.partition) == at]
         self.resumes[key] = engine.chance.choice((0, min((*cut, offset))))
+        self.to_mend[key[0]] = None
         engine.after(engine.between(300, 3_000), self._start_again)
 
     def _start_again(self) -> None:
+        for source, _ in self.resumes:
+            self.to_mend.pop(source, None)
         for process in self._world.processes:
             if process.group == "placement" and process.is_up:
                 self._world.crash(process)
@@ -55,3 +60,6 @@ def lose_input(world: World) -> None:
     offset = engine.chance.choice(old[-4:])
     if world.faults.inject(Fault.INPUT_LOST, f"{tp[0]}/{tp[1]} from {offset} of {len(logged)} on"):
         broker.lose_input(tp, offset)
+        source = f"{tp[0]}-{tp[1]}"
+        if world.oracles[tp[1]].state.inputs.get(source, 0) > offset:
+            world.person.to_mend[source] = None

@@ -148,6 +148,19 @@ def test_a_removal_that_does_not_get_into_the_log_is_tried_again() -> None:
     world.check()
 
 
+@pytest.mark.parametrize("fate", [Fate.KEPT, Fate.LATE])
+def test_a_removed_node_comes_back_in_any_boot_however_its_removal_got_into_the_log(fate: Fate) -> None:
+    world = cell_with(joined("n1"), joined("n2"))
+    world.tell(joined("n1", boot="boot-2"))
+    world.tell(lost("n1", boot="boot-2"))
+    fates = iter([fate])
+    world.on_append = lambda: next(fates, Fate.KEPT)
+    world.tell(RemoveNode(cell=CELL, node="n1"))
+    world.tell(joined("n1"))
+    assert is_ready(world, "n1")
+    assert "LeaseExpired" in kinds(world.pass_time(40_001))
+
+
 def test_a_stepped_cell_forgets_no_node() -> None:
     world = cell_with(joined("n1"), stepped=True)
     world.tell(lost("n1"))

@@ -16,6 +16,7 @@ from services.placement.policy.strays import Stray
 from services.placement.policy.turn import Turn
 from shared.cluster.config import CellPart
 from shared.cluster.node import Node
+from shared.cluster.state import CellState
 from shared.events.effects import NodeHeard
 from shared.events.nodes import (
     DeviceFailed,
@@ -42,6 +43,13 @@ class Hearing:
         """How many words no longer counted since the last call, by why."""
         found, self._past = self._past, Counter()
         return dict(found)
+
+    def caught_up(self, state: CellState, wall_ms: int) -> None:
+        """The state is that of the log, whoever wrote it: each of its nodes has a lease, and no other node is known."""
+        self.leases.enter_all(state, wall_ms)
+        for node_id in [*self.leases.nodes(), *self.sequences.nodes()]:
+            if node_id not in state.nodes:
+                self.forget(node_id)
 
     def forget(self, node_id: str) -> None:
         """The node is no longer in the log: what comes under its name is another one."""

@@ -10,6 +10,8 @@ nodes whose silence was still short it learns from what topic `nodes` holds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from services.placement.policy.earlier_reports import EarlierReports
 from services.placement.policy.listening import Listening
 from shared.cluster.node import Node
@@ -47,6 +49,10 @@ class Leases:
 
     def __contains__(self, node_id: str) -> bool:
         return node_id in self._heard_ms
+
+    def nodes(self) -> Iterable[str]:
+        """The nodes that have a lease."""
+        return self._heard_ms.keys()
 
     def enter_all(self, state: CellState, wall_ms: int) -> None:
         """Give every node of the state a lease, whoever wrote of it; those that have one keep it."""

@@ -6,6 +6,7 @@ its own repetition, or comes from an agent that another one has replaced.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -95,6 +96,10 @@ class Sequences:
     def _note(self, event: Word, newest: Heard | None, former: tuple[str, ...]) -> None:
         self._before.append((event.node, newest, 0 if newest is None else newest.seq))
         self._newest[event.node] = Heard(event.boot, event.seq, former)
+
+    def nodes(self) -> Iterable[str]:
+        """The nodes of which something was read."""
+        return self._newest.keys()
 
     def forget(self, node: str) -> None:
         """Nothing is known of the node any more."""
