@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shared.cluster.apply import apply
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.file_in_force import as_effect
 from shared.cluster.fold import LogRecord, extend, fold
 from shared.cluster.illegal import IllegalEffect
 from shared.cluster.job import Job, JobStatus
@@ -212,7 +214,12 @@ class History:
         return [e.PolicySet(policy=CellPolicy(remember_jobs=jobs, remember_ms=10**9, fair_half_life_ms=half_life_ms))]
 
     def cell_file(self) -> list[e.Effect]:
-        return [e.CellFileSet(digest=f"{self._random.randrange(16**32):032x}", content="{}")]
+        aging_ms = self._random.choice((0, 1, 3_600_000))
+        queues = tuple(Queue(name=name, aging_ms=aging_ms) for name in ("default", "night"))
+        cell = CellPart(name=self.state.cell, ordinal=0, pools=(Pool(name="pool", gpus=8),), queues=queues)
+        effect = as_effect(CellFile(cells=(cell,), tenants=tuple(Tenant(name=name) for name in TENANTS)))
+        assert effect is not None
+        return [effect]
 
     def device(self) -> list[e.Effect]:
         if not self.state.nodes:

@@ -14,7 +14,6 @@ from services.cli.moments import moment
 from services.cli.output import AsJson, CellName, print_json, print_table
 from services.cli.patience import patiently
 from services.cli.sentences import gpus
-from shared.cluster.config import Queue
 from shared.cluster.job import JobStatus
 from shared.events.queue import QueueOrder
 from shared.view.reader import LIMIT_MOST, Read
@@ -42,7 +41,7 @@ def jobs(
     name = access.cell(cell)
     read = run(_jobs(access, name, tenant, status, limit, after))
     part = access.cells().cell(name)
-    read = without_places(read, [queue.name for queue in part.queues if not is_by_priority(queue)])
+    read = without_places(read, [queue.name for queue in part.queues if queue.order is QueueOrder.FAIR_SHARE])
     if as_json:
         print_json(as_object(name, read, "jobs"))
         return
@@ -55,11 +54,6 @@ async def _jobs(
 ) -> Read[tuple[JobRow, ...]]:
     async with access.client() as client:
         return await patiently(lambda: client.jobs(cell, tenant=tenant, status=status, limit=limit, after=after))
-
-
-def is_by_priority(queue: Queue) -> bool:
-    """Whether the view's order, by priority and then by time, is the one in which the queue is served."""
-    return queue.order is QueueOrder.FIFO and not queue.aging_ms
 
 
 def without_places(read: Read[tuple[JobRow, ...]], queues: Sequence[str]) -> Read[tuple[JobRow, ...]]:

@@ -107,10 +107,21 @@ def another_file(engine: Engine, first: CellFile) -> CellFile:
     )
     wait_ms = engine.between(2_000, 6_000)
     cells = tuple(
-        cell.model_copy(update={"policy": replace(cell.policy, start_wall_ms=wait_ms)}) for cell in first.cells
+        cell.model_copy(
+            update={
+                "policy": replace(cell.policy, start_wall_ms=wait_ms),
+                "queues": tuple(_ages_otherwise(queue) for queue in cell.queues),
+            }
+        )
+        for cell in first.cells
     )
     limits = Limits(submit_skew_ms=None, gpus_per_job=engine.between(2, 64))
     return CellFile(cells=cells, tenants=tenants, limits=limits)
+
+
+def _ages_otherwise(queue: Queue) -> Queue:
+    aging_ms = 0 if queue.aging_ms else 1_000
+    return queue.model_copy(update={"aging_ms": aging_ms, "aging_most_ms": 2 * aging_ms})
 
 
 def _cell(engine: Engine, number: int) -> tuple[CellPart, tuple[NodeSpec, ...]]:

@@ -43,22 +43,23 @@ class Pool(Part):
 class Queue(Part):
     """A line in which jobs wait, and how it lets jobs past one that does not fit.
 
-    `order` says whose job is next: the oldest, or one of the tenant with the smallest share. With `aging_ms` a step of
-    priority is worth so much waiting, and all of a priority at most `aging_most_ms`; without, priority is everything.
+    `order` says whose job is next: the oldest, or one of the tenant with the smallest share. With `aging_ms` the first
+    steps of priority are worth so much waiting each, and all of them together at most `aging_most_ms`; with 0 priority
+    is everything.
     """
 
     name: Name
     discipline: QueueDiscipline = QueueDiscipline.BEST_EFFORT_FIFO
     order: QueueOrder = QueueOrder.FIFO
-    aging_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MOST_MS)] = 0
-    aging_most_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MOST_MS)] = 0
+    aging_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MOST_MS)] = 3_600_000
+    aging_most_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MOST_MS)] = 7 * 86_400_000
 
     @model_validator(mode="after")
     def _a_step_counts_in_full(self) -> Queue:
         if self.aging_most_ms < self.aging_ms:
             raise ValueError(f"aging_most_ms {self.aging_most_ms} is below aging_ms {self.aging_ms}")
-        if self.aging_most_ms and not self.aging_ms:
-            raise ValueError(f"aging_most_ms {self.aging_most_ms} without aging_ms")
+        if self.aging_most_ms and not self.aging_ms and "aging_most_ms" in self.model_fields_set:
+            raise ValueError(f"aging_most_ms {self.aging_most_ms} without aging: aging_ms is 0")
         return self
 
 

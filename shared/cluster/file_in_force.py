@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from hashlib import blake2b
 
-from shared.cluster.config import CellFile, CellPart
+from shared.cluster.config import CellFile, CellPart, Queue
 from shared.events.effects import CELL_FILE_CHARACTERS_MOST, CellFileSet
 
 DIGEST_BYTES = 16
@@ -39,6 +40,22 @@ def part_in_force(effect: CellFileSet | None, own: CellPart) -> CellPart:
         return from_effect(effect).cell(own.name)
     except (ValueError, KeyError):
         return own
+
+
+def queue_in_force(effect: CellFileSet | None, cell: str, name: str) -> Queue:
+    """A cell's queue as the file in force has it; one with the defaults where that names none, or cannot be read."""
+    queues = {} if effect is None else _queues(effect.content, cell)
+    return queues.get(name) or Queue(name=name or "default")
+
+
+@lru_cache(maxsize=64)
+def _queues(content: str, cell: str) -> dict[str, Queue]:
+    """The queues of a cell by name, in a cell file as the log holds it; the first one also for jobs that name none."""
+    try:
+        queues = CellFile.model_validate_json(content).cell(cell).queues
+    except (ValueError, KeyError):
+        return {}
+    return {"": queues[0], **{queue.name: queue for queue in queues}}
 
 
 def difference(one: CellFile, other: CellFile, cell: str) -> str:

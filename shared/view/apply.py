@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from shared.cluster.job import JobStatus
 from shared.cluster.quota import accounts
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -120,6 +121,11 @@ def _quota_gone(touched: Touched, state: CellState, effect: e.QuotaRemoved) -> N
     touched.tenants.update(with_parents(state, (effect.tenant,)))
 
 
+def _all_queued(touched: Touched, state: CellState, _: e.CellFileSet) -> None:
+    """The file says in which order each queue is served, and so where its jobs stand."""
+    touched.jobs.update((job_id, None) for job_id, job in state.jobs.items() if job.status is JobStatus.QUEUED)
+
+
 TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = {
     e.WriterStarted: None,
     e.JobEnqueued: _spec,
@@ -163,7 +169,7 @@ TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = 
     e.QuotaSet: _quota,
     e.QuotaRemoved: _quota_gone,
     e.PolicySet: None,
-    e.CellFileSet: None,
+    e.CellFileSet: _all_queued,
     e.ProposalRefused: None,
     e.InputResumed: None,
     e.LogRepaired: None,
@@ -270,7 +276,7 @@ def text_of_job(state: CellState, job_id: str) -> str | None:
     """A job's row, or None where the cell does not know it (any more)."""
     job = state.jobs.get(job_id)
     if job is not None:
-        return job_text(job)
+        return job_text(state, job)
     over = state.over.get(job_id)
     return None if over is None else over_text(over)
 
@@ -297,7 +303,7 @@ def all_rows(state: CellState, step: int) -> Iterator[Rows]:
     yield Rows(tenants=[(name, tenant_text(state, held)) for name, held in accounts_by_tenant(state).items()])
     ids = iter((*state.jobs,))
     while chunk := _take(ids, step):
-        yield Rows(jobs=[(job_id, job_text(state.jobs[job_id])) for job_id in chunk])
+        yield Rows(jobs=[(job_id, job_text(state, state.jobs[job_id])) for job_id in chunk])
     ids = iter((*state.over,))
     while chunk := _take(ids, step):
         yield Rows(jobs=[(job_id, over_text(state.over[job_id])) for job_id in chunk])

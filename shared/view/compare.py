@@ -17,6 +17,7 @@ from shared.view.row_text import (
     node_row,
     node_text,
     over_text,
+    place_of,
     pool_rows,
     pools_text,
     tenant_text,
@@ -87,11 +88,11 @@ def job_rows_of(state: CellState) -> dict[str, JobRow]:
     positions: dict[str, int] = {}
     lengths: dict[str, int] = {}
     queued = [job for job in state.jobs.values() if job.status is JobStatus.QUEUED]
-    for job in sorted(queued, key=lambda job: job.queue_order):
+    for job in sorted(queued, key=lambda job: place_of(state, job)):
         queue = job.spec.queue or ""
         positions[job.id] = lengths.get(queue, 0)
         lengths[queue] = positions[job.id] + 1
-    rows = {job_id: job_row(job_text(job), positions.get(job_id, -1)) for job_id, job in state.jobs.items()}
+    rows = {job_id: job_row(job_text(state, job), positions.get(job_id, -1)) for job_id, job in state.jobs.items()}
     rows.update((job_id, job_row(over_text(over))) for job_id, over in state.over.items())
     return rows
 

@@ -6,7 +6,9 @@ forget a view is to unlink five of them.
 
 from __future__ import annotations
 
-SCHEMA = "3"
+from shared.cluster.queue_order import Order
+
+SCHEMA = "4"
 """The form of the rows. A view of another form counts as not there, and is built anew."""
 
 
@@ -25,12 +27,14 @@ def keys_of(namespace: str, cell: str) -> tuple[str, ...]:
     return tuple(prefix + name for name in ("meta", "jobs", "nodes", "tenants", "waiting", "index"))
 
 
-PRIORITY_MOST = 1_000_000
+_ABOVE_EACH = 1 << 60
+"""Added to the numbers of an order, which may be negative, so that all of them are positive and have 19 digits."""
 
 
-def place_in_queue(queue: str, priority: int, submit_ms: int, number: int, job_id: str) -> str:
-    """A name that sorts, byte by byte, as the queue serves: higher priority, then earlier submit, then who came first.
+def place_in_queue(queue: str, order: Order) -> str:
+    """A name that sorts, byte by byte, as the queue serves, shares aside (`shared.cluster.queue_order`).
 
     A space sorts before every character that a queue's name may hold, so each queue's jobs stand together.
     """
-    return f"{queue} {PRIORITY_MOST - priority:07} {submit_ms:019} {number:019} {job_id}"
+    first, second, number, job_id = order
+    return f"{queue} {first + _ABOVE_EACH:019} {second + _ABOVE_EACH:019} {number:019} {job_id}"

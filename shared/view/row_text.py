@@ -7,8 +7,10 @@ from typing import Any
 
 from msgspec.json import Encoder
 
+from shared.cluster.file_in_force import queue_in_force
 from shared.cluster.job import Job, JobStatus, OverJob
 from shared.cluster.node import Node, bits
+from shared.cluster.queue_order import order_in
 from shared.cluster.quota import Account
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
@@ -23,12 +25,19 @@ def _to_json(fields: Any) -> str:
     return _encode(fields).decode()
 
 
-def job_text(job: Job) -> str:
+def place_of(state: CellState, job: Job) -> str:
+    """Where a job stands in its queue by the cell file in force; nothing for one that is not queued."""
+    if job.status is not JobStatus.QUEUED:
+        return ""
+    name = job.spec.queue or ""
+    queue = queue_in_force(state.cell_file, state.cell, name)
+    return place_in_queue(name, order_in(queue, job.spec, job.submit_ms, job.number))
+
+
+def job_text(state: CellState, job: Job) -> str:
     """The row of a job that waits or holds places."""
-    spec = job.spec
+    spec, place = job.spec, place_of(state, job)
     queue = spec.queue or ""
-    is_queued = job.status is JobStatus.QUEUED
-    place = place_in_queue(queue, spec.priority, job.submit_ms, job.number, spec.id) if is_queued else ""
     fields = (
         spec.id,
         queue,

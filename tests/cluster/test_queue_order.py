@@ -1,4 +1,4 @@
-"""A step of priority is worth so much waiting and no more, and nothing starves."""
+"""Priority is worth waiting, each further step less and never more than a limit, and nothing starves."""
 
 from __future__ import annotations
 
@@ -34,30 +34,44 @@ def aged(step_ms: int, most_ms: int) -> Queue:
     ],
 )
 def test_without_aging_priority_is_everything_and_then_time(first: tuple[int, int], second: tuple[int, int]) -> None:
-    queue = Queue(name="plain")
+    queue = Queue(name="plain", aging_ms=0)
     assert place(queue, *first) < place(queue, *second)
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("priority", "hours", "minutes"),
     [
-        ((1, 1_099), (0, 100)),
-        ((0, 100), (1, 1_101)),
-        ((3, 3_099), (0, 100)),
-        ((0, 100), (4, 3_101)),
-        ((-1, 100), (0, 1_101)),
-        ((0, 1_099), (-1, 100)),
-        ((-9, 100), (9, 6_101)),
-        ((1, 1_100), (0, 100)),
+        (1, 0, 59),
+        (2, 1, 58),
+        (5, 4, 51),
+        (10, 9, 26),
+        (50, 38, 31),
+        (100, 62, 41),
+        (1_000, 143, 50),
+        (1_000_000, 167, 58),
     ],
 )
-def test_a_step_of_priority_is_worth_a_second_of_waiting_and_at_most_three(
-    first: tuple[int, int], second: tuple[int, int]
+def test_a_priority_is_worth_about_an_hour_of_waiting_for_each_step_at_first_and_never_a_week(
+    priority: int, hours: int, minutes: int
 ) -> None:
-    assert place(aged(1_000, 3_000), *first) < place(aged(1_000, 3_000), *second)
+    queue, now_ms, minute_ms = Queue(name="default"), 10**9, 60_000
+    worth_ms = hours * 60 * minute_ms + minutes * minute_ms
+    assert place(queue, priority, now_ms + worth_ms) < place(queue, 0, now_ms)
+    assert place(queue, priority, now_ms + worth_ms + minute_ms) > place(queue, 0, now_ms)
+    assert place(queue, -priority, now_ms - worth_ms) > place(queue, 0, now_ms)
+    assert place(queue, -priority, now_ms - worth_ms - minute_ms) < place(queue, 0, now_ms)
 
 
-@pytest.mark.parametrize("queue", [Queue(name="plain"), aged(10, 20)], ids=["plain", "aged"])
+@given(PRIORITIES, PRIORITIES, SUBMITS)
+def test_of_two_jobs_of_one_time_the_higher_priority_is_first_however_large_priorities_are(
+    one: int, other: int, submit_ms: int
+) -> None:
+    higher, lower = max(one, other), min(one, other)
+    queue = Queue(name="default")
+    assert (place(queue, higher, submit_ms, 2) < place(queue, lower, submit_ms, 1)) == (higher > lower)
+
+
+@pytest.mark.parametrize("queue", [Queue(name="plain", aging_ms=0), aged(10, 20)], ids=["plain", "aged"])
 def test_of_two_of_one_priority_and_time_the_one_that_came_first_is_first_whatever_they_are_called(
     queue: Queue,
 ) -> None:
@@ -84,7 +98,9 @@ def test_a_higher_priority_never_stands_behind_an_equally_old_or_younger_lower_o
     ("ages", "rule"),
     [
         ({"aging_ms": 5, "aging_most_ms": 4}, "aging_most_ms 4 is below aging_ms 5"),
-        ({"aging_most_ms": 4}, "aging_most_ms 4 without aging_ms"),
+        ({"aging_ms": 0, "aging_most_ms": 4}, "aging_most_ms 4 without aging: aging_ms is 0"),
+        ({"aging_most_ms": 4}, "aging_most_ms 4 is below aging_ms 3600000"),
+        ({"aging_ms": 8 * 86_400_000}, "aging_most_ms 604800000 is below aging_ms 691200000"),
         ({"aging_ms": -1}, "greater than or equal to 0"),
     ],
 )

@@ -276,7 +276,7 @@ async def test_a_queue_stands_in_the_order_in_which_it_is_served(view: CellView,
             ("none", 5, None),
         ]
     ]
-    late = enqueued(2, replace(spec, id="early-bird"), submit_ms=9_000_000_000_000)
+    late = enqueued(2, replace(spec, id="early-bird"), submit_ms=9_000_000)
     state = folded([enqueued(1, *named), late])
     await whole_view(view, state)
     queue = (await reader.queue(CELL, "a", limit=4)).value

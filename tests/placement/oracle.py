@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from math import floor
 
 from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.fair_share import Shares
@@ -223,11 +225,15 @@ class NaiveWorld(World):
 
 
 def _place(queue: Queue, job: Job) -> tuple[int, int, int, int]:
-    """By priority and time; or by time, where a step of priority is worth some of it; then by who came first."""
+    """By priority and time; or by time, of which a priority is worth some; then by who came first. The worth grows to
+    the most that it may be as 1 / (1 / steps + 1 / most) does.
+    """
     priority, submit_ms = job.spec.priority, job.submit_ms
     if not queue.aging_ms:
         return (0, -priority, submit_ms, job.number)
-    worth_ms = min(abs(priority) * queue.aging_ms, queue.aging_most_ms)
+    worth_ms = 0
+    if priority:
+        worth_ms = floor(1 / (Fraction(1, abs(priority) * queue.aging_ms) + Fraction(1, queue.aging_most_ms)))
     return (submit_ms - (worth_ms if priority > 0 else -worth_ms), -priority, submit_ms, job.number)
 
 

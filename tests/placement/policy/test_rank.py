@@ -38,7 +38,7 @@ def before(world: World, job: str, queue: Queue) -> str:
 
 @pytest.mark.parametrize(
     ("step_ms", "most_ms", "ahead"),
-    [(0, 0, "d b a"), (500, 500, "a b"), (500, 1_000, "a b d"), (1_500, 1_500, "b a d"), (9_000, 99_000, "d b a")],
+    [(0, 0, "d b a"), (500, 500, "a b"), (1_000, 2_000, "a b d"), (2_000, 3_000, "b a d"), (9_000, 99_000, "d b a")],
 )
 def test_in_a_plain_queue_those_are_ahead_whom_priority_and_waiting_put_there(
     step_ms: int, most_ms: int, ahead: str
