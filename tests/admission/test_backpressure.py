@@ -14,6 +14,7 @@ from services.admission.app.answering import Admission
 from services.admission.app.keeping_pace import jobs_read_to
 from services.admission.policy.backpressure import AWAY_MS, Backpressure
 from services.admission.settings import AdmissionSettings
+from shared.cluster.config import CellFile
 from shared.events.decisions import Decision
 from shared.events.encoding import ce_headers, encode
 from shared.events.submissions import SubmitJob
@@ -28,6 +29,14 @@ from shared.runtime.process import Context, make_context
 LAYOUT = Layout("t", {"main": 0, "other": 1})
 MOST_MS = 2_000
 FILE = parse_cell_file(
+    """
+cells:
+  - {name: main, ordinal: 0, pools: [{name: training, gpus: 8}]}
+tenants: [{name: vision}]
+""",
+    "cell",
+)
+TWO_CELLS = parse_cell_file(
     """
 cells:
   - {name: main, ordinal: 0, pools: [{name: training, gpus: 8}]}
@@ -61,14 +70,14 @@ class BlindLog(MemoryLog):
 class Cell:
     """Admission before a log in memory, in which the test plays the placement of cell main."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: CellFile = FILE) -> None:
         self.broker = MemoryBroker()
         for topic in ("jobs", "decisions", "dead-letters"):
             self.broker.create_topic(f"t.{topic}", 2)
         self.log = BlindLog(self.broker)
         self.host = SteppedHost()
         self.context = self.context_anew()
-        self.admission = Admission(self.context, self.log, LAYOUT, FILE)
+        self.admission = Admission(self.context, self.log, LAYOUT, file)
         self._jobs, self._version = 0, 0
 
     def context_anew(self) -> Context[AdmissionSettings]:
@@ -114,9 +123,9 @@ class Cell:
         return len(self.broker.partition(("t.jobs", 0)).records)
 
 
-async def behind() -> Cell:
+async def behind(file: CellFile = FILE) -> Cell:
     """Placement has read the first of two jobs, and then nothing for almost as long as is allowed."""
-    cell = Cell()
+    cell = Cell(file)
     await cell.admission.pace.begin()
     await cell.passes_on()
     await cell.placement_reads(1)
@@ -129,9 +138,9 @@ async def behind() -> Cell:
     return cell
 
 
-async def too_far_behind() -> Cell:
+async def too_far_behind(file: CellFile = FILE) -> Cell:
     """The same a moment later."""
-    cell = await behind()
+    cell = await behind(file)
     cell.passes(1)
     await cell.admission.pace.look()
     return cell
@@ -146,6 +155,13 @@ async def test_what_placement_has_no_time_for_stays_in_the_submissions() -> None
     await cell.admission.pace.look()
     async with asyncio.timeout(5):
         await held
+    assert cell.passed_on == 4
+    assert b"reads no submissions" not in cell.readiness
+
+
+async def test_no_cell_is_held_up_by_another_one_of_its_file_that_is_behind() -> None:
+    cell = await too_far_behind(TWO_CELLS)
+    await cell.passes_on()
     assert cell.passed_on == 4
     assert b"reads no submissions" not in cell.readiness
 

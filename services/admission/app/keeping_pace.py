@@ -50,7 +50,7 @@ class KeepingPace:
         self._cells = {layout.ordinals[cell]: cell for cell in cells}
         self._decisions = [layout.tp("decisions", cell) for cell in cells]
         self._jobs = {cell: layout.tp("jobs", cell) for cell in cells}
-        self._backpressure = Backpressure(context.settings.jobs_behind_wall_ms)
+        self._backpressure = Backpressure(context.settings.jobs_behind_wall_ms, len(cells))
         self._sights = {cell: Sights() for cell in cells}
         self._read: dict[str, int] = {}
         self._has_passed_on = False
@@ -126,7 +126,9 @@ class KeepingPace:
             self._backpressure.saw(cell, read, behind_ms, now_ms)
 
     async def wait(self) -> None:
-        """Return when no cell's placement is too far behind, or the process is to stop. Then jobs are passed on."""
+        """Return when placement is not too far behind in every cell, or the process is to stop. Then jobs are passed
+        on.
+        """
         host, begin_ms = self._context.host, None
         while slow := self._backpressure.slow(host.monotonic_ms()):
             if begin_ms is None:

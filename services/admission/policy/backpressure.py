@@ -3,6 +3,9 @@
 What is more than placement can take then waits in the topics of submissions, where each tenant's own topic has its
 turn, and costs nothing. Were it passed on at once, admission would take the processor from placement just when it has
 too little, and every job would stand behind the whole flood.
+
+Cells share the partitions of submissions, so whoever waits for one cell lets the jobs of all others wait. It is waited
+for only where all of them are behind: no cell is held up by another one.
 """
 
 from __future__ import annotations
@@ -22,10 +25,10 @@ class _Seen(NamedTuple):
 
 
 class Backpressure:
-    """How far placement has come in each cell, as of the last look. Times are monotonic milliseconds."""
+    """How far placement has come in each of so many `cells`, as of the last look. Times are monotonic milliseconds."""
 
-    def __init__(self, behind_ms_most: int) -> None:
-        self._behind_ms_most = behind_ms_most
+    def __init__(self, behind_ms_most: int, cells: int = 1) -> None:
+        self._behind_ms_most, self._cells_all = behind_ms_most, cells
         self._cells: dict[str, _Seen] = {}
 
     def saw(self, cell: str, next_offset: int, behind_ms: int, now_ms: int) -> None:
@@ -35,9 +38,10 @@ class Backpressure:
         self._cells[cell] = _Seen(next_offset, moved_ms, behind_ms)
 
     def slow(self, now_ms: int) -> dict[str, int]:
-        """The cells that are to be waited for, and by how much each is behind."""
-        return {
+        """The cells that are to be waited for, and by how much each is behind: all of them, or none."""
+        found = {
             cell: seen.behind_ms
             for cell, seen in self._cells.items()
             if seen.behind_ms >= self._behind_ms_most and now_ms - seen.moved_ms < AWAY_MS
         }
+        return found if len(found) == self._cells_all else {}
