@@ -175,9 +175,12 @@ class ExecutorService:
                 self._boot_again(turn, state, agent)
             elif node.boot == agent.boot:
                 agent.desire_all(turn, node.boot, state.version, desired_of(state, node_id))
-            elif boot_number(node.boot) > boot_number(agent.boot):
-                # Somebody has booted the node anew: this agent speaks for a boot that is gone.
+            elif boot_number(node.boot) > boot_number(agent.boot) and node.seq > agent.seq:
+                # A later owner of its slot has booted the node anew: this agent speaks for a boot that is gone.
                 self._forget(node_id)
+            elif boot_number(node.boot) > boot_number(agent.boot):
+                # A former owner has, when it was none any more. Nobody but this process can speak for the node now.
+                self._boot_again(turn, state, agent)
 
     def _boot_again(self, turn: Turn, state: CellState, agent: NodeAgent) -> None:
         """The log has given the node up, and with it all of its runs: nothing of them is taken up again."""

@@ -16,7 +16,7 @@ from shared.cluster.job import JobStatus
 from shared.cluster.state import CellState
 from shared.events.base import Event
 from shared.events.decisions import Decision
-from shared.events.nodes import RunsReported, RunWord
+from shared.events.nodes import NodeJoined, RunsReported, RunWord
 from shared.events.operations import DeclareLost, RemoveNode
 from shared.events.values import NodeSpec, RunStatus
 from tests.placement.world import CELL, World, admitted, is_ready, spec_of
@@ -36,9 +36,11 @@ class Agents(Protocol):
 
 
 class Cell:
-    """A cell, and whoever looks after its node. What the node says is read at once, what is ordered is done at once."""
+    """A cell, and whoever looks after its node. What the node says is read at once, what is ordered is done at once;
+    what comes `between` the first word of an executor and the log stands before that word.
+    """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, between: NodeJoined | None = None) -> None:
         self.world = World()
         self.world.numbers_words = False
         self.read = 0
@@ -50,7 +52,11 @@ class Cell:
         else:
             many = ExecutorService(CELL, [NODE], slots=1, report_every_wall_ms=REPORT_MS)
             self.agents = many
-            self._hear(many.take_over(0, self.world.twin, 100, lambda _: (), self.now))
+            first = many.take_over(0, self.world.twin, 100, lambda _: (), self.now)
+            if between is not None:
+                self.world.tell(between)
+                self.follow()
+            self._hear(first)
 
     @property
     def now(self) -> Now:
@@ -118,3 +124,23 @@ def test_a_removed_node_whose_agent_lives_joins_anew_and_works_again(kind: str, 
     assert is_ready(cell.world, "n1")
     assert cell.world.job("job").status is JobStatus.RUNNING
     assert cell.world.job("job").attempt >= 2
+
+
+@pytest.mark.parametrize("seq", [1, 99])
+def test_a_node_that_a_former_executor_booted_last_belongs_to_the_one_that_took_over(seq: int) -> None:
+    late = NodeJoined(cell=CELL, node="n1", boot="boot-2", seq=seq, at_ms=0, spec=NODE)
+    cell = Cell("executor", between=late)
+    cell.world.tell(admitted(spec_of("job", 8)))
+    cell.follow()
+    cell.pass_seconds(60)
+    assert is_ready(cell.world, "n1")
+    assert cell.world.job("job").status is JobStatus.RUNNING
+
+
+def test_an_executor_says_nothing_more_of_a_node_that_a_later_one_has_booted() -> None:
+    cell = Cell("executor")
+    said = len(cell.said)
+    cell.world.tell(NodeJoined(cell=CELL, node="n1", boot="boot-2", seq=1_000, at_ms=0, spec=NODE))
+    cell.follow()
+    cell.pass_seconds(10)
+    assert len(cell.said) == said
