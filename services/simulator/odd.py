@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from services.simulator.choosy import HOT
 from services.simulator.engine import Engine
 from shared.events.base import LARGEST_INTEGER, replace
 from shared.events.submissions import SubmitJob
@@ -14,7 +15,7 @@ PRIORITY_MOST = 1_000_000
 NOWHERE: tuple[dict[str, Any], ...] = (
     {"tenant": "nobody"},
     {"cell": "cell-9"},
-    {"cell": None, "pools": ()},
+    {"cell": None, "pools": (), "node_labels": (), "tolerations": (HOT,), "topology": None, "gpu_type": None},
     {"queue": "none"},
     {"pools": ("none",)},
     {"gpu_type": "none"},
@@ -23,7 +24,9 @@ NOWHERE: tuple[dict[str, Any], ...] = (
     {"workers": 20_000},
     {"cell": None, "pools": ("pool-0a", "pool-1a")},
 )
-"""What admission turns away; that no cell is named is fine where there is one."""
+"""What admission turns away; that no cell is named is fine where there is one. Without its pools a job has no wishes
+for nodes either: they were drawn for those of these pools, and others might grant them never.
+"""
 
 EXTREMES: tuple[dict[str, Any], ...] = (
     {"priority": PRIORITY_MOST},
@@ -51,6 +54,4 @@ def odd(engine: Engine, submit: SubmitJob) -> SubmitJob:
     change = engine.chance.choice(NOWHERE if engine.between(0, 1) else EXTREMES)
     if "workers" in change and not (submit.job.gang and submit.job.kind is JobKind.TRAINING):
         return submit  # single workers would all have their turn, a few at a time
-    if not change.get("pools", NOWHERE) and submit.job.pools:
-        return submit  # its other wishes were drawn for the nodes of these pools: others might grant them never
     return replace(submit, job=replace(submit.job, **change))

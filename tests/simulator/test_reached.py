@@ -139,6 +139,7 @@ RECORDED = (
     139,
     154,
     174,
+    502,
     662,
 )
 """Worlds that came together to all the others, most of them twice. Where placement or the generator decides otherwise,
