@@ -10,6 +10,7 @@ from services.simulator.history import books as b
 from services.simulator.history.books import Books, JobPage, NodePage, OverPage
 from services.simulator.history.evidence import Violation
 from services.simulator.history.log_form import InForce
+from services.simulator.history.places_in_queues import ages_in
 from services.simulator.history.singly import starts_again_ms, wrong_resizing, wrong_settling, wrong_start
 from services.simulator.history.whereabouts import scattered, unwanted_company, wrong_node
 from shared.events import effects as e
@@ -57,6 +58,7 @@ class Bookkeeper:
             e.QuotaSet: self._quota_set,
             e.QuotaRemoved: self._quota_removed,
             e.PolicySet: self._policy_set,
+            e.CellFileSet: self._cell_file_set,
         }
 
     def take(self, entry: InForce) -> None:
@@ -427,6 +429,9 @@ class Bookkeeper:
             self._say("I4", f"tenant {effect.tenant} has no quota of {effect.gpu_type} to be removed")
         if any(page.spec.tenant == effect.tenant for page in self.books.jobs.values()):
             self._say("I4", f"the quota of {effect.tenant} is removed while its jobs live")
+
+    def _cell_file_set(self, effect: e.CellFileSet) -> None:
+        self.books.ages = ages_in(effect.content, self.books.cell)
 
     def _policy_set(self, effect: e.PolicySet) -> None:
         self.books.policy = effect.policy

@@ -118,6 +118,7 @@ class Books:
     quotas: dict[tuple[str, str], Quota] = field(default_factory=dict)
     use: dict[tuple[str, str], int] = field(default_factory=dict)
     refused: dict[tuple[str, str], None] = field(default_factory=dict)
+    ages: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def hold(self, job_id: str, page: JobPage, places: tuple[WorkerPlace, ...]) -> None:
         """Let the job hold these places instead of those it held."""

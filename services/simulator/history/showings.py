@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from services.simulator.history.books import QUEUED, Books, JobPage, NodePage
+from services.simulator.history.books import Books, JobPage, NodePage
 from services.simulator.history.evidence import CellEvidence, Reading, View, Violation
+from services.simulator.history.places_in_queues import places_in_queues
 from shared.view.rows import JobRow, NodeRow, Place
 
 
@@ -64,7 +65,7 @@ def _of_reading(reading: Reading, books: Books) -> Iterable[str]:
 
 
 def _of_view(view: View, books: Books) -> Iterable[str]:
-    positions = _positions(books)
+    positions = places_in_queues(books)
     for job, page in books.jobs.items():
         row = view.jobs.get(job)
         if row is None:
@@ -103,20 +104,6 @@ def _differences(what: str, row: JobRow | NodeRow, given: dict[str, object]) -> 
         shown = getattr(row, name)
         if shown != value:
             yield f"{what} is shown with {name} {shown}, the log gives {value}"
-
-
-def _positions(books: Books) -> dict[str, int]:
-    """Each waiting job's place in its queue: higher priority first, then who was submitted earlier, then who came
-    first.
-    """
-    positions: dict[str, int] = {}
-    lengths: dict[str, int] = {}
-    waiting = [(page, job) for job, page in books.jobs.items() if page.status == QUEUED]
-    for page, job in sorted(waiting, key=lambda at: (-at[0].spec.priority, at[0].submit_ms)):  # books keep the order
-        queue = page.spec.queue or ""
-        positions[job] = lengths.get(queue, 0)
-        lengths[queue] = positions[job] + 1
-    return positions
 
 
 def _of_page(page: JobPage, position: int | None) -> dict[str, object]:
