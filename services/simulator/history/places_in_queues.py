@@ -6,6 +6,7 @@ import json
 from fractions import Fraction
 from math import floor
 from operator import itemgetter
+from typing import Any
 
 from services.simulator.history.books import QUEUED, Books, JobPage
 
@@ -14,12 +15,14 @@ Ages = tuple[int, int]
 """What a step of priority is worth in waiting, and the most that all of it may be."""
 
 DEFAULT: Ages = (HOUR_MS, 7 * 24 * HOUR_MS)
+UNNAMED: list[dict[str, Any]] = [{"name": "default"}]
+"""The queues of a cell that names none."""
 
 
 def ages_in(content: str, cell: str) -> dict[str, Ages]:
     """How each queue of a cell ages by this cell file; the first one also for jobs that name none."""
     parts = [part for part in json.loads(content).get("cells", ()) if part["name"] == cell]
-    queues = parts[0].get("queues", [{"name": "default"}]) if parts else [{"name": "default"}]
+    queues: list[dict[str, Any]] = parts[0].get("queues", UNNAMED) if parts else UNNAMED
     found = {each["name"]: (each.get("aging_ms", DEFAULT[0]), each.get("aging_most_ms", DEFAULT[1])) for each in queues}
     return {"": found[queues[0]["name"]], **found}
 
