@@ -86,11 +86,6 @@ class Job:
         """The job's id."""
         return self.spec.id
 
-    @property
-    def queue_order(self) -> tuple[int, int, int, str]:
-        """The order in which jobs of a queue are served: higher priority, then earlier submit, then who came first."""
-        return (-self.spec.priority, self.submit_ms, self.number, self.spec.id)
-
 
 attempt_of: Final[Callable[[Job], tuple[Any, ...]]] = attrgetter(
     "status",

@@ -97,7 +97,7 @@ def test_a_state_that_is_read_back_still_knows_who_came_first() -> None:
     world.tell(*(admitted(spec_of(job)) for job in ("running", "z", "y")))
     read = state_from(rows_of(world.state))
     assert read.entered == 3
-    assert sorted(read.jobs.values(), key=lambda job: job.queue_order) == list(world.state.jobs.values())
+    assert sorted(read.jobs.values(), key=lambda job: job.number) == list(world.state.jobs.values())
 
 
 def ends_in_order(world: World) -> list[str]:
