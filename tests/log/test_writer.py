@@ -87,6 +87,19 @@ def test_a_record_that_was_overtaken_leaves_no_trace() -> None:
     assert (list(writer.state.jobs), writer.state.skipped) == (["b"], 1)
 
 
+@pytest.mark.parametrize("offset", [0, 1])
+def test_a_record_that_is_put_where_another_one_was_read_tells_that_the_log_has_lost_records(offset: int) -> None:
+    writer = Writer(CellState(CELL))
+    for at, job in enumerate(("a", "b")):
+        tried(writer, enqueued(job))
+        assert writer.appended(at)
+    before = digest_of(writer.state)
+    tried(writer, enqueued("c"))
+    with pytest.raises(DamagedLog, match=f"put at offset {offset}, and the log was read to 1 before"):
+        writer.appended(offset)
+    assert digest_of(writer.state) == before
+
+
 def test_a_record_behind_a_stale_one_is_in_force_once_it_is_folded() -> None:
     writer, old = Writer(CellState(CELL)), Writer(CellState(CELL))
     stale = tried(old, enqueued("old"))

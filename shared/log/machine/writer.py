@@ -16,7 +16,7 @@ from typing import Final, get_args
 import msgspec
 from msgspec.structs import force_setattr
 
-from shared.cluster.fold import seal
+from shared.cluster.fold import DamagedLog, seal
 from shared.cluster.state import CellState
 from shared.events.base import LARGEST_INTEGER, LATEST_MS
 from shared.events.decisions import Decision, next_chain
@@ -105,10 +105,14 @@ class Writer:
         return self._draft
 
     def appended(self, offset: int) -> bool:
-        """The log put the record at `offset`. Whether it is in force; if not, fold forward and decide anew."""
+        """The log put the record at `offset`. Whether it is in force; if not, fold forward and decide anew. Raises
+        DamagedLog where that is no offset behind the state: the log has lost what the state holds of it.
+        """
         draft = self._drafted()
         if offset != self.state.offset + 1:
             self._undo()
+            if offset <= self.state.offset:
+                raise _tail_lost(offset, self.state.offset)
             return False
         assert self._mark is not None
         self.state.commit(self._mark)
@@ -130,6 +134,14 @@ class Writer:
         assert self._mark is not None
         self.state.rollback(self._mark)
         self._mark = self._draft = None
+
+
+def _tail_lost(offset: int, read: int) -> DamagedLog:
+    error = DamagedLog(
+        f"a record was put at offset {offset}, and the log was read to {read} before: it has lost records"
+    )
+    error.offset = offset
+    return error
 
 
 _ENCODE: Final = msgspec.json.Encoder().encode
