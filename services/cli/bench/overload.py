@@ -103,13 +103,11 @@ async def found(stage: Stage, console: Console, rate: float | None, *, seconds: 
 
     console.print("what the cell holds:", highlight=False)
     trials = await trials_of(tried, MOST_PER_S) if rate is None else [await tried(rate)]
-    held = highest_held(trials)
-    if held is None:
-        raise StackError(f"no rate was held, down to {min(trial.per_s for trial in trials):.0f} jobs/s")
+    capacity = _held(trials) if rate is None else rate
     traffic = await flows(stage, before, first)
-    over, under = OVER * held.per_s, UNDER * held.per_s
+    over, under = OVER * capacity, UNDER * capacity
     console.print(f"{over:.0f} jobs/s for {seconds:g} s, then {under:.0f}", highlight=False)
-    return Found(trials, held.per_s, await overloaded(stage, first, held.per_s, seconds, run_ms), traffic, run_ms)
+    return Found(trials, capacity, await overloaded(stage, first, capacity, seconds, run_ms), traffic, run_ms)
 
 
 def schedule(first: int, per_s: float, seconds: float, run_ms: int, partitions: int) -> Iterator[tuple[float, Ready]]:
@@ -121,6 +119,13 @@ def schedule(first: int, per_s: float, seconds: float, run_ms: int, partitions: 
             yield number / (OVER * per_s), job
         else:
             yield seconds + (number - over) / (UNDER * per_s), job
+
+
+def _held(trials: list[Trial]) -> float:
+    held = highest_held(trials)
+    if held is None:
+        raise StackError(f"no rate was held, down to {min(trial.per_s for trial in trials):.0f} jobs/s")
+    return held.per_s
 
 
 async def overloaded(stage: Stage, first: int, per_s: float, seconds: float, run_ms: int) -> Course:
