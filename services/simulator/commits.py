@@ -39,16 +39,17 @@ class Commits:
         for tp in tps:
             owned = (process.group, *tp)
             if self._owns(process, tp[1]):
-                self._begun[owned] = (process.name, process.incarnation)
+                self._begun[owned] = process.life
             if owned in self._places:
                 places[tp] = self._places[owned]
         return places
 
-    def commit(self, process: Process, places: Mapping[TopicPartition, Place]) -> bool:
-        """Whether the coordinator takes all of these from this process."""
-        who = (process.name, process.incarnation)
-        if any(self._begun.get((process.group, *tp)) != who for tp in places):
+    def commit(self, group: str, life: tuple[str, int], places: Mapping[TopicPartition, Place]) -> bool:
+        """Whether the coordinator takes all of these from this life of a process, which may be over since it sent
+        them.
+        """
+        if any(self._begun.get((group, *tp)) != life for tp in places):
             return False
         for tp, place in places.items():
-            self._places[process.group, *tp] = place
+            self._places[group, *tp] = place
         return True

@@ -82,8 +82,8 @@ class Groups:
                 return  # it is told when it is heard again
             # The newest word counts, also when an older one comes later; what went and came back came back anew.
             mine = {p: self._tenures[g, p] for (g, p), o in self.owners.items() if g == member.group and o is member}
-            if mine != self._known.get((member.name, member.incarnation), {}):
-                self._known[member.name, member.incarnation] = mine
+            if mine != self._known.get(member.life, {}):
+                self._known[member.life] = mine
                 member.told(frozenset(mine))
 
         member.after(delay_ms, tell)

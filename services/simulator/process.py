@@ -72,6 +72,11 @@ class Process:
         """Time since any origin: never set, never skewed."""
         return self.world.engine.now_ms + ORIGIN_MS
 
+    @property
+    def life(self) -> tuple[str, int]:
+        """Its name and which of its lives this is: for a coordinator one that starts again is another member."""
+        return self.name, self.incarnation
+
     # Its life.
 
     def start(self) -> None:

@@ -140,6 +140,7 @@ class WorldShare:
         if log.is_closed:
             raise Dead(process.name)
         engine, faults, what = log.broker.engine, log.broker.faults, f"commit of {process.name}"
+        life = process.life
         said = {log.local(tp): place for tp, place in places.items()}
         told: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         answer = partial(self._tell, told)
@@ -148,7 +149,7 @@ class WorldShare:
         late_ms = engine.between(0, 1_500) if not is_refused and faults.happens(Fault.LATE, what) else 0
 
         def land() -> None:
-            is_taken = process.world.commits.commit(process, said)
+            is_taken = process.world.commits.commit(process.group, life, said)
             if is_lost:
                 engine.after(TIMEOUT_MS, lambda: answer("no answer"))
             else:
