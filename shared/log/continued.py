@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from shared.log.losses import OtherRecord
 from shared.log.machine.losses import Place
 from shared.log.port import Log, LogTruncated, Reader, Record, TopicPartition
-from shared.log.reading import checksum_of
+from shared.log.reading import input_checksum
 
 
 class ContinuedReader:
@@ -85,7 +85,7 @@ class ContinuedReader:
                 place = known[tp]
                 if record.offset >= place.next_offset:
                     del known[tp]  # the record before it was deleted by its age meanwhile
-                elif checksum_of(record.key, record.value) == place.checksum:
+                elif input_checksum(record) == place.checksum:
                     del known[tp]
                     continue
                 else:

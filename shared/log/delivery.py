@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from shared.log.losses import PlaceWatch, loss_met, losses_of
 from shared.log.machine.losses import Loss, LossKind, Place
 from shared.log.port import Log, LogTruncated, LogUnavailable, Record, RecordTooLarge, TopicPartition
-from shared.log.reading import checksum_of, unreadable
+from shared.log.reading import input_checksum, unreadable
 from shared.log.share import Batches, CommitFailed, Share
 
 COMMIT_EVERY_S = 1.0
@@ -312,7 +312,7 @@ def places_behind(records: Sequence[Record]) -> dict[TopicPartition, Place]:
 
 def _checksum(record: Record) -> int | None:
     """None for a record that cannot be read: whether it is there still, nobody can tell."""
-    return checksum_of(record.key, record.value) if unreadable(record) is None else None
+    return input_checksum(record) if unreadable(record) is None else None
 
 
 def _any_of(records: Sequence[Record], tps: frozenset[TopicPartition]) -> bool:

@@ -45,7 +45,8 @@ class Follower:
         self._before_fold, self._patient_ms = before_fold, patient_ms
         self._tp = layout.tp("decisions", cell)
         self._reader: Reader | None = None
-        self._watch = PlaceWatch(log)
+        # A writer does not read what it appended, and so does not know the broker's stamp.
+        self._watch = PlaceWatch(log, lambda record: checksum_of(record.key, record.value))
         self._last: tuple[int, bytes | None, bytes | None] | None = None
         self._own = OwnRecords()
 

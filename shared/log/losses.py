@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from shared.log.machine.losses import Loss, LossKind, Place, loss_of
-from shared.log.port import Log, LogTruncated, LogUnavailable, TopicPartition
-from shared.log.reading import checksum_of
+from shared.log.port import Log, LogTruncated, LogUnavailable, Record, TopicPartition
+from shared.log.reading import input_checksum
 
 LOOK_EVERY_S = 5.0
 LAST_LOOK_S = 1.0
 LOOKING_WAIT_MS = 100
 """While a look is under way, whoever waits for news waits no longer than this before it asks what was found."""
 
+ChecksumOf = Callable[[Record], int]
 
-async def losses_of(log: Log, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Loss]:
+
+async def losses_of(
+    log: Log, places: Mapping[TopicPartition, Place], checksum_of: ChecksumOf = input_checksum
+) -> dict[TopicPartition, Loss]:
     """The partitions of these that do not continue what was read. Raises LogUnavailable.
 
     The beginnings are asked for last: a record that is deleted by its age during the look is no loss.
@@ -24,7 +28,7 @@ async def losses_of(log: Log, places: Mapping[TopicPartition, Place]) -> dict[To
     last = {tp: p.next_offset - 1 for tp, p in places.items() if p.checksum is not None and p.next_offset <= ends[tp]}
     found = await log.records_at({tp: offset for tp, offset in last.items() if offset >= 0})
     begins = await log.begin_offsets(list(places))
-    checksums = {tp: checksum_of(record.key, record.value) for tp, record in found.items()}
+    checksums = {tp: checksum_of(record) for tp, record in found.items()}
     losses = {tp: loss_of(tp, p, begins[tp], ends[tp], checksums.get(tp)) for tp, p in places.items()}
     return {tp: loss for tp, loss in losses.items() if loss is not None}
 
@@ -52,8 +56,8 @@ class PlaceWatch:
     and read on since.
     """
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, log: Log, checksum_of: ChecksumOf = input_checksum) -> None:
+        self._log, self._checksum_of = log, checksum_of
         self._read: dict[TopicPartition, Place] = {}
         self._remembered: dict[TopicPartition, Place] = {}
         self._next: dict[TopicPartition, Place] = {}
@@ -109,9 +113,9 @@ class PlaceWatch:
     async def _losses(
         self, newest: Mapping[TopicPartition, Place], remembered: Mapping[TopicPartition, Place]
     ) -> dict[TopicPartition, Loss]:
-        losses = await losses_of(self._log, newest)
+        losses = await losses_of(self._log, newest, self._checksum_of)
         older = {tp: place for tp, place in remembered.items() if tp not in losses and place != newest.get(tp)}
-        return {**losses, **(await losses_of(self._log, older) if older else {})}
+        return {**losses, **(await losses_of(self._log, older, self._checksum_of) if older else {})}
 
     async def last_look(self) -> list[Loss]:
         """What a look right now finds, before the reader leaves; nothing where the log does not answer soon."""

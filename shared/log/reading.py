@@ -41,8 +41,15 @@ def unreadable(record: Record) -> Undecodable | None:
 
 
 def checksum_of(key: bytes | None, value: bytes | None) -> int:
-    """Which record this is: 32 bits, enough to tell a record that stands in another's place."""
+    """Which decision this is, of which no two have the same bytes: 32 bits tell one that stands in another's place."""
     return crc32(value or b"", crc32(key or b""))
+
+
+def input_checksum(record: Record) -> int:
+    """Which record of an input this is. The broker's stamp counts: a request that is made twice, such as a cancel, has
+    the same bytes twice.
+    """
+    return crc32(b"%d" % record.timestamp_ms, checksum_of(record.key, record.value))
 
 
 def event_of(record: Record) -> Event | Undecodable:

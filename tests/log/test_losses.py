@@ -14,7 +14,7 @@ from shared.log.losses import PlaceWatch, losses_of
 from shared.log.machine.losses import LossKind, Place
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogTruncated, Record, TopicPartition
-from shared.log.reading import checksum_of
+from shared.log.reading import input_checksum
 from tests.histories import CELL, History, outgoing
 from tests.log.snapshot_world import TOPICS, layout_of
 
@@ -124,8 +124,7 @@ async def test_a_log_that_is_away_is_no_loss(broker: MemoryBroker) -> None:
 
 
 def place_behind(broker: MemoryBroker, next_offset: int) -> Place:
-    record = broker.partition(TP).records[next_offset - 1]
-    return Place(next_offset, checksum_of(record.key, record.value))
+    return Place(next_offset, input_checksum(broker.partition(TP).records[next_offset - 1]))
 
 
 async def found_by(watch: PlaceWatch) -> list[LossKind]:

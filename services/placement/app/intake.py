@@ -16,7 +16,7 @@ from shared.log.dead_letters import TOLD_MOST, dead_letter
 from shared.log.layout import Layout
 from shared.log.machine.consumer import Dead
 from shared.log.port import Log, Record
-from shared.log.reading import checksum_of, event_of
+from shared.log.reading import event_of, input_checksum
 from shared.runtime.process import Context
 
 INPUTS = ("jobs", "nodes", "proposals", "operations")
@@ -55,7 +55,7 @@ class Intake:
 
     def _input(self, record: Record, dead: list[Dead], watch: InputWatch) -> Input:
         """What a record says; one that says nothing that belongs here is added to `dead`."""
-        source, checksum = self.sources[record.topic], checksum_of(record.key, record.value)
+        source, checksum = self.sources[record.topic], input_checksum(record)
         watch.read((record.topic, record.partition), record.offset + 1, checksum)
         event = event_of(record)
         if isinstance(event, Undecodable):
