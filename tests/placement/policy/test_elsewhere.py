@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 from itertools import combinations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from services.placement.policy.elsewhere import place_job, places_elsewhere_first
@@ -31,6 +31,7 @@ from tests.placement.policy.test_every_policy import GANGS, SHARES
 
 NAMES = st.sampled_from(sorted(POLICIES))
 AVOIDED = st.lists(st.integers(0, 3) | st.integers(0, 8), min_size=1, max_size=4, unique=True)
+WHICH = st.lists(st.integers(0, 3), max_size=3, unique=True)
 ZONED = MACHINES.map(
     lambda machines: [dataclasses.replace(each, zone="inference") if each.zone == "z2" else each for each in machines]
 )
@@ -101,25 +102,47 @@ def the_better(
     return anywhere if any(a > b for a, b in zip(there, here, strict=True)) else elsewhere
 
 
+def failed_on(numbers: list[int], which: list[int], anywhere: Places | DeferCode) -> tuple[str, ...]:
+    """Nodes that a job has failed on: these, and some of those that it would get again."""
+    taken = [] if isinstance(anywhere, DeferCode) else sorted({place.node for place in anywhere})
+    return tuple(dict.fromkeys((*names(numbers), *(taken[each] for each in which if each < len(taken)))))
+
+
 @settings(max_examples=max(EXAMPLES, 100))
-@given(machines=ZONED, spec=GANGS | SHARES, policy=NAMES, numbers=AVOIDED)
+@given(machines=ZONED, spec=GANGS | SHARES, policy=NAMES, numbers=AVOIDED, which=WHICH)
+@example(machines=[Machine("a"), Machine("a")], spec=gang("gang", 1), policy="best-fit", numbers=[], which=[0])
 def test_a_gang_gets_what_a_cell_without_these_nodes_gives_unless_the_whole_one_gives_better(
-    machines: list[Machine], spec: JobSpec, policy: str, numbers: list[int]
+    machines: list[Machine], spec: JobSpec, policy: str, numbers: list[int], which: list[int]
 ) -> None:
-    avoid, cell = names(numbers), network(machines, policy)
+    anywhere, cell = place_gang(network(machines, policy), spec), network(machines, policy)
+    avoid = failed_on(numbers, which, anywhere)
     elsewhere = place_gang(without(machines, policy, avoid), spec)
-    oracle = the_better(cell, spec, elsewhere, place_gang(network(machines, policy), spec))
-    assert place_job(cell, retried(spec, avoid)) == oracle
+    assert place_job(cell, retried(spec, avoid)) == the_better(cell, spec, elsewhere, anywhere)
 
 
 @settings(max_examples=max(EXAMPLES, 100))
-@given(machines=ZONED, spec=LOOSE, policy=NAMES, numbers=AVOIDED, fewest=st.integers(1, 3), more=st.integers(0, 4))
+@given(
+    machines=ZONED,
+    spec=LOOSE,
+    policy=NAMES,
+    numbers=AVOIDED,
+    which=WHICH,
+    fewest=st.integers(1, 3),
+    more=st.integers(0, 4),
+)
 def test_so_do_the_workers_of_jobs_that_are_no_gangs_and_replicas(
-    machines: list[Machine], spec: JobSpec, policy: str, numbers: list[int], fewest: int, more: int
+    machines: list[Machine],
+    spec: JobSpec,
+    policy: str,
+    numbers: list[int],
+    which: list[int],
+    fewest: int,
+    more: int,
 ) -> None:
-    avoid, most, cell = names(numbers), fewest + more, network(machines, policy)
-    elsewhere = places_for(without(machines, policy, avoid), retried(spec, ()), fewest, most, 0)
+    most, cell = fewest + more, network(machines, policy)
     anywhere = places_for(network(machines, policy), retried(spec, ()), fewest, most, 0)
+    avoid = failed_on(numbers, which, anywhere)
+    elsewhere = places_for(without(machines, policy, avoid), retried(spec, ()), fewest, most, 0)
     oracle = the_better(cell, spec, elsewhere, anywhere)
     assert places_for(cell, retried(spec, avoid), fewest, most, 0) == oracle
 
