@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from services.simulator.process import Process
@@ -54,6 +54,9 @@ class ShareWorld(Protocol):
     async def refill(self, *values: bytes) -> None:
         """Partition 0 holds these alone, and the group has come as far as before. No member is there."""
 
+    async def restore(self) -> None:
+        """Write partition 0 again as it was, each record with its stamp, as a mirror does. No member is there."""
+
     async def delete_before(self, offset: int) -> None: ...
     async def close(self) -> None: ...
 
@@ -88,6 +91,12 @@ class SimulatedShares:
         broker = self._world.broker
         broker.lose_tail((TOPIC, 0), len(broker.log[TOPIC, 0]))
         await self.publish(*values)
+
+    async def restore(self) -> None:
+        broker = self._world.broker
+        records = list(broker.log[TOPIC, 0])
+        broker.lose_tail((TOPIC, 0), len(records))
+        broker.log[TOPIC, 0] += records
 
     async def delete_before(self, offset: int) -> None:
         self._world.broker.delete_before((TOPIC, 0), offset)
@@ -139,9 +148,29 @@ class KafkaShares:
     async def refill(self, *values: bytes) -> None:
         """Kafka forgets what was committed of a topic that is deleted; of one that loses its tail it remembers it."""
         said = await self._said()
+        await self._empty()
+        await self.publish(*values)
+        await self._commit(said)
+
+    async def restore(self) -> None:
+        """The topics of these worlds keep the stamp of the producer, as those of a mirror do."""
+        said, end = await self._said(), (await self._ends())[self._topic, 0]
+        found = [await self._log.records_at({(self._topic, 0): offset}) for offset in range(end)]
+        await self._empty()
+        producer = AIOKafkaProducer(bootstrap_servers=self._bootstrap)
+        await producer.start()
+        for record in (record for each in found for record in each.values()):
+            await producer.send_and_wait(
+                self._topic, record.value, record.key, partition=0, timestamp_ms=record.timestamp_ms
+            )
+        await producer.stop()
+        await self._commit(said)
+
+    async def _empty(self) -> None:
         await self._world.refill(self._topic)
         await eventually(self._is_there)
-        await self.publish(*values)
+
+    async def _commit(self, said: dict[int, tuple[int, str]]) -> None:
         consumer = AIOKafkaConsumer(bootstrap_servers=self._bootstrap, group_id=self._group, enable_auto_commit=False)
         tps = {TopicPartition(self._topic, partition): place for partition, place in said.items()}
         consumer.assign(list(tps))

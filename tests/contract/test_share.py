@@ -160,9 +160,22 @@ async def test_a_topic_that_was_filled_beyond_the_commit_with_other_records_is_n
     assert (member.seen, await world.committed()) == ([], 3)
 
 
-async def test_a_topic_that_was_filled_with_the_same_records_is_read_on(world: ShareWorld) -> None:
+async def test_a_topic_that_was_filled_with_the_same_bytes_later_is_not_read(world: ShareWorld) -> None:
+    """The same job submitted again is another submission: only the broker's stamp tells."""
     await handled(world, b"a", b"b", b"c")
     await world.refill(b"a", b"b", b"c", b"d")
+    async with member_of(world) as member:
+        await eventually(lambda: bool(member.losses))
+        await world.publish(b"more")
+        await asyncio.sleep(0.3)
+    assert [(loss.kind, loss.next_offset, loss.end) for loss in member.losses] == [(LossKind.OTHER_RECORD, 3, 4)]
+    assert (member.seen, await world.committed()) == ([], 3)
+
+
+async def test_a_topic_whose_records_were_restored_with_their_stamps_is_read_on(world: ShareWorld) -> None:
+    await handled(world, b"a", b"b", b"c")
+    await world.restore()
+    await world.publish(b"d")
     async with member_of(world) as member:
         await has_committed(world, 4)
     assert (member.seen, member.losses) == ([b"d"], [])
