@@ -76,7 +76,8 @@ class Disk:
     def forgot(self, node: str, text: bytes) -> None:
         """This end of a node's diary is gone with the power of its machine: the node knows none of its lines."""
         entries, count = self.diaries.get(node, []), text.count(b"\n")
-        for number in range(len(entries) - count, len(entries)):
+        known = [number for number, entry in enumerate(entries) if not entry.is_gone]
+        for number in known[len(known) - count :]:
             entries[number] = replace(entries[number], is_gone=True)
 
     def took_reign(self, claim: str) -> None:
