@@ -753,3 +753,19 @@ def test_however_many_kinds_of_jobs_a_head_keeps_back_each_is_tried_on_the_other
     assert not any(world.job(f"kind-{number}").workers for number in range(kinds))
     world.tell(finished("on-n2", "n2"))
     assert [world.nodes_of(f"kind-{number}") for number in range(kinds)].count(["n2"]) == 1
+
+
+@pytest.mark.parametrize("kind", [JobKind.TRAINING, JobKind.INFERENCE])
+def test_a_running_job_that_lacks_workers_grows_on_nodes_where_no_head_could_be(kind: JobKind) -> None:
+    world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
+    world.tell(joined("n1", 8), joined("n2", 8, pool="extra"))
+    submit(world, "fill", 8, pools=("extra",))
+    submit(world, "busy", 6)
+    both = {"pools": ("train", "extra"), "queue": "next"}
+    submit(world, "lacking", 2, 3, gang=False, workers_min=1, kind=kind, **both)
+    submit(world, "head", 8)
+    assert world.nodes_of("lacking") == ["n1"]
+    world.tell(finished("fill", "n2"))
+    submit(world, "later", 8, **both)
+    assert world.nodes_of("lacking") == ["n1", "n2", "n2"]
+    assert world.nodes_of("later") == []

@@ -259,7 +259,7 @@ class _Scan:
         room for more.
         """
         need = row.rows.need
-        beside = self._heads.room_beside(need, job.spec) if job.status is _QUEUED else {}
+        beside = self._heads.room_beside(need, job.spec)
         known = self._known_beside(row, beside) if beside else None
         if known is not None:
             self._note_beside(row, job, known)
@@ -279,7 +279,9 @@ class _Scan:
         if beside:
             self._tries -= 1
             row.tried = self._lines.tries
-            (row if found in _OF_TENANT else need).in_vain = InVain(self._lines.freed, found, beside)
+            # Why a job that runs gets no more workers says nothing of others that need the same room.
+            is_of_row = found in _OF_TENANT or job.status is not _QUEUED
+            (row if is_of_row else need).in_vain = InVain(self._lines.freed, found, beside)
             self._note_beside(row, job, found)
         self._pass_kept(course, row, over, found)
         return True
@@ -293,7 +295,11 @@ class _Scan:
 
     def _note_beside(self, row: Row, job: Job, code: DeferCode) -> None:
         """One that finds no room beside the heads either keeps others back there."""
-        if self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO and code in WAITED_FOR:
+        if (
+            self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO
+            and code in WAITED_FOR
+            and self._keeps_its_room(job)
+        ):
             self._note_head(row, job, code)
 
     def _pass_kept(self, course: Course, row: Row, over: Head, code: DeferCode) -> None:
