@@ -761,7 +761,7 @@ def test_a_running_job_that_lacks_workers_grows_on_nodes_where_no_head_could_be(
     world.tell(joined("n1", 8), joined("n2", 8, pool="extra"))
     submit(world, "fill", 8, pools=("extra",))
     submit(world, "busy", 6)
-    both = {"pools": ("train", "extra"), "queue": "next"}
+    both: dict[str, Any] = {"pools": ("train", "extra"), "queue": "next"}
     submit(world, "lacking", 2, 3, gang=False, workers_min=1, kind=kind, **both)
     submit(world, "head", 8)
     assert world.nodes_of("lacking") == ["n1"]
