@@ -194,14 +194,15 @@ class NaiveWorld(World):
 
     def _is_owner_before(self, job: Job, head: Job) -> bool:
         """Whether the job takes what is guaranteed to it, and the head would borrow."""
-        kept = []
-        for each in (job, head):
-            account = (each.spec.tenant, "gpu")
-            quota, used = self.state.quotas.get(account), self.state.usage.get(account, 0)
-            below = [other for other in self.state.quotas.values() if other.parent == each.spec.tenant]
-            sure = max(sum(other.guaranteed_milli for other in below), 0 if quota is None else quota.guaranteed_milli)
-            kept.append(quota is not None and used + each.spec.gpus_milli <= sure)
-        return kept[0] and not kept[1]
+        return self._is_sure(job) and not self._is_sure(head)
+
+    def _is_sure(self, job: Job) -> bool:
+        """Whether all of the job is guaranteed to its own tenant."""
+        account = (job.spec.tenant, "gpu")
+        quota, used = self.state.quotas.get(account), self.state.usage.get(account, 0)
+        below = [other for other in self.state.quotas.values() if other.parent == job.spec.tenant]
+        sure = max(sum(other.guaranteed_milli for other in below), 0 if quota is None else quota.guaranteed_milli)
+        return quota is not None and used + job.spec.gpus_milli <= sure
 
     def _is_reserved_for(self, job: Job, head: Job, why: DeferCode) -> bool:
         return why is DeferCode.RESERVED_FOR_OTHER and self._is_owner_before(job, head)

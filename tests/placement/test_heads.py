@@ -420,6 +420,20 @@ def test_in_a_strict_queue_by_shares_the_owner_for_whom_the_heads_room_is_kept_p
     assert [job for job in ("head", "of-ada", "of-bob") if world.job(job).workers] == ["of-bob"]
 
 
+@pytest.mark.parametrize("order", list(QueueOrder))
+def test_a_head_and_an_owner_whose_job_is_larger_than_its_guarantee_do_not_wait_for_each_other(
+    order: QueueOrder,
+) -> None:
+    world = with_an_owner(order)
+    submit(world, "first", 8)
+    submit(world, "head", 8)
+    submit(world, "of-bob", 6, tenant="bob")
+    world.tell(finished("first"))
+    assert (bool(world.job("head").workers), bool(world.job("of-bob").workers)) == (True, False)
+    world.tell(finished("head"))
+    assert world.job("of-bob").workers
+
+
 def test_an_owner_who_waits_is_not_told_of_a_head_whose_room_is_kept_for_owners() -> None:
     world = with_an_owner(QueueOrder.FIFO)
     submit(world, "first", 5, queue="next")

@@ -105,7 +105,10 @@ class KeepingNaive(NaiveWorld):
             for line in lines.values():
                 able = [job for job in line if could_ever_start(self, job.spec) and may_ever_use(self, job.spec)]
                 able = [job for job in able if may_start_one_more(self.state, job.spec)]
-                for job in able[:1] if queue.discipline is QueueDiscipline.STRICT_FIFO else able:
+                is_strict = queue.discipline is QueueDiscipline.STRICT_FIFO
+                for job in able[:1] if is_strict else able:
+                    if is_strict and queue.order is QueueOrder.FAIR_SHARE and not self._is_sure(job):
+                        continue
                     self._ready[job.id] = self._kept_for(job.spec)
         self._say_who_waits()
 

@@ -19,7 +19,7 @@ from shared.cluster.quota import over_limit
 from shared.cluster.quota_room import lineage
 from shared.cluster.quota_tree import Account, Branch
 from shared.cluster.state import CellState
-from shared.events.queue import QueueDiscipline
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.values import JobSpec
 
@@ -82,7 +82,8 @@ class Owners:
 
     def _note_class(self, state: CellState, row: Row, line: Line, firsts: dict[Line, str]) -> None:
         """Those of a class that could start now. In a strict line that is the first one only: to keep room for one
-        behind it could keep the first from starting, and then both would wait for ever.
+        behind it could keep the first from starting, and then both would wait for ever. By shares the first of a tenant
+        may stand behind one of another tenant, whom it passes only with what is guaranteed to it.
         """
         assert row.first is not None, "somebody waits in it"
         job, number = state.jobs[row.first[-1]], len(row)
@@ -90,6 +91,8 @@ class Owners:
             if line not in firsts:
                 firsts[line] = _first_of(state, line)
             if firsts[line] != job.spec.id:
+                return
+            if line.queue.order is QueueOrder.FAIR_SHARE and not _is_all_guaranteed(state, job.spec):
                 return
             self._heads[job.spec.id] = None
             number = 1
@@ -159,6 +162,13 @@ def _waits_for_maintenance(state: CellState, job: Job) -> bool:
 
 def _wants(spec: JobSpec) -> Wants:
     return (spec.tenant, spec.gpu_type, spec.pools, spec.gpus_milli)
+
+
+def _is_all_guaranteed(state: CellState, spec: JobSpec) -> bool:
+    """Whether the whole job is guaranteed to its own tenant, of each GPU type of which room would be kept for it."""
+    branches = [state.tree.branches.get((spec.tenant, gpu_type)) for gpu_type in types_for(state, spec)]
+    keeping = [branch for branch in branches if branch is not None and any(map(_is_idle, lineage(branch)))]
+    return all(branch.used_milli + spec.gpus_milli <= branch.guaranteed_milli for branch in keeping)
 
 
 def _owners_above(state: CellState, spec: JobSpec) -> list[Account]:
