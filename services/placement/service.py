@@ -373,8 +373,7 @@ class PlacementService:
             quarantine.judge(turn, is_shared=_is_shared(self._file))
         if self.state.offers:
             nodes.take_offers(turn)
-        has_heard = self._stepped or self._hearing.leases.listening.as_of_ms is not None
-        self._deadlines.act(turn, wall_ms, has_heard=has_heard)
+        self._deadlines.act(turn, wall_ms if self._stepped else self._hearing.leases.listening.as_of_ms)
         if self.state.ripe:
             dependencies.settle(turn)
         if turn.requeued:

@@ -75,6 +75,8 @@ def test_a_node_that_did_not_start_its_part_of_a_gang_in_time_is_avoided() -> No
     world.hand_over(report("n1"), report("n2"), report("n3"))
     world.listens = False
     world.pass_time(world.state.policy.start_wall_ms)
+    world.listens = True
+    world.tell(report("n1"), report("n2"), report("n3"))
     world.tell(stopped("job", "n1"), stopped("job", "n2"))
     assert world.job("job").avoid == ("n2",)
     assert world.nodes_of("job") == ["n1", "n3"]

@@ -251,6 +251,15 @@ def test_no_start_is_late_before_all_is_read_that_nodes_had_said() -> None:
     assert timeouts(world.tell(report("n1"))) == ["start"]
 
 
+def test_no_start_is_late_while_reports_of_nodes_lie_unread_though_others_were_read_before() -> None:
+    world = unanswered()
+    world.pass_time(59_000)
+    world.unread_nodes = 1
+    assert timeouts(world.pass_time(200_000)) == []
+    world.unread_nodes = 0
+    assert timeouts(world.tell(report("n1"))) == ["start"]
+
+
 @given(every_s=st.integers(2, 39), disturbance=st.sampled_from(sorted(DISTURBANCES)))
 @settings(max_examples=15, deadline=None)
 def test_a_stop_that_is_not_confirmed_is_told_once_at_its_time_whoever_writes(every_s: int, disturbance: str) -> None:

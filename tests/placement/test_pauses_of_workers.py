@@ -117,7 +117,6 @@ def test_a_worker_that_had_to_leave_its_node_before_it_had_started_enters_anothe
 @MAKERS
 def test_a_worker_that_did_not_start_in_time_waits_and_goes_elsewhere(make: Callable[..., JobSpec]) -> None:
     world = cell_with(*(joined(f"n{number}", 1) for number in range(3)))
-    world.listens = False
     world.tell(set_policy(start_wall_ms=5_000), admitted(make("job", 2, retry=PATIENT)))
     world.tell(word(n.RunStarted, world, "job", 0))
     late = world.job("job").workers[1].node

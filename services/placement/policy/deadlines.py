@@ -215,9 +215,9 @@ class Deadlines:
         self._done.clear()
         self._entrances.put_back()
 
-    def act(self, turn: Turn, wall_ms: int, *, has_heard: bool = True) -> None:
-        """Do what is due, as far as the record has room. `has_heard`: whether all is read that nodes had said when this
-        writer took over. Before that no answer is late: it may lie unread in the log.
+    def act(self, turn: Turn, heard_ms: int | None) -> None:
+        """Do what is due, as far as the record has room. `heard_ms`: all that nodes had said up to this wall time is
+        taken in; None: nothing is known yet. No answer is late before that: it may lie unread in the log.
         """
         while self._by_cell.is_due(turn.now_ms) and not turn.is_full:
             due = self._by_cell.pop()
@@ -225,17 +225,17 @@ class Deadlines:
             if not self._act_by_cell(turn, due):
                 self._by_cell.put_back(due)
                 break
-        if not has_heard:
+        if heard_ms is None:
             return
-        while self._starting and self._starting[0][0] <= wall_ms and not turn.is_full:
+        while self._starting and self._starting[0][0] <= heard_ms and not turn.is_full:
             due_ms, job_id, attempt = self._starting.popleft()
             self._done.append((None, (due_ms, "start", job_id, attempt)))
             self._act_by_wall(turn, (due_ms, "start", job_id, attempt))
-        while self._by_wall.is_due(wall_ms) and not turn.is_full:
+        while self._by_wall.is_due(heard_ms) and not turn.is_full:
             due = self._by_wall.pop()
             self._done.append((self._by_wall, due))
             self._act_by_wall(turn, due)
-        self._entrances.act(turn, wall_ms)
+        self._entrances.act(turn, heard_ms)
 
     def _act_by_cell(self, turn: Turn, due: _Due) -> bool:
         """Whether all is done, or the record has no room for the rest of it."""

@@ -90,9 +90,9 @@ class Entrances:
             wait_ms = state.policy.stop_grace_wall_ms + state.policy.lease_margin_wall_ms
             self._due.push(_Due(wall_ms + wait_ms, job.id, job.attempt, job.turns, ranks), _lives_in(state))
 
-    def act(self, turn: Turn, wall_ms: int) -> None:
-        """Do what is due, as far as the record has room."""
-        while self._due.is_due(wall_ms) and not turn.is_full:
+    def act(self, turn: Turn, heard_ms: int) -> None:
+        """Do what is due, as far as the record has room. `heard_ms` as in `Deadlines.act`."""
+        while self._due.is_due(heard_ms) and not turn.is_full:
             due = self._due.pop()
             self._done.append(due)
             job = turn.state.jobs.get(due.job)
