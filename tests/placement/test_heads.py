@@ -14,8 +14,21 @@ from shared.events.operations import CellPolicy, Cordon, Drain, PlanMaintenance,
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
-from shared.events.values import JobKind, Level, Position, Resources, TopologyWish, Wish
-from tests.placement.world import CELL, World, admitted, cancel, finished, joined, lost, quota, set_quotas, spec_of
+from shared.events.values import JobKind, Level, Position, Resources, RetryPolicy, TopologyWish, Wish
+from tests.placement.world import (
+    CELL,
+    World,
+    admitted,
+    cancel,
+    failed,
+    finished,
+    joined,
+    lost,
+    quota,
+    set_quotas,
+    spec_of,
+    started,
+)
 
 STRICT, BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL
 WAITING = [
@@ -783,3 +796,16 @@ def test_a_running_job_that_lacks_workers_grows_on_nodes_where_no_head_could_be(
     submit(world, "later", 8, **both)
     assert world.nodes_of("lacking") == ["n1", "n2", "n2"]
     assert world.nodes_of("later") == []
+
+
+def test_a_retried_job_goes_to_another_node_also_beside_a_head() -> None:
+    world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
+    world.tell(joined("n1", 8), joined("n2", 8, pool="extra"), joined("n3", 8, pool="extra"))
+    submit(world, "busy", 4)
+    submit(world, "head", 8)
+    submit(world, "job", 8, pools=("train", "extra"), queue="next", retry=RetryPolicy(budget=3))
+    (before,) = world.nodes_of("job")
+    world.tell(started("job", before), failed("job", before))
+    world.listens = False
+    world.pass_time(30_000)
+    assert world.nodes_of("job") == [node for node in ("n2", "n3") if node != before]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from services.placement.policy.elsewhere import place_job
 from services.placement.policy.entering import places_to_enter
 from services.placement.policy.ever import Reach
 from services.placement.policy.gang import Places, place_gang
@@ -24,7 +25,7 @@ def place_beside(state: CellState, job: Job, reach: Reach, beside: Reach, now_ms
     kept = [node for name, mask in reach.items() for node in _nodes(state, name, mask & ~beside.get(name, 0))]
     if len(kept) <= CLOSED_MOST:
         with closed(state, kept):
-            return place_gang(state, job.spec) if job.spec.gang else places_to_enter(state, job, now_ms)
+            return place_job(state, job) if job.spec.gang else places_to_enter(state, job, now_ms)
     pools = tuple(name for name in reach if beside.get(name) == reach[name])
     if not pools or not job.spec.gang:
         return DeferCode.BEHIND_HEAD

@@ -263,7 +263,7 @@ class _Scan:
         known = self._known_beside(row, beside) if beside else None
         if known is not None:
             self._note_beside(row, job, known)
-            self._pass_kept(course, row, over, known)
+            self._pass_kept(course, row, job, over, known)
             return True
         if beside and (not self._tries or row.tried == self._lines.tries):
             self._walk.has_spent_tries |= row.tried != self._lines.tries
@@ -283,7 +283,7 @@ class _Scan:
             is_of_row = found in _OF_TENANT or job.status is not _QUEUED
             (row if is_of_row else need).in_vain = InVain(self._lines.freed, found, beside)
             self._note_beside(row, job, found)
-        self._pass_kept(course, row, over, found)
+        self._pass_kept(course, row, job, over, found)
         return True
 
     def _known_beside(self, row: Row, beside: Reach) -> DeferCode | None:
@@ -302,11 +302,11 @@ class _Scan:
         ):
             self._note_head(row, job, code)
 
-    def _pass_kept(self, course: Course, row: Row, over: Head, code: DeferCode) -> None:
+    def _pass_kept(self, course: Course, row: Row, job: Job, over: Head, code: DeferCode) -> None:
         """It may not pass this head, and nor may any other that could use what the head needs, unless it is for reasons
-        of its tenant.
+        of its tenant, or of the workers that it has already.
         """
-        if code in _OF_TENANT or self._heads.is_by_tenant(over):
+        if code in _OF_TENANT or self._heads.is_by_tenant(over) or not self._keeps_its_room(job):
             course.pass_row(row)
         else:
             course.pass_room()
