@@ -176,4 +176,4 @@ async def test_a_folder_whose_name_is_no_text_is_passed_over(machine: Machine) -
     a_folder(Path(os.fsdecode(os.fsencode(machine.folder / "runs") + b"/\xff/1/0")))
     machine.restart_agent()
     await eventually(machine.driver.stop_everything)
-    machine.driver.look()
+    assert machine.driver.look() == []
