@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shared.client.direct import DirectClient
     from shared.cluster.config import CellFile
     from shared.log.layout import Layout
+    from shared.runtime.kafka_access import KafkaAccess
 
 T = TypeVar("T")
 
@@ -40,6 +41,13 @@ class Access:
     def kafka_address(self) -> str:
         """Where Kafka is. A name of a source ("jars") says what to start, and is no address."""
         return _address("FALLOW_KAFKA", self.kafka) or DEFAULT_KAFKA
+
+    @property
+    def kafka_access(self) -> KafkaAccess:
+        """Where Kafka is, and as whom the command comes in: by the same settings as a service. Raises SettingsError."""
+        from shared.runtime.settings import KafkaSecurity  # noqa: PLC0415 - keeps `fallow --help` quick
+
+        return KafkaSecurity.load().access_at(self.kafka_address)
 
     @property
     def redis_address(self) -> str:
@@ -86,7 +94,7 @@ class Access:
         from shared.view.redis_view import RedisFunctions  # noqa: PLC0415 - the same
 
         functions = RedisFunctions(self.redis_address)
-        log = KafkaLog(self.kafka_address, "fallow-cli")
+        log = KafkaLog(self.kafka_access, "fallow-cli")
         client = DirectClient(log, functions, self.layout(), source="fallow-cli", on_fenced=FenceLine().say)
         try:
             yield client

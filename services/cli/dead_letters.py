@@ -157,7 +157,7 @@ class Box:
 @asynccontextmanager
 async def opened(access: Access) -> AsyncIterator[Box]:
     """The box, read up to now."""
-    log = KafkaLog(access.kafka_address, "fallow-cli")
+    log = KafkaLog(access.kafka_access, "fallow-cli")
     await log.start()
     try:
         box = Box(log, access.namespace)

@@ -91,7 +91,7 @@ async def _feed(access: Access, days: Iterator[Workload]) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    cell = RunningCell(KafkaLog(access.kafka_address, CLIENT_ID), access.layout())
+    cell = RunningCell(KafkaLog(access.kafka_access, CLIENT_ID), access.layout())
     await cell.log.start()
     sent = 0
     try:

@@ -109,7 +109,7 @@ async def _story(access: Access, job_id: str, cell: str | None) -> Told | None:
 
 async def _rejected(access: Access, names: Sequence[str], job_id: str) -> Told | None:
     """A job that admission turned away: no decision and no row is about it."""
-    log, layout = KafkaLog(access.kafka_address, "fallow-cli"), access.layout()
+    log, layout = KafkaLog(access.kafka_access, "fallow-cli"), access.layout()
     await log.start()
     try:
         for name in names:

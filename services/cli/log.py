@@ -106,7 +106,7 @@ def export(
 
 async def _export(access: Access, file: Path, cell: str | None) -> int:
     tp = access.layout().tp("decisions", access.cell(cell))
-    log = KafkaLog(access.kafka_address, "fallow-cli")
+    log = KafkaLog(access.kafka_access, "fallow-cli")
     await log.start()
     try:
         position, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]

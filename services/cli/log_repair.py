@@ -46,7 +46,7 @@ async def _repair(
     access: Access, cell: str, inputs: From | None, *, yes: bool, as_json: bool
 ) -> tuple[bool, int | None]:
     """Whether the log was whole, and the version behind the repair where there was one."""
-    log, layout = KafkaLog(access.kafka_address, "fallow-repair"), access.layout()
+    log, layout = KafkaLog(access.kafka_access, "fallow-repair"), access.layout()
     await log.start()
     try:
         found = await survey(log, layout, cell)

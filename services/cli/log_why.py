@@ -203,7 +203,7 @@ def why(context: typer.Context, job: JobName, cell: CellName = None, as_json: As
 
 
 async def _why(access: Access, cell: str, job: str) -> Why:
-    log = KafkaLog(access.kafka_address, "fallow-cli")
+    log = KafkaLog(access.kafka_access, "fallow-cli")
     await log.start()
     try:
         return await explain(log, access.layout(), cell, job)

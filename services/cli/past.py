@@ -133,7 +133,7 @@ class Past:
 @asynccontextmanager
 async def past_of(access: Access, cell: str, first: Then) -> AsyncIterator[Past]:
     """The cell's past, from the nearest snapshot before `first` on. Raises LogUnavailable, NoUsableSnapshot."""
-    log, layout = KafkaLog(access.kafka_address, "fallow-cli"), access.layout()
+    log, layout = KafkaLog(access.kafka_access, "fallow-cli"), access.layout()
     await log.start()
     try:
         async with open_past(log, layout, cell, first) as past:

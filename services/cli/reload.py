@@ -79,7 +79,7 @@ async def warn_of_missing_topics(access: Access) -> None:
     """Say which topics the file needs that are not there: services that start anew would not start without them. Raises
     LogUnavailable.
     """
-    missing = await missing_topics(access.kafka_address, declared_topics(access.cells(), access.namespace))
+    missing = await missing_topics(access.kafka_access, declared_topics(access.cells(), access.namespace))
     if missing:
         say(f"fallow: {', '.join(missing)}: not there. Run: fallow topics create")
 

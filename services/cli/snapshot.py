@@ -62,7 +62,7 @@ def export_(
 async def _collect(access: Access, cell: str) -> tuple[CellState, tuple[Unread, ...]]:
     layout, file = access.layout(), access.cells()
     async with _log(access) as log:
-        committed = await committed_offsets(access.kafka_address, layout.group("admission"))
+        committed = await committed_offsets(access.kafka_access, layout.group("admission"))
         own_topics = [tenant.name for tenant in file.tenants if tenant.own_topic]
         return await Departure(log, layout, cell, committed, own_topics).collect()
 
@@ -119,7 +119,7 @@ async def _refuse_where_a_view_is(access: Access, cell: str) -> None:
 
 @asynccontextmanager
 async def _log(access: Access) -> AsyncIterator[KafkaLog]:
-    log = KafkaLog(access.kafka_address, WRITER)
+    log = KafkaLog(access.kafka_access, WRITER)
     await log.start()
     try:
         yield log

@@ -25,7 +25,7 @@ def create(context: typer.Context, replicas: Replicas = 1, embedded: Embedded = 
     """Create what is missing, let grow what may grow, and set how long records are kept; change nothing else."""
     access = access_of(context)
     specs = declared(access, replicas)
-    report = run(create_topics(access.kafka_address, specs, replicas=replicas, embedded=embedded))
+    report = run(create_topics(access.kafka_access, specs, replicas=replicas, embedded=embedded))
     answer(access, specs, report, as_json=as_json)
 
 
@@ -34,7 +34,7 @@ def check(context: typer.Context, replicas: Replicas = 1, embedded: Embedded = F
     """Compare what is there with what is declared."""
     access = access_of(context)
     specs = declared(access, replicas)
-    answer(access, specs, run(check_topics(access.kafka_address, specs, embedded=embedded)), as_json=as_json)
+    answer(access, specs, run(check_topics(access.kafka_access, specs, embedded=embedded)), as_json=as_json)
 
 
 def declared(access: Access, replicas: int) -> tuple[TopicSpec, ...]:

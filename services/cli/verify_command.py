@@ -65,7 +65,7 @@ async def _checks(access: Access, cell: str | None) -> AsyncIterator[list[LiveCh
     names = tuple(layout.ordinals) if cell is None else (access.cell(cell),)
     functions = None if access.redis is None else RedisFunctions(access.redis_address)
     view = None if functions is None else ViewReader(functions, access.namespace, names)
-    log = KafkaLog(access.kafka_address, "fallow-verify")
+    log = KafkaLog(access.kafka_access, "fallow-verify")
     try:
         await log.start()
         yield [LiveCheck(log, layout, name, view) for name in names]

@@ -17,12 +17,14 @@ from aiokafka.errors import KafkaError
 from faststream import AckPolicy
 from faststream.exceptions import StopApplication
 from faststream.kafka import KafkaBroker
+from faststream.security import BaseSecurity, SASLPlaintext, SASLScram256, SASLScram512
 
 from shared.log.delivery import Delivery, DeliveryGaveUp
 from shared.log.group_timers import EMBEDDED, QUICK, GroupTimers
 from shared.log.kafka_reader import PARTITION_FETCH_BYTES_MAX
 from shared.log.kafka_sharing import IDLE_WAIT_MS, CommitBeforeLeaving, SharingConsumer
 from shared.log.port import LogUnavailable, Record
+from shared.runtime.kafka_access import KafkaAccess, Mechanism, access_to
 
 GRACEFUL_STOP_S = 10.0
 MAX_POLL_INTERVAL_MS = 300_000
@@ -39,8 +41,8 @@ class SharingSettings(Protocol):
     """What a subscription needs of a service's settings."""
 
     @property
-    def kafka(self) -> str:
-        """Addresses, with commas between."""
+    def kafka_access(self) -> KafkaAccess:
+        """Where Kafka is, and as whom a client comes in."""
 
     @property
     def embedded(self) -> bool:
@@ -68,10 +70,12 @@ class SteadyBroker(KafkaBroker):
         return config.builder
 
 
-def make_broker(bootstrap: str, client_id: str, *, embedded: bool = False) -> SteadyBroker:
+def make_broker(kafka: str | KafkaAccess, client_id: str, *, embedded: bool = False) -> SteadyBroker:
     """A FastStream broker that creates no topics, writes idempotently and logs only what goes wrong."""
+    access = access_to(kafka)
     broker = SteadyBroker(
-        bootstrap.split(","),  # FastStream would take several addresses for one
+        access.addresses.split(","),  # FastStream would take several addresses for one
+        security=_security_of(access),
         client_id=client_id,
         acks="all",
         enable_idempotence=True,
@@ -85,6 +89,19 @@ def make_broker(bootstrap: str, client_id: str, *, embedded: bool = False) -> St
     )
     broker.is_paced = not embedded
     return broker
+
+
+def _security_of(access: KafkaAccess) -> BaseSecurity:
+    """The same in FastStream's words."""
+    tls = access.tls()
+    if not access.protocol.has_password:
+        return BaseSecurity(ssl_context=tls, use_ssl=tls is not None)
+    proof = {
+        Mechanism.PLAIN: SASLPlaintext,
+        Mechanism.SCRAM_SHA_256: SASLScram256,
+        Mechanism.SCRAM_SHA_512: SASLScram512,
+    }[access.mechanism]
+    return proof(access.username, access.password, ssl_context=tls, use_ssl=tls is not None)
 
 
 def subscribe_batches(
@@ -162,7 +179,7 @@ class FastStreamSubscription:
     def __init__(
         self, settings: SharingSettings, client_id: str, topics: Sequence[str], group: str, delivery: Delivery
     ) -> None:
-        self._broker = make_broker(settings.kafka, client_id, embedded=settings.embedded)
+        self._broker = make_broker(settings.kafka_access, client_id, embedded=settings.embedded)
         timers = EMBEDDED if settings.embedded else QUICK
         most = settings.batch_records
         subscribe_batches(self._broker, topics, group, delivery, max_records=most, timers=timers)

@@ -10,16 +10,17 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from shared.log.port import LogUnavailable, TopicPartition
+from shared.runtime.kafka_access import KafkaAccess, access_to
 
 BOUND_S, AGAIN_S = 10.0, 0.2
 REQUEST_BOUND_MS = 5_000
 
 
-async def committed_offsets(bootstrap: str, group: str) -> dict[TopicPartition, int]:
+async def committed_offsets(kafka: str | KafkaAccess, group: str) -> dict[TopicPartition, int]:
     """The next offset that the group will read, of each partition of which it has ever said so. Raises
     LogUnavailable.
     """
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_BOUND_MS)
+    admin = AIOKafkaAdminClient(**access_to(kafka).client_options(), request_timeout_ms=REQUEST_BOUND_MS)
     try:
         async with asyncio.timeout(BOUND_S):
             await admin.start()

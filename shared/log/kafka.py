@@ -30,6 +30,7 @@ from shared.log.port import (
     TopicPartition,
 )
 from shared.log.topic_admin import delete_records
+from shared.runtime.kafka_access import KafkaAccess, access_to
 
 APPEND_BOUND_MS = 3_000
 PUBLISH_BOUND_MS = 10_000
@@ -50,7 +51,7 @@ class KafkaLog:
 
     def __init__(  # noqa: PLR0913 - all by name; each is a difference of the embedded broker
         self,
-        bootstrap: str,
+        kafka: str | KafkaAccess,
         client_id: str,
         *,
         append_bound_ms: int = APPEND_BOUND_MS,
@@ -66,7 +67,7 @@ class KafkaLog:
         `compression` is for the embedded broker, which keeps only 5 MB of each partition; `timers` are EMBEDDED there,
         and `has_clock` is False: it answers every append with the same made-up time.
         """
-        self._bootstrap = bootstrap
+        self._kafka = access_to(kafka)
         self._client_id = client_id
         self._append_bound_s = append_bound_ms / 1000
         self._publish_bound_s = publish_bound_ms / 1000
@@ -78,12 +79,12 @@ class KafkaLog:
         self._queries: AIOKafkaConsumer | None = None
         self._written: AIOKafkaConsumer | None = None
         self._one_opens = asyncio.Lock()
-        self._looks = KafkaLooks(bootstrap, client_id)
+        self._looks = KafkaLooks(kafka, client_id)
 
     async def start(self) -> None:
         """Connect the part that answers questions; the producer is opened by the first write."""
         self._producers = BoundedProducer(
-            self._bootstrap,
+            self._kafka,
             self._client_id,
             request_timeout_ms=REQUEST_BOUND_MS,
             compression=self._compression,
@@ -95,7 +96,7 @@ class KafkaLog:
     def _consumer(self, what: str, isolation: str) -> AIOKafkaConsumer:
         """One that answers questions and reads nothing. Where a topic ends, it tells by its isolation."""
         return AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap,
+            **self._kafka.client_options(),
             client_id=f"{self._client_id}-{what}",
             enable_auto_commit=False,
             isolation_level=isolation,
@@ -108,7 +109,7 @@ class KafkaLog:
                 await consumer.start()
         except (KafkaError, TimeoutError, OSError) as error:
             await close(consumer)
-            raise LogUnavailable(f"no Kafka at {self._bootstrap}: {error!r}") from error
+            raise LogUnavailable(f"no Kafka at {self._kafka}: {error!r}") from error
         except asyncio.CancelledError:
             await close(consumer)
             raise
@@ -208,7 +209,7 @@ class KafkaLog:
 
     async def delete_before(self, tp: TopicPartition, offset: int) -> None:
         """By Kafka's DeleteRecords."""
-        await delete_records(self._bootstrap, tp, offset)
+        await delete_records(self._kafka, tp, offset)
 
     async def partitions(self, topic: str) -> int:
         """Asked of the broker, each time, since a topic may appear or grow."""
@@ -222,7 +223,7 @@ class KafkaLog:
 
     def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:
         """A consumer of its own, so that a slow reader holds up no other."""
-        return KafkaReader(self._bootstrap, self._client_id, positions, self._fetching(len(positions), patient_ms))
+        return KafkaReader(self._kafka, self._client_id, positions, self._fetching(len(positions), patient_ms))
 
     def _fetching(self, partitions: int, patient_ms: int) -> Fetching:
         if self._fetch_wait_ms is not None:
@@ -234,7 +235,7 @@ class KafkaLog:
 
     def member(self, group: str, topic: str) -> KafkaMember:
         """A consumer of its own that never reads anything."""
-        return KafkaMember(self._bootstrap, self._client_id, group, topic, self._timers)
+        return KafkaMember(self._kafka, self._client_id, group, topic, self._timers)
 
     def _writing(self) -> BoundedProducer:
         if self._producers is None:

@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from shared.log.kafka_closing import close
 from shared.log.kafka_consumer import SteadyConsumer
 from shared.log.port import LogUnavailable, Record, TopicPartition
+from shared.runtime.kafka_access import KafkaAccess, access_to
 
 LOOK_BOUND_S = 10.0
 STEP_MS = 200
@@ -21,8 +22,8 @@ FETCH_BYTES = 65_536
 class KafkaLooks:
     """One consumer for all looks of a process, opened by the first. It reads nothing between two looks."""
 
-    def __init__(self, bootstrap: str, client_id: str) -> None:
-        self._bootstrap, self._client_id = bootstrap, client_id
+    def __init__(self, kafka: str | KafkaAccess, client_id: str) -> None:
+        self._kafka, self._client_id = access_to(kafka), client_id
         self._consumer: SteadyConsumer | None = None
         self._one_at_a_time = asyncio.Lock()
 
@@ -59,7 +60,7 @@ class KafkaLooks:
         if self._consumer is not None:
             return self._consumer
         consumer = SteadyConsumer(
-            bootstrap_servers=self._bootstrap,
+            **self._kafka.client_options(),
             client_id=f"{self._client_id}-looks",
             group_id=None,
             enable_auto_commit=False,

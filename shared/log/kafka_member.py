@@ -17,6 +17,7 @@ from shared.log.kafka_assignor import DecliningAssignor
 from shared.log.kafka_closing import close
 from shared.log.kafka_consumer import COMMITTED
 from shared.log.port import LogUnavailable
+from shared.runtime.kafka_access import KafkaAccess, access_to
 
 REBALANCE_TIMEOUT_MS = 5_000
 """How long the others wait for a member that does not come to a rebalance."""
@@ -36,8 +37,8 @@ class KafkaMember:
     gives up, the task makes a new one. A member that is cut off from Kafka learns of its loss only when it is back.
     """
 
-    def __init__(self, bootstrap: str, client_id: str, group: str, topic: str, timers: GroupTimers) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, kafka: str | KafkaAccess, client_id: str, group: str, topic: str, timers: GroupTimers) -> None:
+        self._kafka = access_to(kafka)
         self._client_id = client_id
         self._group = group
         self._topic = topic
@@ -89,7 +90,7 @@ class KafkaMember:
 
     async def _join(self) -> AIOKafkaConsumer:
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap,
+            **self._kafka.client_options(),
             client_id=f"{self._client_id}-member",
             group_id=self._group,
             enable_auto_commit=False,
@@ -107,7 +108,7 @@ class KafkaMember:
                 await consumer.start()
         except (KafkaError, TimeoutError, OSError) as error:
             await close(consumer)
-            raise LogUnavailable(f"group {self._group} at {self._bootstrap}: {error!r}") from error
+            raise LogUnavailable(f"group {self._group} at {self._kafka}: {error!r}") from error
         return consumer
 
     async def _take_part(self) -> None:

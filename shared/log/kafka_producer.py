@@ -19,6 +19,7 @@ from aiokafka.errors import BrokerResponseError, KafkaError, MessageSizeTooLarge
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from shared.log.port import RECORD_BYTES_MAX, LogRefused, LogUnavailable, Outgoing, RecordTooLarge, Refusal
+from shared.runtime.kafka_access import KafkaAccess, access_to
 
 Compression = Literal["gzip"]
 
@@ -74,9 +75,9 @@ class BoundedProducer:
     """Opens a producer when one is needed and hands out the current one; forgets it on demand."""
 
     def __init__(
-        self, bootstrap: str, client_id: str, *, request_timeout_ms: int, compression: Compression | None
+        self, kafka: str | KafkaAccess, client_id: str, *, request_timeout_ms: int, compression: Compression | None
     ) -> None:
-        self._bootstrap = bootstrap
+        self._kafka = access_to(kafka)
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._compression = compression
@@ -93,7 +94,7 @@ class BoundedProducer:
 
     async def _open(self) -> AIOKafkaProducer:
         producer = AIOKafkaProducer(
-            bootstrap_servers=self._bootstrap,
+            **self._kafka.client_options(),
             client_id=self._client_id,
             enable_idempotence=True,
             acks="all",
@@ -107,7 +108,7 @@ class BoundedProducer:
             await producer.start()
         except KafkaError as error:
             self._bury(producer)
-            what = f"a producer at {self._bootstrap}"
+            what = f"a producer at {self._kafka}"
             raise (refused(what, error) or LogUnavailable(f"no {what.removeprefix('a ')}: {error!r}")) from error
         except asyncio.CancelledError:
             self._bury(producer)

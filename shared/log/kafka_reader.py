@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from shared.log.kafka_closing import close
 from shared.log.kafka_consumer import SteadyConsumer
 from shared.log.port import LogTruncated, LogUnavailable, Record, TopicPartition
+from shared.runtime.kafka_access import KafkaAccess, access_to
 
 START_BOUND_S = 10.0
 TRUNCATION_QUERY_BOUND_S = 3.0
@@ -43,9 +44,9 @@ class KafkaReader:
     """
 
     def __init__(
-        self, bootstrap: str, client_id: str, positions: Mapping[TopicPartition, int], fetching: Fetching
+        self, kafka: str | KafkaAccess, client_id: str, positions: Mapping[TopicPartition, int], fetching: Fetching
     ) -> None:
-        self._bootstrap = bootstrap
+        self._kafka = access_to(kafka)
         self._client_id = client_id
         self._fetching = fetching
         self._positions = dict(positions)
@@ -55,7 +56,7 @@ class KafkaReader:
     async def start(self) -> None:
         """Connect, and stand at the given offsets. Raises LogUnavailable within ten seconds."""
         consumer = SteadyConsumer(
-            bootstrap_servers=self._bootstrap,
+            **self._kafka.client_options(),
             client_id=f"{self._client_id}-reader",
             group_id=None,
             enable_auto_commit=False,
@@ -69,7 +70,7 @@ class KafkaReader:
                 await consumer.start()
         except (KafkaError, TimeoutError, OSError) as error:
             await close(consumer)
-            raise LogUnavailable(f"no Kafka at {self._bootstrap}: {error!r}") from error
+            raise LogUnavailable(f"no Kafka at {self._kafka}: {error!r}") from error
         except asyncio.CancelledError:
             await close(consumer)
             raise

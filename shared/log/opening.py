@@ -18,6 +18,7 @@ from shared.log.port import Log, LogUnavailable, Member
 from shared.log.topic_admin import check_topics
 from shared.log.topics import TopicsFile, TopicSpec, expected_topics, parse_topics
 from shared.log.watch import watch_log
+from shared.runtime.kafka_access import KafkaAccess
 from shared.runtime.process import Context, wait_for
 
 AWAY = (LogUnavailable, OSError)
@@ -58,17 +59,15 @@ def declared_topics(file: CellFile, namespace: str, replicas: int = 1) -> tuple[
     return expected_topics(declared, namespace, cells, tenants, replicas=replicas)
 
 
-def log_for(bootstrap: str, client_id: str, *, embedded: bool) -> KafkaLog:
+def log_for(kafka: str | KafkaAccess, client_id: str, *, embedded: bool) -> KafkaLog:
     """The log, not connected. The embedded broker keeps little, so what it gets is packed; it lets members wait; a
     fetch that waits there does not wake when something comes, so none may wait for long; and the time that it says it
     gave a record is made up.
     """
     if embedded:
         wait_ms = EMBEDDED_FETCH_WAIT_MS
-        return KafkaLog(
-            bootstrap, client_id, compression="gzip", timers=EMBEDDED, fetch_wait_ms=wait_ms, has_clock=False
-        )
-    return KafkaLog(bootstrap, client_id)
+        return KafkaLog(kafka, client_id, compression="gzip", timers=EMBEDDED, fetch_wait_ms=wait_ms, has_clock=False)
+    return KafkaLog(kafka, client_id)
 
 
 async def open_log(context: Context[Any], file: CellFile) -> KafkaLog | None:
@@ -77,14 +76,14 @@ async def open_log(context: Context[Any], file: CellFile) -> KafkaLog | None:
     Raises WrongTopics on a real broker where a topic is missing or different.
     """
     settings = context.settings
-    log = log_for(settings.kafka, context.instance, embedded=settings.embedded)
+    log = log_for(settings.kafka_access, context.instance, embedded=settings.embedded)
 
     async def connected() -> str | None:
         await log.start()
         return None
 
     async def compared() -> str | None:
-        report = await check_topics(settings.kafka, declared, embedded=settings.embedded)
+        report = await check_topics(settings.kafka_access, declared, embedded=settings.embedded)
         if report.must_stop:
             words = "; ".join(str(difference) for difference in report.differences)
             raise WrongTopics(f"{words}. Run: fallow topics create")

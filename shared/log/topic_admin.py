@@ -14,6 +14,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from shared.log.port import LogUnavailable, TopicPartition
 from shared.log.topics import RETENTION, ActualTopic, Difference, DifferenceKind, TopicSpec, differences
+from shared.runtime.kafka_access import KafkaAccess, access_to
 
 ADMIN_BOUND_S = 30.0
 REQUEST_BOUND_MS = 10_000
@@ -36,13 +37,15 @@ class TopicsReport:
     must_stop: bool
 
 
-async def check_topics(bootstrap: str, expected: Sequence[TopicSpec], *, embedded: bool = False) -> TopicsReport:
+async def check_topics(
+    kafka: str | KafkaAccess, expected: Sequence[TopicSpec], *, embedded: bool = False
+) -> TopicsReport:
     """Compare what is there with what is expected. Raises LogUnavailable.
 
     The embedded broker makes topics by itself, always with four partitions, and knows no settings: a difference there
     is reported but stops nobody, unless there are fewer partitions than cells.
     """
-    async with _admin(bootstrap) as admin:
+    async with _admin(kafka) as admin:
         actual = await _actual(admin, expected, with_config=not embedded)
     found = differences(expected, actual)
     if embedded:
@@ -50,15 +53,15 @@ async def check_topics(bootstrap: str, expected: Sequence[TopicSpec], *, embedde
     return TopicsReport(found, must_stop=not all(difference.is_harmless for difference in found))
 
 
-async def missing_topics(bootstrap: str, expected: Sequence[TopicSpec]) -> list[str]:
+async def missing_topics(kafka: str | KafkaAccess, expected: Sequence[TopicSpec]) -> list[str]:
     """The names of those that are not there. Raises LogUnavailable."""
-    async with _admin(bootstrap) as admin:
+    async with _admin(kafka) as admin:
         actual = await _actual(admin, expected, with_config=False)
     return [spec.name for spec in expected if spec.name not in actual]
 
 
 async def create_topics(
-    bootstrap: str, expected: Sequence[TopicSpec], *, replicas: int = 1, embedded: bool = False
+    kafka: str | KafkaAccess, expected: Sequence[TopicSpec], *, replicas: int = 1, embedded: bool = False
 ) -> TopicsReport:
     """Create what is missing, let grow what may grow, set how long records are kept, change nothing else; report what
     still differs.
@@ -66,26 +69,26 @@ async def create_topics(
     May be repeated, also by several at once. On the embedded broker it only reports. Raises LogUnavailable.
     """
     if not embedded:
-        async with _admin(bootstrap) as admin:
+        async with _admin(kafka) as admin:
             actual = await _actual(admin, expected, with_config=False)
             await _create_missing(admin, [spec for spec in expected if spec.name not in actual], replicas)
             await _grow(admin, expected, actual)
             await _wait_until_visible(admin, expected)
             await _keep_as_long(admin, expected)
-    return await check_topics(bootstrap, expected, embedded=embedded)
+    return await check_topics(kafka, expected, embedded=embedded)
 
 
-async def delete_records(bootstrap: str, tp: TopicPartition, before: int) -> None:
+async def delete_records(kafka: str | KafkaAccess, tp: TopicPartition, before: int) -> None:
     """Let the broker forget the records below an offset. Raises LogUnavailable."""
-    async with _admin(bootstrap) as admin:
+    async with _admin(kafka) as admin:
         await admin.delete_records({KafkaTopicPartition(*tp): RecordsToDelete(before_offset=before)})
 
 
-async def flushes_each_record(bootstrap: str, topic: str) -> bool:
+async def flushes_each_record(kafka: str | KafkaAccess, topic: str) -> bool:
     """Whether the disk has each record of a topic before the broker acknowledges it, as the broker itself says: by a
     setting of the topic or by the broker's own. Raises LogUnavailable.
     """
-    async with _admin(bootstrap) as admin:
+    async with _admin(kafka) as admin:
         return (await _config(admin, [topic]))[topic].get(FLUSH) == "1"
 
 
@@ -94,14 +97,14 @@ def _loses_cells(difference: Difference) -> bool:
 
 
 @asynccontextmanager
-async def _admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_BOUND_MS)
+async def _admin(kafka: str | KafkaAccess) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(**access_to(kafka).client_options(), request_timeout_ms=REQUEST_BOUND_MS)
     try:
         async with asyncio.timeout(ADMIN_BOUND_S):
             await admin.start()
             yield admin
     except (KafkaError, TimeoutError, OSError) as error:
-        raise LogUnavailable(f"topics at {bootstrap}: {error!r}") from error
+        raise LogUnavailable(f"topics at {kafka}: {error!r}") from error
     finally:
         await admin.close()
 

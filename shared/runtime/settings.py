@@ -12,10 +12,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    Field,
+    SecretStr,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from shared.runtime.addresses import KAFKA_RULE, REDIS_RULE, is_kafka, is_redis
+from shared.runtime.kafka_access import AccessError, KafkaAccess, Mechanism, Protocol
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$")]
 
@@ -42,13 +51,18 @@ class LogFormat(StrEnum):
 
 SHOWN_CHARACTERS_MOST = 100
 
+UNSHOWN = frozenset({"kafka", "redis", "kafka_password"})
+"""Settings whose values no message shows."""
+
 
 class SettingsError(Exception):
     """The settings cannot be used; the message has one line for each wrong field: name, value, rule."""
 
 
-class ServiceSettings(BaseSettings):
-    """What every service needs to know. Each field is read from FALLOW_<NAME>."""
+class KafkaSecurity(BaseSettings):
+    """The user and the TLS of each connection to Kafka. Each field is read from FALLOW_<NAME>, or from a file of that
+    name in FALLOW_SECRETS_DIR.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix="FALLOW_",
@@ -59,6 +73,49 @@ class ServiceSettings(BaseSettings):
         validate_default=True,
         hide_input_in_errors=True,
     )
+
+    kafka_security: Protocol = Field(Protocol.PLAINTEXT, description="Kafka's security.protocol")
+    kafka_mechanism: Mechanism = Field(Mechanism.SCRAM_SHA_512, description="Kafka's sasl.mechanism")
+    kafka_username: str = Field("", max_length=200)
+    kafka_password: SecretStr = SecretStr("")
+    kafka_ca_file: Path | None = Field(
+        None, description="authorities that sign the brokers' certificates; else the system's"
+    )
+    kafka_cert_file: Path | None = Field(None, description="this client's own certificate, where brokers ask for one")
+    kafka_key_file: Path | None = None
+
+    @classmethod
+    def load(cls) -> Self:
+        """Read the settings; SettingsError names each field that is wrong."""
+        secrets = cls.model_config.get("secrets_dir")
+        if secrets is not None and not Path(str(secrets)).is_dir():
+            raise SettingsError(f"FALLOW_SECRETS_DIR = {shown(secrets)}: must be a folder that is there")
+        try:
+            return cls()
+        except ValidationError as error:
+            raise SettingsError("\n".join(explanation(cls, error))) from error
+
+    @model_validator(mode="after")
+    def _can_connect(self) -> Self:
+        self.access_at("").tls()
+        return self
+
+    def access_at(self, addresses: str) -> KafkaAccess:
+        """Everything that a client needs to connect to these addresses."""
+        return KafkaAccess(
+            addresses,
+            self.kafka_security,
+            self.kafka_mechanism,
+            self.kafka_username,
+            self.kafka_password.get_secret_value(),
+            self.kafka_ca_file,
+            self.kafka_cert_file,
+            self.kafka_key_file,
+        )
+
+
+class ServiceSettings(KafkaSecurity):
+    """What every service needs to know. Each field is read from FALLOW_<NAME>."""
 
     kafka: str = Field("127.0.0.1:9092", description="bootstrap addresses, host:port, by commas")
     redis: str = "redis://127.0.0.1:6379/0"
@@ -106,16 +163,10 @@ class ServiceSettings(BaseSettings):
             )
         return speed
 
-    @classmethod
-    def load(cls) -> Self:
-        """Reads the settings; SettingsError names each field that is wrong."""
-        secrets = cls.model_config.get("secrets_dir")
-        if secrets is not None and not Path(str(secrets)).is_dir():
-            raise SettingsError(f"FALLOW_SECRETS_DIR = {shown(secrets)}: must be a folder that is there")
-        try:
-            return cls()
-        except ValidationError as error:
-            raise SettingsError("\n".join(explanation(cls, error))) from error
+    @property
+    def kafka_access(self) -> KafkaAccess:
+        """Where Kafka is, and as whom a connection comes in."""
+        return self.access_at(self.kafka)
 
 
 def shown(value: object) -> str:
@@ -124,12 +175,16 @@ def shown(value: object) -> str:
     return text if len(text) <= SHOWN_CHARACTERS_MOST else f"{text[:SHOWN_CHARACTERS_MOST]}..."
 
 
-def explanation(settings: type[ServiceSettings], error: ValidationError) -> list[str]:
-    """One line for each wrong field. Addresses may hold passwords, so their values are not shown."""
+def explanation(settings: type[KafkaSecurity], error: ValidationError) -> list[str]:
+    """One line for each wrong field. The value of an address or a secret is not shown: it may hold a password."""
     lines = []
     for problem in error.errors(include_url=False):
+        cause = problem.get("ctx", {}).get("error")
+        if isinstance(cause, AccessError):
+            lines.append(f"FALLOW_{cause.field_name.upper()}: {cause.rule}")
+            continue
         field = str(problem["loc"][0]) if problem["loc"] else "settings"
         variable = f"{settings.model_config.get('env_prefix', '')}{field}".upper()
-        shown = "" if field in {"kafka", "redis"} else f" = {os.environ.get(variable, '')!r}"
+        shown = "" if field in UNSHOWN else f" = {os.environ.get(variable, '')!r}"
         lines.append(f"{variable}{shown}: {problem['msg']}")
     return lines

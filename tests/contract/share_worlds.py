@@ -23,6 +23,7 @@ from shared.log.faststream_recipe import FastStreamSubscription
 from shared.log.machine.losses import Loss
 from shared.log.port import Log, Outgoing
 from shared.log.share import Subscription
+from shared.runtime.kafka_access import KafkaAccess
 from tests.contract.eventually import eventually
 from tests.contract.log_worlds import KafkaWorld
 
@@ -38,7 +39,7 @@ class Settings:
     batch_records = MOST
 
     def __init__(self, kafka: str) -> None:
-        self.kafka = kafka
+        self.kafka_access = KafkaAccess(kafka)
 
 
 class ShareWorld(Protocol):

@@ -99,7 +99,8 @@ class KafkaFromJars:
     the end of the process but not of the machine, which is all that a test asks for. `quick_start` leaves Java's best
     compiler out: without it the first seconds are slower and the hours behind them quicker. `shown_port` is the port
     that clients are told, where they come by another way. `more` are further lines of server.properties: a node of
-    several names the others there. It takes up to `heap_mb_most` of memory for its objects.
+    several names the others there. `users` are made when the storage is formatted, with these passwords
+    for SCRAM-SHA-512. It takes up to `heap_mb_most` of memory for its objects.
     """
 
     source = Source.JARS
@@ -113,12 +114,13 @@ class KafkaFromJars:
         shown_port: int | None = None,
         heap_mb_most: int = HEAP_MB_MOST,
         more: Mapping[str, str] | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         self.data_dir = data_dir
         self.durable = durable
         self.quick_start = quick_start
         self.port, self.controller_port = free_ports(2)
-        self.more, self._heap_mb_most = dict(more or {}), heap_mb_most
+        self.more, self._users, self._heap_mb_most = dict(more or {}), dict(users or {}), heap_mb_most
         self._shown_port = shown_port or self.port
         self._properties = data_dir / "server.properties"
         self._child: Child | None = None
@@ -202,6 +204,8 @@ class KafkaFromJars:
 
     def _format(self, jars: Path) -> None:
         arguments = ["format", "--cluster-id", CLUSTER_ID, "--config", str(self._properties)]
+        for name, password in self._users.items():
+            arguments += ["--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]"]
         command = [*self._java(jars), "kafka.tools.StorageTool", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
