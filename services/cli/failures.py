@@ -63,6 +63,7 @@ _KNOWN: dict[Exit, frozenset[str]] = {
     Exit.USAGE: frozenset(
         {
             *("CellFileError", "JobFileError", "LogFileError", "ArchiveError", "DiaryError", "TopicsFileError"),
+            "AccessFileError",
             *(
                 "SettingsError",
                 "WorkloadError",

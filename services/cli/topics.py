@@ -1,4 +1,6 @@
-"""`fallow topics`: creates what deploy/kafka/topics.yaml declares, and tells in words what differs."""
+"""`fallow topics`: creates what deploy/kafka/topics.yaml declares, puts the rights of deploy/kafka/access.yaml in
+force, and tells in words what differs.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from services.cli.access import Access, access_of, run
 from services.cli.counts import counted
 from services.cli.failures import Exit
 from services.cli.output import AsJson, print_json, print_line
-from shared.log.opening import declared_topics
+from shared.log.access_admin import check_access, put_access_in_force
+from shared.log.access_rules import AccessDifferences
+from shared.log.opening import declared_access, declared_topics
 from shared.log.topic_admin import TopicsReport, check_topics, create_topics
 from shared.log.topics import TopicSpec
 
@@ -22,19 +26,24 @@ Embedded = Annotated[bool, typer.Option("--embedded", envvar="FALLOW_EMBEDDED", 
 
 @app.command()
 def create(context: typer.Context, replicas: Replicas = 1, embedded: Embedded = False, as_json: AsJson = False) -> None:
-    """Create what is missing, let grow what may grow, and set how long records are kept; change nothing else."""
+    """Create missing topics, add partitions, set how long records are kept, and put the declared rights in force."""
     access = access_of(context)
     specs = declared(access, replicas)
     report = run(create_topics(access.kafka_access, specs, replicas=replicas, embedded=embedded))
-    answer(access, specs, report, as_json=as_json)
+    rules = frozenset() if embedded else declared_access(access.cells(), access.namespace)
+    rights = None if embedded else run(put_access_in_force(access.kafka_access, rules, access.namespace))
+    answer(access, specs, report, rights, as_json=as_json)
 
 
 @app.command()
 def check(context: typer.Context, replicas: Replicas = 1, embedded: Embedded = False, as_json: AsJson = False) -> None:
-    """Compare what is there with what is declared."""
+    """Compare topics and rights with the declared ones."""
     access = access_of(context)
     specs = declared(access, replicas)
-    answer(access, specs, run(check_topics(access.kafka_access, specs, embedded=embedded)), as_json=as_json)
+    report = run(check_topics(access.kafka_access, specs, embedded=embedded))
+    rules = frozenset() if embedded else declared_access(access.cells(), access.namespace)
+    rights = None if embedded else run(check_access(access.kafka_access, rules, access.namespace))
+    answer(access, specs, report, rights, as_json=as_json)
 
 
 def declared(access: Access, replicas: int) -> tuple[TopicSpec, ...]:
@@ -42,22 +51,43 @@ def declared(access: Access, replicas: int) -> tuple[TopicSpec, ...]:
     return declared_topics(access.cells(), access.namespace, replicas)
 
 
-def answer(access: Access, specs: tuple[TopicSpec, ...], report: TopicsReport, *, as_json: bool) -> None:
-    """Tell the differences; exit 1 if no service may start on them."""
+def answer(
+    access: Access,
+    specs: tuple[TopicSpec, ...],
+    report: TopicsReport,
+    rights: AccessDifferences | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Tell the differences; exit 1 if no service may start on these topics, or rights differ from the declared ones."""
+    is_wrong = report.must_stop or (rights is not None and bool(rights.missing or rights.too_many))
     if as_json:
         print_json(
             {
-                "ok": not report.must_stop,
+                "ok": not is_wrong,
                 "topics": len(specs),
                 "differences": [
                     {"topic": found.topic, "kind": found.kind.value, "text": found.text} for found in report.differences
                 ],
+                "rights_checked": rights is not None,
+                "rights_differences": [] if rights is None else rights.lines(),
             }
         )
     else:
-        for found in report.differences:
-            print_line(found.text)
-        if not report.differences:
-            print_line(f"{counted(len(specs), 'topic')} at {access.kafka_address} are as declared")
-    if report.must_stop:
+        for line in _lines(access, specs, report, rights):
+            print_line(line)
+    if is_wrong:
         raise typer.Exit(Exit.NO)
+
+
+def _lines(
+    access: Access, specs: tuple[TopicSpec, ...], report: TopicsReport, rights: AccessDifferences | None
+) -> list[str]:
+    lines = [found.text for found in report.differences]
+    if not lines:
+        lines.append(f"{counted(len(specs), 'topic')} at {access.kafka_address} are as declared")
+    if rights is None:
+        lines.append("rights: the broker checks none, every client may read and write every topic")
+    else:
+        lines += rights.lines() or ["rights: as declared"]
+    return lines

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.cluster.config import CellFile
+from shared.log.access_rules import Rule, expected_rules, parse_access
 from shared.log.group_timers import EMBEDDED
 from shared.log.kafka import KafkaLog
 from shared.log.lag import watch_lag
@@ -22,6 +23,7 @@ from shared.runtime.kafka_access import KafkaAccess
 from shared.runtime.process import Context, wait_for
 
 AWAY = (LogUnavailable, OSError)
+ACCESS_FILE = Path(__file__).parents[2] / "deploy" / "kafka" / "access.yaml"
 TOPICS_FILE = Path(__file__).parents[2] / "deploy" / "kafka" / "topics.yaml"
 
 EMBEDDED_FETCH_WAIT_MS = 10
@@ -57,6 +59,12 @@ def declared_topics(file: CellFile, namespace: str, replicas: int = 1) -> tuple[
     cells = max(cell.ordinal for cell in file.cells) + 1
     tenants = [tenant.name for tenant in file.tenants if tenant.own_topic]
     return expected_topics(declared, namespace, cells, tenants, replicas=replicas)
+
+
+def declared_access(file: CellFile, namespace: str) -> frozenset[Rule]:
+    """Every right that deploy/kafka/access.yaml gives, for the tenants of a cell file. Raises AccessFileError."""
+    access = parse_access(ACCESS_FILE.read_text(encoding="utf-8"), topics_file(file).topics)
+    return expected_rules(access, namespace, [tenant.name for tenant in file.tenants if tenant.own_topic])
 
 
 def log_for(kafka: str | KafkaAccess, client_id: str, *, embedded: bool) -> KafkaLog:

@@ -146,7 +146,14 @@ def test_topics_are_missing_then_created_then_as_declared(fallow: Fallow, namesp
         f"{namespace}.submissions is missing; it should have 12 partitions",
     )
     assert fallow("topics", "create").returncode == 0
-    assert last(fallow("topics", "check", "--json")) == {"ok": True, "topics": 12, "differences": []}
+    assert last(fallow("topics", "check", "--json")) == {
+        "ok": True,
+        "topics": 12,
+        "differences": [],
+        "rights_checked": False,
+        "rights_differences": [],
+    }
+    assert "rights: the broker checks none" in fallow("topics", "check").stdout
 
 
 @pytest.mark.real_kafka

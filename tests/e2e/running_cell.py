@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from services.cli.service_set import service_set
@@ -31,6 +31,7 @@ from shared.log.opening import declared_topics, layout_of
 from shared.log.topic_admin import create_topics
 from shared.runtime.cell_file import load_cell_file
 from shared.runtime.clocks import wall_ms
+from shared.runtime.kafka_access import KafkaAccess
 from shared.runtime.stack.services import Services, ServiceSpec
 
 CELL = "main"
@@ -155,15 +156,20 @@ async def running_cell(
     beside: Sequence[ServiceSpec] = (),
     begins_at_0: bool = True,
     copies: int = 1,
+    admin: KafkaAccess | None = None,
+    own: Callable[[str], Mapping[str, str]] = lambda _: {},
 ) -> AsyncIterator[RunningCell]:
-    """`copies` of each topic are kept, on as many brokers."""
+    """`copies` of each topic are kept, on as many brokers. `admin` is who makes topics and looks on, where Kafka asks
+    for a user; `own` gives a service settings of its own, by its name.
+    """
     (folder / "cell.yaml").write_text(cell_file)
     file = load_cell_file(folder / "cell.yaml")
     lines = [plain(NodeSpec(id=f"node-{n:03}", pool="training", gpus=8)) for n in range(nodes)]
     (folder / "nodes.jsonl").write_text("".join(json.dumps({"cell": CELL, "node": line}) + "\n" for line in lines))
-    report = await create_topics(kafka, declared_topics(file, namespace, copies), replicas=copies)
+    as_admin = admin or KafkaAccess(kafka)
+    report = await create_topics(as_admin, declared_topics(file, namespace, copies), replicas=copies)
     assert report.differences == ()
-    log = KafkaLog(kafka, "test")
+    log = KafkaLog(as_admin, "test")
     await log.start()
     layout = layout_of(file, namespace)
     wanted = service_set(
@@ -176,7 +182,8 @@ async def running_cell(
         replicas=replicas,
         more={**(more or {}), "FALLOW_REPLICAS": str(copies)},
     )
-    services = Services((*wanted.specs, *beside), environment=wanted.environment, run_dir=folder / "run")
+    specs = [replace(spec, environment={**spec.environment, **own(spec.name)}) for spec in wanted.specs]
+    services = Services((*specs, *beside), environment=wanted.environment, run_dir=folder / "run")
     cell = RunningCell(services, log, layout, Follower(log, layout, CELL, snapshots=False), folder)
     try:
         await services.start()

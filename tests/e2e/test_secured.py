@@ -1,0 +1,137 @@
+"""A cell on a Kafka with SCRAM, TLS and ACLs: each service as its own principal, with the rights of access.yaml."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shared.log.access_admin import check_access, put_access_in_force
+from shared.log.access_rules import Operation, Pattern, Resource, Rule
+from shared.log.kafka import KafkaLog
+from shared.log.opening import declared_access, declared_topics
+from shared.log.port import LogRefused, LogUnavailable, Outgoing
+from shared.log.topic_admin import create_topics
+from shared.runtime.cell_file import load_cell_file
+from shared.runtime.kafka_access import KafkaAccess
+from shared.runtime.stack import kafka_jars
+from tests.e2e.running_cell import CELL_FILE, a_job, running_cell
+from tests.e2e.secured_kafka import SUPER, SecuredKafka
+
+SERVICES = ("admission", "queueing", "placement", "snapshots", "executor", "projector", "metrics")
+TENANT, OPERATOR = "tenant-vision", "operator"
+OWN_TOPIC = CELL_FILE.replace("{name: vision}", "{name: vision, own_topic: true}")
+
+pytestmark = pytest.mark.real_kafka
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    reason = kafka_jars.obstacle() or (None if shutil.which("openssl") else "there is no openssl on the PATH")
+    if reason:
+        pytest.skip(f"needs a Kafka of its own from jars: {reason}")
+    kafka = SecuredKafka(tmp_path_factory.mktemp("secured"), [*SERVICES, TENANT, OPERATOR])
+    kafka.server.start()
+    yield kafka
+    kafka.server.stop()
+
+
+async def declared_in_force(secured: SecuredKafka, folder: Path, namespace: str) -> frozenset[Rule]:
+    (folder / "cell.yaml").write_text(OWN_TOPIC)
+    file = load_cell_file(folder / "cell.yaml")
+    await create_topics(secured.access(SUPER), declared_topics(file, namespace))
+    rules = declared_access(file, namespace)
+    left = await put_access_in_force(secured.access(SUPER), rules, namespace)
+    assert left is not None
+    assert left.lines() == []
+    return rules
+
+
+async def test_a_job_runs_where_each_service_has_its_own_rights_alone(
+    secured: SecuredKafka, redis_url: str, namespace: str, tmp_path: Path
+) -> None:
+    await declared_in_force(secured, tmp_path, namespace)
+    async with running_cell(
+        f"localhost:{secured.tls_port}",
+        redis_url,
+        namespace,
+        tmp_path,
+        cell_file=OWN_TOPIC,
+        admin=secured.access(SUPER),
+        own=secured.settings,
+    ) as cell:
+        await cell.submit(a_job("hello", workers=2, gpus=8))
+        await cell.until_over("hello")
+        # Another writer, another admission and another executor take over with the same rights.
+        for name in ("placement", "admission", "executor", "snapshots", "projector", "queueing", "metrics"):
+            await cell.services.restart(name)
+        await cell.services.wait_ready()
+        await cell.submit(a_job("again"))
+        await cell.until_over("again")
+        assert cell.problems() == []
+    said = "".join(path.read_text() for path in (tmp_path / "run").glob("*.log"))
+    assert "pass-of-" not in said
+    assert "AuthorizationFailed" not in said
+
+
+async def writes(access: KafkaAccess, topic: str) -> bool:
+    log = KafkaLog(access, "trial")
+    await log.start()
+    try:
+        await log.publish([Outgoing(topic, b"{}", key=b"k", partition=0)])
+    except (LogRefused, LogUnavailable) as error:
+        return "AuthorizationFailed" not in str(error)
+    else:
+        return True
+    finally:
+        await log.stop()
+
+
+async def test_only_who_is_declared_to_write_a_topic_can_write_it(
+    secured: SecuredKafka, namespace: str, tmp_path: Path
+) -> None:
+    rules = await declared_in_force(secured, tmp_path, namespace)
+    topics = sorted({r.name for r in rules if r.resource is Resource.TOPIC and r.pattern is Pattern.LITERAL})
+    tried = [(who, topic) for who in (*SERVICES, TENANT, OPERATOR) for topic in topics]
+    done = await asyncio.gather(*(writes(secured.access(who), topic) for who, topic in tried))
+    may = {(rule.principal, rule.name) for rule in rules if rule.operation == Operation.WRITE}
+    assert {pair for pair, wrote in zip(tried, done, strict=True) if wrote} == may
+    assert (TENANT, f"{namespace}.submissions.vision") in may
+    assert len(may) < len(tried) / 4
+
+
+async def test_rights_that_were_added_by_hand_are_told_and_those_of_our_principals_taken_back(
+    secured: SecuredKafka, namespace: str, tmp_path: Path
+) -> None:
+    rules = await declared_in_force(secured, tmp_path, namespace)
+    forged = Rule("metrics", Operation.WRITE, Resource.TOPIC, f"{namespace}.decisions")
+    stranger = Rule("etl", Operation.READ, Resource.TOPIC, f"{namespace}.decisions")
+    await put_access_in_force(secured.access(SUPER), rules | {forged, stranger}, namespace)
+    found = await check_access(secured.access(SUPER), rules, namespace)
+    assert found is not None
+    assert (found.missing, found.too_many, found.of_others) == ((), (forged,), (stranger,))
+    assert found.lines() == [
+        f"not declared: metrics may write {namespace}.decisions",
+        f"beside the file: etl may read {namespace}.decisions",
+    ]
+    left = await put_access_in_force(secured.access(SUPER), rules, namespace)
+    assert left is not None
+    assert left.lines() == [f"beside the file: etl may read {namespace}.decisions"]
+
+
+@pytest.mark.parametrize("what", ["password", "user", "authority"])
+async def test_a_wrong_proof_lets_nobody_in_and_names_no_password(secured: SecuredKafka, what: str) -> None:
+    access = {
+        "password": secured.access("metrics", "wrong-word"),
+        "user": secured.access("nobody", "wrong-word"),
+        "authority": replace(secured.access("metrics", "wrong-word"), ca_file=None),
+    }[what]
+    log = KafkaLog(access, "stranger")
+    with pytest.raises((LogUnavailable, LogRefused)) as refused:
+        await log.start()
+    await log.stop()
+    assert "wrong-word" not in str(refused.value)
