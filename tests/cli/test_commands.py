@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from redis.asyncio import Redis
 
 from services.cli.app import COMMANDS
+from services.cli.failures import Exit, explain
 from shared.log.kafka import KafkaLog
 from shared.runtime.stack.child import environment_with
 from shared.view.keys import keys_of
@@ -94,6 +96,17 @@ def test_each_command_has_help(command: str) -> None:
 def test_the_shell_completes_commands() -> None:
     done = call(_FALLOW_COMPLETE="complete_bash", COMP_WORDS="fallow to", COMP_CWORD="1")
     assert done.stdout.split() == ["topics"]
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    done = call("--version")
+    assert (done.returncode, done.stdout) == (0, f"fallow {version('fallow')}\n")
+
+
+def test_what_an_extra_brings_is_named_where_it_is_missing() -> None:
+    missing = ModuleNotFoundError("No module named 'lupa.lua51'", name="lupa.lua51")
+    assert explain(missing) == (Exit.USAGE, "lupa.lua51 is not installed: pip install 'fallow[demo]'")
+    assert explain(ModuleNotFoundError("No module named 'shared.nothing'", name="shared.nothing")) is None
 
 
 def test_an_unknown_command_is_wrong_use() -> None:

@@ -107,7 +107,7 @@ async def chain(servers: Servers, folder: Path, traffic: Mapping[str, Flow]) -> 
     counting = asyncio.create_task(_count(bootstrap, f"{namespace}.decisions", running.come), name="baseline")
     try:
         for hop in hops(bootstrap, namespace, traffic):
-            argv = [sys.executable, "-m", "services.cli.bench.relay", hop.to_json()]
+            argv = [sys.executable, "-P", "-m", "services.cli.bench.relay", hop.to_json()]
             child = Child(f"relay {hop.name}", argv, folder / "baseline" / f"{hop.name}.log")
             child.start()
             children.append(child)

@@ -21,7 +21,7 @@ TOP = Path(__file__).parents[3]
 def obstacle() -> str | None:
     """Why it cannot be started here, or None."""
     if importlib.util.find_spec("confluent_kafka") is None:
-        return "the confluent-kafka wheel is not installed"
+        return "the confluent-kafka wheel is not installed (pip install 'fallow[demo]')"
     return None
 
 
@@ -35,7 +35,7 @@ class EmbeddedBroker:
 
     def __init__(self, data_dir: Path) -> None:
         self._output = data_dir / "embedded-broker.log"
-        module = ["-m", "shared.runtime.stack.embedded_broker_process"]
+        module = ["-P", "-m", "shared.runtime.stack.embedded_broker_process"]
         # The package may not be installed: -m looks in the folder that PYTHONPATH names.
         environment = environment_with(TOP)
         self._child = Child("the embedded broker", [sys.executable, *module], self._output, environment)

@@ -192,7 +192,7 @@ class Services:
         service.port_file.unlink(missing_ok=True)
         service.connection, service.is_asked_to_end = None, False
         spec = service.spec
-        argv = until_parent_dies([sys.executable, "-m", spec.module, *spec.arguments])
+        argv = until_parent_dies([sys.executable, "-P", "-m", spec.module, *spec.arguments])
         own = {"FALLOW_INSTANCE": spec.name, "FALLOW_HTTP_PORT": "0", "FALLOW_PORT_FILE": str(service.port_file)}
         environment = environment_with(TOP, **{**self._environment, **own, **spec.environment})
         with service.log_file.open("ab") as log_file:

