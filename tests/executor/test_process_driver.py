@@ -56,6 +56,12 @@ async def test_a_worker_sees_its_own_environment_and_none_of_the_agents_secrets(
     assert (machine.folder / "c").is_dir()
 
 
+async def test_no_program_gives_a_worker_more_rights_than_its_user_has(machine: Machine) -> None:
+    machine.start("grep NoNewPrivs /proc/self/status")
+    await machine.until("running", "finished")
+    assert machine.out() == ["NoNewPrivs:\t1"]
+
+
 async def test_a_failure_is_told_with_its_exit_code_and_its_last_words_and_ends_the_others(machine: Machine) -> None:
     machine.start("sleep 0.2; echo 'out of luck' >&2; exit 42", WAITS)
     seen = await machine.until("running", "failed")

@@ -35,7 +35,7 @@ LOOK_EVERY_S = 1.0
 """How often lease and stop are looked at without a signal."""
 
 KILL_PAUSE_S = 0.02
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 CANNOT_START = 127
 MARK, SUPERVISES = "FALLOW_MARK", "FALLOW_SUPERVISES"
 """In the environment of a worker's processes, and in that of its supervisor."""
@@ -117,6 +117,8 @@ class Supervisor:
         try:
             os.setsid()
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            # No program with a set-user-ID bit makes the worker another user.
+            ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
             if os.getppid() != parent:
                 os._exit(CANNOT_START)  # it was killed before the kernel could be asked
             if self._cgroup is not None:
@@ -208,6 +210,11 @@ def _end_of(status: int | None, why: str) -> dict[str, Any]:
 
 
 # What the agent uses too.
+
+
+def hide_own_memory() -> None:
+    """Keep this process's memory and environment from others of its user: workers are of that user, too."""
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def monotonic_ms() -> int:
