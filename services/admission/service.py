@@ -73,16 +73,17 @@ class AdmissionService:
             )
         return self._answer(event, topic_tenant, came_ms)
 
-    def within_rate(self, answer: JobAdmitted | JobUpdateRequested, at_wall_ms: int) -> Event:
+    def within_rate(self, answer: Event, topic_tenant: str | None, at_wall_ms: int) -> Event:
         """The same answer, or the rejection of a submission or an update that is one too many for its tenant at this
-        time.
+        time. One that is rejected anyway counts as well: each costs a record. `topic_tenant` is the tenant whose own
+        topic it came by, whomever it names.
         """
-        if isinstance(answer, JobUpdateRequested):
-            why = self.rates.refusal(answer.tenant, at_wall_ms)
-            return answer if why is None else _rejected(UpdateJob, answer.job, answer.tenant, why)
-        spec = answer.spec
-        why = self.rates.refusal(spec.tenant, at_wall_ms)
-        return answer if why is None else _rejected(SubmitJob, spec.id, spec.tenant, why)
+        metered = _metered(answer)
+        if metered is None:
+            return answer
+        command, job, tenant = metered
+        why = self.rates.refusal(topic_tenant or tenant or "", at_wall_ms)
+        return answer if why is None else _rejected(command, job, tenant, why)
 
     def _answer(self, event: SubmitJob | CancelJob | UpdateJob, topic_tenant: str | None, came_ms: int) -> Event:
         job, tenant = _of_whom(event)
@@ -134,6 +135,18 @@ def _reject_or_set_aside(command: str, value: bytes | None, why: Undecodable, co
     )
 
 
+def _metered(answer: Event) -> tuple[type[SubmitJob | UpdateJob], str, str | None] | None:
+    """Command, job and tenant of an answer that counts against a tenant's rate: a cancel does not."""
+    if isinstance(answer, JobAdmitted):
+        return SubmitJob, answer.spec.id, answer.spec.tenant
+    if isinstance(answer, JobUpdateRequested):
+        return UpdateJob, answer.job, answer.tenant
+    if isinstance(answer, JobRejected) and answer.command != COMMANDS[CancelJob.type]:
+        command = SubmitJob if answer.command == COMMANDS[SubmitJob.type] else UpdateJob
+        return command, answer.job, answer.tenant
+    return None
+
+
 def _of_whom(event: SubmitJob | CancelJob | UpdateJob) -> tuple[str, str]:
     """The job and the tenant that a command names."""
     return (event.job.id, event.job.tenant) if isinstance(event, SubmitJob) else (event.job, event.tenant)
@@ -144,7 +157,7 @@ def digest_of(spec: JobSpec) -> str:
     return blake2b(encode(spec), digest_size=16).hexdigest()
 
 
-def _rejected(event: Event | type[Event], job: str, tenant: str, why: Rejection) -> JobRejected:
+def _rejected(event: Event | type[Event], job: str, tenant: str | None, why: Rejection) -> JobRejected:
     return JobRejected(
         cell=why.cell,
         job=job,

@@ -89,8 +89,8 @@ def test_a_refused_submission_is_answered_with_the_numbers(file: CellFile) -> No
     service = AdmissionService(file)
     answer = service.answer(SubmitJob.type, b'{"job":{"id":"a","tenant":"speech"}}', None, 0)
     assert isinstance(answer, JobAdmitted)
-    assert service.within_rate(answer, 1_000) is answer
-    refused = service.within_rate(answer, 1_250)
+    assert service.within_rate(answer, None, 1_000) is answer
+    refused = service.within_rate(answer, None, 1_250)
     assert isinstance(refused, JobRejected)
     assert (refused.code, refused.job, refused.tenant) == (RejectCode.TOO_MANY_SUBMISSIONS, "a", "speech")
     assert (refused.field, refused.value, refused.wanted, refused.allowed) == ("tenant", "speech", 2, 1)
@@ -101,8 +101,8 @@ def test_an_update_takes_a_token_as_a_submission_does(file: CellFile) -> None:
     service = AdmissionService(file)
     answer = service.answer(UpdateJob.type, b'{"job":"a","tenant":"speech","changes":{"priority":1}}', None, 0)
     assert isinstance(answer, JobUpdateRequested)
-    assert service.within_rate(answer, 1_000) is answer
-    refused = service.within_rate(answer, 1_250)
+    assert service.within_rate(answer, None, 1_000) is answer
+    refused = service.within_rate(answer, None, 1_250)
     assert isinstance(refused, JobRejected)
     assert (refused.code, refused.job, refused.command) == (RejectCode.TOO_MANY_SUBMISSIONS, "a", "update")
 
@@ -111,3 +111,28 @@ def test_an_update_takes_a_token_as_a_submission_does(file: CellFile) -> None:
 def test_a_limit_that_makes_no_sense_is_a_mistake_of_the_file(setting: str) -> None:
     with pytest.raises(CellFileError, match="submissions"):
         parse_cell_file(TEXT.replace("{per_s: 10, burst: 20}", setting), "cell.yaml")
+
+
+def test_a_rejected_submission_takes_a_token_of_the_tenant_that_it_names(file: CellFile) -> None:
+    service = AdmissionService(file)
+    answer = JobRejected(job="a", tenant="speech", command="submit", code=RejectCode.INVALID_FIELD)
+    assert service.within_rate(answer, None, 1_000) is answer
+    refused = service.within_rate(answer, None, 1_250)
+    assert isinstance(refused, JobRejected)
+    assert (refused.code, refused.command) == (RejectCode.TOO_MANY_SUBMISSIONS, "submit")
+
+
+def test_what_comes_by_a_tenant_s_own_topic_takes_that_tenant_s_token_whomever_it_names(file: CellFile) -> None:
+    service = AdmissionService(file)
+    answer = JobRejected(job="a", tenant="vision", command="submit", code=RejectCode.TENANT_NOT_OF_TOPIC)
+    assert service.within_rate(answer, "speech", 1_000) is answer
+    refused = service.within_rate(answer, "speech", 1_250)
+    assert isinstance(refused, JobRejected)
+    assert refused.code is RejectCode.TOO_MANY_SUBMISSIONS
+    assert taken(service.rates, "vision", 50, 1_250) == 20
+
+
+def test_a_rejected_cancel_takes_no_token(file: CellFile) -> None:
+    service = AdmissionService(file)
+    answer = JobRejected(job="a", tenant="speech", command="cancel", code=RejectCode.INVALID_FIELD)
+    assert all(service.within_rate(answer, None, 1_000) is answer for _ in range(50))

@@ -56,9 +56,9 @@ def third_in_a_second() -> JobRejected:
     job = JobSpec(id="job", tenant="ada", resources=Resources(gpu_milli=1000))
     admitted = cell.submit(SubmitJob(job=job))
     assert isinstance(admitted, JobAdmitted)
-    cell.admission.within_rate(admitted, 0)
-    cell.admission.within_rate(admitted, 0)
-    return rejection(cell.admission.within_rate(admitted, 0))
+    cell.admission.within_rate(admitted, None, 0)
+    cell.admission.within_rate(admitted, None, 0)
+    return rejection(cell.admission.within_rate(admitted, None, 0))
 
 
 REJECTED: dict[RejectCode, tuple[Callable[[], JobRejected], str, int | None, int | None]] = {
