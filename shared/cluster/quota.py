@@ -58,19 +58,27 @@ def _charge_line(usage: Usage, leaf: Branch, more_milli: int) -> None:
     cohort, branch = leaf.cohort, leaf
     drawn_milli, less_idle = more_milli, 0
     while True:
-        used = branch.used_milli + more_milli
+        before = branch.used_milli
+        used = before + more_milli
         if used:
             usage[branch.account] = used
         else:
             usage.pop(branch.account, None)
-        if branch.guaranteed_milli:
-            idle, home_idle, passed_on = branch.idle_milli, branch.home_idle_milli, branch.passed_on(drawn_milli)
-            branch.used_milli, branch.drawn_milli = used, branch.drawn_milli + drawn_milli
+        branch.used_milli = used
+        guaranteed = branch.guaranteed_milli
+        if guaranteed:
             branch.idle_below_milli -= less_idle
-            cohort.home_idle_milli += branch.home_idle_milli - home_idle
-            drawn_milli, less_idle = passed_on, idle - branch.idle_milli
-        else:  # nothing of it is anybody's: nothing is idle, and nothing stays at home
-            branch.used_milli, branch.drawn_milli = used, branch.drawn_milli + drawn_milli
+            idle = guaranteed - before if guaranteed > before else 0
+            less_idle = idle - (guaranteed - used if guaranteed > used else 0)
+        if drawn_milli:
+            # What `passed_on` and `home_idle_milli` tell: to ask them here, twice a job, costs more than the answer.
+            drawn = branch.drawn_milli
+            branch.drawn_milli = drawn + drawn_milli
+            home = branch.home_milli
+            if home:
+                above, now_above = drawn - home, drawn + drawn_milli - home
+                cohort.home_idle_milli += max(0, -now_above) - max(0, -above)
+                drawn_milli = max(0, now_above) - max(0, above)
         if branch.parent is None:
             break
         branch = branch.parent

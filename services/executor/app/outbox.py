@@ -18,8 +18,10 @@ from shared.runtime.settings import ServiceSettings
 
 EVENTS_PER_PUBLISH = 5_000
 RETRY_FIRST_S, RETRY_MOST_S = 0.05, 1.0
-EVENTS_PER_MS, REST_MS_MOST = 2, 10
-"""Behind so many events the outbox gathers for a millisecond: many small records cost all their readers dearly."""
+EVENTS_PER_MS, REST_MS_MOST = 1, 25
+"""Behind so many events the outbox gathers for a millisecond: many small records cost the broker, which flushes each,
+and all their readers dearly. The writer of the cell lets such words gather for as long before it reads them.
+"""
 
 
 @dataclass(slots=True)
