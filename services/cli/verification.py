@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from services.cli.log_file import LogFileError, read_log_file
 from services.cli.verify import LogCheck, Verification, Violation
-from shared.cluster.diary import HORIZON_BEGINS, DiaryHorizon, DiaryLine, check_diaries
+from shared.cluster.diary import HORIZON_BEGINS, Attempted, DiaryHorizon, DiaryLine, check_diaries
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
 from shared.events.encoding import shorten
@@ -165,13 +165,11 @@ class LiveCheck:
         return max(end, check.state.offset + 1)
 
 
-def _take_diaries(check: LogCheck, folder: Path, confirmed: dict[tuple[str, int], None]) -> None:
+def _take_diaries(check: LogCheck, folder: Path, confirmed: dict[Attempted, None]) -> None:
     check_lines(check, list(read_diaries(folder)), confirmed, forgotten_version(folder, check.state.cell))
 
 
-def check_lines(
-    check: LogCheck, lines: list[DiaryLine], confirmed: dict[tuple[str, int], None], forgotten: int = 0
-) -> None:
+def check_lines(check: LogCheck, lines: list[DiaryLine], confirmed: dict[Attempted, None], forgotten: int = 0) -> None:
     """I6: the nodes' diaries against all orders of the log; `confirmed` are the attempts that must stand in them, those
     ordered by the version `forgotten` apart.
     """

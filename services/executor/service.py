@@ -16,7 +16,7 @@ from services.executor.policy.agent import NodeAgent
 from services.executor.policy.boot import boot_number, next_boot
 from services.executor.policy.desired import DesiredStates, desired_of, touched
 from services.executor.policy.lease import lease_allowed_ms, report_every_ms, settle_ms
-from services.executor.policy.past import closed, ended_runs, open_runs
+from services.executor.policy.past import closed, end_told, ended_runs, is_of, open_runs
 from services.executor.policy.records import Said
 from services.executor.policy.turn import Now, Start, Turn
 from services.executor.policy.virtual import VirtualDriver
@@ -119,14 +119,15 @@ class ExecutorService:
         self.agents[node.id] = agent
         wanted = self._wanted.own(state, node.id)
         still_open, ends = open_runs(diary), ended_runs(diary)
-        kept = {run.key: None for run in wanted}
-        turn.lines.extend(closed(line, turn.now) for key, line in still_open.items() if key not in kept)
+        kept = {run.key: run for run in wanted}
+        gone = [line for key, line in still_open.items() if key not in kept or not is_of(line, kept[key])]
+        turn.lines.extend(closed(line, turn.now) for line in gone)
         said = Turn(turn.now)
         for run in wanted:
             key, in_log = run.key, state.jobs[run.job].runs.get(run.said_as or node.id)
-            if key in ends:
-                agent.recall(said, run, ends[key])
-            elif key in still_open or in_log is RunStatus.RUNNING:
+            if key in ends and is_of(ends[key], run):
+                agent.recall(said, run, end_told(ends[key]))
+            elif is_of(still_open.get(key), run) or in_log is RunStatus.RUNNING:
                 agent.adopt(said, run, is_new_to_log=in_log is RunStatus.STARTING)
         agent.come_back(turn)
         # What it says of single runs comes behind the word that the node is back.

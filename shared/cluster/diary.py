@@ -28,6 +28,8 @@ from shared.events.values import GPU, RunStatus, WorkerPlace
 class DiaryLine(Value, forbid_unknown_fields=False):
     """One line of a node's diary. `devices` and `gpu_milli` are all that the run holds on the node; `status` says how
     it ended; `cell_ms` and `wall_ms` when this was. Where each worker is a run of its own it has a `rank` and a `turn`.
+    `ordered_ms` is the cell time of the decision that ordered the run: the id of a job that the cell has forgotten may
+    be used again. Older releases did not write it.
     """
 
     node: NodeId
@@ -41,6 +43,7 @@ class DiaryLine(Value, forbid_unknown_fields=False):
     wall_ms: Millis
     rank: Count | None = None
     turn: Count = 0
+    ordered_ms: Millis | None = None
 
 
 class DiaryHorizon(Value):
@@ -55,8 +58,13 @@ class DiaryHorizon(Value):
 HORIZON_BEGINS = b'{"forgotten_version":'
 """How that line begins, and no other."""
 
-RunKey = tuple[str, str, int, int | None, int]
-"""(node, job, attempt, rank, turn); of a gang all workers on a node are one run, without a rank."""
+RunKey = tuple[str, str, int, int | None, int, int]
+"""(node, job, attempt, rank, turn, cell time of its order); of a gang all workers on a node are one run, without a
+rank. The time tells it from a run of an earlier job that had the same id.
+"""
+
+Attempted = tuple[str, int, int]
+"""(job, attempt, cell time of its start)."""
 
 Devices = dict[int, int]
 """Device -> milli-GPUs that a run holds on it."""
@@ -67,47 +75,67 @@ class Orders:
     """What the log told the nodes to do. Feed it every accepted decision, from the beginning of the log."""
 
     started: dict[RunKey, Devices] = field(default_factory=dict)
-    running: dict[tuple[str, int], None] = field(default_factory=dict)
+    running: dict[Attempted, None] = field(default_factory=dict)
     joined: dict[RunKey, None] = field(default_factory=dict)
     singly: dict[str, dict[int, RunKey]] = field(default_factory=dict)
     """Of each job that is no gang, the newest run of each rank."""
     versions: dict[RunKey, int] = field(default_factory=dict)
     """The version that ordered each run."""
+    newest: dict[tuple[str, str, int, int | None, int], RunKey] = field(default_factory=dict)
+    """The newest run of each name, for lines that do not say when their run was ordered."""
     version: int = 0
+    _started_ms: dict[str, int] = field(default_factory=dict)
+    """When the newest attempt of each job was started."""
 
     def take(self, decision: Decision) -> None:
         """Note the starts, and the attempts that the nodes must have begun: what ran, and what ended well."""
         self.version = decision.version
         for effect in decision.effects:
             if isinstance(effect, JobStarted):
+                self._started_ms[effect.job] = decision.at_ms
                 self._order(effect.job, effect.attempt, effect.workers)
             elif isinstance(effect, JobResizing):
                 self._order_more(effect)
             elif isinstance(effect, JobEnqueued | JobUpdated):
-                if not effect.spec.gang:
-                    self.singly.setdefault(effect.spec.id, {})
+                self._note_kind(effect)
             elif isinstance(effect, WorkersSettled):
                 ranks = self.singly.get(effect.job, {})
                 self.joined.update((ranks[rank], None) for rank in (*effect.joined, *effect.done) if rank in ranks)
             elif isinstance(effect, JobRunning | JobFinished) and effect.job not in self.singly:
-                self.running[effect.job, effect.attempt] = None
+                self.running[effect.job, effect.attempt, self._started_ms.get(effect.job, 0)] = None
+
+    def _note_kind(self, effect: JobEnqueued | JobUpdated) -> None:
+        job_id = effect.spec.id
+        if isinstance(effect, JobEnqueued):
+            self.singly.pop(job_id, None)  # an earlier job may have had the same id
+        if not effect.spec.gang:
+            self.singly.setdefault(job_id, {})
 
     def _order_more(self, effect: JobResizing) -> None:
         joining = effect.add
         if effect.job not in self.singly:
-            joining = tuple(p for p in joining if (p.node, effect.job, effect.attempt, None, 0) not in self.started)
+            at = (effect.job, effect.attempt, None, 0, self._started_ms.get(effect.job, 0))
+            joining = tuple(place for place in joining if (place.node, *at) not in self.started)
         self._order(effect.job, effect.attempt, joining)
 
     def _order(self, job: str, attempt: int, places: tuple[WorkerPlace, ...]) -> None:
-        ranks = self.singly.get(job)
+        ranks, started_ms = self.singly.get(job), self._started_ms.get(job, 0)
         for place in places:
-            key: RunKey = (place.node, job, attempt, None, 0)
+            key: RunKey = (place.node, job, attempt, None, 0, started_ms)
             if ranks is not None:
-                key = ranks[place.rank] = (place.node, job, attempt, place.rank, place.turn)
-            self.versions[key] = self.version
+                ordered_ms = place.since_ms if place.turn else started_ms
+                key = ranks[place.rank] = (place.node, job, attempt, place.rank, place.turn, ordered_ms)
+            self.versions[key], self.newest[key[:5]] = self.version, key
             devices = self.started.setdefault(key, {})
             for device in place.devices:
                 devices[device] = devices.get(device, 0) + place.gpu_milli // len(place.devices)
+
+    def key_of(self, line: DiaryLine) -> RunKey:
+        """The run that a line is about."""
+        name = (line.node, line.job, line.attempt, line.rank, line.turn)
+        if line.ordered_ms is not None:
+            return (*name, line.ordered_ms)
+        return self.newest.get(name, (*name, 0))
 
 
 def check_diaries(orders: Orders, lines: Iterable[DiaryLine], forgotten_version: int = 0) -> list[Offence]:
@@ -120,7 +148,7 @@ def check_diaries(orders: Orders, lines: Iterable[DiaryLine], forgotten_version:
     ended: dict[RunKey, None] = {}
     on_node: dict[str, dict[RunKey, Devices]] = {}
     for line in lines:
-        key = (line.node, line.job, line.attempt, line.rank, line.turn)
+        key = orders.key_of(line)
         live = on_node.setdefault(line.node, {})
         if line.event == "started":
             found.extend(_start_offences(orders, begun, key, line))
@@ -137,14 +165,14 @@ def check_diaries(orders: Orders, lines: Iterable[DiaryLine], forgotten_version:
         key
         for key in orders.started
         if key not in begun
-        and (key in orders.joined or (key[1], key[2]) in orders.running)
+        and (key in orders.joined or (key[1], key[2], key[5]) in orders.running)
         and orders.versions.get(key, forgotten_version + 1) > forgotten_version
     ]
     return [*found, *(Offence("I6", f"{_run(key)} was confirmed and its node never began it") for key in unbegun)]
 
 
 def _run(key: RunKey) -> str:
-    node, job, attempt, rank, turn = key
+    node, job, attempt, rank, turn, _ = key
     worker = "" if rank is None else f"worker {rank}{f' (turn {turn})' if turn else ''} of "
     return f"{worker}attempt {attempt} of job {job} on node {node}"
 

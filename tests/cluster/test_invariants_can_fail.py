@@ -276,3 +276,17 @@ def test_workers_that_join_a_running_job_are_ordered_too() -> None:
     ]
     lines = [*HONEST, line("started", "grows", "n1", 5), line("started", "grows", "n2", 5)]
     assert offences_of(more, lines) == []
+
+
+def test_a_job_whose_id_was_used_before_is_another_run() -> None:
+    """Both took device 7; the second one was begun once the log had ordered it again."""
+    orders = Orders()
+    orders.take(decision(ORDERED))
+    second = [e.JobFinished(job="share", attempt=1), enqueued("share"), started("share", place(0, "n1", 7))]
+    orders.take(replace(decision(second), at_ms=9_000))
+    first = [replace(line, ordered_ms=decision(ORDERED).at_ms) for line in HONEST]
+    over = replace(line("ended", "share", "n1", status=RunStatus.FINISHED), ordered_ms=first[0].ordered_ms)
+    again = replace(SHARE[0], ordered_ms=9_000)
+    assert check_diaries(orders, [*first, over, again]) == []
+    assert [offence.invariant for offence in check_diaries(orders, [*first, over, again, again])] == ["I6"]
+    assert [offence.invariant for offence in check_diaries(orders, [*first, again])] == ["I1"]

@@ -49,10 +49,12 @@ class Machine:
             ProcessRun(argv=("sh", "-c", f'case "$RANK" in {cases} esac')), len(scripts), job, attempt
         )
 
-    def start_run(self, run: Run, workers: int = 1, job: str = "job-1", attempt: int = 1) -> None:
+    def start_run(
+        self, run: Run, workers: int = 1, job: str = "job-1", attempt: int = 1, *, started_ms: int = 0
+    ) -> None:
         places = tuple(WorkerPlace(rank=n, node=NODE, devices=(n,), gpu_milli=1000) for n in range(workers))
         gang = Gang(workers, (NODE,), "127.0.0.1", 20_000)
-        self.told(self.driver.start(Start(NODE, job, attempt, places, run, 0), gang))
+        self.told(self.driver.start(Start(NODE, job, attempt, places, run, started_ms), gang))
 
     def stop(self, grace_ms: int, job: str = "job-1", attempt: int = 1) -> None:
         self.told(self.driver.stop(Stop(NODE, job, attempt, grace_ms)))

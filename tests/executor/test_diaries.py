@@ -241,7 +241,7 @@ def test_whatever_is_forgotten_an_executor_and_the_judge_find_what_they_need(
             if move == "begin" and all(line.job != job for line in told):
                 live[job], running[job] = None, line(f"node-{number % 3}", job)
                 orders.versions[of(running[job])] = version
-                orders.started[of(running[job])], orders.running[job, 1] = {0: 1}, None
+                orders.started[of(running[job])], orders.running[job, 1, 0] = {0: 1}, None
                 told.append(running[job])
                 diaries.write(told[-1:])
             elif move == "end" and job in running:
@@ -263,4 +263,4 @@ def test_whatever_is_forgotten_an_executor_and_the_judge_find_what_they_need(
 
 
 def of(line: DiaryLine) -> RunKey:
-    return (line.node, line.job, line.attempt, line.rank, line.turn)
+    return (line.node, line.job, line.attempt, line.rank, line.turn, 0)

@@ -8,7 +8,7 @@ from shared.cluster.diary import DiaryLine
 from shared.events import effects as e
 from shared.events.nodes import NodeReport
 from shared.events.reasons import RequeueReason
-from shared.events.value import build_valid
+from shared.events.value import build_valid, replace
 from shared.events.values import NodeSpec, NodeStatus, ObservedRun, ProcessRun, RunStatus
 from tests.executor.cells import CELL, Writer, node, now, said, written
 
@@ -205,3 +205,57 @@ def test_an_agent_that_stood_still_for_longer_than_its_lease_begins_nothing_of_w
     own = joined(writer, in_boot("boot-a"))
     turn = own.decided(writer.state, [writer.start("job-1", "node-1", run=RUN)], now(0, 60_000))
     assert (did(turn), written(turn)) == ([], [])
+
+
+def used_again(writer: Writer) -> OwnNode:
+    """A node that ran job-1, which the log has forgotten, and is to run another one of that id."""
+    writer.decide(e.PolicySet(policy=replace(writer.state.policy, remember_jobs=1)))
+    own = with_a_job(writer)
+    writer.decide(e.JobRunning(job="job-1", attempt=1))
+    writer.decide(e.JobFinished(job="job-1", attempt=1))
+    own.observed([seen(RunStatus.FINISHED)], now())
+    for other in ("job-2", "job-3"):
+        writer.start(other, "node-1", run=RUN)
+        writer.decide(e.JobFinished(job=other, attempt=1))
+    assert "job-1" not in writer.state.over
+    writer.start("job-1", "node-1", run=RUN, at_ms=5_000)
+    return own
+
+
+def lines_of(ordered_ms: int, *events: str) -> list[DiaryLine]:
+    ends = {"ended": RunStatus.FINISHED}
+    return [replace(line(event, status=ends.get(event)), ordered_ms=ordered_ms) for event in events]
+
+
+def test_a_run_of_an_id_that_was_used_before_is_another_one() -> None:
+    writer = Writer()
+    own = used_again(writer)
+    turn = own.decided(writer.state, writer.log[-6:], now(5_000))
+    assert did(turn) == ["Start job-1/1"]
+    assert [line.ordered_ms for line in turn.lines] == [5_000]
+
+
+def test_an_agent_that_comes_back_tells_no_end_of_an_earlier_job_for_the_one_that_runs() -> None:
+    writer = Writer()
+    used_again(writer)
+    diary = [*lines_of(0, "started", "ended"), *lines_of(5_000, "started")]
+    turn = in_boot("boot-a").begin(writer.state, diary, now(5_000))
+    assert (did(turn), said(turn)[1:]) == (["Start job-1/1"], ["node-1 RunStarted job-1/1"])
+
+
+def test_an_agent_that_comes_back_begins_what_only_an_earlier_job_of_that_id_has_run() -> None:
+    writer = Writer()
+    used_again(writer)
+    turn = in_boot("boot-a").begin(writer.state, lines_of(0, "started", "ended"), now(5_000))
+    assert (did(turn), said(turn)[1:]) == (["Start job-1/1"], [])
+
+
+def test_a_job_begins_once_nothing_is_left_of_the_earlier_one_of_its_id() -> None:
+    writer = Writer()
+    used_again(writer)
+    own = in_boot("boot-a")
+    turn = own.begin(writer.state, lines_of(0, "started"), now(5_000))
+    assert (did(turn), written(turn)) == (["Stop job-1/1"], [])
+    turn = own.observed([seen(RunStatus.STOPPED)], now(5_000))
+    assert [(line.event, line.ordered_ms) for line in turn.lines] == [("ended", 0), ("started", 5_000)]
+    assert said(own.observed([seen(RunStatus.RUNNING)], now(5_000))) == ["node-1 RunStarted job-1/1"]

@@ -314,3 +314,14 @@ async def test_a_run_whose_time_to_stop_cannot_be_read_ends_nevertheless(machine
     machine.stop(60_000)
     await machine.until("running", "failed")
     assert machine.alive() == []
+
+
+async def test_a_job_with_the_id_of_one_that_is_long_over_runs_and_finds_nothing_of_it(machine: Machine) -> None:
+    machine.start_run(ProcessRun(argv=("sh", "-c", "echo first; touch kept")))
+    await machine.until("running", "finished")
+    machine.seen.clear()
+    machine.restart_agent()
+    machine.start_run(ProcessRun(argv=("sh", "-c", "echo second; ls; exit 3")), started_ms=5_000)
+    seen = await machine.until("running", "failed")
+    assert seen.exit_code == 3
+    assert machine.out() == ["second"]

@@ -66,3 +66,12 @@ def test_the_runs_of_nodes_that_are_somebody_elses_end_there() -> None:
 def test_a_run_of_real_processes_fails_with_the_reason() -> None:
     seen = VirtualDriver().start(start("a", ProcessRun(argv=("true",))))
     assert (seen.status, seen.text) == (RunStatus.FAILED, "this node runs virtual runs only, not process")
+
+
+def test_what_was_planned_for_a_run_does_not_end_a_later_one_of_the_same_names() -> None:
+    driver = VirtualDriver()
+    driver.start(start("a", VirtualRun(duration_ms=10)))
+    driver.stop(Stop("node-1", "a", 1, 0))
+    driver.start(start("a", VirtualRun(duration_ms=10), started_ms=5))
+    assert (driver.ended(10), driver.next_due_ms()) == ([], 15)
+    assert [seen.status for seen in driver.ended(15)] == ["finished"]

@@ -164,7 +164,7 @@ class NodeAgent:
 
     def _begin(self, turn: Turn, run: AgentRun) -> None:
         wanted = run.wanted
-        if self.has_lapsed or not self.is_heard or not self._take(wanted.places):
+        if self.has_lapsed or not self.is_heard or wanted.key in self.leaving or not self._take(wanted.places):
             self.waiting[wanted.name] = run
             return
         run.is_begun = True
@@ -184,7 +184,7 @@ class NodeAgent:
     def observe(self, turn: Turn, seen: Observation) -> None:
         """Take in what became of a run. What is not known here, or was over before, is no news."""
         run = self.runs.get(seen.job if seen.rank is None else worker_name(seen.job, seen.rank))
-        if run is None or run.wanted.attempt != seen.attempt or run.wanted.turn != seen.turn:
+        if run is None or not run.is_begun or run.wanted.attempt != seen.attempt or run.wanted.turn != seen.turn:
             run = self.leaving.get(seen.key)
         if run is None or not run.is_begun or run.status in RUN_IS_OVER:
             return
@@ -201,7 +201,9 @@ class NodeAgent:
         if run.is_begun:
             turn.lines.append(self._line(turn, run, "ended"))
             self._occupy(run.wanted.places, -1)
-        if not self.leaving or self.leaving.pop(run.wanted.key, None) is None:
+        if self.leaving and self.leaving.get(run.wanted.key) is run:
+            del self.leaving[run.wanted.key]
+        else:
             self._say(turn, run)
         if self.waiting:
             self._begin_waiting(turn)
@@ -405,6 +407,7 @@ class NodeAgent:
             wall_ms=turn.now.wall_ms,
             rank=run.wanted.rank,
             turn=run.wanted.turn,
+            ordered_ms=run.wanted.started_ms,
         )
 
     # Its devices.
@@ -429,5 +432,6 @@ class NodeAgent:
 
 
 def _is_later(wanted: DesiredRun, other: DesiredRun) -> bool:
-    """Whether this is a later run under the same name."""
-    return wanted.attempt > other.attempt or (wanted.attempt == other.attempt and wanted.turn > other.turn)
+    """Whether this is a later run under the same name: of a later attempt or turn, or of a later job of the same id."""
+    this, that = (wanted.attempt, wanted.turn), (other.attempt, other.turn)
+    return this > that or (this == that and wanted.started_ms > other.started_ms)

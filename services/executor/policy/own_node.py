@@ -13,7 +13,7 @@ from zlib import crc32
 from services.executor.policy.agent import NodeAgent
 from services.executor.policy.desired import Action, DesiredRun, DesiredStates, desired_of, touched
 from services.executor.policy.lease import lease_allowed_ms, report_every_ms, settle_ms
-from services.executor.policy.past import closed, ended_runs, open_runs
+from services.executor.policy.past import closed, end_told, ended_runs, is_of, open_runs
 from services.executor.policy.records import Said
 from services.executor.policy.turn import Now, Observation, Turn
 from shared.cluster.diary import DiaryLine
@@ -65,15 +65,15 @@ class OwnNode:
         agent, said = self.agent, Turn(turn.now)
         wanted = desired_of(state, agent.id)
         still_open, ends = open_runs(diary), ended_runs(diary)
-        kept = {run.key: None for run in wanted}
+        kept = {run.key: run for run in wanted}
         for key, line in still_open.items():
-            if key not in kept:
+            if key not in kept or not is_of(line, kept[key]):
                 agent.leave(said, _left(line))
         for run in wanted:
             key, in_log = run.key, state.jobs[run.job].runs.get(run.said_as or agent.id)
-            if key in ends:
-                agent.recall(said, run, ends[key])
-            elif key in still_open:
+            if key in ends and is_of(ends[key], run):
+                agent.recall(said, run, end_told(ends[key]))
+            elif is_of(still_open.get(key), run):
                 agent.adopt(said, run, is_new_to_log=in_log is RunStatus.STARTING)
             elif in_log is RunStatus.RUNNING:
                 # The log saw it run and the node knows nothing of it: it is gone, and not to be begun once more.
@@ -200,5 +200,6 @@ def _left(line: DiaryLine) -> DesiredRun:
         WorkerPlace(rank=number, node=line.node, devices=(device,), gpu_milli=line.gpu_milli)
         for number, device in enumerate(line.devices)
     )
-    begun = (line.job, line.attempt, Action.STOP, places, VirtualRun(), line.cell_ms)
+    ordered_ms = line.cell_ms if line.ordered_ms is None else line.ordered_ms
+    begun = (line.job, line.attempt, Action.STOP, places, VirtualRun(), ordered_ms)
     return DesiredRun(*begun, rank=line.rank, turn=line.turn)

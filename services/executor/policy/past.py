@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.executor.policy.desired import RunKey
+from services.executor.policy.desired import DesiredRun, RunKey
 from services.executor.policy.turn import Now
 from shared.cluster.diary import DiaryLine
 from shared.events.value import replace
@@ -22,9 +22,27 @@ def open_runs(diary: Sequence[DiaryLine]) -> dict[RunKey, DiaryLine]:
     return found
 
 
-def ended_runs(diary: Sequence[DiaryLine]) -> dict[RunKey, RunStatus]:
-    """How the runs ended of which a diary says that they did."""
-    return {key_of(line): line.status or RunStatus.STOPPED for line in diary if line.event == "ended"}
+def ended_runs(diary: Sequence[DiaryLine]) -> dict[RunKey, DiaryLine]:
+    """The runs of which a diary says that they ended, and not that they were begun again behind that, with the line of
+    their end.
+    """
+    found: dict[RunKey, DiaryLine] = {}
+    for line in diary:
+        if line.event == "ended":
+            found[key_of(line)] = line
+        elif line.event == "started":
+            found.pop(key_of(line), None)
+    return found
+
+
+def is_of(line: DiaryLine | None, run: DesiredRun) -> bool:
+    """Whether the line is about this very run, and not about one of an earlier job that had the same id."""
+    return line is not None and line.ordered_ms in (None, run.started_ms)
+
+
+def end_told(line: DiaryLine) -> RunStatus:
+    """How the run ended, by the line of its end."""
+    return line.status or RunStatus.STOPPED
 
 
 def key_of(line: DiaryLine) -> RunKey:

@@ -45,8 +45,9 @@ class VirtualDriver:
     def __init__(self) -> None:
         # What ends in the same millisecond ends together: a heap of times is far smaller than one of runs.
         self._times: list[int] = []
-        self._due: dict[int, list[tuple[Live, RunStatus]]] = {}
-        self._live: dict[Live, None] = {}
+        self._due: dict[int, list[tuple[Live, int, RunStatus]]] = {}
+        # When each was ordered: what was planned for a run is nothing to a later one of the same names.
+        self._live: dict[Live, int] = {}
         self._planned, self._room = 0, ROOM_LEAST
 
     def start(self, order: Start) -> Observation:
@@ -59,25 +60,29 @@ class VirtualDriver:
             text = f"this node runs virtual runs only, not {order.run.driver}"
             return _seen(key, RunStatus.FAILED, text=text)
         if key not in self._live:
-            self._live[key] = None
+            self._live[key] = order.started_ms
             end = end_of(order.run, order.attempt + order.turn, order.started_ms)
             if end is not None:
-                self._plan(end[0], key, end[1])
+                self._plan(end[0], key, order.started_ms, end[1])
         return _seen(key, RunStatus.RUNNING)
 
-    def _plan(self, at_ms: int, key: Live, status: RunStatus) -> None:
+    def _plan(self, at_ms: int, key: Live, started_ms: int, status: RunStatus) -> None:
         due = self._due.get(at_ms)
         if due is None:
             due = self._due[at_ms] = []
             heappush(self._times, at_ms)
-        due.append((key, status))
+        due.append((key, started_ms, status))
         self._planned += 1
         if self._planned > self._room:
             self._let_go_of_ends()
 
     def _let_go_of_ends(self) -> None:
         """Runs that were stopped do not end by themselves any more. Looked at once as many may be pointless as not."""
-        due = {at_ms: [end for end in dict.fromkeys(ends) if end[0] in self._live] for at_ms, ends in self._due.items()}
+        live = self._live
+        due = {
+            at_ms: [end for end in dict.fromkeys(ends) if live.get(end[0]) == end[1]]
+            for at_ms, ends in self._due.items()
+        }
         self._due = {at_ms: ends for at_ms, ends in due.items() if ends}
         self._times = sorted(self._due)
         self._planned = sum(map(len, self._due.values()))
@@ -96,8 +101,8 @@ class VirtualDriver:
             due = self._due.pop(heappop(times))
             self._planned -= len(due)
             due.sort()
-            for key, status in due:
-                if key in live:
+            for key, started_ms, status in due:
+                if live.get(key) == started_ms:
                     del live[key]
                     found.append(_seen(key, status, 0 if status is RunStatus.FINISHED else 1))
         return found
@@ -106,11 +111,11 @@ class VirtualDriver:
         """The cell time at which the next run ends by itself."""
         times, live = self._times, self._live
         while times:
-            if any(key in live for key, _ in self._due[times[0]]):
+            if any(live.get(key) == started_ms for key, started_ms, _ in self._due[times[0]]):
                 return times[0]
             self._planned -= len(self._due.pop(heappop(times)))
         return None
 
     def forget(self, nodes: Container[str]) -> None:
         """Let go of the runs of these nodes: somebody else looks after them."""
-        self._live = {key: None for key in self._live if key[2] not in nodes}
+        self._live = {key: started_ms for key, started_ms in self._live.items() if key[2] not in nodes}

@@ -126,6 +126,7 @@ class ProcessDriver:
         return None
 
     def _begin(self, order: Start, process: ProcessRun, gang: Gang, run: LiveRun) -> None:
+        self._remove_earlier(order, run)
         work = self._folder(order.key) / "work"
         work.mkdir(parents=True, exist_ok=True)
         process = replace(
@@ -138,7 +139,22 @@ class ProcessDriver:
         world = str(self._folder(order.key) / WORLD_FILE)
         for place in order.places:
             env = worker_environment(order, process, gang, place, self._inherited, world)
-            run.workers[place.rank].begin(process.argv, env, process.dir or str(work), self.lease)
+            run.workers[place.rank].begin(
+                process.argv, env, process.dir or str(work), self.lease, ordered_ms=order.started_ms
+            )
+
+    def _remove_earlier(self, order: Start, run: LiveRun) -> None:
+        """The id may have been that of an earlier job, which the log has forgotten and whose folders stand here: a
+        worker of this one would be taken for one that is over. Raises what is in BROKEN.
+        """
+        earlier = [worker for worker in run.workers.values() if worker.is_of_another(order.started_ms)]
+        if any(worker.look() is None for worker in earlier):
+            raise ValueError("an earlier job of this id has not ended here")
+        is_whole = not any(key[:2] == order.key[:2] and key != order.key for key in self._live)
+        gone = [self._folder(order.key)] if earlier and is_whole else [worker.path for worker in earlier]
+        for folder in gone:
+            shutil.rmtree(folder)
+        run.workers = {rank: self._worker(order.key, rank) for rank in run.workers}
 
     def show_world(self, job: str, attempt: int, gang: Gang | None) -> None:
         """Let the attempt's workers here see who the others are now. A file that cannot be written stays as it was."""

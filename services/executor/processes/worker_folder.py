@@ -54,7 +54,17 @@ class WorkerFolder:
         self.child: subprocess.Popen[bytes] | None = None
         self._end: WorkerEnd | None = None
 
-    def begin(self, argv: tuple[str, ...], env: dict[str, str], folder: str, lease: Path) -> None:
+    def is_of_another(self, ordered_ms: int) -> bool:
+        """Whether the folder is of a worker that was ordered at another time: one of an earlier job of the same id.
+        Raises OSError, ValueError, TypeError.
+        """
+        try:
+            order = supervisor.read_plain(self.path / "order.json", supervisor.ORDER_BYTES_MOST)
+        except FileNotFoundError:
+            return False
+        return bool(order) and _object_of(order.decode()).get("ordered_ms", ordered_ms) != ordered_ms
+
+    def begin(self, argv: tuple[str, ...], env: dict[str, str], folder: str, lease: Path, *, ordered_ms: int) -> None:
         """Start a supervisor for the worker; harmless when there is or was one. Raises OSError."""
         if self._supervisor() is not None or self.end() is not None:
             return
@@ -67,6 +77,7 @@ class WorkerFolder:
             "stderr": str(self.path / "stderr"),
             "mark": self.mark,
             "lease": str(lease),
+            "ordered_ms": ordered_ms,
             "cgroup": None if self.cgroup is None else str(self.cgroup),
         }
         supervisor.write_whole(self.path / "order.json", json.dumps(order))
