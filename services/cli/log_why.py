@@ -43,7 +43,7 @@ DEFERRED: dict[DeferCode, str] = {
     DeferCode.NOT_BEFORE: "its own time to start has not come",
     DeferCode.ARRAY_LIMIT: "so many elements of its array run that no more may",
     DeferCode.MAINTENANCE: "it might still run when maintenance of the nodes begins that it would need",
-    DeferCode.NODES_SILENT: "nodes with free GPUs have stopped reporting, so nothing new is placed there",
+    DeferCode.NODES_SILENT: "nothing is heard of nodes with free GPUs, so nothing new is placed there",
     DeferCode.RECORD_TOO_LARGE: "no record of the log has room for the places of all its workers",
 }
 HEADS_NAMED_MOST = 20

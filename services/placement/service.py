@@ -32,7 +32,7 @@ from services.placement.policy.file_in_force import FileInForce
 from services.placement.policy.gang import POLICIES, Places
 from services.placement.policy.hearing import Hearing
 from services.placement.policy.inbox import Inbox, Input, weighed
-from services.placement.policy.leases import is_to_be_noted, patience_ms
+from services.placement.policy.leases import is_to_be_noted, patience_ms, silent_after_ms
 from services.placement.policy.lines.lines import Lines
 from services.placement.policy.owners import Owners, has_owners
 from services.placement.policy.room import Room
@@ -153,6 +153,7 @@ class PlacementService:
         self._taken: list[Input] = []
         self._losing: dict[str, None] = {}
         self._in_force = FileInForce(file, state)
+        self._nodes_are_fenced = False
 
     # What the shell tells.
 
@@ -230,6 +231,19 @@ class PlacementService:
     def nodes_read(self, next_offset: int) -> None:
         """All that stands in topic `nodes` before this offset was given to `take`. What is no record counts, too."""
         self._hearing.leases.listening.has_read(next_offset)
+
+    def nodes_fenced(self, *, is_fenced: bool) -> bool:
+        """Whether topic `nodes` has lost records and is not read. True when that is news."""
+        is_news, self._nodes_are_fenced = is_fenced is not self._nodes_are_fenced, is_fenced
+        return is_news
+
+    @property
+    def hears_nodes(self) -> bool:
+        """Whether topic `nodes` is read at all. Where it is not, what was started would never be confirmed, and its end
+        never be heard.
+        """
+        stuck_ms = self._hearing.leases.listening.stuck_ms()
+        return not self._nodes_are_fenced and stuck_ms <= self.state.policy.lease_wall_ms
 
     def nodes_unread_ms(self, wall_ms: int) -> int:
         """For how long topic `nodes` was not read to its end."""
@@ -533,6 +547,8 @@ class PlacementService:
             return
         leases = self._hearing.leases
         leases.took_in(self.read.get(self._nodes, 0))
+        if not self.hears_nodes:
+            self._silence_all(turn)
         if leases.listening.as_of_ms is None:
             return
         silent, patience = leases.silent(self.state), patience_ms(self.state.policy)
@@ -545,6 +561,17 @@ class PlacementService:
             node = self.state.nodes[node_id]
             if node.status is not NodeStatus.LOST and is_to_be_noted(node, silent_ms, self.state.policy):
                 turn.do(self._silent(node, silent_ms))
+
+    def _silence_all(self, turn: Turn) -> None:
+        """Nothing is heard of any node: none gets new work until it speaks. For its lease that is no more than a
+        silence that is just told, and it runs no further while nothing is read.
+        """
+        for node in self.state.nodes.values():
+            if turn.is_full:
+                return
+            if node.status is not NodeStatus.LOST and not node.silent_wall_ms:
+                silent_ms = silent_after_ms(self.state.policy)
+                turn.do(e.NodeSilent(node=node.id, boot=node.boot, silent_wall_ms=silent_ms))
 
     def _silent(self, node: Node, silent_ms: int) -> e.NodeSilent:
         """The node is silent for so long: for a new writer."""

@@ -368,8 +368,9 @@ class LeaseExpired(NodeEffect):
 
 class NodeSilent(NodeEffect):
     """Nothing was heard of the node for so long, by the wall clock, while its topic was read: it gets no new work. A
-    writer that takes over counts its silence from here on. Where it is beyond its lease, losses were held back for
-    `held_wall_ms` then.
+    topic that cannot be read makes all nodes silent, each for the shortest time of which the log is told. A writer that
+    takes over counts its silence from here on. Where it is beyond its lease, losses were held back for `held_wall_ms`
+    then.
     """
 
     boot: NodeId

@@ -13,7 +13,7 @@ from services.placement.app.writer import main
 from services.placement.settings import PlacementSettings
 from shared.events.base import Event
 from shared.events.decisions import Decision
-from shared.events.effects import JobEnqueued
+from shared.events.effects import AnyEffect, JobEnqueued
 from shared.events.jobs import JobAdmitted
 from shared.events.values import JobSpec
 from shared.log.layout import Layout
@@ -57,9 +57,11 @@ class LostWorld:
         events = [event_of(record) for record in self.broker.partition((LAYOUT.topic("decisions"), 0)).records]
         return [event for event in events if isinstance(event, Decision)]
 
+    def effects(self) -> list[AnyEffect]:
+        return [effect for decision in self.decisions() for effect in decision.effects]
+
     def enqueued(self) -> list[str]:
-        effects = [effect for decision in self.decisions() for effect in decision.effects]
-        return [effect.spec.id for effect in effects if isinstance(effect, JobEnqueued)]
+        return [effect.spec.id for effect in self.effects() if isinstance(effect, JobEnqueued)]
 
     async def until_enqueued(self, count: int) -> None:
         await eventually(lambda: len(self.enqueued()) == count)

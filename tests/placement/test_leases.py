@@ -228,10 +228,10 @@ def test_a_node_that_nobody_knows_is_never_lost() -> None:
 def test_a_node_whose_words_lie_unread_in_the_log_is_not_lost() -> None:
     world = cell_of(1)
     world.unread_nodes = 1
-    assert world.pass_time(3 * SILENCE_MS) == []
+    assert kinds(world.pass_time(3 * SILENCE_MS)) == ["NodeSilent"]
     assert world.service.nodes_unread_ms(world.wall_ms) == 3 * SILENCE_MS
     world.unread_nodes = 0
-    assert world.tell(report("n00")) == []
+    assert kinds(world.tell(report("n00"))) == ["NodeHeard"]
     assert lost_in(world.pass_time(SILENCE_MS - 1)) == []
     assert lost_in(world.pass_time(1)) == ["n00"]
 
@@ -308,3 +308,34 @@ def test_no_time_that_was_missed_counts_as_silence_whenever_a_writer_learns_what
     told = silence_told(gaps_ms, silent_ms, answered_at)
     assert told == silence_told(gaps_ms, silent_ms, 0)
     assert set(told.values()) <= {listened_ms + silent_ms}
+
+
+def test_nothing_is_started_while_reports_lie_unread_for_longer_than_a_lease() -> None:
+    """What starts then is confirmed by no node, and would hold its places for ever."""
+    world = cell_of(2)
+    world.unread_nodes = 1
+    lease_ms = world.state.policy.lease_wall_ms
+    assert world.pass_time(lease_ms) == []
+    assert kinds(world.pass_time(2_000)) == ["NodeSilent", "NodeSilent"]
+    world.tell(admitted(spec_of("job")))
+    assert (world.job("job").status, world.job("job").deferred) == (JobStatus.QUEUED, DeferCode.NODES_SILENT)
+    assert world.pass_time(10 * SILENCE_MS) == []
+    world.unread_nodes = 0
+    assert kinds(world.tell(report("n00"), report("n01"))) == ["NodeHeard", "NodeHeard", "JobStarted"]
+
+
+def test_a_topic_that_is_read_late_all_the_time_is_read() -> None:
+    listening = Listening()
+    for second in range(200):
+        listening.asked(second, second * 1_000, 10_000)
+        listening.took_in(second - 60)
+        assert listening.stuck_ms() <= 61_000
+    assert listening.stuck_ms() == 0
+
+
+def test_a_log_that_is_away_makes_no_topic_stuck() -> None:
+    listening = Listening()
+    listening.asked(5, 1_000, 10_000)
+    listening.took_in(5)
+    listening.asked(7, 2_000, 10_000)
+    assert listening.stuck_ms() == 1_000

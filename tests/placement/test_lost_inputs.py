@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
 from services.placement.settings import PlacementSettings
-from shared.events.effects import InputResumed
+from shared.events.effects import InputResumed, JobDeferred, JobStarted, NodeSilent
 from shared.events.jobs import JobRejected
+from shared.events.nodes import NodeJoined, NodeReport
 from shared.events.operations import HoldJob
 from shared.events.proposals import PreemptionProposed, Victim
-from shared.events.reasons import RejectCode, StopReason
+from shared.events.reasons import DeferCode, RejectCode, StopReason
+from shared.events.values import NodeSpec
 from shared.log import losses
 from shared.log.fenced_input import INPUT_FENCED
 from shared.log.machine.losses import LossKind, Place, loss_of
@@ -343,3 +345,43 @@ async def test_what_was_read_and_then_deleted_by_age_needs_nobody_also_where_not
         world.admit("job-1")
         await world.until_enqueued(2)
         assert context.health.is_ready
+
+
+def joined(node: str, seq: int = 1) -> NodeJoined:
+    return NodeJoined(cell=CELL, node=node, boot="boot-1", seq=seq, spec=NodeSpec(id=node, pool="pool-0", gpus=8))
+
+
+def report(node: str, seq: int) -> NodeReport:
+    return NodeReport(cell=CELL, node=node, boot="boot-1", seq=seq)
+
+
+async def test_nothing_is_started_while_the_reports_of_nodes_cannot_be_read(world: LostWorld) -> None:
+    """No node could confirm a start, or tell of an end: what was started would hold its places for ever."""
+    world.tell(joined("node-1"))
+    async with world.placement():
+        await eventually(lambda: any(d.inputs.get("nodes-0") == 1 for d in world.decisions()))
+    world.broker.cut(("test.nodes", 0), 0)
+    async with world.placement() as context:
+        world.admit("job-0")
+        await eventually(lambda: JobDeferred(job="job-0", code=DeferCode.NODES_SILENT) in world.effects())
+        assert "nothing new is started" in (context.health.waiting_for or "")
+    assert not any(isinstance(effect, JobStarted) for effect in world.effects())
+
+    world.tell(report("node-1", 2))
+    async with world.placement(resume_inputs="nodes-0@1:0") as context:
+        await eventually(lambda: any(isinstance(effect, JobStarted) for effect in world.effects()))
+        assert context.health.waiting_for is None
+
+
+async def test_nothing_more_is_started_from_the_moment_at_which_the_reports_are_lost(
+    world: LostWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(losses, "LOOK_EVERY_S", 0.05)
+    world.tell(joined("node-1"))
+    async with world.placement() as context:
+        await eventually(lambda: any(d.inputs.get("nodes-0") == 1 for d in world.decisions()))
+        world.broker.cut(("test.nodes", 0), 0)
+        await eventually(lambda: "nothing new is started" in (context.health.waiting_for or ""))
+        await eventually(lambda: any(isinstance(effect, NodeSilent) for effect in world.effects()))
+        world.admit("job-0")
+        await eventually(lambda: JobDeferred(job="job-0", code=DeferCode.NODES_SILENT) in world.effects())

@@ -349,7 +349,9 @@ class CellWriter:
         for name in self._watch.look():
             inflow.close(name)
         self._follower.look()
-        has_heard = not self._stepped and self._nodes.look(is_fenced="nodes" in self._watch.fenced)
+        is_fenced = "nodes" in self._watch.fenced
+        has_heard = not self._stepped and self._nodes.look(is_fenced=is_fenced)
+        has_heard |= self._service.nodes_fenced(is_fenced=is_fenced)
         if not (has_come or has_heard or self._goes_on or self._is_due):
             self._context.health.turned()
             return

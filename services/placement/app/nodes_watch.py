@@ -54,6 +54,8 @@ class NodesWatch:
         unread_ms = self._service.nodes_unread_ms(now_ms)
         self._metrics.unread.set(unread_ms / 1000)
         text = f"reports of nodes wait unread for {unread_ms // 1000} s: no node of cell {self._cell} is declared lost"
+        if not self._service.hears_nodes:
+            text += ", and nothing new is started"
         self._context.health.noted(self._note, text if unread_ms > lease_ms else None)
         return end is not None or earlier is not None
 

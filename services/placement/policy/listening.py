@@ -37,6 +37,7 @@ class Listening:
         self._newest = _End(0, begun_ms, 0)
         self._ends: deque[_End] = deque()
         self._read = self._handed_over = 0
+        self._reached_ms = begun_ms
 
     def reads_anew(self) -> None:
         """The topic is read on from where the log says that it was taken in."""
@@ -69,7 +70,14 @@ class Listening:
             reached = self._ends.popleft()
         if reached is not None:
             self.as_of_ms, self.missed_ms = reached.asked_ms, reached.missed_ms
+            self._reached_ms = self._newest.asked_ms
         return self.missed_ms - before_ms
+
+    def stuck_ms(self) -> int:
+        """For how long none of the ends was reached that the topic had when the shell asked: nothing of it is read. One
+        that is read late all the time is not stuck, and neither is one whose end cannot be asked for.
+        """
+        return self._newest.asked_ms - self._reached_ms if self._ends else 0
 
     def unread_ms(self, wall_ms: int) -> int:
         """For how long the topic was not read to its end, as far as is known."""
