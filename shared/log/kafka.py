@@ -193,9 +193,13 @@ class KafkaLog:
             raise LogUnavailable(f"offsets of {sorted(tps)}: {error!r}") from error
         return {(tp.topic, tp.partition): offset for tp, offset in answer.items()}
 
-    async def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+    async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
         """By a consumer of its own, which is opened by the first look."""
-        return await self._looks.records_at(offsets)
+        return await self._looks.last_before(offsets)
+
+    async def first_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+        """By the same consumer."""
+        return await self._looks.first_from(offsets)
 
     async def first_since(self, tp: TopicPartition, timestamp_ms: int) -> int | None:
         """Asked of the broker, each time."""

@@ -1,9 +1,11 @@
-"""One record at a given offset, asked of Kafka now and then: whether the log still holds what was read from it."""
+"""One record before or behind a given offset, asked of Kafka now and then: whether the log still holds what was read
+from it, and whether it holds any more.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
@@ -15,8 +17,14 @@ from shared.runtime.kafka_access import KafkaAccess, access_to
 
 LOOK_BOUND_S = 10.0
 STEP_MS = 200
+RECORDS_MOST, BACK_FACTOR = 100, 8
 FETCH_BYTES = 65_536
 """A fetch brings at least one batch, however large: more than one is of no use here."""
+
+Held = tuple[int, int]
+"""Where a partition begins and ends."""
+
+Look = Callable[[SteadyConsumer, KafkaTopicPartition, int, Held], Awaitable[Record | None]]
 
 
 class KafkaLooks:
@@ -27,12 +35,19 @@ class KafkaLooks:
         self._consumer: SteadyConsumer | None = None
         self._one_at_a_time = asyncio.Lock()
 
-    async def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+    async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
         """As the port says. After a failure the next look opens a new consumer."""
+        return await self._look(offsets, _last_before)
+
+    async def first_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+        """As the port says."""
+        return await self._look(offsets, _first_from)
+
+    async def _look(self, offsets: Mapping[TopicPartition, int], look: Look) -> dict[TopicPartition, Record]:
         async with self._one_at_a_time:
             try:
                 async with asyncio.timeout(LOOK_BOUND_S):
-                    return await self._look(offsets)
+                    return await self._found(offsets, look)
             except (KafkaError, TimeoutError, OSError) as error:
                 await self.stop()
                 raise LogUnavailable(f"records at {dict(offsets)}: {error!r}") from error
@@ -43,16 +58,15 @@ class KafkaLooks:
         if consumer is not None:
             await close(consumer)
 
-    async def _look(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+    async def _found(self, offsets: Mapping[TopicPartition, int], look: Look) -> dict[TopicPartition, Record]:
         consumer = await self._opened()
         asked = {KafkaTopicPartition(*tp): offset for tp, offset in offsets.items()}
         begin, end = await consumer.beginning_offsets(list(asked)), await consumer.end_offsets(list(asked))
         found: dict[TopicPartition, Record] = {}
         for tp, offset in asked.items():
-            if begin[tp] <= offset < end[tp]:
-                record = await _record_at(consumer, tp, offset)
-                if record is not None:
-                    found[tp.topic, tp.partition] = record
+            record = await look(consumer, tp, offset, (begin[tp], end[tp]))
+            if record is not None:
+                found[tp.topic, tp.partition] = record
         consumer.assign([])
         return found
 
@@ -76,15 +90,38 @@ class KafkaLooks:
         return consumer
 
 
-async def _record_at(consumer: SteadyConsumer, tp: KafkaTopicPartition, offset: int) -> Record | None:
-    """None where the offset holds no record: another one comes first, or the position moves past it."""
-    consumer.assign([tp])
-    consumer.seek(tp, offset)
-    while consumer.standing()[tp] <= offset:
-        try:
-            found = (await consumer.getmany(tp, timeout_ms=STEP_MS, max_records=1)).get(tp, [])
-        except OffsetOutOfRangeError:
-            return None  # cut or deleted since the offsets were asked for
+async def _last_before(consumer: SteadyConsumer, tp: KafkaTopicPartition, offset: int, held: Held) -> Record | None:
+    """Look back further and further: where a transaction ended, offsets hold no record."""
+    begin, end = held
+    stop, back = offset, 1
+    while begin < stop <= end:
+        start = max(begin, offset - back)
+        found = [record async for record in _records(consumer, tp, start, stop)]
         if found:
-            return found[0] if found[0].offset == offset else None
+            return found[-1]
+        stop, back = start, back * BACK_FACTOR
     return None
+
+
+async def _first_from(consumer: SteadyConsumer, tp: KafkaTopicPartition, offset: int, held: Held) -> Record | None:
+    begin, end = held
+    async for record in _records(consumer, tp, max(begin, offset), end):
+        return record
+    return None
+
+
+async def _records(consumer: SteadyConsumer, tp: KafkaTopicPartition, start: int, stop: int) -> AsyncIterator[Record]:
+    """The records from `start` on, up to but without `stop`. The position also moves past what is no record."""
+    if start >= stop:
+        return
+    consumer.assign([tp])
+    consumer.seek(tp, start)
+    while consumer.standing()[tp] < stop:
+        try:
+            found = (await consumer.getmany(tp, timeout_ms=STEP_MS, max_records=RECORDS_MOST)).get(tp, [])
+        except OffsetOutOfRangeError:
+            return  # cut or deleted since the offsets were asked for
+        for record in found:
+            if record.offset >= stop:
+                return
+            yield record

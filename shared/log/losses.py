@@ -25,8 +25,8 @@ async def losses_of(
     The beginnings are asked for last: a record that is deleted by its age during the look is no loss.
     """
     ends = await log.end_offsets(list(places))
-    last = {tp: p.next_offset - 1 for tp, p in places.items() if p.checksum is not None and p.next_offset <= ends[tp]}
-    found = await log.records_at({tp: offset for tp, offset in last.items() if offset >= 0})
+    last = {tp: p.next_offset for tp, p in places.items() if p.checksum is not None and p.next_offset <= ends[tp]}
+    found = await log.last_before(last)
     begins = await log.begin_offsets(list(places))
     checksums = {tp: checksum_of(record) for tp, record in found.items()}
     losses = {tp: loss_of(tp, p, begins[tp], ends[tp], checksums.get(tp)) for tp, p in places.items()}

@@ -47,6 +47,16 @@ class Partition:
         """The offset that the next record gets."""
         return self.begin + len(self.records)
 
+    def last_before(self, offset: int) -> Record | None:
+        """The last record before this offset; None also where the partition does not reach that far."""
+        before = range(offset - 1, self.begin - 1, -1) if offset <= self.end else ()
+        return next((self.records[at - self.begin] for at in before if at not in self.markers), None)
+
+    def first_from(self, offset: int) -> Record | None:
+        """The first record at this offset or behind it."""
+        behind = range(max(offset, self.begin), self.end)
+        return next((self.records[at - self.begin] for at in behind if at not in self.markers), None)
+
 
 class MemoryBroker:
     """What the cluster holds: topics, and the groups on them. All calls are synchronous and total."""
@@ -197,15 +207,17 @@ class MemoryLog:
         self._reach()
         return {tp: self._broker.partition(tp).end + self._broker.partition(tp).in_transaction for tp in tps}
 
-    async def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+    async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
         """As the port says."""
         self._reach()
-        partitions = {tp: self._broker.partition(tp) for tp in offsets}
-        return {
-            tp: partition.records[offsets[tp] - partition.begin]
-            for tp, partition in partitions.items()
-            if partition.begin <= offsets[tp] < partition.end and offsets[tp] not in partition.markers
-        }
+        found = {tp: self._broker.partition(tp).last_before(offset) for tp, offset in offsets.items()}
+        return {tp: record for tp, record in found.items() if record is not None}
+
+    async def first_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+        """As the port says."""
+        self._reach()
+        found = {tp: self._broker.partition(tp).first_from(offset) for tp, offset in offsets.items()}
+        return {tp: record for tp, record in found.items() if record is not None}
 
     async def first_since(self, tp: TopicPartition, timestamp_ms: int) -> int | None:
         """As the port says."""

@@ -214,10 +214,16 @@ class Log(Protocol):
         read. Raises LogUnavailable, also for a missing partition.
         """
 
-    async def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
-        """The record at exactly this offset, of each partition that has a committed one there. Raises LogUnavailable.
+    async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+        """The last committed record before this offset, of each partition that holds one there and reaches that far:
+        what a transaction leaves behind is none. Raises LogUnavailable.
 
-        For a look now and then: it costs one fetch for each partition.
+        For a look now and then: it costs a fetch for each partition, and a few where a transaction ended there.
+        """
+
+    async def first_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+        """The first committed record at this offset or behind it, of each partition that has one. Raises
+        LogUnavailable. It costs as much.
         """
 
     async def first_since(self, tp: TopicPartition, timestamp_ms: int) -> int | None:

@@ -156,7 +156,7 @@ class KafkaShares:
     async def restore(self) -> None:
         """The topics of these worlds keep the stamp of the producer, as those of a mirror do."""
         said, end = await self._said(), (await self._ends())[self._topic, 0]
-        found = [await self._log.records_at({(self._topic, 0): offset}) for offset in range(end)]
+        found = [await self._log.first_from({(self._topic, 0): offset}) for offset in range(end)]
         await self._empty()
         producer = AIOKafkaProducer(bootstrap_servers=self._bootstrap)
         await producer.start()

@@ -36,11 +36,11 @@ async def test_a_look_that_is_cancelled_while_it_connects_fails_no_later_look(
 ) -> None:
     monkeypatch.setattr(kafka_looks, "LOOK_BOUND_S", 1.0)
     looks = KafkaLooks(silent, "test")
-    look = asyncio.create_task(looks.records_at(PLACE))
+    look = asyncio.create_task(looks.last_before(PLACE))
     await asyncio.sleep(0.2)
     look.cancel()
     await asyncio.gather(look, return_exceptions=True)
     for _ in range(2):
         with pytest.raises(LogUnavailable, match="records at"):
-            await looks.records_at(PLACE)
+            await looks.last_before(PLACE)
     await looks.stop()

@@ -15,7 +15,7 @@ from shared.log.port import Record, TopicPartition
 
 
 class BrokenLog(MemoryLog):
-    async def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+    async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
         raise AttributeError("no consumer")
 
 

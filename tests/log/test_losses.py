@@ -181,10 +181,10 @@ async def test_what_was_read_and_is_deleted_by_its_age_is_no_loss(broker: Memory
 class Aging(MemoryLog):
     """What is asked for is deleted by its age right before the answer."""
 
-    async def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+    async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
         for tp, offset in offsets.items():
-            self._broker.delete_before(tp, offset + 1)
-        return await super().records_at(offsets)
+            self._broker.delete_before(tp, offset)
+        return await super().last_before(offsets)
 
 
 async def test_a_record_that_is_deleted_by_its_age_during_the_look_is_no_loss(broker: MemoryBroker) -> None:

@@ -315,7 +315,7 @@ def test_a_place_is_whole_only_where_the_log_continues_it(
         assert (loss is not None and loss.kind is LossKind.BEYOND_END) == (read > end)
         assert (loss is not None and loss.kind is LossKind.DELETED_UNREAD) == (read < begin)
         if loss is None and checksum is not None and read > begin:
-            assert found == checksum
+            assert found in (None, checksum), "None: all that is left before it is the end of a transaction"
 
 
 def rejected(number: int) -> JobRejected:

@@ -35,7 +35,7 @@ async def delete_old(log: Log, layout: Layout, cell: str, catalogue: Catalogue, 
 
 
 async def _newest_ms(log: Log, tp: TopicPartition) -> int | None:
-    """When the broker wrote the newest decision; None where there is none, or none stands last."""
+    """When the broker wrote the newest decision; None where there is none."""
     end = (await log.end_offsets([tp]))[tp]
-    newest = (await log.records_at({tp: end - 1})).get(tp) if end else None
+    newest = (await log.last_before({tp: end})).get(tp)
     return None if newest is None else newest.timestamp_ms

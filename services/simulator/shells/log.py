@@ -116,9 +116,17 @@ class WorldLog:
         """As the port says. No transaction is ever open."""
         return await self.end_offsets(tps)
 
-    async def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+    async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+        """As the port says. Every offset holds a record."""
+        found = await self.answered(lambda: {tp: self._at(tp, offset - 1) for tp, offset in offsets.items()})
+        return {tp: record for tp, record in found.items() if record is not None}
+
+    async def first_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
         """As the port says."""
-        found = await self.answered(lambda: {tp: self._at(tp, offset) for tp, offset in offsets.items()})
+        begins = self.broker.begin
+        found = await self.answered(
+            lambda: {tp: self._at(tp, max(offset, begins(self.reached(tp)))) for tp, offset in offsets.items()}
+        )
         return {tp: record for tp, record in found.items() if record is not None}
 
     async def first_since(self, tp: TopicPartition, timestamp_ms: int) -> int | None:

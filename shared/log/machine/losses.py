@@ -18,7 +18,9 @@ class LossKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far a partition was read: the next offset, and the checksum of the record before it where that is known."""
+    """How far a partition was read: the next offset, and the checksum of the last record before it where that is known.
+    Between the two may stand what a transaction has left.
+    """
 
     next_offset: int
     checksum: int | None = None
@@ -50,14 +52,15 @@ class Loss:
 
 
 def loss_of(tp: TopicPartition, place: Place, begin: int, end: int, found: int | None) -> Loss | None:
-    """What is wrong with a partition that holds `begin` to `end`, or None. `found` is the checksum of the record right
-    before the place, None where the log holds none there.
+    """What is wrong with a partition that holds `begin` to `end`, or None. `found` is the checksum of the last record
+    before the place, None where the log holds none there: the record was deleted by its age, and what is left before
+    the place is the end of a transaction.
     """
     kind: LossKind | None = None
     if place.next_offset > end:
         kind = LossKind.BEYOND_END
     elif place.next_offset < begin:
         kind = LossKind.DELETED_UNREAD
-    elif place.next_offset > begin and place.checksum is not None and found != place.checksum:
+    elif place.checksum is not None and found is not None and found != place.checksum:
         kind = LossKind.OTHER_RECORD
     return None if kind is None else Loss(kind, tp, place.next_offset, begin, end)
