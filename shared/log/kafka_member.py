@@ -1,4 +1,6 @@
-"""Membership of a Kafka consumer group on an empty topic: Kafka's own failure detector, used for election only."""
+"""Membership of a Kafka consumer group on a topic that nobody reads: Kafka's own failure detector, used for election
+only.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,14 @@ import logging
 import random
 from collections.abc import Collection
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka import ConsumerRebalanceListener
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError
 
 from shared.log.group_timers import GroupTimers
 from shared.log.kafka_assignor import DecliningAssignor
 from shared.log.kafka_closing import close
-from shared.log.kafka_consumer import COMMITTED
+from shared.log.kafka_consumer import SteadyConsumer
 from shared.log.port import LogUnavailable
 from shared.runtime.kafka_access import KafkaAccess, access_to
 
@@ -48,7 +50,7 @@ class KafkaMember:
         self._change_count = 0
         self._seen_count = 0
         self._change = asyncio.Event()
-        self._consumer: AIOKafkaConsumer | None = None
+        self._consumer: SteadyConsumer | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -88,14 +90,13 @@ class KafkaMember:
             # aiokafka has no public way to tell the group something new but to leave it.
             self._consumer._coordinator.request_rejoin()  # noqa: SLF001 - see above
 
-    async def _join(self) -> AIOKafkaConsumer:
-        consumer = AIOKafkaConsumer(
+    async def _join(self) -> SteadyConsumer:
+        consumer = SteadyConsumer(
             **self._kafka.client_options(),
             client_id=f"{self._client_id}-member",
             group_id=self._group,
             enable_auto_commit=False,
             auto_offset_reset="latest",
-            isolation_level=COMMITTED,
             session_timeout_ms=self._timers.session_ms,
             heartbeat_interval_ms=self._timers.heartbeat_ms,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
@@ -118,10 +119,10 @@ class KafkaMember:
             try:
                 if self._consumer is None:
                     self._consumer = await self._join()
-                # The topic is empty by design: this only shows Kafka that the member is alive.
+                # What stands in the topic says nothing: this only shows Kafka that the member is alive.
                 await self._consumer.getmany(timeout_ms=POLL_MS)
                 retry_ms = RETRY_MS_MIN
-            except (KafkaError, LogUnavailable, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever the client breaks on, this process must have its share again
                 logger.warning("membership of %s is interrupted: %r", self._group, error)
                 self.own(frozenset())
                 await self._leave()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -91,3 +92,19 @@ async def test_it_may_be_the_last_record(subscription: Subscription) -> None:
     subscription.seen.extend(await reader.poll(wait_ms=5_000))
     await reader.stop()
     assert summary(subscription.seen, 1) == [(4, b"9", False), (5, None, True), (6, b"next", False)]
+
+
+async def test_a_member_of_a_group_on_that_topic_keeps_its_share(subscription: Subscription) -> None:
+    """It ended the membership of every process, and all of them looked well."""
+    member = subscription.log.member(f"{subscription.topic}-group", subscription.topic)
+    await member.start()
+    await eventually(lambda: member.owned() == {0, 1})
+    for _ in range(3):
+        await publish_unreadable(subscription, 0, [b"a", b"b", b"c"])
+        await asyncio.sleep(0.5)
+    assert member.owned() == {0, 1}
+    assert member._task is not None
+    assert not member._task.done()
+    member.decline(frozenset({0}))
+    await eventually(lambda: member.owned() == {1})
+    await member.stop()

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 TOP = Path(__file__).parents[2]
-MADE = re.compile(r"AIOKafkaConsumer\((?P<settings>[^)]*)\)")
+MADE = re.compile(r"AIOKafkaConsumer\((?P<settings>(?:[^()]|\([^()]*\))*)\)")
 
 
 def test_no_consumer_reads_what_is_not_committed() -> None:
@@ -18,4 +18,4 @@ def test_no_consumer_reads_what_is_not_committed() -> None:
         if "class " not in path.read_text(encoding="utf-8")[: found.start()].rpartition("\n")[2]
     ]
     assert [path for path, settings in made if "isolation_level=" not in settings] == []
-    assert len(made) >= 2, "the pattern finds the consumers that are made by hand"
+    assert made, "the pattern finds the consumers that are made by hand"
