@@ -103,8 +103,6 @@ async def test_a_member_of_a_group_on_that_topic_keeps_its_share(subscription: S
         await publish_unreadable(subscription, 0, [b"a", b"b", b"c"])
         await asyncio.sleep(0.5)
     assert member.owned() == {0, 1}
-    assert member._task is not None
-    assert not member._task.done()
     member.decline(frozenset({0}))
     await eventually(lambda: member.owned() == {1})
     await member.stop()
