@@ -29,6 +29,7 @@ from services.cli.bench.stages import cell_of
 from services.cli.bench.traffic import Flow
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.encoding import decode
+from shared.events.queue import QueueOrder
 from shared.events.submissions import SubmitJob
 from shared.events.values import VirtualRun
 from shared.runtime.cell_file import parse_cell_file
@@ -114,7 +115,8 @@ def test_the_cells_of_benchmarks_go_by_the_limits_and_policy_that_a_cell_file_ha
     for cell in (cell_of(2), cell_of(2, has_quotas=True), real_cell(2, RealMix(5)), contended(K1), deep_queue()):
         assert cell.cell_file.limits == bare.limits
         assert cell.cell_file.cells[0].policy == bare.cells[0].policy
-        assert cell.cell_file.cells[0].queues == (Queue(name="default"),)
+        by_shares = QueueOrder.FAIR_SHARE if cell.cell_file == deep_queue().cell_file else QueueOrder.FIFO
+        assert cell.cell_file.cells[0].queues == (Queue(name="default", order=by_shares),)
 
 
 def test_a_machine_that_others_use_is_called_busy() -> None:

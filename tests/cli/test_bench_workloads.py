@@ -6,10 +6,16 @@ from collections import Counter
 
 import pytest
 
-from services.cli.bench.big_cell import Live
+from services.cli.bench.big_cell import FREE_GPUS, Live, before_snapshot, behind_snapshot
 from services.cli.bench.contention import K1, K2, Contention, cell_of, jobs
 from services.cli.bench.deep_queue import DEEP, NODES, specs
+from services.cli.bench.job_mix import GPUS_PER_NODE
+from services.cli.bench.stages import POOL, SPARE
+from services.cli.bench.stages import cell_of as cell_of_nodes
 from services.cli.bench.start import VOLCANO_JOBS
+from services.cli.workload import CELL
+from shared.cluster.apply import apply
+from shared.cluster.state import CellState
 from shared.events.encoding import decode
 from shared.events.submissions import SubmitJob
 
@@ -49,3 +55,16 @@ def test_a_deep_queue_is_as_deep_as_it_was_reported() -> None:
 def test_the_cold_start_has_as_many_jobs_and_workers_as_were_reported() -> None:
     assert (VOLCANO_JOBS.jobs, VOLCANO_JOBS.workers) == (87_031, 149_711)
     assert [Live(2, 1, 9).workers_of(number) for number in range(3)] == [1, 1, 9]
+
+
+def test_behind_the_snapshot_of_a_cold_start_jobs_come_and_go_on_what_is_free() -> None:
+    cell, live = cell_of_nodes(50, spare=2), Live(400, past=250)
+    state = CellState(CELL)
+    for effect in before_snapshot(cell, live):
+        apply(state, effect, 0)
+    free, waiting = state.pools[POOL].free_whole, state.waiting
+    assert (free, waiting) == (FREE_GPUS, FREE_GPUS)
+    for effect in behind_snapshot(cell, live):
+        apply(state, effect, 0)
+    assert (state.pools[POOL].free_whole, state.waiting, len(state.over)) == (free, waiting, live.past)
+    assert state.pools[SPARE].free_whole == 2 * GPUS_PER_NODE  # they are for other jobs

@@ -1,4 +1,4 @@
-"""A cell with many live jobs in its log and in a snapshot, before any service runs."""
+"""A cell with many live jobs in its log and in a snapshot, and decisions behind that, before any service runs."""
 
 from __future__ import annotations
 
@@ -38,22 +38,28 @@ DIGEST = "0" * 32
 
 @dataclass(frozen=True, slots=True)
 class BigCell:
-    """Everything that services need to begin, the log to look at, and the version at which it ends."""
+    """Everything that services need to begin, the log to look at, the version at which it ends, and how many records of
+    it are behind the snapshot.
+    """
 
     log: KafkaLog
     layout: Layout
     services: ServiceSet
     folder: Path
     version: int
+    tail: int
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """So many jobs live: of one worker each, and behind them gangs of so many workers; a worker takes one GPU."""
+    """So many jobs live: of one worker each, and behind them gangs of so many workers; a worker takes one GPU. `past`
+    more came, ran and were over behind the snapshot.
+    """
 
     singles: int
     gangs: int = 0
     gang_workers: int = 1
+    past: int = 0
 
     @property
     def jobs(self) -> int:
@@ -72,20 +78,21 @@ class Live:
 
 @asynccontextmanager
 async def big_cell(
-    servers: Servers, folder: Path, *, nodes: int, live: Live, without: tuple[str, ...] = ()
+    servers: Servers, folder: Path, *, nodes: int, live: Live, without: tuple[str, ...] = (), spare: int = 0
 ) -> AsyncIterator[BigCell]:
     """So many live jobs: as many as there is room for run, the others wait. `without` names services that do not run.
+    There are `spare` more nodes, of a pool of their own, which these jobs do not accept.
 
     Raises LogUnavailable, StackError.
     """
-    workload, namespace, origin_ms = cell_of(nodes), fresh_namespace(), wall_ms()
+    workload, namespace, origin_ms = cell_of(nodes, spare=spare), fresh_namespace(), wall_ms()
     cell_file, nodes_file = write_files(workload, folder)
     kafka = servers.kafka.server.address
     await create_topics(kafka, declared_topics(workload.cell_file, namespace), embedded=False)
     log, layout = log_for(kafka, CLIENT_ID, embedded=False), layout_of(workload.cell_file, namespace)
     await log.start()
     try:
-        version = await _fill(log, layout, workload, live)
+        snapshot, version = await _fill(log, layout, workload, live)
         services = service_set(
             kafka=kafka,
             redis=servers.redis.server.address,
@@ -96,19 +103,26 @@ async def big_cell(
             clock=Clock(ClockKind.WALL, origin_ms, 1.0),
             replicas=dict.fromkeys(without, 0),
         )
-        yield BigCell(log, layout, services, folder, version)
+        yield BigCell(log, layout, services, folder, version, version - snapshot)
     finally:
         await log.stop()
 
 
-async def _fill(log: KafkaLog, layout: Layout, workload: Workload, live: Live) -> int:
-    """Write the log as a writer does, then a snapshot of where it ends. The version there."""
+async def _fill(log: KafkaLog, layout: Layout, workload: Workload, live: Live) -> tuple[int, int]:
+    """Write the log as a writer does, a snapshot of the live jobs, and what came behind it. The versions of both."""
     state = CellState(CELL)
-    writer, effects = Writer(state), _effects(workload, live)
+    await _write(log, layout, Writer(state), before_snapshot(workload, live))
+    await write_snapshot(log, layout, state, Catalogue(), writer=CLIENT_ID, wall_ms=wall_ms())
+    snapshot = state.version
+    await _write(log, layout, Writer(state), behind_snapshot(workload, live))
+    return snapshot, state.version
+
+
+async def _write(log: KafkaLog, layout: Layout, writer: Writer, effects: Iterator[e.AnyEffect]) -> None:
     while some := list(islice(effects, EFFECTS_PER_RECORD)):
         writer.begin()
         for effect in some:
-            apply(state, effect, 0)
+            apply(writer.state, effect, 0)
         draft = writer.draft(some, {}, 0)
         assert isinstance(draft, Draft), draft
         outgoing = layout.outgoing(
@@ -122,22 +136,17 @@ async def _fill(log: KafkaLog, layout: Layout, workload: Workload, live: Live) -
         answer = await log.append(outgoing)
         if not isinstance(answer, Appended) or not writer.appended(answer.offset):
             raise LogUnavailable(f"the log of the big cell cannot be written: {answer}")
-    await write_snapshot(log, layout, state, Catalogue(), writer=CLIENT_ID, wall_ms=wall_ms())
-    return state.version
 
 
-def _effects(workload: Workload, live: Live) -> Iterator[e.AnyEffect]:
+def before_snapshot(workload: Workload, live: Live) -> Iterator[e.AnyEffect]:
+    """The nodes and the live jobs."""
     yield e.WriterStarted(epoch=1, writer=CLIENT_ID)
     for node in workload.nodes:
         yield e.NodeChanged(spec=node, boot="boot-1", status=NodeStatus.READY)
     for number in range(live.jobs):
         workers = live.workers_of(number)
-        yield e.JobEnqueued(
-            spec=JobSpec(id=job_id(number), tenant=TENANT, queue=QUEUE, cell=CELL, pools=(POOL,), workers=workers),
-            submit_ms=0,
-            digest=DIGEST,
-        )
-    used, room = 0, workload.gpus - FREE_GPUS
+        yield _enqueued(number, workers)
+    used, room = 0, _gpus(workload) - FREE_GPUS
     for number in range(live.jobs):
         workers = live.workers_of(number)
         if used + workers > room:
@@ -145,6 +154,27 @@ def _effects(workload: Workload, live: Live) -> Iterator[e.AnyEffect]:
         yield e.JobStarted(job=job_id(number), attempt=1, workers=tuple(_places(workload, used, workers)))
         yield e.JobRunning(job=job_id(number), attempt=1)
         used += workers
+
+
+def behind_snapshot(workload: Workload, live: Live) -> Iterator[e.AnyEffect]:
+    """The lives of jobs that took what was left free, one GPU after the other."""
+    free = _gpus(workload) - FREE_GPUS
+    for number in range(live.past):
+        job = job_id(live.jobs + number)
+        yield _enqueued(live.jobs + number, 1)
+        yield e.JobStarted(job=job, attempt=1, workers=tuple(_places(workload, free + number % FREE_GPUS, 1)))
+        yield e.JobRunning(job=job, attempt=1)
+        yield e.JobFinished(job=job, attempt=1)
+
+
+def _enqueued(number: int, workers: int) -> e.JobEnqueued:
+    spec = JobSpec(id=job_id(number), tenant=TENANT, queue=QUEUE, cell=CELL, pools=(POOL,), workers=workers)
+    return e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST)
+
+
+def _gpus(workload: Workload) -> int:
+    """Those that the jobs accept, which come first."""
+    return sum(node.gpus for node in workload.nodes if node.pool == POOL)
 
 
 def _places(workload: Workload, first: int, workers: int) -> Iterator[WorkerPlace]:

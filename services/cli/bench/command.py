@@ -147,9 +147,10 @@ def start(
 ) -> None:
     """How long a cold start takes, from the start of the processes to the first job that they start."""
     from services.cli.bench.big_cell import Live  # noqa: PLC0415 - the same
+    from services.cli.bench.start import PAST  # noqa: PLC0415 - the same
     from services.cli.bench.start import start as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), nodes=nodes, live=Live(jobs), durable=flush).show(as_json=as_json)
+    run(_console(as_json=as_json), nodes=nodes, live=Live(jobs, past=PAST), durable=flush).show(as_json=as_json)
 
 
 @app.command()
@@ -185,7 +186,7 @@ def recover(
     flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
-    """How long the cell is without a writer when that is killed, and readers without a view when Redis is flushed."""
+    """How long the cell starts no job when its writer is killed, and readers have no view when Redis is flushed."""
     from services.cli.bench.recover import recover as run  # noqa: PLC0415 - the same
 
     run(_console(as_json=as_json), nodes=nodes, jobs=jobs, durable=flush).show(as_json=as_json)

@@ -1,9 +1,9 @@
 """`fallow bench l1`: how long a job that fits waits behind hundreds that do not, on a running cell.
 
 The shape of kueue#14477: 1,300 nodes and one queue of 536 jobs with fair sharing and topology, in which the median job
-waited for 64 minutes. Here the cluster is full but for one node in each of 65 leaf groups, and the 536 are gangs that
-need a whole leaf group each: they are ahead of everybody and can never start. Small jobs come meanwhile, for which the
-free nodes have room.
+waited for 64 minutes. Here the queue goes by the shares of eight tenants, the cluster is full but for one node in each
+of 65 leaf groups, and the 536 are gangs that need a whole leaf group each: they are ahead of all others of their
+tenants and can never start. Small jobs come meanwhile, for which the free nodes have room.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from services.cli.stage import Servers, Stage
 from services.cli.workload import CELL, NODES_PER_LEAF, QUEUE, Workload, pools_of, uniform_nodes
 from shared.cluster.config import CellFile, CellPart, Queue, Tenant
 from shared.events.encoding import ce_headers, encode
-from shared.events.queue import QueueDiscipline
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.submissions import SubmitJob
 from shared.events.values import GPU, JobSpec, Level, Resources, TopologyWish, VirtualRun, Wish
 from shared.log.machine.partitioner import partition_of
@@ -96,7 +96,7 @@ def _seconds(found: Waited, percent: float) -> float | None:
 def cell_of() -> Workload:
     """The cell, without a job."""
     nodes = uniform_nodes(NODES, GPUS_PER_NODE, pool="bench")
-    queues = (Queue(name=QUEUE, discipline=QueueDiscipline.BEST_EFFORT_FIFO),)
+    queues = (Queue(name=QUEUE, discipline=QueueDiscipline.BEST_EFFORT_FIFO, order=QueueOrder.FAIR_SHARE),)
     cell = CellPart(name=CELL, ordinal=0, pools=pools_of(nodes), queues=queues)
     tenants = tuple(Tenant(name=name) for name in TENANTS)
     return Workload((), tuple(nodes), CellFile(cells=(cell,), tenants=tenants))

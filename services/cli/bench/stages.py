@@ -31,16 +31,19 @@ IN_MEMORY = ("tmpfs", "ramfs")
 Answer = TypeVar("Answer")
 Baseline = TypeVar("Baseline")
 POOL = "bench"
+SPARE = "spare"
+"""A pool for those alone who ask for it: whatever waits, its nodes are free."""
 
 
 LAB = "lab"
 
 
-def cell_of(nodes: int, policy: CellPolicy | None = None, *, has_quotas: bool = False) -> Workload:
+def cell_of(nodes: int, policy: CellPolicy | None = None, *, has_quotas: bool = False, spare: int = 0) -> Workload:
     """So many nodes of 8 in one pool, with one queue, and no job yet. With quotas the tenant has a half guaranteed and
-    may borrow the other half of its lab, which has all there is.
+    may borrow the other half of its lab, which has all there is. There are `spare` more nodes, in a pool of their own.
     """
     specs, gpus = uniform_nodes(nodes, GPUS_PER_NODE, pool=POOL), nodes * GPUS_PER_NODE
+    specs += uniform_nodes(spare, GPUS_PER_NODE, pool=SPARE, first=nodes + 1)
     tenants: tuple[Tenant, ...] = (Tenant(name=TENANT),)
     if has_quotas:
         own = Tenant(name=TENANT, parent=LAB, quotas=(TenantQuota(guaranteed=gpus // 2, limit=gpus),))
