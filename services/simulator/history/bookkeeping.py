@@ -10,7 +10,7 @@ from services.simulator.history import books as b
 from services.simulator.history.books import Books, JobPage, NodePage, OverPage
 from services.simulator.history.evidence import Violation
 from services.simulator.history.log_form import InForce
-from services.simulator.history.places_in_queues import ages_in
+from services.simulator.history.queue_rules import ages_in, rules_in
 from services.simulator.history.singly import starts_again_ms, wrong_resizing, wrong_settling, wrong_start
 from services.simulator.history.whereabouts import scattered, unwanted_company, wrong_node
 from shared.events import effects as e
@@ -41,6 +41,8 @@ class Bookkeeper:
             e.JobCancelled: self._cancelled,
             e.JobRefused: self._refused,
             e.JobDeferred: self._deferred,
+            e.HeadBlocked: self._is_head,
+            e.HeadCleared: self._is_no_head,
             e.JobHeld: self._held,
             e.JobReleased: self._released,
             e.JobReady: self._ready,
@@ -61,12 +63,14 @@ class Bookkeeper:
             e.CellFileSet: self._cell_file_set,
         }
 
-    def take(self, entry: InForce) -> None:
-        """Take in one decision."""
+    def take(self, entry: InForce, before_start: Callable[[e.JobStarted], None] | None = None) -> None:
+        """Take in one decision. `before_start` is called when a start comes next."""
         decision = entry.decision
         self._where = f"{self.books.cell}, version {decision.version}, offset {entry.offset}"
         self.books.version, self.books.at_ms = decision.version, decision.at_ms
         for effect in decision.effects:
+            if before_start is not None and isinstance(effect, e.JobStarted):
+                before_start(effect)
             note = self._table.get(type(effect))
             if note is not None:
                 note(effect)
@@ -130,13 +134,23 @@ class Bookkeeper:
         if page is not None:
             page.deferred = effect.code
 
+    def _is_head(self, effect: e.HeadBlocked) -> None:
+        page = self._page(effect.job, "is a head", b.QUEUED)
+        if page is not None:
+            page.head_since_ms, page.head_version = self.books.at_ms, self.books.version
+
+    def _is_no_head(self, effect: e.HeadCleared) -> None:
+        page = self._page(effect.job, "is no head", b.QUEUED)
+        if page is not None:
+            page.head_since_ms = None
+
     def _held(self, effect: e.JobHeld) -> None:
         page = self._page(effect.job, "is held", b.QUEUED, b.AWAITING, b.HELD)
         if page is None:
             return
         if page.status == b.HELD and (effect.reason or not page.held_why):
             self._say("I2", f"job {effect.job} is held while it is {page.status}")
-        page.status, page.held_why = b.HELD, effect.reason
+        page.status, page.held_why, page.head_since_ms = b.HELD, effect.reason, None
 
     def _released(self, effect: e.JobReleased) -> None:
         page = self._page(effect.job, "is released", b.HELD)
@@ -167,7 +181,7 @@ class Bookkeeper:
         self._is_whole(page, effect)
         self._takes(effect.job, page, effect.workers, effect.workers)
         page.status, page.attempt, page.deferred = b.STARTING, effect.attempt, None
-        page.started_ms = books.at_ms
+        page.started_ms, page.head_since_ms = books.at_ms, None
         page.first_start_ms = books.at_ms if page.first_start_ms is None else page.first_start_ms
 
     def _is_whole(self, page: JobPage, effect: e.JobStarted) -> None:
@@ -432,6 +446,7 @@ class Bookkeeper:
 
     def _cell_file_set(self, effect: e.CellFileSet) -> None:
         self.books.ages = ages_in(effect.content, self.books.cell)
+        self.books.rules = rules_in(effect.content, self.books.cell)
 
     def _policy_set(self, effect: e.PolicySet) -> None:
         self.books.policy = effect.policy

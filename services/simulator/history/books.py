@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from services.simulator.history.queue_rules import QueueRule
 from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import DeferCode, StopReason
 from shared.events.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
@@ -42,6 +43,8 @@ class JobPage:
     entered: dict[tuple[int, int], None] = field(default_factory=dict)
     paused: dict[int, int] = field(default_factory=dict)
     held_why: str = ""
+    head_since_ms: int | None = None
+    head_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,7 @@ class Books:
     use: dict[tuple[str, str], int] = field(default_factory=dict)
     refused: dict[tuple[str, str], None] = field(default_factory=dict)
     ages: dict[str, tuple[int, int]] = field(default_factory=dict)
+    rules: dict[str, QueueRule] = field(default_factory=dict)
 
     def hold(self, job_id: str, page: JobPage, places: tuple[WorkerPlace, ...]) -> None:
         """Let the job hold these places instead of those it held."""

@@ -18,7 +18,9 @@ from shared.view.rows import JobRow, NodeRow
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise that was broken: which (`I1` to `I9`, or `LOG` for the log's own form), what happened, and where."""
+    """A promise that was broken: which (`I1` to `I9`, `ORDER` of starts, `LOG` for the log's own form), what happened,
+    and where.
+    """
 
     invariant: str
     text: str
@@ -139,7 +141,8 @@ class CellEvidence:
     later. `lost_answers` are those that were lost or damaged there. `dead` are answers (source and offset) that were
     set aside as dead letters. `deaf` is the reign whose writer does not know that its own record was damaged.
     `late` is by how much (in moments) something may end behind the time at which it had to be over, `unaware` for how
-    long after a harm to the log a writer may not have looked yet.
+    long after a harm to the log a writer may not have looked yet. From `quiet_from` on a writer lives at all times; the
+    order of starts is judged where it is given.
     """
 
     cell: str
@@ -159,6 +162,7 @@ class CellEvidence:
     lost_answers: Sequence[Event] = ()
     dead: frozenset[tuple[str, int]] = frozenset()
     deaf: int | None = None
+    quiet_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

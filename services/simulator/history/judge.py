@@ -9,6 +9,7 @@ from services.simulator.history.bookkeeping import Bookkeeper
 from services.simulator.history.books import HELD, QUEUED, RUNNING, Books
 from services.simulator.history.evidence import CellEvidence, Evidence, Violation
 from services.simulator.history.log_form import InForce, decisions_in_force, order_violations
+from services.simulator.history.order import OrderJudge
 from services.simulator.history.runs import diary_violations
 from services.simulator.history.showings import Showings, readings_go_forward
 from services.simulator.history.sweep import Sweep
@@ -38,10 +39,14 @@ def _in_the_log(cell: CellEvidence, decisions: Sequence[InForce]) -> list[Violat
     keeper = Bookkeeper(cell.cell)
     settlements, showings = Settlements(cell), Showings(cell)
     keeper.found += showings.compare(keeper.books)
+    order = OrderJudge(keeper.books, cell.quiet_from) if cell.quiet_from is not None else None
     for decision in decisions:
-        keeper.take(decision)
+        if order is not None:
+            order.next(decision)
+        keeper.take(decision, None if order is None else order.before_start)
         keeper.found += settlements.take(decision.decision, keeper.books)
         keeper.found += [] if cell.is_damaged else showings.compare(keeper.books)
+    keeper.found += [] if order is None else order.found
     if cell.is_damaged:
         return keeper.found
     keeper.found += showings.of_no_version()

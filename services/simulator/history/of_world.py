@@ -31,6 +31,9 @@ from shared.view.row_text import account_rows, job_row, node_row
 UNAWARE_MS = 500
 """A writer learns with the answer to its next record that the log is not what it was."""
 
+QUIET_MS = 8_000
+"""So long after the last fault those that died or stood still are back, and a writer has taken each cell over."""
+
 COMMANDS: dict[str, str] = {SubmitJob.type: "submit", CancelJob.type: "cancel", UpdateJob.type: "update"}
 
 _WHAT = {"started": What.BEGAN, "adopted": What.ADOPTED, "ended": What.ENDED}
@@ -64,6 +67,7 @@ def _cell(history: History, cell: str, ordinal: int) -> CellEvidence:
         lost_answers=[answer.event for answer in _answers(_lost_of_jobs(history, ordinal), ordinal)],
         dead=_dead_of_jobs(history, ordinal),
         deaf=_deaf_reign(history, ordinal),
+        quiet_from=history.faults_end_ms + QUIET_MS,
     )
 
 

@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from math import floor
 from operator import itemgetter
-from typing import Any
 
 from services.simulator.history.books import QUEUED, Books, JobPage
-
-HOUR_MS = 3_600_000
-Ages = tuple[int, int]
-"""What a step of priority is worth in waiting, and the most that all of it may be."""
-
-DEFAULT: Ages = (HOUR_MS, 7 * 24 * HOUR_MS)
-UNNAMED: list[dict[str, Any]] = [{"name": "default"}]
-"""The queues of a cell that names none."""
-
-
-def ages_in(content: str, cell: str) -> dict[str, Ages]:
-    """How each queue of a cell ages by this cell file; the first one also for jobs that name none."""
-    parts = [part for part in json.loads(content).get("cells", ()) if part["name"] == cell]
-    queues: list[dict[str, Any]] = parts[0].get("queues", UNNAMED) if parts else UNNAMED
-    found = {each["name"]: (each.get("aging_ms", DEFAULT[0]), each.get("aging_most_ms", DEFAULT[1])) for each in queues}
-    return {"": found[queues[0]["name"]], **found}
+from services.simulator.history.queue_rules import DEFAULT, Ages
 
 
 def places_in_queues(books: Books) -> dict[str, int]:
@@ -35,7 +18,7 @@ def places_in_queues(books: Books) -> dict[str, int]:
     for job, page in books.jobs.items():
         if page.status == QUEUED:
             queue = page.spec.queue or ""
-            queues.setdefault(queue, []).append((_stands(page, books.ages.get(queue, DEFAULT)), job))
+            queues.setdefault(queue, []).append((stands(page, books.ages.get(queue, DEFAULT)), job))
     places: dict[str, int] = {}
     for waiting in queues.values():
         waiting.sort(key=itemgetter(0))  # books keep the order in which jobs came
@@ -43,7 +26,8 @@ def places_in_queues(books: Books) -> dict[str, int]:
     return places
 
 
-def _stands(page: JobPage, ages: Ages) -> tuple[int, int]:
+def stands(page: JobPage, ages: Ages) -> tuple[int, int]:
+    """What a waiting job's place in its queue goes by; of equal ones the first that came is first."""
     priority, (step_ms, most_ms) = page.spec.priority, ages
     if not step_ms:
         return (-priority, page.submit_ms)

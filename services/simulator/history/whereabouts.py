@@ -51,13 +51,13 @@ def scattered(spec: JobSpec, nodes: Sequence[NodeSpec]) -> str | None:
         return None
     size = wish.slice_workers or spec.workers
     for first in range(0, len(nodes), size):
-        units = {_unit(node)[LEVELS.index(wish.level) :] for node in nodes[first : first + size]}
+        units = {unit_of(node)[LEVELS.index(wish.level) :] for node in nodes[first : first + size]}
         if len(units) > 1 or any(unit[0] is None for unit in units):
             return f"has ranks {first} to {first + size - 1} in more than one {wish.level}, or in one that is not known"
     return None
 
 
-def _unit(node: NodeSpec) -> tuple[str | None, ...]:
+def unit_of(node: NodeSpec) -> tuple[str | None, ...]:
     """The units around a node, from near to far."""
     at = node.position
     return (node.id, at.domain, at.leaf, at.spine, at.superspine)

@@ -1,0 +1,54 @@
+"""What quotas surely allow, and what they do not keep back for sure: guarantees count in full, used or not."""
+
+from __future__ import annotations
+
+from services.simulator.history.books import Books
+from shared.events.values import GPU, JobSpec, NodeStatus
+
+
+def surely_allowed(books: Books, spec: JobSpec, gpu_type: str) -> bool:
+    """Whether the whole job may surely be of this GPU type now."""
+    if not _is_below_limits(books, spec, gpu_type):
+        return False
+    sure_milli = guaranteed_milli(books, gpu_type)
+    if not sure_milli:
+        return True
+    return spec.preemptible and spec.gpus_milli + sure_milli <= idle_milli(books, gpu_type)
+
+
+def waits_for_room(books: Books, spec: JobSpec, gpu_type: str) -> bool:
+    """Whether it is surely no quota that keeps a job which does not fit."""
+    if not _is_below_limits(books, spec, gpu_type):
+        return False
+    sure_milli = guaranteed_milli(books, gpu_type)
+    return not sure_milli or (spec.preemptible and spec.gpus_milli > idle_milli(books, gpu_type))
+
+
+def is_owner(books: Books, spec: JobSpec) -> bool:
+    """Whether anything is guaranteed to the job's tenant, or to one above it: it may pass others that would borrow."""
+    above = {name: None for _, kind in books.quotas for name in books.ancestors(spec.tenant, kind)}
+    return any(quota.guaranteed_milli and name in above for (name, _), quota in books.quotas.items())
+
+
+def guaranteed_milli(books: Books, gpu_type: str) -> int:
+    """All that is guaranteed of a type, children beside their parents."""
+    return sum(quota.guaranteed_milli for (_, kind), quota in books.quotas.items() if kind == gpu_type)
+
+
+def idle_milli(books: Books, gpu_type: str) -> int:
+    """Healthy milli-GPUs of a type of which nothing is in use, on nodes that are not lost."""
+    nodes = [each for each in books.nodes.values() if each.spec.gpu_type == gpu_type]
+    alive = [each for each in nodes if each.status is not NodeStatus.LOST]
+    return sum(GPU * (each.spec.gpus - len(each.failed)) - sum(each.held.values()) for each in alive)
+
+
+def _is_below_limits(books: Books, spec: JobSpec, gpu_type: str) -> bool:
+    for tenant in books.ancestors(spec.tenant, gpu_type):
+        quota = books.quotas.get((tenant, gpu_type))
+        if quota is None:
+            continue
+        if not quota.borrows or quota.borrow_limit_milli is not None:
+            return False
+        if quota.limit_milli is not None and books.used_below(tenant, gpu_type) + spec.gpus_milli > quota.limit_milli:
+            return False
+    return True
