@@ -22,10 +22,24 @@ WHOLE_STACKS = ("chaos", "docker", "e2e")
 """Folders whose tests run all services at once."""
 
 CHOICES = pytest.StashKey[dict[str, Choice]]()
+SPENT = pytest.StashKey[dict[str, float]]()
+"""Seconds by folder of tests, setup and teardown counted where they ran."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[CHOICES] = {}
+    config.pluginmanager.register(Stopwatch(config.stash.setdefault(SPENT, {})))
+
+
+class Stopwatch:
+    """Adds up what the tests of each folder took, on whichever process they ran."""
+
+    def __init__(self, spent: dict[str, float]) -> None:
+        self._spent = spent
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        folder = "/".join(Path(report.location[0]).parts[:2])
+        self._spent[folder] = self._spent.get(folder, 0.0) + report.duration
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -46,6 +60,14 @@ def _runs_a_stack(item: pytest.Item) -> bool:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for what, choice in config.stash[CHOICES].items():
         terminalreporter.write_line(f"{what}: {choice.explanation()}")
+    spent = config.stash[SPENT]
+    if len(spent) > 1:
+        terminalreporter.write_line("seconds by folder: " + ", ".join(spent_by_folder(spent)))
+
+
+def spent_by_folder(spent: dict[str, float]) -> list[str]:
+    """The folders with what they took, the slowest first."""
+    return [f"{folder} {seconds:.0f}" for folder, seconds in sorted(spent.items(), key=lambda each: -each[1])]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

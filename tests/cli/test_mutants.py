@@ -101,6 +101,7 @@ def type_errors(mutants: list[Mutant], root: Path) -> list[str]:
             mutate(mutant, root)
         else:
             left.append(mutant)
+    assert len(left) < len(mutants), f"the text of {left[0].name} does not stand in the code"
     command = [sys.executable, "-m", "mypy", "services", "shared"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
     said = [line for line in done.stdout.splitlines() if ": error: " in line]
