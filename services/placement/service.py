@@ -738,7 +738,6 @@ class PlacementService:
         def start(job: Job, places: Places, over: str) -> bool:
             if self.state.quotas and self._lines.has_blocked:
                 passing[job.spec.tenant] = None
-            self._owners.started(self.state, self._lines, job)
             if not job.spec.gang:
                 return _enter(turn, job, places, over)
             return turn.start(job.id, job.attempt + 1, places, over) and not turn.is_full
@@ -772,7 +771,7 @@ class PlacementService:
 
     def _note_owners(self) -> bool:
         """Whether others wait than before for what is guaranteed to them, so that all are tried again."""
-        if not (self.state.tree.waiting or has_owners(self.state)):
+        if not (self.state.tree.kept.all or has_owners(self.state)):
             return False
         is_other = self._owners.note(self.state, self._lines)
         if is_other:

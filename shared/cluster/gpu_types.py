@@ -22,11 +22,12 @@ def types_for(state: CellState, spec: JobSpec) -> dict[str, None]:
 
 
 def idle_milli(state: CellState, gpu_type: str) -> int:
-    """What nobody uses of the healthy devices of this type, on all nodes that are not lost. Each start makes it less by
-    just what the start takes, so that within a walk what quotas leave only shrinks.
+    """What nobody uses of the healthy devices of this type, on the nodes that take new work: what is idle on others is
+    of no use to an owner. Each start makes it less by just what the start takes, so that within a walk what quotas
+    leave only shrinks.
     """
     pools = [pool for pool in state.pools.values() if gpu_type in gpu_types_of(state, pool)]
-    return sum(pool.gpus_milli - pool.allocated_milli for pool in pools)
+    return sum(pool.gpus_milli - pool.allocated_milli - pool.closed_idle_milli for pool in pools)
 
 
 def all_milli(state: CellState, gpu_type: str) -> int:

@@ -27,30 +27,13 @@ def drawn_from_cell(branch: Branch | None, more_milli: int) -> int:
     return more_milli
 
 
-def kept_for_waiting(tree: QuotaTree, account: Account, more_milli: int) -> int:
-    """How much must stay idle when a job borrows, because its owners wait for it: nobody takes back for them what they
-    lent, whatever they may reclaim. Who stays within the guarantee borrows nothing, and owners above the tenant lend to
-    their own. Against an owner who waits too only needs count that borrow nothing: else two who each want more than
-    their own would keep the room from each other for ever.
+def borrows_from(tree: QuotaTree, tenant: str, more_milli: int, owner: Account) -> bool:
+    """Whether so much more of the owner's GPU type would be borrowed from the owner, who does not stand above the
+    tenant: it fits whole into no guarantee of the tenant, or of those above it that do not stand above the owner too.
     """
-    if not tree.waiting:
-        return 0
-    branch, gpu_type = tree.branches.get(account), account[1]
-    if branch is not None and branch.used_milli + more_milli <= branch.guaranteed_milli:
-        return 0
-    line, kept_milli = lineage(branch), 0
-    waits_too = any(tree.waiting.get(above.account) and _lends(above) for above in line)
-    for owner, needs in tree.waiting.items():
-        keeper = tree.branches.get(owner) if owner[1] == gpu_type else None
-        if keeper is not None and keeper not in line:
-            most = max((need for need in needs if not waits_too or need <= keeper.idle_milli), default=0)
-            kept_milli += min(most, _lends(keeper))
-    return kept_milli
-
-
-def _lends(branch: Branch) -> int:
-    """How much of its idle guarantee others may have."""
-    return max(0, branch.idle_milli - branch.home_idle_milli)
+    above_owner = lineage(tree.branches.get(owner))
+    own = [each for each in lineage(tree.branches.get((tenant, owner[1]))) if each not in above_owner]
+    return not any(each.guaranteed_milli and each.used_milli + more_milli <= each.guaranteed_milli for each in own)
 
 
 def lineage(branch: Branch | None) -> list[Branch]:

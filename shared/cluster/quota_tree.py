@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared.cluster.kept_places import NOTHING_KEPT
 from shared.events.operations import Quota
 
 Account = tuple[str, str]
@@ -88,13 +89,13 @@ class Branch:
 class QuotaTree:
     """The trees of all GPU types over the quotas and the use of a state, which are the same tables for good."""
 
-    __slots__ = ("_at_rest", "_branches", "_cohorts", "_is_void", "quotas", "usage", "waiting")
+    __slots__ = ("_at_rest", "_branches", "_cohorts", "_is_void", "kept", "quotas", "usage")
 
     def __init__(self, quotas: Quotas, usage: Usage) -> None:
         self.quotas, self.usage = quotas, usage
-        self.waiting: dict[Account, dict[int, int]] = {}
-        """By owner of what is guaranteed and idle, how many jobs that wait for it need how many milli-GPUs: told by who
-        places jobs, and no part of the state.
+        self.kept = NOTHING_KEPT
+        """What is kept for owners that wait for what is guaranteed to them and idle: told by who places jobs, and no
+        part of the state.
         """
         self._branches: dict[Account, Branch] = {}
         self._cohorts: dict[str, Cohort] = {}

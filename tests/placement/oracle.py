@@ -15,6 +15,7 @@ from shared.cluster.config import CellPart, Queue
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.node import Node, bits
 from shared.cluster.quota import Account, accounts, over_limit
+from shared.cluster.unacknowledged import closed
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.decisions import next_chain
@@ -124,11 +125,8 @@ class NaiveWorld(World):
 
     def _find(self, job: Job) -> Places | DeferCode:
         """Places without the nodes that the job avoids where that costs nothing, or else with them."""
-        mark = self.state.checkpoint()
-        for node in [node for node in self.state.nodes.values() if node.id in job.avoid and node.is_schedulable]:
-            self.do(e.NodeChanged(spec=node.spec, boot=node.boot, status=NodeStatus.CORDONED))
-        found = place_gang(self.state, job.spec)
-        self.state.rollback(mark)
+        avoided = [node for node in self.state.nodes.values() if node.id in job.avoid]
+        found = self._without(avoided, job.spec)
         anywhere = place_gang(self.state, job.spec)
         if isinstance(found, DeferCode) or isinstance(anywhere, DeferCode):
             return anywhere
@@ -144,13 +142,13 @@ class NaiveWorld(World):
         kept = [node for node in here if any(_could_be(self, head.spec, node) for head, *_ in heads)]
         if len(kept) == len(here) or any(why is DeferCode.QUOTA_REACHED for _, why, _ in heads):
             return DeferCode.BEHIND_HEAD
-        mark = self.state.checkpoint()
-        for node in kept:
-            if node.is_schedulable:
-                self.do(e.NodeChanged(spec=node.spec, boot=node.boot, status=NodeStatus.CORDONED))
-        found = place_gang(self.state, job.spec)
-        self.state.rollback(mark)
-        return found
+        with closed(self.state, [node for node in kept if node.is_schedulable]):
+            return self._find(job)
+
+    def _without(self, nodes: Sequence[Node], spec: JobSpec) -> Places | DeferCode:
+        """Places while these nodes take nothing; what is idle there counts for quotas all the same."""
+        with closed(self.state, [node for node in nodes if node.is_schedulable]):
+            return place_gang(self.state, spec)
 
     def _turns(self, queue: Queue) -> Iterator[Job]:
         """The jobs of a queue, each when it is its turn."""

@@ -207,7 +207,9 @@ def test_as_much_is_kept_for_a_tenant_with_several_waiting_jobs_as_the_largest_o
     world.tell(admitted(spec_of("ada-1", 2), 10), admitted(spec_of("ada-2", 2), 11))
     world.tell(*(admitted(spec_of(f"borrows-{number}", tenant="bob"), 20 + number) for number in range(4)))
     waits = [number for number in range(4) if why(world, f"borrows-{number}") is DeferCode.RESERVED_FOR_OTHER]
-    assert waits == [2, 3]
+    assert waits == [3]
+    world.tell(finished("bob-0", "n0"))
+    assert world.nodes_of("ada-1") == ["n0"]
 
 
 def test_no_more_is_kept_for_a_tenant_than_the_idle_part_of_its_guarantee() -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.placement.policy.arrays import may_start_one_more
+from services.placement.policy.owners import kept_for
 from shared.cluster.config import CellFile, Tenant, TenantQuota
 from shared.cluster.job import Job
-from shared.cluster.quota import Account, accounts, over_limit
-from shared.events import effects as e
+from shared.cluster.kept_places import NOTHING_KEPT
 from shared.events.base import Event
 from shared.events.operations import ReclaimFrom, SetQuota
 from shared.events.queue import QueueDiscipline, QueueOrder
@@ -88,16 +88,9 @@ class KeepingNaive(NaiveWorld):
         self._note()
         return super()._walk_all()
 
-    def _done(self, effect: e.AnyEffect) -> e.AnyEffect:
-        done = super()._done(effect)
-        if isinstance(effect, e.JobStarted):
-            self._ready.pop(effect.job, None)
-            self._say_who_waits()
-        return done
-
     def _note(self) -> None:
         """Who could start now: in a strict line the first one only."""
-        self._ready: dict[str, list[tuple[Account, int]]] = {}
+        ready = list[Job]()
         for queue in self._part.queues:
             lines: dict[str, list[Job]] = {}
             for job in self._line(queue):
@@ -109,23 +102,9 @@ class KeepingNaive(NaiveWorld):
                 for job in able[:1] if is_strict else able:
                     if is_strict and queue.order is QueueOrder.FAIR_SHARE and not self._is_sure(job):
                         continue
-                    self._ready[job.id] = self._kept_for(job.spec)
-        self._say_who_waits()
-
-    def _say_who_waits(self) -> None:
-        waiting: dict[Account, dict[int, int]] = {}
-        for needs in self._ready.values():
-            for account, need in needs:
-                waiting.setdefault(account, {})[need] = 1
-        self.state.tree.waiting = waiting
-
-    def _kept_for(self, spec: JobSpec) -> list[tuple[Account, int]]:
-        """The keepers above a job that is at no limit, and what it needs of them."""
-        tree = self.state.tree
-        if over_limit(tree, spec.tenant, "gpu", spec.gpus_milli) is not None:
-            return []
-        line = [tree.branches.get(account) for account in accounts(self.state.quotas, spec.tenant, "gpu")]
-        return [(above.account, spec.gpus_milli) for above in line if above is not None and above.guaranteed_milli]
+                    ready.append(job)
+        self.state.tree.kept = NOTHING_KEPT
+        self.state.tree.kept = kept_for(self.state, ready)
 
 
 class KeepingTwins(QuotaTwins):

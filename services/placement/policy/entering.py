@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from services.placement.policy.elsewhere import places_elsewhere_first
 from services.placement.policy.ever import could_hold_singly
 from services.placement.policy.gang import Places, place_gang
+from services.placement.policy.holdback import off_kept_places
 from services.placement.policy.quota_check import refusal_of_places
 from services.placement.policy.replicas import place_replicas
 from shared.cluster.capacity import PoolCapacity
@@ -114,7 +115,7 @@ def _replicas_in(
     """Places for so many replicas in this pool, or for as many as fit and the tenant may use beside those `before`.
     What it may not use of one GPU type keeps it from no other.
     """
-    places = place_replicas(state, pool, spec, held, most)
+    places = _replicas_off_kept(state, pool, spec, held, most)
     found = _within_quota(state, spec, before, places)
     types = gpu_types_of(state, pool) if len(found) < len(places) and spec.gpu_type is None else {}
     if len(types) < 2:  # noqa: PLR2004 - nearly every pool has one
@@ -122,9 +123,24 @@ def _replicas_in(
     by_type: list[WorkerPlace] = []
     for gpu_type in types:
         of_type = replace(spec, gpu_type=gpu_type)
-        more = place_replicas(state, pool, of_type, [*held, *by_type], most - len(by_type))
+        more = _replicas_off_kept(state, pool, of_type, [*held, *by_type], most - len(by_type))
         by_type += _within_quota(state, of_type, [*before, *by_type], more)
     return by_type if len(by_type) > len(found) else found
+
+
+def _replicas_off_kept(
+    state: CellState, pool: PoolCapacity, spec: JobSpec, held: list[WorkerPlace], most: int
+) -> list[WorkerPlace]:
+    """The places of `place_replicas`, but for those that are kept for owners."""
+    places = place_replicas(state, pool, spec, held, most)
+    if not state.tree.kept.nodes or not places:
+        return places
+
+    def search() -> Places:
+        return tuple(place_replicas(state, pool, spec, held, most))
+
+    found = off_kept_places(state, pool, _of_size(spec, len(places)), tuple(places), search, 0)
+    return [] if isinstance(found, DeferCode) else list(found)
 
 
 def _within_quota(

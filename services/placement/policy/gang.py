@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from services.placement.policy.filling import fill, fullest
 from services.placement.policy.fit import Room
+from services.placement.policy.holdback import off_kept_places
 from services.placement.policy.narrowed import narrowed
 from services.placement.policy.policies import POLICIES, Places
 from services.placement.policy.quota_check import is_parted, refusal_in_pool, refusal_of_places
@@ -69,7 +70,7 @@ def place_alike(state: CellState, spec: JobSpec, most: int, *, are_of_one_tenant
     is within its quota is looked at here only if they are of one tenant.
     """
     place, pools = POLICIES[state.policy.placement].alike, state.pools
-    if place is None or state.tree.waiting:
+    if place is None or state.tree.kept.nodes:
         return []
     for name in spec.pools or sorted(pools):
         pool = pools.get(name)
@@ -89,18 +90,26 @@ def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | De
         return _of_one_type(state, pool, spec)
     if takes_whole and pool.free_whole * GPU < spec.gpus_milli:
         return DeferCode.NO_FREE_GPUS
-    policy = POLICIES[state.policy.placement]
-    places: Places | None
-    if spec.workers == 1 and takes_whole and spec.topology is None:
-        alone = policy.alone(state, pool, spec)
-        places = None if alone is None else (alone,)
-    elif _count(pool, spec) < spec.workers:
+    if (spec.workers > 1 or not takes_whole or spec.topology is not None) and _count(pool, spec) < spec.workers:
         return _why_none_fit(state, pool, spec)
-    elif spec.topology is None:
-        places = policy.gang(state, pool, spec)
-    else:
-        places = place_wish(state, pool, topology_for(state, pool, spec), spec, spec.topology)
-    return _why_not(state, pool, spec) if places is None else places
+    places = _search(state, pool, spec)
+    if places is None:
+        return _why_not(state, pool, spec)
+    if state.tree.kept.nodes:
+        fewest_milli = spec.gpus_milli if takes_whole else 0
+        return off_kept_places(state, pool, spec, places, lambda: _search(state, pool, spec), fewest_milli)
+    return places
+
+
+def _search(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
+    """The places that the policy gives the job in this pool."""
+    policy = POLICIES[state.policy.placement]
+    if spec.topology is not None:
+        return place_wish(state, pool, topology_for(state, pool, spec), spec, spec.topology)
+    if spec.workers == 1 and spec.resources.gpu_milli >= GPU:
+        alone = policy.alone(state, pool, spec)
+        return None if alone is None else (alone,)
+    return policy.gang(state, pool, spec)
 
 
 def _of_one_type(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | DeferCode:

@@ -1,114 +1,164 @@
-"""Owners that wait for what is guaranteed to them and idle: for these it is kept. What they may reclaim makes no
+"""Owners that wait for what is guaranteed to them and idle: for these places are kept. What they may reclaim makes no
 difference, since nobody carries a reclaim out yet: who lent it now would wait until the borrower is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from heapq import heapify, heappop
 
 from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.ever import could_ever_start, could_hold, waits_for_closed
+from services.placement.policy.holdback import pick
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
 from services.placement.policy.lines.row import Row
 from services.placement.policy.quota_check import is_ever_allowed
 from shared.cluster.gpu_types import types_for
 from shared.cluster.job import Job, JobStatus
+from shared.cluster.kept_places import NOTHING_KEPT, Kept, KeptPlaces, taken
 from shared.cluster.quota import over_limit
-from shared.cluster.quota_room import lineage
+from shared.cluster.quota_room import firm_room, lineage
 from shared.cluster.quota_tree import Account, Branch
+from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
+from shared.events.value import replace
 from shared.events.values import JobSpec
 
-Wants = tuple[object, ...]
-"""What of a job decides for which accounts it waits, and what it needs of them."""
+KINDS_MOST = 8
+"""For the largest jobs of so many kinds places are kept for one owner. Jobs of one kind may use the same nodes."""
+
+Where = tuple[object, ...]
+"""What of a job decides which nodes it may use."""
 
 
 class Owners:
-    """The needs of owners whose jobs could start now if there was room.
+    """The owners of one cell whose jobs could start now if there was room.
 
-    They stand in the state's tree, where who looks for room finds them; they follow from the lines, not from the log.
-    What it costs to note them goes by the tenants that have something idle and wait, and by their classes.
+    What is kept for them stands in the state's tree, where who looks for room finds it; it follows from the lines, not
+    from the log. What it costs to note it goes by the tenants that have something idle and wait, and by their classes.
     """
-
-    def __init__(self) -> None:
-        self._needs: dict[Wants, list[tuple[Account, int]]] = {}
-        self._heads: dict[str, None] = {}
-        self._has_started = False
 
     def forget(self, state: CellState) -> None:
         """The state is another one."""
-        self._needs, self._heads, state.tree.waiting = {}, {}, {}
+        state.tree.kept = NOTHING_KEPT
 
     def note(self, state: CellState, lines: Lines) -> bool:
-        """Look who waits now. Whether others do than before: then other jobs may borrow, and are tried again."""
-        before, has_started = state.tree.waiting, self._has_started
-        self._needs, self._heads, self._has_started = {}, {}, False
-        state.tree.waiting = {}
-        idle = _with_idle(state, lines.tenants())
-        if idle:
-            firsts: dict[Line, str] = {}
-            for tenant in idle:
-                for row, line in lines.rows_of(tenant):
-                    self._note_class(state, row, line, firsts)
-        return has_started or state.tree.waiting != before
+        """Look who waits now. Whether other places are kept than before: then others may borrow, and are tried
+        again.
+        """
+        before, state.tree.kept = state.tree.kept, NOTHING_KEPT
+        firsts, jobs = dict[Line, str](), list[Job]()
+        for tenant in _with_idle(state, lines.tenants()):
+            for row, line in lines.rows_of(tenant):
+                job = state.jobs[_first_in(row)]
+                if job.status is JobStatus.QUEUED and _has_turn(state, row, line, job, firsts):
+                    jobs.append(job)
+        state.tree.kept = kept_for(state, jobs)
+        return state.tree.kept != before
 
     def note_all(self, state: CellState) -> None:
         """The same for somebody who has no lines and looks at all jobs."""
         waiting = [job for job in state.jobs.values() if job.status is JobStatus.QUEUED]
         idle = _with_idle(state, dict.fromkeys(job.spec.tenant for job in waiting))
-        state.tree.waiting = {}
-        for job in waiting:
-            if job.spec.tenant in idle and job.deferred is not DeferCode.BEHIND_HEAD:
-                self._count(state, job, 1)
+        state.tree.kept = NOTHING_KEPT
+        jobs = [job for job in waiting if job.spec.tenant in idle and job.deferred is not DeferCode.BEHIND_HEAD]
+        state.tree.kept = kept_for(state, jobs)
 
-    def started(self, state: CellState, lines: Lines, job: Job) -> None:
-        """This one does not wait any more: nothing is kept for it from now on."""
-        if not state.tree.waiting or job.status is not JobStatus.QUEUED:
-            return
-        is_strict = lines.queue(job.spec.queue).discipline is QueueDiscipline.STRICT_FIFO
-        if is_strict and job.spec.id not in self._heads:
-            return
-        for account, need in self._needs.get(_wants(job.spec), ()):
-            of_account = state.tree.waiting.get(account, {})
-            if need in of_account:
-                self._has_started = True
-                of_account[need] -= 1
-                if not of_account[need]:
-                    del of_account[need]
 
-    def _note_class(self, state: CellState, row: Row, line: Line, firsts: dict[Line, str]) -> None:
-        """Those of a class that could start now. In a strict line that is the first one only: to keep room for one
-        behind it could keep the first from starting, and then both would wait for ever. By shares the first of a tenant
-        may stand behind one of another tenant, whom it passes only with what is guaranteed to it.
-        """
-        assert row.first is not None, "somebody waits in it"
-        job, number = state.jobs[row.first[-1]], len(row)
-        if line.queue.discipline is QueueDiscipline.STRICT_FIFO:
-            if line not in firsts:
-                firsts[line] = _first_of(state, line)
-            if firsts[line] != job.spec.id:
+def kept_for(state: CellState, jobs: Sequence[Job]) -> KeptPlaces:
+    """The places that are kept for these jobs, the largest first: for one of each kind of an owner's, and for no more
+    of them than its idle guarantee holds. Jobs that are not guaranteed whole come behind those that are.
+    """
+    book = _Book(state)
+    if jobs:
+        in_order = sorted(jobs, key=lambda job: (-job.spec.gpus_milli, job.submit_ms, job.number))
+        for is_whole in (True, False):
+            for job in in_order:
+                book.keep_for(job, is_whole=is_whole)
+    return KeptPlaces.of(book.close())
+
+
+class _Book:
+    """What is kept while it is chosen. What was chosen first counts as in use for what comes behind it."""
+
+    def __init__(self, state: CellState) -> None:
+        self._state, self._kept = state, list[Kept]()
+        self._left: dict[Account, int] = {}
+        self._kinds: dict[tuple[Account, Where], None] = {}
+        self._number_of: dict[Account, int] = {}
+        self._in_use = ExitStack()
+        self._is_able: dict[str, bool] = {}
+
+    def close(self) -> list[Kept]:
+        """All that was chosen; the state is as it was."""
+        self._in_use.close()
+        return self._kept
+
+    def keep_for(self, job: Job, *, is_whole: bool) -> None:
+        """Keep places for this job, of the first GPU type of which its owners have something idle for it."""
+        for gpu_type in types_for(self._state, job.spec):
+            owners = self._owners(job.spec, gpu_type, is_whole=is_whole)
+            if owners and self._waits_for_room(job):
+                self._keep(job, gpu_type, owners, is_whole=is_whole)
                 return
-            if line.queue.order is QueueOrder.FAIR_SHARE and not _is_all_guaranteed(state, job.spec):
-                return
-            self._heads[job.spec.id] = None
-            number = 1
-        if job.status is JobStatus.QUEUED:
-            self._count(state, job, number)
 
-    def _count(self, state: CellState, job: Job, number: int) -> None:
-        spec = job.spec
-        wants = _wants(spec)
-        needs = self._needs.get(wants)
-        if needs is None:
-            needs = self._needs[wants] = [(account, spec.gpus_milli) for account in _owners_above(state, spec)]
-        if needs and _waits_for_room(state, job) and not _waits_for_maintenance(state, job):
-            for account, need in needs:
-                of_account = state.tree.waiting.setdefault(account, {})
-                of_account[need] = of_account.get(need, 0) + number
+    def _owners(self, spec: JobSpec, gpu_type: str, *, is_whole: bool) -> list[tuple[Account, int]]:
+        """Who keeps how much for it."""
+        tree, found, need = self._state.tree, list[tuple[Account, int]](), spec.gpus_milli
+        branch = tree.branches.get((spec.tenant, gpu_type))
+        if branch is None or not need or over_limit(tree, spec.tenant, gpu_type, need) is not None:
+            return found
+        if not spec.preemptible and need > firm_room(tree, branch.account, 0):
+            return found  # it may use none of what is idle there
+        for above in lineage(branch):
+            account, left = above.account, self._left.setdefault(above.account, above.idle_milli)
+            is_new = (account, _where(spec)) not in self._kinds and self._number_of.get(account, 0) < KINDS_MOST
+            fits = need <= left if is_whole else left > 0
+            if is_new and fits:
+                found.append((account, min(need, left)))
+        return found
+
+    def _keep(self, job: Job, gpu_type: str, owners: list[tuple[Account, int]], *, is_whole: bool) -> None:
+        for account, milli in owners:
+            self._left[account] -= milli
+            self._kinds[account, _where(job.spec)] = None
+            self._number_of[account] = self._number_of.get(account, 0) + 1
+        kept = pick(self._state, replace(in_line(job), gpu_type=gpu_type), owners, is_whole=is_whole)
+        self._kept.append(kept)
+        self._in_use.enter_context(taken(self._state, kept.places))
+
+    def _waits_for_room(self, job: Job) -> bool:
+        known = self._is_able.get(job.spec.id)
+        if known is None:
+            known = _waits_for_room(self._state, job) and not _waits_for_maintenance(self._state, job)
+            self._is_able[job.spec.id] = known
+        return known
+
+
+def _where(spec: JobSpec) -> Where:
+    return (spec.pools, spec.gpu_type, spec.kind, spec.node_labels, spec.tolerations, spec.topology, spec.exclusive)
+
+
+def _first_in(row: Row) -> str:
+    assert row.first is not None, "somebody waits in it"
+    return row.first[-1]
+
+
+def _has_turn(state: CellState, row: Row, line: Line, job: Job, firsts: dict[Line, str]) -> bool:
+    """Whether the job could start now, the first of its class. In a strict line that is the first one only: to keep
+    room for one behind it could keep the first from starting, and then both would wait for ever. By shares the first of
+    a tenant may stand behind one of another tenant, whom it passes only with what is guaranteed to it.
+    """
+    if line.queue.discipline is not QueueDiscipline.STRICT_FIFO:
+        return True
+    if line not in firsts:
+        firsts[line] = _first_of(state, line)
+    is_fair = line.queue.order is QueueOrder.FAIR_SHARE
+    return firsts[line] == job.spec.id and (not is_fair or _is_all_guaranteed(state, job.spec))
 
 
 def has_owners(state: CellState) -> bool:
@@ -117,7 +167,7 @@ def has_owners(state: CellState) -> bool:
 
 
 def _with_idle(state: CellState, tenants: Iterable[str]) -> dict[str, None]:
-    """Those of the tenants to whom, or to one above whom, something is guaranteed that is idle and may be lent."""
+    """Those of the tenants to whom, or to one above whom, something is guaranteed that is idle."""
     tree, found = state.tree, dict[str, None]()
     if not has_owners(state):
         return found
@@ -130,7 +180,7 @@ def _with_idle(state: CellState, tenants: Iterable[str]) -> dict[str, None]:
 
 
 def _is_idle(branch: Branch) -> bool:
-    return branch.idle_milli > branch.home_idle_milli
+    return branch.idle_milli > 0
 
 
 def _first_of(state: CellState, line: Line) -> str:
@@ -160,23 +210,8 @@ def _waits_for_maintenance(state: CellState, job: Job) -> bool:
     return spec.gang and not any(could_hold(state, pool, spec) for pool in pools)
 
 
-def _wants(spec: JobSpec) -> Wants:
-    return (spec.tenant, spec.gpu_type, spec.pools, spec.gpus_milli)
-
-
 def _is_all_guaranteed(state: CellState, spec: JobSpec) -> bool:
     """Whether the whole job is guaranteed to its own tenant, of each GPU type of which room would be kept for it."""
     branches = [state.tree.branches.get((spec.tenant, gpu_type)) for gpu_type in types_for(state, spec)]
     keeping = [branch for branch in branches if branch is not None and any(map(_is_idle, lineage(branch)))]
     return all(branch.used_milli + spec.gpus_milli <= branch.guaranteed_milli for branch in keeping)
-
-
-def _owners_above(state: CellState, spec: JobSpec) -> list[Account]:
-    """The accounts that keep what is theirs for this job: not for one that is at a limit."""
-    tree, found = state.tree, list[Account]()
-    for gpu_type in types_for(state, spec):
-        branch = tree.branches.get((spec.tenant, gpu_type))
-        if branch is None or over_limit(tree, spec.tenant, gpu_type, spec.gpus_milli) is not None:
-            continue
-        found += [above.account for above in lineage(branch) if _is_idle(above)]
-    return found

@@ -12,7 +12,7 @@ from shared.cluster.capacity import PoolCapacity
 from shared.cluster.gpu_types import all_milli, gpu_types_of, idle_milli, types_for
 from shared.cluster.job import Job
 from shared.cluster.quota import over_limit
-from shared.cluster.quota_room import drawn_from_cell, firm_room, kept_for_waiting
+from shared.cluster.quota_room import drawn_from_cell, firm_room
 from shared.cluster.quota_tree import QuotaTree
 from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
@@ -99,7 +99,7 @@ def refusal(
     if over_limit(state.tree, spec.tenant, gpu_type, milli) is not None:
         return DeferCode.QUOTA_REACHED
     cohort = state.tree.cohorts.get(gpu_type)
-    if cohort is None or (spec.preemptible and not cohort.home_idle_milli and not state.tree.waiting):
+    if cohort is None or (spec.preemptible and not cohort.home_idle_milli):
         return None
     free_milli = idle_milli(state, gpu_type)
     if milli > free_milli and not may_be_part and not _is_ever_within(state, spec, gpu_type, milli):
@@ -118,7 +118,4 @@ def _of_others(
     left_milli = free_milli - cohort.home_idle_milli - drawn_milli
     if not drawn_milli or (milli > free_milli and not may_be_part):
         return None  # of what is not free no quota speaks
-    if left_milli < 0:
-        return DeferCode.QUOTA_REACHED
-    kept_milli = kept_for_waiting(tree, account, milli)
-    return DeferCode.RESERVED_FOR_OTHER if left_milli < kept_milli else None
+    return DeferCode.QUOTA_REACHED if left_milli < 0 else None

@@ -261,12 +261,12 @@ def _behind(state: CellState, job: Job, before: list[Job], queues: Sequence[Queu
 
 def _place(state: CellState, job: Job, now_ms: int) -> Places | DeferCode:
     """Places for the gang or for workers that enter, beside what is kept for waiting owners; or why there are none."""
-    kept = state.tree.waiting
+    kept = state.tree.kept
     Owners().note_all(state)
     try:
         return place_gang(state, job.spec) if job.spec.gang else places_to_enter(state, job, now_ms)
     finally:
-        state.tree.waiting = kept
+        state.tree.kept = kept
 
 
 def _capacity(

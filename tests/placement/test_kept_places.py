@@ -1,0 +1,222 @@
+"""What is kept for an owner who waits is of use to the owner, and only then is it kept.
+
+In most cases an owner waits for one worker on a whole node of eight GPUs, which is guaranteed to it, while others start
+jobs of one GPU as fast as some end: the owner must get its node when as many have ended as run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+
+from shared.cluster.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.job import HOLDING
+from shared.events import nodes as n
+from shared.events.base import Event
+from shared.events.operations import Cordon, PlanMaintenance
+from shared.events.reasons import DeferCode
+from shared.events.value import replace
+from shared.events.values import JobKind, JobSpec, Level, NodeRole, Position, Resources, TopologyWish, Wish
+from tests.placement.test_borrowing import share, why
+from tests.placement.world import (
+    CELL,
+    World,
+    admitted,
+    cancel,
+    finished,
+    joined,
+    set_policy,
+    set_quotas,
+    spec_of,
+)
+
+FILE = CellFile(
+    cells=(CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=100), Pool(name="extra", gpus=100))),),
+    tenants=(Tenant(name="ada"), Tenant(name="bob"), Tenant(name="eve")),
+)
+
+
+class Cell:
+    """Nodes `n1` to `n3` that all may use, and what is guaranteed to ada and to eve, eight GPUs each. Bob borrows."""
+
+    def __init__(self, *more: n.NodeJoined, nodes: int = 3, **policy: Any) -> None:
+        self.world = World(FILE)
+        self.world.tell(set_policy(**policy), set_quotas(share("ada", 8), share("bob"), share("eve", 8)))
+        self.world.tell(*(joined(f"n{number}", cpu_milli=16_000) for number in range(1, nodes + 1)), *more)
+        self._numbers = count()
+
+    def lend(self, spec: JobSpec, ends: int) -> list[str]:
+        """Bob's jobs like this one stand in line at any time, and so many of those that run end, the first ones first.
+        The jobs that ran.
+        """
+        for _ in range(8):
+            self._submit(spec)
+        ran: list[str] = []
+        for _ in range(ends):
+            running = [job for job in self.world.state.jobs.values() if job.status in HOLDING and job.id[0] == "b"]
+            if running and self.world.job("own").status not in HOLDING:
+                first = min(running, key=lambda job: int(job.id[1:]))
+                ran.append(first.id)
+                self.world.tell(*(finished(first.id, node) for node in first.runs))
+                self._submit(spec)
+        return ran
+
+    def fill(self, spec: JobSpec, jobs: int) -> None:
+        """Bob starts so many before anybody else comes."""
+        for _ in range(jobs):
+            self._submit(spec)
+
+    def _submit(self, spec: JobSpec) -> None:
+        self.world.tell(admitted(replace(spec, id=f"b{next(self._numbers)}"), 1))
+
+    @property
+    def at(self) -> list[str]:
+        """Where the owner's job runs."""
+        return self.world.nodes_of("own")
+
+
+SMALL = spec_of("b", tenant="bob", pools=("train",))
+
+
+def of_no_use(node: n.NodeJoined, *events: Event) -> Callable[[], tuple[n.NodeJoined, tuple[Event, ...]]]:
+    return lambda: (node, events)
+
+
+UNUSABLE = {
+    "cordoned": of_no_use(joined("x1"), Cordon(cell=CELL, node="x1")),
+    "tainted": of_no_use(joined("x1", taints=("hot",))),
+    "in another pool": of_no_use(joined("x1", pool="extra")),
+    "with another label": of_no_use(joined("x1", labels={"zone": "b"})),
+    "in the inference zone": of_no_use(joined("x1", role=NodeRole.INFERENCE)),
+    "before maintenance": of_no_use(joined("x1"), PlanMaintenance(cell=CELL, node="x1", begin_ms=10, end_ms=10**6)),
+}
+
+
+@pytest.mark.parametrize("placement", ["best-fit", "e-binpack", "e-spread", "spread", "first-fit", "frag-aware"])
+@pytest.mark.parametrize("kind", UNUSABLE)
+def test_an_owner_gets_what_is_guaranteed_though_nodes_that_it_cannot_use_are_idle(kind: str, placement: str) -> None:
+    node, events = UNUSABLE[kind]()
+    cell = Cell(node, placement=placement)
+    cell.world.tell(*events)
+    lender = replace(SMALL, node_labels=("zone!=b",), estimate_run_ms=1_000)
+    cell.fill(lender, 24)
+    own = spec_of("own", 8, pools=("train",), node_labels=("zone!=b",), estimate_run_ms=1_000)
+    cell.world.tell(admitted(own, 2))
+    assert why(cell.world, "own") is not None
+    cell.lend(lender, 60)
+    assert cell.at[:1] in (["n1"], ["n2"], ["n3"])
+
+
+@pytest.mark.parametrize("kind", UNUSABLE)
+def test_nothing_is_kept_on_nodes_that_the_owner_cannot_use(kind: str) -> None:
+    """The mirror: one more GPU would be enough for the numbers, and it is not the owner's to use."""
+    node, events = UNUSABLE[kind]()
+    cell = Cell(node, nodes=1)
+    cell.world.tell(*events)
+    own = spec_of("own", 8, pools=("train",), node_labels=("zone!=b",), estimate_run_ms=1_000)
+    cell.fill(replace(SMALL, node_labels=("zone!=b",), estimate_run_ms=1_000), 1)
+    cell.world.tell(admitted(own, 2))
+    assert why(cell.world, "own") is not None
+    inference = kind == "in the inference zone"
+    guest = spec_of(
+        "guest",
+        8,
+        tenant="bob",
+        tolerations=("hot",),
+        kind=JobKind.INFERENCE if inference else JobKind.TRAINING,
+        estimate_run_ms=1,
+    )
+    cell.world.tell(admitted(guest, 3))
+    assert cell.world.nodes_of("guest") == ([] if kind == "cordoned" else ["x1"])
+
+
+@pytest.mark.parametrize("placement", ["best-fit", "e-binpack", "spread"])
+def test_what_is_kept_is_a_whole_node_and_not_as_many_gpus_here_and_there(placement: str) -> None:
+    cell = Cell(placement=placement, nodes=4)
+    cell.fill(SMALL, 32)
+    cell.world.tell(admitted(spec_of("own", 8, pools=("train",)), 2))
+    ran = cell.lend(SMALL, 100)
+    assert len(cell.at) == 1
+    assert len(ran) <= 32
+
+
+def test_a_gang_over_two_nodes_gets_both() -> None:
+    cell = Cell(nodes=3)
+    cell.world.tell(set_quotas(share("ada", 16), share("bob"), share("eve", 0)))
+    cell.fill(SMALL, 24)
+    cell.world.tell(admitted(spec_of("own", 8, workers=2, pools=("train",)), 2))
+    cell.lend(SMALL, 60)
+    assert len(cell.at) == 2
+
+
+def test_cpus_are_kept_with_the_gpus() -> None:
+    """Jobs that need much of these would take the CPUs of each node for ever, though half of the GPUs are idle."""
+    cell = Cell(nodes=2)
+    hog = replace(SMALL, resources=Resources(gpu_milli=1_000, cpu_milli=4_000))
+    cell.fill(hog, 8)
+    own = spec_of("own", pools=("train",), resources=Resources(gpu_milli=8_000, cpu_milli=8_000))
+    cell.world.tell(admitted(own, 2))
+    assert why(cell.world, "own") is not None
+    cell.lend(hog, 30)
+    assert len(cell.at) == 1
+
+
+@pytest.mark.parametrize("level", [Level.LEAF, Level.NODE])
+def test_what_an_owner_requires_in_one_unit_is_kept_in_one(level: Level) -> None:
+    nodes = [joined(f"x{leaf}{node}", 4, position=Position(leaf=leaf)) for leaf in "abc" for node in range(2)]
+    cell = Cell(*nodes, nodes=0, placement="spread")
+    cell.fill(SMALL, 24)
+    workers, gpus = (2, 4) if level is Level.LEAF else (4, 1)
+    wish = TopologyWish(wish=Wish.REQUIRED, level=level)
+    cell.world.tell(admitted(spec_of("own", gpus, workers=workers, pools=("train",), topology=wish), 2))
+    cell.lend(SMALL, 60)
+    assert len({node[:2] if level is Level.LEAF else node for node in cell.at}) == 1
+
+
+def test_an_owner_within_its_guarantee_leaves_another_owners_places_alone_where_it_fits_elsewhere() -> None:
+    cell = Cell(nodes=3, placement="spread")
+    cell.fill(SMALL, 22)
+    cell.world.tell(admitted(spec_of("own", 8, pools=("train",)), 2))
+    cell.world.tell(*(finished(f"b{number}", node) for number in range(22) for node in _one_of(cell.world, number)))
+    kept = {place.node for each in cell.world.state.tree.kept.all for place in each.places}
+    assert cell.at or kept
+
+
+def _one_of(world: World, number: int) -> list[str]:
+    return world.nodes_of(f"b{number}") if number % 3 == 0 else []
+
+
+def test_a_share_of_a_gpu_is_kept_too() -> None:
+    cell = Cell(nodes=1)
+    half = replace(SMALL, resources=Resources(gpu_milli=500))
+    cell.fill(half, 16)
+    cell.world.tell(admitted(spec_of("own", resources=Resources(gpu_milli=600)), 2))
+    cell.lend(half, 16)
+    assert cell.at == ["n1"]
+
+
+def test_replicas_of_a_service_that_borrows_leave_it_alone() -> None:
+    cell = Cell(nodes=2)
+    cell.fill(SMALL, 10)
+    cell.world.tell(admitted(spec_of("own", 8, pools=("train",)), 2))
+    service = spec_of("b-service", tenant="bob", workers=10, workers_min=1, gang=False, kind=JobKind.INFERENCE)
+    cell.world.tell(admitted(service, 3))
+    runs = len(cell.world.job("b-service").workers)
+    for number in range(10):
+        cell.world.tell(*(finished(f"b{number}", node) for node in cell.world.nodes_of(f"b{number}")))
+        if cell.at:
+            break
+    assert len(cell.at) == 1
+    assert runs < 6
+
+
+def test_the_lender_gets_it_back_when_the_owner_goes() -> None:
+    cell = Cell(nodes=1)
+    cell.fill(SMALL, 4)
+    cell.world.tell(admitted(spec_of("own", 8, pools=("train",)), 2), admitted(replace(SMALL, id="late"), 3))
+    assert why(cell.world, "late") is DeferCode.RESERVED_FOR_OTHER
+    cell.world.tell(cancel("own"))
+    assert cell.world.nodes_of("late") == ["n1"]
