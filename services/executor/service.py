@@ -272,11 +272,15 @@ class ExecutorService:
             return
         self._leases_seen_ms = turn.now.monotonic_ms
         allowed_ms, again_ms = lease_allowed_ms(state.policy), settle_ms(state.policy)
+        now_ms, asking = turn.now.monotonic_ms, dict[str, int]()
         for agent in self.agents.values():
+            if agent.is_at_rest(now_ms, allowed_ms):  # nearly every one, of thousands
+                continue
             agent.keep_lease(turn, allowed_ms, again_ms)
-        self.asking = {
-            agent.id: since_ms for agent in self.agents.values() if (since_ms := agent.asks_since_ms) is not None
-        }
+            since_ms = agent.asks_since_ms
+            if since_ms is not None:
+                asking[agent.id] = since_ms
+        self.asking = asking
 
     def caught_up(self, asked: Mapping[str, int]) -> None:
         """The log has been read to the end that it had when these nodes asked."""

@@ -238,3 +238,26 @@ def test_a_report_of_few_runs_is_whole() -> None:
     made.desire(turn(), 2, "a", wanted("a"))
     made.report(told)
     assert [each.partial for each in told.events if isinstance(each, NodeReport)] == [False]
+
+
+@given(st.lists(st.sampled_from(("order", "order the same device", "late", "renew", "caught up", "adopt")), max_size=8))
+def test_at_rest_there_is_nothing_to_do_when_leases_are_looked_at(steps: list[str]) -> None:
+    made, now_ms, allowed_ms = informed(), 0, 20_000
+    made.is_heard = "adopt" not in steps
+    for number, step in enumerate(steps):
+        now_ms += 1_000
+        if step.startswith("order"):
+            made.desire(
+                turn(now_ms), 2 + number, f"{number}", wanted(f"{number}", device=0 if "same" in step else number)
+            )
+        elif step == "late":
+            now_ms += allowed_ms + 1
+        elif step == "renew":
+            made.renew(now_ms)
+        elif step == "caught up" and made.asks_since_ms is not None:
+            made.caught_up(made.asks_since_ms)
+        was_at_rest, looked = made.is_at_rest(now_ms, allowed_ms), turn(now_ms)
+        made.keep_lease(looked, allowed_ms)
+        if was_at_rest:
+            assert (looked.actions, looked.lines, looked.events, made.asks_since_ms) == ([], [], [], None)
+            assert made.is_at_rest(now_ms, allowed_ms)

@@ -269,6 +269,10 @@ class NodeAgent:
             self.give_up(turn)
         return True
 
+    def is_at_rest(self, now_ms: int, allowed_ms: int) -> bool:
+        """Whether it has its lease and nothing waits: then `keep_lease` has nothing to do, and it asks for nothing."""
+        return not self.has_lapsed and not self.waiting and now_ms - self.renewed_ms <= allowed_ms
+
     def keep_lease(self, turn: Turn, allowed_ms: int, settle_ms: int = 0) -> None:
         """The same; and begin what waits when the lease has been renewed for `settle_ms` again and the log was then
         read to its end: it may have given the node up meanwhile, and what is read of it may be old.
