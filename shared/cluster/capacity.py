@@ -92,6 +92,18 @@ class Capacity:
             self.noted.clear()
         return self._pools
 
+    @property
+    def as_counted(self) -> dict[str, PoolCapacity]:
+        """Every pool as its nodes were when they were counted last."""
+        return self._pools
+
+    @property
+    def only_changed(self) -> Node | None:
+        """The one node that may have changed since; None where there is none or more than one."""
+        if len(self.noted) != 1 or self._is_void:
+            return None
+        return next(iter(self.noted.values()))
+
     def void(self) -> None:
         """Count everything from nothing when somebody asks next."""
         self._is_void = True

@@ -35,15 +35,18 @@ class Ahead:
 
     def has(self, state: CellState, room: Need) -> bool:
         """Whether places are left that were found for jobs that need this room, and hold."""
-        waited_for = state.unacknowledged
-        is_full = waited_for is not None and self._changes != waited_for.changes
-        return bool(self._places) and self._room is room and not is_full
+        if not self._places or self._room is not room:
+            return False
+        return state.unacknowledged is None or self._changes == state.unacknowledged.changes
 
     def take(self, state: CellState, course: Course, row: Row, job: Job) -> Places | None:
         """A place for this job, the first of its row, if it comes with others; else None."""
-        if job.avoid or not _comes_with_others(job.spec):
+        if job.avoid:
             return None
         if not self.has(state, row.rows.need):
+            if row.is_lonely or not _comes_with_others(job.spec):
+                self._room = None
+                return None
             self._look(state, course, row, job.spec)
             self._changes = 0 if state.unacknowledged is None else state.unacknowledged.changes
             if not self._places:

@@ -8,6 +8,7 @@ from services.placement.policy.holdback import off_kept_places
 from services.placement.policy.narrowed import narrowed
 from services.placement.policy.policies import POLICIES, Places
 from services.placement.policy.quota_check import is_parted, refusal_in_pool, refusal_of_places
+from services.placement.policy.same_node import place_on_same
 from services.placement.policy.wishes import fits_anywhere, place_wish, seeker_of
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.gang_bytes import bytes_of, is_too_large
@@ -39,8 +40,12 @@ def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
     fragments, and these before no free GPUs. A gang starts in one record or not at all: places that no record could
     tell of are none.
     """
+    policy = POLICIES[state.policy.placement]
+    same = place_on_same(state, spec) if policy.packs else []
+    if same:
+        return (same[0],)
     reasons: dict[DeferCode, None] = {}
-    pools, order = state.pools, POLICIES[state.policy.placement].order
+    pools, order = state.pools, policy.order
     for name in order(state, spec) if order is not None else spec.pools or sorted(pools):
         pool = pools.get(name)
         found = DeferCode.NO_SUCH_NODES if pool is None else _in_pool(state, pool, spec)
@@ -69,16 +74,15 @@ def place_alike(state: CellState, spec: JobSpec, most: int, *, are_of_one_tenant
     the first of them, where it cannot be told of more. The job has one worker of whole GPUs and no wish. Whether each
     is within its quota is looked at here only if they are of one tenant.
     """
-    place, pools = POLICIES[state.policy.placement].alike, state.pools
-    if place is None or state.tree.kept.nodes:
+    policy = POLICIES[state.policy.placement]
+    if policy.alike is None or state.tree.kept.nodes:
         return []
-    for name in spec.pools or sorted(pools):
-        pool = pools.get(name)
-        places = [] if pool is None else place(state, pool, spec, most)
-        if places:
-            over = state.quotas and are_of_one_tenant and refusal_of_places(state, spec, places)
-            return [] if over else places
-    return []
+    places = place_on_same(state, spec, most) if policy.packs else []
+    if not places:
+        pools = [pool for name in spec.pools or sorted(state.pools) if (pool := state.pools.get(name)) is not None]
+        places = next((found for pool in pools if (found := policy.alike(state, pool, spec, most))), [])
+    over = state.quotas and are_of_one_tenant and refusal_of_places(state, spec, places)
+    return [] if over else places
 
 
 def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | DeferCode:

@@ -194,7 +194,10 @@ class _Scan:
         """Start the next jobs that need the same room, as far as places were found for them along with one before.
         Whether the record has room for more.
         """
-        ahead, jobs, second = self._ahead, self._state.jobs, course.second()
+        ahead, jobs = self._ahead, self._state.jobs
+        if not ahead.has(self._state, rows.need):
+            return True
+        second = course.second()
         while ahead.has(self._state, rows.need):
             row = rows.first()
             if row is None or row.first is None or row.is_limited or (second is not None and second < row.first):

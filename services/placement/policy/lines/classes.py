@@ -40,10 +40,10 @@ def room_of(state: CellState, spec: JobSpec) -> Key:
     return (*key, longest_run_ms(state, spec)) if state.closing else key
 
 
-def class_of(room: Key, job: Job, spec: JobSpec) -> Key:
-    """The whole key: the room, and whose job it is, with what its quota goes by. `spec` is the job as its line knows
-    it.
+def class_of(need: object, job: Job, spec: JobSpec) -> Key:
+    """The whole key: what stands for the room (one thing for all jobs that need the same, which is quickly told from
+    others), and whose job it is, with what its quota goes by. `spec` is the job as its line knows it.
     """
     is_queued = job.status is _QUEUED
     array = spec.array_of if is_queued and spec.array_most_running is not None else None
-    return (room, spec.tenant, spec.priority, spec.preemptible, spec.workers_min, array, is_queued)
+    return (need, spec.tenant, spec.priority, spec.preemptible, spec.workers_min, array, is_queued)

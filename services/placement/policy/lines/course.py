@@ -54,7 +54,10 @@ class Course:
 
     def second(self) -> Order | None:
         """The place of the first job that needs other room than the one whose turn it is."""
-        return min((entry[0] for entry in self._heap[1:3]), default=None)
+        heap = self._heap
+        if len(heap) > 2 and heap[2] < heap[1]:  # noqa: PLR2004 - behind the top of a heap
+            return heap[2][0]
+        return heap[1][0] if len(heap) > 1 else None
 
     def enter(self, row: Row) -> None:
         """A job has come to this row on the way."""

@@ -21,7 +21,7 @@ class Line:
         """`numbers` are other ones for each row of the cell."""
         self.queue, self.tenant, self._numbers = queue, tenant, numbers
         self.rows: dict[Key, Row] = {}
-        self.by_room: dict[Key, RoomRows] = {}
+        self.by_room: dict[Need, RoomRows] = {}
         self.fresh: dict[str, Row] = {}
         self.moved: dict[Row, None] = {}
 
@@ -30,10 +30,11 @@ class Line:
         row = self.rows.get(key)
         if row is None:
             number = next(self._numbers)
-            rows = self.by_room.get(need.key)
+            rows = self.by_room.get(need)
             if rows is None:
-                rows = self.by_room[need.key] = RoomRows(need, number)
-            row = self.rows[key] = rows.rows[key] = Row(key, number, rows, is_limited=is_limited)
+                rows = self.by_room[need] = RoomRows(need, number)
+            row = self.rows[key] = Row(key, number, rows, is_limited=is_limited)
+            rows.rows[row] = None
             need.rows += 1
         return row
 
@@ -65,8 +66,8 @@ class Line:
     def _drop(self, row: Row) -> None:
         """Nobody is left in the row."""
         rows = row.rows
-        del self.rows[row.key], rows.rows[row.key]
+        del self.rows[row.key], rows.rows[row]
         self.moved.pop(row, None)
         rows.need.rows -= 1
         if not rows.rows:
-            del self.by_room[rows.need.key]
+            del self.by_room[rows.need]

@@ -129,23 +129,24 @@ class Lines:
         spec = in_line(job)
         queue = self.queue(spec.queue)
         tenant = spec.tenant if queue.order is QueueOrder.FAIR_SHARE else ""
-        room = room_of(state, spec)
-        key, order = class_of(room, job, spec), order_in(queue, spec, job.submit_ms, job.number)
+        room, order = room_of(state, spec), order_in(queue, spec, job.submit_ms, job.number)
         if known is not None:
             line, row, before = known
-            if row.key == key and before == order and (line.queue.name, line.tenant) == (queue.name, tenant):
+            is_alike = row.rows.need.key == room and row.key == class_of(row.rows.need, job, spec)
+            if is_alike and before == order and (line.queue.name, line.tenant) == (queue.name, tenant):
                 return False
             self._leave(job_id, known)
-        line = self._line(queue, tenant)
-        row = line.rows.get(key) or self._row(line, key, room, spec.tenant)
+        line, need = self._line(queue, tenant), self._need(room)
+        key = class_of(need, job, spec)
+        row = line.rows.get(key) or self._row(line, key, need, spec.tenant)
         line.add(row, order)
         self._places[job_id] = (line, row, order)
         line.fresh[job_id] = row
         return True
 
-    def _row(self, line: Line, key: Key, room: Key, tenant: str) -> Row:
+    def _row(self, line: Line, key: Key, need: Need, tenant: str) -> Row:
         """A new row for a class."""
-        row = line.row(key, self._need(room), is_limited=key[5] is not None)
+        row = line.row(key, need, is_limited=key[5] is not None)
         self._of_tenant.setdefault(tenant, {})[row] = line
         return row
 

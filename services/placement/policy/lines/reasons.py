@@ -63,7 +63,7 @@ def _is_in_front(row: Row, job_id: str) -> bool:
 def _tell_room(state: CellState, rows: RoomRows, told: Told, is_kept_back: Callable[[Job], bool]) -> None:
     code, most = rows.need.code, len(told) + TOLD_MOST
     assert code is not None, "it was passed for that"
-    for row in sorted(rows.rows.values(), key=lambda row: row.first or ()):
+    for row in sorted(rows.rows, key=lambda row: row.first or ()):
         if row.code is None:
             _tell_row(state, row, code, told, is_kept_back)
         if len(told) >= most:

@@ -68,6 +68,11 @@ class Row:
         """How many wait."""
         return len(self._jobs) - self._at
 
+    @property
+    def is_lonely(self) -> bool:
+        """Whether no other job of the line needs the room of the one that waits here."""
+        return len(self._jobs) - self._at == 1 and len(self.rows.rows) == 1
+
     def add(self, order: Order) -> bool:
         """Put a job in its place. Whether it is the first one now."""
         jobs = self._jobs
@@ -118,7 +123,7 @@ class RoomRows:
 
     def __init__(self, need: Need, number: int) -> None:
         self.need, self.number = need, number
-        self.rows: dict[Key, Row] = {}
+        self.rows: dict[Row, None] = {}
         self.heap: list[tuple[Order, int, Row]] = []
         self.told: DeferCode | None = None
         self.together = 1
@@ -140,9 +145,7 @@ class RoomRows:
         heappush(self.heap, (row.first, row.number, row))
         if len(self.heap) > 2 * len(self.rows) + _STALE_LEAST:
             self.heap = [
-                (each.first, each.number, each)
-                for each in self.rows.values()
-                if each.first is not None and not each.is_shut
+                (each.first, each.number, each) for each in self.rows if each.first is not None and not each.is_shut
             ]
             heapify(self.heap)
 
