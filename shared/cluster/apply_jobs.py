@@ -109,7 +109,9 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     )  # fmt: skip
     state.journal.entries.append((_unstart, job, (job.status, job.attempt, job.workers, job.runs), before))
     if job.spec.gang:
-        job.runs = _runs_on(workers)
+        # What the nodes of these places have to say at first. Most jobs have one worker.
+        is_one = len(workers) == 1
+        job.runs = {workers[0].node: _STARTING_RUN} if is_one else {place.node: _STARTING_RUN for place in workers}
     else:
         job.runs = starting(workers)
         state.journal.put(state.singly, effect.job, None)
@@ -143,13 +145,6 @@ def _unstart(job: Job, old: tuple[Any, ...], older: tuple[Any, ...]) -> None:
     (
         job.started_ms, job.running_ms, job.first_start_ms, job.deferred, job.backfilled, job.backfilled_over,
     ) = older  # fmt: skip
-
-
-def _runs_on(workers: tuple[WorkerPlace, ...]) -> dict[str, RunStatus]:
-    """What the nodes of these places have to say at first. Most jobs have one worker."""
-    if len(workers) == 1:
-        return {workers[0].node: _STARTING_RUN}
-    return {place.node: _STARTING_RUN for place in workers}
 
 
 def _refuse_start(state: CellState, effect: e.JobStarted) -> Never:

@@ -127,13 +127,12 @@ class Capacity:
 
     def _count(self, node_id: str, node: Node) -> None:
         before, now = self._counted.get(node_id, NOTHING), share_of(node)
-        pool = self._pools[node.pool]
+        pool, free = self._pools[node.lent_to or node.spec.pool], now.free or 0
         if now is not before and now != before:
             move(pool, node_id, before, now)
             self._counted[node_id] = now
-        if pool.views:
-            for view in pool.views.values():
-                view.note(node, now.free or 0)
+        for view in pool.views.values():
+            view.note(node, free)
 
     def _count_all(self) -> None:
         self._pools = recount(self._nodes)

@@ -49,7 +49,7 @@ def place() -> Figure:
         per_s = dict(zip(names, pool.imap(_per_s_by_size, names), strict=True))
     with _collector_as_in_services():
         lowest = {name: min(of_sizes.values()) for name, of_sizes in per_s.items()}
-        body: dict[str, object] = {"mixes": lowest}
+        body: dict[str, object] = {"mixes": lowest, "mixes_by_nodes": per_s}
         body |= {f"workers_per_s_{nodes}": count for nodes, count in per_s["friendly"].items()}
         body |= {f"choosy_per_s_{nodes}": count for nodes, count in per_s["labels"].items()}
         body |= {

@@ -103,6 +103,8 @@ class Heads:
         """The head that this job would be started past, because it could use what that one needs; one that is due
         before all others. None where there is none.
         """
+        if not self._index.all:
+            return None
         over = self._over(need, spec)
         if over and self._state.quotas:
             reach = self.reach(need, spec)

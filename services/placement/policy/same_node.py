@@ -28,8 +28,9 @@ def place_on_same(state: CellState, spec: JobSpec, most: int = 1) -> list[Worker
     pool, gpus, free = state.capacity.as_counted[node.pool], wants.gpu_milli // GPU, node.free
     if not _is_tightest(pool, gpus, free.bit_count()) or not _may_have(state, pool, node, spec):
         return []
-    # Where there are several islands the node is the tightest for one more only as far as it has a whole one.
-    here = 1 if len(node.spec.islands) > 1 else more_that_suit(node, spec, 0, min(most, free.bit_count() // gpus))
+    # With several islands the node is the right one for one more only while it has a whole one.
+    is_for_one = spec.exclusive or len(node.spec.islands) > 1
+    here = 1 if is_for_one else more_that_suit(node, spec, 0, min(most, free.bit_count() // gpus))
     return [
         WorkerPlace(
             rank=0,
