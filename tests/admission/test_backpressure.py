@@ -85,27 +85,28 @@ class Cell:
         settings = AdmissionSettings(namespace="t", jobs_behind_wall_ms=MOST_MS)
         return replace(make_context("admission", settings), host=self.host)
 
-    async def submit(self) -> asyncio.Task[None]:
+    async def submit(self, pool: str = "training") -> asyncio.Task[None]:
         """The batch of one job, on its way; what can happen at once has happened."""
         self._jobs += 1
-        event = SubmitJob(job=JobSpec(id=f"job-{self._jobs}", tenant="vision", pools=("training",)))
+        event = SubmitJob(job=JobSpec(id=f"job-{self._jobs}", tenant="vision", pools=(pool,)))
         headers = ce_headers(event, id="1", source="test", wall_ms=0)
         record = Record("t.submissions", 0, self._jobs, b"k", encode(event), headers, 1_000)
         task = asyncio.create_task(self.admission.handle([record]))
         await asyncio.sleep(0.05)
         return task
 
-    async def passes_on(self) -> None:
+    async def passes_on(self, pool: str = "training") -> None:
         """Admission passes one more job on, and waits for nobody."""
-        held = await self.submit()
+        held = await self.submit(pool)
         async with asyncio.timeout(5):
             await held
 
-    async def placement_reads(self, next_offset: int | None) -> None:
-        """Cell main decides, and has read its jobs so far; None: by a decision that took none of them."""
+    async def placement_reads(self, next_offset: int | None, cell: str = "main") -> None:
+        """The cell decides, and has read its jobs so far; None: by a decision that took none of them."""
         self._version += 1
-        inputs = {"nodes-0": self._version} if next_offset is None else {"jobs-0": next_offset}
-        decision = Decision(cell="main", version=self._version, epoch=1, inputs=inputs, at_ms=0)
+        number = LAYOUT.ordinals[cell]
+        inputs = {f"nodes-{number}": self._version} if next_offset is None else {f"jobs-{number}": next_offset}
+        decision = Decision(cell=cell, version=self._version, epoch=1, inputs=inputs, at_ms=0)
         await self.log.publish([LAYOUT.outgoing(decision, id=str(self._version), source="test", wall_ms=0)])
 
     def passes(self, wait_ms: int) -> None:
@@ -164,6 +165,57 @@ async def test_no_cell_is_held_up_by_another_one_of_its_file_that_is_behind() ->
     await cell.passes_on()
     assert cell.passed_on == 4
     assert b"reads no submissions" not in cell.readiness
+
+
+async def both_behind() -> Cell:
+    """Two cells whose placements have read the first of three jobs each, and then nothing for too long."""
+    cell = Cell(TWO_CELLS)
+    await cell.admission.pace.begin()
+    for pool in ("training", "spare") * 3:
+        await cell.passes_on(pool)
+    await cell.placement_reads(1, "main")
+    await cell.placement_reads(1, "other")
+    await cell.admission.pace.look()
+    cell.passes(MOST_MS)
+    await cell.admission.pace.look()
+    return cell
+
+
+async def test_where_all_cells_of_a_file_are_behind_all_are_waited_for() -> None:
+    cell = await both_behind()
+    held = await cell.submit()
+    assert not held.done()
+    assert b"behind in main by 2000 ms, other by 2000 ms" in cell.readiness
+    await cell.placement_reads(3, "other")
+    await cell.admission.pace.look()
+    async with asyncio.timeout(5):
+        await held
+
+
+@pytest.mark.parametrize("away", ["main", "other"])
+async def test_of_two_cells_the_one_that_is_away_is_waited_for_by_none(away: str) -> None:
+    """Each cell has read on at its own time, of which only its own decisions tell."""
+    cell = await both_behind()
+    cell.passes(AWAY_MS - MOST_MS - 1)
+    await cell.placement_reads(2, "other" if away == "main" else "main")
+    await cell.admission.pace.look()
+    held = await cell.submit()
+    assert not held.done()
+    cell.passes(1)
+    async with asyncio.timeout(5):
+        await held
+
+
+async def test_to_look_again_at_a_placement_that_is_away_does_not_bring_it_back() -> None:
+    cell = await too_far_behind()
+    for _ in range(4):
+        cell.passes(AWAY_MS // 4)
+        await cell.admission.pace.look()
+    await cell.passes_on()
+    for _ in range(4):
+        cell.passes(AWAY_MS // 2)
+        await cell.admission.pace.look()
+        await cell.passes_on()
 
 
 async def test_a_decision_that_took_no_jobs_says_nothing_of_how_far_they_are_read() -> None:
