@@ -12,7 +12,7 @@ from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
-from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_quotas, spec_of
+from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_policy, set_quotas, spec_of
 
 STRICT, BEST, BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BEST_EFFORT_FIFO, QueueDiscipline.BACKFILL
 HALF_LIFE_MS = 64_000
@@ -132,3 +132,21 @@ def test_a_walk_is_due_at_the_next_tick_where_an_order_may_change_by_itself(
     clock.walked(2_500)
     assert clock.next_cell_ms(state) == due_ms
     assert (clock.is_due(state, 2_999), clock.is_due(state, 3_000)) == (False, due_ms is not None)
+
+
+def test_a_head_that_is_due_is_passed_by_no_tenant_whatever_its_share() -> None:
+    """One tenant holds most and waits with a large job. Others, whose turn always comes first, ask for little."""
+    world = world_of(BACKFILL)
+    world.tell(set_policy(backfill_wait_ms=10_000))
+    submit(world, ("ada-0", 3))
+    submit(world, ("ada-1", 4))
+    submit(world, ("bob-0", 1))
+    assert running(world) == ["ada-0", "bob-0"]
+    world.pass_time(10_000)
+    submit(world, ("eve-0", 1))
+    world.tell(finished("bob-0"))
+    submit(world, ("eve-1", 1), ("bob-1", 1))
+    assert running(world) == ["ada-0"]
+    assert world.job("eve-0").deferred is DeferCode.BEHIND_HEAD
+    world.tell(finished("ada-0"))
+    assert running(world) == ["ada-1"]

@@ -64,13 +64,14 @@ class Head:
     is_of_all: bool
     is_of_earlier: bool = False
     is_reserved: bool = False
+    is_before_turns: bool = False
     code: DeferCode | None = None
 
 
 class Heads:
     """The heads that a walk has met so far, and that hold in the queue at which it is."""
 
-    __slots__ = ("_above", "_index", "_is_by_tenant", "_marks", "_now_ms", "_state")
+    __slots__ = ("_above", "_before_turns", "_index", "_is_by_tenant", "_marks", "_now_ms", "_state")
 
     def __init__(self, state: CellState, now_ms: int) -> None:
         self._state, self._now_ms = state, now_ms
@@ -78,13 +79,14 @@ class Heads:
         self._is_by_tenant = False
         self._above: dict[tuple[Need, str], tuple[str, ...]] = {}
         self._marks: list[object] = []
+        self._before_turns: dict[tuple[Need, str], None] = {}
 
     def next_queue(self) -> None:
         """The walk is over with a queue."""
         lasting = [head for head in self._index.all if head.is_due and head.is_of_all]
-        self._index, self._is_by_tenant = HeadIndex[Head](), False
+        self._index, self._is_by_tenant, self._before_turns = HeadIndex[Head](), False, {}
         for head in lasting:
-            self._put(replace(head, is_of_earlier=True))
+            self._put(replace(head, is_of_earlier=True, is_before_turns=False))
 
     def _put(self, head: Head) -> None:
         self._index.add(head)
@@ -97,7 +99,8 @@ class Heads:
 
     def is_by_tenant(self, head: Head) -> bool:
         """The same of one head."""
-        return head.under is not None or head.is_reserved or (head.is_of_earlier and bool(self._state.quotas))
+        is_by_quota = head.is_of_earlier and bool(self._state.quotas)
+        return head.under is not None or head.is_reserved or head.is_before_turns or is_by_quota
 
     def over(self, need: Need, spec: JobSpec) -> Head | None:
         """The head that this job would be started past, because it could use what that one needs; one that is due
@@ -118,7 +121,29 @@ class Heads:
         above = self._above.get(job_class, ()) if self._index.has_limits else ()
         if self._index.has_limits and not above:
             above = self._above[job_class] = _above(self._state, spec)
-        return self._index.over(job_class, self.reach(need, spec), above)
+        over = self._index.over(job_class, self.reach(need, spec), above)
+        if not self._before_turns:
+            return over
+        return [head for head in over if self._holds_for(head, job_class)]
+
+    def _holds_for(self, head: Head, job_class: tuple[Need, str]) -> bool:
+        """Whether a head holds for a class where some are heads before all turns: these keep back other tenants only,
+        and are kept back by no other tenant of their queue.
+        """
+        if head.is_of_earlier:
+            return True
+        if head.spec.tenant == job_class[1]:
+            return not head.is_before_turns
+        return job_class not in self._before_turns
+
+    def add_before_turns(self, job: Job, need: Need) -> None:
+        """By shares the turn of this head, which is due, may come behind that of any other tenant: from these its room
+        is kept before.
+        """
+        if is_ever_allowed(self._state, job):
+            reach, since_ms = self.reach(need, job.spec), self._state.heads[job.spec.id]
+            self._put(Head(job.spec, since_ms, reach, None, is_due=True, is_of_all=True, is_before_turns=True))
+            self._before_turns[need, job.spec.tenant] = None
 
     def room_beside(self, need: Need, spec: JobSpec) -> Reach:
         """Where the job could be and takes from no head that it may not be started past what that one waits for."""

@@ -98,6 +98,8 @@ class _Scan:
 
     def go(self) -> bool:
         """Whether the walk may go on with the next queue."""
+        if self._is_fair and self._discipline is _BACKFILL:
+            self._keep_for_due_heads()
         has_room = True
         while has_room and (turn := self._turns.first()) is not None:
             has_room = self._serve(*turn)
@@ -108,6 +110,33 @@ class _Scan:
         if has_room and self._discipline is _BACKFILL and not self._is_fair:
             self._clear_heads()
         return has_room
+
+    def _keep_for_due_heads(self) -> None:
+        """By shares a head that is due keeps its room from other tenants whoever has the turn, the longest waiting head
+        first: one behind another such head is none.
+        """
+        state, since_ms = self._state, self._state.heads
+        last_ms = self._now_ms - state.policy.backfill_wait_ms
+        due = [job_id for job_id in since_ms if since_ms[job_id] <= last_ms]
+        for job_id in sorted(due, key=lambda job_id: (since_ms[job_id], state.jobs[job_id].number)):
+            job, place = state.jobs[job_id], self._lines.place_of(job_id)
+            if place is None or place[0].queue is not self._queue:
+                continue
+            line, row = place
+            need = row.rows.need
+            over = self._heads.over(need, job.spec)
+            if (over is None or not over.is_due) and self._waits_for_room(line, row, job):
+                self._heads.add_before_turns(job, need)
+
+    def _waits_for_room(self, line: Line, row: Row, job: Job) -> bool:
+        """Whether a head could take its room now, or waits for nothing else."""
+        if row.is_limited and not may_start_one_more(self._state, job.spec):
+            return False
+        code = row.code or row.rows.need.code
+        if code is None:
+            found = self._try(line, row, job) if job.spec.gang else self._enter(job)
+            code = found if isinstance(found, DeferCode) else None
+        return code is None or (code in WAITED_FOR and code not in _OF_TENANT)
 
     def _serve(self, course: Course, row: Row) -> bool:
         """The first job of the row whose turn it is starts, or something keeps its class. Whether the record has room

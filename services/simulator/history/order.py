@@ -112,11 +112,13 @@ def _brought_or_started(entry: InForce) -> dict[str, None]:
 
 
 def _is_behind(head: Waiting, other: Waiting) -> bool:
-    """Whether a start may not take what the head waits for."""
+    """Whether a start may not take what the head waits for. By shares a head that is due comes before the turns of all
+    other tenants.
+    """
     if head.rule.name != other.rule.name:
         return head.rule.number < other.rule.number
     is_of_another_line = head.rule.is_fair and head.spec.tenant != other.spec.tenant
-    return not is_of_another_line and head.place < other.place
+    return is_of_another_line or head.place < other.place
 
 
 def waiting_in(books: Books) -> dict[str, Waiting]:
@@ -131,7 +133,8 @@ def waiting_in(books: Books) -> dict[str, Waiting]:
         is_judged = page.spec.gang and page.spec.kind is JobKind.TRAINING and _is_ready(books, page)
         could_start = is_judged and lines.could_start(page)
         head_of = could_use(books, page) if is_judged and _is_head(books, page, rule) else {}
-        head_of = head_of if head_of and _waits_for_room_alone(books, page) else {}
+        if head_of and (lines.is_behind_longer_waiting(page) or not _waits_for_room_alone(books, page)):
+            head_of = {}
         found[job] = Waiting(page.spec, rule, lines.place_of(page), could_start, head_of)
     return found
 
@@ -190,6 +193,22 @@ class _Lines:
             if rule.name == own.name:
                 is_ahead = rule.is_fair or self.place_of(other) < self.place_of(page)
             if is_ahead and self._may_be_head(rule) and self._meets(job, other, mine):
+                return True
+        return False
+
+    def is_behind_longer_waiting(self, page: JobPage) -> bool:
+        """Whether a head in a queue by shares may stand behind one that waits as long, or one of an earlier queue."""
+        own = self.rule_of(page)
+        if not own.is_fair:
+            return False
+        mine = might_use(self._books, page)
+        for job, other in self._books.jobs.items():
+            rule, since_ms = self.rule_of(other), other.head_since_ms
+            if other is page or other.status not in (QUEUED, *HOLDS):
+                continue
+            is_longer = rule.name == own.name and since_ms is not None and since_ms <= (page.head_since_ms or 0)
+            is_ahead = rule.number < own.number and self._may_be_head(rule)
+            if (is_longer or is_ahead) and self._meets(job, other, mine):
                 return True
         return False
 

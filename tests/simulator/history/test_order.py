@@ -90,6 +90,16 @@ def test_a_head_that_is_due_is_passed_no_more(at_ms: int, order: str, *, is_wron
     assert bool(order_of(told)) is is_wrong
 
 
+@pytest.mark.parametrize(("since_ms", "is_wrong"), [(0, False), (500, True)])
+def test_by_shares_the_head_that_has_waited_longest_is_passed_by_no_tenant(since_ms: int, *, is_wrong: bool) -> None:
+    told = story(queues("backfill", order="fair-share"), *FULL, policy=CellPolicy(backfill_wait_ms=1_000))
+    first, last = enqueued("first", tenant="eve", resources=TWO), enqueued("head", tenant="bob", resources=TWO)
+    told.decide(last, first, enqueued("next", tenant="cyd"), e.HeadBlocked(job="first"), at_ms=since_ms)
+    told.decide(e.HeadBlocked(job="head"), at_ms=since_ms + 200)
+    texts = order_of(told.decide(NEXT, at_ms=1_400))
+    assert texts == ["job next starts on n1, for which first waits and must not be passed"] * (not is_wrong)
+
+
 def test_who_is_a_head_no_more_is_passed() -> None:
     told = story(queues("backfill"), *FULL).decide(HEAD, SMALL, e.HeadBlocked(job="head"))
     assert order_of(told.decide(e.HeadCleared(job="head"), at_ms=5_000).decide(NEXT, at_ms=6_000)) == []
