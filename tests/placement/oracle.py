@@ -241,6 +241,21 @@ def could_ever_start(world: World, spec: JobSpec) -> bool:
     return max(_room_by_pool(world, spec).values(), default=0) >= spec.workers
 
 
+def waits_for_closed(world: World, spec: JobSpec) -> bool:
+    """Whether it needs nodes that a person has closed."""
+    closed = (NodeStatus.CORDONED, NodeStatus.DRAINING)
+    return max(_room_by_pool(world, spec, closed).values(), default=0) < spec.workers
+
+
+def waits_for_maintenance(world: World, spec: JobSpec) -> bool:
+    """Whether it needs nodes whose maintenance begins before it would be over."""
+    state = world.state
+    longest_ms = state.policy.maintenance_lead_ms if spec.estimate_run_ms is None else spec.estimate_run_ms
+    over_ms = max(state.at_ms, state.clock_ms) + longest_ms
+    shut = [node for node, begin_ms in state.closing.items() if begin_ms < over_ms]
+    return max(_room_by_pool(world, spec, without=shut).values(), default=0) < spec.workers
+
+
 def may_ever_use(world: World, spec: JobSpec) -> bool:
     """Whether the quotas would let the job start if nothing was in use: counted from the quotas, tenant by tenant."""
     quotas = {tenant: quota for (tenant, gpu_type), quota in world.state.quotas.items() if gpu_type == "gpu"}
@@ -302,11 +317,13 @@ class _Family:
         return self._sure[keeper] - sum(self._sure[child] for child in self._children(keeper))
 
 
-def _room_by_pool(world: World, spec: JobSpec, closed: Sequence[NodeStatus] = ()) -> dict[str, int]:
-    """How many of its workers each pool of the job's would hold without nodes that are so."""
+def _room_by_pool(
+    world: World, spec: JobSpec, closed: Sequence[NodeStatus] = (), without: Sequence[str] = ()
+) -> dict[str, int]:
+    """How many of its workers each pool of the job's would hold without nodes that are so, and without these."""
     room: dict[str, int] = {}
     for node in world.state.nodes.values():
-        if node.status not in closed and (not spec.pools or node.pool in spec.pools):
+        if node.status not in closed and node.id not in without and (not spec.pools or node.pool in spec.pools):
             room[node.pool] = room.get(node.pool, 0) + _workers_on(spec, node)
     return room
 

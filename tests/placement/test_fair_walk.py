@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from services.placement.policy.fair_clock import FairClock
+from services.placement.policy.rank import turns_of
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.fair_use import FairUse
 from shared.cluster.state import CellState
-from shared.events.operations import CellPolicy
+from shared.events.operations import CellPolicy, Cordon
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
@@ -150,3 +151,29 @@ def test_a_head_that_is_due_is_passed_by_no_tenant_whatever_its_share() -> None:
     assert world.job("eve-0").deferred is DeferCode.BEHIND_HEAD
     world.tell(finished("ada-0"))
     assert running(world) == ["ada-1"]
+
+
+FAMILY = (("ada-0", 1, 0), ("bob-0", 2, 0), ("eve-0", 3, 0), ("bob-1", 1, 1), ("eve-1", 1, 2))
+"""Jobs (id, GPUs, when it comes). Bob stands below ada, who has no job left when both families have equal shares."""
+
+
+def family(gpus: int = 7) -> World:
+    world = world_of(BEST, gpus)
+    world.tell(set_quotas(quota("ada", None), quota("bob", None, "ada")))
+    return world
+
+
+def test_of_equal_shares_the_next_job_of_a_family_decides_though_one_of_it_with_a_smaller_share_has_none() -> None:
+    world = family()
+    jobs = [(spec_of(job, gpus, tenant=job[:3], queue="q"), at_ms) for job, gpus, at_ms in FAMILY]
+    world.tell(*(admitted(spec, at_ms) for spec, at_ms in jobs))
+    assert running(world) == ["ada-0", "bob-0", "bob-1", "eve-0"]
+
+
+def test_that_order_is_told_too() -> None:
+    world = family()
+    world.tell(Cordon(cell=CELL, node="n1"))
+    for job, gpus, at_ms in FAMILY:
+        world.tell(admitted(spec_of(job, gpus, tenant=job[:3], queue="q"), at_ms))
+    turns = turns_of(world.state, part_of(BEST).queues[0], world.state.jobs.values(), 0)
+    assert [job.id for job in turns] == ["ada-0", "eve-0", "bob-0", "bob-1", "eve-1"]

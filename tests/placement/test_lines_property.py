@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
@@ -237,7 +237,13 @@ def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(seed: 
     assert live_alike(Twins(Random(seed)))
 
 
+@pytest.mark.parametrize("seed", [298_485_702])
+def test_worlds_in_which_walks_once_came_to_other_starts(seed: int) -> None:
+    assert live_alike(Twins(Random(seed)))
+
+
 @given(st.integers(0, 10**9), st.integers(1, 4))
+@example(seed=298_485_702, most=3)
 def test_so_it_does_where_nodes_take_only_so_much_unconfirmed(seed: int, most: int) -> None:
     twins = Twins(Random(seed))
     twins.settle(set_policy(backfill_wait_ms=60, fair_half_life_ms=160, unacknowledged_most=most))

@@ -54,18 +54,19 @@ def _in_order(queue: Queue, jobs: Iterable[Job]) -> Iterator[Job]:
 def _by_shares(state: CellState, lines: Mapping[str, Iterator[Job]], now_ms: int) -> Iterator[Job]:
     usage = dict(state.usage)
     firsts = {tenant: next(line, None) for tenant, line in lines.items()}
-    came = {tenant: came_of(job) for tenant, job in firsts.items()}
+    came = {tenant: came_of(job) for tenant, job in firsts.items() if job is not None}
     turns = Tournament(Shares(state, now_ms, usage), came)
     while (tenant := turns.first()) is not None:
         job = firsts[tenant]
-        if job is None:
-            turns.leave()
-            continue
+        assert job is not None, "else it has left"
         yield job
         _charge(state, usage, job.spec)
         firsts[tenant] = after = next(lines[tenant], None)
-        came[tenant] = came_of(after)
-        turns.moved()
+        if after is None:
+            turns.leave()
+        else:
+            came[tenant] = came_of(after)
+            turns.moved()
 
 
 def _charge(state: CellState, usage: Usage, spec: JobSpec) -> None:

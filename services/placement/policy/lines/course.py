@@ -121,7 +121,9 @@ class ByShares:
     def __init__(self, courses: list[Course], shares: Shares, jobs: Mapping[str, Job]) -> None:
         self.courses, self._jobs = courses, jobs
         self._of = {course.line.tenant: course for course in courses}
-        self._came = {tenant: self._next_came(course.first()) for tenant, course in self._of.items()}
+        # A tenant of whom nothing may start has no turn: else it would decide ties for the others below its parent.
+        nexts = {tenant: course.first() for tenant, course in self._of.items()}
+        self._came = {tenant: self._next_came(row) for tenant, row in nexts.items() if row is not None}
         self._turns = Tournament(shares, self._came)
 
     def first(self) -> tuple[Course, Row] | None:
@@ -142,9 +144,12 @@ class ByShares:
     def served(self) -> None:
         """The one whose turn it is has got something."""
         tenant = self._turns.first()
-        if tenant is not None:
-            self._came[tenant] = self._next_came(self._of[tenant].first())
+        row = None if tenant is None else self._of[tenant].first()
+        if tenant is not None and row is not None:
+            self._came[tenant] = self._next_came(row)
             self._turns.moved()
+        elif tenant is not None:
+            self._turns.leave()
 
-    def _next_came(self, row: Row | None) -> Came:
-        return came_of(None if row is None or row.first is None else self._jobs[row.first[-1]])
+    def _next_came(self, row: Row) -> Came:
+        return came_of(None if row.first is None else self._jobs[row.first[-1]])
