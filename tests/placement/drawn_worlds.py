@@ -20,7 +20,7 @@ from shared.cluster.job import JobStatus
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from tests.placement.test_lines_property import Twins, live_alike
-from tests.placement.test_lines_quota_property import KeepingTwins, QuotaTwins
+from tests.placement.test_lines_quota_property import KeepingTwins, MixedTwins, QuotaTwins
 from tests.placement.world import set_policy
 
 
@@ -35,6 +35,7 @@ KINDS: dict[str, Callable[[Random], Twins]] = {
     "unconfirmed": _unconfirmed,
     "quota": QuotaTwins,
     "keeping": KeepingTwins,
+    "mixed": MixedTwins,
 }
 
 

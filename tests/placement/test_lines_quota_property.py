@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.placement.policy.arrays import may_start_one_more
+from services.placement.policy.gang import POLICIES
 from services.placement.policy.owners import kept_for
 from shared.cluster.config import CellFile, Tenant, TenantQuota
 from shared.cluster.job import Job
 from shared.cluster.kept_places import NOTHING_KEPT
 from shared.events.base import Event
-from shared.events.operations import ReclaimFrom, SetQuota
+from shared.events.operations import ReclaimFrom, SetPolicy, SetQuota
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.value import replace
 from shared.events.values import JobSpec
@@ -155,3 +156,42 @@ def test_it_does_so_whatever_owners_may_reclaim(seed: int) -> None:
     twins = KeepingTwins(Random(seed))
     assert live_alike(twins)
     assert twins.naive.state.quotas
+
+
+class MixedTwins(KeepingTwins):
+    """Twins in cells of any placement policy, and of nodes of which some have few CPUs, with many jobs that differ from
+    the one before in one thing only.
+    """
+
+    FIELDS = (
+        "tenant",
+        "priority",
+        "queue",
+        "pools",
+        "workers",
+        "resources",
+        "preemptible",
+        "node_labels",
+        "tolerations",
+    )
+
+    def __init__(self, random: Random) -> None:
+        self._last: JobSpec | None = None
+        super().__init__(random)
+        placement, patience_ms = random.choice(list(POLICIES)), random.choice((0, 30, 60, 200))
+        policy = replace(self.naive.state.policy, placement=placement, backfill_wait_ms=patience_ms)
+        self.settle(SetPolicy(cell=CELL, policy=policy))
+
+    def spec(self) -> JobSpec:
+        """Half of them are like the one before but for one thing."""
+        fresh, last = super().spec(), self._last
+        if last is not None and self.random.random() < 0.5:
+            field = self.random.choice(self.FIELDS)
+            fresh = replace(last, id=fresh.id, after=fresh.after, **{field: getattr(fresh, field)})
+        self._last = fresh
+        return fresh
+
+
+@given(st.integers(0, 10**9))
+def test_it_does_so_under_every_policy_with_jobs_that_differ_in_one_thing(seed: int) -> None:
+    assert live_alike(MixedTwins(Random(seed)))
