@@ -34,9 +34,8 @@ class PoolCapacity:
     """One pool. `by_free[k]` are the schedulable nodes with exactly k wholly free devices; `by_share[m]` those with a
     shared device on which exactly m milli-GPUs are free. `schedulable_milli` and `allocated_milli` count healthy
     devices of nodes that are not lost, and what is in use on all nodes. `nodes_tainted` have a taint, `nodes_in_zone`
-    are kept for services. `closed_idle_milli` is what is idle on nodes that take no new work, lost ones aside. `views`
-    are the indices over its nodes that somebody has asked for, by name; they are told of each change, and given up when
-    a node comes or goes.
+    are kept for services. `views` are the indices over its nodes that somebody has asked for, by name; they are told of
+    each change, and given up when a node comes or goes.
     """
 
     ids: list[str] = field(default_factory=list)
@@ -49,7 +48,6 @@ class PoolCapacity:
     allocated_milli: int = 0
     nodes_tainted: int = 0
     nodes_in_zone: int = 0
-    closed_idle_milli: int = 0
     last_found: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
     views: dict[object, View] = field(default_factory=dict, compare=False, repr=False)
 
@@ -167,10 +165,8 @@ def remove_node(pool: PoolCapacity, node_id: str) -> None:
 def move(pool: PoolCapacity, node_id: str, before: NodeShare, after: NodeShare) -> None:
     """Take a node's old share out of its pool and put the new one in."""
     bit = 1 << pool.number(node_id)
-    old_free, old_shares, old_fragmented, old_usable, old_gpus, old_allocated, old_tainted, old_zoned, old_closed = (
-        before
-    )
-    free, shares, fragmented, usable, gpus, allocated, tainted, zoned, closed = after
+    old_free, old_shares, old_fragmented, old_usable, old_gpus, old_allocated, old_tainted, old_zoned = before
+    free, shares, fragmented, usable, gpus, allocated, tainted, zoned = after
     if old_free != free:
         _move_bit(pool.by_free, bit, old_free, free)
         pool.free_whole += (free or 0) - (old_free or 0)
@@ -185,7 +181,6 @@ def move(pool: PoolCapacity, node_id: str, before: NodeShare, after: NodeShare) 
     pool.allocated_milli += allocated - old_allocated
     pool.nodes_tainted += tainted - old_tainted
     pool.nodes_in_zone += zoned - old_zoned
-    pool.closed_idle_milli += closed - old_closed
 
 
 def _move_bit(table: dict[int, int], bit: int, old: int | None, new: int | None) -> None:

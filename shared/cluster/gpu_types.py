@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shared.cluster.capacity import PoolCapacity
+from shared.cluster.closed_idle import closed_idle_milli
 from shared.cluster.hardware import hardware_of
 from shared.cluster.state import CellState
 from shared.events.values import GPU, JobSpec
@@ -27,7 +28,7 @@ def idle_milli(state: CellState, gpu_type: str) -> int:
     leave only shrinks.
     """
     pools = [pool for pool in state.pools.values() if gpu_type in gpu_types_of(state, pool)]
-    return sum(pool.gpus_milli - pool.allocated_milli - pool.closed_idle_milli for pool in pools)
+    return sum(pool.gpus_milli - pool.allocated_milli - closed_idle_milli(state, pool) for pool in pools)
 
 
 def all_milli(state: CellState, gpu_type: str) -> int:

@@ -57,7 +57,6 @@ class NodeShare(NamedTuple):
     allocated_milli: int
     tainted: int = 0
     zoned: int = 0
-    closed_idle_milli: int = 0
 
 
 NOTHING = NodeShare(None, (), 0, 0, 0, 0)
@@ -231,9 +230,7 @@ def share_of(node: Node) -> NodeShare:
     gpus_milli = healthy.bit_count() * GPU
     fragmented, usable = int(0 < allocated < gpus_milli), int(gpus_milli > 0)
     if not node.is_schedulable:
-        takes_work = node.takes_work and node.offered is None  # else it is only full of starts
-        closed_idle_milli = 0 if takes_work else gpus_milli - allocated
-        return NodeShare(None, (), fragmented, usable, gpus_milli, allocated, tainted, zoned, closed_idle_milli)
+        return NodeShare(None, (), fragmented, usable, gpus_milli, allocated, tainted, zoned)
     free, shares = (node.gpus_free, _free_shares(node)) if node.alone is None else (0, ())
     return NodeShare(free, shares, fragmented, usable, gpus_milli, allocated, tainted, zoned)
 

@@ -16,7 +16,7 @@ from shared.cluster.config import CellFile, CellPart, Pool, Tenant
 from shared.cluster.job import HOLDING
 from shared.events import nodes as n
 from shared.events.base import Event
-from shared.events.operations import Cordon, PlanMaintenance
+from shared.events.operations import Cordon, PlanMaintenance, Uncordon
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import JobKind, JobSpec, Level, NodeRole, Position, Resources, TopologyWish, Wish
@@ -220,3 +220,15 @@ def test_the_lender_gets_it_back_when_the_owner_goes() -> None:
     assert why(cell.world, "late") is DeferCode.RESERVED_FOR_OTHER
     cell.world.tell(cancel("own"))
     assert cell.world.nodes_of("late") == ["n1"]
+
+
+def test_what_is_not_lent_stays_idle_on_nodes_that_take_new_work() -> None:
+    world = World(FILE)
+    world.tell(set_quotas(share("ada", 8, lends=False), share("bob")), joined("n1"), joined("n2"))
+    world.tell(Cordon(cell=CELL, node="n2"), admitted(spec_of("guest", 1, tenant="bob")))
+    assert why(world, "guest") is DeferCode.QUOTA_REACHED
+    world.tell(admitted(spec_of("own", 8), 1))
+    assert world.nodes_of("own") == ["n1"]
+    world.tell(Uncordon(cell=CELL, node="n2"))
+    assert world.nodes_of("guest") == ["n2"]
+    world.check()

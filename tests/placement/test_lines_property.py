@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from shared.cluster.closed_idle import ClosedIdle, closed_idle_milli
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
 from shared.events.base import Event
@@ -229,6 +230,9 @@ def live_alike(twins: Twins) -> bool:
         assert starts(twins.lines) == starts(twins.naive)
         assert starts(twins.heir) == starts(twins.lines)
     twins.lines.check()
+    state = twins.lines.state
+    for pool in state.pools.values():
+        assert closed_idle_milli(state, pool) == ClosedIdle(state.nodes[node] for node in pool.ids).milli
     return True
 
 

@@ -1,0 +1,51 @@
+"""What is idle on nodes of a pool that take no new work, kept by delta. It is asked for only where quotas keep
+something idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shared.cluster.capacity import PoolCapacity
+from shared.cluster.node import Node
+from shared.cluster.state import CellState
+from shared.events.values import GPU, NodeStatus
+
+CLOSED_IDLE = "closed idle"
+"""The name of this view of a pool."""
+
+
+class ClosedIdle:
+    """The idle milli-GPUs of the healthy devices of these nodes, lost ones aside. A node that has been given as much as
+    it may have unconfirmed takes new work soon, and counts as one that does.
+    """
+
+    __slots__ = ("_of", "is_stale", "milli")
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self.is_stale, self.milli = False, 0
+        self._of: dict[str, int] = {}
+        for node in nodes:
+            self.note(node, 0)
+
+    def note(self, node: Node, _free: int) -> None:
+        """The node may have changed."""
+        is_open = node.takes_work and node.offered is None
+        if is_open and not self._of:
+            return  # nearly always
+        idle_milli = 0 if is_open or node.status is NodeStatus.LOST else _idle_milli(node)
+        self.milli += idle_milli - self._of.pop(node.spec.id, 0)
+        if idle_milli:
+            self._of[node.spec.id] = idle_milli
+
+
+def _idle_milli(node: Node) -> int:
+    return (node.all_devices & ~node.failed).bit_count() * GPU - node.allocated_milli
+
+
+def closed_idle_milli(state: CellState, pool: PoolCapacity) -> int:
+    """What is idle there now."""
+    found = pool.views.get(CLOSED_IDLE)
+    if not isinstance(found, ClosedIdle):
+        found = pool.views[CLOSED_IDLE] = ClosedIdle(state.nodes[node_id] for node_id in pool.ids)
+    return found.milli
