@@ -62,15 +62,17 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class KeptPlaces:
-    """All that is kept in a cell, and on which nodes."""
+    """All that is kept in a cell, on which nodes, and for whom."""
 
     all: tuple[Kept, ...] = ()
     nodes: frozenset[str] = field(default=frozenset(), compare=False)
+    owners: frozenset[Account] = field(default=frozenset(), compare=False)
 
     @classmethod
     def of(cls, kept: Sequence[Kept]) -> KeptPlaces:
         """These."""
-        return cls(tuple(kept), frozenset(place.node for each in kept for place in each.places))
+        nodes = frozenset(place.node for each in kept for place in each.places)
+        return cls(tuple(kept), nodes, frozenset(account for each in kept for account, _ in each.owners))
 
 
 NOTHING_KEPT = KeptPlaces()

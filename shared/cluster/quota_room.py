@@ -27,13 +27,36 @@ def drawn_from_cell(branch: Branch | None, more_milli: int) -> int:
     return more_milli
 
 
-def borrows_from(tree: QuotaTree, tenant: str, more_milli: int, owner: Account) -> bool:
-    """Whether so much more of the owner's GPU type would be borrowed from the owner, who does not stand above the
-    tenant: it fits whole into no guarantee of the tenant, or of those above it that do not stand above the owner too.
+class Borrower:
+    """A tenant that wants so much more of a GPU type: from whom it would borrow that. Asked of every owner for whom
+    anything is kept, at each start.
     """
-    above_owner = lineage(tree.branches.get(owner))
-    own = [each for each in lineage(tree.branches.get((tenant, owner[1]))) if each not in above_owner]
-    return not any(each.guaranteed_milli and each.used_milli + more_milli <= each.guaranteed_milli for each in own)
+
+    __slots__ = ("_depths", "_fits", "_tree", "above")
+
+    def __init__(self, tree: QuotaTree, tenant: str, gpu_type: str, more_milli: int) -> None:
+        self._tree = tree
+        line = lineage(tree.branches.get((tenant, gpu_type)))
+        self._depths = {branch.account: depth for depth, branch in enumerate(line)}
+        self.above = [*self._depths]
+        """Its own account and those above it that have a quota."""
+        self._fits = [False]
+        for branch in line:
+            fits = bool(branch.guaranteed_milli) and branch.used_milli + more_milli <= branch.guaranteed_milli
+            self._fits.append(fits or self._fits[-1])
+
+    def is_below(self, owner: Account) -> bool:
+        """Whether the owner stands above the tenant, or is it."""
+        return owner in self._depths
+
+    def borrows_from(self, owner: Account) -> bool:
+        """Whether it would borrow from this owner: it fits whole into no guarantee of the tenant, or of those above it
+        that do not stand above the owner too.
+        """
+        branch = self._tree.branches.get(owner)
+        while branch is not None and branch.account not in self._depths:
+            branch = branch.parent
+        return not self._fits[-1 if branch is None else self._depths[branch.account]]
 
 
 def lineage(branch: Branch | None) -> list[Branch]:

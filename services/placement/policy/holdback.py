@@ -18,7 +18,7 @@ from shared.cluster.kept_places import Kept, KeptPlace, taken
 from shared.cluster.marks import marks_of, needs_of
 from shared.cluster.masks import each_bit
 from shared.cluster.node import Node, lowest, mask_of
-from shared.cluster.quota_room import borrows_from, lineage
+from shared.cluster.quota_room import Borrower
 from shared.cluster.quota_tree import Account
 from shared.cluster.state import CellState
 from shared.cluster.topology import numbers_of, topology_for
@@ -57,9 +57,13 @@ def _beside(
     search: Search,
     fewest_milli: int,
 ) -> Places | None:
-    kept_free = sum((place.devices & state.nodes[place.node].free).bit_count() for place in kept)
-    if (pool.free_whole - kept_free) * GPU < fewest_milli:
-        return None  # nearly always: all else is in use
+    free = pool.free_whole
+    for place in kept:
+        if free * GPU < fewest_milli:
+            break
+        free -= (place.devices & state.nodes[place.node].free).bit_count()
+    if free * GPU < fewest_milli:
+        return None  # nearly always, and soon: all else is in use
     with taken(state, kept, by_all=spec.exclusive):
         state.capacity.pools()
         return search()
@@ -71,15 +75,17 @@ def _kept_from(state: CellState, node: str, spec: JobSpec) -> tuple[list[KeptPla
     """
     tree, pool = state.tree, state.nodes[node].pool
     borrowed, own = list[KeptPlace](), list[KeptPlace]()
-    waiting = {account for kept in tree.kept.all for account, _ in kept.owners}
+    borrowers: dict[str, Borrower] = {}
     for kept in tree.kept.all:
         from_others = to_others = 0
         for account, milli in kept.owners:
-            branch = tree.branches.get((spec.tenant, account[1]))
-            if branch is not None and any(above.account == account for above in lineage(branch)):
+            borrower = borrowers.get(account[1])
+            if borrower is None:
+                borrower = borrowers[account[1]] = Borrower(tree, spec.tenant, account[1], spec.gpus_milli)
+            if borrower.is_below(account):
                 continue
-            waits_too = not kept.is_whole and any(above.account in waiting for above in lineage(branch))
-            if not waits_too and borrows_from(tree, spec.tenant, spec.gpus_milli, account):
+            waits_too = not kept.is_whole and any(above in tree.kept.owners for above in borrower.above)
+            if not waits_too and borrower.borrows_from(account):
                 from_others = max(from_others, milli)
             else:
                 to_others = max(to_others, milli)
