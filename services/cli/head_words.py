@@ -16,7 +16,9 @@ _PLAIN = (None, DeferCode.NO_FREE_GPUS, DeferCode.QUOTA_REACHED)
 def head_words(head: Behind) -> str:
     """`big, the head of queue urgent (strict-fifo), which waits for 40 GPUs in training`: behind `it may not pass`."""
     since = "" if head.since_ms is None else f" since {moment(head.since_ms)}"
-    return f"{head.job},{since} the head of queue {head.queue} ({head.discipline}), which waits for {_wanted(head)}"
+    planned = "" if head.planned_ms is None else f", and is planned for {moment(head.planned_ms)}, by estimates"
+    waits = f"which waits for {_wanted(head)}{planned}"
+    return f"{head.job},{since} the head of queue {head.queue} ({head.discipline}), {waits}"
 
 
 def _wanted(head: Behind) -> str:

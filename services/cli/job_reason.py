@@ -10,11 +10,11 @@ from services.cli.counts import counted
 from services.cli.head_words import head_words
 from services.cli.log_why import DEFERRED
 from services.cli.moments import moment
-from services.cli.sentences import gpus, of_job
+from services.cli.sentences import NODES_NAMED_MOST, gpus, of_job
 from services.cli.shares import percent
 from services.placement.policy.deferral import PRECEDENCE
 from services.placement.policy.room_told import PoolRoom, UnitRoom
-from services.placement.policy.why_not import AccountUse, Ahead, WhyNot, why_not
+from services.placement.policy.why_not import AccountUse, Ahead, Planned, WhyNot, why_not
 from shared.cluster.config import Queue
 from shared.cluster.gang_bytes import GANG_BYTES_MOST
 from shared.cluster.job import WAITING
@@ -58,7 +58,18 @@ def lines(found: WhyNot, spec: JobSpec, away: Sequence[str] = ()) -> Iterator[st
         yield f"  missing: {'; '.join(found.to_free)}"
     for use in found.accounts:
         yield f"  {_account(use)}"
+    if found.planned is not None:
+        yield f"  {_planned(found.planned)}"
     yield f"  {_ahead(found.ahead)}"
+
+
+def _planned(planned: Planned) -> str:
+    """When it will start, and what is kept for it."""
+    nodes = list(planned.nodes[:NODES_NAMED_MOST])
+    if len(planned.nodes) > NODES_NAMED_MOST:
+        nodes.append(f"{len(planned.nodes) - NODES_NAMED_MOST} more")
+    kept = f"; kept for it until then: {', '.join(nodes)}" if nodes else ""
+    return f"planned for {moment(planned.start_ms)}, by estimates{kept}"
 
 
 def _beside_room(found: WhyNot) -> Iterator[str]:
@@ -106,6 +117,7 @@ def as_object(found: WhyNot) -> dict[str, Any]:
         "to_free": list(found.to_free),
         "accounts": [{**asdict(use), "is_over": use.is_over} for use in found.accounts],
         "ahead": asdict(found.ahead),
+        "planned": None if found.planned is None else asdict(found.planned),
     }
 
 

@@ -93,4 +93,5 @@ def where_or_why(job: JobRow) -> str:
         return ", ".join(nodes[:2]) + more
     if job.over_ms is not None:
         return f"ended {moment(job.over_ms)}"
-    return job.deferred or ""
+    planned = "" if job.planned_start_ms is None else f"planned for {moment(job.planned_start_ms)}, by estimates"
+    return "; ".join(part for part in (job.deferred or "", planned) if part)

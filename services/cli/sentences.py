@@ -11,10 +11,20 @@ from services.cli.quota_words import quota_rules
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.jobs import JobRejected
-from shared.events.reasons import CancelReason
+from shared.events.reasons import CancelReason, ClearReason
 from shared.events.values import GPU, JobSpec, WorkerPlace
 
 NODES_NAMED_MOST = 4
+
+CLEARED = {
+    ClearReason.STARTED: "it has started",
+    ClearReason.JOB_OVER: "it is over",
+    ClearReason.REPLACED: "the newest plan says none",
+    ClearReason.NODES_GONE: "nodes that were kept for it take no new work",
+    ClearReason.HELD: "it is held",
+    ClearReason.LAPSED: "no plan has confirmed it for long",
+}
+"""Why a planned start does not hold any more."""
 
 Sentence = Callable[[Any], str]
 
@@ -140,7 +150,10 @@ def _timed_out(effect: e.AttemptTimedOut) -> str:
 
 
 def _reserved(effect: e.ReservationSet) -> str:
-    return f"For job {effect.job}, {places(effect.workers)} are kept from {moment(effect.start_ms)} on."
+    planned = f"Job {effect.job} is planned to start at {moment(effect.start_ms)}, by estimates"
+    if not effect.workers:
+        return f"{planned}."
+    return f"{planned}; {places(effect.workers)} are kept for it."
 
 
 def _node(effect: e.NodeChanged) -> str:
@@ -238,7 +251,7 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.JobReleased: lambda x: f"Job {x.job} may start again.",
     e.JobReady: lambda x: f"Job {x.job} waits for no other job any more.",
     e.ReservationSet: _reserved,
-    e.ReservationCleared: lambda x: f"Nothing is kept for job {x.job} any more: {x.reason}.",
+    e.ReservationCleared: lambda x: f"Job {x.job} has no planned start any more: {CLEARED[x.reason]}.",
     e.HeadBlocked: lambda x: f"Job {x.job} is the first of its queue that does not fit, and is waited for from now on.",
     e.HeadCleared: lambda x: f"Job {x.job} is no longer the first of its queue that does not fit.",
     e.NodeChanged: _node,

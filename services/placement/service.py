@@ -20,6 +20,7 @@ from services.placement.policy import (
     quarantine,
     removal,
     requests,
+    reservations,
     runs,
     settings,
     tenants,
@@ -35,6 +36,7 @@ from services.placement.policy.inbox import Inbox, Input, weighed
 from services.placement.policy.leases import is_to_be_noted, patience_ms, silent_after_ms
 from services.placement.policy.lines.lines import Lines
 from services.placement.policy.owners import Owners, has_owners
+from services.placement.policy.reservations import Reservations
 from services.placement.policy.room import Room
 from services.placement.policy.sequence import Past
 from services.placement.policy.strays import Stray
@@ -60,7 +62,8 @@ from shared.events.jobs import (
 )
 from shared.events.nodes import NodeEvent, NodesReported, RunsReported
 from shared.events.proposals import Proposal
-from shared.events.reasons import DeadLetterReason, DeferCode, ProposalCode
+from shared.events.queue import QueueDiscipline, StartsPlanned
+from shared.events.reasons import ClearReason, DeadLetterReason, DeferCode, ProposalCode
 from shared.events.values import NodeStatus
 
 __all__ = ["DEFERRED_MOST", "IDLE_INPUTS_MOST", "IDLE_WALL_MS", "Input", "PlacementService", "Tried"]
@@ -124,8 +127,12 @@ class PlacementService:
         writer: str,
         stepped: bool = False,
         speed: float = 1.0,
+        takes_plans: bool | None = None,
     ) -> None:
-        """`speed`: how fast cell time goes by, beside wall time."""
+        """`speed`: how fast cell time goes by, beside wall time. `takes_plans`: whether planned starts are put in
+        force; not under a stepped clock, unless whoever plans keeps step: a replay comes to the same starts each time.
+        """
+        self._takes_plans = not stepped if takes_plans is None else takes_plans
         self.state, self._file, self._name, self._stepped = state, file, writer, stepped
         self._names = _names_of(file)
         self._inbox = Inbox(as_they_came=stepped)
@@ -154,6 +161,8 @@ class PlacementService:
         self._losing: dict[str, None] = {}
         self._in_force = FileInForce(file, state)
         self._nodes_are_fenced = False
+        self._reservations = Reservations(speed)
+        self._plan: StartsPlanned | None = None
 
     # What the shell tells.
 
@@ -194,6 +203,7 @@ class PlacementService:
         self._untold = {}
         self._owners.forget(self.state)
         self._tending.forget()
+        self._reservations.forget()
         self._walk_is_due = True
 
     def reload(self, file: CellFile) -> None:
@@ -219,6 +229,11 @@ class PlacementService:
                 of_nodes_newest = item.next_offset
         if of_nodes_newest:
             self._hearing.leases.listening.was_handed(of_nodes_newest)
+
+    def hear_plan(self, plan: StartsPlanned) -> None:
+        """What queueing would plan: the newest plan is all that counts, and one that is lost is made again."""
+        if self._takes_plans and (self._plan is None or plan.version >= self._plan.version):
+            self._plan = plan
 
     def nodes_end(self, end: int, asked_ms: int) -> None:
         """Topic `nodes` ended at this offset when the shell asked at `asked_ms`: no lease runs out by time alone."""
@@ -265,8 +280,8 @@ class PlacementService:
 
     @property
     def has_pending(self) -> bool:
-        """Whether inputs wait for a decision."""
-        return bool(self._inbox)
+        """Whether inputs wait for a decision, or a plan."""
+        return bool(self._inbox) or self._plan is not None
 
     @property
     def new_jobs_pending(self) -> int:
@@ -284,6 +299,7 @@ class PlacementService:
             self._deadlines.next_cell_ms(),
             self._lines.next_cell_ms(self.state),
             self._fair_clock.next_cell_ms(self.state),
+            reservations.next_lapse_ms(self.state),
         )
         return min((at_ms for at_ms in due if at_ms is not None), default=None)
 
@@ -392,6 +408,7 @@ class PlacementService:
             dependencies.settle(turn)
         if turn.requeued:
             tenants.hold_requeued(turn, self._names)
+        self._go_by_plan(turn)
         goes_on = self._walk(turn) or turn.is_full or bool(self._inbox) or not self._is_done
         if self.state.singly:
             self._tending.act(turn)
@@ -414,6 +431,16 @@ class PlacementService:
         self._idle_inputs = idle
         self._keep()
         return None
+
+    def _go_by_plan(self, turn: Turn) -> None:
+        """Put the newest plan in force, and end what is planned no more."""
+        plan = self._plan
+        if plan is not None and not turn.is_full:
+            self._plan = None
+            self._reservations.take(turn, plan, self._backfills)
+            self._walk_is_due = True
+        if self.state.reservations:
+            reservations.settle(turn)
 
     def _configure(self, turn: Turn) -> None:
         """Bring the state to the cell file of this process, and last put it in force: a writer that dies in the middle
@@ -652,6 +679,10 @@ class PlacementService:
                 self._strays.append((item, Stray(DeadLetterReason.UNKNOWN_TYPE, text)))
         return None
 
+    def _backfills(self, job: Job) -> bool:
+        """Whether the job stands in a queue that backfills."""
+        return self._lines.queue(job.spec.queue).discipline is QueueDiscipline.BACKFILL
+
     def _following(self, item: Input) -> Iterable[Event | None]:
         """What is said behind an input at the same time: a stepped clock may go on between the two."""
         return () if self._stepped else self._inbox.following(item)
@@ -735,12 +766,17 @@ class PlacementService:
         """Start what fits, and say why the rest waits. Whether there is more to do."""
         passing = dict[str, None]()
 
+        kept = len(self.state.reservations)
+
         def start(job: Job, places: Places, over: str) -> bool:
             if self.state.quotas and self._lines.has_blocked:
                 passing[job.spec.tenant] = None
             if not job.spec.gang:
                 return _enter(turn, job, places, over)
-            return turn.start(job.id, job.attempt + 1, places, over) and not turn.is_full
+            has_started = turn.start(job.id, job.attempt + 1, places, over)
+            if has_started and job.id in self.state.reservations:
+                turn.do(e.ReservationCleared(job=job.id, reason=ClearReason.STARTED))
+            return has_started and not turn.is_full
 
         self._fair_clock.walked(turn.now_ms)
         walk = walk_lines(self.state, self._lines, turn.now_ms, start)
@@ -755,6 +791,7 @@ class PlacementService:
         self._followed = len(turn.effects)
         self._has_untried = walk.has_untried
         goes_on = turn.is_full or turn.is_cut or bool(self._untold) or walk.has_untried
+        goes_on |= len(self.state.reservations) != kept  # their nodes are free for others now
         goes_on |= self._lines.keep_under_limits_of(self.state, passing)
         return self._note_owners() or goes_on or (self._fair_clock.matters and walk.starts > 0)
 

@@ -1,17 +1,22 @@
-"""Queueing's process: for each cell that it owns, follow the log, and publish now and then who is next.
+"""Queueing's process: for each cell that it owns, follow the log, and publish now and then who is next, and when jobs
+that do not fit would start.
 
 Placement keeps the lines itself and waits for no plan; so where this process is late or away, nothing starts later.
+What it keeps for planned starts lapses when no plan comes for long.
 """
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from services.queueing.policy.estimator import Declared
+from services.queueing.policy.forecast_error import ForecastError
 from services.queueing.policy.plan import in_parts, plan_of
+from services.queueing.policy.planner import plan_starts
 from services.queueing.settings import QueueingSettings
 from shared.cluster.config import CellFile
 from shared.cluster.file_in_force import part_in_force
-from shared.events.queue import QueuePlan, QueuePlanned
+from shared.events.queue import PlannedStart, QueuePlan, QueuePlanned, StartsPlanned
 from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
 from shared.log.layout import Layout
@@ -32,6 +37,10 @@ STEPPED_PAUSE_S = 0.1
 SAID_AGAIN_WALL_MS = 60_000
 """A plan is made anew after so long though nothing was decided: what was used counts less by then, and pauses end."""
 
+CONFIRMED_WALL_MS = 2_000
+"""The same while starts are planned: what is kept for them lapses where nobody confirms it, and estimates are outlived.
+"""
+
 BUDGET_PERCENT = 5
 """To plan takes no more of the time than this: with 100,000 jobs that wait a plan comes every few seconds."""
 
@@ -42,6 +51,16 @@ class QueueingMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.plans = Counter("fallow_queue_plans_total", "Plans of the queues published", ["cell"], registry=registry)
         self.waiting = Gauge("fallow_queue_jobs", "Jobs that wait in a queue", ["cell", "queue"], registry=registry)
+        self.planned = Gauge(
+            "fallow_queue_planned_starts", "Waiting jobs that have a planned start", ["cell"], registry=registry
+        )
+        self.error = Histogram(
+            "fallow_queue_planned_start_error_seconds",
+            "How far from its first planned start a job started, in cell time",
+            ["cell", "side"],
+            buckets=(1, 10, 60, 300, 900, 3_600, 14_400, 86_400),
+            registry=registry,
+        )
 
 
 async def main(context: Context[QueueingSettings], opening: OpenLog = open_log) -> None:
@@ -81,9 +100,11 @@ class CellPlanner:
         self._away = context.back_off(AWAY_FIRST_S)
         self._writer = f"{context.instance}-{self._host.wall_ms()}"
         self._plans = 0
+        self._has_planned = True  # what a process before this one planned is to end
         self._planned_version: int | None = None
         self._plan_at_ms = self._again_at_ms = self._host.monotonic_ms()
         self._shown: tuple[str, ...] = ()
+        self._error = ForecastError()
 
     async def run(self) -> None:
         """Until the task is cancelled. An exception means that the log cannot be trusted."""
@@ -106,6 +127,9 @@ class CellPlanner:
         """Fold what has come, and say what is next if that is due."""
         try:
             decisions = await self._follower.poll(0 if self._stepped else self._wait_ms(), POLL_RECORDS)
+            for decision in decisions:
+                for side, ms in self._error.note(decision):
+                    self._metrics.error.labels(self._tenure.cell, side).observe(ms / 1_000)
             self._show()
             if not self._tenure.holds:
                 self._count([])  # the figures are another process's now
@@ -136,27 +160,33 @@ class CellPlanner:
         state, part = self._follower.state, part_in_force(self._follower.state.cell_file, self._part)
         at_ms = max(state.at_ms, self._context.clock.now_ms())
         plans = plan_of(state, part.queues, at_ms)
+        starts = plan_starts(state, part.queues, at_ms, state.policy.reservations_max, Declared())
         ended_ms = self._host.monotonic_ms()
         self._pace(begun_ms, ended_ms)
-        await self._log.publish(self._records(plans, version, at_ms))
+        await self._log.publish(self._records(plans, starts, version, at_ms))
+        self._error.planned(starts)
         self._planned_version = version
         self._metrics.plans.labels(self._tenure.cell).inc()
-        self._count(plans)
+        self._count(plans, len(starts))
 
     def _pace(self, begun_ms: int, ended_ms: int) -> None:
         """When the next plan is due, after one that was made in this time."""
         rest_ms = (ended_ms - begun_ms) * 100 // BUDGET_PERCENT
         self._plan_at_ms = ended_ms + max(self._context.settings.plan_every_wall_ms, rest_ms)
-        self._again_at_ms = max(self._plan_at_ms, ended_ms + SAID_AGAIN_WALL_MS)
+        again_ms = CONFIRMED_WALL_MS if self._follower.state.reservations else SAID_AGAIN_WALL_MS
+        self._again_at_ms = max(self._plan_at_ms, ended_ms + again_ms)
 
-    def _records(self, plans: list[QueuePlan], version: int, at_ms: int) -> list[Outgoing]:
+    def _records(
+        self, plans: list[QueuePlan], starts: tuple[PlannedStart, ...], version: int, at_ms: int
+    ) -> list[Outgoing]:
         self._plans += 1
+        cell, writer, plan = self._tenure.cell, self._writer, self._plans
         parts = in_parts(plans)
-        events = [
+        events: list[QueuePlanned | StartsPlanned] = [
             QueuePlanned(
-                cell=self._tenure.cell,
-                writer=self._writer,
-                plan=self._plans,
+                cell=cell,
+                writer=writer,
+                plan=plan,
                 part=number,
                 parts=len(parts),
                 version=version,
@@ -165,14 +195,20 @@ class CellPlanner:
             )
             for number, queues in enumerate(parts)
         ]
+        if starts or self._has_planned:
+            events.append(
+                StartsPlanned(cell=cell, writer=writer, plan=plan, version=version, at_ms=at_ms, starts=starts)
+            )
+        self._has_planned = bool(starts)
         source, wall_ms = self._context.instance, self._host.wall_ms()
         return [
-            self._layout.outgoing(event, id=f"{event.writer}/{event.plan}/{event.part}", source=source, wall_ms=wall_ms)
-            for event in events
+            self._layout.outgoing(event, id=f"{writer}/{plan}/{number}", source=source, wall_ms=wall_ms)
+            for number, event in enumerate(events)
         ]
 
-    def _count(self, plans: list[QueuePlan]) -> None:
+    def _count(self, plans: list[QueuePlan], planned: int = 0) -> None:
         cell = self._tenure.cell
+        self._metrics.planned.labels(cell).set(planned)
         for queue in set(self._shown) - {plan.queue for plan in plans}:
             self._metrics.waiting.remove(cell, queue)
         for plan in plans:

@@ -147,6 +147,7 @@ def _cell(engine: Engine, number: int) -> tuple[CellPart, tuple[NodeSpec, ...]]:
         breaker_nodes_per_minute=engine.chance.choice((60, 600)),
         waiting_jobs_most=engine.chance.choice((1_000_000, 1_000_000, 1_000_000, 6)),
         remove_lost_ms=engine.chance.choice((1, 0, 3_000, 86_400_000)),
+        reservation_ttl_ms=5_000,
     )
     cell = CellPart(name=f"cell-{number}", ordinal=number, pools=tuple(pools), queues=queues, policy=policy)
     return cell, tuple(nodes)

@@ -45,9 +45,10 @@ placement answers `NodeLent` or `ProposalRefused`. A lent node works for trainin
 deadline makes loaning publish `ReclaimProposed`; then it is `NodeLoanDraining`, its jobs are `JobStopping` or
 `JobResizing`, and when it is empty it is `NodeReclaimed`.
 
-**The life of a reservation.** A blocked head of the queue gets `ReservationSet`: these places, from that time on.
-Others may run there only if they end before it. `ReservationCleared` ends it: the job has started, is over, got a
-better one, or its nodes are gone.
+**The life of a reservation.** Queueing plans when jobs that do not fit will start, and proposes that as
+`StartsPlanned`. What holds on the newest state becomes `ReservationSet`: the planned start, and in queues that backfill
+these places, from that time on. Jobs behind it may run there only if they end before it. `ReservationCleared` ends it:
+the job has started, is held or over, is planned no more, its nodes are gone, or no plan has confirmed it for long.
 
 **The life of a head.** In a queue that backfills, `HeadBlocked` says that a job is the first that does not fit of those
 that need the same (nodes of one kind, or room below one limit), and from when on it is waited for; so a queue may have

@@ -52,7 +52,9 @@ TOPICS: dict[str, Topic] = {
     "jobs": Topic("What admission made of the tenants' wishes.", ("admission",), ("placement",)),
     "nodes": Topic("What nodes say of themselves and of their runs.", ("executor", "upstream agents"), ("placement",)),
     "demand": Topic("What the inference services need.", ("inference autoscalers",), ("loaning",)),
-    "queue": Topic("Who is next in each queue.", ("queueing",), ("cli",)),
+    "queue": Topic(
+        "Who is next in each queue, and when jobs that do not fit would start.", ("queueing",), ("placement", "cli")
+    ),
     "proposals": Topic("Changes that would make room.", ("loaning",), ("placement",)),
     "decisions": Topic("The truth: one atomic step of a cell in each record.", ("placement",), (*FOLDING, "admission")),
     "snapshots": Topic("A cell's state at one offset of its decision log.", ("placement",), FOLDING),

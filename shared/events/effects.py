@@ -264,13 +264,21 @@ class JobReady(JobEffect):
 
 
 class ReservationSet(JobEffect):
-    """These places are kept for a waiting job, which is planned to start at `start_ms`. A record names many in `ranges`
-    instead of `workers`.
+    """A waiting job is planned to start at `start_ms`, by estimates of how long others run. These places are kept for
+    it until then; without places nothing is, and the plan only tells people. A record names many in `ranges` instead
+    of `workers`.
+
+    `first_ms` is when it was planned to start in the first plan since it has one: until then jobs behind it may pass it
+    as far as that leaves its places alone, however long it waits. It lapses at `until_ms` of cell time unless it is set
+    again (None: it does not lapse). `version` is that of the state from which it was planned.
     """
 
     workers: tuple[WorkerPlace, ...] = ()
     ranges: tuple[WorkerRange, ...] = ()
     start_ms: Millis
+    first_ms: Millis | None = None
+    until_ms: Millis | None = None
+    version: Count = 0
 
     def __post_init__(self) -> None:
         if self.ranges:

@@ -152,6 +152,8 @@ class CellPolicy(Value, omit_defaults=False):
     When many nodes are silent at once, none is declared lost before its own `breaker_wait_wall_ms` are over, and then
     `breaker_nodes_per_minute`. A lost node without work is forgotten after `remove_lost_ms` (0: never).
     After `fair_half_life_ms` what a tenant used counts half for its fair share (0: only what it holds now counts).
+    Of the waiting jobs that do not fit the first `reservations_max` get a planned start (0: none does), and in queues
+    that backfill their nodes are kept for them; a plan that is not confirmed for `reservation_ttl_ms` lapses.
     """
 
     start_wall_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 120_000
@@ -170,6 +172,8 @@ class CellPolicy(Value, omit_defaults=False):
     breaker_wait_wall_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 300_000
     breaker_nodes_per_minute: Annotated[int, Meta(ge=1, le=100_000)] = 10
     remove_lost_ms: Annotated[int, Meta(ge=0, le=366 * 86_400_000)] = 86_400_000
+    reservations_max: Annotated[int, Meta(ge=0, le=1_000)] = 8
+    reservation_ttl_ms: Annotated[int, Meta(ge=1, le=366 * 86_400_000)] = 300_000
 
 
 class SetPolicy(Operation, type="fallow.policy.set.v1", topic="operations"):

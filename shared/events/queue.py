@@ -1,4 +1,8 @@
-"""Topic `queue`: who is next in each queue, as queueing plans it. It tells people; what starts, placement decides."""
+"""Topic `queue`: who is next in each queue, and when jobs that do not fit will start, as queueing plans it.
+
+The order tells people; what starts, placement decides. Planned starts are proposals: placement looks at each on the
+newest state and puts it in force, or not.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from shared.events.base import CellEvent, Count, JobId, Millis, Name, Value
+from shared.events.values import WorkerPlace
 
 
 class QueueDiscipline(StrEnum):
@@ -49,3 +54,28 @@ class QueuePlanned(CellEvent, type="fallow.queue.planned.v1", topic="queue"):
     version: Count
     at_ms: Millis
     queues: tuple[QueuePlan, ...] = ()
+
+
+STARTS_MOST = 1_000
+"""So many starts are planned at once at most: the cell's policy names no more."""
+
+
+class PlannedStart(Value):
+    """The job would start at `start_ms` in `places`; without places it would start then, and nothing is to be kept."""
+
+    job: JobId
+    start_ms: Millis
+    places: tuple[WorkerPlace, ...] = ()
+
+
+class StartsPlanned(CellEvent, type="fallow.queue.starts-planned.v1", topic="queue"):
+    """When the first waiting jobs that do not fit would start, in the order of their turns: computed at `at_ms` of cell
+    time from version `version` of the state. It is the whole plan: what it does not name is planned no more. `plan`
+    grows with each plan of a writer.
+    """
+
+    writer: str
+    plan: Count
+    version: Count
+    at_ms: Millis
+    starts: Annotated[tuple[PlannedStart, ...], Meta(max_length=STARTS_MOST)] = ()

@@ -115,6 +115,8 @@ class ClearReason(StrEnum):
     JOB_OVER = "job_over"
     REPLACED = "replaced"
     NODES_GONE = "nodes_gone"
+    HELD = "held"
+    LAPSED = "lapsed"
 
 
 class ProposalCode(StrEnum):

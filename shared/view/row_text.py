@@ -20,6 +20,9 @@ from shared.view.rows import AccountRow, JobRow, NodeRow, Place, PoolRow
 
 _encode = Encoder().encode
 
+_PLANNED = 16
+"""Where the planned start stands in a job's row; one that an earlier release wrote has none."""
+
 
 def _to_json(fields: Any) -> str:
     return _encode(fields).decode()
@@ -36,7 +39,7 @@ def place_of(state: CellState, job: Job) -> str:
 
 def job_text(state: CellState, job: Job) -> str:
     """The row of a job that waits or holds places."""
-    spec, place = job.spec, place_of(state, job)
+    spec, place, planned = job.spec, place_of(state, job), state.reservations.get(job.spec.id)
     queue = spec.queue or ""
     fields = (
         spec.id,
@@ -55,13 +58,14 @@ def job_text(state: CellState, job: Job) -> str:
         [(held.rank, held.node, held.devices, held.gpu_milli) for held in job.workers + job.joining],
         job.preemptions,
         job.failures,
+        None if planned is None else planned.start_ms,
     )
     return f"{spec.tenant} {job.status} {place}\n{_to_json(fields)}"
 
 
 def over_text(over: OverJob) -> str:
     """The row of a job that is over."""
-    fields = (over.id, "", 0, None, 0, 0, 0, None, None, 0, None, None, over.over_ms, (), 0, 0)
+    fields = (over.id, "", 0, None, 0, 0, 0, None, None, 0, None, None, over.over_ms, (), 0, 0, None)
     return f"{over.tenant} {over.status} \n{_to_json(fields)}"
 
 
@@ -89,6 +93,7 @@ def job_row(text: str, position: int = -1) -> JobRow:
         places=tuple(Place(rank, node, tuple(devices), milli) for rank, node, devices, milli in fields[13]),
         preemptions=fields[14],
         failures=fields[15],
+        planned_start_ms=fields[_PLANNED] if len(fields) > _PLANNED else None,
         position=position if position >= 0 else None,
     )
 

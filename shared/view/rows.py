@@ -25,7 +25,7 @@ class JobRow:
     """A job. Of one that is over the cell remembers who it was and how it ended: the rest is empty then.
 
     `position` counts from 0 within its queue, None unless it is queued. `places` are all that it holds, also while it
-    grows, shrinks or stops.
+    grows, shrinks or stops. `planned_start_ms` is when it would start by estimates, None where that is not known.
     """
 
     id: str
@@ -47,6 +47,7 @@ class JobRow:
     preemptions: int = 0
     failures: int = 0
     position: int | None = None
+    planned_start_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

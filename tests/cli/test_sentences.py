@@ -119,9 +119,13 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (
         e.ReservationSet(job="a", workers=PLACES[:1], start_ms=0),
-        "For job a, 8 GPUs on node-0 (0-7) are kept from day 0 00:00:00.000 on.",
+        "Job a is planned to start at day 0 00:00:00.000, by estimates; 8 GPUs on node-0 (0-7) are kept for it.",
     ),
-    (e.ReservationCleared(job="a", reason=ClearReason.STARTED), "Nothing is kept for job a any more: started."),
+    (e.ReservationSet(job="a", start_ms=0), "Job a is planned to start at day 0 00:00:00.000, by estimates."),
+    (
+        e.ReservationCleared(job="a", reason=ClearReason.STARTED),
+        "Job a has no planned start any more: it has started.",
+    ),
     (
         e.HeadBlocked(job="a"),
         "Job a is the first of its queue that does not fit, and is waited for from now on.",

@@ -26,6 +26,7 @@ from shared.events.base import Event
 from shared.events.decisions import Decision, next_chain
 from shared.events.encoding import decode, encode
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
+from shared.events.queue import StartsPlanned
 from shared.events.submissions import JobChanges
 from shared.events.value import replace
 from shared.events.values import JobSpec, NodeSpec, NodeStatus, ObservedRun, Resources, RunStatus
@@ -103,6 +104,9 @@ class World:
         """Inputs for the next decision."""
         taken = []
         for told in events:
+            if isinstance(told, StartsPlanned):
+                self.service.hear_plan(told)
+                continue
             source = f"{told.topic if told is not None else 'jobs'}-0"
             stream = self.inputs.setdefault(source, [])
             numbers = isinstance(told, n.NodeEvent) and self.numbers_words

@@ -10,7 +10,7 @@ from services.placement.app.appending import Appending
 from services.placement.app.clock_watch import ClockWatch
 from services.placement.app.inflow import Inflow
 from services.placement.app.input_watch import InputWatch
-from services.placement.app.intake import INPUTS, Intake
+from services.placement.app.intake import INPUTS, PLANS, Intake
 from services.placement.app.metrics import CellMetrics, PlacementMetrics
 from services.placement.app.nodes_watch import NodesWatch
 from services.placement.app.ownership import Ownership
@@ -24,7 +24,7 @@ from shared.log.follower import Follower
 from shared.log.machine.losses import Place
 from shared.log.machine.tenure import Tenure
 from shared.log.opening import layout_of
-from shared.log.port import Log, LogRefused, LogUnavailable
+from shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Reader
 from shared.runtime.cell_file import CellFileError, read_again, reloaded
 from shared.runtime.clocks import WallCellClock
 from shared.runtime.process import Context, wait_for
@@ -38,7 +38,7 @@ STANDBY_WAIT_MS = 2_500
 
 REST_MS_LEAST = 2
 
-PATIENT_MS = {"nodes": 30}
+PATIENT_MS = {"nodes": 30, PLANS: 30}
 """So long may records gather before they are read. Thousands of nodes say something at any time, and it is in no hurry:
 new jobs start sooner where fewer decisions come of it.
 """
@@ -281,15 +281,22 @@ class CellWriter:
             await self._watch.end()
             places = self._places()
             starts = await self._watch.begin(places)
-        readers = {}
+        readers: dict[str, Reader] = {}
         for name, start in starts.items():
             tp, patient_ms = self._layout.tp(name, self.cell), 0 if self._stepped else PATIENT_MS.get(name, 0)
             known = {tp: places[name]} if name in places else {}
             readers[name] = ContinuedReader(self._log, {tp: start}, known, patient_ms)
-        inflow = Inflow(readers, self._context.settings.poll_records, self._watch.refused)
+        plans = self._layout.tp(PLANS, self.cell)
+        end = (await self._log.end_offsets([plans]))[plans]
+        readers[PLANS] = self._log.reader({plans: end}, patient_ms=0 if self._stepped else PATIENT_MS[PLANS])
+        inflow = Inflow(readers, self._context.settings.poll_records, self._refused)
         await inflow.start()
         self._goes_on = self._has_looked = False
         return inflow
+
+    def _refused(self, error: LogTruncated) -> bool:
+        """A reader was refused its position. Whether it goes on where the topic begins: that of plans does."""
+        return error.tp == self._layout.tp(PLANS, self.cell) or self._watch.refused(error)
 
     def _places(self) -> dict[str, Place]:
         """How far the state has read each input that it has read at all."""

@@ -9,8 +9,9 @@ from services.placement.app.metrics import CellMetrics
 from services.placement.service import Input, PlacementService
 from services.placement.settings import PlacementSettings
 from shared.cluster.config import CellPart
-from shared.events.encoding import Undecodable
+from shared.events.encoding import TYPE_HEADER, Undecodable
 from shared.events.operations import ReloadCell
+from shared.events.queue import StartsPlanned
 from shared.events.reasons import DeadLetterReason
 from shared.log.dead_letters import TOLD_MOST, dead_letter
 from shared.log.layout import Layout
@@ -20,6 +21,9 @@ from shared.log.reading import event_of, input_checksum
 from shared.runtime.process import Context
 
 INPUTS = ("jobs", "nodes", "proposals", "operations")
+
+PLANS = "queue"
+"""The topic of plans. It is no input, and has no cursor: a newer plan says again what an older one said."""
 
 
 class Intake:
@@ -47,11 +51,20 @@ class Intake:
         of bad records must not hold up the good ones.
         """
         dead: list[Dead] = []
-        inputs = [self._input(record, dead, watch) for record in records]
+        self._hear_plans(records, service)
+        inputs = [self._input(record, dead, watch) for record in records if record.topic in self.sources]
         await self._set_aside(dead)
         if any(isinstance(item.event, ReloadCell) for item in inputs):
             await self._reload()
         service.take(inputs)
+
+    def _hear_plans(self, records: list[Record], service: PlacementService) -> None:
+        """Hand over the plans of this cell among these records; what else is in their topic is for people."""
+        plans, kind = self._layout.topic(PLANS), (TYPE_HEADER, StartsPlanned.type.encode())
+        for record in records:
+            event = event_of(record) if record.topic == plans and kind in record.headers else None
+            if isinstance(event, StartsPlanned) and event.cell == self.cell:
+                service.hear_plan(event)
 
     def _input(self, record: Record, dead: list[Dead], watch: InputWatch) -> Input:
         """What a record says; one that says nothing that belongs here is added to `dead`."""

@@ -100,6 +100,11 @@ def meet(one: Reach, other: Reach) -> bool:
     return any(mask & other.get(name, 0) for name, mask in one.items())
 
 
+def without(one: Reach, other: Reach) -> Reach:
+    """The nodes of the one that are not in the other."""
+    return {name: left for name, mask in one.items() if (left := mask & ~other.get(name, 0))}
+
+
 def marks_of_reach(state: CellState) -> list[object]:
     """Where this is what it was, so is the reach of every job."""
     return [hardware_of(state, pool).mark for pool in state.pools.values()]

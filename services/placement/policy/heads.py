@@ -27,6 +27,7 @@ from services.placement.policy.head_index import HeadIndex
 from services.placement.policy.lines.classes import WORKERS, Key, room_of
 from services.placement.policy.lines.row import Need
 from services.placement.policy.quota_check import is_ever_allowed
+from services.placement.policy.reserved import Kept, Reserved
 from shared.cluster.config import Queue
 from shared.cluster.gpu_types import types_for
 from shared.cluster.hardware import hardware_of
@@ -53,7 +54,8 @@ class Head:
     nodes of the GPU types under that limit; `under` the tenant whose limit it is, None where it is room that is
     missing. `is_due` whether nothing may pass it any more, `is_of_all` whether that holds for the queues behind its own
     too, `is_of_earlier` whether it is one of those walked before, `is_reserved` whether its room is kept for owners.
-    `code` is why it does not fit, for one who reads the log; None where it was not tried yet.
+    `code` is why it does not fit, for one who reads the log; None where it was not tried yet. With `is_planned` its
+    `reach` are the nodes that are kept for its planned start, and a job that is over by then may pass.
     """
 
     spec: JobSpec
@@ -66,15 +68,18 @@ class Head:
     is_reserved: bool = False
     is_before_turns: bool = False
     code: DeferCode | None = None
+    is_planned: bool = False
 
 
 class Heads:
     """The heads that a walk has met so far, and that hold in the queue at which it is."""
 
-    __slots__ = ("_above", "_before_turns", "_index", "_is_by_tenant", "_marks", "_now_ms", "_state")
+    __slots__ = ("_above", "_before_turns", "_index", "_is_by_tenant", "_marks", "_now_ms", "_state", "reserved")
 
-    def __init__(self, state: CellState, now_ms: int) -> None:
+    def __init__(self, state: CellState, now_ms: int, reserved: Reserved | None = None) -> None:
+        """`reserved` is what is kept for planned starts."""
         self._state, self._now_ms = state, now_ms
+        self.reserved = Reserved(state, {}, now_ms) if reserved is None else reserved
         self._index = HeadIndex[Head]()
         self._is_by_tenant = False
         self._above: dict[tuple[Need, str], tuple[str, ...]] = {}
@@ -163,7 +168,7 @@ class Heads:
         if not is_ever_allowed(self._state, job):
             return False
         since_ms = self._state.heads.get(job.spec.id, self._now_ms)
-        is_due = is_strict or self._now_ms - since_ms >= self._state.policy.backfill_wait_ms
+        is_due = is_strict or _is_due(self._state, job, since_ms, self._now_ms)
         under = _under(self._state, job.spec, code)
         reach = _kept_for(self._state, job.spec, self.reach(need, job.spec), under)
         is_reserved = code is DeferCode.RESERVED_FOR_OTHER
@@ -180,6 +185,16 @@ class Heads:
             lined = spec if spec.gang else changed(spec, workers=fewest, workers_min=fewest)
             need.reach = (self._marks, reach_of(self._state, lined))
         return need.reach[1]
+
+
+def _is_due(state: CellState, job: Job, since_ms: int, now_ms: int) -> bool:
+    """Whether a head of a queue that backfills has waited for so long that nothing may pass it any more. One for which
+    places are kept is waited for with these alone until its first planned start is over.
+    """
+    kept = state.reservations.get(job.spec.id)
+    if kept is not None and kept.workers and kept.first_ms is not None and now_ms < kept.first_ms:
+        return False
+    return now_ms - since_ms >= state.policy.backfill_wait_ms
 
 
 def _keeps_back(state: CellState, spec: JobSpec, reach: Reach, head: Head) -> bool:
@@ -222,18 +237,39 @@ def head_before(
     else one of the queues that are walked `earlier`. A head is kept back by no other one of its own queue.
     """
     is_head = job.spec.id in state.heads and job.deferred is not DeferCode.BEHIND_HEAD
-    known, reach, first = _Known(state, now_ms), reach_of(state, in_line(job)), (*earlier, queue)[0].name
+    known, reach, first_name = _Known(state, now_ms), reach_of(state, in_line(job)), (*earlier, queue)[0].name
     waiting = [other for other in state.jobs.values() if other.status is JobStatus.QUEUED]
     growing = [other for other in state.jobs.values() if grows(other, now_ms)]
     heads: list[Head] = []
     if not is_head:
-        running = _before(queue, _of_queue(queue, first, growing), job)
+        running = _before(queue, _of_queue(queue, first_name, growing), job)
         heads += _behind_others_last(known.in_own(queue, before) + known.of_growing(queue, running))
     for each in earlier:
-        found = known.in_other(each, _of_queue(each, first, waiting))
-        found += known.of_growing(each, _of_queue(each, first, growing))
+        found = known.in_other(each, _of_queue(each, first_name, waiting))
+        found += known.of_growing(each, _of_queue(each, first_name, growing))
         heads += [replace(head, is_of_earlier=True) for head in _behind_others_last(found)]
-    return next((head for head in heads if _keeps_back(state, job.spec, reach, head)), None)
+    keeper = next((head for head in heads if _keeps_back(state, job.spec, reach, head)), None)
+    return keeper or _planned_before(state, job, (*earlier, queue), reach, now_ms)
+
+
+def _planned_before(state: CellState, job: Job, queues: Sequence[Queue], reach: Reach, now_ms: int) -> Head | None:
+    """The first job with a planned start whose nodes this one, of the last of these queues, may not take until then."""
+    if job.spec.id in state.reservations or not state.reservations:
+        return None
+    by_name = {queue.name: queue for queue in queues}
+    names = {job_id: state.jobs[job_id].spec.queue or queues[0].name for job_id in state.reservations}
+    reserved = Reserved(state, {job_id: by_name[name] for job_id, name in names.items() if name in by_name}, now_ms)
+    for queue in queues:
+        reserved.enter(queue)
+    off, kept = reserved.kept_from(job, _place_in(queues[-1], job))
+    return reserved_head(state, kept) if kept is not None and meet(off, reach) else None
+
+
+def reserved_head(state: CellState, kept: Kept) -> Head:
+    """A job with a planned start, as a head that may not be passed on the nodes that are kept for it."""
+    spec = kept.job.spec
+    since_ms, code = state.heads.get(spec.id), kept.job.deferred
+    return Head(spec, since_ms, kept.reach, None, is_due=True, is_of_all=True, code=code, is_planned=True)
 
 
 def _behind_others_last(heads: list[Head]) -> list[Head]:
@@ -275,9 +311,9 @@ class _Known:
         if queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO:
             return []
         if queue.discipline is QueueDiscipline.BACKFILL:
-            wait_ms, since_ms = self._state.policy.backfill_wait_ms, self._state.heads
-            found = [each for each in found if self._now_ms - since_ms.get(each.id, self._now_ms) >= wait_ms]
+            since_ms = self._state.heads
             found = [each for each in found if each.id in since_ms]
+            found = [each for each in found if _is_due(self._state, each, since_ms[each.id], self._now_ms)]
         found.sort(key=lambda each: _place_in(queue, each))
         return [self._head(other, other.deferred) for other in found]
 

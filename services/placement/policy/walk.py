@@ -15,15 +15,17 @@ from services.placement.policy.beside import place_beside
 from services.placement.policy.confirmations import with_confirmations
 from services.placement.policy.elsewhere import place_job
 from services.placement.policy.entering import places_to_enter
-from services.placement.policy.ever import Reach
+from services.placement.policy.ever import Reach, meet, without
 from services.placement.policy.fair_share import Shares
 from services.placement.policy.gang import Places, place_gang
-from services.placement.policy.heads import WAITED_FOR, Head, Heads
+from services.placement.policy.heads import WAITED_FOR, Head, Heads, reserved_head
 from services.placement.policy.lines.course import ByShares, Course, OneLine, Turns
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
 from services.placement.policy.lines.reasons import tell
 from services.placement.policy.lines.row import InVain, RoomRows, Row
+from services.placement.policy.planned_places import may_start_in
+from services.placement.policy.reserved import Reserved, reach_of_places
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.singly import grows
 from shared.cluster.state import CellState
@@ -35,6 +37,7 @@ Start = Callable[[Job, Places, str], bool]
 whether the record has room for more.
 """
 
+NOWHERE: Reach = {}
 _QUEUED = JobStatus.QUEUED
 _STRICT, _BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL
 _OF_TENANT = (DeferCode.QUOTA_REACHED, DeferCode.RESERVED_FOR_OTHER)
@@ -66,8 +69,11 @@ class Walk:
 
 def walk_lines(state: CellState, lines: Lines, now_ms: int, start: Start) -> Walk:
     """Walk the queues in their order. What heads of one wait for, the queues behind it leave alone."""
-    walk, heads = Walk(), Heads(state, now_ms)
+    walk = Walk()
+    queue_of = {job_id: lines.queue(state.jobs[job_id].spec.queue) for job_id in state.reservations}
+    heads = Heads(state, now_ms, Reserved(state, queue_of, now_ms))
     for queue in lines.in_order():
+        heads.reserved.enter(queue[0].queue)
         if not _Scan(state, lines, queue, heads, now_ms, start, walk).go():
             walk.is_whole = False
             break
@@ -91,7 +97,7 @@ class _Scan:
         courses = [Course(line, sees_all=sees_all) for line in queue]
         shares = Shares(state, now_ms)
         self._turns: Turns = ByShares(courses, shares, state.jobs) if self._is_fair else OneLine(courses[0])
-        self._heads = heads
+        self._heads, self._reserved = heads, heads.reserved
         self._blocking: dict[str, None] = {}
         self._ahead = Ahead()
         self._tries = TRIES_BESIDE_MOST
@@ -148,15 +154,52 @@ class _Scan:
             self._lines.refuse(course.line, row, DeferCode.ARRAY_LIMIT, is_shut=True)
             return True
         over = self._heads.over(row.rows.need, job.spec)
-        if over is not None and over.is_due:
-            return self._go_beside(course, row, job, over)
         is_new = row.code is None and row.rows.need.code is None
+        is_due = over is not None and over.is_due
+        off, keeper = self._kept_from(row, job) if self._reserved and (is_new or is_due) else (NOWHERE, None)
+        if over is not None and is_due:
+            return self._go_beside(course, row, job, over, off)
+        if self._reserved and is_new and self._is_planned_here(job, off):
+            over_id = "" if over is None else over.spec.id
+            return self._let_in(course, row, job, self._state.reservations[job.spec.id].workers, over_id)
+        if keeper is not None and self._is_known_beside(row, job, off):
+            return self._go_beside(course, row, job, keeper, off, may_be_head=over is None)
         found = self._find(course, row, job)
         if not isinstance(found, DeferCode):
+            if keeper is not None and meet(off, reach_of_places(self._state, found)):
+                return self._go_beside(course, row, job, keeper, off, may_be_head=over is None)
             return self._let_in(course, row, job, found, "" if over is None else over.spec.id)
         if self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO:
             self._keep(course, row, job, found if is_new else self._newest(course, row, job, found), over)
         return True
+
+    def _kept_from(self, row: Row, job: Job) -> tuple[Reach, Head | None]:
+        """The nodes that are kept from this job for planned starts, and the first job for which they are, as a head
+        that may not be passed there. Nowhere, and None, where it could use none of these.
+        """
+        assert row.first is not None, "the job is its first one"
+        off, kept = self._reserved.kept_from(job, row.first)
+        if kept is None or not meet(off, self._heads.reach(row.rows.need, job.spec)):
+            return NOWHERE, None
+        return off, reserved_head(self._state, kept)
+
+    def _is_known_beside(self, row: Row, job: Job, off: Reach) -> bool:
+        """Whether it needs no look for places to know that the job starts on no other nodes than these in this walk."""
+        if job.spec.id in self._state.reservations:
+            return False
+        if not self._tries or row.tried == self._lines.tries:
+            return True
+        beside = self._heads.room_beside(row.rows.need, job.spec)
+        return self._known_beside(row, without(beside, off)) is not None
+
+    def _is_planned_here(self, job: Job, off: Reach) -> bool:
+        """Whether places are kept for the job, not on these nodes, and it may start in them now."""
+        kept = self._state.reservations.get(job.spec.id)
+        if kept is None or not kept.workers or job.status is not _QUEUED or not job.spec.gang:
+            return False
+        if off and meet(off, reach_of_places(self._state, kept.workers)):
+            return False
+        return may_start_in(self._state, job.spec, kept.workers)
 
     def _find(self, course: Course, row: Row, job: Job) -> Places | DeferCode:
         known = row.code or row.rows.need.code
@@ -209,7 +252,10 @@ class _Scan:
                 return False
             rows = row.rows
             self._lines.started(row)
-            if not self._is_fair and self._discipline is not _BACKFILL and not self._heads.are_by_tenant:
+            if self._reserved:
+                self._reserved.started(job)
+            goes_on = not (self._is_fair or self._heads.are_by_tenant or self._reserved)
+            if goes_on and self._discipline is not _BACKFILL:
                 return has_room and self._go_on(course, rows)
         else:
             has_room = has_room and (is_beside or self._let_others_in(job))
@@ -286,18 +332,23 @@ class _Scan:
             if job.spec.id not in self._state.heads:
                 self._walk.heads.append(job.spec.id)
 
-    def _go_beside(self, course: Course, row: Row, job: Job, over: Head) -> bool:
-        """A head keeps the job back: it starts where no such head could be, or is a head there. Whether the record has
-        room for more.
+    def _go_beside(
+        self, course: Course, row: Row, job: Job, over: Head, off: Reach, *, may_be_head: bool = True
+    ) -> bool:
+        """A head keeps the job back: it starts where no such head could be, and that is not kept for another one
+        (`off`), or is a head there. Whether the record has room for more.
         """
+        is_planned = bool(off) and job.spec.id in self._state.reservations
         need = row.rows.need
         beside = self._heads.room_beside(need, job.spec)
+        if off:
+            beside = without(beside, off)
         known = self._known_beside(row, beside) if beside else None
         if known is not None:
-            self._note_beside(row, job, known)
+            self._note_beside(row, job, known, is_planned=is_planned, may_be_head=may_be_head)
             self._pass_kept(course, row, job, over, known)
             return True
-        if beside and (not self._tries or row.tried == self._lines.tries):
+        if beside and not is_planned and (not self._tries or row.tried == self._lines.tries):
             self._walk.has_spent_tries |= row.tried != self._lines.tries
             self._walk.has_untried, beside = True, {}
         found = (
@@ -309,12 +360,12 @@ class _Scan:
             self._ahead.forget()
             return self._let_in(course, row, job, found, "", is_beside=True)
         if beside:
-            self._tries -= 1
+            self._tries -= not is_planned
             row.tried = self._lines.tries
             # Why a job that runs gets no more workers says nothing of others that need the same room.
-            is_of_row = found in _OF_TENANT or job.status is not _QUEUED
+            is_of_row = found in _OF_TENANT or job.status is not _QUEUED or bool(off)
             (row if is_of_row else need).in_vain = InVain(self._lines.freed, found, beside)
-            self._note_beside(row, job, found)
+            self._note_beside(row, job, found, is_planned=is_planned, may_be_head=may_be_head)
         self._pass_kept(course, row, job, over, found)
         return True
 
@@ -325,10 +376,15 @@ class _Scan:
                 return found.code
         return None
 
-    def _note_beside(self, row: Row, job: Job, code: DeferCode) -> None:
-        """One that finds no room beside the heads either keeps others back there."""
+    def _note_beside(self, row: Row, job: Job, code: DeferCode, *, is_planned: bool, may_be_head: bool) -> None:
+        """One that finds no room beside the heads either keeps others back there. One that has a planned start itself
+        is told what it waits for: it stands behind no other.
+        """
+        if is_planned and job.status is _QUEUED:
+            self._walk.deferred[job.spec.id] = code
         if (
-            self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO
+            may_be_head
+            and self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO
             and code in WAITED_FOR
             and self._keeps_its_room(job)
         ):
@@ -338,15 +394,25 @@ class _Scan:
         """It may not pass this head, and nor may any other that could use what the head needs, unless it is for reasons
         of its tenant, or of the workers that it has already.
         """
-        if code in _OF_TENANT or self._heads.is_by_tenant(over) or not self._keeps_its_room(job):
+        if code in _OF_TENANT or self._heads.is_by_tenant(over) or over.is_planned or not self._keeps_its_room(job):
             course.pass_row(row)
         else:
             course.pass_room()
 
     def _is_kept_back(self, job: Job) -> bool:
         place = self._lines.place_of(job.spec.id)
-        over = None if place is None else self._heads.over(place[1].rows.need, job.spec)
-        return over is not None and over.is_due
+        if place is None:
+            return False
+        over = self._heads.over(place[1].rows.need, job.spec)
+        return (over is not None and over.is_due) or (bool(self._reserved) and self._is_kept_off(place[1], job))
+
+    def _is_kept_off(self, row: Row, job: Job) -> bool:
+        """Whether nodes that the job could use are kept for a planned start of another one, and it has none."""
+        if job.spec.id in self._state.reservations:
+            return False
+        order = self._lines.order_of(job.spec.id)
+        off = NOWHERE if order is None else self._reserved.kept_from(job, order)[0]
+        return bool(off) and meet(off, self._heads.reach(row.rows.need, job.spec))
 
     def _clear_heads(self) -> None:
         """Clear heads that now stand behind another head. Fair-share queues keep theirs: their first job changes with

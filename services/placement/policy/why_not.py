@@ -101,6 +101,15 @@ class Behind:
     gpus_milli: int
     pools: tuple[str, ...]
     under: str | None = None
+    planned_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """When the job is planned to start, by estimates of how long others run, and the nodes that are kept for it."""
+
+    start_ms: int
+    nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,7 @@ class WhyNot:
     held_why: str = ""
     changed: tuple[str, ...] = ()
     to_open: tuple[str, ...] = ()
+    planned: Planned | None = None
 
 
 def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) -> WhyNot:
@@ -172,7 +182,14 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         away=_away(state, spec, (*codes, job.deferred)),
         held_why=job.held_why,
         changed=_changed(state, spec, (*codes, job.deferred)),
+        planned=_planned(state, spec.id),
     )
+
+
+def _planned(state: CellState, job_id: str) -> Planned | None:
+    """The planned start of a job; None where none is known."""
+    kept = state.reservations.get(job_id)
+    return None if kept is None else Planned(kept.start_ms, tuple(dict.fromkeys(place.node for place in kept.workers)))
 
 
 def _away(state: CellState, spec: JobSpec, codes: Sequence[DeferCode | None]) -> tuple[Node, ...]:
@@ -256,6 +273,7 @@ def _behind(state: CellState, job: Job, before: list[Job], queues: Sequence[Queu
         gpus_milli=in_line(other).gpus_milli,
         pools=tuple(name for name in sorted(head.reach) if head.reach[name]),
         under=head.under,
+        planned_ms=state.reservations[other.id].start_ms if other.id in state.reservations else None,
     )
 
 

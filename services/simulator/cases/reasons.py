@@ -15,7 +15,7 @@ CODES: dict[str, tuple[str, ...]] = {
     "quota": ("quota_reached", "over_tenant_limit"),
     "exceeds_max_quota": ("larger_than_pool", "over_tenant_limit", "over_job_limit"),
     "fragmentation": ("fragmented",),
-    "would_delay_reserved": ("reserved_for_other",),
+    "would_delay_reserved": ("reserved_for_other", "behind_head"),
     "preemption_delay": ("preemption_delay",),
 }
 """The case's word, and the codes that mean it."""

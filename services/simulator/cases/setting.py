@@ -122,7 +122,11 @@ class Setting:
     def _policy(self) -> CellPolicy:
         """A node is passed when it has more unconfirmed tasks than the case allows: with one more, it is full."""
         most = self.case.policy.max_unacknowledged
-        return CellPolicy(unacknowledged_most=0 if most is None else most + 1)
+        limits = [row.default_time_limit_s for row in self.case.queues if row.default_time_limit_s is not None]
+        return CellPolicy(
+            unacknowledged_most=0 if most is None else most + 1,
+            maintenance_lead_ms=ms(max(limits, default=0)),
+        )
 
     def _tenant(self, row: QueueRow, gpu_types: Iterable[str]) -> Tenant:
         name, plain = self.names.inside("queue", row.name), QueueRow(name=row.name)
@@ -198,8 +202,7 @@ def remarks_of(case: Case) -> tuple[str, ...]:
     queues: dict[str, None] = {}
     for row in case.queues:
         plain = QueueRow(name=row.name)
-        for key in ("guarantee", "owner_of", "reclaimable", "preempt", "min_runtime_s",
-                    "default_time_limit_s"):  # fmt: skip
+        for key in ("guarantee", "owner_of", "reclaimable", "preempt", "min_runtime_s"):
             if getattr(row, key) != getattr(plain, key):
                 queues[key] = None
     jobs: dict[str, None] = {}

@@ -6,6 +6,8 @@ from services.executor.policy.records import Said
 from services.executor.policy.turn import Observation, Turn
 from services.placement.policy.why_not import why_not
 from services.placement.service import Input, Tried
+from services.queueing.policy.estimator import Declared
+from services.queueing.policy.planner import plan_starts
 from services.simulator.cases.reasons import CAN_NEVER_RUN, in_words, waits_in_words
 from services.simulator.cases.schema import PendingRow, RunningRow
 from services.simulator.cases.setting import GPU_TYPE, S_MS, NotBuiltIn, Setting, is_invalid, is_many, ms
@@ -23,6 +25,7 @@ from shared.events.encoding import Undecodable
 from shared.events.jobs import JobRejected
 from shared.events.nodes import DeviceFailed, NodeJoined, NodeLost, NodeReport, RunWord
 from shared.events.operations import Cordon, SetQuota, Uncordon
+from shared.events.queue import StartsPlanned
 from shared.events.submissions import CancelJob, SubmitJob
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, RunStatus, VirtualRun, WorkerPlace
@@ -46,6 +49,8 @@ class Theatre(VirtualCell):
         self.submitted: dict[str, None] = {}
         self.queue_of: dict[str, str] = {}
         self.verdict_wall_s = 0.0
+        self.takes_plans = setting.case.policy.queue_policy == "backfill"
+        self._plans = 0
         self._told: list[tuple[int, Input]] = []
         self._diaries: dict[str, list[DiaryLine]] = {}
         super().__init__(setting.file, setting.nodes, (story.follow,))
@@ -118,6 +123,28 @@ class Theatre(VirtualCell):
                 free[node] ^= 1 << device
             places.append(WorkerPlace(rank=rank, node=node, devices=devices, gpu_milli=each * GPU))
         return tuple(places)
+
+    def settle(self) -> None:
+        """Let the services act until nobody has anything left to do; queueing plans behind them."""
+        super().settle()
+        if self.takes_plans:
+            self._plan()
+            super().settle()
+
+    def _plan(self) -> None:
+        state, queues = self.state, self.file.cells[0].queues
+        starts = plan_starts(state, queues, self.now_ms, state.policy.reservations_max, Declared())
+        self._plans += 1
+        self.placement.hear_plan(
+            StartsPlanned(
+                cell=state.cell,
+                writer="queueing",
+                plan=self._plans,
+                version=state.version,
+                at_ms=self.now_ms,
+                starts=starts,
+            )
+        )
 
     # Jobs.
 

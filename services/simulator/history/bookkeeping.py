@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from services.simulator.history import arrays, maintenance, waits
+from services.simulator.history import arrays, maintenance, planned, waits
 from services.simulator.history import books as b
 from services.simulator.history.books import Books, JobPage, NodePage, OverPage
 from services.simulator.history.evidence import Violation
@@ -46,6 +46,8 @@ class Bookkeeper:
             e.JobHeld: self._held,
             e.JobReleased: self._released,
             e.JobReady: self._ready,
+            e.ReservationSet: lambda effect: self._say_if("PLAN", planned.planned(self.books, effect)),
+            e.ReservationCleared: lambda effect: self._say_if("PLAN", planned.unplanned(self.books, effect)),
             e.NodeChanged: self._node_changed,
             e.MaintenanceSet: lambda effect: maintenance.planned(self.books, effect),
             e.MaintenanceBegan: lambda effect: maintenance.began(self.books, effect),
@@ -76,6 +78,8 @@ class Bookkeeper:
                 note(effect)
         for wrong in arrays.not_whole(self.books):
             self._say("I2", wrong)
+        for wrong in planned.forgotten(self.books):
+            self._say("PLAN", wrong)
         self._loans_are_back()
 
     def _found_here(self, wrong: str | None) -> None:
@@ -178,6 +182,7 @@ class Bookkeeper:
         if books.at_ms < page.not_before_ms:
             self._say("I2", f"job {effect.job} starts at {books.at_ms}, not to start before {page.not_before_ms}")
         self._found_here(waits.too_early(books, page) or arrays.too_many(books, page))
+        self._say_if("PLAN", planned.delayed_by(books, page, effect))
         self._is_whole(page, effect)
         self._takes(effect.job, page, effect.workers, effect.workers)
         page.status, page.attempt, page.deferred = b.STARTING, effect.attempt, None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from services.simulator.history.queue_rules import QueueRule
+from shared.events.effects import ReservationSet
 from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import DeferCode, StopReason
 from shared.events.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
@@ -45,6 +46,8 @@ class JobPage:
     held_why: str = ""
     head_since_ms: int | None = None
     head_version: int = 0
+    plan: ReservationSet | None = None
+    stale_plan: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,6 +149,8 @@ def _is_head(books: Books, page: JobPage, rule: QueueRule) -> bool:
         return not rule.is_fair
     if not rule.is_backfill or page.head_since_ms is None or page.head_version == books.version:
         return False
+    if page.plan is not None and page.plan.workers and books.at_ms < (page.plan.first_ms or 0):
+        return False  # until then the nodes of its plan are kept, and nothing else
     return books.at_ms - page.head_since_ms > books.policy.backfill_wait_ms
 
 
@@ -188,6 +190,8 @@ class _Lines:
         for job, other in self._books.jobs.items():
             if other is page or not (other.status == QUEUED or (other.status in HOLDS and not other.spec.gang)):
                 continue
+            if other.plan is not None and any(place.node in mine for place in other.plan.workers):
+                return True  # these are kept for its planned start
             rule = self.rule_of(other)
             is_ahead = rule.number < own.number
             if rule.name == own.name:

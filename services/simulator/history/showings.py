@@ -125,6 +125,7 @@ def _of_page(page: JobPage, position: int | None) -> dict[str, object]:
         "failures": page.failures,
         "places": tuple(Place(place.rank, place.node, place.devices, place.gpu_milli) for place in page.places),
         "position": position,
+        "planned_start_ms": None if page.plan is None else page.plan.start_ms,
     }
 
 

@@ -38,6 +38,9 @@ class Restless(Exception):
 class VirtualCell:
     """One cell. `now_ms` is the cell time; `decisions` counts those in force."""
 
+    takes_plans = False
+    """Whether starts that somebody plans are put in force."""
+
     def __init__(
         self,
         file: CellFile,
@@ -54,7 +57,7 @@ class VirtualCell:
         part, name = self.file.cells[0], "simulator"
         self.state = state
         self.admission = AdmissionService(self.file)
-        self.placement = PlacementService(state, self.file, writer=name, stepped=True)
+        self.placement = PlacementService(state, self.file, writer=name, stepped=True, takes_plans=self.takes_plans)
         self.executor = ExecutorService(part.name, self._specs, 1, says_by_itself=False)
 
     def begin(self, at_ms: int = 0) -> None:

@@ -16,6 +16,10 @@ WORKERS = 2
 """Where in the key of a room stands how many workers must have it at once."""
 
 
+STEPS_OF_RUN_TIMES = 4
+"""Run times are told apart in so many steps from each to its double."""
+
+
 def room_of(state: CellState, spec: JobSpec) -> Key:
     """What decides whether there is room for a job, whoever's it is. In a cell that has nodes that only short jobs may
     use, how long it may run decides, too. What keeps the workers of a job that is no gang from entering is not told
@@ -40,10 +44,18 @@ def room_of(state: CellState, spec: JobSpec) -> Key:
     return (*key, longest_run_ms(state, spec)) if state.closing else key
 
 
-def class_of(need: object, job: Job, spec: JobSpec) -> Key:
+def _step_of(run_ms: int) -> int:
+    """Run times of one step are alike for the classes of a line; each job goes by its own all the same."""
+    bits = max(run_ms.bit_length() - 1, 2)
+    return bits * STEPS_OF_RUN_TIMES + (run_ms >> (bits - 2)) % STEPS_OF_RUN_TIMES
+
+
+def class_of(need: object, job: Job, spec: JobSpec, run_ms: int | None = None) -> Key:
     """The whole key: what stands for the room (one thing for all jobs that need the same, which is quickly told from
-    others), and whose job it is, with what its quota goes by. `spec` is the job as its line knows it.
+    others), and whose job it is, with what its quota goes by. `spec` is the job as its line knows it. `run_ms` is how
+    long it runs by its estimate, where nodes are kept for planned starts: about that long decides then, too.
     """
     is_queued = job.status is _QUEUED
     array = spec.array_of if is_queued and spec.array_most_running is not None else None
-    return (need, spec.tenant, spec.priority, spec.preemptible, spec.workers_min, array, is_queued)
+    key = (need, spec.tenant, spec.priority, spec.preemptible, spec.workers_min, array, is_queued)
+    return key if run_ms is None else (*key, _step_of(run_ms))

@@ -19,6 +19,7 @@ from shared.cluster.due import DueHeap
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.queue_order import Order, order_in
 from shared.cluster.quota import Account, accounts
+from shared.cluster.run_time import run_estimate_ms
 from shared.cluster.singly import in_line, lacks, may_go_on, next_pause_end_ms
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -52,6 +53,8 @@ class Lines:
         self._first = queues[0].name
         self._queues = {queue.name: queue for queue in queues}
         self._numbers = {queue.name: number for number, queue in enumerate(queues)}
+        self._backfills = any(queue.discipline is QueueDiscipline.BACKFILL for queue in queues)
+        self._by_run_time = False
         self.forget()
 
     def forget(self) -> None:
@@ -87,7 +90,9 @@ class Lines:
         """Follow the state behind these effects. Whether a job has come to a place in which it may start, or a head has
         left the one in which it kept others back.
         """
-        basis = (bool(state.closing), state.policy.maintenance_lead_ms if state.closing else 0)
+        self._by_run_time = self._backfills and state.policy.reservations_max > 0
+        by_lead = bool(state.closing) or self._by_run_time
+        basis = (bool(state.closing), self._by_run_time, state.policy.maintenance_lead_ms if by_lead else 0)
         if not self._is_known or basis != self._basis:
             self._begin(state, now_ms)
             self._basis = basis
@@ -130,14 +135,15 @@ class Lines:
         queue = self.queue(spec.queue)
         tenant = spec.tenant if queue.order is QueueOrder.FAIR_SHARE else ""
         room, order = room_of(state, spec), order_in(queue, spec, job.submit_ms, job.number)
+        run_ms = run_estimate_ms(state, spec) if self._by_run_time else None
         if known is not None:
             line, row, before = known
-            is_alike = row.rows.need.key == room and row.key == class_of(row.rows.need, job, spec)
+            is_alike = row.rows.need.key == room and row.key == class_of(row.rows.need, job, spec, run_ms)
             if is_alike and before == order and (line.queue.name, line.tenant) == (queue.name, tenant):
                 return False
             self._leave(job_id, known)
         line, need = self._line(queue, tenant), self._need(room)
-        key = class_of(need, job, spec)
+        key = class_of(need, job, spec, run_ms)
         row = line.rows.get(key) or self._row(line, key, need, spec.tenant)
         line.add(row, order)
         self._places[job_id] = (line, row, order)
@@ -227,6 +233,11 @@ class Lines:
         """Where a job stands, if it does."""
         place = self._places.get(job_id)
         return None if place is None else place[:2]
+
+    def order_of(self, job_id: str) -> Order | None:
+        """In which place a job stands, if it does."""
+        place = self._places.get(job_id)
+        return None if place is None else place[2]
 
     def next_cell_ms(self, state: CellState) -> int | None:
         """When the pause of a job ends, or a node closes for one that may keep others back."""

@@ -1,0 +1,251 @@
+"""When the first waiting jobs that do not fit will start: placement's own search, on the states that are to come.
+
+The state is put forward from one end of a run to the next, by estimates. At each of these times the jobs are tried in
+their order, gangs, quotas, places in the network and planned maintenance included. A job in a queue that keeps its
+order is tried only when all before it that could use its nodes have their places: so no plan delays an earlier one, and
+a job that would be backfilled may start sooner than planned (conservative backfill; with one job it is EASY, Lifka
+1995).
+
+The state is given back as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count, islice
+
+from services.placement.policy.arrays import may_start_one_more
+from services.placement.policy.deferral import STRUCTURAL
+from services.placement.policy.elsewhere import place_job
+from services.placement.policy.ever import Reach, meet, reach_of
+from services.placement.policy.gang import Places, place_gang
+from services.placement.policy.lines.classes import room_of
+from services.placement.policy.planned_places import may_start_in
+from services.placement.policy.rank import turns_of
+from services.queueing.policy.estimator import Estimator
+from shared.cluster.allocation import release, take
+from shared.cluster.apply import APPLY
+from shared.cluster.config import Queue
+from shared.cluster.job import HOLDING, Job, JobStatus
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.queue import PlannedStart, QueueDiscipline
+from shared.events.reasons import DeferCode
+from shared.events.values import NodeStatus, WorkerPlace
+
+CANDIDATES_EACH = 4
+"""So many times as many jobs are looked at as may be planned: some of them fit now."""
+
+STEPS_MOST = 1_000
+"""So many times are looked at; where more runs end, those that follow each other closely count as one."""
+
+TRIES_MOST = 4_000
+"""So often a place is looked for in all, beside the first look."""
+
+HORIZON_MS = 366 * 86_400_000
+"""Of what would start later than that nothing is said."""
+
+KEPT_NODES_MOST = 200
+"""On so many nodes at most places are kept for all jobs together: to keep others off costs as much as each of them.
+Jobs that need more have a planned start, and are protected by their wait alone.
+"""
+
+KEPT_PLACES_MOST = 2_000
+
+_BEST_EFFORT, _BACKFILL = QueueDiscipline.BEST_EFFORT_FIFO, QueueDiscipline.BACKFILL
+
+_Room = tuple[object, ...]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A job for which places are looked for. `before` counts those that come before it, and keep it back, and have no
+    places yet; `behind` are those that it keeps back itself.
+    """
+
+    job: Job
+    queue: Queue
+    room: _Room
+    reach: Reach
+    before: int = 0
+    behind: list[_Waiting] = field(default_factory=list)
+
+
+def plan_starts(
+    state: CellState, queues: Sequence[Queue], now_ms: int, most: int, estimator: Estimator
+) -> tuple[PlannedStart, ...]:
+    """The planned starts of at most `most` jobs, in the order of their turns. Those that have none are not named."""
+    if not most or not state.waiting:
+        return ()
+    waiting = _line_up(state, _in_turns(state, queues, now_ms, CANDIDATES_EACH * most))
+    clock_ms, mark = state.clock_ms, state.checkpoint()
+    try:
+        forecast = _Forecast(state, now_ms, estimator)
+        forecast.go(waiting, most)
+    finally:
+        state.clock_ms = clock_ms
+        state.rollback(mark)
+    return forecast.planned(waiting)
+
+
+def _in_turns(state: CellState, queues: Sequence[Queue], now_ms: int, most: int) -> Iterator[tuple[Queue, Job]]:
+    """The first jobs that wait for nothing but room and their turn, queue by queue in their order. Jobs whose workers
+    come and go singly have no one start, and are left out.
+    """
+    ready: dict[str, list[Job]] = {queue.name: [] for queue in queues}
+    for job in state.jobs.values():
+        name = job.spec.queue or queues[0].name
+        if job.status is JobStatus.QUEUED and job.spec.gang and job.not_before_ms <= now_ms and name in ready:
+            ready[name].append(job)
+    for queue in queues:
+        turns = turns_of(state, queue, ready[queue.name], now_ms)
+        for job in islice((job for job in turns if may_start_one_more(state, job.spec)), most):
+            yield queue, job
+            most -= 1
+
+
+def _line_up(state: CellState, turns: Iterator[tuple[Queue, Job]]) -> list[_Waiting]:
+    """These jobs, and which of them keep back which others."""
+    found: list[_Waiting] = []
+    for queue, job in turns:
+        if job.deferred in STRUCTURAL:
+            continue
+        one = _Waiting(job, queue, (*room_of(state, job.spec), job.spec.tenant), reach_of(state, job.spec))
+        if one.reach:
+            found.append(one)
+    for number, one in enumerate(found):
+        for other in found[:number]:
+            if other.queue.discipline is not _BEST_EFFORT and meet(one.reach, other.reach):
+                other.behind.append(one)
+                one.before += 1
+    return found
+
+
+class _Forecast:
+    """The state as it will be, step by step. `state` is changed, under a checkpoint."""
+
+    def __init__(self, state: CellState, now_ms: int, estimator: Estimator) -> None:
+        self._state, self._now_ms, self._estimator = state, now_ms, estimator
+        self._ends: list[tuple[int, int, Job | str, tuple[WorkerPlace, ...]]] = []
+        self._tries, self._numbers = TRIES_MOST, count()
+        self._starts: dict[str, tuple[int, Places]] = {}
+        state.clock_ms = max(now_ms, state.clock_ms)
+        for job in state.jobs.values():
+            if job.status in HOLDING:
+                self._note_run(job)
+        for node_id in sorted(state.nodes):
+            window = state.nodes[node_id].maintenance_ms
+            for at_ms in window or ():
+                self._push(max(at_ms, now_ms), node_id, ())
+
+    def _push(self, at_ms: int, what: Job | str, places: tuple[WorkerPlace, ...]) -> None:
+        heappush(self._ends, (at_ms, next(self._numbers), what, places))
+
+    def _note_run(self, job: Job) -> None:
+        """The estimated ends of a job's workers: those of a gang end together."""
+        by_end: dict[int, list[WorkerPlace]] = {}
+        for place in job.workers + job.joining:
+            end_ms = self._estimator.end_ms(self._state, job, place, self._now_ms)
+            if end_ms is not None:
+                by_end.setdefault(end_ms, []).append(place)
+        for end_ms, places in by_end.items():
+            self._push(end_ms, job, tuple(places))
+
+    def go(self, waiting: list[_Waiting], most: int) -> None:
+        """Find out when these start: at most so many of those that do not fit now."""
+        left = self._serve(waiting, self._now_ms)[:most]
+        together = -(-len(self._ends) // STEPS_MOST)
+        while left and self._ends and self._ends[0][0] <= self._now_ms + HORIZON_MS and self._tries > 0:
+            left = self._serve(left, self._step(together))
+
+    def _step(self, together: int) -> int:
+        """Go on to the next time at which something ends, and what ends with it. The time."""
+        at_ms, ended = self._ends[0][0], 0
+        while self._ends and (ended < together or self._ends[0][0] == at_ms):
+            at_ms, _, what, places = heappop(self._ends)
+            ended += 1
+            self._state.clock_ms = at_ms
+            if isinstance(what, Job):
+                release(self._state, what.spec.tenant, what.spec.id, places)
+            else:
+                self._maintain(what, at_ms)
+        return at_ms
+
+    def _maintain(self, node_id: str, at_ms: int) -> None:
+        """The maintenance of a node begins or ends."""
+        state, node = self._state, self._state.nodes[node_id]
+        if node.status is NodeStatus.LOST or node.maintenance_ms is None:
+            return
+        effect: e.MaintenanceSet | e.MaintenanceBegan | None = None
+        if at_ms >= node.maintenance_ms[1]:
+            effect = e.MaintenanceSet(node=node_id)
+        elif not node.in_maintenance:
+            effect = e.MaintenanceBegan(node=node_id)
+        if effect is not None:
+            APPLY[type(effect)](state, effect, at_ms)
+
+    def _serve(self, waiting: list[_Waiting], at_ms: int) -> list[_Waiting]:
+        """Start those that fit at this time. Those that are left."""
+        left: list[_Waiting] = []
+        full: set[_Room] = set()
+        for one in waiting:
+            found = None
+            if not one.before and one.room not in full and self._tries > 0:
+                found = self._place(one)
+                if isinstance(found, DeferCode):
+                    full.add(one.room)
+                    if found in STRUCTURAL:
+                        self._let_go(one)
+                        continue
+            if found is None or isinstance(found, DeferCode) or not self._start(one, found, at_ms):
+                left.append(one)
+        return left
+
+    def _place(self, one: _Waiting) -> Places | DeferCode:
+        """Places for the job as the state is now: those that are kept for it already, if it fits there."""
+        self._tries -= 1
+        job, kept = one.job, self._state.reservations.get(one.job.spec.id)
+        if kept is not None and kept.workers and may_start_in(self._state, job.spec, kept.workers):
+            return kept.workers
+        return place_job(self._state, job) if job.avoid else place_gang(self._state, job.spec)
+
+    def _start(self, one: _Waiting, places: Places, at_ms: int) -> bool:
+        spec, mark = one.job.spec, self._state.checkpoint()
+        if take(self._state, spec.tenant, spec.id, places) is not None:
+            self._state.rollback(mark)
+            return False
+        self._state.commit(mark)
+        self._starts[spec.id] = (at_ms, places)
+        run_ms = self._estimator.run_ms(self._state, spec)
+        if run_ms is not None:
+            self._push(at_ms + run_ms, one.job, places)
+        self._let_go(one)
+        return True
+
+    @staticmethod
+    def _let_go(one: _Waiting) -> None:
+        for other in one.behind:
+            other.before -= 1
+
+    def planned(self, waiting: list[_Waiting]) -> tuple[PlannedStart, ...]:
+        """The starts that were found, with the places that are to be kept. A job that fits now needs none, unless
+        places are kept for it: until it has started they are.
+        """
+        found: list[PlannedStart] = []
+        nodes: dict[str, None] = {}
+        kept = 0
+        for one in waiting:
+            start = self._starts.get(one.job.spec.id)
+            if start is None or (start[0] <= self._now_ms and one.job.spec.id not in self._state.reservations):
+                continue
+            start_ms, places = start
+            more = dict.fromkeys(place.node for place in places)
+            is_kept = one.queue.discipline is _BACKFILL and kept + len(places) <= KEPT_PLACES_MOST
+            if is_kept and len(nodes | more) <= KEPT_NODES_MOST:
+                nodes, kept = nodes | more, kept + len(places)
+            else:
+                places = ()
+            found.append(PlannedStart(job=one.job.spec.id, start_ms=start_ms, places=places))
+        return tuple(found)

@@ -1,0 +1,114 @@
+"""A cell whose queueing and nodes are played: plans come as often as told, and jobs run exactly as long as they say."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Any
+
+from services.queueing.policy.estimator import Declared
+from services.queueing.policy.planner import plan_starts
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.rows import digest_of
+from shared.events import effects as e
+from shared.events.base import Event
+from shared.events.operations import CellPolicy
+from shared.events.queue import QueueDiscipline, StartsPlanned
+from shared.events.values import JobSpec
+from tests.placement.world import CELL, World, admitted, finished, started
+
+BACKFILL = Queue(name="day", discipline=QueueDiscipline.BACKFILL, aging_ms=0, aging_most_ms=0)
+NEVER_MS = 10**9
+
+
+def file_of(*queues: Queue, pools: tuple[str, ...] = ("train",), **policy: Any) -> CellFile:
+    """A cell of these queues in which no head becomes due by its wait."""
+    numbers = {"backfill_wait_ms": NEVER_MS, "reservations_max": 64, "reservation_ttl_ms": NEVER_MS, **policy}
+    part = CellPart(
+        name=CELL,
+        ordinal=0,
+        pools=tuple(Pool(name=name, gpus=1_000) for name in pools),
+        queues=queues or (BACKFILL,),
+        policy=CellPolicy(**numbers),
+    )
+    return CellFile(cells=(part,), tenants=(Tenant(name="ada"), Tenant(name="bob")))
+
+
+class Planned:
+    """The cell, and when what runs in it ends. `starts` is when each job started, `promises` the first planned start
+    of each job for which places were kept.
+    """
+
+    def __init__(self, file: CellFile, *nodes: Event) -> None:
+        self.world = World(file)
+        self.world.listens = False
+        self.file, self.plans = file, 0
+        self.starts: dict[str, int] = {}
+        self.promises: dict[str, int] = {}
+        self.effects: list[e.AnyEffect] = []
+        self._ends: list[tuple[int, str, tuple[str, ...]]] = []
+        self.run_ms: dict[str, int] = {}
+        self.tell(*nodes)
+
+    def tell(self, *events: Event) -> list[e.AnyEffect]:
+        """Hand over inputs; what starts by that runs at once, until its time is over."""
+        effects = self.world.tell(*events)
+        self._note(effects)
+        return effects
+
+    def submit(self, *specs: JobSpec, run_ms: int | None = None) -> list[e.AnyEffect]:
+        """Jobs come, of which each runs as long as its estimate says, or as this does."""
+        for spec in specs:
+            self.run_ms[spec.id] = run_ms or spec.estimate_run_ms or NEVER_MS
+        return self.tell(*(admitted(spec, self.world.now_ms) for spec in specs))
+
+    def pass_time(self, until_ms: int, *, plans: bool = True) -> None:
+        """Let time pass, one end of a run after the other, with a plan behind each."""
+        while self._ends and self._ends[0][0] <= until_ms:
+            at_ms = self._ends[0][0]
+            self._go_to(at_ms)
+            over = []
+            while self._ends and self._ends[0][0] == at_ms:
+                _, job, nodes = heappop(self._ends)
+                over += [finished(job, node, self.world.job(job).attempt) for node in nodes]
+            self.tell(*over)
+            if plans:
+                self.tell(self.plan())
+        self._go_to(until_ms)
+
+    def _go_to(self, at_ms: int) -> None:
+        self._note(self.world.pass_time(at_ms - self.world.now_ms))
+
+    def plan(self) -> StartsPlanned:
+        """What queueing would say now: it folds the log itself."""
+        world, queues = self.world, self.file.cell(CELL).queues
+        before = digest_of(world.twin)
+        found = plan_starts(world.twin, queues, world.now_ms, world.twin.policy.reservations_max, Declared())
+        assert digest_of(world.twin) == before, "the state is given back as it was"
+        self.plans += 1
+        return StartsPlanned(
+            cell=CELL,
+            writer="queueing-1",
+            plan=self.plans,
+            version=world.twin.version,
+            at_ms=world.now_ms,
+            starts=found,
+        )
+
+    def planned(self) -> dict[str, tuple[int, tuple[str, ...]]]:
+        """The planned start of each job, and the nodes that are kept for it, as the log has it."""
+        kept = self.world.state.reservations
+        return {job: (each.start_ms, tuple(dict.fromkeys(p.node for p in each.workers))) for job, each in kept.items()}
+
+    def _note(self, effects: list[e.AnyEffect]) -> None:
+        self.effects += effects
+        fresh = []
+        for effect in effects:
+            if isinstance(effect, e.JobStarted):
+                nodes = tuple(dict.fromkeys(place.node for place in effect.workers))
+                self.starts[effect.job] = self.world.now_ms
+                heappush(self._ends, (self.world.now_ms + self.run_ms[effect.job], effect.job, nodes))
+                fresh += [started(effect.job, node, effect.attempt) for node in nodes]
+            elif isinstance(effect, e.ReservationSet) and effect.workers:
+                self.promises.setdefault(effect.job, effect.start_ms)
+        if fresh:
+            self.tell(*fresh)

@@ -1,0 +1,264 @@
+"""Planned starts in force: what is kept for them, for whom, and until when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shared.cluster.config import Queue
+from shared.events import effects as e
+from shared.events.base import Event
+from shared.events.operations import Cordon, HoldJob
+from shared.events.queue import PlannedStart, StartsPlanned
+from shared.events.reasons import ClearReason, DeferCode
+from shared.events.values import JobSpec, WorkerPlace
+from tests.placement.planned import BACKFILL, NEVER_MS, Planned, file_of
+from tests.placement.world import CELL, World, cancel, joined, lost, set_policy, spec_of, update
+
+BEST = Queue(name="best", aging_ms=0, aging_most_ms=0)
+
+
+def job(name: str, gpus: int, run_ms: int | None, workers: int = 1, **more: Any) -> JobSpec:
+    """A job of the queue that backfills."""
+    return spec_of(name, gpus, workers, **{"queue": "day", "estimate_run_ms": run_ms, **more})
+
+
+def kept_cell(until_ms: int = 100, **policy: Any) -> Planned:
+    """Nodes n1 and n2, of which n1 is in use until then; job `big` needs both, and is planned for then."""
+    planned = Planned(file_of(BACKFILL, BEST, **policy), joined("n1", 4), joined("n2", 4))
+    planned.submit(job("a", 4, until_ms))
+    planned.submit(job("big", 4, 50, workers=2))
+    planned.tell(planned.plan())
+    return planned
+
+
+def plan(planned: Planned, *starts: PlannedStart, version: int | None = None) -> StartsPlanned:
+    """Some other plan."""
+    planned.plans += 1
+    return StartsPlanned(
+        cell=CELL,
+        writer="queueing-2",
+        plan=planned.plans,
+        version=planned.world.state.version if version is None else version,
+        at_ms=planned.world.now_ms,
+        starts=starts,
+    )
+
+
+def places(*nodes: str, gpus: int = 4) -> tuple[WorkerPlace, ...]:
+    """A worker on each of these nodes, on its first devices."""
+    return tuple(
+        WorkerPlace(rank=rank, node=node, devices=tuple(range(gpus)), gpu_milli=gpus * 1_000)
+        for rank, node in enumerate(nodes)
+    )
+
+
+def cleared(planned: Planned) -> list[tuple[str, ClearReason]]:
+    """Which planned starts ended, and why."""
+    return [(each.job, each.reason) for each in planned.effects if isinstance(each, e.ReservationCleared)]
+
+
+def test_a_planned_start_is_in_force_and_its_nodes_are_kept() -> None:
+    planned = kept_cell()
+    assert planned.planned() == {"big": (100, ("n1", "n2"))}
+    kept = planned.world.state.reservations["big"]
+    assert (kept.first_ms, kept.until_ms) == (100, NEVER_MS)
+
+
+@pytest.mark.parametrize(("run_ms", "starts"), [(99, True), (100, True), (101, False), (None, False)])
+def test_a_job_behind_takes_kept_nodes_only_if_it_is_over_by_then(run_ms: int | None, *, starts: bool) -> None:
+    planned = kept_cell()
+    planned.submit(job("c", 4, run_ms))
+    assert ("c" in planned.starts) is starts
+    if not starts:
+        assert planned.world.job("c").deferred is DeferCode.BEHIND_HEAD
+
+
+@pytest.mark.parametrize("queue", ["day", "best"])
+def test_a_longer_job_goes_to_other_nodes(queue: str) -> None:
+    planned = kept_cell()
+    planned.tell(joined("n3", 2))
+    planned.submit(job("c", 2, 1_000, queue=queue), job("d", 2, 1_000, queue=queue))
+    assert planned.world.nodes_of("c") == ["n3"]
+    assert "d" not in planned.starts
+
+
+def test_a_short_job_behind_a_longer_one_passes_it() -> None:
+    planned = kept_cell()
+    planned.submit(job("c", 4, 1_000), job("d", 4, 10))
+    assert "c" not in planned.starts
+    assert planned.starts["d"] == 0
+
+
+def test_a_job_of_higher_priority_takes_kept_nodes() -> None:
+    planned = kept_cell()
+    planned.submit(job("urgent", 4, 1_000, priority=5))
+    assert planned.world.nodes_of("urgent") == ["n2"]
+
+
+def test_the_reserved_job_starts_as_soon_as_it_fits_and_names_no_reservation_any_more() -> None:
+    planned = kept_cell()
+    planned.tell(joined("n3", 4))
+    assert planned.starts["big"] == 0
+    assert planned.planned() == {}
+    assert cleared(planned) == [("big", ClearReason.STARTED)]
+
+
+def test_where_the_job_that_it_waits_for_ends_early_it_starts_at_once() -> None:
+    planned = Planned(file_of(BACKFILL), joined("n1", 4), joined("n2", 4))
+    planned.submit(job("a", 4, 100), run_ms=60)
+    planned.submit(job("big", 4, 50, workers=2))
+    planned.tell(planned.plan())
+    planned.pass_time(100)
+    assert planned.starts["big"] == 60
+
+
+def test_without_a_plan_all_pass_the_head_until_it_has_waited_long() -> None:
+    planned = Planned(file_of(BACKFILL, backfill_wait_ms=50), joined("n1", 4), joined("n2", 4), joined("n3", 4))
+    planned.submit(job("a", 4, 100), job("big", 4, 50, workers=3), job("c", 4, 1_000))
+    assert "c" in planned.starts
+    planned.pass_time(50, plans=False)
+    planned.submit(job("d", 4, 1))
+    assert "d" not in planned.starts
+
+
+def test_until_its_first_planned_start_a_head_that_has_waited_long_is_passed_on_other_nodes_and_not_behind_that() -> (
+    None
+):
+    planned = kept_cell(backfill_wait_ms=10)
+    planned.tell(joined("n3", 2))
+    planned.pass_time(50)
+    planned.submit(job("c", 2, 1_000), job("d", 4, 50))
+    assert planned.world.nodes_of("c") == ["n3"]
+    assert planned.world.nodes_of("d") == ["n2"]
+    late = kept_cell(backfill_wait_ms=10)
+    late.tell(plan(late, PlannedStart(job="big", start_ms=5_000, places=places("n1", "n2"))))
+    late.world.pass_time(150)
+    late.submit(job("e", 4, 10))
+    assert "e" not in late.starts
+
+
+def test_a_plan_that_is_not_confirmed_lapses_and_the_log_says_so() -> None:
+    planned = kept_cell(reservation_ttl_ms=6_000)
+    assert planned.world.service.next_cell_ms() == 6_000
+    planned.world.pass_time(5_999)
+    assert "big" in planned.planned()
+    planned._note(planned.world.pass_time(1))
+    assert planned.planned() == {}
+    assert cleared(planned) == [("big", ClearReason.LAPSED)]
+
+
+def test_a_plan_that_is_confirmed_lasts_and_is_not_written_each_time() -> None:
+    planned = kept_cell(100_000, reservation_ttl_ms=6_000)
+    start = PlannedStart(job="big", start_ms=100_000, places=places("n1", "n2"))
+    for _ in range(10):
+        planned.world.pass_time(1_000)
+        planned.tell(plan(planned, start))
+    assert planned.planned() == {"big": (100_000, ("n1", "n2"))}
+    assert 2 <= len([each for each in planned.effects if isinstance(each, e.ReservationSet)]) <= 5
+
+
+def test_another_writer_goes_by_what_the_log_says_and_lets_it_lapse() -> None:
+    planned = kept_cell(reservation_ttl_ms=6_000)
+    planned.world.pass_time(3_000)
+    planned.world.restart()
+    assert "big" in planned.planned()
+    planned.world.pass_time(3_000)
+    assert planned.planned() == {}
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (HoldJob(cell=CELL, job="big"), ClearReason.HELD),
+        (Cordon(cell=CELL, node="n2"), ClearReason.NODES_GONE),
+        (lost("n2"), ClearReason.NODES_GONE),
+    ],
+)
+def test_what_ends_a_planned_start(event: Event, reason: ClearReason) -> None:
+    planned = kept_cell()
+    planned.tell(event)
+    assert cleared(planned)[:1] == [("big", reason)]
+    assert planned.planned() == {}
+
+
+def test_a_job_that_is_over_keeps_nothing() -> None:
+    planned = kept_cell()
+    planned.submit(job("c", 4, 1_000))
+    planned.tell(cancel("big"))
+    assert planned.planned() == {}
+    assert "c" in planned.starts
+
+
+def test_what_a_newer_plan_does_not_name_is_planned_no_more() -> None:
+    planned = kept_cell()
+    planned.submit(job("c", 4, 1_000))
+    planned.tell(plan(planned))
+    assert cleared(planned) == [("big", ClearReason.REPLACED)]
+    assert "c" in planned.starts
+
+
+def test_an_older_plan_than_the_newest_says_nothing() -> None:
+    planned = kept_cell()
+    planned.tell(plan(planned, version=1))
+    assert "big" in planned.planned()
+
+
+def test_a_plan_from_a_version_that_the_log_does_not_have_says_nothing() -> None:
+    planned = kept_cell()
+    planned.tell(plan(planned, version=10_000))
+    assert "big" in planned.planned()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        PlannedStart(job="nobody", start_ms=100, places=places("n1")),
+        PlannedStart(job="a", start_ms=100, places=places("n1")),
+        PlannedStart(job="big", start_ms=100, places=places("n1")),
+        PlannedStart(job="big", start_ms=100, places=places("n1", "n9")),
+        PlannedStart(job="big", start_ms=100, places=places("n1", "n1")),
+        PlannedStart(job="big", start_ms=100, places=places("n1", "n2", gpus=3)),
+        PlannedStart(job="big", start_ms=100, places=places("n1", "n2", gpus=5)),
+        PlannedStart(job="big", start_ms=100, places=places("n1", "n3")),
+        PlannedStart(job="big", start_ms=99, places=places("n1", "n2")),
+        PlannedStart(job="plain", start_ms=100, places=places("n2")),
+    ],
+    ids=["unknown", "running", "too few", "no node", "twice", "too small", "too large", "cordoned", "held", "queue"],
+)
+def test_a_plan_that_does_not_hold_on_the_newest_state_is_not_put_in_force(start: PlannedStart) -> None:
+    planned = kept_cell()
+    planned.tell(joined("n3", 4), Cordon(cell=CELL, node="n3"))
+    planned.submit(job("plain", 4, 1_000, queue="best"))
+    planned.tell(plan(planned))
+    if start.job == "plain":
+        planned.tell(update("plain", priority=1))
+    before = len(planned.effects)
+    planned.tell(plan(planned, start))
+    assert not [each for each in planned.effects[before:] if isinstance(each, e.ReservationSet)]
+    assert planned.planned() == {}
+
+
+def test_of_two_plans_for_the_same_devices_at_one_time_the_first_holds() -> None:
+    planned = kept_cell()
+    planned.submit(job("fill", 4, 100), job("c", 4, 1_000), job("d", 4, 1_000))
+    first = PlannedStart(job="c", start_ms=100, places=places("n1"))
+    second = PlannedStart(job="d", start_ms=1_099, places=places("n1"))
+    planned.tell(plan(planned, first, second))
+    assert planned.planned() == {"c": (100, ("n1",))}
+    planned.tell(plan(planned, first, PlannedStart(job="d", start_ms=1_100, places=places("n1"))))
+    assert list(planned.planned()) == ["c", "d"]
+
+
+def test_where_the_policy_says_none_nothing_is_planned() -> None:
+    planned = kept_cell()
+    start = PlannedStart(job="big", start_ms=100, places=places("n1", "n2"))
+    planned.tell(set_policy(reservations_max=0), plan(planned, start))
+    assert planned.planned() == {}
+
+
+def test_a_stepped_cell_goes_by_no_plan() -> None:
+    world = World(file_of(BACKFILL), stepped=True)
+    world.tell(StartsPlanned(cell=CELL, writer="q", plan=1, version=1, at_ms=0, starts=()))
+    assert world.state.reservations == {}

@@ -1,0 +1,65 @@
+"""What is backfilled delays no reservation, where estimates are exact."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from shared.cluster.config import Queue
+from shared.events.values import JobSpec, Level, Position, TopologyWish, Wish
+from tests.placement.planned import BACKFILL, Planned, file_of
+from tests.placement.world import joined, spec_of
+
+BEHIND = Queue(name="behind", aging_ms=0, aging_most_ms=0)
+
+
+def cell(random: Random) -> Planned:
+    """Some small nodes of one or two types in two racks, and two queues."""
+    nodes = [
+        joined(f"n{number}", random.choice((2, 4)), position=Position(leaf="ab"[number % 2]), gpu_type="gpu")
+        for number in range(random.randint(1, 5))
+    ]
+    return Planned(file_of(BACKFILL, BEHIND), *nodes)
+
+
+def job(random: Random, number: int) -> JobSpec:
+    """A job of a random shape that says exactly how long it runs, or that does not say."""
+    gpus, workers = random.choice(((1, 1), (2, 1), (4, 1), (2, 2), (1, 3), (2, 4)))
+    wish = random.choice((None, None, TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)))
+    return spec_of(
+        f"j{number}",
+        gpus,
+        workers,
+        topology=wish if workers > 1 else None,
+        queue=random.choice(("day", "day", "behind")),
+        estimate_run_ms=random.choice((10, 20, 30, 50, 80, 130)),
+    )
+
+
+def run(seed: int) -> Planned:
+    """A world in which jobs come, with a plan behind each event."""
+    random = Random(seed)
+    planned, number = cell(random), 0
+    for _ in range(random.randint(3, 12)):
+        for _ in range(random.randint(1, 4)):
+            planned.submit(job(random, number))
+            number += 1
+        if random.random() < 0.8:
+            planned.tell(planned.plan())
+        planned.pass_time(planned.world.now_ms + random.choice((0, 1, 7, 10, 25, 60)))
+    planned.pass_time(planned.world.now_ms + 5_000)
+    return planned
+
+
+@given(st.integers(0, 10**9))
+def test_a_job_for_which_places_are_kept_starts_when_it_was_planned_at_the_latest(seed: int) -> None:
+    planned = run(seed)
+    late = {
+        job: (promise, planned.starts.get(job))
+        for job, promise in planned.promises.items()
+        if planned.starts.get(job, 10**9) > promise
+    }
+    assert not late

@@ -1,0 +1,168 @@
+"""When jobs that do not fit will start: the table of what a plan says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shared.cluster.config import Queue
+from shared.events.base import Event
+from shared.events.operations import Drain, PlanMaintenance, Quota, SetQuota
+from shared.events.queue import QueueDiscipline
+from shared.events.values import JobSpec, Level, Position, TopologyWish, Wish
+from tests.placement.planned import BACKFILL, Planned, file_of
+from tests.placement.world import CELL, joined, set_policy, spec_of
+
+BEST = Queue(name="best", aging_ms=0, aging_most_ms=0)
+STRICT = Queue(name="strict", discipline=QueueDiscipline.STRICT_FIFO, aging_ms=0, aging_most_ms=0)
+RACK = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+
+
+def job(name: str, gpus: int, run_ms: int | None, workers: int = 1, **more: Any) -> JobSpec:
+    """A job that says how long it runs, or does not."""
+    return spec_of(name, gpus, workers, **{"queue": "day", "estimate_run_ms": run_ms, **more})
+
+
+def cell(*nodes: Event, queues: tuple[Queue, ...] = (BACKFILL, BEST, STRICT), **policy: Any) -> Planned:
+    """A cell with these queues."""
+    return Planned(file_of(*queues, pools=("train", "other"), **policy), *nodes)
+
+
+def plan_of(planned: Planned) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """What is planned now: when each job starts, and on which nodes that are kept for it."""
+    return {
+        start.job: (start.start_ms, tuple(dict.fromkeys(place.node for place in start.places)))
+        for start in planned.plan().starts
+    }
+
+
+def two_nodes() -> list[Event]:
+    return [joined("n1", 4), joined("n2", 4)]
+
+
+def test_a_job_starts_when_the_first_node_that_holds_it_is_free_by_estimates() -> None:
+    planned = cell(*two_nodes())
+    planned.submit(job("a", 4, 100), job("b", 4, 60), job("c", 4, 10))
+    assert plan_of(planned) == {"c": (60, ("n2",))}
+
+
+def test_jobs_behind_each_other_are_planned_one_after_the_other() -> None:
+    planned = cell(*two_nodes())
+    planned.submit(job("a", 4, 100), job("b", 4, 60), job("c", 4, 10), job("d", 4, 50), job("e", 4, 5, workers=2))
+    assert plan_of(planned) == {"c": (60, ("n2",)), "d": (70, ("n2",)), "e": (120, ("n1", "n2"))}
+
+
+def test_a_gang_starts_when_all_of_its_workers_find_room() -> None:
+    planned = cell(*two_nodes())
+    planned.submit(job("a", 4, 100), job("b", 4, 60), job("c", 4, 10, workers=2))
+    assert plan_of(planned) == {"c": (100, ("n1", "n2"))}
+
+
+def test_a_job_that_is_expected_to_run_for_ever_frees_nothing_and_what_waits_for_it_has_no_planned_start() -> None:
+    planned = cell(joined("n1", 4))
+    planned.submit(job("a", 4, None), job("b", 4, 10), job("c", 4, 10))
+    assert plan_of(planned) == {}
+
+
+def test_what_tells_nothing_of_its_run_is_taken_to_run_for_as_long_as_the_cell_assumes() -> None:
+    planned = cell(joined("n1", 4), maintenance_lead_ms=70)
+    planned.submit(job("a", 4, None), job("b", 4, 10))
+    assert plan_of(planned) == {"b": (70, ("n1",))}
+
+
+@pytest.mark.parametrize(
+    ("estimate_ms", "limit_ms", "start_ms"), [(50, None, 50), (None, 90, 90), (50, 90, 50), (120, 90, 90)]
+)
+def test_a_guess_counts_before_a_limit_and_never_beyond_it(
+    estimate_ms: int | None, limit_ms: int | None, start_ms: int
+) -> None:
+    planned = cell(joined("n1", 4))
+    planned.submit(job("a", 4, estimate_ms, max_run_ms=limit_ms), job("b", 4, 10))
+    assert plan_of(planned) == {"b": (start_ms, ("n1",))}
+
+
+def test_an_outlived_estimate_is_extended_by_half_of_what_has_run() -> None:
+    planned = cell(joined("n1", 4))
+    planned.submit(job("a", 4, 100), run_ms=10**6)
+    planned.submit(job("b", 4, 10))
+    planned.pass_time(400)
+    assert plan_of(planned) == {"b": (601, ("n1",))}
+
+
+def test_an_extended_estimate_ends_at_the_jobs_limit() -> None:
+    planned = cell(joined("n1", 4))
+    planned.submit(job("a", 4, 100, max_run_ms=450), run_ms=10**6)
+    planned.submit(job("b", 4, 10))
+    planned.pass_time(400)
+    assert plan_of(planned) == {"b": (450, ("n1",))}
+
+
+def test_a_job_waits_for_its_gpu_type_and_its_pool_alone() -> None:
+    planned = cell(joined("n1", 4, gpu_type="new"), joined("n2", 4, pool="other"))
+    planned.submit(job("a", 4, 100, pools=("train",)), job("b", 4, 60, pools=("other",)))
+    planned.submit(job("c", 4, 10, gpu_type="new"), job("d", 4, 10, pools=("other",)))
+    assert plan_of(planned) == {"c": (100, ("n1",)), "d": (60, ("n2",))}
+
+
+def test_a_required_rack_is_waited_for() -> None:
+    at = {"n1": "a", "n2": "a", "n3": "b", "n4": "b"}
+    planned = cell(*(joined(node, 4, position=Position(leaf=leaf)) for node, leaf in at.items()))
+    spread = [job("a", 4, 100), job("b", 4, 40), job("c", 4, 50), job("d", 4, 200)]
+    planned.submit(*spread)
+    planned.submit(job("g", 4, 10, workers=2, topology=RACK))
+    assert plan_of(planned) == {"g": (100, ("n1", "n2"))}
+
+
+def test_a_limit_is_waited_for_as_nodes_are() -> None:
+    planned = cell(joined("n1", 8))
+    planned.tell(SetQuota(cell=CELL, quotas=(Quota(tenant="ada", gpu_type="gpu", limit_milli=4_000),)))
+    planned.submit(job("a", 3, 70), job("b", 2, 10))
+    assert plan_of(planned) == {"b": (70, ("n1",))}
+
+
+def test_a_node_with_planned_maintenance_is_used_again_behind_it() -> None:
+    planned = cell(joined("n1", 4))
+    planned.submit(job("a", 4, 50))
+    planned.tell(PlanMaintenance(cell=CELL, node="n1", begin_ms=60, end_ms=200))
+    planned.submit(job("b", 4, 30))
+    assert plan_of(planned) == {"b": (200, ("n1",))}
+
+
+def test_a_node_that_drains_is_not_planned_with() -> None:
+    planned = cell(*two_nodes())
+    planned.submit(job("a", 4, 50), job("b", 4, 90))
+    planned.tell(Drain(cell=CELL, node="n1"))
+    planned.submit(job("c", 4, 30))
+    assert plan_of(planned) == {"c": (90, ("n2",))}
+
+
+def test_a_best_effort_queue_is_planned_in_any_order_and_nothing_is_kept_for_it() -> None:
+    planned = cell(*two_nodes())
+    planned.submit(job("a", 4, 100), job("b", 3, 60))
+    planned.submit(job("c", 4, 10, workers=2, queue="best"), job("d", 4, 10, queue="best"))
+    assert plan_of(planned) == {"c": (100, ()), "d": (60, ())}
+
+
+def test_behind_the_head_of_a_strict_queue_nobody_is_planned_before_it() -> None:
+    planned = cell(*two_nodes())
+    planned.submit(job("a", 4, 100), job("b", 4, 60))
+    planned.submit(job("c", 4, 10, workers=2, queue="strict"), job("d", 4, 10, queue="strict"))
+    assert plan_of(planned) == {"c": (100, ()), "d": (110, ())}
+
+
+def test_as_many_are_planned_as_the_policy_says_and_with_none_nobody_is() -> None:
+    planned = cell(joined("n1", 4), reservations_max=2)
+    planned.submit(*(job(f"j{number}", 4, 10) for number in range(5)))
+    assert plan_of(planned) == {"j1": (10, ("n1",)), "j2": (20, ("n1",))}
+    planned.tell(set_policy(reservations_max=0))
+    assert plan_of(planned) == {}
+
+
+def test_of_places_that_are_as_early_those_that_are_kept_already_stay() -> None:
+    planned = cell(*two_nodes())
+    planned.submit(job("a", 4, 60), job("b", 4, 60), job("c", 4, 10))
+    first = plan_of(planned)["c"]
+    planned.tell(planned.plan())
+    assert planned.planned() == {"c": first}
+    assert plan_of(planned) == {"c": first}
