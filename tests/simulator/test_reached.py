@@ -52,7 +52,7 @@ GIVEN_BY_NO_POLICY_YET = frozenset(
 
 OF_OTHER_SETTINGS = frozenset(
     {
-        "ClearReason.held",  # held while it has a planned start, or away for as long: tests/placement/test_reservations.py
+        "ClearReason.held",  # this one and the next: tests/placement/test_reservations.py
         "ClearReason.lapsed",
         "DeadLetterReason.handler_failed",  # only a defect of ours gives it
         "DeferCode.record_too_large",  # no world has the thousands of nodes that it takes
