@@ -168,11 +168,11 @@ class Heads:
         if not is_ever_allowed(self._state, job):
             return False
         since_ms = self._state.heads.get(job.spec.id, self._now_ms)
-        is_due = is_strict or _is_due(self._state, job, since_ms, self._now_ms)
+        is_due_now = is_strict or is_due(self._state, job, since_ms, self._now_ms)
         under = _under(self._state, job.spec, code)
         reach = _kept_for(self._state, job.spec, self.reach(need, job.spec), under)
         is_reserved = code is DeferCode.RESERVED_FOR_OTHER
-        self._put(Head(job.spec, since_ms, reach, under, is_due, code in WAITED_FOR, is_reserved=is_reserved))
+        self._put(Head(job.spec, since_ms, reach, under, is_due_now, code in WAITED_FOR, is_reserved=is_reserved))
         return True
 
     def reach(self, need: Need, spec: JobSpec) -> Reach:
@@ -187,7 +187,7 @@ class Heads:
         return need.reach[1]
 
 
-def _is_due(state: CellState, job: Job, since_ms: int, now_ms: int) -> bool:
+def is_due(state: CellState, job: Job, since_ms: int, now_ms: int) -> bool:
     """Whether a head of a queue that backfills has waited for so long that nothing may pass it any more. One for which
     places are kept is waited for with these alone until its first planned start is over.
     """
@@ -313,7 +313,7 @@ class _Known:
         if queue.discipline is QueueDiscipline.BACKFILL:
             since_ms = self._state.heads
             found = [each for each in found if each.id in since_ms]
-            found = [each for each in found if _is_due(self._state, each, since_ms[each.id], self._now_ms)]
+            found = [each for each in found if is_due(self._state, each, since_ms[each.id], self._now_ms)]
         found.sort(key=lambda each: _place_in(queue, each))
         return [self._head(other, other.deferred) for other in found]
 

@@ -18,7 +18,7 @@ from services.placement.policy.entering import places_to_enter
 from services.placement.policy.ever import Reach, meet, without
 from services.placement.policy.fair_share import Shares
 from services.placement.policy.gang import Places, place_gang
-from services.placement.policy.heads import WAITED_FOR, Head, Heads, reserved_head
+from services.placement.policy.heads import WAITED_FOR, Head, Heads, is_due, reserved_head
 from services.placement.policy.lines.course import ByShares, Course, OneLine, Turns
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
@@ -122,8 +122,7 @@ class _Scan:
         first: one behind another such head is none.
         """
         state, since_ms = self._state, self._state.heads
-        last_ms = self._now_ms - state.policy.backfill_wait_ms
-        due = [job_id for job_id in since_ms if since_ms[job_id] <= last_ms]
+        due = [job_id for job_id in since_ms if is_due(state, state.jobs[job_id], since_ms[job_id], self._now_ms)]
         for job_id in sorted(due, key=lambda job_id: (since_ms[job_id], state.jobs[job_id].number)):
             job, place = state.jobs[job_id], self._lines.place_of(job_id)
             if place is None or place[0].queue is not self._queue:
@@ -155,9 +154,9 @@ class _Scan:
             return True
         over = self._heads.over(row.rows.need, job.spec)
         is_new = row.code is None and row.rows.need.code is None
-        is_due = over is not None and over.is_due
-        off, keeper = self._kept_from(row, job) if self._reserved and (is_new or is_due) else (NOWHERE, None)
-        if over is not None and is_due:
+        may_not_pass = over is not None and over.is_due
+        off, keeper = self._kept_from(row, job) if self._reserved and (is_new or may_not_pass) else (NOWHERE, None)
+        if over is not None and may_not_pass:
             return self._go_beside(course, row, job, over, off)
         if self._reserved and is_new and self._is_planned_here(job, off):
             over_id = "" if over is None else over.spec.id
