@@ -2,8 +2,9 @@
 left waiting while nothing else happens. By the rules of docs/queues.md, from the checker's own books.
 
 Only what is surely wrong is said. A job that could start is a gang that surely fits, that its tenant's limits surely
-allow, and that nothing could keep back: no job of its own or of an earlier queue that must not be passed. Guarantees
-count in full against it. Jobs that are no gangs and services are judged as those that pass others, not as passed ones.
+allow, and that nothing could keep back: no job of its own or of an earlier queue that must not be passed. Where
+anything is guaranteed nothing is sure. Jobs that are no gangs and services are judged as those that pass others, not as
+those that are passed.
 """
 
 from __future__ import annotations

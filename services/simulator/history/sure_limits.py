@@ -1,4 +1,4 @@
-"""What quotas surely allow, and what they do not keep back for sure: guarantees count in full, used or not."""
+"""What quotas surely allow, and what they do not keep back for sure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from shared.events.values import GPU, JobSpec, NodeStatus
 
 
 def surely_allowed(books: Books, spec: JobSpec, gpu_type: str) -> bool:
-    """Whether the whole job may surely be of this GPU type now."""
-    if not _is_below_limits(books, spec, gpu_type):
-        return False
-    sure_milli = guaranteed_milli(books, gpu_type)
-    if not sure_milli:
-        return True
-    return spec.preemptible and spec.gpus_milli + sure_milli <= idle_milli(books, gpu_type)
+    """Whether the whole job may surely be of this GPU type now. Where anything is guaranteed of it that is not said:
+    which places are kept for an owner goes by where its jobs could be.
+    """
+    return _is_below_limits(books, spec, gpu_type) and not guaranteed_milli(books, gpu_type)
 
 
 def waits_for_room(books: Books, spec: JobSpec, gpu_type: str) -> bool:

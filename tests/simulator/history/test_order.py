@@ -217,6 +217,10 @@ def test_a_required_place_in_the_network_counts(
         ([quota("ada", limit_milli=1000)], False),
         ([quota("ada", limit_milli=2000)], True),
         ([quota("eve", guaranteed_milli=1000)], False),
+        (
+            [node("n2"), e.MaintenanceSet(node="n2", begin_ms=5_000, end_ms=6_000), quota("eve", guaranteed_milli=1)],
+            False,
+        ),
         ([node("n1", gpus=2, role=NodeRole.INFERENCE)], False),
     ],
 )
