@@ -57,6 +57,29 @@ def test_a_job_that_fits_nowhere_else_goes_back_to_the_node_where_it_failed() ->
     assert (world.job("job").attempt, world.nodes_of("job")) == (2, ["n1"])
 
 
+def test_where_it_has_failed_on_all_nodes_it_takes_the_one_on_which_that_is_longest_ago() -> None:
+    world = cell(8, 8, 8)
+    world.tell(admitted(spec_of("job", 8, retry=PATIENT)))
+    seen = []
+    for attempt in range(1, 7):
+        (node,) = world.nodes_of("job")
+        seen.append(node)
+        world.tell(started("job", node, attempt=attempt), failed("job", node, attempt=attempt))
+    assert seen == ["n1", "n2", "n3"] * 2
+
+
+def test_a_gang_that_needs_some_of_the_nodes_it_avoids_takes_those_of_its_earliest_failures() -> None:
+    world = cell(8, 8, 8)
+    world.tell(admitted(spec_of("job", 8, 2, retry=PATIENT)))
+    seen = []
+    for attempt in range(1, 4):
+        first, second = world.nodes_of("job")
+        seen.append([first, second])
+        world.tell(started("job", first, attempt=attempt), started("job", second, attempt=attempt))
+        world.tell(failed("job", first, attempt=attempt), stopped("job", second, attempt=attempt))
+    assert seen == [["n1", "n2"], ["n2", "n3"], ["n1", "n3"]]
+
+
 def test_after_the_loss_of_a_node_a_gang_avoids_that_node_alone() -> None:
     world = cell(1, 1, 1)
     world.tell(admitted(spec_of("job", 1, 2, retry=PATIENT)))

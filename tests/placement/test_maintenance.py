@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from services.placement.policy.gang import POLICIES
+from services.placement.policy.open_longest import AHEAD_MS
 from services.placement.policy.why_not import why_not
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.job import JobStatus
@@ -48,6 +50,63 @@ def planned() -> World:
     world = cell()
     assert kinds(world.tell(PLAN)) == ["MaintenanceSet"]
     return world
+
+
+def plan(node: str, begin_ms: int) -> PlanMaintenance:
+    return PlanMaintenance(cell=CELL, node=node, begin_ms=begin_ms, end_ms=begin_ms + 1_000)
+
+
+def rolling(policy: str, *begins_ms: int | None) -> World:
+    """Nodes n1, n2, ... of 8 GPUs, with maintenance that begins at these times."""
+    world = World(FILE)
+    world.listens = False
+    world.tell(set_policy(placement=policy))
+    for number, begin_ms in enumerate(begins_ms, 1):
+        world.tell(joined(f"n{number}"))
+        if begin_ms is not None:
+            world.tell(plan(f"n{number}", begin_ms))
+    return world
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_job_that_says_nothing_of_its_run_goes_where_no_maintenance_is_planned_or_where_it_begins_last(
+    policy: str,
+) -> None:
+    world = rolling(policy, 100_000, 300_000, None, 200_000)
+    for job in "abcd":
+        world.tell(admitted(spec_of(job, 8)))
+    assert [world.nodes_of(job) for job in "abcd"] == [["n3"], ["n2"], ["n4"], ["n1"]]
+
+
+def test_one_that_says_how_long_it_runs_goes_where_it_will_be_over_before() -> None:
+    world = rolling("best-fit", 100_000, 300_000, None, 200_000)
+    world.tell(admitted(spec_of("short", 8, max_run_ms=50_000)))
+    assert world.nodes_of("short") == ["n1"]
+
+
+def test_a_gang_goes_where_the_first_of_its_nodes_closes_last() -> None:
+    world = rolling("e-spread", 100_000, 300_000, 400_000, 200_000)
+    world.tell(admitted(spec_of("gang", 8, 2)))
+    assert world.nodes_of("gang") == ["n2", "n3"]
+
+
+def test_in_a_rolling_maintenance_a_gang_is_stopped_once() -> None:
+    begins_ms = [100_000 * number for number in range(1, 9)]
+    world = rolling("e-spread", *begins_ms)
+    world.tell(admitted(spec_of("gang", 8, 2)))
+    for begin_ms in begins_ms:
+        world.pass_time(begin_ms - world.now_ms)
+        job = world.job("gang")
+        if job.status is JobStatus.STOPPING:
+            world.tell(*(stopped("gang", place.node, attempt=job.attempt) for place in job.workers))
+        world.pass_time(2_000)
+    assert world.job("gang").attempt == 2
+
+
+def test_maintenance_in_more_than_a_week_does_not_count() -> None:
+    world = rolling("best-fit", AHEAD_MS + 1_000_000, None)
+    world.tell(admitted(spec_of("job", 8)))
+    assert world.nodes_of("job") == ["n1"]
 
 
 def starts(effects: list[e.AnyEffect]) -> list[str]:

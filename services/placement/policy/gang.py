@@ -6,6 +6,7 @@ from services.placement.policy.filling import fill, fullest
 from services.placement.policy.fit import Room
 from services.placement.policy.holdback import off_kept_places
 from services.placement.policy.narrowed import narrowed
+from services.placement.policy.open_longest import place_where_open_longest, tells_no_time
 from services.placement.policy.policies import POLICIES, Places
 from services.placement.policy.quota_check import is_parted, refusal_in_pool, refusal_of_places
 from services.placement.policy.same_node import place_on_same
@@ -40,6 +41,12 @@ def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
     fragments, and these before no free GPUs. A gang starts in one record or not at all: places that no record could
     tell of are none.
     """
+    if state.closing and tells_no_time(spec):
+        return place_where_open_longest(state, spec, lambda timed: _in_first_pool(state, timed))
+    return _in_first_pool(state, spec)
+
+
+def _in_first_pool(state: CellState, spec: JobSpec) -> Places | DeferCode:
     policy = POLICIES[state.policy.placement]
     same = place_on_same(state, spec) if policy.packs else []
     if same:
@@ -75,7 +82,7 @@ def place_alike(state: CellState, spec: JobSpec, most: int, *, are_of_one_tenant
     is within its quota is looked at here only if they are of one tenant.
     """
     policy = POLICIES[state.policy.placement]
-    if policy.alike is None or state.tree.kept.nodes:
+    if policy.alike is None or state.tree.kept.nodes or (state.closing and tells_no_time(spec)):
         return []
     places = place_on_same(state, spec, most) if policy.packs else []
     if not places:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from services.placement.policy.open_longest import tells_no_time
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.maintenance import longest_run_ms
 from shared.cluster.state import CellState
@@ -22,8 +23,8 @@ STEPS_OF_RUN_TIMES = 4
 
 def room_of(state: CellState, spec: JobSpec) -> Key:
     """What decides whether there is room for a job, whoever's it is. In a cell that has nodes that only short jobs may
-    use, how long it may run decides, too. What keeps the workers of a job that is no gang from entering is not told
-    apart by quota and room, so its room is its tenant's own.
+    use, how long it may run decides, too, and whether it has said so. What keeps the workers of a job that is no gang
+    from entering is not told apart by quota and room, so its room is its tenant's own.
     """
     wants = spec.resources
     key = (
@@ -41,7 +42,7 @@ def room_of(state: CellState, spec: JobSpec) -> Key:
         spec.exclusive,
         None if spec.gang else (spec.tenant, spec.preemptible),
     )
-    return (*key, longest_run_ms(state, spec)) if state.closing else key
+    return (*key, tells_no_time(spec), longest_run_ms(state, spec)) if state.closing else key
 
 
 def _step_of(run_ms: int) -> int:
