@@ -54,6 +54,9 @@ def lines(found: WhyNot, spec: JobSpec, away: Sequence[str] = ()) -> Iterator[st
         yield from _pool(room, spec)
         if DeferCode.NO_SUCH_NODES in found.codes:
             yield from _too_large(room, spec)
+    for pool, idle in found.elsewhere:
+        are = "is" if idle == 1 else "are"
+        yield f"  {counted(idle, 'GPU')} {are} idle in pool {pool}, which it may not use"
     if found.to_free:
         yield f"  missing: {'; '.join(found.to_free)}"
     for use in found.accounts:
@@ -90,6 +93,8 @@ def _beside_room(found: WhyNot) -> Iterator[str]:
         yield f"  it cannot start while {nodes} {are} closed, and keeps no other job back meanwhile"
     if found.waits_for:
         yield f"  it waits for the end of {', '.join(found.waits_for)}"
+    if found.unknown:
+        yield f"  no such job is known: {', '.join(found.unknown)}; submit it, or cancel this one"
     if found.behind is not None:
         yield f"  it may not pass {head_words(found.behind)}"
     if found.head_since_ms is not None:
@@ -111,6 +116,8 @@ def as_object(found: WhyNot) -> dict[str, Any]:
         "away": [_away(node) for node in found.away],
         "changed": list(found.changed),
         "to_open": list(found.to_open),
+        "unknown": list(found.unknown),
+        "elsewhere": [{"pool": pool, "gpus": gpus} for pool, gpus in found.elsewhere],
         "behind": None if found.behind is None else asdict(found.behind),
         "head_since_ms": found.head_since_ms,
         "pools": [asdict(room) for room in found.pools],

@@ -5,13 +5,22 @@ from __future__ import annotations
 import pytest
 
 from services.cli.job_reason import as_object, lines
-from shared.cluster.config import Tenant, TenantQuota
+from services.placement.policy.why_not import why_not
+from services.simulator.trace.cell import VirtualCell
+from shared.cluster.apply import apply
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.events.effects import NodeSilent
+from shared.events.operations import HoldJob
 from shared.events.reasons import DeferCode
+from shared.events.value import replace
+from shared.events.values import Dependency, NodeRole, NodeSpec
 from tests.reasons.cells import (
     CELLS,
     LATE,
+    TENANTS,
     behind_a_head_that_waited_for_long,
     cell,
+    leaves,
     strict_line_with_an_owner_behind_a_borrower,
     submit,
     told,
@@ -112,3 +121,60 @@ def test_in_a_strict_queue_no_room_is_kept_for_an_owner_behind_the_head_or_both_
     cell = strict_line_with_an_owner_behind_a_borrower()
     cell.advance(None)
     assert cell.state.jobs == {}
+
+
+def test_a_job_that_waits_for_one_that_nobody_knows_is_told_that_first_though_there_is_no_room_either() -> None:
+    full = cell()
+    submit(full, "first", workers=2)
+    submit(full, LATE, after=(Dependency(job="frist"),))
+    found = told(full)
+    assert found.codes == (DeferCode.AFTER, DeferCode.NO_FREE_GPUS)
+    assert found.unknown == ("frist",)
+    assert "no such job is known: frist; submit it, or cancel this one" in "\n".join(lines(found, waiting(full).spec))
+
+
+def test_of_a_dependency_that_is_known_nothing_is_said() -> None:
+    full = cell()
+    submit(full, "first", workers=2)
+    submit(full, LATE, after=(Dependency(job="first"),))
+    assert told(full).unknown == ()
+
+
+def test_a_held_job_that_could_never_run_is_told_the_latter_first() -> None:
+    small = cell(*leaves(2))
+    submit(small, LATE, workers=3)
+    small.tell(HoldJob(cell="c", job=LATE))
+    small.settle()
+    assert told(small).codes == (DeferCode.NO_SUCH_NODES, DeferCode.HELD)
+
+
+def test_idle_gpus_of_pools_that_a_job_may_not_use_are_named() -> None:
+    part = CellPart(
+        name="c",
+        ordinal=0,
+        pools=(Pool(name="train", gpus=16), Pool(name="serve", gpus=16, role=NodeRole.INFERENCE)),
+        queues=(Queue(name="line"),),
+    )
+    both = VirtualCell(
+        CellFile(cells=(part,), tenants=TENANTS),
+        (*leaves(2), *(NodeSpec(id=f"s{n}", pool="serve", gpus=8, role=NodeRole.INFERENCE) for n in (1, 2))),
+    )
+    both.begin()
+    submit(both, "first", workers=2)
+    submit(both, LATE)
+    found = told(both)
+    assert (found.codes, found.elsewhere) == ((DeferCode.NO_FREE_GPUS,), (("serve", 16),))
+    assert "  16 GPUs are idle in pool serve, which it may not use" in list(lines(found, waiting(both).spec))
+
+
+def test_what_nodes_lack_that_a_job_may_not_use_is_no_reason_for_it() -> None:
+    tainted = tuple(replace(node, taints=("slow",)) for node in leaves(1))
+    found = cell(*tainted, *leaves(0, 1))
+    submit(found, "first")
+    submit(found, LATE)
+    node = found.state.nodes["n7-0"]
+    apply(found.state, NodeSilent(node=node.id, boot=node.boot, silent_wall_ms=15_000), found.now_ms)
+    assert told(found).codes == (DeferCode.NO_FREE_GPUS,)
+    submit(found, "other", tolerations=("slow",))
+    why = why_not(found.state, found.state.jobs["other"], found.file.cells[0].queues, found.now_ms)
+    assert why.codes == (DeferCode.NODES_SILENT,)

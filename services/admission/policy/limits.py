@@ -45,14 +45,14 @@ def over_job_limits(file: CellFile, spec: JobSpec) -> Rejection | None:
     """The limits that the cell file sets for any single job."""
     limits, gpus = file.limits, -(-spec.gpus_milli // GPU)
     checks = (
-        ("workers", spec.workers, limits.workers_per_job),
-        ("resources.gpu_milli", gpus, limits.gpus_per_job),
-        ("retry.budget", spec.retry.budget, limits.retry_budget),
+        ("workers", spec.workers, limits.workers_per_job, ""),
+        ("resources.gpu_milli", gpus, limits.gpus_per_job, " GPUs"),
+        ("retry.budget", spec.retry.budget, limits.retry_budget, ""),
     )
-    for field, wanted, allowed in checks:
+    for field, wanted, allowed, unit in checks:
         if wanted > allowed:
-            rule = f"a job may have {allowed}"
-            return Rejection(RejectCode.OVER_JOB_LIMIT, field, str(wanted), rule, wanted, allowed)
+            rule = f"a job may have {allowed}{unit}{' in all' if unit else ''}"
+            return Rejection(RejectCode.OVER_JOB_LIMIT, field, f"{wanted}{unit}", rule, wanted, allowed)
     return None
 
 
@@ -89,7 +89,7 @@ def never_fits(spec: JobSpec, home: Home) -> Rejection | tuple[Pool, ...]:
         allowed = max((pool.gpus_per_node for pool in home.pools), default=0)
         rule = f"one worker's GPUs must fit one node, which has at most {allowed}"
         return Rejection(
-            RejectCode.LARGER_THAN_POOL, "resources.gpu_milli", str(worker_gpus), rule, worker_gpus, allowed
+            RejectCode.LARGER_THAN_POOL, "resources.gpu_milli", f"{worker_gpus} GPUs", rule, worker_gpus, allowed
         )
     room = {pool.name: _workers(pool, spec) for pool in wide}
     workers = at_least(spec)

@@ -6,7 +6,7 @@ what the job would meet now.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -24,6 +24,7 @@ from services.placement.policy.shares_told import TenantShare, share_of
 from services.placement.policy.shortfall import shortfall
 from shared.cluster.config import Queue
 from shared.cluster.constraints import wrong_kind
+from shared.cluster.dependencies import is_live
 from shared.cluster.hardware import CLOSED
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.maintenance import shut_for
@@ -41,6 +42,8 @@ NAMED_MOST = 5
 UNITS_LOOKED_AT_MOST = 1_000
 FOR_WANT_OF_NODES = (ReasonKind.STRUCTURAL, ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
 OF_ROOM = (ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
+NOT_IN_LINE = (DeferCode.HELD, DeferCode.AFTER, DeferCode.NOT_BEFORE, DeferCode.BACKOFF)
+"""With these a job is not in line yet: whether there would be room for it is the smaller question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,8 @@ class WhyNot:
     the record of its start, where that is too much. `held_why` is why it is held, if no person wished so. Where it
     waits for want of nodes, `away` are those that are lost or silent, and `changed` the first of those that have other
     hardware than before and take nothing new until what runs there has left, and `to_open` the first of those that a
-    person has closed and that it cannot do without.
+    person has closed and that it cannot do without. `unknown` are those of `waits_for` that the cell does not know, and
+    `elsewhere` the pools that it may not use and that have idle GPUs, with how many.
     """
 
     job: str
@@ -141,6 +145,8 @@ class WhyNot:
     changed: tuple[str, ...] = ()
     to_open: tuple[str, ...] = ()
     planned: Planned | None = None
+    unknown: tuple[str, ...] = ()
+    elsewhere: tuple[tuple[str, int], ...] = ()
 
 
 def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) -> WhyNot:
@@ -163,7 +169,7 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
     behind = _behind(state, job, before, queues, now_ms)
     if behind is not None:
         found[DeferCode.BEHIND_HEAD] = None
-    codes = tuple(sorted(found, key=list(PRECEDENCE).index))
+    codes = in_order(found)
     return WhyNot(
         job=spec.id,
         recorded=job.deferred,
@@ -183,6 +189,8 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         held_why=job.held_why,
         changed=_changed(state, spec, (*codes, job.deferred)),
         planned=_planned(state, spec.id),
+        unknown=tuple(waited for waited in job.waits_for if not is_live(state, waited)),
+        elsewhere=_elsewhere(state, spec, codes),
     )
 
 
@@ -190,6 +198,28 @@ def _planned(state: CellState, job_id: str) -> Planned | None:
     """The planned start of a job; None where none is known."""
     kept = state.reservations.get(job_id)
     return None if kept is None else Planned(kept.start_ms, tuple(dict.fromkeys(place.node for place in kept.workers)))
+
+
+def in_order(codes: Iterable[DeferCode]) -> tuple[DeferCode, ...]:
+    """The codes, the first to be told first: what could never be, then what keeps the job out of its line, then why it
+    would not start there.
+    """
+    order = list(PRECEDENCE)
+    return tuple(sorted(codes, key=lambda code: (code not in STRUCTURAL, code not in NOT_IN_LINE, order.index(code))))
+
+
+def _elsewhere(state: CellState, spec: JobSpec, codes: Sequence[DeferCode | None]) -> tuple[tuple[str, int], ...]:
+    """The pools that it may not use and that have idle GPUs of its type, and how many; none where it waits for
+    something else than room.
+    """
+    if not spec.pools or not any(code is not None and PRECEDENCE[code] in FOR_WANT_OF_NODES for code in codes):
+        return ()
+    found = dict[str, int]()
+    for name in [name for name in sorted(state.pools) if name not in spec.pools]:
+        nodes = [state.nodes[node_id] for node_id in state.pools[name].ids]
+        fit = [node for node in nodes if node.is_schedulable and spec.gpu_type in (None, node.spec.gpu_type)]
+        found[name] = sum(node.gpus_free for node in fit)
+    return tuple((name, gpus) for name, gpus in found.items() if gpus)[:NAMED_MOST]
 
 
 def _away(state: CellState, spec: JobSpec, codes: Sequence[DeferCode | None]) -> tuple[Node, ...]:
@@ -278,7 +308,10 @@ def _behind(state: CellState, job: Job, before: list[Job], queues: Sequence[Queu
 
 
 def _place(state: CellState, job: Job, now_ms: int) -> Places | DeferCode:
-    """Places for the gang or for workers that enter, beside what is kept for waiting owners; or why there are none."""
+    """Places for the gang or for workers that enter when its pause is over, beside what is kept for waiting owners; or
+    why there are none.
+    """
+    now_ms = max(now_ms, job.not_before_ms)
     kept = state.tree.kept
     Owners().note_all(state)
     try:
