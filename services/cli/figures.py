@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from services.cli.job_history import Hold, JobRow
+from services.metrics.policy.waiting import percentile
 from shared.events.values import GPU
 
 
@@ -49,16 +50,11 @@ def figures_of(rows: Sequence[JobRow], node_gpus: Mapping[str, int]) -> Figures:
         rejected=ended["rejected"],
         unfinished=len(rows) - sum(ended.values()),
         wait_ms_mean=round(sum(waits) / len(waits), 1) if waits else 0.0,
-        wait_ms_p50=percentile(waits, 50),
-        wait_ms_p99=percentile(waits, 99),
+        wait_ms_p50=percentile(waits, 50) or 0,
+        wait_ms_p99=percentile(waits, 99) or 0,
         gar_mean=gar_mean,
         gfr_mean=gfr_mean,
     )
-
-
-def percentile(ordered: Sequence[int], percent: int) -> int:
-    """The smallest value that at least so many per cent of the values do not exceed; 0 of nothing."""
-    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)] if ordered else 0
 
 
 def _allocation(rows: Sequence[JobRow], node_gpus: Mapping[str, int]) -> tuple[float, float]:

@@ -125,8 +125,8 @@ def test_a_machine_that_others_use_is_called_busy() -> None:
 
 
 def test_a_percentile_is_a_value_that_was_measured() -> None:
-    assert percentile([float(value) for value in range(1, 101)], 50) == 51.0
-    assert percentile([float(value) for value in range(1, 101)], 99) == 100.0
+    assert percentile([float(value) for value in range(1, 101)], 50) == 50.0
+    assert percentile([float(value) for value in range(1, 101)], 99) == 99.0
     assert percentile([], 99) is None
 
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cli.figures import figures_of, percentile
+from services.cli.figures import figures_of
 from services.cli.job_history import Hold, JobRow, Stretch, read_rows, write_rows
 from services.cli.outcome import SUBMIT, Outcome
 from shared.cluster.diary import DiaryLine
@@ -161,11 +161,6 @@ def test_waits_leave_out_carried_jobs_and_those_that_never_started() -> None:
     ]
     figures = figures_of(rows, NODES)
     assert (figures.wait_ms_mean, figures.wait_ms_p50, figures.wait_ms_p99) == (4.0, 4, 4)
-
-
-def test_a_percentile_is_a_value_that_occurred() -> None:
-    assert [percentile(range(1, 101), percent) for percent in (50, 99)] == [50, 99]
-    assert [percentile([7], 50), percentile([], 99)] == [7, 0]
 
 
 holds = st.builds(

@@ -88,7 +88,7 @@ def deep_queue(console: Console, *, durable: bool) -> Figure:
     return Figure("l1", lines, body, found.used, staged.durable)
 
 
-def _seconds(found: Waited, percent: float) -> float | None:
+def _seconds(found: Waited, percent: int) -> float | None:
     told = percentile([wait_s * 1000 for wait_s in found.waits_s], percent)
     return None if told is None else round(told / 1000, 3)
 

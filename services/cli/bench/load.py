@@ -17,6 +17,7 @@ from services.cli.bench.sender import Sender
 from services.cli.stage import Stage
 from services.cli.watch import Watch
 from services.cli.workload import CELL
+from services.metrics.policy.waiting import percentile as percentile_of
 from shared.runtime.clocks import wall_ms
 
 GENERATOR = "generator"
@@ -112,12 +113,10 @@ class Load:
         return sorted((handed - due) * 1000 for due, handed in pairs if self.begin_s <= due < self.end_s)
 
 
-def percentile(ordered: list[float], percent: float) -> float | None:
-    """The smallest value that so many percent do not exceed; None where there is none or it is without bound."""
-    if not ordered:
-        return None
-    found = ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
-    return None if found == float("inf") else round(found, 1)
+def percentile(ordered: list[float], percent: int) -> float | None:
+    """As `services.metrics` tells it, to a tenth; None where there is none or it is without bound."""
+    found = percentile_of(ordered, percent)
+    return None if found is None or found == float("inf") else round(found, 1)
 
 
 def pids_of(stage: Stage) -> dict[str, int]:

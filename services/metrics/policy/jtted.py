@@ -12,6 +12,7 @@ from services.metrics.policy.communication import RING, UNSTRETCHED, Communicati
 from services.metrics.policy.fewest import Fewest, Kind, leaf_of
 from services.metrics.policy.groups import Group, Whose
 from services.metrics.policy.size_classes import size_class
+from services.metrics.policy.waiting import rank_of
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
@@ -43,7 +44,7 @@ class Stretches:
 
     def percentile(self, percent: int) -> int | None:
         """The smallest stretch that at least so many per cent of the starts do not exceed; None of none."""
-        wanted = max(1, -(-self.count * percent // 100))
+        wanted = rank_of(self.count, percent)
         for stretch in sorted(self.counts):
             wanted -= self.counts[stretch]
             if wanted <= 0:

@@ -8,6 +8,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from fractions import Fraction
+from typing import TypeVar
 
 from services.metrics.policy.acting import Acts, act_on
 from services.metrics.policy.groups import Group, Whose
@@ -65,9 +66,17 @@ class Waits:
         return sorted(self._newest)
 
 
-def percentile(ordered: Sequence[int], percent: int) -> int | None:
+Value = TypeVar("Value", int, float)
+
+
+def percentile(ordered: Sequence[Value], percent: int) -> Value | None:
     """The smallest value that at least so many per cent of the values do not exceed (nearest rank); None of nothing."""
-    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)] if ordered else None
+    return ordered[rank_of(len(ordered), percent) - 1] if ordered else None
+
+
+def rank_of(count: int, percent: int) -> int:
+    """Which of so many values in order that is, counted from 1."""
+    return max(1, -(-count * percent // 100))
 
 
 Unstarted = tuple[int, str, str]
