@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import os
 import re
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from services.cli.access import DEFAULT_KAFKA, DEFAULT_REDIS, Access
 from services.cli.failures import Exit, explain, say
+from services.cli.output_stream import drop_output, open_streams
 from services.cli.paths import file_to_read
 from services.cli.wrong_use import WrongValue, in_one_line
 from shared.runtime.addresses import KAFKA_RULE, REDIS_RULE, is_kafka, is_redis, without_password
@@ -171,16 +171,21 @@ def main() -> None:
     """Run the command line. What a user can do something about is one line on standard error, never a traceback."""
     # What its libraries log on the way to an error says the error itself.
     logging.basicConfig(level=logging.CRITICAL)
+    if not open_streams():
+        say("fallow: standard output is closed: the answer goes nowhere; give /dev/null if that is meant")
+        sys.exit(Exit.USAGE)
     try:
         # Commands end by typer.Exit, whose code comes back; they return nothing themselves.
-        sys.exit(app(prog_name="fallow", standalone_mode=False) or Exit.OK)
+        code = app(prog_name="fallow", standalone_mode=False) or Exit.OK
+        sys.stdout.flush()
+        sys.exit(code)
     except typer.TyperException as error:
         if type(error).__name__ != "NoArgsIsHelpError":  # it has shown the help
             say(in_one_line(error))
         sys.exit(Exit.USAGE)
     except BrokenPipeError:
-        # Whoever reads the output has read enough; what Python would still flush goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever reads the output has read enough.
+        drop_output()
         sys.exit(Exit.OK)
     except Exception as error:
         known = explain(error)

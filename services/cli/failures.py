@@ -78,6 +78,7 @@ _KNOWN: dict[Exit, frozenset[str]] = {
                 "NoDevices",
                 "NodesFileError",
                 "DataFolderInUse",
+                "OutputFails",
             ),
         }
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Annotated, Any
@@ -22,6 +23,8 @@ from shared.view.rows import JobRow
 app = typer.Typer()
 
 COLUMNS = ("JOB", "TENANT", "STATUS", ">GPUS", ">WORKERS", "QUEUE", ">PRIORITY", ">PLACE", "SUBMITTED", "WHERE OR WHY")
+
+_PARTS = re.compile(r"(\D*)(\d{0,18})")
 
 SPARE = ("PLACE", "PRIORITY", "WORKERS", "QUEUE", "SUBMITTED", "TENANT")
 
@@ -46,7 +49,10 @@ def jobs(
         print_json(as_object(name, read, "jobs"))
         return
     title = f"{counted(len(read.value), 'job')} of cell {name} at version {read.version}"
-    print_table(title, COLUMNS, [_row(job) for job in read.value], SPARE)
+    # A part of a long list is told in the order in which `--after` goes on behind its last one.
+    is_all = not after and len(read.value) < limit
+    rows = sorted(read.value, key=by_number) if is_all else read.value
+    print_table(title, COLUMNS, [_row(job) for job in rows], SPARE)
 
 
 async def _jobs(
@@ -75,14 +81,30 @@ def _row(job: JobRow) -> tuple[Any, ...]:
         job.id,
         job.tenant,
         job.status,
-        gpus(job.gpus_milli).split()[0] if job.gpus_milli else "",
-        job.workers or "",
+        _held_of(sum(place.gpu_milli for place in job.places), job.gpus_milli),
+        _workers(job),
         job.queue,
         job.priority,
         "" if job.position is None else job.position + 1,
         "" if job.submit_ms is None else moment(job.submit_ms),
         where_or_why(job),
     )
+
+
+def _held_of(held_milli: int, wanted_milli: int) -> str:
+    """How many GPUs a job wants; of one that holds fewer, or more, `2 of 4`."""
+    wanted = gpus(wanted_milli).split()[0] if wanted_milli else ""
+    return wanted if held_milli in (0, wanted_milli) else f"{gpus(held_milli).split()[0]} of {wanted or 0}"
+
+
+def _workers(job: JobRow) -> str:
+    held, wanted = len(job.places), str(job.workers or "")
+    return wanted if held in (0, job.workers) else f"{held} of {wanted or 0}"
+
+
+def by_number(job: JobRow) -> tuple[tuple[str, int, str], ...]:
+    """The order of ids in which `job-10` comes behind `job-9`."""
+    return tuple((text, int(number or -1), number) for text, number in _PARTS.findall(job.id))
 
 
 def where_or_why(job: JobRow) -> str:

@@ -22,6 +22,7 @@ from services.cli.sentences import heading, sentence
 from shared.events.decisions import Decision
 from shared.events.value import plain
 from shared.log.kafka import KafkaLog
+from shared.log.port import LogUnavailable
 
 app = typer.Typer(no_args_is_help=True, help="Read the decision log, and repair it.")
 app.command()(at)
@@ -123,6 +124,10 @@ async def _export(access: Access, file: Path, cell: str | None) -> int:
         await reader.stop()
     finally:
         await log.stop()
+    if position < end:
+        wait_s = IDLE_POLLS_MOST * POLL_WAIT_MS // 1000
+        text = f"{file} is cut short: the log ends at offset {end}, and nothing from {position} on came for {wait_s} s"
+        raise LogUnavailable(text)
     return count
 
 

@@ -68,7 +68,7 @@ def lines_of(found: Survey) -> list[str]:
     """The survey for people."""
     state = found.state
     lines = [
-        f"The log of cell {found.cell} holds offsets {found.begin} to {found.end}.",
+        _holds(found),
         f"The last good version is {state.version}, at offset {state.offset}.",
     ]
     if found.damage:
@@ -82,6 +82,13 @@ def lines_of(found: Survey) -> list[str]:
     if found.is_whole:
         lines.append("Nothing is to be repaired.")
     return lines
+
+
+def _holds(found: Survey) -> str:
+    """`end` is the offset that the next record gets."""
+    if found.begin >= found.end:
+        return f"The log of cell {found.cell} holds no record."
+    return f"The log of cell {found.cell} holds offsets {found.begin} to {found.end - 1}."
 
 
 def as_object(found: Survey) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from services.cli.failures import Exit, end_with, refuse
 from services.cli.moments import CALENDAR_FROM_MS, moment
 from services.cli.newest import newest_state
 from services.cli.node_end import lost, remove
-from services.cli.nodes import EMPTY
+from services.cli.nodes import EMPTY, maintenance
 from services.cli.operate import give, operation, tell_answer
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.patience import patiently
@@ -152,9 +152,8 @@ def show(context: typer.Context, node: NodeName, cell: CellName = None, as_json:
             print_line(f"  {line}")
     if drained := drain_line(row):
         print_line(f"  {drained}")
-    if row.maintenance_ms is not None:
-        words = f": {row.maintenance_why}" if row.maintenance_why else ""
-        print_line(f"  maintenance from {moment(row.maintenance_ms[0])} to {moment(row.maintenance_ms[1])}{words}")
+    if planned := maintenance(row):
+        print_line(f"  {planned}")
     for job, workers in row.jobs:
         print_line(f"  job {job} has {workers} of its workers here")
 

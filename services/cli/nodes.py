@@ -9,6 +9,7 @@ import typer
 from services.cli.access import Access, access_of, run
 from services.cli.counts import counted
 from services.cli.jobs import as_object
+from services.cli.moments import moment
 from services.cli.newest import newest_state
 from services.cli.output import AsJson, CellName, print_json, print_line, print_table
 from services.cli.patience import patiently
@@ -60,6 +61,14 @@ async def _nodes(access: Access, cell: str) -> Read[tuple[NodeRow, ...]]:
         return await patiently(lambda: client.nodes(cell))
 
 
+def maintenance(node: NodeRow) -> str:
+    """When maintenance of the node is planned, or goes on, and why."""
+    if node.maintenance_ms is None:
+        return ""
+    words = f": {node.maintenance_why}" if node.maintenance_why else ""
+    return f"maintenance from {moment(node.maintenance_ms[0])} to {moment(node.maintenance_ms[1])}{words}"
+
+
 def _row(node: NodeRow, silent: str) -> tuple[object, ...]:
     named = ", ".join(job for job, _ in node.jobs[:JOBS_NAMED_MOST])
     more = f" and {len(node.jobs) - JOBS_NAMED_MOST} more" if len(node.jobs) > JOBS_NAMED_MOST else ""
@@ -74,5 +83,5 @@ def _row(node: NodeRow, silent: str) -> tuple[object, ...]:
         f"{node.allocated_milli / GPU:g}",
         devices(node.gpus_failed),
         named + more,
-        ", ".join(filter(None, (silent, empty, node.reason, loan))),
+        ", ".join(filter(None, (silent, empty, node.reason, maintenance(node), loan))),
     )

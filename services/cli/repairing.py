@@ -81,14 +81,14 @@ async def survey(log: Log, layout: Layout, cell: str) -> Survey:
 async def _base(log: Log, layout: Layout, cell: str, usable: list[SnapshotManifest]) -> CellState:
     """The oldest state from which the log can be folded. A log that begins with its first version needs no snapshot."""
     tp = layout.tp("decisions", cell)
-    begin, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
+    begin = (await log.begin_offsets([tp]))[tp]
     if begin == 0 and (await begins_with_the_first_version(log, tp) or not any(m.offset < 0 for m in usable)):
         return CellState(cell)
     for manifest in usable:
         state = await snapshot_of(log, layout, manifest)
         if state is not None:
             return state
-    raise NotRepairable(f"cell {cell}: the log holds {begin} to {end}, and no whole snapshot reaches to there")
+    raise NotRepairable(f"cell {cell}: the log begins at offset {begin}, and no whole snapshot reaches to there")
 
 
 async def _fold(log: Log, tp: TopicPartition, found: Survey, manifests: list[SnapshotManifest]) -> None:

@@ -23,6 +23,7 @@ from shared.events.queue import QueueDiscipline
 from shared.events.submissions import SubmitJob
 from shared.events.value import build_valid
 from shared.events.values import GPU, JobKind, JobSpec, NodeSpec, Resources, VirtualRun
+from shared.runtime.text_file import TextFileError, must_be_file
 
 JOB_COLUMNS = ("job_id", "tenant", "submit_s", "gpus", "duration_s")
 NODE_COLUMNS = ("node_id", "gpus")
@@ -146,6 +147,7 @@ def command_of(job: TraceJob, *, typed: bool, submit_ms: int, priority: int = 0)
 def rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
     """The rows of a CSV file with their line numbers. Raises WorkloadError when it cannot be read or lacks a column."""
     try:
+        must_be_file(path, may_be_pipe=True)
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
             reader = csv.DictReader(file)
             missing = [column for column in needed if column not in (reader.fieldnames or ())]
@@ -153,6 +155,8 @@ def rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
                 raise WorkloadError(f"{path}: column {missing[0]} is missing; there are {reader.fieldnames}")
             for row in reader:
                 yield reader.line_num, row
+    except TextFileError as error:
+        raise WorkloadError(f"{path}: {error}") from error
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise WorkloadError(f"{path}: cannot be read: {error}") from error
 

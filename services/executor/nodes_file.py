@@ -1,4 +1,6 @@
-"""Reads the file that lists the virtual nodes: one JSON line for each, `{"cell": "cell-a", "node": {...}}`."""
+"""Reads the file that lists the virtual nodes: one JSON line for each, `{"cell": "cell-a", "node": {...}}`. It is read
+again at each restart, so it is no pipe.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from pydantic import ValidationError
 from shared.events.base import Name, Value
 from shared.events.value import read_valid
 from shared.events.values import NodeSpec
+from shared.runtime.text_file import TextFileError, read_text_file
 
 
 class NodesFileError(ValueError):
@@ -25,15 +28,15 @@ class NodeLine(Value):
 def load_nodes(path: Path) -> dict[str, tuple[NodeSpec, ...]]:
     """The nodes of each cell, in the order of the file. A node's id is its own in all cells. Raises NodesFileError."""
     try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise NodesFileError(f"{path}: cannot be read: {error.strerror}") from error
+        lines = read_text_file(path).split("\n")
+    except TextFileError as error:
+        raise NodesFileError(f"{path}: {error}") from error
     cells: dict[str, list[NodeSpec]] = {}
     seen: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        entry = _entry(path, number, line)
+        entry = _entry(path, number, line.encode())
         if entry.node.id in seen:
             rule = f"stands in line {seen[entry.node.id]} already"
             raise NodesFileError(f"{path}: line {number}: node.id = {entry.node.id!r}: {rule}")

@@ -15,16 +15,24 @@ class TextFileError(ValueError):
 
 def read_text_file(path: Path, *, may_be_pipe: bool = False, bytes_most: int = FILE_BYTES_MOST) -> str:
     """The text of a regular file. A pipe is read once only, so it must be allowed. Raises TextFileError."""
+    must_be_file(path, may_be_pipe=may_be_pipe)
     try:
-        mode = path.stat().st_mode
-        if not (stat.S_ISREG(mode) or (may_be_pipe and stat.S_ISFIFO(mode))):
-            what = "a regular file or a pipe" if may_be_pipe else "a regular file"
-            raise TextFileError(f"cannot be read: must be {what}")
         with path.open("rb") as file:
             found = file.read(bytes_most + 1)
     except OSError as error:
         raise TextFileError(f"cannot be read: {error.strerror}") from error
     return text_of(found, bytes_most)
+
+
+def must_be_file(path: Path, *, may_be_pipe: bool = False) -> None:
+    """Raises TextFileError where the path leads to a device or a folder, which has no end or no text."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise TextFileError(f"cannot be read: {error.strerror}") from error
+    if not (stat.S_ISREG(mode) or (may_be_pipe and stat.S_ISFIFO(mode))):
+        what = "a regular file or a pipe" if may_be_pipe else "a regular file"
+        raise TextFileError(f"cannot be read: must be {what}")
 
 
 def text_of(found: bytes, bytes_most: int = FILE_BYTES_MOST) -> str:

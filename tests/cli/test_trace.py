@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,9 @@ def test_nodes_of_a_file_make_one_pool_for_each_gpu_type_and_those_without_gpus_
     ]
     pools = workload_of(read_trace(written(tmp_path, JOBS)), nodes, QueueDiscipline.STRICT_FIFO, typed=True).cell_file
     assert [(p.name, p.gpus, p.gpus_per_node) for p in pools.cells[0].pools] == [("a100", 12, 8), ("t4", 2, 2)]
+
+
+@pytest.mark.parametrize("read", [read_nodes, read_trace])
+def test_a_device_is_no_trace(read: Callable[[Path], object]) -> None:
+    with pytest.raises(WorkloadError, match=r"^/dev/zero: cannot be read: must be a regular file or a pipe$"):
+        read(Path("/dev/zero"))

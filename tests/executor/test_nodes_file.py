@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,12 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, message: st
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(NodesFileError, match="cannot be read"):
         load_nodes(tmp_path / "none.jsonl")
+
+
+def test_a_device_or_a_pipe_is_no_nodes_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(NodesFileError) as refused:
+            load_nodes(path)
+        assert str(refused.value) == f"{path}: cannot be read: must be a regular file"

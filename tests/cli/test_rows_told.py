@@ -1,0 +1,78 @@
+"""The rows of `fallow jobs` and `fallow nodes`: what is held beside what is wanted, and what is planned."""
+
+from __future__ import annotations
+
+from services.cli import jobs, nodes
+from services.cli.jobs import by_number
+from shared.cluster.job import JobStatus
+from shared.events.values import LoanStatus, NodeRole, NodeStatus
+from shared.view.rows import JobRow, NodeRow, Place
+
+GPUS, WORKERS = jobs.COLUMNS.index(">GPUS"), jobs.COLUMNS.index(">WORKERS")
+REMARK = nodes.COLUMNS.index("REMARK")
+
+
+def job(held: int, wanted: int, status: JobStatus = JobStatus.RUNNING) -> JobRow:
+    """A job of workers of 2 GPUs."""
+    places = tuple(Place(rank, f"n{rank}", (0, 1), 2_000) for rank in range(held))
+    return JobRow("j", "ada", status, gpus_milli=2_000 * wanted, workers=wanted, places=places)
+
+
+def told(row: JobRow) -> tuple[object, object]:
+    cells = jobs._row(row)
+    return cells[GPUS], cells[WORKERS]
+
+
+def test_a_job_that_lacks_workers_is_told_with_what_it_holds_and_wants() -> None:
+    assert told(job(1, 4)) == ("2 of 8", "1 of 4")
+    assert told(job(4, 4)) == ("8", "4")
+
+
+def test_a_job_that_waits_or_is_over_is_told_with_what_it_wants() -> None:
+    assert told(job(0, 4, JobStatus.QUEUED)) == ("8", "4")
+    assert told(JobRow("j", "ada", JobStatus.FINISHED)) == ("", "")
+
+
+def test_one_that_leaves_places_holds_more_than_it_wants() -> None:
+    assert told(job(4, 3)) == ("8 of 6", "4 of 3")
+
+
+def test_numbers_in_ids_go_by_their_value() -> None:
+    ids = ["run-10", "run-9", "run", "a2b10", "a2b9", "a10", "9", "", "run-09"]
+    rows = sorted((JobRow(each, "ada", JobStatus.QUEUED) for each in ids), key=by_number)
+    assert [row.id for row in rows] == ["", "9", "a2b9", "a2b10", "a10", "run", "run-09", "run-9", "run-10"]
+
+
+def node(**more: object) -> NodeRow:
+    fields: dict[str, object] = {
+        "id": "n",
+        "pool": "p",
+        "home_pool": "p",
+        "gpu_type": "gpu",
+        "role": NodeRole.TRAINING,
+        "status": NodeStatus.READY,
+        "gpus": 8,
+        "gpus_free": 8,
+        "gpus_failed": (),
+        "allocated_milli": 0,
+        "cpu_milli": 0,
+        "cpu_used_milli": 0,
+        "memory_mib": 0,
+        "memory_used_mib": 0,
+        "jobs": (),
+        "loan": None,
+        "loan_status": LoanStatus.HOME,
+        "loan_deadline_ms": None,
+        "drain_deadline_ms": None,
+        "reason": "",
+        **more,
+    }
+    return NodeRow(**fields)  # type: ignore[arg-type]
+
+
+def test_planned_maintenance_stands_beside_the_node() -> None:
+    planned = node(maintenance_ms=(60_000, 3_660_000), maintenance_why="new fans", reason="slow")
+    assert nodes._row(planned, "")[REMARK] == (
+        "slow, maintenance from day 0 00:01:00.000 to day 0 01:01:00.000: new fans"
+    )
+    assert nodes._row(node(), "")[REMARK] == ""
