@@ -45,6 +45,12 @@ class Names:
             self._outside[known] = name
         return known
 
+    def in_order(self, kind: str, names: Sequence[str]) -> None:
+        """Give these names such ones inside that stand in the same order."""
+        found = sorted(self.inside(kind, name) for name in names)
+        for name, known in zip(names, found, strict=True):
+            self._inside[kind, name], self._outside[known] = known, name
+
     def outside(self, name: str) -> str:
         """What the case calls it."""
         return self._outside.get(name, name)

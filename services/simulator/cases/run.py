@@ -38,6 +38,7 @@ class CaseRun:
     case: Case
     chance: Chance | None = None
     stopwatch_s: Callable[[], float] = lambda: 0.0
+    setting: type[Setting] = Setting
     differences: list[str] = field(default_factory=list)
     _theatre: Theatre | None = None
 
@@ -57,7 +58,7 @@ class CaseRun:
         return Verdict(self.case.name, self.case.tier, tuple(self.differences), remarks)
 
     def _open(self, case: Case) -> Theatre:
-        theatre = Theatre(Setting(case, Names(self.chance), self.chance), Story())
+        theatre = Theatre(self.setting(case, Names(self.chance), self.chance), Story())
         theatre.open()
         begin_s = self.stopwatch_s()
         self._submit(theatre, case.pending)

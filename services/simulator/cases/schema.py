@@ -222,6 +222,31 @@ class Step(Strict):
     delete: str | None = None
     release: Literal["lost_then_twice"] | None = None
 
+    @model_validator(mode="after")
+    def _stands_for_something(self) -> Step:
+        said = {key for key, value in self if value is not None}
+        if not said:
+            raise ValueError("says nothing")
+        for key, others in _TOGETHER.items():
+            if key in said and said.isdisjoint(others):
+                raise ValueError(f"`{key}` says nothing without {' or '.join(f'`{each}`' for each in others)}")
+        return self
+
+
+_TOGETHER: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("every_s", "from_s", "times"), ("submit",)),
+    "node": ("state",),
+    "state": ("node",),
+    "set_queue": ("quota", "reclaim"),
+    "quota": ("set_queue",),
+    "reclaim": ("set_queue",),
+    "set_running": ("restart_case",),
+    **dict.fromkeys(("redeliver_s", "slow_load"), ("restart_services",)),
+    "delete": ("release",),
+    "release": ("delete",),
+}
+"""Keys of a step that mean something only beside one of these."""
+
 
 class Then(Strict):
     """What happens next, and what must be so behind it."""

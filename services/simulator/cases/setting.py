@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from services.simulator.cases.names import Names, shuffled
-from services.simulator.cases.schema import Case, JobRow, NodeRow, PendingRow, QueueRow, RunningRow
+from services.simulator.cases.schema import Case, JobRow, NodeRow, PendingRow, QueueRow, RunningRow, Strict
 from services.simulator.engine import Chance
 from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
 from shared.events.operations import CellPolicy, ReclaimFrom
@@ -55,12 +55,11 @@ class Setting:
     def __init__(self, case: Case, names: Names, chance: Chance | None) -> None:
         self.case, self.names = case, names
         self.remarks = remarks_of(case)
-        # Named in the order of their rows, and handed over in any.
-        for kind, rows in (("node", case.cluster.nodes), ("queue", case.queues)):
-            for row in rows:
-                names.inside(kind, row.name)
-        self._rows = shuffled(case.cluster.nodes, chance)
-        self.nodes = tuple(self._node(row) for row in self._rows)
+        # Of nodes that are equally good the one of the lowest id is taken, so the ids go as the rows do.
+        names.in_order("node", [row.name for row in case.cluster.nodes])
+        for row in case.queues:
+            names.inside("queue", row.name)
+        self.nodes = tuple(self._node(row) for row in shuffled(case.cluster.nodes, chance))
         self.file = self._file(shuffled(case.queues, chance))
 
     def _pool(self, row: NodeRow) -> str:
@@ -97,8 +96,10 @@ class Setting:
             )
             for name, nodes in members.items()
         )
+        # In the order of their rows, whatever is shuffled: queues are served in the order of the cell file.
         lines = tuple(
-            Queue(name=self.names.inside("queue", row.name), discipline=QueueDiscipline(discipline)) for row in queues
+            Queue(name=self.names.inside("queue", row.name), discipline=QueueDiscipline(discipline))
+            for row in self.case.queues
         )
         known = {row.name for row in queues}
         parents = [row.parent for row in queues if row.parent is not None]
@@ -195,19 +196,37 @@ def is_invalid(row: RunningRow) -> bool:
     return "no longer matches its node" in row.note
 
 
+POLICY_GONE_BY = ("queue_policy", "max_unacknowledged")
+QUEUES_NOT_GONE_BY = (
+    "weight",
+    "guarantee",
+    "owner_of",
+    "reclaimable",
+    "preempt",
+    "min_runtime_s",
+    "default_time_limit_s",
+)
+NODES_NOT_GONE_BY = ("last_heartbeat_s_ago", "unacknowledged")
+JOBS_NOT_GONE_BY = ("task_priority", "preemption_delay_s", "eviction_takes_s")
+STEPS_NOT_GONE_BY = ("slow_load",)
+
+
 def remarks_of(case: Case) -> tuple[str, ...]:
     """What the case sets and this version does not go by."""
-    gone_by = ("queue_policy", "max_unacknowledged")
-    policy = [key for key, value in case.policy if value is not None and key not in gone_by]
-    queues: dict[str, None] = {}
-    for row in case.queues:
-        plain = QueueRow(name=row.name)
-        for key in ("guarantee", "owner_of", "reclaimable", "preempt", "min_runtime_s"):
-            if getattr(row, key) != getattr(plain, key):
-                queues[key] = None
-    jobs: dict[str, None] = {}
-    for job in (*case.running, *case.pending):
-        for key in ("task_priority", "preemption_delay_s", "eviction_takes_s"):
-            if getattr(job, key, None):
-                jobs[key] = None
-    return tuple(f"{key} is not gone by" for key in (*policy, *queues, *jobs))
+    steps = [step for then in case.then for step in then.do]
+    found = [key for key, value in case.policy if value is not None and key not in POLICY_GONE_BY]
+    found += _set_in(case.queues, QUEUES_NOT_GONE_BY)
+    found += _set_in(case.cluster.nodes, NODES_NOT_GONE_BY)
+    found += _set_in((*case.running, *case.pending), JOBS_NOT_GONE_BY)
+    found += _set_in(steps, STEPS_NOT_GONE_BY)
+    return tuple(f"{key} is not gone by" for key in found)
+
+
+def _set_in(rows: Iterable[Strict], keys: Sequence[str]) -> list[str]:
+    """Those of the keys that a row sets to something else than what it would be without it."""
+    return [key for key in keys if any(_is_set(row, key) for row in rows)]
+
+
+def _is_set(row: Strict, key: str) -> bool:
+    field = type(row).model_fields.get(key)
+    return field is not None and getattr(row, key) != field.default

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,9 +15,14 @@ from typer.testing import CliRunner
 from services.cli.app import app
 from services.cli.case import read_case
 from services.cli.workload import WorkloadError
+from services.placement.policy.policies import POLICIES
 from services.simulator.cases.expectations import AT_THE_END, JUDGES
 from services.simulator.cases.names import Names
+from services.simulator.cases.run import CaseRun
 from services.simulator.cases.schema import CaseError, Expect, case_of
+from services.simulator.cases.setting import Setting
+from shared.events.operations import CellPolicy
+from shared.events.value import replace
 from tests.simulator.cases.small_cases import LINE, line, verdict
 
 RUN = CliRunner()
@@ -120,6 +126,54 @@ def test_a_rule_of_ours_holds_whatever_the_names_and_the_order_of_rows(path: Pat
     assert {seed: verdict(case, seed).differences for seed in (None, 1, 2, 3)} == dict.fromkeys((None, 1, 2, 3), ())
 
 
+class PlacedBy(Setting):
+    """The same case under another placement policy: no key of a case names one."""
+
+    placement = ""
+
+    def _policy(self) -> CellPolicy:
+        return replace(super()._policy(), placement=self.placement)
+
+
+@pytest.mark.parametrize("placement", POLICIES)
+@pytest.mark.parametrize("path", [*RULES, *CASES], ids=lambda path: path.stem)
+def test_names_and_the_order_of_rows_change_no_verdict_under_any_placement_policy(path: Path, placement: str) -> None:
+    kind, case = type("Placed", (PlacedBy,), {"placement": placement}), read_case(path)
+    runs = [CaseRun(case, None if seed is None else Random(seed), setting=kind) for seed in (None, 1, 2, 3)]
+    assert len({run.run().passed for run in runs}) == 1
+
+
+def test_what_a_case_sets_and_nothing_goes_by_is_told_though_it_passes() -> None:
+    told = verdict(
+        line(
+            queues=[{"name": "q", "quota": 16, "weight": 2, "reclaimable": False}],
+            cluster={"nodes": [{"name": "n0", "gpus": 8, "last_heartbeat_s_ago": 5}, {"name": "n1", "gpus": 8}]},
+            policy={"queue_policy": "strict_fifo", "consolidation": True},
+        )
+    )
+    keys = ("consolidation", "weight", "reclaimable", "last_heartbeat_s_ago")
+    assert (told.differences, told.remarks) == ((), tuple(f"{key} is not gone by" for key in keys))
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ({}, "says nothing"),
+        ({"node": "n0"}, "`node` says nothing without `state`"),
+        ({"state": "up"}, "`state` says nothing without `node`"),
+        ({"set_queue": "q"}, "`set_queue` says nothing without `quota` or `reclaim`"),
+        ({"quota": 3}, "`quota` says nothing without `set_queue`"),
+        ({"every_s": 3, "round": True}, "`every_s` says nothing without `submit`"),
+        ({"set_running": {"q": 0}}, "`set_running` says nothing without `restart_case`"),
+        ({"slow_load": True}, "`slow_load` says nothing without `restart_services`"),
+        ({"delete": "r"}, "`delete` says nothing without `release`"),
+    ],
+)
+def test_a_step_that_would_do_nothing_is_an_error(step: dict[str, Any], said: str) -> None:
+    with pytest.raises(CaseError, match=said):
+        line(then=[{"event": "x", "do": [step]}])
+
+
 def test_what_the_product_cannot_be_asked_fails_in_words() -> None:
     expect = {"reason_domains": ["n0"]}
     told = verdict(line(expect=expect, then=[]))
@@ -206,7 +260,7 @@ def test_the_command_counts_and_ends_with_1_on_a_failure(tmp_path: Path) -> None
     done = RUN.invoke(app, ["case", str(good), str(bad), "--json"])
     assert done.exit_code == 1
     told = json.loads(done.stdout.splitlines()[-1])
-    assert told == {"passed": 1, "failed": 1, "failed_names": ["wrong"]}
+    assert told == {"passed": 1, "failed": 1, "failed_names": ["wrong"], "remarks": {}}
     assert RUN.invoke(app, ["case", str(good), "--permute", "5"]).exit_code == 0
 
 
