@@ -35,12 +35,10 @@ def places_elsewhere_first(state: CellState, job: Job, search: Callable[[], Plac
         return search()
     found = _without(state, nodes, search)
     anywhere = search()
-    if isinstance(anywhere, DeferCode):
-        return found
-    if isinstance(found, DeferCode):
+    if isinstance(found, DeferCode) and not isinstance(anywhere, DeferCode):
         found = _without_last(state, nodes, search)
-    if isinstance(found, DeferCode):
-        return anywhere
+    if isinstance(found, DeferCode) or isinstance(anywhere, DeferCode):
+        return anywhere if isinstance(found, DeferCode) else found
     costs, least = costs_of(state, job, found), costs_of(state, job, anywhere[: len(found)])
     return anywhere if any(map(operator.gt, costs, least)) else found
 
