@@ -76,15 +76,17 @@ def _kept_from(state: CellState, node: str, spec: JobSpec) -> tuple[list[KeptPla
     tree, pool = state.tree, state.nodes[node].pool
     borrowed, own = list[KeptPlace](), list[KeptPlace]()
     borrowers: dict[str, Borrower] = {}
+    waits: dict[str, bool] = {}
     for kept in tree.kept.all:
         from_others = to_others = 0
         for account, milli in kept.owners:
             borrower = borrowers.get(account[1])
             if borrower is None:
                 borrower = borrowers[account[1]] = Borrower(tree, spec.tenant, account[1], spec.gpus_milli)
+                waits[account[1]] = any(above in tree.kept.owners for above in borrower.above)
             if borrower.is_below(account):
                 continue
-            waits_too = not kept.is_whole and any(above in tree.kept.owners for above in borrower.above)
+            waits_too = not kept.is_whole and waits[account[1]]
             if not waits_too and borrower.borrows_from(account):
                 from_others = max(from_others, milli)
             else:
