@@ -139,6 +139,8 @@ class PlacementService:
         self._read: dict[str, int] = {}
         self._nodes = f"nodes-{file.cell(state.cell).ordinal}"
         self._checksums: dict[str, int] = {}
+        self._handed_over = dict[str, int]()
+        self._passed = dict[str, int]()
         self._deadlines = Deadlines(forgets_nodes=not stepped, speed=speed)
         self._hearing = Hearing()
         self._strays, self._culprits = list[tuple[Input, Stray]](), list[tuple[Input, Stray]]()
@@ -169,7 +171,7 @@ class PlacementService:
     def take_over(self, wall_ms: int) -> None:
         """This process is to write, and the state is folded to the end: forget what belonged to an earlier time."""
         self._inbox.clear()
-        self._read, self._checksums = {}, {}
+        self._read, self._checksums, self._handed_over, self._passed = {}, {}, {}, {}
         self._strays, self._culprits, self._room = [], [], Room()
         self._words = {}
         self.has_new_leases = self._epoch is None or self.state.epoch != self._epoch
@@ -221,14 +223,12 @@ class PlacementService:
 
     def take(self, inputs: list[Input]) -> None:
         """Inputs in the order in which they were read. What the state has taken in already is dropped."""
-        known, of_nodes = self.state.inputs, self._nodes
+        known = self.state.inputs
         self._inbox.add([weighed(item) for item in inputs if item.next_offset > known.get(item.source, 0)])
-        of_nodes_newest = 0
-        for item in inputs:
-            if item.source == of_nodes:
-                of_nodes_newest = item.next_offset
-        if of_nodes_newest:
-            self._hearing.leases.listening.was_handed(of_nodes_newest)
+        newest = {item.source: item.next_offset for item in inputs}
+        self._handed_over.update(newest)
+        if self._nodes in newest:
+            self._hearing.leases.listening.was_handed(newest[self._nodes])
 
     def hear_plan(self, plan: StartsPlanned) -> None:
         """What queueing would plan: the newest plan is all that counts, and one that is lost is made again."""
@@ -243,9 +243,12 @@ class PlacementService:
         """This is what topic `nodes` held up to this moment: nodes may have been silent before this writer began."""
         self._hearing.leases.learn(earlier, as_of_ms)
 
-    def nodes_read(self, next_offset: int) -> None:
-        """All that stands in topic `nodes` before this offset was given to `take`. What is no record counts, too."""
-        self._hearing.leases.listening.has_read(next_offset)
+    def inputs_read(self, next_offsets: Mapping[str, int]) -> None:
+        """All that stands in these inputs before these offsets was given to `take`. What is no record counts, too: what
+        a transaction leaves behind the last record is passed once that record is taken in.
+        """
+        self._passed.update(next_offsets)
+        self._hearing.leases.listening.has_read(next_offsets.get(self._nodes, 0))
 
     def nodes_fenced(self, *, is_fenced: bool) -> bool:
         """Whether topic `nodes` has lost records and is not read. True when that is news."""
@@ -380,8 +383,12 @@ class PlacementService:
         )
 
     def _checksums_of(self, inputs: Mapping[str, int]) -> dict[str, int]:
-        """What was last read of each of these inputs, where anything was."""
-        return {source: self._checksums[source] for source in inputs if source in self._checksums}
+        """What was last read of each of these inputs, where that is known; by an earlier writer, if by none since."""
+        found = {source: self._checksums.get(source, self._checksum_before(source)) for source in inputs}
+        return {source: checksum for source, checksum in found.items() if checksum is not None}
+
+    def _checksum_before(self, source: str) -> int | None:
+        return None if source in self._handed_over else self.state.input_checksums.get(source)
 
     def _cycle(self, turn: Turn, wall_ms: int) -> Tried | None:
         if self._room.takes_inputs:
@@ -641,6 +648,10 @@ class PlacementService:
             else:
                 self._checksums[item.source] = item.checksum
         known = self.state.inputs
+        for source, passed in self._passed.items():
+            read = self._read.get(source, known.get(source, 0))
+            if read < passed and read >= self._handed_over.get(source, 0):
+                self._read[source] = passed
         return {source: read for source, read in sorted(self._read.items()) if read > known.get(source, 0)}
 
     def _handle(self, turn: Turn, item: Input, wall_ms: int) -> int | None:

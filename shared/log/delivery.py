@@ -117,6 +117,13 @@ class Delivery:
         """The partitions that are this process's to handle, as of the last rebalance."""
         return frozenset() if self._share is None else self._share.assigned()
 
+    def standing(self) -> dict[TopicPartition, int]:
+        """How far the group has come in each partition of this share, as far as is known here; 0 where it has never
+        committed any.
+        """
+        behind = {tp: place.next_offset for tp, place in self._standing.items()}
+        return {tp: behind.get(tp, 0) for tp in self._looked_at if tp in self.assigned}
+
     async def given_up(self) -> DeliveryGaveUp:
         """Wait until a batch is given up (for ever, if all goes well). The process should then end with an error."""
         await self._gave_up.wait()

@@ -56,6 +56,12 @@ class Telemetry:
         self.lag = Gauge(
             "fallow_lag_records", "End of the log less the cursor", ["topic", "partition"], registry=self.registry
         )
+        self.open_transaction = Gauge(
+            "fallow_open_transaction_seconds",
+            "For how long a transaction has been open behind which nothing can be read",
+            ["topic", "partition"],
+            registry=self.registry,
+        )
         self.lag_seconds = Gauge(
             "fallow_lag_seconds",
             "For how long there has been something behind the cursor",

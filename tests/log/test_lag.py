@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
@@ -9,8 +12,12 @@ from shared.log.lag import watch_lag
 from shared.log.machine.sights import SIGHTS_MOST, Sights
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import Outgoing
-from shared.runtime.process import make_context
+from shared.runtime.process import Context, make_context
 from shared.runtime.settings import ServiceSettings
+from tests.contract.eventually import eventually
+
+TP, TP_ONE = ("t.jobs", 0), ("t.jobs", 1)
+"""A partition, and how to make its topic."""
 
 
 def test_nothing_is_behind_where_everything_is_handled() -> None:
@@ -53,3 +60,60 @@ async def test_the_lag_of_each_partition_is_shown_until_it_is_let_go(monkeypatch
     assert "fallow_lag_records{" not in generate_latest(context.registry).decode()
     context.stopping.set()
     await watch
+
+
+@asynccontextmanager
+async def watched(broker: MemoryBroker, cursor: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Context[Any]]:
+    """A process that has come so far in `t.jobs`."""
+    monkeypatch.setattr("shared.log.lag.LOOK_EVERY_S", 0.01)
+    context = make_context("test", ServiceSettings())
+    context.health.handled(*TP, cursor)
+    watch = asyncio.create_task(watch_lag(context, MemoryLog(broker)))
+    yield context
+    context.stopping.set()
+    await watch
+
+
+def shown(context: Context[Any], figure: str) -> float | None:
+    return context.registry.get_sample_value(figure, {"topic": TP[0], "partition": str(TP[1])})
+
+
+async def test_what_transactions_leave_behind_is_no_lag(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = MemoryBroker()
+    broker.create_topic(*TP_ONE)
+    broker.write(Outgoing(TP[0], b"x", partition=0))
+    for _ in range(3):
+        broker.write_marker(TP)
+    async with watched(broker, 1, monkeypatch) as context:
+        await eventually(lambda: shown(context, "fallow_lag_records") == 0)
+        assert shown(context, "fallow_lag_seconds") == 0
+        broker.write(Outgoing(TP[0], b"y", partition=0))
+        await eventually(lambda: shown(context, "fallow_lag_records") == 4)
+        context.health.handled(*TP, 5)
+        await eventually(lambda: shown(context, "fallow_lag_records") == 0)
+        broker.write_marker(TP)
+        await eventually(lambda: shown(context, "fallow_lag_records") == 1)
+        await eventually(lambda: shown(context, "fallow_lag_records") == 0)
+
+
+def notes(context: Context[Any]) -> str:
+    """What `/readyz` tells a person beside being ready or not."""
+    return ", ".join(context.health._notes.values())
+
+
+async def test_a_transaction_that_stays_open_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing behind it can be read, so there is no lag: the log seems to end there."""
+    monkeypatch.setattr("shared.log.lag.OPEN_MS_MOST", 50)
+    broker = MemoryBroker()
+    broker.create_topic(*TP_ONE)
+    broker.hold(TP, 2)
+    async with watched(broker, 0, monkeypatch) as context:
+        await eventually(lambda: "a transaction is open" in notes(context))
+        assert (shown(context, "fallow_open_transaction_seconds") or 0) > 0
+        broker.hold(TP, 0)
+        await eventually(lambda: notes(context) == "")
+        assert shown(context, "fallow_open_transaction_seconds") == 0
+        broker.hold(TP, 1)
+        await eventually(lambda: notes(context) != "")
+        context.health.let_go(TP[1])
+        await eventually(lambda: notes(context) == "")

@@ -57,6 +57,10 @@ class LostWorld:
         events = [event_of(record) for record in self.broker.partition((LAYOUT.topic("decisions"), 0)).records]
         return [event for event in events if isinstance(event, Decision)]
 
+    def read(self, topic: str) -> int:
+        """How far the log says that this input was read."""
+        return max((decision.inputs.get(f"{topic}-0", 0) for decision in self.decisions()), default=0)
+
     def effects(self) -> list[AnyEffect]:
         return [effect for decision in self.decisions() for effect in decision.effects]
 

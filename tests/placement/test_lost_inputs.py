@@ -385,3 +385,41 @@ async def test_nothing_more_is_started_from_the_moment_at_which_the_reports_are_
         await eventually(lambda: any(isinstance(effect, NodeSilent) for effect in world.effects()))
         world.admit("job-0")
         await eventually(lambda: JobDeferred(job="job-0", code=DeferCode.NODES_SILENT) in world.effects())
+
+
+OPERATIONS = ("test.operations", 0)
+
+
+@pytest.mark.parametrize("is_behind_a_restart", [False, True])
+async def test_the_end_of_a_transaction_that_is_deleted_by_age_needs_nobody(
+    world: LostWorld, *, is_behind_a_restart: bool
+) -> None:
+    """It takes an offset, and is no record that could be read."""
+    world.tell(HoldJob(cell=CELL, job="job-0"))
+    if is_behind_a_restart:
+        async with world.placement():
+            await eventually(lambda: world.read("operations") == 1)
+    world.broker.write_marker(OPERATIONS)
+    world.broker.write_marker(OPERATIONS)
+    async with world.placement() as context:
+        await eventually(lambda: world.read("operations") == 3, 10)
+        assert context.health.progress.cursors["test.operations/0"] == 3, "and no lag is left"
+    world.broker.delete_before(OPERATIONS, 3)
+    async with world.placement() as context:
+        world.admit("job-0")
+        await world.until_enqueued(1)
+        assert context.health.waiting_for is None
+
+
+async def test_a_loss_before_the_end_of_a_transaction_is_noticed(world: LostWorld) -> None:
+    """The record that was read last stands some offsets before the cursor."""
+    world.admit("job-0")
+    world.broker.write_marker(JOBS)
+    async with world.placement():
+        await eventually(lambda: world.read("jobs") == 2, 10)
+    world.broker.cut(JOBS, 0)
+    world.admit("job-1")
+    world.broker.write_marker(JOBS)
+    world.admit("job-2")
+    async with world.placement() as context:
+        await fenced(context, "another record at offset 1")

@@ -95,7 +95,7 @@ async def test_what_lies_with_the_reader_is_not_given_yet() -> None:
 def test_what_waits_for_the_next_decision_is_not_heard_yet() -> None:
     world = cell_with(joined("n1"))
     world.pass_time(39_000)
-    world.service.nodes_read(len(world.inputs["nodes-0"]) + 1)
+    world.service.inputs_read({"nodes-0": len(world.inputs["nodes-0"]) + 1})
     world.hand_over(report("n1"))
     world.wall_ms += 2_000
     assert "LeaseExpired" not in kinds(world.rest())
@@ -105,6 +105,6 @@ def test_what_is_no_record_does_not_keep_a_lease_alive() -> None:
     """Behind an aborted transaction the topic ends beyond its last record."""
     world = cell_with(joined("n1"))
     world.unread_nodes = 1
-    assert world.pass_time(50_000) == []
-    world.service.nodes_read(len(world.inputs["nodes-0"]) + 1)
+    assert kinds(world.pass_time(50_000)) == ["NodeSilent"]
+    world.service.inputs_read({"nodes-0": len(world.inputs["nodes-0"]) + 1})
     assert kinds(world.rest()) == ["LeaseExpired"]

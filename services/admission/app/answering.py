@@ -277,11 +277,19 @@ class Admission:
             await self._operate([event_of(record) for record in records])
             await self._look_for_topics()
             self._let_go_of_lost()
+            self._show_unread()
             if not by_time:
                 await self._context.pause(OPERATIONS_PAUSE_S)
                 continue
             for (topic, partition), offset in reader.positions().items():
                 self._context.health.handled(topic, partition, offset)
+
+    def _show_unread(self) -> None:
+        """A partition of which nothing was read yet: its lag, and what keeps it from being read, show all the same."""
+        cursors = self._context.health.progress.cursors
+        for (topic, partition), next_offset in self._delivery.standing().items():
+            if f"{topic}/{partition}" not in cursors:
+                self._context.health.handled(topic, partition, next_offset)
 
     def _let_go_of_lost(self) -> None:
         """What another admission owns now is no lag of this one, and no loss; what is whole again is none either."""

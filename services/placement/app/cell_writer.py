@@ -367,7 +367,8 @@ class CellWriter:
         records = [] if is_full else await inflow.take()
         if records:
             await self._intake.take(records, self._service, self._watch)
-        self._service.nodes_read(inflow.given.get("nodes", 0))
+        given = {f"{name}-{self._ordinal}": inflow.given[name] for name in INPUTS if name in inflow.given}
+        self._service.inputs_read(given)
         await self._clock.check()
         self._has_looked = True
         self._goes_on = await self._decide(tenure)
