@@ -748,7 +748,7 @@ class PlacementService:
             case o.SetPolicy():
                 settings.set_policy(turn, event, tuple(POLICIES))
             case o.HoldJob() | o.ReleaseJob():
-                settings.hold_or_release(turn, event, self._following(item))
+                settings.hold_or_release(turn, event, self._following(item), item.sent_ms)
             case o.OfferLoan() | o.RecallLoan():
                 settings.refuse(turn, event.loan, ProposalCode.UNSUPPORTED, "loans are not carried out by this version")
 

@@ -57,7 +57,7 @@ def enqueued(state: CellState, effect: e.JobEnqueued, at_ms: int) -> None:
         raise IllegalEffect(f"job {job_id}: {effect.digest!r} is no digest")
     share(state.kinds, effect.spec)
     state.journal.entries.append((dict.pop, jobs, job_id, None))
-    job = jobs[job_id] = Job(effect.spec, effect.submit_ms, effect.digest)
+    job = jobs[job_id] = Job(effect.spec, effect.submit_ms, effect.digest, sent_ms=effect.sent_ms)
     state.entered += 1
     job.number = state.entered
     state.waiting += 1
@@ -413,7 +413,7 @@ def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
         state.journal.drop(state.reservations, spec.id)
     if state.heads:
         _no_head(state, spec.id)
-    over.add(undo, spec.id, spec.tenant, job.digest, status, at_ms)
+    over.add(undo, spec.id, spec.tenant, job.digest, status, at_ms, job.came_ms)
     if state.dependents:
         dependencies.end(state, spec.id, status)
     if spec.array_of is not None:
@@ -425,8 +425,9 @@ def _leave_array(state: CellState, array_id: str, status: JobStatus, at_ms: int)
     """An element is over. With the last one the array is, which is remembered as a job would be."""
     array = arrays.leave(state, array_id, status)
     if array is not None:
-        state.over.add(state.journal.entries, array.id, array.tenant, array.digest, array.outcome, at_ms)
-        dependencies.end(state, array.id, array.outcome)
+        undo, outcome = state.journal.entries, array.outcome
+        state.over.add(undo, array.id, array.tenant, array.digest, outcome, at_ms, array.came_ms)
+        dependencies.end(state, array.id, outcome)
 
 
 def _forget(state: CellState, at_ms: int) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class ArrayJob:
     """An array of which some elements are not over: `left` of `elements`. `holding` of them hold places now, of which
-    there may be `most_running`; `failed` and `cancelled` came to such an end.
+    there may be `most_running`; `failed` and `cancelled` came to such an end. Its submission came at `came_ms`.
     """
 
     id: str
@@ -28,6 +28,7 @@ class ArrayJob:
     holding: int = 0
     failed: int = 0
     cancelled: int = 0
+    came_ms: int = 0
 
     @property
     def is_full(self) -> bool:
@@ -62,7 +63,8 @@ def enter(state: CellState, job: Job) -> None:
     array = state.arrays.get(spec.array_of)
     if array is None:
         must(spec.array_of not in state.jobs and spec.array_of not in state.over, f"job {spec.array_of} exists already")
-        array = ArrayJob(spec.array_of, spec.tenant, job.digest, spec.array or 1, spec.array_most_running)
+        most, came_ms = spec.array_most_running, job.came_ms
+        array = ArrayJob(spec.array_of, spec.tenant, job.digest, spec.array or 1, most, came_ms=came_ms)
         state.journal.put(state.arrays, array.id, array)
     state.journal.set(array, "left", array.left + 1)
 

@@ -46,7 +46,8 @@ class Job:
     its `after` that are not over yet, `broken_by` the one that came to a wrong end. `losses` counts losses in a row by
     no fault of its own: of single workers the most of any rank. `avoid` are the nodes of its last failures. `held_why`
     is why it is held, if that is no wish of a person. `stopping_ms` is since when its nodes are to stop it, until they
-    have said that they did, or were told to be late. `number` tells as which of all jobs of the cell it came.
+    have said that they did, or were told to be late. `number` tells as which of all jobs of the cell it came, `sent_ms`
+    when its submission was sent, where that is not `submit_ms`.
     """
 
     spec: JobSpec
@@ -80,11 +81,17 @@ class Job:
     done: tuple[int, ...] = ()
     setbacks: tuple[Setback, ...] = ()
     number: int = 0
+    sent_ms: int | None = None
 
     @property
     def id(self) -> str:
         """The job's id."""
         return self.spec.id
+
+    @property
+    def came_ms(self) -> int:
+        """When its submission came. What was asked for before that was asked of an earlier job of this id."""
+        return self.submit_ms if self.sent_ms is None else self.sent_ms
 
 
 attempt_of: Final[Callable[[Job], tuple[Any, ...]]] = attrgetter(
@@ -126,3 +133,4 @@ class OverJob(NamedTuple):
     digest: str
     status: JobStatus
     over_ms: int
+    came_ms: int

@@ -23,8 +23,8 @@ BLOCK_JOBS = 32
 
 DIGEST_BYTES = 16
 
-_ROW = struct.Struct(f"<{DIGEST_BYTES}sqIB")
-"""Digest, time of the end, number of the tenant, place of the status in FINAL."""
+_ROW = struct.Struct(f"<{DIGEST_BYTES}sqqIB")
+"""Digest, time of the end, time of the submission, number of the tenant, place of the status in FINAL."""
 
 _PACK = _ROW.pack
 
@@ -62,8 +62,8 @@ class _Segment:
 
 class Remembered(Mapping[str, OverJob]):
     """Jobs that are over, the oldest first, numbered from `first` up to but without `next`. `oldest_ms` is when the
-    oldest ended, if there is one. `forgotten_ms` is when the newest job ended that is remembered no more (-1: none): of
-    a job that was submitted later it is known whether it has run.
+    oldest ended, if there is one. `forgotten_ms` is when the newest submission came of those whose jobs are remembered
+    no more (-1: none): of a job that was submitted later it is known whether it has run.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Remembered(Mapping[str, OverJob]):
         self.first = self.next = first
 
     def add(  # one call for each job that ends, without a tuple made only to be taken apart
-        self, undo: list[Entry], job_id: str, tenant: str, digest: str, status: JobStatus, over_ms: int
+        self, undo: list[Entry], job_id: str, tenant: str, digest: str, status: JobStatus, over_ms: int, came_ms: int
     ) -> None:
         """Remember one more. Its id must not be remembered. Raises ValueError, and changes nothing, on what cannot be a
         row.
@@ -102,7 +102,7 @@ class Remembered(Mapping[str, OverJob]):
         if number is None:
             number = segment.number_of(tenant)
         try:
-            row = _PACK(bytes.fromhex(digest), over_ms, number, FINAL.index(status))
+            row = _PACK(bytes.fromhex(digest), over_ms, came_ms, number, FINAL.index(status))
         except struct.error as error:
             raise ValueError(f"job {job_id} cannot be remembered: {error}") from error
         if is_fresh:
@@ -127,7 +127,8 @@ class Remembered(Mapping[str, OverJob]):
     def forget(self, undo: list[Entry]) -> None:
         """Forget the oldest."""
         undo.append((_forget_less, self, self.first, (self.oldest_ms, self.forgotten_ms)))
-        self.forgotten_ms = self.oldest_ms
+        segment, row = self._at(self.first)
+        self.forgotten_ms = max(self.forgotten_ms, _ROW.unpack_from(segment.rows, row * _ROW.size)[2])
         self.first += 1
         oldest = self._segments[0]
         if self.first == oldest.first + self._segment_jobs:
@@ -198,8 +199,8 @@ class Remembered(Mapping[str, OverJob]):
         return self._segments[behind // self._segment_jobs], behind % self._segment_jobs
 
     def _job(self, segment: _Segment, row: int) -> OverJob:
-        digest, over_ms, tenant, status = _ROW.unpack_from(segment.rows, row * _ROW.size)
-        return OverJob(segment.ids[row], segment.tenants[tenant], digest.hex(), FINAL[status], over_ms)
+        digest, over_ms, came_ms, tenant, status = _ROW.unpack_from(segment.rows, row * _ROW.size)
+        return OverJob(segment.ids[row], segment.tenants[tenant], digest.hex(), FINAL[status], over_ms, came_ms)
 
 
 def _take_back(over: Remembered, job_id: str, block: int | None) -> None:

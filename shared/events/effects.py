@@ -64,11 +64,14 @@ class WriterStarted(Effect):
 
 
 class JobEnqueued(Effect):
-    """The job is accepted and waits. From here on it is never lost."""
+    """The job is accepted and waits. From here on it is never lost. `sent_ms` is the cell time at which the broker got
+    the submission, where that is another time than the one since which the job waits.
+    """
 
     spec: JobSpec
     submit_ms: Millis
     digest: Digest
+    sent_ms: Millis | None = None
 
 
 class JobUpdated(Effect):

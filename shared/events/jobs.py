@@ -35,8 +35,8 @@ class JobAdmitted(Event, type="fallow.job.admitted.v1", topic="jobs"):
     """The job is valid and could run at some time. Queue, pools and cell are resolved in `spec`.
 
     `digest` is taken over the content as submitted, without the time, so that the same job sent twice is known as one.
-    `sent_ms` is the cell time at which the broker got the submission, where that was more than a second before
-    admission answered it: one that is handled late, or again, must not run a second time.
+    `sent_ms` is the cell time at which the broker got the submission, None in a stepped cell: one that is handled late,
+    or again, must not run a second time.
     """
 
     cell: Name
@@ -91,14 +91,18 @@ class JobRejected(Event, type="fallow.job.rejected.v1", topic="jobs"):
 
 
 class JobCancelRequested(JobEvent, type="fallow.job.cancel-requested.v1", topic="jobs"):
-    """Its tenant wants the job stopped."""
+    """Its tenant wants the job stopped. `sent_ms` is the cell time at which the broker got the request, None in a
+    stepped cell: one from before the job was submitted was meant for an earlier job of the same id.
+    """
 
     tenant: Name
     reason: Text = ""
+    sent_ms: Millis | None = None
 
 
 class JobUpdateRequested(JobEvent, type="fallow.job.update-requested.v1", topic="jobs"):
-    """Its tenant wants the job changed."""
+    """Its tenant wants the job changed. `sent_ms` as of a cancel."""
 
     tenant: Name
     changes: JobChanges
+    sent_ms: Millis | None = None

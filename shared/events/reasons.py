@@ -43,6 +43,7 @@ class RefuseCode(StrEnum):
     AFTER_ITSELF = "after_itself"
     AFTER_TOO_MANY = "after_too_many"
     SUBMISSION_TOO_OLD = "submission_too_old"
+    REQUEST_TOO_OLD = "request_too_old"
 
 
 class DeferCode(StrEnum):

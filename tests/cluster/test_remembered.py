@@ -18,7 +18,7 @@ STEPS = st.lists(st.sampled_from(["forget", *NAMES]), max_size=120)
 
 
 def over_job(name: str, over_ms: int) -> OverJob:
-    return OverJob(name, f"team-{over_ms % 3}", f"{over_ms:032x}", FINAL[over_ms % 3], over_ms)
+    return OverJob(name, f"team-{over_ms % 3}", f"{over_ms:032x}", FINAL[over_ms % 3], over_ms, over_ms // 2)
 
 
 def take(step: str, over: Remembered, plain: dict[str, OverJob], journal: Journal) -> None:
@@ -103,7 +103,7 @@ def test_what_is_not_remembered_is_a_key_error() -> None:
 def test_what_cannot_be_a_row_changes_nothing(row: tuple[str, str, str, JobStatus, int]) -> None:
     over, journal = Remembered(), Journal()
     with pytest.raises(ValueError, match=r"hexadecimal|tuple|cannot be remembered"):
-        over.add(journal.entries, *row)
+        over.add(journal.entries, *row, 1)
     over.add(journal.entries, *over_job("job", 1))
     assert [*over.in_order()] == [over_job("job", 1)]
 
@@ -117,7 +117,7 @@ def test_a_digest_is_what_comes_back_as_it_was(text: str) -> None:
 def test_tenants_are_forgotten_with_the_last_jobs_of_theirs() -> None:
     over, journal = Remembered(10), Journal()
     for number in range(1_000):
-        over.add(journal.entries, f"job-{number}", f"team-{number}", "0" * 32, JobStatus.FINISHED, number)
+        over.add(journal.entries, f"job-{number}", f"team-{number}", "0" * 32, JobStatus.FINISHED, number, number)
         if number >= 20:
             over.forget(journal.entries)
         journal.trim()

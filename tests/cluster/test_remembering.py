@@ -10,6 +10,7 @@ from shared.cluster.rows import rows_of, state_from
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy
+from shared.events.value import replace
 from tests.cluster.examples import cell, enqueued, then
 
 
@@ -36,17 +37,26 @@ def test_what_is_too_old_is_forgotten_when_the_next_job_ends() -> None:
     assert list(state.over) == ["job-2", "job-3"]
 
 
-def test_of_what_time_jobs_are_forgotten_is_known_also_behind_a_snapshot_and_an_undo() -> None:
+def test_of_what_time_submissions_are_forgotten_is_known_also_behind_a_snapshot_and_an_undo() -> None:
     state = remembering(jobs=2, ms=1_000_000)
-    over(over(state, 1, at_ms=1_000), 2, at_ms=2_000)
+    then(state, replace(enqueued("job-1"), submit_ms=100, sent_ms=400), e.JobCancelled(job="job-1"), at_ms=1_000)
+    over(state, 2, at_ms=2_000)
     assert state.over.forgotten_ms == -1
     mark = state.checkpoint()
     apply(state, enqueued("job-3"), 3_000)
     apply(state, e.JobCancelled(job="job-3"), 3_000)
-    assert state.over.forgotten_ms == 1_000
-    assert state_from(rows_of(state)).over.forgotten_ms == 1_000
+    assert state.over.forgotten_ms == 400
+    assert state_from(rows_of(state)).over.forgotten_ms == 400
     state.rollback(mark)
     assert state.over.forgotten_ms == -1
+
+
+def test_what_came_late_and_was_over_first_is_forgotten_first() -> None:
+    state = remembering(jobs=1, ms=1_000_000)
+    for number, sent_ms in enumerate((500, 300, 400, 200)):
+        job = enqueued(f"job-{number}")
+        then(state, replace(job, sent_ms=sent_ms), e.JobCancelled(job=f"job-{number}"), at_ms=1_000 + number)
+    assert state.over.forgotten_ms == 500
 
 
 def test_a_lower_bound_is_reached_by_two_a_step_and_never_in_one_long_step() -> None:

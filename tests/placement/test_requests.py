@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from services.placement.service import Input
@@ -82,7 +84,7 @@ def forgetful(count: int) -> World:
     world.tell(set_policy(remember_jobs=1))
     for number in range(count):
         world.pass_time(1_000)
-        world.tell(admitted(spec_of(f"job-{number}")))
+        world.tell(admitted(spec_of(f"job-{number}"), submit_ms=world.now_ms))
         world.tell(cancel(f"job-{number}"))
     return world
 
@@ -246,3 +248,63 @@ def test_what_admission_tells_its_clients_needs_nothing_of_placement() -> None:
     world = with_job("queued")
     assert world.tell(JobRejected(job="other", command="submit", code=RejectCode.UNKNOWN_TENANT)) == []
     assert world.service.take_strays() == []
+
+
+def test_a_job_that_waited_for_its_admission_is_accepted_while_others_end_fast() -> None:
+    """It was sent before they ended; but behind them, so it has not run."""
+    world = cell_with(joined("n1"))
+    world.tell(set_policy(remember_jobs=1))
+    for number in range(50):
+        sent_ms = world.now_ms
+        world.pass_time(10)
+        job = replace(admitted(spec_of(f"job-{number}"), submit_ms=sent_ms + number), sent_ms=sent_ms + number)
+        world.tell(job)
+        world.tell(cancel(f"job-{number}"))
+    world.pass_time(10_000)
+    late = replace(admitted(spec_of("late")), sent_ms=world.state.over.forgotten_ms + 1)
+    assert kinds(world.tell(late))[0] == "JobEnqueued"
+
+
+SENT_MS = 5_000
+"""When the second job of the id was sent."""
+
+
+def used_twice(**more: Any) -> World:
+    """An id of which the cell has forgotten the first job, and a second one waits."""
+    world = forgetful(3)
+    world.pass_time(10_000)
+    world.tell(replace(admitted(spec_of("job-0", **more), submit_ms=0), sent_ms=SENT_MS))
+    assert "job-0" in world.state.jobs or "job-0" in world.state.arrays
+    return world
+
+
+OF_LONG_AGO = {
+    "cancel": replace(cancel("job-0"), sent_ms=SENT_MS - 1),
+    "update": replace(update("job-0", priority=7), sent_ms=SENT_MS - 1),
+}
+
+
+@pytest.mark.parametrize("array", [None, 3])
+@pytest.mark.parametrize("what", OF_LONG_AGO)
+def test_a_request_of_long_ago_that_comes_again_concerns_no_later_job_of_the_same_id(
+    what: str, array: int | None
+) -> None:
+    world = used_twice(array=array)
+    before = dict(world.state.jobs)
+    assert codes(world.tell(OF_LONG_AGO[what])) == [RefuseCode.REQUEST_TOO_OLD]
+    assert world.state.jobs == before
+    assert codes(world.tell(replace(OF_LONG_AGO[what], sent_ms=SENT_MS))) == []
+
+
+@pytest.mark.parametrize("array", [None, 3])
+def test_a_hold_of_long_ago_that_comes_again_concerns_no_later_job_of_the_same_id(array: int | None) -> None:
+    world = used_twice(array=array)
+    world.sent_ms = SENT_MS - 1
+    assert codes(world.tell(HoldJob(cell=CELL, job="job-0"))) == [RefuseCode.REQUEST_TOO_OLD]
+    world.sent_ms = SENT_MS
+    assert set(kinds(world.tell(HoldJob(cell=CELL, job="job-0")))) == {"JobHeld"}
+
+
+def test_a_request_without_a_time_is_carried_out() -> None:
+    """A stepped cell knows no other time than the one that it is told."""
+    assert kinds(used_twice().tell(cancel("job-0"))) == ["JobCancelled"]

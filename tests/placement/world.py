@@ -85,6 +85,8 @@ class World:
         """Whether topic `nodes` is read: else no silence is noticed, however much time passes."""
         self.unread_nodes = 0
         """So many records lie in topic `nodes` behind all that is told here."""
+        self.sent_ms: int | None = None
+        """When the broker got what is told."""
         self.numbers_words = True
         """Whether what nodes say is numbered in the order in which it is told."""
         self._after = 0
@@ -112,7 +114,7 @@ class World:
             numbers = isinstance(told, n.NodeEvent) and self.numbers_words
             event = replace(told, seq=len(stream)) if told is not None and numbers else told
             stream.append(event)
-            taken.append(Input(source, len(stream), event, size_bytes))
+            taken.append(Input(source, len(stream), event, size_bytes, sent_ms=self.sent_ms))
         self.service.take(taken)
 
     def pass_time(self, ms: int) -> list[e.AnyEffect]:

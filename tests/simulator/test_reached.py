@@ -59,7 +59,8 @@ OF_OTHER_SETTINGS = frozenset(
         "ProposalCode.unsupported",  # nothing that is unsupported is asked for; so the next two
         "RefuseCode.unsupported",
         "RejectCode.unsupported",
-        "RefuseCode.submission_too_old",  # the judge forgets no job, so its cells do not
+        "RefuseCode.submission_too_old",  # the judge forgets no job, so its cells do not; so the next one
+        "RefuseCode.request_too_old",
         "RejectCode.tenant_not_of_topic",  # all tenants share one topic
     }
 )

@@ -16,7 +16,7 @@ from services.admission.settings import AdmissionSettings
 from shared.cluster.config import CellFile
 from shared.events.base import Event, replace
 from shared.events.encoding import TYPE_HEADER, Undecodable, encode
-from shared.events.jobs import JobAdmitted, JobRejected
+from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.operations import AdvanceTime, ReloadCell
 from shared.log.dead_letters import TOLD_MOST, dead_letter
 from shared.log.delivery import Delivery
@@ -239,7 +239,7 @@ class Admission:
         answer = self._service.answer(header(record, TYPE_HEADER), record.value, tenant, came_ms)
         if isinstance(answer, Undecodable):
             return Bad(answer.reason, str(answer))
-        if sent_ms is not None and isinstance(answer, JobAdmitted):
+        if sent_ms is not None and isinstance(answer, JobAdmitted | JobCancelRequested | JobUpdateRequested):
             answer = replace(answer, sent_ms=sent_ms)
         # No record is of the future, whatever its sender says where the broker stamps none.
         return self._service.within_rate(answer, tenant, min(record.timestamp_ms, self._wall_ms))

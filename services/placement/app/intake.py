@@ -10,7 +10,7 @@ from services.placement.service import Input, PlacementService
 from services.placement.settings import PlacementSettings
 from shared.cluster.config import CellPart
 from shared.events.encoding import TYPE_HEADER, Undecodable
-from shared.events.operations import ReloadCell
+from shared.events.operations import Operation, ReloadCell
 from shared.events.queue import StartsPlanned
 from shared.events.reasons import DeadLetterReason
 from shared.log.dead_letters import TOLD_MOST, dead_letter
@@ -18,6 +18,7 @@ from shared.log.layout import Layout
 from shared.log.machine.consumer import Dead
 from shared.log.port import Log, Record
 from shared.log.reading import event_of, input_checksum
+from shared.runtime.clocks import WallCellClock
 from shared.runtime.process import Context
 
 INPUTS = ("jobs", "nodes", "proposals", "operations")
@@ -78,7 +79,13 @@ class Intake:
         if home is not None and home != self.cell:
             dead.append(Dead(record, DeadLetterReason.WRONG_CELL, f"cell: {home} is not {self.cell}"))
             return Input(source, record.offset + 1, None, checksum=checksum)
-        return Input(source, record.offset + 1, event, len(record.value or b""), record, checksum)
+        sent_ms = self._sent_ms(record) if isinstance(event, Operation) else None
+        return Input(source, record.offset + 1, event, len(record.value or b""), record, checksum, sent_ms=sent_ms)
+
+    def _sent_ms(self, record: Record) -> int | None:
+        """The cell time at which the broker got the record. None where cell time goes by steps."""
+        clock = self._context.clock
+        return clock.at(record.timestamp_ms) if isinstance(clock, WallCellClock) else None
 
     async def set_strays_aside(self, service: PlacementService) -> None:
         """What the cycle could make nothing of. Its records are repeated here if the decision does not get through."""

@@ -32,7 +32,7 @@ class Input:
     """One input: where it stands (`topic-partition` and the offset behind it), what it says (None: nothing that can be
     read). `origin` is the shell's own: it comes back with an input that is to be set aside. With `goes_on` it is a part
     of its record, and another part follows: the record counts as read only with the last one. `checksum` names its
-    record.
+    record, `sent_ms` is the cell time at which the broker got an operator's command, where that is known.
     """
 
     source: str
@@ -42,6 +42,7 @@ class Input:
     origin: object = None
     checksum: int | None = None
     goes_on: bool = False
+    sent_ms: int | None = None
 
     def cut(self, count: int) -> tuple[Input, Input] | None:
         """Its first `count` words and the rest, as two inputs; None where it does not consist of so many."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from services.placement.policy import arrays, dependencies
 from services.placement.policy.turn import Turn
-from shared.cluster.arrays import elements_of
+from shared.cluster.arrays import ArrayJob, elements_of
 from shared.cluster.job import WAITING, Job, JobStatus
 from shared.cluster.singly import is_service
 from shared.events import effects as e
@@ -31,7 +31,7 @@ def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int) -> No
             turn.do(_refused(spec.id, "submit", RefuseCode.ID_USED_BEFORE, spec.tenant, "with other content"))
         return
     if event.sent_ms is not None and event.sent_ms <= state.over.forgotten_ms:
-        text = f"sent at {event.sent_ms}, jobs that ended up to {state.over.forgotten_ms} are forgotten"
+        text = f"sent at {event.sent_ms}, jobs that were sent up to {state.over.forgotten_ms} are forgotten"
         turn.do(_refused(spec.id, "submit", RefuseCode.SUBMISSION_TOO_OLD, spec.tenant, text))
         return
     refusal = _refusal(turn, spec)
@@ -58,7 +58,8 @@ def _refusal(turn: Turn, spec: JobSpec) -> tuple[RefuseCode, str] | None:
 
 
 def _enter(turn: Turn, event: JobAdmitted | AdmittedJob, spec: JobSpec, size_bytes: int) -> None:
-    effect = e.JobEnqueued(spec=spec, submit_ms=event.submit_ms, digest=event.digest)
+    sent_ms = None if event.sent_ms == event.submit_ms else event.sent_ms
+    effect = e.JobEnqueued(spec=spec, submit_ms=event.submit_ms, digest=event.digest, sent_ms=sent_ms)
     turn.enqueue(effect, size_bytes, is_read=spec is event.spec)
     if spec.after or spec.not_before_ms is not None:
         dependencies.begin(turn, turn.state.jobs[spec.id])
@@ -68,7 +69,7 @@ def _enter(turn: Turn, event: JobAdmitted | AdmittedJob, spec: JobSpec, size_byt
 
 def cancel(turn: Turn, event: JobCancelRequested) -> None:
     """End a waiting job at once, let a running one stop; a job that is cancelled already needs nothing more."""
-    for job in _own_jobs(turn, event.job, event.tenant, "cancel"):
+    for job in _own_jobs(turn, event, "cancel"):
         if job.status in WAITING:
             turn.do(e.JobCancelled(job=job.id))
         elif job.status is not JobStatus.STOPPING or job.stop_why is not StopReason.CANCELLED:
@@ -96,7 +97,7 @@ def update(turn: Turn, event: JobUpdateRequested, following: Iterable[Event | No
     refusal once: else a few bytes would fill the log. Where an update among those `following` supersedes this one, that
     one changes the others.
     """
-    jobs = _own_jobs(turn, event.job, event.tenant, "update")
+    jobs = _own_jobs(turn, event, "update")
     if len(jobs) > 1 and any(_supersedes(later, event) for later in following):
         del jobs[1:]
     is_told, refusals = False, set[str]()
@@ -139,11 +140,22 @@ def _updated(event: JobUpdateRequested, job: Job) -> e.JobUpdated | e.JobRefused
     return e.JobUpdated(spec=replace(job.spec, **wanted))
 
 
-def _own_jobs(turn: Turn, job_id: str, tenant: str, request: str) -> list[Job]:
+def too_old(sent_ms: int | None, known: Job | ArrayJob | None) -> str:
+    """Why a request is not meant for this job: it was sent before the job was. Empty where it is."""
+    if sent_ms is None or known is None or sent_ms >= known.came_ms:
+        return ""
+    return f"sent at {sent_ms}, the job of this id was sent at {known.came_ms}"
+
+
+def _own_jobs(turn: Turn, event: JobCancelRequested | JobUpdateRequested, request: str) -> list[Job]:
     """The tenant's live job, or the live elements of its array; none after a refusal, or where the request is fulfilled
     already.
     """
-    array = turn.state.arrays.get(job_id)
+    job_id, tenant, array = event.job, event.tenant, turn.state.arrays.get(event.job)
+    why = too_old(event.sent_ms, array or turn.state.jobs.get(job_id))
+    if why:
+        turn.do(_refused(job_id, request, RefuseCode.REQUEST_TOO_OLD, tenant, why))
+        return []
     if array is None:
         job = _own_job(turn, job_id, tenant, request)
         return [] if job is None else [job]

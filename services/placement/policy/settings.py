@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from services.placement.policy.requests import too_old
 from services.placement.policy.turn import Turn
 from shared.cluster.arrays import elements_of
 from shared.cluster.config import LEASE_MS_LEAST, CellFile
@@ -174,13 +175,19 @@ def refuse(turn: Turn, what: str, code: ProposalCode, text: str) -> None:
     turn.do(e.ProposalRefused(proposal=what, code=code, text=text[:500]))
 
 
-def hold_or_release(turn: Turn, event: HoldJob | ReleaseJob, following: Iterable[Event | None] = ()) -> None:
+def hold_or_release(
+    turn: Turn, event: HoldJob | ReleaseJob, following: Iterable[Event | None] = (), sent_ms: int | None = None
+) -> None:
     """Keep a waiting job, or all waiting elements of an array, from starting, or let them go. To be in the wanted state
-    already is no error. A hold is told of one element only where another hold, or a release, is among those
-    `following`: that one decides on all of them.
+    already is no error. What was sent before the job was meant an earlier one of its id. A hold is told of one element
+    only where another hold, or a release, is among those `following`: that one decides on all of them.
     """
     request = "hold" if isinstance(event, HoldJob) else "release"
     array, job = turn.state.arrays.get(event.job), turn.state.jobs.get(event.job)
+    why = too_old(sent_ms, array or job)
+    if why:
+        turn.do(e.JobRefused(job=event.job, request=request, code=RefuseCode.REQUEST_TOO_OLD, text=why))
+        return
     turn.steps += 0 if array is None else array.elements
     jobs = list(elements_of(turn.state, array)) if array is not None else [] if job is None else [job]
     if not jobs:
