@@ -23,7 +23,7 @@ from shared.events.snapshots import SnapshotManifest
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.losses import losses_of
-from shared.log.machine.losses import Loss, LossKind, Place
+from shared.log.machine.losses import Loss, Place, fences
 from shared.log.machine.snapshot import Catalogue
 from shared.log.machine.writer import Draft, Writer
 from shared.log.port import Appended, Log, Outgoing, TopicPartition
@@ -118,12 +118,14 @@ async def _fold(log: Log, tp: TopicPartition, found: Survey, manifests: list[Sna
 
 
 async def _losses(log: Log, layout: Layout, state: CellState) -> dict[str, Loss]:
-    """The inputs that do not continue what the state has read of them, by the names of their cursors."""
+    """The inputs that do not continue what the state has read of them, by the names of their cursors: those that
+    placement would not read.
+    """
     tps = {f"{name}-{layout.ordinals[state.cell]}": layout.tp(name, state.cell) for name in INPUTS}
     places = {tps[s]: Place(n, state.input_checksums.get(s)) for s, n in state.inputs.items() if s in tps}
     lost = await losses_of(log, places)
     found = {source: lost[tp] for source, tp in sorted(tps.items()) if tp in lost}
-    return {source: loss for source, loss in found.items() if loss.kind is not LossKind.DELETED_UNREAD}
+    return {source: loss for source, loss in found.items() if fences(source.rpartition("-")[0], loss)}
 
 
 async def repair(log: Log, layout: Layout, found: Survey, inputs: From | None, *, by: str, wall_ms: int) -> CellState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from services.cli.log_repair import lines_of
 from services.cli.repairing import From, NotRepairable, repair, survey
 from services.cli.verification import LiveCheck
 from shared.cluster.fold import DamagedLog
@@ -198,3 +199,24 @@ async def test_a_repair_beside_a_writer_is_told_and_can_be_done_again() -> None:
     if not again.is_whole:
         await repair(kept.log, LAYOUT, again, None, by="ada", wall_ms=0)
     assert (await kept.state()).version >= 31
+
+
+@pytest.mark.parametrize("inputs", [From.END, From.BEGIN])
+async def test_inputs_that_were_deleted_unread_are_told_and_read_on_from_where_a_person_says(inputs: From) -> None:
+    """But for `nodes`, which placement reads on by itself."""
+    kept = Kept()
+    await kept.live()
+    cursors = {}
+    for name in ("jobs", "nodes"):
+        tp = LAYOUT.tp(name, CELL)
+        cursors[name] = kept.broker.partition(tp).end
+        for _ in range(5):
+            kept.broker.write_marker(tp)
+        kept.broker.delete_before(tp, cursors[name] + 2)
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert {source: loss.kind for source, loss in found.losses.items()} == {"jobs-0": LossKind.DELETED_UNREAD}
+    assert "2 were deleted unread" in "".join(lines_of(found))
+    await repair(kept.log, LAYOUT, found, inputs, by="ada", wall_ms=0)
+    start = cursors["jobs"] + (5 if inputs is From.END else 2)
+    assert kept.last().effects[2] == InputResumed(input="jobs-0", from_offset=cursors["jobs"], to_offset=start)
+    assert (await survey(kept.log, LAYOUT, CELL)).is_whole

@@ -13,14 +13,9 @@ from services.placement.app.metrics import CellMetrics
 from services.placement.settings import PlacementSettings
 from shared.log.fenced_input import say_fenced, say_read_again
 from shared.log.losses import PlaceWatch, loss_met, losses_of
-from shared.log.machine.losses import Loss, LossKind, Place
+from shared.log.machine.losses import Loss, LossKind, Place, fences
 from shared.log.port import Log, LogTruncated, TopicPartition
 from shared.runtime.process import Context
-
-EACH_COUNTS = frozenset({"jobs", "proposals", "operations"})
-"""Inputs that say a thing once. In `nodes` a newer record says again what a deleted one has said: nodes report in
-full every few seconds.
-"""
 
 
 class InputWatch:
@@ -84,7 +79,7 @@ class InputWatch:
         self.fenced = {}
 
     def _judge(self, name: str, loss: Loss) -> bool:
-        if loss.kind is LossKind.DELETED_UNREAD and name not in EACH_COUNTS:
+        if not fences(name, loss):
             self._count(name, loss)
             return True
         self._fence(name, loss)

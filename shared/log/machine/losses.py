@@ -7,6 +7,11 @@ from enum import StrEnum
 
 from shared.log.port import TopicPartition
 
+SAID_ONCE = frozenset({"jobs", "proposals", "operations"})
+"""Inputs of a cell that say a thing once. In `nodes` a newer record says again what a deleted one has said: nodes
+report in full every few seconds.
+"""
+
 
 class LossKind(StrEnum):
     """How a topic shows that it is not the one that was read."""
@@ -49,6 +54,11 @@ class Loss:
             case LossKind.DELETED_UNREAD:
                 count = self.begin - self.next_offset
                 return f"{where} begins at {self.begin} and was read to {self.next_offset}: {count} were deleted unread"
+
+
+def fences(name: str, loss: Loss) -> bool:
+    """Whether the input of this name is read no further until a person decides; else it is read on at its beginning."""
+    return loss.kind is not LossKind.DELETED_UNREAD or name in SAID_ONCE
 
 
 def loss_of(tp: TopicPartition, place: Place, begin: int, end: int, found: int | None) -> Loss | None:
