@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 
 from shared.cluster.state import CellState
@@ -13,6 +14,7 @@ from shared.log.machine.snapshot import (
     NEWEST,
     Catalogue,
     Collector,
+    DamagedSnapshot,
     RowsDigest,
     Whole,
     build,
@@ -36,6 +38,8 @@ IDLE_POLLS_MOST = 20
 POLL_WAIT_MS = 250
 TOMBSTONES_AT_ONCE = 500
 
+logger = logging.getLogger(__name__)
+
 
 class NoUsableSnapshot(Exception):
     """The log no longer begins at its first record, and no whole snapshot reaches to where it begins."""
@@ -45,19 +49,45 @@ async def newest_snapshot(log: Log, layout: Layout, cell: str, service: str = ""
     """The state of the newest whole snapshot from which the decision log can still be followed, or None to begin at 0.
     `service` names the service that loads it: what each loads first is set aside from the collector of garbage.
 
-    Raises NoUsableSnapshot when the log cannot be followed from 0 either; LogUnavailable.
+    One that cannot be read, as it may be after an upgrade that was taken back, is passed over: the log is the truth.
+    Raises DamagedSnapshot where no older one can be read either, NoUsableSnapshot when the log cannot be followed from
+    0; LogUnavailable.
     """
     decisions = layout.tp("decisions", cell)
     begin = (await log.begin_offsets([decisions]))[decisions]
     whole = await _newest_whole(log, layout.tp("snapshots", cell), begin)
     if whole is not None and whole.manifest.offset + 1 >= begin:
-        return await _built(whole, service)
+        try:
+            return await _built(whole, service)
+        except DamagedSnapshot as error:
+            return await _before_the_unreadable(log, layout, cell, error, service)
     if begin == 0:
         return None
     found = (
         "there is no whole snapshot" if whole is None else f"the newest whole snapshot ends at {whole.manifest.offset}"
     )
     raise NoUsableSnapshot(f"cell {cell}: the decision log begins at {begin}, and {found}: what lies between is lost")
+
+
+async def _before_the_unreadable(
+    log: Log, layout: Layout, cell: str, error: DamagedSnapshot, service: str
+) -> CellState | None:
+    """The state of the newest snapshot that can be read, or None to begin at 0. Raises the error where neither is."""
+    decisions = layout.tp("decisions", cell)
+    begin = (await log.begin_offsets([decisions]))[decisions]
+    for manifest in reversed(await _usable(log, layout, cell, begin)):
+        whole = await _whole_of(log, layout.tp("snapshots", cell), manifest)
+        try:
+            state = None if whole is None else await _built(whole, service)
+        except DamagedSnapshot:
+            continue
+        if state is not None:
+            logger.warning("cell %s goes on from snapshot %s: %s", cell, manifest.snapshot, error)
+            return state
+    if begin == 0 and await begins_with_the_first_version(log, decisions):
+        logger.warning("cell %s goes on from the beginning of its log: %s", cell, error)
+        return None
+    raise error
 
 
 async def oldest_snapshot(log: Log, layout: Layout, cell: str) -> CellState | None:

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 import pytest
 
 from shared.cluster.rows import digest_of
+from shared.events.snapshots import SnapshotChunk
 from shared.log import snapshots
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.machine import snapshot as machine
-from shared.log.machine.snapshot import cut, snapshot_id
+from shared.log.machine.snapshot import NEWEST, DamagedSnapshot, RowsDigest, cut, manifest_of, snapshot_id
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import Reader, TopicPartition
 from shared.log.snapshots import NoUsableSnapshot, newest_snapshot
@@ -165,4 +166,46 @@ async def test_a_snapshot_that_ends_before_the_log_begins_is_of_no_use(log: Memo
     assert usable.offset == 9
     broker.delete_before(LAYOUT.tp("decisions", CELL), 11)
     with pytest.raises(NoUsableSnapshot, match="begins at 11, and the newest whole snapshot ends at 9"):
+        await newest_snapshot(log, LAYOUT, CELL)
+
+
+async def unreadable(log: MemoryLog, history: History) -> None:
+    """A snapshot of this state that another release wrote: whole, and with a section that this one does not know."""
+    name, digest = snapshot_id(history.state, "newer"), RowsDigest()
+    chunk = SnapshotChunk(cell=CELL, snapshot=name, part=0, rows=('["section-of-tomorrow",1]',))
+    digest.add(chunk.rows)
+    manifest = manifest_of(history.state, name, slot=NEWEST, parts=1, digest=digest.hexdigest())
+    for event in (chunk, manifest):
+        await log.publish([LAYOUT.outgoing(event, id=name, source="newer", wall_ms=0)])
+
+
+@pytest.mark.parametrize("is_older", [True, False])
+async def test_a_snapshot_that_cannot_be_read_leads_to_the_one_before_it_or_to_the_beginning(
+    log: MemoryLog, *, is_older: bool
+) -> None:
+    history = History(11)
+    first = history.decisions(20)
+    if is_older:
+        await snapshot(log, LAYOUT, history.state)
+    digest = digest_of(history.state)
+    decisions = [*first, *history.decisions(20)]
+    await log.publish(outgoing(LAYOUT, decisions))
+    await unreadable(log, history)
+    loaded = await newest_snapshot(log, LAYOUT, CELL)
+    assert (None if loaded is None else digest_of(loaded)) == (digest if is_older else None)
+    follower = Follower(log, LAYOUT, CELL)
+    await follower.start()
+    await follower.catch_up()
+    assert digest_of(follower.state) == digest_of(history.state)
+    await follower.stop()
+
+
+async def test_a_snapshot_that_cannot_be_read_ends_the_reader_where_there_is_no_other_and_no_beginning(
+    log: MemoryLog, broker: MemoryBroker
+) -> None:
+    history = History(11)
+    await log.publish(outgoing(LAYOUT, history.decisions(20)))
+    await unreadable(log, history)
+    broker.delete_before(LAYOUT.tp("decisions", CELL), 20)
+    with pytest.raises(DamagedSnapshot, match="section-of-tomorrow"):
         await newest_snapshot(log, LAYOUT, CELL)

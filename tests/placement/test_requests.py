@@ -250,19 +250,20 @@ def test_what_admission_tells_its_clients_needs_nothing_of_placement() -> None:
     assert world.service.take_strays() == []
 
 
-def test_a_job_that_waited_for_its_admission_is_accepted_while_others_end_fast() -> None:
-    """It was sent before they ended; but behind them, so it has not run."""
-    world = cell_with(joined("n1"))
+def test_jobs_that_waited_for_their_admission_are_accepted_while_others_end_fast() -> None:
+    """All were sent before any of them ended, one after the other, and so they are taken: none has run before."""
+    world = cell_with()
     world.tell(set_policy(remember_jobs=1))
-    for number in range(50):
-        sent_ms = world.now_ms
-        world.pass_time(10)
-        job = replace(admitted(spec_of(f"job-{number}"), submit_ms=sent_ms + number), sent_ms=sent_ms + number)
-        world.tell(job)
-        world.tell(cancel(f"job-{number}"))
+    begin_ms = world.now_ms
     world.pass_time(10_000)
-    late = replace(admitted(spec_of("late")), sent_ms=world.state.over.forgotten_ms + 1)
-    assert kinds(world.tell(late))[0] == "JobEnqueued"
+    for number in range(50):
+        sent = {"submit_ms": begin_ms + number, "sent_ms": begin_ms + number}
+        made = kinds(world.tell(replace(admitted(spec_of(f"job-{number}")), **sent)))
+        assert made[0] == "JobEnqueued", number
+        world.pass_time(10)
+        world.tell(cancel(f"job-{number}"))
+    again = replace(admitted(spec_of("job-0")), sent_ms=begin_ms)
+    assert codes(world.tell(again)) == [RefuseCode.SUBMISSION_TOO_OLD]
 
 
 SENT_MS = 5_000
