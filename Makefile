@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PYTHON ?= $(shell for candidate in python3.11 python3.12 python3.13 python3.14 python3; do \
 	$$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$candidate && break; done)
 
-.PHONY: setup test check demo faults mutants chaos soak fuzz format lock clean
+.PHONY: setup test quick check demo faults mutants chaos soak fuzz format lock clean
 
 setup: $(READY)
 
@@ -21,6 +21,11 @@ $(READY): requirements.lock pyproject.toml
 # All tests; what is skipped says why. Choose: make test ARGS="tests/log -x". On several cores: make test CORES=auto
 test: $(READY)
 	@$(BIN)/pytest -rs $(if $(CORES),--numprocesses $(CORES) --dist loadgroup) $(ARGS)
+
+# In a minute or two what needs no server: the language, the model, policies, the judge. Choose: make quick ARGS="-k quota"
+QUICK := admission cluster events metrics placement/policy projector queueing reasons simulator/history unit view
+quick: $(READY)
+	@HYPOTHESIS_EXAMPLES=5 $(BIN)/pytest -q --no-servers --numprocesses auto --dist loadgroup $(QUICK:%=tests/%) $(ARGS)
 
 # What a change must pass before its tests run.
 check: $(READY)

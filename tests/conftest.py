@@ -21,9 +21,16 @@ STACKS = "stacks"
 WHOLE_STACKS = ("chaos", "docker", "e2e")
 """Folders whose tests run all services at once."""
 
+SERVERS = ("kafka_choice", "redis_choice")
+"""Fixtures that start a server when they are first asked for."""
+
 CHOICES = pytest.StashKey[dict[str, Choice]]()
 SPENT = pytest.StashKey[dict[str, float]]()
 """Seconds by folder of tests, setup and teardown counted where they ran."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-servers", action="store_true", help="leave out all tests that need a Kafka or a Redis")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,11 +53,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Where tests run on several cores, those of one file stay together, and whole stacks never run beside each other:
     they come first, one after the other.
     """
+    if config.getoption("--no-servers"):
+        items[:] = [item for item in items if not _needs_a_server(item)]
     if not hasattr(config, "workerinput"):
         return
     for item in items:
         item.add_marker(pytest.mark.xdist_group(STACKS if _runs_a_stack(item) else str(item.path)))
     items.sort(key=lambda item: not _runs_a_stack(item))
+
+
+def _needs_a_server(item: pytest.Item) -> bool:
+    asked_for = getattr(item, "fixturenames", ())
+    marked = item.get_closest_marker("real_kafka") or item.get_closest_marker("docker")
+    return marked is not None or any(name in asked_for for name in SERVERS)
 
 
 def _runs_a_stack(item: pytest.Item) -> bool:

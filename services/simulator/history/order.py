@@ -148,6 +148,8 @@ def _is_head(books: Books, page: JobPage, rule: QueueRule) -> bool:
     """Whether nothing behind the job may take what it waits for."""
     if rule.is_strict:
         return not rule.is_fair
+    if page.is_planned:
+        return False  # it is waited for on the nodes of its planned start alone
     if not rule.is_backfill or page.head_since_ms is None or page.head_version == books.version:
         return False
     if page.plan is not None and page.plan.workers and books.at_ms < (page.plan.first_ms or 0):
@@ -197,7 +199,7 @@ class _Lines:
             is_ahead = rule.number < own.number
             if rule.name == own.name:
                 is_ahead = rule.is_fair or self.place_of(other) < self.place_of(page)
-            if is_ahead and self._may_be_head(rule) and self._meets(job, other, mine):
+            if is_ahead and (other.is_planned or self._may_be_head(rule)) and self._meets(job, other, mine):
                 return True
         return False
 
@@ -212,7 +214,7 @@ class _Lines:
             if other is page or other.status not in (QUEUED, *HOLDS):
                 continue
             is_longer = rule.name == own.name and since_ms is not None and since_ms <= (page.head_since_ms or 0)
-            is_ahead = rule.number < own.number and self._may_be_head(rule)
+            is_ahead = other.is_planned or (rule.number < own.number and self._may_be_head(rule))
             if (is_longer or is_ahead) and self._meets(job, other, mine):
                 return True
         return False
