@@ -30,12 +30,14 @@ from shared.events.effects import (
     JobFinished,
     JobHeld,
     JobReady,
+    JobRefused,
     JobReleased,
     JobRequeued,
     JobResizing,
     JobStarted,
 )
 from shared.events.jobs import JobRejected
+from shared.events.reasons import RefuseCode
 from shared.events.value import plain
 from shared.events.values import JobSpec
 from shared.log.kafka import KafkaLog
@@ -77,6 +79,15 @@ def job(
         print_json(_as_object(job_id, told))
     else:
         _tell(job_id, told)
+    if never_was(told):
+        end_with(Exit.NO, f"fallow: there never was a job {job_id}: the log tells of requests about it alone")
+
+
+def never_was(told: Told) -> bool:
+    """Whether all that is told are answers to requests about an id that the cell did not know."""
+    refused = [news.event for news in told.news if isinstance(news.event, JobRefused)]
+    is_all = bool(refused) and len(refused) == len(told.news) and told.row is None and not told.elements
+    return is_all and all(event.code is RefuseCode.UNKNOWN_JOB for event in refused)
 
 
 async def _story(access: Access, job_id: str, cell: str | None) -> Told | None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from services.cli import jobs, nodes
+from services.cli.job import Told, never_was
 from services.cli.jobs import by_number
+from shared.client.port import News
 from shared.cluster.job import JobStatus
+from shared.events.effects import JobRefused
+from shared.events.reasons import RefuseCode
 from shared.events.values import LoanStatus, NodeRole, NodeStatus
 from shared.view.rows import JobRow, NodeRow, Place
 
@@ -41,6 +45,16 @@ def test_numbers_in_ids_go_by_their_value() -> None:
     ids = ["run-10", "run-9", "run", "a2b10", "a2b9", "a10", "9", "", "run-09"]
     rows = sorted((JobRow(each, "ada", JobStatus.QUEUED) for each in ids), key=by_number)
     assert [row.id for row in rows] == ["", "9", "a2b9", "a2b10", "a10", "run", "run-09", "run-9", "run-10"]
+
+
+def test_an_id_of_which_only_refused_requests_tell_was_never_a_job() -> None:
+    refused = News("c", JobRefused(job="ghost", request="r", code=RefuseCode.UNKNOWN_JOB), 1, 0)
+    over = News("c", JobRefused(job="ghost", request="r", code=RefuseCode.ALREADY_OVER), 1, 0)
+    row = JobRow("ghost", "ada", JobStatus.FINISHED)
+    assert never_was(Told("c", [refused]))
+    assert not never_was(Told("c", [refused, over]))
+    assert not never_was(Told("c", [refused], row))
+    assert not never_was(Told("c"))
 
 
 def node(**more: object) -> NodeRow:
