@@ -52,8 +52,9 @@ GIVEN_BY_NO_POLICY_YET = frozenset(
 
 OF_OTHER_SETTINGS = frozenset(
     {
-        "ClearReason.held",  # this one and the next: tests/placement/test_reservations.py
+        "ClearReason.held",  # this one and the next two: tests/placement/test_reservations.py
         "ClearReason.lapsed",
+        "ClearReason.nodes_gone",
         "DeadLetterReason.handler_failed",  # only a defect of ours gives it
         "DeferCode.record_too_large",  # no world has the thousands of nodes that it takes
         "ProposalCode.unsupported",  # nothing that is unsupported is asked for; so the next two
