@@ -20,7 +20,7 @@ from shared.cluster.job import JobStatus
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from tests.placement.test_lines_property import Twins, live_alike
-from tests.placement.test_lines_quota_property import KeepingTwins, MixedTwins, QuotaTwins
+from tests.placement.test_lines_quota_property import KeepingNaive, KeepingTwins, MixedTwins, QuotaTwins
 from tests.placement.world import set_policy
 
 
@@ -57,6 +57,8 @@ def reached_by(twins: Twins) -> Counter[str]:
             elif isinstance(effect, e.JobStarted) and effect.attempt > 1:
                 name = "JobStarted again"
             found[name] += 1
+    if isinstance(twins.naive, KeepingNaive) and twins.naive.times_kept:
+        found["walks beside kept places"] = twins.naive.times_kept
     found["waits at the end"] = sum(job.status is JobStatus.QUEUED for job in twins.lines.state.jobs.values())
     return found
 

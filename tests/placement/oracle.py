@@ -196,11 +196,16 @@ class NaiveWorld(World):
 
     def _is_sure(self, job: Job) -> bool:
         """Whether all of the job is guaranteed to its own tenant."""
-        account = (job.spec.tenant, "gpu")
-        quota, used = self.state.quotas.get(account), self.state.usage.get(account, 0)
-        below = [other for other in self.state.quotas.values() if other.parent == job.spec.tenant]
-        sure = max(sum(other.guaranteed_milli for other in below), 0 if quota is None else quota.guaranteed_milli)
-        return quota is not None and used + job.spec.gpus_milli <= sure
+        used = self.state.usage.get((job.spec.tenant, "gpu"), 0)
+        return (job.spec.tenant, "gpu") in self.state.quotas and used + job.spec.gpus_milli <= self._guaranteed(
+            job.spec.tenant
+        )
+
+    def _guaranteed(self, tenant: str) -> int:
+        """What is guaranteed to a tenant, and never less than to those right below it."""
+        quota = self.state.quotas.get((tenant, "gpu"))
+        below = [other for other in self.state.quotas.values() if other.parent == tenant]
+        return max(sum(other.guaranteed_milli for other in below), 0 if quota is None else quota.guaranteed_milli)
 
     def _is_reserved_for(self, job: Job, head: Job, why: DeferCode) -> bool:
         return why is DeferCode.RESERVED_FOR_OTHER and self._is_owner_before(job, head)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -15,11 +16,13 @@ from services.placement.policy.owners import kept_for
 from shared.cluster.config import CellFile, Tenant, TenantQuota
 from shared.cluster.job import Job
 from shared.cluster.kept_places import NOTHING_KEPT
+from shared.cluster.node import bits
+from shared.cluster.quota_tree import Account
 from shared.events.base import Event
 from shared.events.operations import ReclaimFrom, SetPolicy, SetQuota
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.value import replace
-from shared.events.values import JobSpec
+from shared.events.values import GPU, JobSpec, NodeStatus
 from tests.placement.oracle import NaiveWorld, could_ever_start, may_ever_use, waits_for_closed, waits_for_maintenance
 from tests.placement.test_lines_property import FILE as PLAIN
 from tests.placement.test_lines_property import Twins, live_alike
@@ -84,7 +87,9 @@ def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(seed: 
 
 
 class KeepingNaive(NaiveWorld):
-    """Looks at each job, and keeps what is guaranteed to those who wait."""
+    """Looks at each job, and keeps what is guaranteed to those who wait: places, `times_kept` in how many walks."""
+
+    times_kept = 0
 
     def settle(self, *events: Event) -> None:
         """Walk all queues again and again, until nobody starts: who has started needs nothing kept any more."""
@@ -120,6 +125,24 @@ class KeepingNaive(NaiveWorld):
                     ready.append(job)
         self.state.tree.kept = NOTHING_KEPT
         self.state.tree.kept = kept_for(self.state, ready)
+        self._judge_kept()
+
+    def _judge_kept(self) -> None:
+        """What is kept is free, on nodes that take new work, kept once, and no more than is idle of the guarantee."""
+        self.times_kept += bool(self.state.tree.kept.nodes)
+        free, by_owner = Counter[str](), Counter[Account]()
+        for kept in self.state.tree.kept.all:
+            by_owner.update(dict(kept.owners))
+            for place in kept.places:
+                free[place.node] += place.milli
+            assert sum(place.milli for place in kept.places) <= max(milli for _, milli in kept.owners), kept
+        for node_id, milli in free.items():
+            node = self.state.nodes[node_id]
+            assert node.status is NodeStatus.READY, node
+            assert milli <= GPU * (node.spec.gpus - len(bits(node.failed))) - node.allocated_milli, node
+        for (tenant, gpu_type), milli in by_owner.items():
+            account = (tenant, gpu_type)
+            assert milli <= self._guaranteed(tenant) - self.state.usage.get(account, 0), account
 
 
 class KeepingTwins(QuotaTwins):
