@@ -43,8 +43,6 @@ class Bookkeeper:
             e.JobDeferred: self._deferred,
             e.HeadBlocked: self._is_head,
             e.HeadCleared: self._is_no_head,
-            e.ReservationSet: lambda effect: self._planned(effect.job, is_planned=True),
-            e.ReservationCleared: lambda effect: self._planned(effect.job, is_planned=False),
             e.JobHeld: self._held,
             e.JobReleased: self._released,
             e.JobReady: self._ready,
@@ -149,11 +147,6 @@ class Bookkeeper:
         page = self._page(effect.job, "is no head", b.QUEUED)
         if page is not None:
             page.head_since_ms = None
-
-    def _planned(self, job: str, *, is_planned: bool) -> None:
-        page = self.books.jobs.get(job)
-        if page is not None:
-            page.is_planned = is_planned
 
     def _held(self, effect: e.JobHeld) -> None:
         page = self._page(effect.job, "is held", b.QUEUED, b.AWAITING, b.HELD)

@@ -46,7 +46,6 @@ class JobPage:
     held_why: str = ""
     head_since_ms: int | None = None
     head_version: int = 0
-    is_planned: bool = False
     plan: ReservationSet | None = None
     stale_plan: int = 0
 

@@ -148,12 +148,10 @@ def _is_head(books: Books, page: JobPage, rule: QueueRule) -> bool:
     """Whether nothing behind the job may take what it waits for."""
     if rule.is_strict:
         return not rule.is_fair
-    if page.is_planned:
+    if page.plan is not None:
         return False  # it is waited for on the nodes of its planned start alone
     if not rule.is_backfill or page.head_since_ms is None or page.head_version == books.version:
         return False
-    if page.plan is not None and page.plan.workers and books.at_ms < (page.plan.first_ms or 0):
-        return False  # until then the nodes of its plan are kept, and nothing else
     return books.at_ms - page.head_since_ms > books.policy.backfill_wait_ms
 
 
@@ -199,7 +197,7 @@ class _Lines:
             is_ahead = rule.number < own.number
             if rule.name == own.name:
                 is_ahead = rule.is_fair or self.place_of(other) < self.place_of(page)
-            if is_ahead and (other.is_planned or self._may_be_head(rule)) and self._meets(job, other, mine):
+            if is_ahead and (other.plan is not None or self._may_be_head(rule)) and self._meets(job, other, mine):
                 return True
         return False
 
@@ -214,7 +212,7 @@ class _Lines:
             if other is page or other.status not in (QUEUED, *HOLDS):
                 continue
             is_longer = rule.name == own.name and since_ms is not None and since_ms <= (page.head_since_ms or 0)
-            is_ahead = other.is_planned or (rule.number < own.number and self._may_be_head(rule))
+            is_ahead = other.plan is not None or (rule.number < own.number and self._may_be_head(rule))
             if (is_longer or is_ahead) and self._meets(job, other, mine):
                 return True
         return False
