@@ -42,7 +42,7 @@ from services.placement.policy.sequence import Past
 from services.placement.policy.strays import Stray
 from services.placement.policy.tending import Tending
 from services.placement.policy.turn import Turn
-from services.placement.policy.walk import walk_lines
+from services.placement.policy.walk import TRIES_MOST, walk_lines
 from shared.cluster.config import CellFile
 from shared.cluster.illegal import IllegalEffect
 from shared.cluster.job import HOLDING, Job, JobStatus
@@ -73,6 +73,9 @@ DEFERRED_MOST = 200
 
 ROUNDS_AT_REST_MOST = 64
 """So many walks at most are made in a row that start nothing, each for other kinds of jobs behind heads."""
+
+TRIES_AT_REST_MOST = 500
+"""No further walk is made in the same decision when so many kinds were tried in vain."""
 
 REPEATED = ("nodes-",)
 """What the sources begin with of which a newer input says again what an older one has said."""
@@ -151,7 +154,9 @@ class PlacementService:
         self._tending = Tending()
         self._owners = Owners()
         self._walk_is_due = self.has_new_leases = True
-        self._has_untried = False
+        self._has_untried = self._has_due = False
+        self.tried_in_vain = 0
+        """For how many kinds of jobs the last decision found no places."""
         self._cell_ms = 0
         self._epoch: int | None = None
         self._breaker, self._speed = Breaker(speed), speed
@@ -298,6 +303,8 @@ class PlacementService:
 
     def next_cell_ms(self) -> int | None:
         """The next cell time at which something is due without any input."""
+        if self._has_due and self._walk_is_due and not self._stepped:
+            return self._cell_ms
         due = (
             self._deadlines.next_cell_ms(),
             self._lines.next_cell_ms(self.state),
@@ -340,7 +347,7 @@ class PlacementService:
 
     def decide(self, now_ms: int, wall_ms: int) -> Tried | None:
         """One cycle under the writer's checkpoint. None: nothing to write, the inputs so far need no record."""
-        rounds = ROUNDS_AT_REST_MOST
+        rounds, self.tried_in_vain = ROUNDS_AT_REST_MOST, 0
         while True:
             turn = self._turn(now_ms)
             self._taken = []
@@ -352,7 +359,7 @@ class PlacementService:
                 fault = Undecodable(DeadLetterReason.INVALID, str(error))
                 taken = tuple(self._taken)
                 return Tried([], {}, turn.now_ms, wall_ms, taken, has_more=True, size_bytes=turn.bytes, fault=fault)
-            if tried is None and self._has_untried and rounds:
+            if tried is None and self._has_untried and rounds and self.tried_in_vain < TRIES_AT_REST_MOST:
                 rounds, self._walk_is_due = rounds - 1, True  # at rest there is time for those
             elif tried is not None or not self._inbox:
                 return tried
@@ -760,12 +767,13 @@ class PlacementService:
         if waited_for is not None and waited_for.take_opened():
             turn.has_released = True
         if turn.has_released:
-            self._lines.open_all()
+            self._lines.free()
         self._walk_is_due |= self._note_owners()
-        if not (self._walk_is_due or turn.has_released or self._untold):
-            return False
-        self._walk_is_due = turn.is_full or self._walk_lines(turn)
-        return self._walk_is_due
+        if self._walk_is_due or turn.has_released:
+            self._walk_is_due = turn.is_full or self._walk_lines(turn)
+        elif self._untold:
+            self._tell(turn)
+        return self._walk_is_due or bool(self._untold)
 
     def _follow(self, turn: Turn) -> bool:
         """Bring the lines to what this turn has made so far. Whether somebody has come who may start."""
@@ -790,6 +798,7 @@ class PlacementService:
             return has_started and not turn.is_full
 
         self._fair_clock.walked(turn.now_ms)
+        self._lines.open_due(self.state)
         walk = walk_lines(self.state, self._lines, turn.now_ms, start)
         self._lines.walked(self.state, turn.now_ms)
         for job_id in walk.heads:
@@ -800,8 +809,10 @@ class PlacementService:
         self._tell(turn)
         # What the walk made, the lines know.
         self._followed = len(turn.effects)
-        self._has_untried = walk.has_untried
-        goes_on = turn.is_full or turn.is_cut or bool(self._untold) or walk.has_untried
+        self.tried_in_vain += TRIES_MOST - walk.tries_left
+        self._has_due = not walk.is_whole or walk.has_untold or self._lines.are_due
+        self._has_untried = walk.has_untried or self._has_due
+        goes_on = turn.is_full or turn.is_cut or self._has_untried
         goes_on |= len(self.state.reservations) != kept  # their nodes are free for others now
         goes_on |= self._lines.keep_under_limits_of(self.state, passing)
         return self._note_owners() or goes_on or (self._fair_clock.matters and walk.starts > 0)
@@ -823,7 +834,7 @@ class PlacementService:
             return False
         is_other = self._owners.note(self.state, self._lines)
         if is_other:
-            self._lines.open_all()
+            self._lines.free()
         return is_other
 
 

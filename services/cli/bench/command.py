@@ -204,12 +204,19 @@ def place(as_json: AsJson = False) -> None:
 def cycle(
     nodes: Nodes = NODES,
     seconds: Annotated[float, typer.Option(min=0.1, max=600, help="For so long at each backlog.")] = 6,
+    crowd: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="Also beside so many jobs of one tenant, no two alike.")
+    ] = 0,
+    backlog: Annotated[
+        list[int] | None, typer.Option(min=1, max=1_000_000, help="Only behind so many jobs; may stand several times.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """What a start costs behind 900, 20,000 and 100,000 waiting jobs of 1, 250 and 2,000 classes, in one process."""
+    from services.cli.bench.cycle import BACKLOGS  # noqa: PLC0415 - the same
     from services.cli.bench.cycle import cycle as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), nodes, seconds).show(as_json=as_json)
+    run(_console(as_json=as_json), nodes, seconds, crowd, backlog or BACKLOGS).show(as_json=as_json)
 
 
 @app.command()

@@ -31,6 +31,12 @@ def refusal_in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Defe
     return found
 
 
+def is_over_limits(state: CellState, spec: JobSpec) -> bool:
+    """Whether a limit keeps the whole job from each GPU type that it could get, however much is free."""
+    types, tree = types_for(state, spec), state.tree
+    return bool(types) and all(over_limit(tree, spec.tenant, each, spec.gpus_milli) for each in types)
+
+
 def is_ever_allowed(state: CellState, job: Job) -> bool:
     """Whether any of the GPU types that the job could get may be used so much by its tenant if nothing else was in use.
     One that runs with some of its workers has these all the same when more of them come. One that quotas keep from some

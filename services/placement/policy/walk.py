@@ -25,6 +25,7 @@ from services.placement.policy.lines.lines import Lines
 from services.placement.policy.lines.reasons import tell
 from services.placement.policy.lines.row import InVain, RoomRows, Row
 from services.placement.policy.planned_places import may_start_in
+from services.placement.policy.quota_check import is_over_limits
 from services.placement.policy.reserved import Reserved, reach_of_places
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.singly import grows
@@ -44,6 +45,11 @@ _OF_TENANT = (DeferCode.QUOTA_REACHED, DeferCode.RESERVED_FOR_OTHER)
 """Reasons that hold for a class, since they go by whose it is. All others hold for all that need the same room."""
 
 
+TRIES_MOST = 500
+"""So many kinds of jobs at most are looked for places in vain in one walk; the next one goes on behind them, since it
+knows why these do not fit.
+"""
+
 TRIES_BESIDE_MOST = 16
 """So many kinds of jobs that a head keeps back are tried in vain on other nodes in one walk along a queue, the next
 ones in the next walk: each is tried again only when more has become free, and when all the others had their turn.
@@ -52,19 +58,22 @@ ones in the next walk: each is tried again only when more has become free, and w
 
 @dataclass(slots=True)
 class Walk:
-    """What came of a walk. `is_whole` is False where the record was full, so that there may be more to start. `heads`
-    are the jobs that are heads now and were none, `cleared` those that are none any more. `has_untried` tells that some
-    kinds of jobs behind a head are still to be tried on other nodes; `has_spent_tries`, that this is so because as many
-    were tried as may be in one walk.
+    """What came of a walk. `is_whole` is False where the record was full, or as many kinds were tried in vain as may
+    be, so that there may be more to start; `tries_left` is how many of these were left. `heads` are the jobs that are
+    heads now and were none, `cleared` those that are none any more. `has_untried` tells that some kinds of jobs behind
+    a head are still to be tried on other nodes; `has_spent_tries`, that this is so because as many were tried as may
+    be in one walk; `has_untold`, that more jobs are to be told why they wait.
     """
 
     starts: int = 0
     deferred: dict[str, DeferCode] = field(default_factory=dict)
     is_whole: bool = True
+    tries_left: int = TRIES_MOST
     heads: list[str] = field(default_factory=list)
     cleared: list[str] = field(default_factory=list)
     has_untried: bool = False
     has_spent_tries: bool = False
+    has_untold: bool = False
 
 
 def walk_lines(state: CellState, lines: Lines, now_ms: int, start: Start) -> Walk:
@@ -93,8 +102,7 @@ class _Scan:
         self._queue = queue[0].queue
         self._discipline = self._queue.discipline
         self._is_fair = self._queue.order is QueueOrder.FAIR_SHARE
-        sees_all = self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO
-        courses = [Course(line, sees_all=sees_all) for line in queue]
+        courses = [Course(line) for line in queue]
         shares = Shares(state, now_ms)
         self._turns: Turns = ByShares(courses, shares, state.jobs) if self._is_fair else OneLine(courses[0])
         self._heads, self._reserved = heads, heads.reserved
@@ -108,11 +116,12 @@ class _Scan:
             self._keep_for_due_heads()
         has_room = True
         while has_room and (turn := self._turns.first()) is not None:
-            has_room = self._serve(*turn)
+            has_room = self._walk.tries_left > 0 and self._serve(*turn)
         for course in self._turns.courses:
             course.close()
             if has_room:  # else the next walk goes on here, and tells what then still waits
-                tell(self._state, course, self._walk.deferred, self._is_kept_back)
+                told = self._walk.deferred
+                self._walk.has_untold |= tell(self._state, course, told, self._is_kept_back)
         if has_room and self._discipline is _BACKFILL and not self._is_fair:
             self._clear_heads()
         return has_room
@@ -204,6 +213,11 @@ class _Scan:
         known = row.code or row.rows.need.code
         if known is not None:
             return known
+        found = self._look(course, row, job)
+        self._walk.tries_left -= isinstance(found, DeferCode)
+        return found
+
+    def _look(self, course: Course, row: Row, job: Job) -> Places | DeferCode:
         if not job.spec.gang:
             entered = self._enter(job)
             if job.status is _QUEUED or entered is not DeferCode.NO_SUCH_NODES:
@@ -233,7 +247,7 @@ class _Scan:
                 is_shut = self._discipline is QueueDiscipline.BEST_EFFORT_FIFO
                 self._lines.refuse(line, row, found, is_shut=is_shut)
             else:
-                self._lines.block(row.rows.need, found)
+                self._lines.block(row.rows.need, row, found)
         else:
             self._ahead.forget()
         return found
@@ -258,9 +272,7 @@ class _Scan:
                 return has_room and self._go_on(course, rows)
         else:
             has_room = has_room and (is_beside or self._let_others_in(job))
-            stays = self._lines.look_at(self._state, job, self._now_ms)
-            if stays is not None:
-                course.enter(stays)
+            self._lines.look_at(self._state, job, self._now_ms)
         self._turns.served()
         return has_room
 
@@ -313,6 +325,8 @@ class _Scan:
     def _newest(self, course: Course, row: Row, job: Job, code: DeferCode) -> DeferCode:
         """Recompute the reason: the cached one may be stale, and it decides which jobs this one keeps back."""
         if not self._state.quotas or row.code not in (None, *_OF_TENANT):
+            return code
+        if row.code is DeferCode.QUOTA_REACHED and job.spec.gang and is_over_limits(self._state, job.spec):
             return code
         newest = self._try(course.line, row, job) if job.spec.gang else self._enter(job)
         # A job that is no gang and has workers may lack nodes for more of them: that says nothing of other jobs.

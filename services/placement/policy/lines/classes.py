@@ -6,7 +6,7 @@ from services.placement.policy.open_longest import tells_no_time
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.maintenance import longest_run_ms
 from shared.cluster.state import CellState
-from shared.events.values import JobSpec
+from shared.events.values import GPU, JobSpec
 
 Key = tuple[object, ...]
 
@@ -49,6 +49,14 @@ def _step_of(run_ms: int) -> int:
     """Run times of one step are alike for the classes of a line; each job goes by its own all the same."""
     bits = max(run_ms.bit_length() - 1, 2)
     return bits * STEPS_OF_RUN_TIMES + (run_ms >> (bits - 2)) % STEPS_OF_RUN_TIMES
+
+
+def ask_of(room: Key) -> tuple[tuple[str, ...], str | None, int]:
+    """What a worker wants of one node: the pools, the GPU type, and how many whole GPUs."""
+    pools, gpu_type, _, gpu_milli = room[:4]
+    assert isinstance(pools, tuple), "so `room_of` makes it"
+    assert isinstance(gpu_milli, int), "the same"
+    return tuple(sorted(set(pools))), None if gpu_type is None else str(gpu_type), gpu_milli // GPU
 
 
 def class_of(need: object, job: Job, spec: JobSpec, run_ms: int | None = None) -> Key:

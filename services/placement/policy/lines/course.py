@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop, heapreplace
 from typing import Protocol
 
 from services.placement.policy.fair_share import Shares
@@ -13,44 +13,45 @@ from services.placement.policy.tournament import Came, Tournament, came_of
 from shared.cluster.job import Job
 from shared.cluster.queue_order import Order
 
-Entry = tuple[Order, int, RoomRows]
-
 
 class Course:
-    """The open rows of one line in the order of their first jobs. Unless it `sees_all`, it does not come by rows for
-    which there is no room; `passed` are these, by room.
+    """The open rows of one line in the order of their first jobs. Where the line keeps no order it does not come by
+    rows for which there is no room: they are off its way until there is some.
     """
 
-    __slots__ = ("_aside", "_heap", "_sees_all", "line", "passed")
+    __slots__ = ("_aside", "_heap", "_rooms_aside", "line")
 
-    def __init__(self, line: Line, *, sees_all: bool) -> None:
-        self.line, self._sees_all = line, sees_all
-        self.passed: list[RoomRows] = []
+    def __init__(self, line: Line) -> None:
+        self.line, self._heap = line, line.heap
         self._aside: list[Row] = []
-        self._heap: list[Entry] = []
-        for rows in line.by_room.values():
-            row = rows.first()
-            if row is not None and row.first is not None:
-                self._heap.append((row.first, rows.number, rows))
-        heapify(self._heap)
+        self._rooms_aside: list[RoomRows] = []
 
     def first(self) -> Row | None:
         """The row whose turn it is; None behind the last one."""
-        heap = self._heap
+        heap, line = self._heap, self.line
         while heap:
             order, _, rows = heap[0]
-            if rows.need.code is not None and not self._sees_all:
-                self.passed.append(rows)
+            if rows.stands is not order:  # it stands elsewhere now, or nowhere
                 heappop(heap)
+                continue
+            if rows.need.code is not None and not line.keeps_order:
+                line.passed[rows] = None
+                self._take_off()
                 continue
             row = rows.first()
             if row is None or row.first is None:
-                heappop(heap)
+                self._take_off()
             elif row.first is order:
                 return row
             else:
+                rows.stands = row.first
                 heapreplace(heap, (row.first, rows.number, rows))
         return None
+
+    def _take_off(self) -> RoomRows:
+        rows = heappop(self._heap)[2]
+        rows.stands = None
+        return rows
 
     def second(self) -> Order | None:
         """The place of the first job that needs other room than the one whose turn it is."""
@@ -59,11 +60,6 @@ class Course:
             return heap[2][0]
         return heap[1][0] if len(heap) > 1 else None
 
-    def enter(self, row: Row) -> None:
-        """A job has come to this row on the way."""
-        if row.first is not None:
-            heappush(self._heap, (row.first, row.rows.number, row.rows))
-
     def pass_row(self, row: Row) -> None:
         """Nothing of the row whose turn it is starts in this walk."""
         self._aside.append(row)
@@ -71,17 +67,17 @@ class Course:
 
     def pass_room(self) -> None:
         """Nothing that needs the room of the row whose turn it is starts in this walk."""
-        self.passed.append(heappop(self._heap)[2])
-
-    def end(self) -> None:
-        """Nothing of the line starts any more in this walk."""
-        self._heap = []
+        rows = self._take_off()
+        self._rooms_aside.append(rows)
+        self.line.passed[rows] = None
 
     def close(self) -> None:
         """The walk is over: what was passed stands in its place again."""
         for row in self._aside:
-            row.rows.push(row)
-        self._aside = []
+            self.line.open(row)
+        for rows in self._rooms_aside:
+            self.line.stand(rows)
+        self._aside, self._rooms_aside = [], []
 
 
 class Turns(Protocol):

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import count
 
-from services.placement.policy.lines.classes import Key, class_of, room_of
+from services.placement.policy.ever import marks_of_reach
+from services.placement.policy.lines.blocked import ANY, Blocked, MayFit, Place
+from services.placement.policy.lines.classes import Key, ask_of, class_of, room_of
 from services.placement.policy.lines.closing import Closing
 from services.placement.policy.lines.line import Line
-from services.placement.policy.lines.row import Need, Row
+from services.placement.policy.lines.row import Ask, Need, Row
 from shared.cluster.config import Queue
 from shared.cluster.due import DueHeap
 from shared.cluster.job import Job, JobStatus
@@ -42,6 +44,9 @@ _FOLLOWED: frozenset[type[e.Effect]] = frozenset(
 )
 """With new and updated jobs, and those that end: the effects that let a job into a line or out of it."""
 
+FOR_WANT_OF_GPUS = (DeferCode.NO_FREE_GPUS, DeferCode.FRAGMENTED, DeferCode.TOPOLOGY)
+"""Reasons that hold for a job while no node has as many GPUs free as one of its workers wants."""
+
 _ENDED: frozenset[type[e.Effect]] = frozenset({e.JobFailed, e.JobFinished, e.JobCancelled})
 """Who stood in no line before needs no look: nearly all of them ran."""
 
@@ -65,9 +70,9 @@ class Lines:
         self._needs: dict[Key, Need] = {}
         self._places: dict[str, tuple[Line, Row, Order]] = {}
         self._asleep = DueHeap[tuple[int, str]]()
-        self._blocked: list[Need] = []
+        self._blocked, self._nowhere = Blocked(), Blocked()
+        self._hardware: list[object] = []
         self._closing: Closing | None = None
-        self._shut: dict[Row, None] = {}
         self._of_tenant: dict[str, dict[Row, Line]] = {}
         self.freed = 0
         """How often a job may have come to have more room."""
@@ -142,7 +147,7 @@ class Lines:
             if is_alike and before == order and (line.queue.name, line.tenant) == (queue.name, tenant):
                 return False
             self._leave(job_id, known)
-        line, need = self._line(queue, tenant), self._need(room)
+        line, need = self._line(queue, tenant), self._need(room, spec.tenant)
         key = class_of(need, job, spec, run_ms)
         row = line.rows.get(key) or self._row(line, key, need, spec.tenant)
         line.add(row, order)
@@ -169,14 +174,16 @@ class Lines:
 
     def _drop(self, line: Line, row: Row) -> None:
         """Nobody is left in the row, and it is in no line any more."""
-        self._shut.pop(row, None)
+        self._blocked.drop(row)
         tenant = str(row.key[1])
         del self._of_tenant[tenant][row]
         if not self._of_tenant[tenant]:
             del self._of_tenant[tenant]
         need = row.rows.need
-        if not need.rows:
+        if not need.rooms:
             self._needs.pop(need.key, None)
+            self._blocked.drop(need)
+            self._nowhere.drop(need)
         if not line.rows:
             lines = self._lines[line.queue.name]
             lines.pop(line.tenant, None)
@@ -207,10 +214,12 @@ class Lines:
             line = lines[tenant] = Line(queue, tenant, self._made)
         return line
 
-    def _need(self, room: Key) -> Need:
+    def _need(self, room: Key, tenant: str) -> Need:
         need = self._needs.get(room)
         if need is None:
-            need = self._needs[room] = Need(room)
+            need = self._needs[room] = Need(room, tenant, ask_of(room))
+        elif need.owner != tenant:
+            need.owner = ""
         return need
 
     def in_order(self) -> Iterator[list[Line]]:
@@ -251,10 +260,17 @@ class Lines:
 
     # Who does not fit.
 
-    def block(self, need: Need, code: DeferCode) -> None:
-        """There is no room for these, until something becomes free."""
-        if need.code is None:
-            self._blocked.append(need)
+    def block(self, need: Need, row: Row, code: DeferCode) -> None:
+        """There is no room for these, as this one of them has found, until something becomes free."""
+        if need.code is not code:
+            self._blocked.drop(need)
+            self._nowhere.drop(need)
+            if need.code is not None:
+                for rows in need.rooms:
+                    rows.line.passed[rows] = None
+            ask = need.ask if code in FOR_WANT_OF_GPUS else ANY
+            blocked = self._nowhere if code is DeferCode.NO_SUCH_NODES else self._blocked
+            blocked.add(need, need.owner, ask, self._place(row))
         need.code = code
 
     def refuse(self, line: Line, row: Row, code: DeferCode, *, is_shut: bool) -> None:
@@ -262,11 +278,17 @@ class Lines:
         come by.
         """
         row.code, row.is_shut = code, is_shut
-        self._shut[row] = None
+        if row not in self._blocked:
+            self._blocked.add(row, str(row.key[1]), ANY, self._place(row))
         line.moved[row] = None
+
+    def _place(self, row: Row) -> Place:
+        assert row.first is not None, "it was looked at"
+        return self._numbers.get(row.rows.line.queue.name, len(self._numbers)), row.first
 
     def walked(self, state: CellState, now_ms: int) -> None:
         """All lines are walked: while maintenance is planned, what keeps a head may change as time passes."""
+        self._blocked.walked(_may_fit(state))
         self._closing = None
         if state.closing:
             keeping = [line for lines in self._lines.values() for line in lines.values() if _keeps_order(line)]
@@ -276,13 +298,13 @@ class Lines:
     @property
     def has_blocked(self) -> bool:
         """Whether anybody was found not to fit since something became free."""
-        return bool(self._blocked or self._shut)
+        return bool(self._blocked or self._nowhere)
 
     def keep_under_limits_of(self, state: CellState, started: Collection[str]) -> bool:
         """Whether a class that does not fit may keep others back for another reason than before, since these tenants
         have started something behind it. A limit concerns those under it, and a guarantee everybody.
         """
-        if not started:
+        if not started or not any(_keeps_order(line) for lines in self._lines.values() for line in lines.values()):
             return False
         is_of_all = any(cohort.has_guarantees for cohort in state.tree.cohorts.values())
         tops = {top for tenant in started for top in _limits_above(state, tenant)}
@@ -301,26 +323,67 @@ class Lines:
         due, self._closing = closing.due(now_ms), None
         self.freed += 1
         for need in due:
-            need.code = None
-        self._blocked = [need for need in self._blocked if need not in due]
+            self._blocked.drop(need)
+            self._nowhere.drop(need)
+            self._open(need)
         return True
 
-    def open_all(self) -> None:
+    def free(self) -> None:
         """Something has become free, or may be used by others than before."""
         self.freed += 1
-        for need in self._blocked:
-            need.code = None
-        self._blocked = []
-        for row in self._shut:
-            was_shut, row.code, row.is_shut = row.is_shut, None, False
+        self._blocked.free()
+
+    @property
+    def are_due(self) -> bool:
+        """Whether some that did not fit are still to be tried again."""
+        return self._blocked.are_due or self._nowhere.are_due
+
+    def open_due(self, state: CellState) -> None:
+        """Let those be tried again whose turn it is: what no node could hold only when nodes have become others."""
+        hardware = marks_of_reach(state)
+        if hardware != self._hardware:
+            self._hardware = hardware
+            self._nowhere.free()
+        if self.are_due:
+            may_fit = _may_fit(state)
+            for item in (*self._blocked.take(may_fit), *self._nowhere.take(may_fit)):
+                self._open(item)
+
+    def _open(self, item: Need | Row) -> None:
+        if isinstance(item, Row):
+            was_shut, item.code, item.is_shut = item.is_shut, None, False
             if was_shut:  # it left the walk's way; a refused one that did not stands there still
-                row.rows.push(row)
-        self._shut = {}
+                item.rows.line.open(item)
+            return
+        item.code = None
+        for rows in item.rooms:
+            rows.line.stand(rows)
+
+
+def _may_fit(state: CellState) -> MayFit:
+    """Tells of an ask whether any node has so many GPUs free."""
+    known: dict[Ask, bool] = {}
+    most: dict[str, int] = {}
+
+    def free_most(pool: str) -> int:
+        if pool not in most:
+            most[pool] = max(state.pools[pool].by_free, default=0)
+        return most[pool]
+
+    def may_fit(ask: Ask) -> bool:
+        found = known.get(ask)
+        if found is None:
+            pools, _, gpus = ask
+            names = [name for name in pools or state.pools if name in state.pools]
+            found = known[ask] = not gpus or any(free_most(name) >= gpus for name in names)
+        return found
+
+    return may_fit
 
 
 def _keeps_order(line: Line) -> bool:
     """Whether a job of the line that does not fit may keep others back."""
-    return line.queue.discipline is not _BEST_EFFORT
+    return line.keeps_order
 
 
 def _is_blocked(row: Row) -> bool:

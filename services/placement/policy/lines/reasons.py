@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 from services.placement.policy.deferral import OVER_IN_LINE, STRUCTURAL
 from services.placement.policy.lines.course import Course
@@ -19,18 +20,23 @@ OF_A_CLASS_MOST = 64
 TOLD_MOST = 200
 """So many jobs of one line are told at a time that they stand behind a head, or that there is another reason now."""
 
+FRESH_MOST = 2_000
+"""So many of the jobs that came are looked at after one walk; those behind them after the next ones."""
+
 Told = dict[str, DeferCode]
 
 
-def tell(state: CellState, course: Course, told: Told, is_kept_back: Callable[[Job], bool]) -> None:
+def tell(state: CellState, course: Course, told: Told, is_kept_back: Callable[[Job], bool]) -> bool:
     """Tell the jobs of a line why they wait, as far as the walk has found that out. `is_kept_back`: by a head that is
     due, in a queue that backfills; of these only jobs whose reason is over, or that have none, are told anything.
+    Whether more are to be told after another walk.
     """
-    line = course.line
+    line, before = course.line, len(told)
     if line.queue.discipline is QueueDiscipline.STRICT_FIFO:
         _tell_behind(state, course, told)
-        return
-    for rows in course.passed:
+        return False
+    passed, line.passed = line.passed, {}
+    for rows in passed:
         if rows.need.code is not None and rows.told is not rows.need.code:
             rows.told = rows.need.code
             _tell_room(state, rows, told, is_kept_back)
@@ -42,14 +48,16 @@ def tell(state: CellState, course: Course, told: Told, is_kept_back: Callable[[J
         first = state.jobs[row.first[-1]]
         if first.deferred is not code:
             _tell_row(state, row, code, told, is_kept_back)
-    fresh, line.fresh = line.fresh, {}
-    for job_id, row in fresh.items():
+    fresh, is_cut = line.fresh, len(line.fresh) > FRESH_MOST
+    for job_id in list(islice(fresh, FRESH_MOST)):
+        row = fresh.pop(job_id)
         job = state.jobs[job_id]
         code = _code_of(row) or (DeferCode.BEHIND_HEAD if is_kept_back(job) else None)
         if code is None:
-            line.fresh[job_id] = row
+            fresh[job_id] = row
         elif job.status is JobStatus.QUEUED and job_id not in told and _is_in_front(row, job_id):
             _tell_job(job, code, told, is_kept_back)
+    return is_cut and len(told) > before
 
 
 def _code_of(row: Row) -> DeferCode | None:
@@ -91,7 +99,8 @@ def _tell_behind(state: CellState, course: Course, told: Told) -> None:
     told `behind_head`, once; a job that no node could hold, or that wants more than its tenant may ever use, is told
     that.
     """
-    for rows in course.passed:
+    passed, course.line.passed = course.line.passed, {}
+    for rows in passed:
         if rows.need.code in STRUCTURAL and rows.told is not rows.need.code:
             rows.told = rows.need.code
             _tell_room(state, rows, told, lambda _: False)

@@ -6,14 +6,21 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from services.placement.policy.lines.classes import Key
 from shared.cluster.queue_order import Order
 from shared.events.reasons import DeferCode
 
+if TYPE_CHECKING:
+    from services.placement.policy.lines.line import Line
+
 _GAP_LEAST = 32
 _STALE_LEAST = 16
+
+
+Ask = tuple[tuple[str, ...], str | None, int]
+"""The pools, the GPU type, and how many whole GPUs a worker wants on one node."""
 
 
 class InVain(NamedTuple):
@@ -32,14 +39,16 @@ class InVain(NamedTuple):
 
 class Need:
     """The room that some classes need, in all lines of the cell. `code` tells why there is none, None where there may
-    be some; `rows` counts the rows that need it. `reach` is where it could be, with the marks of the nodes for which
+    be some; `rooms` are the rows that need it, by line. `owner` is the tenant of all of them, "" where several need it,
+    and `ask` what each of their workers wants. `reach` is where it could be, with the marks of the nodes for which
     that holds. `in_vain` is when it was looked for last beside the heads that keep it from the rest.
     """
 
-    __slots__ = ("code", "in_vain", "key", "reach", "rows")
+    __slots__ = ("ask", "code", "in_vain", "key", "owner", "reach", "rooms")
 
-    def __init__(self, key: Key) -> None:
-        self.key, self.rows = key, 0
+    def __init__(self, key: Key, owner: str, ask: Ask) -> None:
+        self.key, self.owner, self.ask = key, owner, ask
+        self.rooms: dict[RoomRows, None] = {}
         self.code: DeferCode | None = None
         self.reach: tuple[list[object], dict[str, int]] | None = None
         self.in_vain: InVain | None = None
@@ -116,13 +125,15 @@ class Row:
 
 class RoomRows:
     """The rows of one line whose jobs need the same room. A walk comes by the first of the open ones. `told` is the
-    reason of the room that they were told last, `together` for how many of them places are looked for at once.
+    reason of the room that they were told last, `together` for how many of them places are looked for at once. `stands`
+    is the place at which a walk along the `line` comes by, None where it does not.
     """
 
-    __slots__ = ("heap", "need", "number", "rows", "together", "told")
+    __slots__ = ("heap", "line", "need", "number", "rows", "stands", "together", "told")
 
-    def __init__(self, need: Need, number: int) -> None:
-        self.need, self.number = need, number
+    def __init__(self, line: Line, need: Need, number: int) -> None:
+        self.line, self.need, self.number = line, need, number
+        self.stands: Order | None = None
         self.rows: dict[Row, None] = {}
         self.heap: list[tuple[Order, int, Row]] = []
         self.told: DeferCode | None = None
