@@ -423,7 +423,7 @@ class PlacementService:
         if turn.requeued:
             tenants.hold_requeued(turn, self._names)
         self._go_by_plan(turn)
-        goes_on = self._walk(turn) or turn.is_full or bool(self._inbox) or not self._is_done
+        goes_on = self._walk(turn) or turn.is_full or bool(self._inbox or self.state.ripe) or not self._is_done
         if self.state.singly:
             self._tending.act(turn)
             if self._follow(turn):

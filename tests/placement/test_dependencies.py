@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
+from services.placement.policy.dependencies import SETTLED_MOST
 from services.placement.policy.why_not import why_not
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
@@ -275,3 +277,20 @@ def test_the_next_writer_ends_the_jobs_of_others_that_the_first_one_did_not_get_
     assert len(world.state.jobs) > 1
     world.restart()
     assert list(world.state.jobs) == ["a"]
+
+
+def test_of_very_many_whose_wait_ends_at_once_one_record_lets_some_go_on_and_the_next_ones_the_others() -> None:
+    world = small_cell()
+    world.checks = False
+    submit(world, spec("root"))
+    for at in range(0, 2_500, 500):
+        submit(world, *(spec(f"job-{number:04}", "root") for number in range(at, at + 500)))
+    made = len(world.decisions)
+    end(world, "root")
+    ready = [how_many_ready(decision.effects) for decision in world.decisions[made:]]
+    assert (sum(ready), max(ready)) == (2_500, SETTLED_MOST)
+    assert all(job.status is not JobStatus.AWAITING for job in world.state.jobs.values())
+
+
+def how_many_ready(effects: Iterable[e.AnyEffect]) -> int:
+    return sum(isinstance(effect, e.JobReady) for effect in effects)

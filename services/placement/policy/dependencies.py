@@ -11,6 +11,9 @@ from shared.events import effects as e
 from shared.events.reasons import CancelReason, DeferCode, RefuseCode
 from shared.events.values import JobSpec
 
+SETTLED_MOST = 1_000
+"""The waits of so many jobs end in one record at most, those of the others in the next ones."""
+
 
 def refusal(turn: Turn, spec: JobSpec, ids: tuple[str, ...]) -> tuple[RefuseCode, str] | None:
     """Why a job, whose ids these are, cannot wait for what it names; None if it can.
@@ -50,12 +53,13 @@ def begin(turn: Turn, job: Job) -> None:
 
 def settle(turn: Turn) -> None:
     """Let go on whose wait is over, and end those for which it can never be. Their ends may end others' waits."""
-    state = turn.state
+    state, left = turn.state, SETTLED_MOST
     while state.ripe:
         for job_id in sorted(state.ripe):
-            if turn.is_full:
+            if turn.is_full or not left:
                 return
             _settle(turn, state.jobs[job_id])
+            left -= 1
 
 
 def _settle(turn: Turn, job: Job) -> None:
