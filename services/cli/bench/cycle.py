@@ -177,6 +177,7 @@ class Busy:
         """Use all GPUs, and let so many wait behind them."""
         while self.made < self.gpus:
             self.step(self.submit(min(AT_ONCE, self.gpus - self.made)))
+        begin_ms = self.now_ms
         tracemalloc.start()
         while self.waiting < backlog:
             self.step(self.submit(min(AT_ONCE, backlog - self.waiting)))
@@ -184,6 +185,7 @@ class Busy:
         tracemalloc.stop()
         while self.crowd_made < self.crowd:
             self.step(self.crowd_in(min(AT_ONCE, self.crowd - self.crowd_made)))
+        self.now_ms = begin_ms  # what ends in the meantime would end all at once
 
     def run(self, backlog: int, seconds: float) -> Row:
         """As many come as start, for so long."""
