@@ -59,10 +59,12 @@ def delayed_by(books: Books, page: JobPage, effect: e.JobStarted) -> str | None:
     if page.plan is not None or books.rules.get(page.spec.queue or "", UNKNOWN).is_fair:
         return None
     nodes = {place.node for place in effect.workers}
-    run_ms, place = _estimate(books, page.spec), _place(books, page)
+    run_ms, place, came_before = _estimate(books, page.spec), _place(books, page), True
     for other_id, other in books.jobs.items():
-        plan = other.plan
-        if plan is None or other is page or other.spec.queue != page.spec.queue or _place(books, other) >= place:
+        plan, its_place = other.plan, _place(books, other)
+        came_before = came_before and other is not page
+        is_before = its_place < place or (its_place == place and came_before)
+        if plan is None or other.spec.queue != page.spec.queue or not is_before:
             continue
         if not any(kept.node in nodes for kept in plan.workers):
             continue

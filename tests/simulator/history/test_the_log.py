@@ -10,7 +10,7 @@ from shared.events import effects as e
 from shared.events.decisions import Decision, next_chain
 from shared.events.encoding import encode
 from shared.events.operations import CellPolicy
-from shared.events.reasons import FailReason, RequeueReason, StopReason
+from shared.events.reasons import ClearReason, FailReason, RequeueReason, StopReason
 from shared.events.value import replace as changed
 from shared.events.values import NodeRole, Resources
 from tests.cluster.examples import enqueued, node, place, quota, requeued, started, stopping
@@ -82,6 +82,7 @@ HOUSE = [quota("house", limit=2), quota("ada", limit=None, parent="house"), quot
 BECOMES_ANOTHER = changed(node("n1", gpus=2), offered=node("n1", gpus=8).spec)
 SILENT = e.NodeSilent(node="n1", boot="boot-1", silent_wall_ms=20_000)
 NO_QUOTA = e.QuotaRemoved(tenant="ada", gpu_type="gpu")
+KEPT = [enqueued("first"), e.ReservationSet(job="first", workers=(place(0, "n1", 1),), start_ms=100)]
 
 ONE_RECORD: dict[str, tuple[str, list[Any]]] = {
     "a device is held twice": ("I1", [SINGLE, started("one", place(0, "n1", 0))]),
@@ -163,6 +164,13 @@ ONE_RECORD: dict[str, tuple[str, list[Any]]] = {
     "a job starts on a silent node": ("LEASE", [SILENT, SINGLE, started("one", place(0, "n1", 1))]),
     "a lost node is silent": ("LEASE", [e.LeaseExpired(node="n1", boot="boot-1"), SILENT]),
     "a node is heard that nobody knows": ("LEASE", [e.NodeHeard(node="n9")]),
+    "a job behind takes the nodes of a planned start": ("PLAN", [*KEPT, SINGLE, started("one", place(0, "n1", 1))]),
+    "a job that runs gets a planned start": ("PLAN", [e.ReservationSet(job="gang", start_ms=100)]),
+    "a node is kept that is not there": (
+        "PLAN",
+        [SINGLE, e.ReservationSet(job="one", workers=(place(0, "n9", 1),), start_ms=100)],
+    ),
+    "a planned start ends that never was": ("PLAN", [SINGLE, e.ReservationCleared(job="one", reason=ClearReason.HELD)]),
 }
 
 
@@ -180,6 +188,18 @@ def test_a_node_that_is_heard_again_or_has_become_another_gets_work_and_a_quota_
     other = [BECOMES_ANOTHER, node("n1", gpus=2), one, started("one", place(0, "n1", 1))]
     assert with_gang().decide(*other).broken(happened=(), diary=()) == []
     assert finished_gang().decide(quota("ada", limit=8), NO_QUOTA).broken() == []
+
+
+def test_a_job_that_is_over_by_then_may_use_the_nodes_of_a_planned_start() -> None:
+    short = enqueued("one", tenant="eve", estimate_run_ms=50)
+    assert with_gang().decide(*KEPT, short, started("one", place(0, "n1", 1))).broken(happened=(), diary=()) == []
+
+
+def test_a_planned_start_that_is_over_is_not_in_force_for_ever() -> None:
+    story = with_gang().decide(*KEPT, e.JobHeld(job="first"))
+    for number in range(10):
+        story.decide(enqueued(f"more-{number}", tenant="eve"), at_ms=number)
+    assert story.broken(happened=(), diary=()) == ["PLAN"]
 
 
 def test_a_lowered_limit_evicts_nobody() -> None:
