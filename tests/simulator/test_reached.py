@@ -109,6 +109,7 @@ SELDOM = frozenset(
 HARDLY_EVER = frozenset(
     {
         "RefuseCode.after_too_many",
+        "RejectCode.too_large",
         "RejectCode.unknown_version",
         "StopReason.device_failed",
     }
