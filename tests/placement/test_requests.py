@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from services.placement.policy.requests import CLOCKS_APART_MS
 from services.placement.service import Input
 from shared.cluster.job import JobStatus
+from shared.events.base import Event
 from shared.events.effects import JobRefused
 from shared.events.jobs import AdmittedJob, JobRejected, JobsAdmitted
 from shared.events.operations import HoldJob, ReleaseJob
@@ -266,22 +268,25 @@ def test_jobs_that_waited_for_their_admission_are_accepted_while_others_end_fast
     assert codes(world.tell(again)) == [RefuseCode.SUBMISSION_TOO_OLD]
 
 
-SENT_MS = 5_000
+SENT_MS = 45_000
 """When the second job of the id was sent."""
 
 
 def used_twice(**more: Any) -> World:
     """An id of which the cell has forgotten the first job, and a second one waits."""
     world = forgetful(3)
-    world.pass_time(10_000)
+    world.pass_time(60_000)
     world.tell(replace(admitted(spec_of("job-0", **more), submit_ms=0), sent_ms=SENT_MS))
     assert "job-0" in world.state.jobs or "job-0" in world.state.arrays
     return world
 
 
+LONG_AGO_MS = SENT_MS - CLOCKS_APART_MS - 1
+"""Earlier than two clocks may be apart."""
+
 OF_LONG_AGO = {
-    "cancel": replace(cancel("job-0"), sent_ms=SENT_MS - 1),
-    "update": replace(update("job-0", priority=7), sent_ms=SENT_MS - 1),
+    "cancel": replace(cancel("job-0"), sent_ms=LONG_AGO_MS),
+    "update": replace(update("job-0", priority=7), sent_ms=LONG_AGO_MS),
 }
 
 
@@ -294,16 +299,62 @@ def test_a_request_of_long_ago_that_comes_again_concerns_no_later_job_of_the_sam
     before = dict(world.state.jobs)
     assert codes(world.tell(OF_LONG_AGO[what])) == [RefuseCode.REQUEST_TOO_OLD]
     assert world.state.jobs == before
-    assert codes(world.tell(replace(OF_LONG_AGO[what], sent_ms=SENT_MS))) == []
+    assert codes(world.tell(replace(OF_LONG_AGO[what], sent_ms=LONG_AGO_MS + 1))) == []
 
 
 @pytest.mark.parametrize("array", [None, 3])
 def test_a_hold_of_long_ago_that_comes_again_concerns_no_later_job_of_the_same_id(array: int | None) -> None:
     world = used_twice(array=array)
-    world.sent_ms = SENT_MS - 1
+    world.sent_ms = LONG_AGO_MS
     assert codes(world.tell(HoldJob(cell=CELL, job="job-0"))) == [RefuseCode.REQUEST_TOO_OLD]
-    world.sent_ms = SENT_MS
+    world.sent_ms = LONG_AGO_MS + 1
     assert set(kinds(world.tell(HoldJob(cell=CELL, job="job-0")))) == {"JobHeld"}
+
+
+@pytest.mark.parametrize("operation", [HoldJob, ReleaseJob])
+def test_an_operation_right_behind_its_job_may_bear_the_stamp_of_a_broker_whose_clock_is_behind(
+    operation: type[HoldJob | ReleaseJob],
+) -> None:
+    world = cell_with()
+    world.tell(replace(admitted(spec_of("job"), submit_ms=world.now_ms), sent_ms=world.now_ms))
+    world.sent_ms = world.now_ms - 5
+    assert codes(world.tell(operation(cell=CELL, job="job"))) == []
+
+
+DAY_MS = 86_400_000
+
+
+def stamped_ahead(world: World, job: str, *, array: int | None = None) -> Event:
+    """A submission that a broker got whose clock was a day ahead."""
+    ahead_ms = world.now_ms + DAY_MS
+    return replace(admitted(spec_of(job, array=array), submit_ms=ahead_ms), sent_ms=ahead_ms)
+
+
+@pytest.mark.parametrize("array", [None, 2])
+def test_a_job_that_was_stamped_by_a_clock_that_is_ahead_can_be_cancelled(array: int | None) -> None:
+    world = cell_with()
+    world.tell(stamped_ahead(world, "job", array=array))
+    world.pass_time(60_000)
+    made = kinds(world.tell(replace(cancel("job"), sent_ms=world.now_ms)))
+    assert made == ["JobCancelled"] * (array or 1)
+
+
+def test_a_stamp_that_was_ahead_lets_no_later_submission_be_refused() -> None:
+    world = cell_with()
+    world.tell(set_policy(remember_jobs=1))
+    for job in ("odd", "next", "last"):
+        sent = stamped_ahead(world, job) if job == "odd" else replace(admitted(spec_of(job)), sent_ms=world.now_ms)
+        assert kinds(world.tell(sent))[0] == "JobEnqueued", job
+        world.tell(cancel(job))
+        world.pass_time(1_000)
+    assert world.state.over.forgotten_ms < world.now_ms
+
+
+def test_a_job_that_was_stamped_by_a_clock_that_is_ahead_has_its_place_by_when_it_came() -> None:
+    world = cell_with()
+    came_ms = world.now_ms
+    world.tell(stamped_ahead(world, "odd"))
+    assert world.state.jobs["odd"].submit_ms == world.state.jobs["odd"].came_ms == came_ms
 
 
 def test_a_request_without_a_time_is_carried_out() -> None:

@@ -19,6 +19,10 @@ from shared.events.values import JobSpec
 _CHANGES = ("priority", "max_run_ms", "workers", "workers_min")
 _NEVER_REFUSED = frozenset(("priority", "max_run_ms"))
 
+CLOCKS_APART_MS = 30_000
+"""So far apart the clocks of two brokers may be: a request and the submission of its job may have been stamped by both.
+"""
+
 
 def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int) -> None:
     """Accept the job, unless its id was used before: for the same content that is the earlier answer, for another a
@@ -58,13 +62,26 @@ def _refusal(turn: Turn, spec: JobSpec) -> tuple[RefuseCode, str] | None:
 
 
 def _enter(turn: Turn, event: JobAdmitted | AdmittedJob, spec: JobSpec, size_bytes: int) -> None:
-    sent_ms = None if event.sent_ms == event.submit_ms else event.sent_ms
-    effect = e.JobEnqueued(spec=spec, submit_ms=event.submit_ms, digest=event.digest, sent_ms=sent_ms)
+    submit_ms, sent_ms = _times(turn, event)
+    effect = e.JobEnqueued(spec=spec, submit_ms=submit_ms, digest=event.digest, sent_ms=sent_ms)
     turn.enqueue(effect, size_bytes, is_read=spec is event.spec)
     if spec.after or spec.not_before_ms is not None:
         dependencies.begin(turn, turn.state.jobs[spec.id])
     if spec.hold:
         turn.do(e.JobHeld(job=spec.id))
+
+
+def _times(turn: Turn, event: JobAdmitted | AdmittedJob) -> tuple[int, int | None]:
+    """Since when the job waits, and when it was sent if that is another time: neither is later than now.
+
+    A broker whose clock is ahead for a moment stamps what is still to come. By such a stamp the job would wait behind
+    all that come until then, each request would be older than the job, and once it is forgotten so would every
+    submission be. Where cell time goes by steps nothing is stamped.
+    """
+    if event.sent_ms is None:
+        return event.submit_ms, None
+    submit_ms, sent_ms = min(event.submit_ms, turn.now_ms), min(event.sent_ms, turn.now_ms)
+    return submit_ms, None if sent_ms == submit_ms else sent_ms
 
 
 def cancel(turn: Turn, event: JobCancelRequested) -> None:
@@ -141,8 +158,10 @@ def _updated(event: JobUpdateRequested, job: Job) -> e.JobUpdated | e.JobRefused
 
 
 def too_old(sent_ms: int | None, known: Job | ArrayJob | None) -> str:
-    """Why a request is not meant for this job: it was sent before the job was. Empty where it is."""
-    if sent_ms is None or known is None or sent_ms >= known.came_ms:
+    """Why a request is not meant for this job: it was sent before the job was, by more than clocks may be apart. Empty
+    where it is.
+    """
+    if sent_ms is None or known is None or sent_ms >= known.came_ms - CLOCKS_APART_MS:
         return ""
     return f"sent at {sent_ms}, the job of this id was sent at {known.came_ms}"
 
