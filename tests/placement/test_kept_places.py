@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from shared.events.operations import Cordon, PlanMaintenance, Uncordon
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import JobKind, JobSpec, Level, NodeRole, Position, Resources, TopologyWish, Wish
+from shared.runtime.cell_file import load_cell_file
 from tests.placement.test_borrowing import share, why
 from tests.placement.world import (
     CELL,
@@ -177,16 +179,50 @@ def test_what_an_owner_requires_in_one_unit_is_kept_in_one(level: Level) -> None
 
 
 def test_an_owner_within_its_guarantee_leaves_another_owners_places_alone_where_it_fits_elsewhere() -> None:
-    cell = Cell(nodes=3, placement="spread")
-    cell.fill(SMALL, 22)
+    """Most is free on the node that is kept for ada, and the policy would go there. Eve takes it only if it must."""
+    cell = Cell(nodes=2, placement="spread")
+    cell.fill(SMALL, 16)
     cell.world.tell(admitted(spec_of("own", 8, pools=("train",)), 2))
-    cell.world.tell(*(finished(f"b{number}", node) for number in range(22) for node in _one_of(cell.world, number)))
-    kept = {place.node for each in cell.world.state.tree.kept.all for place in each.places}
-    assert cell.at or kept
+    on = {node: [job.id for job in cell.world.state.jobs.values() if node in job.runs] for node in ("n1", "n2")}
+    ended = [*on["n1"][:4], *on["n2"][:1]]
+    cell.world.tell(*(finished(job, node) for job in ended for node in cell.world.job(job).runs))
+    kept = [place for each in cell.world.state.tree.kept.all for place in each.places]
+    assert [(place.node, place.milli) for place in kept] == [("n1", 4_000)]
+    cell.world.tell(admitted(spec_of("eve-1", tenant="eve"), 3))
+    assert cell.world.nodes_of("eve-1") == ["n2"]
+    cell.world.tell(admitted(replace(SMALL, id="late"), 4), admitted(spec_of("eve-2", tenant="eve"), 5))
+    assert why(cell.world, "late") is DeferCode.RESERVED_FOR_OTHER
+    assert cell.world.nodes_of("eve-2") == ["n1"]
 
 
-def _one_of(world: World, number: int) -> list[str]:
-    return world.nodes_of(f"b{number}") if number % 3 == 0 else []
+def test_in_the_shipped_cell_an_owner_gets_its_node_though_16_inference_nodes_are_idle() -> None:
+    """Each training job that ends is followed by one of another tenant's that waits, and borrows."""
+    shipped = load_cell_file(Path(__file__).parents[2] / "deploy" / "cell.yaml")
+    cell = shipped.cells[0].model_copy(update={"name": CELL})
+    world = World(shipped.model_copy(update={"cells": (cell,)}))
+    inference = (joined(f"i{number}", pool="inference", role=NodeRole.INFERENCE) for number in range(16))
+    world.tell(*(joined(f"t{number}", pool="training") for number in range(9)), *inference)
+    lender = spec_of("", tenant="robotics", pools=("training",))
+    world.tell(*(admitted(replace(lender, id=f"b{number}"), 1) for number in range(9 * 8 + 20)))
+    world.tell(admitted(spec_of("own", 8, tenant="search", pools=("training",)), 2))
+    for number in range(16):
+        if not world.nodes_of("own"):
+            world.tell(*(finished(f"b{number}", node) for node in world.nodes_of(f"b{number}")))
+    assert len(world.nodes_of("own")) == 1
+    world.check()
+
+
+def test_of_a_share_no_more_is_kept_than_is_idle_of_the_guarantee() -> None:
+    """Ada's guarantee holds one of its two halves of a GPU: the other half of that device is lent."""
+    cell = Cell(nodes=1)
+    cell.fill(SMALL, 7)
+    cell.world.tell(set_quotas(replace(share("ada"), guaranteed_milli=500), share("bob"), share("eve")))
+    halves = spec_of("own", workers=3, pools=("train",), resources=Resources(gpu_milli=500))
+    cell.world.tell(admitted(halves, 2))
+    kept = [place for each in cell.world.state.tree.kept.all for place in each.places]
+    assert sum(place.milli for place in kept) <= 500
+    cell.world.tell(admitted(spec_of("guest", tenant="bob", resources=Resources(gpu_milli=500)), 3))
+    assert cell.world.nodes_of("guest") == ["n1"]
 
 
 def test_a_share_of_a_gpu_is_kept_too() -> None:

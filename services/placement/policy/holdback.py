@@ -117,18 +117,18 @@ def _cut(places: Sequence[KeptPlace], milli: int) -> Iterator[KeptPlace]:
     for place in places:
         if milli <= 0:
             return
-        if place.milli > milli and place.devices:
-            place = _of_size(place, milli // GPU)  # noqa: PLW2901
+        if place.milli > milli:
+            place = _of_size(place, milli)  # noqa: PLW2901
         milli -= place.milli
         if place.milli:
             yield place
 
 
-def _of_size(place: KeptPlace, gpus: int) -> KeptPlace:
-    """The same with so many of its devices."""
-    devices = mask_of(lowest(place.devices, gpus))
-    rest = (place.device, place.share_milli, place.cpu_milli, place.memory_mib, place.is_alone)
-    return KeptPlace(place.node, place.pool, devices, *rest)
+def _of_size(place: KeptPlace, milli: int) -> KeptPlace:
+    """The same with so much of it at the most: as many of its devices as that is, or so much of its share of one."""
+    devices, share_milli = mask_of(lowest(place.devices, milli // GPU)), min(place.share_milli, milli)
+    rest = (place.cpu_milli, place.memory_mib, place.is_alone)
+    return KeptPlace(place.node, place.pool, devices, place.device, share_milli, *rest)
 
 
 def _pick_in(state: CellState, name: str, spec: JobSpec, reach: int) -> tuple[list[KeptPlace], bool]:
