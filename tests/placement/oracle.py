@@ -9,6 +9,7 @@ from math import floor
 from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.fair_share import Shares
 from services.placement.policy.gang import Places, place_gang
+from services.placement.policy.lines.classes import room_of
 from services.placement.policy.turn import Turn
 from services.placement.service import PlacementService
 from shared.cluster.config import CellPart, Queue
@@ -28,6 +29,7 @@ from shared.log.machine.writer import Draft
 from tests.placement.world import CELL, World
 
 NEVER_WAITED_FOR = (DeferCode.NO_SUCH_NODES, DeferCode.RECORD_TOO_LARGE)
+OF_TENANT = (DeferCode.QUOTA_REACHED, DeferCode.RESERVED_FOR_OTHER)
 NOT_WAITED_FOR = (*NEVER_WAITED_FOR, DeferCode.RESERVED_FOR_OTHER, DeferCode.MAINTENANCE)
 
 HeadOf = tuple[Job, DeferCode, Account]
@@ -53,6 +55,7 @@ class NaiveWorld(World):
     """A world in which each waiting job of each queue is looked at, one after the other."""
 
     placement = Idle
+    _is_by_tenant = False
 
     def settle(self, *events: Event) -> None:
         """Hand these over, then walk all queues whole; again after starts, which change whose turn it is."""
@@ -92,12 +95,12 @@ class NaiveWorld(World):
         made, own = list[e.AnyEffect](), list[HeadOf]()
         is_strict = queue.discipline is QueueDiscipline.STRICT_FIFO
         for job in self._turns(queue):
-            if not may_start_one_more(self.state, job.spec):
-                continue
             over = [head for head in due if self._is_kept_by(job, *head) and not self._is_owner_before(job, head[0])]
-            over += [head for head in own if self._is_kept_by(job, *head) and not self._is_reserved_for(job, *head[:2])]
+            over += [head for head in own if self._is_kept_by(job, *head) and not self._may_pass(queue, job, *head[:2])]
             in_the_way = [head for head in over if head in due or self._is_due(queue, head[0])]
             found = self._find_beside(job, in_the_way) if in_the_way else self._find(job)
+            by_head = bool(in_the_way) and self._is_head_by_tenant(queue, in_the_way[0], due)
+            self._is_by_tenant = found in OF_TENANT or by_head
             if in_the_way and found not in (*NOT_WAITED_FOR, DeferCode.BEHIND_HEAD):
                 over = []  # it waits for other nodes than those heads
             if not isinstance(found, DeferCode):
@@ -113,6 +116,11 @@ class NaiveWorld(World):
                     made.append(self._done(e.HeadBlocked(job=job.id)))
         lasting = [head for head in own if self._is_due(queue, head[0]) and head[1] not in NOT_WAITED_FOR]
         return made, due + lasting
+
+    def _is_head_by_tenant(self, queue: Queue, head: HeadOf, due: list[HeadOf]) -> bool:
+        """Whether it goes by whose job it is whether this head keeps it back."""
+        is_by_quota = head in due or queue.discipline is QueueDiscipline.BACKFILL or head[1] in OF_TENANT
+        return head[1] is DeferCode.QUOTA_REACHED or (is_by_quota and bool(self.state.quotas))
 
     def _waits_for_ever(self, job: Job, why: DeferCode) -> bool:
         """Whether no room would help it, whatever ends."""
@@ -151,12 +159,27 @@ class NaiveWorld(World):
             return place_gang(self.state, spec)
 
     def _turns(self, queue: Queue) -> Iterator[Job]:
-        """The jobs of a queue, each when it is its turn."""
-        waiting = self._line(queue)
-        while waiting:
-            job = self._next(waiting) if queue.order is QueueOrder.FAIR_SHARE else waiting[0]
-            yield job
+        """The jobs of a queue, each when it is its turn. Elements whose array may have no more have none. By shares
+        those that are like one that does not start come with it, since they decide no tie any more.
+        """
+        waiting, is_fair = self._line(queue), queue.order is QueueOrder.FAIR_SHARE
+        while waiting := [job for job in waiting if may_start_one_more(self.state, job.spec)]:
+            job = self._next(waiting) if is_fair else waiting[0]
             waiting.remove(job)
+            yield job
+            if is_fair and job.status is JobStatus.QUEUED:
+                like = [other for other in waiting if self._are_alike(job, other)]
+                waiting = [other for other in waiting if other not in like]
+                yield from like
+
+    def _are_alike(self, job: Job, other: Job) -> bool:
+        """Whether the other one waits for the same reason as this one, which was tried last."""
+        one, two = job.spec, other.spec
+        if one.tenant != two.tenant or room_of(self.state, one) != room_of(self.state, two):
+            return False
+        arrays = [spec.array_of if spec.array_most_running is not None else None for spec in (one, two)]
+        is_one_class = (one.priority, one.preemptible) == (two.priority, two.preemptible) and arrays[0] == arrays[1]
+        return is_one_class or not self._is_by_tenant
 
     def _next(self, waiting: list[Job]) -> Job:
         """The first job of the tenant with the smallest share, level by level; of equal ones the first to come."""
@@ -207,8 +230,10 @@ class NaiveWorld(World):
         below = [other for other in self.state.quotas.values() if other.parent == tenant]
         return max(sum(other.guaranteed_milli for other in below), 0 if quota is None else quota.guaranteed_milli)
 
-    def _is_reserved_for(self, job: Job, head: Job, why: DeferCode) -> bool:
-        return why is DeferCode.RESERVED_FOR_OTHER and self._is_owner_before(job, head)
+    def _may_pass(self, queue: Queue, job: Job, head: Job, why: DeferCode) -> bool:
+        """Whether the job passes this head of its own queue as an owner."""
+        backfills = queue.discipline is QueueDiscipline.BACKFILL
+        return (backfills or why is DeferCode.RESERVED_FOR_OTHER) and self._is_owner_before(job, head)
 
     def _limit_of(self, head: Job) -> Account:
         """The account whose limit the job would pass, or else its own one."""

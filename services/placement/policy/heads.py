@@ -53,7 +53,8 @@ class Head:
     """A job that is the first of its kind not to fit. `reach` is where it could be, or, where a limit keeps it, all
     nodes of the GPU types under that limit; `under` the tenant whose limit it is, None where it is room that is
     missing. `is_due` whether nothing may pass it any more, `is_of_all` whether that holds for the queues behind its own
-    too, `is_of_earlier` whether it is one of those walked before, `is_reserved` whether its room is kept for owners.
+    too, `is_of_earlier` whether it is one of those walked before, `is_for_owners` whether owners of its own queue may
+    pass it: those of a queue that backfills, and those of a strict one while its room is kept for owners.
     `code` is why it does not fit, for one who reads the log; None where it was not tried yet. With `is_planned` its
     `reach` are the nodes that are kept for its planned start, and a job that is over by then may pass.
     """
@@ -65,7 +66,7 @@ class Head:
     is_due: bool
     is_of_all: bool
     is_of_earlier: bool = False
-    is_reserved: bool = False
+    is_for_owners: bool = False
     is_before_turns: bool = False
     code: DeferCode | None = None
     is_planned: bool = False
@@ -104,8 +105,8 @@ class Heads:
 
     def is_by_tenant(self, head: Head) -> bool:
         """The same of one head."""
-        is_by_quota = head.is_of_earlier and bool(self._state.quotas)
-        return head.under is not None or head.is_reserved or head.is_before_turns or is_by_quota
+        is_by_quota = (head.is_of_earlier or head.is_for_owners) and bool(self._state.quotas)
+        return head.under is not None or head.is_before_turns or is_by_quota
 
     def over(self, need: Need, spec: JobSpec) -> Head | None:
         """The head that this job would be started past, because it could use what that one needs; one that is due
@@ -147,7 +148,8 @@ class Heads:
         """
         if is_ever_allowed(self._state, job):
             reach, since_ms = self.reach(need, job.spec), self._state.heads[job.spec.id]
-            self._put(Head(job.spec, since_ms, reach, None, is_due=True, is_of_all=True, is_before_turns=True))
+            head = Head(job.spec, since_ms, reach, None, is_due=True, is_of_all=True, is_for_owners=True)
+            self._put(replace(head, is_before_turns=True))
             self._before_turns[need, job.spec.tenant] = None
 
     def room_beside(self, need: Need, spec: JobSpec) -> Reach:
@@ -171,8 +173,8 @@ class Heads:
         is_due_now = is_strict or is_due(self._state, job, since_ms, self._now_ms)
         under = _under(self._state, job.spec, code)
         reach = _kept_for(self._state, job.spec, self.reach(need, job.spec), under)
-        is_reserved = code is DeferCode.RESERVED_FOR_OTHER
-        self._put(Head(job.spec, since_ms, reach, under, is_due_now, code in WAITED_FOR, is_reserved=is_reserved))
+        lets_pass = code is DeferCode.RESERVED_FOR_OTHER or not is_strict
+        self._put(Head(job.spec, since_ms, reach, under, is_due_now, code in WAITED_FOR, is_for_owners=lets_pass))
         return True
 
     def reach(self, need: Need, spec: JobSpec) -> Reach:
@@ -205,10 +207,10 @@ def _keeps_back(state: CellState, spec: JobSpec, reach: Reach, head: Head) -> bo
 
 def _kept_from(state: CellState, spec: JobSpec, head: Head) -> Reach:
     """The nodes of a head on which this job may not be started past it. That are all of them, but for a head of an
-    earlier queue, and for one whose room is kept for owners, who would else wait behind it while it waits for them: of
-    a GPU type that the head would borrow the job may take what is guaranteed to its own tenant.
+    earlier queue, and for one that lets owners of its own pass, who would else wait behind it while it waits for them:
+    of a GPU type that the head would borrow the job may take what is guaranteed to its own tenant.
     """
-    may_pass = head.is_of_earlier or head.is_reserved
+    may_pass = head.is_of_earlier or head.is_for_owners
     if not (may_pass and state.quotas):
         return head.reach
     types = types_for(state, spec)
@@ -315,7 +317,8 @@ class _Known:
             found = [each for each in found if each.id in since_ms]
             found = [each for each in found if is_due(self._state, each, since_ms[each.id], self._now_ms)]
         found.sort(key=lambda each: _place_in(queue, each))
-        return [self._head(other, other.deferred) for other in found]
+        backfills = queue.discipline is QueueDiscipline.BACKFILL
+        return [self._head(other, other.deferred, backfills=backfills) for other in found]
 
     def of_growing(self, queue: Queue, growing: Sequence[Job]) -> list[Head]:
         """Those of a queue that run and for whose further workers there is no room: in a strict one they keep back who
@@ -330,7 +333,7 @@ class _Known:
                 found.append(self._head(each, code))
         return found
 
-    def _head(self, job: Job, code: DeferCode | None) -> Head:
+    def _head(self, job: Job, code: DeferCode | None, *, backfills: bool = False) -> Head:
         spec = job.spec
         key = room_of(self._state, in_line(job))
         reach = self._reaches.get(key)
@@ -338,8 +341,9 @@ class _Known:
             reach = self._reaches[key] = reach_of(self._state, in_line(job))
         under = None if code is None else _under(self._state, spec, code)
         reach = _kept_for(self._state, spec, reach, under)
-        since_ms, is_reserved = self._state.heads.get(spec.id), code is DeferCode.RESERVED_FOR_OTHER
-        return Head(spec, since_ms, reach, under, is_due=True, is_of_all=True, is_reserved=is_reserved, code=code)
+        since_ms = self._state.heads.get(spec.id)
+        lets_pass = backfills or code is DeferCode.RESERVED_FOR_OTHER
+        return Head(spec, since_ms, reach, under, is_due=True, is_of_all=True, is_for_owners=lets_pass, code=code)
 
 
 def _place_in(queue: Queue, job: Job) -> Order:

@@ -102,7 +102,7 @@ class _Scan:
         self._queue = queue[0].queue
         self._discipline = self._queue.discipline
         self._is_fair = self._queue.order is QueueOrder.FAIR_SHARE
-        courses = [Course(line) for line in queue]
+        courses = [Course(line, self._shut_if_full) for line in queue]
         shares = Shares(state, now_ms)
         self._turns: Turns = ByShares(courses, shares, state.jobs) if self._is_fair else OneLine(courses[0])
         self._heads, self._reserved = heads, heads.reserved
@@ -158,9 +158,6 @@ class _Scan:
         """
         assert row.first is not None, "somebody waits in it"
         job = self._state.jobs[row.first[-1]]
-        if row.is_limited and not may_start_one_more(self._state, job.spec):
-            self._lines.refuse(course.line, row, DeferCode.ARRAY_LIMIT, is_shut=True)
-            return True
         over = self._heads.over(row.rows.need, job.spec)
         is_new = row.code is None and row.rows.need.code is None
         may_not_pass = over is not None and over.is_due
@@ -179,6 +176,14 @@ class _Scan:
             return self._let_in(course, row, job, found, "" if over is None else over.spec.id)
         if self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO:
             self._keep(course, row, job, found if is_new else self._newest(course, row, job, found), over)
+        return True
+
+    def _shut_if_full(self, line: Line, row: Row) -> bool:
+        """Take a row off the walk's way whose array may have no more at once. Whether it is such a one."""
+        assert row.first is not None, "somebody waits in it"
+        if may_start_one_more(self._state, self._state.jobs[row.first[-1]].spec):
+            return False
+        self._lines.refuse(line, row, DeferCode.ARRAY_LIMIT, is_shut=True)
         return True
 
     def _kept_from(self, row: Row, job: Job) -> tuple[Reach, Head | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from heapq import heappop, heapreplace
 from typing import Protocol
 
@@ -16,13 +16,15 @@ from shared.cluster.queue_order import Order
 
 class Course:
     """The open rows of one line in the order of their first jobs. Where the line keeps no order it does not come by
-    rows for which there is no room: they are off its way until there is some.
+    rows for which there is no room: they are off its way until there is some. Nor does it come by elements of arrays
+    that may have no more at once, whether or not they were met before: else these would decide ties between tenants.
     """
 
-    __slots__ = ("_aside", "_heap", "_rooms_aside", "line")
+    __slots__ = ("_aside", "_heap", "_rooms_aside", "_shut_if_full", "line")
 
-    def __init__(self, line: Line) -> None:
-        self.line, self._heap = line, line.heap
+    def __init__(self, line: Line, shut_if_full: Callable[[Line, Row], bool]) -> None:
+        """`shut_if_full` shuts a row whose array may have no more, and tells whether it did."""
+        self.line, self._heap, self._shut_if_full = line, line.heap, shut_if_full
         self._aside: list[Row] = []
         self._rooms_aside: list[RoomRows] = []
 
@@ -41,6 +43,8 @@ class Course:
             row = rows.first()
             if row is None or row.first is None:
                 self._take_off()
+            elif row.is_limited and self._shut_if_full(line, row):
+                continue
             elif row.first is order:
                 return row
             else:
