@@ -81,7 +81,9 @@ NOTHING_KEPT = KeptPlaces()
 @contextmanager
 def taken(state: CellState, places: Sequence[KeptPlace], *, by_all: bool = False) -> Iterator[None]:
     """While this lasts these places count as in use: for a search of what fits beside them. `by_all`: nothing more
-    fits on their nodes. It costs as much as so many changes of nodes; the state is the same afterwards.
+    fits on their nodes. A device that is kept whole counts so when a part of it is in use by now, so that what is free
+    beside the kept places only shrinks while jobs start. It costs as much as so many changes of nodes; the state is
+    the same afterwards.
     """
     noted, before = state.capacity.noted, list[tuple[Node, int, dict[int, int], int, int, bool]]()
     for place in places:
@@ -92,6 +94,8 @@ def taken(state: CellState, places: Sequence[KeptPlace], *, by_all: bool = False
         node.memory_used = min(node.spec.memory_mib, node.memory_used + place.memory_mib)
         node.is_full = node.is_full or by_all or place.is_alone
         node.held |= place.devices & node.free
+        if any(place.devices >> device & 1 for device in node.shares):  # by now some of it is in use, maybe the owner's
+            node.shares = {device: 0 if place.devices >> device & 1 else milli for device, milli in node.shares.items()}
         if place.share_milli:
             free_milli = node.shares.get(place.device, GPU if node.free >> place.device & 1 else 0)
             node.shares = {**node.shares, place.device: max(0, free_milli - place.share_milli)}

@@ -9,7 +9,7 @@ from services.placement.policy.rank import turns_of
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.fair_use import FairUse
 from shared.cluster.state import CellState
-from shared.events.operations import CellPolicy, Cordon
+from shared.events.operations import CellPolicy, Cordon, Uncordon
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
@@ -177,3 +177,20 @@ def test_that_order_is_told_too() -> None:
         world.tell(admitted(spec_of(job, gpus, tenant=job[:3], queue="q"), at_ms))
     turns = turns_of(world.state, part_of(BEST).queues[0], world.state.jobs.values(), 0)
     assert [job.id for job in turns] == ["ada-0", "eve-0", "bob-0", "bob-1", "eve-1"]
+
+
+@pytest.mark.parametrize("discipline", list(QueueDiscipline))
+@pytest.mark.parametrize("was_met", [True, False])
+def test_elements_whose_array_may_have_no_more_decide_no_tie(discipline: QueueDiscipline, *, was_met: bool) -> None:
+    """Ada's next job is the one that came first of all, whether or not a walk has met the element before it."""
+    world = world_of(discipline, gpus=3)
+    array = replace(spec_of("ada-a", tenant="ada", queue="q", priority=9), array=2, array_most_running=1)
+    world.tell(admitted(array, 5), admitted(spec_of("eve-0", tenant="eve", queue="q"), 0))
+    world.tell(Cordon(cell=CELL, node="n1"))
+    world.tell(
+        *(admitted(spec_of(job, tenant=job[:3], queue="q"), at_ms) for job, at_ms in (("ada-0", 0), ("eve-1", 3)))
+    )
+    if not was_met:
+        world.restart()
+    world.tell(Uncordon(cell=CELL, node="n1"))
+    assert running(world) == ["ada-0", "ada-a.0", "eve-0"]

@@ -608,6 +608,20 @@ def test_a_head_at_the_limit_of_its_parent_tenant_keeps_back_all_jobs_below_that
     assert [job for job in ("of-bob", "of-bob-too", "of-eve") if world.job(job).workers] == ["of-eve"]
 
 
+@pytest.mark.parametrize("order", list(QueueOrder))
+def test_an_owner_passes_a_due_head_that_would_borrow_in_its_own_backfilling_queue(order: QueueOrder) -> None:
+    """There is no room for the head, however little is kept: what is kept for the owner would stay idle."""
+    world = world_of(Queue(name="line", discipline=BACKFILL, order=order))
+    world.tell(joined("n1", 2), set_quotas(replace(quota("ada", None), guaranteed_milli=1_000)))
+    submit(world, "first", tenant="bob")
+    submit(world, "head", 2, tenant="bob")
+    submit(world, "guest", tenant="eve")
+    submit(world, "own", tenant="ada")
+    assert world.job("head").deferred is DeferCode.NO_FREE_GPUS
+    assert [job for job in ("guest", "own") if world.job(job).workers] == ["own"]
+    world.check()
+
+
 def test_a_due_head_keeps_back_a_job_that_may_pass_a_younger_head() -> None:
     world = world_of(Queue(name="line", discipline=BACKFILL), wait_ms=1_000)
     world.tell(joined("n1", 4), joined("n2", 4, pool="extra"))
