@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from services.placement.policy.fair_clock import FairClock
-from services.placement.policy.rank import turns_of
+from services.placement.policy.rank import jobs_before, turns_of
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.fair_use import FairUse
 from shared.cluster.state import CellState
@@ -190,6 +190,8 @@ def test_elements_whose_array_may_have_no_more_decide_no_tie(discipline: QueueDi
     world.tell(
         *(admitted(spec_of(job, tenant=job[:3], queue="q"), at_ms) for job, at_ms in (("ada-0", 0), ("eve-1", 3)))
     )
+    turns = jobs_before(world.state, world.job("eve-1"), part_of(discipline).queues[0], 0)
+    assert [job.id for job in turns] == ["ada-0"]
     if not was_met:
         world.restart()
     world.tell(Uncordon(cell=CELL, node="n1"))

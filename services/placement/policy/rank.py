@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop
 from itertools import takewhile
 
+from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.fair_share import Shares
 from services.placement.policy.tournament import Tournament, came_of
 from shared.cluster.config import Queue
@@ -19,12 +20,12 @@ from shared.events.values import JobSpec
 
 
 def jobs_before(state: CellState, job: Job, queue: Queue, now_ms: int) -> list[Job]:
-    """The jobs that a walk comes to before this one, in their order, whether or not they fit; held ones left out."""
-    line = [
-        other
-        for other in state.jobs.values()
-        if other is job or (other.status is JobStatus.QUEUED and other.spec.queue == job.spec.queue)
-    ]
+    """The jobs that a walk comes to before this one, in their order, whether or not they fit; left out are held ones,
+    and elements whose array may have no more at once.
+    """
+    waiting = (other for other in state.jobs.values() if other.status is JobStatus.QUEUED)
+    of_queue = [other for other in waiting if other is not job and other.spec.queue == job.spec.queue]
+    line = [job, *(other for other in of_queue if may_start_one_more(state, other.spec))]
     return list(takewhile(lambda other: other is not job, turns_of(state, queue, line, now_ms)))
 
 
