@@ -58,17 +58,64 @@ def test_one_tenant_s_flood_costs_no_other_a_token(rates: SubmissionRates) -> No
     assert taken(rates, "speech", 1, 1_000) == 1
 
 
-def test_time_that_goes_back_gives_nothing(rates: SubmissionRates) -> None:
+def test_one_that_comes_behind_later_ones_takes_its_token_at_its_own_time(rates: SubmissionRates) -> None:
     taken(rates, "vision", 20, 10_000)
-    assert taken(rates, "vision", 5, 1_000) == 0
+    assert taken(rates, "vision", 5, 9_900) == 1, "more would have been missing a tenth of a second later"
+    assert taken(rates, "vision", 50, 1_000) == 20
+    assert taken(rates, "vision", 50, 1_000) == 0
     assert taken(rates, "vision", 5, 10_100) == 1
 
 
+@pytest.mark.parametrize("batch", [1, 50, 150, 300])
+@pytest.mark.parametrize("partitions", [2, 3, 12])
+def test_a_backlog_is_no_flood_in_whatever_order_its_partitions_are_read(
+    rates: SubmissionRates, partitions: int, batch: int
+) -> None:
+    """Five a second, where ten are allowed."""
+    rates.share(partitions, partitions)
+    times_ms = [200 * number for number in range(600)]
+    halves = [times_ms[first::partitions] for first in range(partitions)]
+    order = [at_ms for begin in range(0, 600, batch) for half in halves for at_ms in half[begin : begin + batch]]
+    assert sorted(order) == times_ms
+    assert [rates.refusal("vision", at_ms) for at_ms in order] == [None] * 600
+
+
+def test_a_few_large_bursts_of_a_backlog_are_no_flood_either(rates: SubmissionRates) -> None:
+    """Each second burst is of another partition, which is read behind the first."""
+    hours_ms = [3_600_000 * hour for hour in range(5)]
+    assert [taken(rates, "vision", 10, at_ms) for _ in range(2) for at_ms in hours_ms] == [10] * 10
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 12])
+def test_of_a_flood_no_more_is_taken_because_its_partitions_are_read_one_by_one(
+    rates: SubmissionRates, partitions: int
+) -> None:
+    halves = [range(10 * first, 60_000, 10 * partitions) for first in range(partitions)]
+    assert sum(taken(rates, "vision", 1, at_ms) for half in halves for at_ms in half) <= 20 + 600
+
+
+def test_a_course_that_is_very_long_is_cut(monkeypatch: pytest.MonkeyPatch, rates: SubmissionRates) -> None:
+    monkeypatch.setattr("services.admission.policy.rates.STEPS_MOST", 10)
+    for second in range(100):
+        taken(rates, "vision", 10, 1_000 * second)
+    assert taken(rates, "vision", 50, 1_000) <= 20, "as of the oldest time that is known"
+    assert taken(rates, "vision", 50, 2_000) == 0
+
+
 def test_a_batch_that_comes_again_is_judged_alike(rates: SubmissionRates) -> None:
+    taken(rates, "vision", 5, 900)
     kept = rates.keep()
     first = [rates.refusal("vision", 1_000 + 10 * n) for n in range(60)]
     rates.back(kept)
+    rates.keep()
     assert [rates.refusal("vision", 1_000 + 10 * n) for n in range(60)] == first
+
+
+def test_a_first_batch_that_comes_again_is_judged_alike(rates: SubmissionRates) -> None:
+    for _ in range(3):
+        kept = rates.keep()
+        assert taken(rates, "vision", 60, 1_000) == 20
+        rates.back(kept)
 
 
 def test_two_admissions_that_share_the_partitions_take_no_more_than_one(file: CellFile) -> None:
