@@ -12,8 +12,7 @@ from services.cli.access import Access, access_of, run
 from services.cli.counts import counted
 from services.cli.failures import Exit
 from services.cli.output import AsJson, print_json, print_line
-from shared.log.access_admin import check_access, put_access_in_force
-from shared.log.access_rules import AccessDifferences
+from shared.log.access_admin import AccessReport, check_access, put_access_in_force
 from shared.log.opening import declared_access, declared_topics
 from shared.log.topic_admin import TopicsReport, check_topics, create_topics
 from shared.log.topics import TopicSpec
@@ -31,7 +30,7 @@ def create(context: typer.Context, replicas: Replicas = 1, embedded: Embedded = 
     specs = declared(access, replicas)
     report = run(create_topics(access.kafka_access, specs, replicas=replicas, embedded=embedded))
     rules = frozenset() if embedded else declared_access(access.cells(), access.namespace)
-    rights = None if embedded else run(put_access_in_force(access.kafka_access, rules, access.namespace))
+    rights = None if embedded else run(put_access_in_force(access.kafka_access, rules))
     answer(access, specs, report, rights, as_json=as_json)
 
 
@@ -42,7 +41,7 @@ def check(context: typer.Context, replicas: Replicas = 1, embedded: Embedded = F
     specs = declared(access, replicas)
     report = run(check_topics(access.kafka_access, specs, embedded=embedded))
     rules = frozenset() if embedded else declared_access(access.cells(), access.namespace)
-    rights = None if embedded else run(check_access(access.kafka_access, rules, access.namespace))
+    rights = None if embedded else run(check_access(access.kafka_access, rules))
     answer(access, specs, report, rights, as_json=as_json)
 
 
@@ -55,12 +54,12 @@ def answer(
     access: Access,
     specs: tuple[TopicSpec, ...],
     report: TopicsReport,
-    rights: AccessDifferences | None,
+    rights: AccessReport | None,
     *,
     as_json: bool,
 ) -> None:
     """Tell the differences; exit 1 if no service may start on these topics, or rights differ from the declared ones."""
-    is_wrong = report.must_stop or (rights is not None and bool(rights.missing or rights.too_many))
+    is_wrong = report.must_stop or (rights is not None and not rights.is_as_declared)
     if as_json:
         print_json(
             {
@@ -70,7 +69,8 @@ def answer(
                     {"topic": found.topic, "kind": found.kind.value, "text": found.text} for found in report.differences
                 ],
                 "rights_checked": rights is not None,
-                "rights_differences": [] if rights is None else rights.lines(),
+                "rights_differences": [] if rights is None else rights.left.lines(),
+                "rights_removed": [] if rights is None else [str(rule) for rule in rights.removed],
             }
         )
     else:
@@ -81,7 +81,7 @@ def answer(
 
 
 def _lines(
-    access: Access, specs: tuple[TopicSpec, ...], report: TopicsReport, rights: AccessDifferences | None
+    access: Access, specs: tuple[TopicSpec, ...], report: TopicsReport, rights: AccessReport | None
 ) -> list[str]:
     lines = [found.text for found in report.differences]
     if not lines:
@@ -89,5 +89,6 @@ def _lines(
     if rights is None:
         lines.append("rights: the broker checks none, every client may read and write every topic")
     else:
-        lines += rights.lines() or ["rights: as declared"]
+        lines += [f"removed: {rule}" for rule in rights.removed]
+        lines += rights.left.lines() or ["rights: as declared"]
     return lines

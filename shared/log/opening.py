@@ -63,8 +63,9 @@ def declared_topics(file: CellFile, namespace: str, replicas: int = 1) -> tuple[
 
 def declared_access(file: CellFile, namespace: str) -> frozenset[Rule]:
     """Every right that deploy/kafka/access.yaml gives, for the tenants of a cell file. Raises AccessFileError."""
-    access = parse_access(ACCESS_FILE.read_text(encoding="utf-8"), topics_file(file).topics)
-    return expected_rules(access, namespace, [tenant.name for tenant in file.tenants if tenant.own_topic])
+    topics = topics_file(file).topics
+    access = parse_access(ACCESS_FILE.read_text(encoding="utf-8"), topics)
+    return expected_rules(access, namespace, topics, [tenant.name for tenant in file.tenants if tenant.own_topic])
 
 
 def log_for(kafka: str | KafkaAccess, client_id: str, *, embedded: bool) -> KafkaLog:

@@ -165,6 +165,7 @@ def test_topics_are_missing_then_created_then_as_declared(fallow: Fallow, namesp
         "differences": [],
         "rights_checked": False,
         "rights_differences": [],
+        "rights_removed": [],
     }
     assert "rights: the broker checks none" in fallow("topics", "check").stdout
 

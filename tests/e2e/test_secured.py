@@ -45,9 +45,9 @@ async def declared_in_force(secured: SecuredKafka, folder: Path, namespace: str)
     file = load_cell_file(folder / "cell.yaml")
     await create_topics(secured.access(SUPER), declared_topics(file, namespace))
     rules = declared_access(file, namespace)
-    left = await put_access_in_force(secured.access(SUPER), rules, namespace)
+    left = await put_access_in_force(secured.access(SUPER), rules)
     assert left is not None
-    assert left.lines() == []
+    assert left.is_as_declared
     return rules
 
 
@@ -110,17 +110,18 @@ async def test_rights_that_were_added_by_hand_are_told_and_those_of_our_principa
     rules = await declared_in_force(secured, tmp_path, namespace)
     forged = Rule("metrics", Operation.WRITE, Resource.TOPIC, f"{namespace}.decisions")
     stranger = Rule("etl", Operation.READ, Resource.TOPIC, f"{namespace}.decisions")
-    await put_access_in_force(secured.access(SUPER), rules | {forged, stranger}, namespace)
-    found = await check_access(secured.access(SUPER), rules, namespace)
+    await put_access_in_force(secured.access(SUPER), rules | {forged, stranger})
+    found = await check_access(secured.access(SUPER), rules)
     assert found is not None
-    assert (found.missing, found.too_many, found.of_others) == ((), (forged,), (stranger,))
-    assert found.lines() == [
+    assert (found.left.missing, found.left.too_many, found.left.beside) == ((), (forged,), (stranger,))
+    assert found.left.lines() == [
         f"not declared: metrics may write {namespace}.decisions",
         f"beside the file: etl may read {namespace}.decisions",
     ]
-    left = await put_access_in_force(secured.access(SUPER), rules, namespace)
+    left = await put_access_in_force(secured.access(SUPER), rules)
     assert left is not None
-    assert left.lines() == [f"beside the file: etl may read {namespace}.decisions"]
+    assert left.removed == (forged,)
+    assert left.left.lines() == [f"beside the file: etl may read {namespace}.decisions"]
 
 
 @pytest.mark.parametrize("what", ["password", "user", "authority"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from shared.log.access_admin import rules_of
 from shared.log.access_rules import (
     AccessFileError,
     Operation,
@@ -17,12 +18,18 @@ from shared.log.access_rules import (
 from shared.log.opening import ACCESS_FILE, TOPICS_FILE
 from shared.log.topics import parse_topics
 
+TOPIC, GROUP, CLUSTER = 2, 3, 4
+LITERAL, PREFIXED = 3, 4
+ALL, READ, WRITE, ALTER, DESCRIBE = 2, 3, 4, 7, 8
+DENY, ALLOW = 2, 3
+"""The numbers of Kafka's protocol."""
+
 TOPICS = parse_topics(TOPICS_FILE.read_text()).topics
 SHIPPED = parse_access(ACCESS_FILE.read_text(), TOPICS)
 
 
 def writers(topic: str) -> set[str]:
-    rules = expected_rules(SHIPPED, "fallow", ["vision"])
+    rules = expected_rules(SHIPPED, "fallow", TOPICS, ["vision"])
     return {rule.principal for rule in rules if rule.name == topic and rule.operation == Operation.WRITE}
 
 
@@ -34,34 +41,72 @@ def test_only_placement_writes_decisions_and_only_admission_jobs() -> None:
 
 
 def test_a_tenant_may_write_its_own_topic_and_nothing_else() -> None:
-    rules = expected_rules(SHIPPED, "fallow", ["vision"])
+    rules = expected_rules(SHIPPED, "fallow", TOPICS, ["vision"])
     own = Rule("tenant-vision", Operation.WRITE, Resource.TOPIC, "fallow.submissions.vision")
     assert {rule for rule in rules if rule.principal == "tenant-vision"} == {own}
 
 
 def test_a_tenants_topic_goes_with_submissions() -> None:
-    rules = expected_rules(SHIPPED, "fallow", ["vision"])
+    rules = expected_rules(SHIPPED, "fallow", TOPICS, ["vision"])
     assert Rule("admission", Operation.READ, Resource.TOPIC, "fallow.submissions.vision") in rules
 
 
-def test_nobody_may_write_all_topics() -> None:
-    rules = expected_rules(SHIPPED, "fallow", ["vision"])
-    broad = {rule.operation for rule in rules if rule.pattern is Pattern.PREFIXED}
-    assert broad == {Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS}
+def test_no_rule_reaches_beyond_the_topics_and_groups_of_this_installation() -> None:
+    rules = expected_rules(SHIPPED, "fallow", TOPICS, ["vision"])
+    assert {rule.pattern for rule in rules} == {Pattern.LITERAL}
+
+
+def test_an_installation_whose_namespace_begins_alike_keeps_its_rights() -> None:
+    here, there = (expected_rules(SHIPPED, namespace, TOPICS, ["vision"]) for namespace in ("fallow", "fallow.test"))
+    assert access_differences(here, here | there).lines() == []
+    assert access_differences(there, here | there).lines() == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ((TOPIC, "*", LITERAL, [("User:eve", "*", WRITE, ALLOW)]), "eve may write *"),
+        ((TOPIC, "fallow", PREFIXED, [("User:eve", "*", WRITE, ALLOW)]), "eve may write fallow*"),
+        ((TOPIC, "f", PREFIXED, [("User:queueing", "*", WRITE, ALLOW)]), "queueing may write f*"),
+        ((TOPIC, "fallow.jobs", LITERAL, [("User:eve", "::1", WRITE, ALLOW)]), "eve may write fallow.jobs from ::1"),
+        ((TOPIC, "fallow.jobs", LITERAL, [("User:*", "*", ALL, ALLOW)]), "* may all fallow.jobs"),
+        ((TOPIC, "fallow.*", PREFIXED, [("User:eve", "*", WRITE, ALLOW)]), None),
+        ((GROUP, "fallow.placement", LITERAL, [("User:eve", "*", READ, ALLOW)]), "eve may read group fallow.placement"),
+        (
+            (CLUSTER, "kafka-cluster", LITERAL, [("User:executor", "*", ALTER, ALLOW)]),
+            "executor may alter cluster kafka-cluster",
+        ),
+        ((CLUSTER, "kafka", LITERAL, [("User:eve", "*", DESCRIBE, ALLOW)]), None),
+        ((TOPIC, "other.decisions", LITERAL, [("User:eve", "*", WRITE, ALLOW)]), None),
+    ],
+)
+def test_whatever_lets_somebody_at_these_topics_is_told_and_left_to_a_person(answer: object, line: str | None) -> None:
+    declared = expected_rules(SHIPPED, "fallow", TOPICS, ["vision"])
+    found = access_differences(declared, declared | set(rules_of([answer])))
+    assert found.lines() == ([] if line is None else [f"beside the file: {line}"])
+
+
+@pytest.mark.parametrize(
+    ("acl", "line"),
+    [
+        (("User:queueing", "10.0.0.9", ALL, ALLOW), "queueing may all fallow.decisions from 10.0.0.9"),
+        (("User:placement", "*", WRITE, DENY), "placement may not write fallow.decisions"),
+        (("User:tenant-gone", "*", WRITE, ALLOW), "tenant-gone may write fallow.decisions"),
+    ],
+)
+def test_rules_of_our_own_principals_by_the_names_of_our_topics_are_removed(acl: object, line: str) -> None:
+    declared = expected_rules(SHIPPED, "fallow", TOPICS, ["vision"])
+    found = access_differences(declared, declared | set(rules_of([(TOPIC, "fallow.decisions", LITERAL, [acl])])))
+    assert found.lines() == [f"not declared: {line}"]
 
 
 def test_every_topic_that_somebody_must_write_has_a_writer() -> None:
     assert {name for name in TOPICS if not writers(f"fallow.{name}")} == {"demand", "proposals", "executor-slots"}
 
 
-def test_rules_of_another_namespace_are_none_of_ours() -> None:
-    other = Rule("etl", Operation.READ, Resource.TOPIC, "fallow2.decisions")
-    assert access_differences(frozenset(), [other], "fallow").lines() == []
-
-
 def test_an_unknown_operation_is_told_by_its_number() -> None:
-    rule = Rule("metrics", 7, Resource.TOPIC, "fallow.decisions")
-    assert str(rule) == "metrics may do operation 7 on fallow.decisions"
+    rule = Rule("metrics", 99, Resource.TOPIC, "fallow.decisions")
+    assert str(rule) == "metrics may do operation 99 on fallow.decisions"
 
 
 @pytest.mark.parametrize(
@@ -71,6 +116,10 @@ def test_an_unknown_operation_is_told_by_its_number() -> None:
         ("principals: {a: {write: all}}", "principals.a.write: Input should be a valid list"),
         ("principals: {a: {read: [job]}}", "principals.a.read = 'job': is not declared in topics.yaml: "),
         ("principals: {a: {}, a: {}}", "access file: "),
+        ("principals: {'*': {write: [jobs]}}", "principals.*.[key]: String should match pattern"),
+        ("principals: {'User:eve': {}}", "principals.User:eve.[key]: String should match pattern"),
+        ("principals: {tenant-a: {}}", "principals.tenant-a: names with tenant- are those of tenants"),
+        ("principals: {a: {groups: ['']}}", "principals.a.groups[0]: String should match pattern"),
         ("[]", "access file: "),
     ],
 )
