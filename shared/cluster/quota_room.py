@@ -32,7 +32,7 @@ class Borrower:
     anything is kept, at each start.
     """
 
-    __slots__ = ("_depths", "_fits", "_tree", "above")
+    __slots__ = ("_depths", "_fits", "_tree", "above", "fits_in")
 
     def __init__(self, tree: QuotaTree, tenant: str, gpu_type: str, more_milli: int) -> None:
         self._tree = tree
@@ -41,8 +41,12 @@ class Borrower:
         self.above = [*self._depths]
         """Its own account and those above it that have a quota."""
         self._fits = [False]
+        self.fits_in: Account | None = None
+        """The lowest of these into whose guarantee it fits whole; None where there is none."""
         for branch in line:
             fits = bool(branch.guaranteed_milli) and branch.used_milli + more_milli <= branch.guaranteed_milli
+            if fits and self.fits_in is None:
+                self.fits_in = branch.account
             self._fits.append(fits or self._fits[-1])
 
     def is_below(self, owner: Account) -> bool:

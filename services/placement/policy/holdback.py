@@ -7,18 +7,20 @@ count that the job could use and that are open.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
 
 from services.placement.policy.ever import reach_of
 from services.placement.policy.filling import fill, fullest, workers_of
 from services.placement.policy.fit import Room
+from services.placement.policy.kept_index import KeptFrom, kept_in
 from services.placement.policy.policies import Places
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.kept_places import Kept, KeptPlace, taken
 from shared.cluster.marks import marks_of, needs_of
 from shared.cluster.masks import each_bit
 from shared.cluster.node import Node, lowest, mask_of
-from shared.cluster.quota_room import Borrower
 from shared.cluster.quota_tree import Account
 from shared.cluster.state import CellState
 from shared.cluster.topology import numbers_of, topology_for
@@ -28,6 +30,9 @@ from shared.events.values import GPU, JobSpec, Wish
 
 Search = Callable[[], Places | None]
 
+LOOKS_MOST = 4
+"""So often a search that comes by kept places is made again with what is kept there alone."""
+
 
 def off_kept_places(
     state: CellState, pool: PoolCapacity, spec: JobSpec, places: Places, search: Search, fewest_milli: int
@@ -36,65 +41,59 @@ def off_kept_places(
     same search finds beside that. A job that borrows nothing of an owner's goes beside what is kept for it if it fits
     there. `fewest_milli`: with fewer whole GPUs than that free the search would find nothing.
     """
-    kept = state.tree.kept
-    if not any(place.node in kept.nodes for place in places):
+    if not any(place.node in state.tree.kept.nodes for place in places):
         return places
-    borrowed, own = _kept_from(state, places[0].node, spec)
-    if borrowed or own:
-        found = _beside(state, pool, spec, [*borrowed, *own], search, fewest_milli)
-        if found is None and borrowed and own:
-            found = _beside(state, pool, spec, borrowed, search, fewest_milli)
+    kept = KeptFrom(state, kept_in(state, pool), spec)
+    if kept.places:
+        look = _Look(state, pool, spec, kept, search, fewest_milli)
+        found = look.beside(places, borrowed=False)
+        if found is None and 0 < kept.borrowed_places < kept.places:
+            found = look.beside(places, borrowed=True)
         if found is not None:
             return found
-    return DeferCode.RESERVED_FOR_OTHER if borrowed else places
+    return DeferCode.RESERVED_FOR_OTHER if kept.borrowed_places else places
 
 
-def _beside(
-    state: CellState,
-    pool: PoolCapacity,
-    spec: JobSpec,
-    kept: Sequence[KeptPlace],
-    search: Search,
-    fewest_milli: int,
-) -> Places | None:
-    free = pool.free_whole
-    for place in kept:
-        if free * GPU < fewest_milli:
-            break
-        free -= (place.devices & state.nodes[place.node].free).bit_count()
-    if free * GPU < fewest_milli:
-        return None  # nearly always, and soon: all else is in use
-    with taken(state, kept, by_all=spec.exclusive):
-        state.capacity.pools()
-        return search()
+class _Look(NamedTuple):
+    """A look for places of a job beside what is kept from it."""
 
+    state: CellState
+    pool: PoolCapacity
+    spec: JobSpec
+    kept: KeptFrom
+    search: Search
+    fewest_milli: int
 
-def _kept_from(state: CellState, node: str, spec: JobSpec) -> tuple[list[KeptPlace], list[KeptPlace]]:
-    """The places in the pool of a node that are kept from the job, since it would borrow there, and those that it may
-    take, since it uses what is its own.
-    """
-    tree, pool = state.tree, state.nodes[node].pool
-    borrowed, own = list[KeptPlace](), list[KeptPlace]()
-    borrowers: dict[str, Borrower] = {}
-    waits: dict[str, bool] = {}
-    for kept in tree.kept.all:
-        from_others = to_others = 0
-        for account, milli in kept.owners:
-            borrower = borrowers.get(account[1])
-            if borrower is None:
-                borrower = borrowers[account[1]] = Borrower(tree, spec.tenant, account[1], spec.gpus_milli)
-                waits[account[1]] = any(above in tree.kept.owners for above in borrower.above)
-            if borrower.is_below(account):
-                continue
-            waits_too = not kept.is_whole and waits[account[1]]
-            if not waits_too and borrower.borrows_from(account):
-                from_others = max(from_others, milli)
-            else:
-                to_others = max(to_others, milli)
-        if from_others or to_others:
-            into = borrowed if from_others else own
-            into += [place for place in kept.first(from_others or to_others) if place.pool == pool]
-    return borrowed, own
+    def beside(self, places: Places, *, borrowed: bool) -> Places | None:
+        """What the search finds beside all that is kept, or beside what the job would borrow, if it is `borrowed`.
+
+        What is kept counts as in use where the search comes by: first where it found these places, then where it goes
+        instead, and after a few nodes everywhere.
+        """
+        devices = self.kept.borrowed_devices if borrowed else self.kept.devices
+        if (self.pool.free_whole - devices) * GPU < self.fewest_milli:
+            return None  # nearly always, and soon: all else is in use
+        looked_at, found = dict[str, None](), places
+        with ExitStack() as in_use:
+            for _ in range(LOOKS_MOST):
+                new = [node for node in dict.fromkeys(place.node for place in found) if node not in looked_at]
+                if not self._take(in_use, new, borrowed=borrowed):
+                    return found
+                looked_at |= dict.fromkeys(new)
+                again = self.search()
+                if again is None:
+                    return None
+                found = again
+            self._take(in_use, [node for node in self.kept.nodes() if node not in looked_at], borrowed=borrowed)
+            return self.search()
+
+    def _take(self, in_use: ExitStack, nodes: Iterable[str], *, borrowed: bool) -> bool:
+        """Let what is kept on these nodes count as in use. Whether there is any."""
+        kept = [place for node in nodes for place in self.kept.on(node, borrowed=borrowed)]
+        if kept:
+            in_use.enter_context(taken(self.state, kept, by_all=self.spec.exclusive))
+            self.state.capacity.pools()
+        return bool(kept)
 
 
 def pick(state: CellState, spec: JobSpec, owners: Sequence[tuple[Account, int]], *, is_whole: bool) -> Kept:
