@@ -24,11 +24,11 @@ from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.losses import losses_of
 from shared.log.machine.losses import Loss, Place, fences
-from shared.log.machine.snapshot import Catalogue
+from shared.log.machine.snapshot import Catalogue, DamagedSnapshot
 from shared.log.machine.writer import Draft, Writer
 from shared.log.port import Appended, Log, Outgoing, TopicPartition
 from shared.log.reading import log_record
-from shared.log.snapshots import begins_with_the_first_version, read_catalogue, snapshot_of, write_snapshot
+from shared.log.snapshots import begins_with_the_first_version, first_readable, read_catalogue, write_snapshot
 
 INPUTS = ("jobs", "nodes", "proposals", "operations")
 WRITER = "fallow log repair"
@@ -84,10 +84,12 @@ async def _base(log: Log, layout: Layout, cell: str, usable: list[SnapshotManife
     begin = (await log.begin_offsets([tp]))[tp]
     if begin == 0 and (await begins_with_the_first_version(log, tp) or not any(m.offset < 0 for m in usable)):
         return CellState(cell)
-    for manifest in usable:
-        state = await snapshot_of(log, layout, manifest)
-        if state is not None:
-            return state
+    try:
+        state = await first_readable(log, layout, cell, usable)
+    except DamagedSnapshot as error:
+        raise NotRepairable(f"cell {cell}: no snapshot can be read: {error}") from error
+    if state is not None:
+        return state
     raise NotRepairable(f"cell {cell}: the log begins at offset {begin}, and no whole snapshot reaches to there")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Set as AbstractSet
 
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
@@ -75,15 +76,13 @@ async def _before_the_unreadable(
     """The state of the newest snapshot that can be read, or None to begin at 0. Raises the error where neither is."""
     decisions = layout.tp("decisions", cell)
     begin = (await log.begin_offsets([decisions]))[decisions]
-    for manifest in reversed(await _usable(log, layout, cell, begin)):
-        whole = await _whole_of(log, layout.tp("snapshots", cell), manifest)
-        try:
-            state = None if whole is None else await _built(whole, service)
-        except DamagedSnapshot:
-            continue
-        if state is not None:
-            logger.warning("cell %s goes on from snapshot %s: %s", cell, manifest.snapshot, error)
-            return state
+    try:
+        state = await first_readable(log, layout, cell, (await _usable(log, layout, cell, begin))[::-1], service)
+    except DamagedSnapshot:
+        state = None
+    if state is not None:
+        logger.warning("cell %s goes on from version %d: %s", cell, state.version, error)
+        return state
     if begin == 0 and await begins_with_the_first_version(log, decisions):
         logger.warning("cell %s goes on from the beginning of its log: %s", cell, error)
         return None
@@ -91,9 +90,11 @@ async def _before_the_unreadable(
 
 
 async def oldest_snapshot(log: Log, layout: Layout, cell: str) -> CellState | None:
-    """The state of the oldest whole snapshot from which the decision log can still be followed: where an audit begins.
+    """The state of the oldest whole snapshot that can be read and from which the decision log can still be followed:
+    where an audit begins.
 
-    None to begin at 0. Raises NoUsableSnapshot when there is neither; LogUnavailable.
+    None to begin at 0. Raises NoUsableSnapshot when there is neither, DamagedSnapshot when none of those that there are
+    can be read; LogUnavailable.
     """
     decisions = layout.tp("decisions", cell)
     begin = (await log.begin_offsets([decisions]))[decisions]
@@ -101,31 +102,32 @@ async def oldest_snapshot(log: Log, layout: Layout, cell: str) -> CellState | No
         return None
     # Of a log that is whole only a snapshot is older: the one with which a cell was moved here.
     usable = [m for m in await _usable(log, layout, cell, begin) if begin > 0 or m.offset < 0]
-    for manifest in usable:
-        whole = await _whole_of(log, layout.tp("snapshots", cell), manifest)
-        if whole is not None:
-            return await _built(whole)
-    if begin == 0:
-        return None
+    state = await first_readable(log, layout, cell, usable)
+    if state is not None or begin == 0:
+        return state
     raise NoUsableSnapshot(f"cell {cell}: the decision log begins at {begin}, and no whole snapshot reaches to there")
 
 
 async def nearest_snapshot(
     log: Log, layout: Layout, cell: str, is_before: Callable[[SnapshotManifest], bool]
 ) -> CellState | None:
-    """The state of the newest whole snapshot that is before some moment and can be followed to it.
+    """The state of the newest whole snapshot that can be read, is before some moment and can be followed to it.
 
-    None to begin at 0. Raises NoUsableSnapshot when there is neither; LogUnavailable.
+    None to begin at 0. Raises NoUsableSnapshot when there is neither, DamagedSnapshot when none of those that there are
+    can be read; LogUnavailable.
     """
     decisions = layout.tp("decisions", cell)
     begin = (await log.begin_offsets([decisions]))[decisions]
     usable = await _usable(log, layout, cell, begin)
-    for manifest in reversed([m for m in usable if is_before(m)]):
-        whole = await _whole_of(log, layout.tp("snapshots", cell), manifest)
-        if whole is not None:
-            return await _built(whole)
-    if begin == 0 and all(m.offset >= 0 for m in usable):
-        return None
+    from_begin = begin == 0 and all(m.offset >= 0 for m in usable)
+    try:
+        state = await first_readable(log, layout, cell, [m for m in usable if is_before(m)][::-1])
+    except DamagedSnapshot:
+        if not from_begin:
+            raise
+        state = None
+    if state is not None or from_begin:
+        return state
     raise NoUsableSnapshot(f"cell {cell}: what was then is not kept: the log and its snapshots begin later")
 
 
@@ -149,22 +151,45 @@ async def begins_with_the_first_version(log: Log, tp: TopicPartition) -> bool:
     return False
 
 
-async def snapshot_of(log: Log, layout: Layout, manifest: SnapshotManifest) -> CellState | None:
-    """The state of the snapshot of this manifest, or None where it is not whole. Raises LogUnavailable."""
-    whole = await _whole_of(log, layout.tp("snapshots", manifest.cell), manifest)
-    return None if whole is None else await _built(whole)
+async def first_readable(
+    log: Log, layout: Layout, cell: str, manifests: Sequence[SnapshotManifest], service: str = ""
+) -> CellState | None:
+    """The state of the first of these snapshots that is whole and can be read; None where none is whole.
+
+    Raises DamagedSnapshot where of those that are whole none can be read, LogUnavailable. No more than one of them is
+    in memory at a time.
+    """
+    tp, damaged = layout.tp("snapshots", cell), None
+    spans = await _spans(log, tp, {m.snapshot for m in manifests}) if manifests else {}
+    for manifest in {m.snapshot: m for m in manifests}.values():
+        if manifest.snapshot not in spans:
+            continue
+        collector, (first, last) = Collector(), spans[manifest.snapshot]
+        async for record in _records(log, tp, first, last + 1):
+            event = None if record.value is None else event_of(record)
+            if isinstance(event, SnapshotChunk) and event.snapshot == manifest.snapshot:
+                collector.add_chunk(event)
+        collector.add_manifest(manifest)
+        if collector.newest is None:
+            continue
+        try:
+            return await _built(collector.newest, service)
+        except DamagedSnapshot as error:
+            damaged = damaged or error
+    if damaged is not None:
+        raise damaged
+    return None
 
 
-async def _whole_of(log: Log, tp: TopicPartition, manifest: SnapshotManifest) -> Whole | None:
-    """The snapshot of this manifest, without holding any other in memory; None if it is torn."""
+async def _spans(log: Log, tp: TopicPartition, names: AbstractSet[str]) -> dict[str, tuple[int, int]]:
+    """The offsets of the first and the last chunk of each of these snapshots, from reading the partition once."""
     begin, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
-    collector = Collector()
+    found: dict[str, tuple[int, int]] = {}
     async for record in _records(log, tp, begin, end):
-        event = None if record.value is None else event_of(record)
-        if isinstance(event, SnapshotChunk) and event.snapshot == manifest.snapshot:
-            collector.add_chunk(event)
-    collector.add_manifest(manifest)
-    return collector.newest
+        name, part = chunk_of_key((record.key or b"").decode("utf-8", "backslashreplace"))
+        if part is not None and record.value is not None and name in names:
+            found[name] = (found.get(name, (record.offset,))[0], record.offset)
+    return found
 
 
 async def _built(whole: Whole, service: str = "") -> CellState:

@@ -12,9 +12,12 @@ from shared.cluster.rows import digest_of
 from shared.cluster.state import CellState
 from shared.events.decisions import CHAIN_HEADER, Decision
 from shared.events.effects import InputResumed, LogRepaired
+from shared.events.snapshots import SnapshotChunk
+from shared.events.value import replace
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.machine.losses import LossKind
+from shared.log.machine.snapshot import RowsDigest, hour_slot, manifest_of
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogTruncated
 from shared.log.reading import event_of
@@ -99,6 +102,21 @@ async def test_a_torn_snapshot_that_is_older_than_the_one_that_is_begun_with_con
     kept.broker.delete_before(LAYOUT.tp("snapshots", CELL), 1)
     catalogue = await read_catalogue(kept.log, LAYOUT, CELL)
     assert next(catalogue.is_whole(m) for m in sorted(catalogue.manifests.values(), key=lambda m: m.offset)) is False
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert (found.is_whole, found.contradicting, found.state.version) == (True, [], 40)
+
+
+async def test_a_survey_begins_with_the_oldest_snapshot_that_can_be_read() -> None:
+    """That of an older release may be the oldest one for as long as the log is kept."""
+    kept = Kept()
+    await kept.live()
+    state, name, digest = await kept.state(), "29-older", RowsDigest()
+    chunk = SnapshotChunk(cell=CELL, snapshot=name, part=0, rows=('["section-of-yesterday",1]',))
+    digest.add(chunk.rows)
+    whole = manifest_of(state, name, slot=hour_slot(0), parts=1, digest=digest.hexdigest())
+    for event in (chunk, replace(whole, version=30, offset=29)):
+        await kept.log.publish([LAYOUT.outgoing(event, id=name, source="older", wall_ms=0)])
+    kept.broker.delete_before(DECISIONS, 25)
     found = await survey(kept.log, LAYOUT, CELL)
     assert (found.is_whole, found.contradicting, found.state.version) == (True, [], 40)
 

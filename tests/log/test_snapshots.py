@@ -13,10 +13,10 @@ from shared.log import snapshots
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.machine import snapshot as machine
-from shared.log.machine.snapshot import NEWEST, DamagedSnapshot, RowsDigest, cut, manifest_of, snapshot_id
+from shared.log.machine.snapshot import NEWEST, DamagedSnapshot, RowsDigest, cut, hour_slot, manifest_of, snapshot_id
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import Reader, TopicPartition
-from shared.log.snapshots import NoUsableSnapshot, newest_snapshot
+from shared.log.snapshots import NoUsableSnapshot, nearest_snapshot, newest_snapshot, oldest_snapshot
 from tests.histories import CELL, History, outgoing
 from tests.log.snapshot_world import TOPICS, all_records, layout_of, snapshot
 
@@ -169,12 +169,12 @@ async def test_a_snapshot_that_ends_before_the_log_begins_is_of_no_use(log: Memo
         await newest_snapshot(log, LAYOUT, CELL)
 
 
-async def unreadable(log: MemoryLog, history: History) -> None:
+async def unreadable(log: MemoryLog, history: History, slot: str = NEWEST) -> None:
     """A snapshot of this state that another release wrote: whole, and with a section that this one does not know."""
     name, digest = snapshot_id(history.state, "newer"), RowsDigest()
     chunk = SnapshotChunk(cell=CELL, snapshot=name, part=0, rows=('["section-of-tomorrow",1]',))
     digest.add(chunk.rows)
-    manifest = manifest_of(history.state, name, slot=NEWEST, parts=1, digest=digest.hexdigest())
+    manifest = manifest_of(history.state, name, slot=slot, parts=1, digest=digest.hexdigest())
     for event in (chunk, manifest):
         await log.publish([LAYOUT.outgoing(event, id=name, source="newer", wall_ms=0)])
 
@@ -209,3 +209,67 @@ async def test_a_snapshot_that_cannot_be_read_ends_the_reader_where_there_is_no_
     broker.delete_before(LAYOUT.tp("decisions", CELL), 20)
     with pytest.raises(DamagedSnapshot, match="section-of-tomorrow"):
         await newest_snapshot(log, LAYOUT, CELL)
+
+
+async def between(log: MemoryLog, broker: MemoryBroker, *, is_oldest: bool) -> str:
+    """Two snapshots, of which the older or the newer cannot be read, of a log that begins with the older. The digest of
+    the state of the one that can be read.
+    """
+    history = History(11)
+    await log.publish(outgoing(LAYOUT, history.decisions(20)))
+    if is_oldest:
+        await unreadable(log, history, hour_slot(history.state.at_ms))
+    else:
+        await snapshot(log, LAYOUT, history.state)
+    digest = digest_of(history.state)
+    await log.publish(outgoing(LAYOUT, history.decisions(20)))
+    if is_oldest:
+        await snapshot(log, LAYOUT, history.state)
+        digest = digest_of(history.state)
+    else:
+        await unreadable(log, history)
+    await log.publish(outgoing(LAYOUT, history.decisions(5)))
+    broker.delete_before(LAYOUT.tp("decisions", CELL), 20)
+    return digest
+
+
+@pytest.mark.parametrize("is_oldest", [True, False])
+async def test_whoever_looks_for_a_snapshot_passes_over_one_that_cannot_be_read(
+    log: MemoryLog, broker: MemoryBroker, *, is_oldest: bool
+) -> None:
+    digest = await between(log, broker, is_oldest=is_oldest)
+    for found in (
+        await newest_snapshot(log, LAYOUT, CELL),
+        await oldest_snapshot(log, LAYOUT, CELL),
+        await nearest_snapshot(log, LAYOUT, CELL, lambda _: True),
+    ):
+        assert found is not None
+        assert digest_of(found) == digest
+
+
+async def test_where_none_can_be_read_that_is_said(log: MemoryLog, broker: MemoryBroker) -> None:
+    history = History(11)
+    await log.publish(outgoing(LAYOUT, history.decisions(20)))
+    await unreadable(log, history)
+    assert await nearest_snapshot(log, LAYOUT, CELL, lambda _: True) is None, "the log is there from its beginning"
+    broker.delete_before(LAYOUT.tp("decisions", CELL), 20)
+    with pytest.raises(DamagedSnapshot, match="section-of-tomorrow"):
+        await oldest_snapshot(log, LAYOUT, CELL)
+    with pytest.raises(DamagedSnapshot, match="section-of-tomorrow"):
+        await nearest_snapshot(log, LAYOUT, CELL, lambda _: True)
+
+
+@pytest.mark.usefixtures("small")
+async def test_the_partition_is_not_read_once_for_each_snapshot_that_is_torn(
+    log: MemoryLog, broker: MemoryBroker
+) -> None:
+    watched, tp, history = Watched(broker), LAYOUT.tp("snapshots", CELL), History(11)
+    await log.publish(outgoing(LAYOUT, history.decisions(20)))
+    for number in range(5):
+        await unreadable(log, history, hour_slot(3_600_000 * number))
+        await log.publish(outgoing(LAYOUT, history.decisions(1)))
+    await snapshot(log, LAYOUT, history.state)
+    broker.delete_before(LAYOUT.tp("decisions", CELL), 20)
+    begin = (await log.begin_offsets([tp]))[tp]
+    assert await oldest_snapshot(watched, LAYOUT, CELL) is not None
+    assert watched.read_from.count(begin) <= 3, "the catalogue, the places of chunks, and its own"
