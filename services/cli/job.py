@@ -80,7 +80,7 @@ def job(
     else:
         _tell(job_id, told)
     if never_was(told):
-        end_with(Exit.NO, f"fallow: there never was a job {job_id}: the log tells of requests about it alone")
+        end_with(Exit.NO, f"fallow: there never was a job {job_id}: the log holds only refused requests for it")
 
 
 def never_was(told: Told) -> bool:

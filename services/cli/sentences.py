@@ -18,11 +18,10 @@ NODES_NAMED_MOST = 4
 
 CLEARED = {
     ClearReason.STARTED: "it has started",
-    ClearReason.JOB_OVER: "it is over",
-    ClearReason.REPLACED: "the newest plan says none",
+    ClearReason.REPLACED: "the newest plan names no start for it",
     ClearReason.NODES_GONE: "nodes that were kept for it take no new work",
-    ClearReason.HELD: "it is held",
-    ClearReason.LAPSED: "no plan has confirmed it for long",
+    ClearReason.HELD: "it is held, or waits for other jobs again",
+    ClearReason.LAPSED: "queueing has not confirmed it in time",
 }
 """Why a planned start does not hold any more."""
 

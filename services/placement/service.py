@@ -783,9 +783,7 @@ class PlacementService:
 
     def _walk_lines(self, turn: Turn) -> bool:
         """Start what fits, and say why the rest waits. Whether there is more to do."""
-        passing = dict[str, None]()
-
-        kept = len(self.state.reservations)
+        passing, planned = dict[str, None](), len(self.state.reservations)
 
         def start(job: Job, places: Places, over: str) -> bool:
             if self.state.quotas and self._lines.has_blocked:
@@ -813,7 +811,7 @@ class PlacementService:
         self._has_due = not walk.is_whole or walk.has_untold or self._lines.are_due
         self._has_untried = walk.has_untried or self._has_due
         goes_on = turn.is_full or turn.is_cut or self._has_untried
-        goes_on |= len(self.state.reservations) != kept  # their nodes are free for others now
+        goes_on |= len(self.state.reservations) != planned  # their nodes are free for others now
         goes_on |= self._lines.keep_under_limits_of(self.state, passing)
         return self._note_owners() or goes_on or (self._fair_clock.matters and walk.starts > 0)
 

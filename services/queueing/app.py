@@ -124,7 +124,7 @@ class CellPlanner:
         await self._follower.catch_up()
 
     async def _turn(self) -> None:
-        """Fold what has come, and say what is next if that is due."""
+        """Fold what has come, and publish a plan if one is due."""
         try:
             decisions = await self._follower.poll(0 if self._stepped else self._wait_ms(), POLL_RECORDS)
             for decision in decisions:

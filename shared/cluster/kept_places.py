@@ -1,4 +1,4 @@
-"""Places that are kept for owners: jobs that wait for what is guaranteed to them, and idle.
+"""Places that are kept for owners: tenants of whom a job waits though GPUs of their guarantee are idle.
 
 A kept place is what a worker of such a job would take of a node, as far as it is free there. Jobs that would borrow
 what is guaranteed to the owner start where they fit beside it. It follows from the state and is told by the service
@@ -56,7 +56,7 @@ class Kept:
         for place in self.places:
             if milli <= 0:
                 return
-            milli -= place.milli or milli
+            milli -= place.milli
             yield place
 
 
@@ -70,7 +70,7 @@ class KeptPlaces:
 
     @classmethod
     def of(cls, kept: Sequence[Kept]) -> KeptPlaces:
-        """These."""
+        """All that is kept: so much for each waiting job."""
         nodes = frozenset(place.node for each in kept for place in each.places)
         return cls(tuple(kept), nodes, frozenset(account for each in kept for account, _ in each.owners))
 

@@ -94,7 +94,7 @@ class QuotaTree:
     def __init__(self, quotas: Quotas, usage: Usage) -> None:
         self.quotas, self.usage = quotas, usage
         self.kept = NOTHING_KEPT
-        """What is kept for owners that wait for what is guaranteed to them and idle: told by who places jobs, and no
+        """What is kept for owners whose jobs wait though their guarantee is idle: told by who places jobs, and no
         part of the state.
         """
         self._branches: dict[Account, Branch] = {}

@@ -113,7 +113,6 @@ class ClearReason(StrEnum):
     """Why a reservation ended."""
 
     STARTED = "started"
-    JOB_OVER = "job_over"
     REPLACED = "replaced"
     NODES_GONE = "nodes_gone"
     HELD = "held"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from services.executor.policy.own_node import OwnNode, keeps_boot
+from services.executor.policy.past import ended_runs, open_runs
 from services.executor.policy.turn import Observation, Start, Stop, Turn
 from shared.cluster.diary import DiaryLine
 from shared.events import effects as e
@@ -259,3 +260,11 @@ def test_a_job_begins_once_nothing_is_left_of_the_earlier_one_of_its_id() -> Non
     turn = own.observed([seen(RunStatus.STOPPED)], now(5_000))
     assert [(line.event, line.ordered_ms) for line in turn.lines] == [("ended", 0), ("started", 5_000)]
     assert said(own.observed([seen(RunStatus.RUNNING)], now(5_000))) == ["node-1 RunStarted job-1/1"]
+
+
+def test_a_run_that_was_begun_again_behind_its_end_has_not_ended() -> None:
+    begun = DiaryLine(event="started", job="j", attempt=1, node="n1", cell_ms=1, wall_ms=1)
+    ended = replace(begun, event="ended", status=RunStatus.FAILED)
+    assert list(ended_runs([begun, ended])) == list(open_runs([begun])) != []
+    assert not ended_runs([begun, ended, begun])
+    assert not open_runs([begun, ended])

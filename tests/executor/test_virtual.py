@@ -75,3 +75,11 @@ def test_what_was_planned_for_a_run_does_not_end_a_later_one_of_the_same_names()
     driver.start(start("a", VirtualRun(duration_ms=10), started_ms=5))
     assert (driver.ended(10), driver.next_due_ms()) == ([], 15)
     assert [seen.status for seen in driver.ended(15)] == ["finished"]
+
+
+def test_each_turn_of_a_worker_counts_as_an_attempt_of_its_own() -> None:
+    run = VirtualRun(duration_ms=100, fail_at_ms=10, fail_attempts=1)
+    driver = VirtualDriver()
+    for turn in (0, 1):
+        driver.start(Start(job="j", attempt=1, node="n1", places=(), run=run, started_ms=0, rank=0, turn=turn))
+    assert [(seen.turn, seen.status) for seen in driver.ended(100)] == [(0, RunStatus.FAILED), (1, RunStatus.FINISHED)]

@@ -6,10 +6,12 @@ import pytest
 
 from shared.log.access_admin import rules_of
 from shared.log.access_rules import (
+    AccessFile,
     AccessFileError,
     Operation,
     Pattern,
     Resource,
+    Rights,
     Rule,
     access_differences,
     expected_rules,
@@ -128,3 +130,10 @@ def test_a_file_that_cannot_be_used_is_told_in_one_line(text: str, line: str) ->
         parse_access(text, TOPICS)
     (said,) = str(refused.value).splitlines()
     assert said.startswith(line)
+
+
+def test_whoever_may_do_something_with_submissions_may_do_it_with_each_tenants() -> None:
+    all_of_it = Rights(read=["submissions"], write=["submissions"], delete=["submissions"])
+    rules = expected_rules(AccessFile(principals={"x": all_of_it}), "fallow", TOPICS, ["vision"])
+    own = {rule.operation for rule in rules if rule.name == "fallow.submissions.vision"}
+    assert own >= {Operation.READ, Operation.WRITE, Operation.DELETE}

@@ -11,7 +11,7 @@ from shared.cluster.fold import DamagedLog
 from shared.log import losses
 from shared.log.follower import Follower
 from shared.log.losses import PlaceWatch, losses_of
-from shared.log.machine.losses import LossKind, Place
+from shared.log.machine.losses import Loss, LossKind, Place, fences
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogTruncated, Record, TopicPartition
 from shared.log.reading import input_checksum
@@ -192,3 +192,9 @@ async def test_a_record_that_is_deleted_by_its_age_during_the_look_is_no_loss(br
     log = Aging(broker)
     assert await losses_of(log, {TP: place_behind(broker, 7)}) == {}
     assert broker.partition(TP).begin == 7, "it was"
+
+
+@pytest.mark.parametrize("name", ["jobs", "proposals", "operations"])
+def test_an_input_that_says_a_thing_once_is_fenced_where_records_were_deleted_unread(name: str) -> None:
+    assert fences(name, Loss(LossKind.DELETED_UNREAD, (name, 0), 1, 2, 3))
+    assert not fences("nodes", Loss(LossKind.DELETED_UNREAD, ("nodes", 0), 1, 2, 3))

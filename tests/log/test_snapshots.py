@@ -273,3 +273,19 @@ async def test_the_partition_is_not_read_once_for_each_snapshot_that_is_torn(
     begin = (await log.begin_offsets([tp]))[tp]
     assert await oldest_snapshot(watched, LAYOUT, CELL) is not None
     assert watched.read_from.count(begin) <= 3, "the catalogue, the places of chunks, and its own"
+
+
+async def test_the_one_before_it_is_used_where_the_log_begins_right_behind_that(
+    log: MemoryLog, broker: MemoryBroker
+) -> None:
+    history = History(11)
+    await log.publish(outgoing(LAYOUT, history.decisions(20)))
+    await snapshot(log, LAYOUT, history.state)
+    digest = digest_of(history.state)
+    await log.publish(outgoing(LAYOUT, history.decisions(20)))
+    await unreadable(log, history)
+    await unreadable(log, history)
+    broker.delete_before(LAYOUT.tp("decisions", CELL), 20)
+    loaded = await newest_snapshot(log, LAYOUT, CELL)
+    assert loaded is not None
+    assert digest_of(loaded) == digest

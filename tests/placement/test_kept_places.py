@@ -268,3 +268,34 @@ def test_what_is_not_lent_stays_idle_on_nodes_that_take_new_work() -> None:
     world.tell(Uncordon(cell=CELL, node="n2"))
     assert world.nodes_of("guest") == ["n2"]
     world.check()
+
+
+def kept_nodes(cell: Cell) -> list[list[str]]:
+    return [sorted({place.node for place in each.places}) for each in cell.world.state.tree.kept.all]
+
+
+def test_what_is_kept_for_two_owners_is_kept_twice() -> None:
+    cell = Cell(nodes=2, placement="spread")
+    cell.fill(SMALL, 8)
+    cell.world.tell(admitted(spec_of("own", 8, pools=("train",)), 2))
+    cell.world.tell(admitted(spec_of("other", 8, pools=("train",), tenant="eve"), 3))
+    assert sorted(kept_nodes(cell)) == [["n1"], ["n2"]]
+
+
+def test_nobody_joins_a_node_that_is_kept_for_an_owner_who_is_alone_on_it() -> None:
+    cell = Cell(nodes=1)
+    cell.fill(SMALL, 4)
+    cell.world.tell(admitted(spec_of("own", 2, pools=("train",), exclusive=True), 2))
+    ran = cell.lend(SMALL, 20)
+    assert cell.at == ["n1"]
+    assert len(ran) <= 4
+
+
+def test_a_guest_who_is_alone_on_its_node_takes_none_of_which_a_part_is_kept() -> None:
+    cell = Cell(nodes=2)
+    cell.world.tell(set_quotas(share("ada", 16), share("bob"), share("eve", 0)))
+    cell.fill(SMALL, 8)
+    cell.world.tell(admitted(spec_of("own", 5, workers=2, pools=("train",)), 2))
+    assert why(cell.world, "own") is not None
+    cell.world.tell(admitted(spec_of("guest", 1, tenant="bob", pools=("train",), exclusive=True), 3))
+    assert why(cell.world, "guest") is DeferCode.RESERVED_FOR_OTHER

@@ -10,9 +10,10 @@ from shared.cluster.config import Queue
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.operations import Cordon, HoldJob
-from shared.events.queue import PlannedStart, StartsPlanned
+from shared.events.queue import PlannedStart, QueueOrder, StartsPlanned
 from shared.events.reasons import ClearReason, DeferCode
-from shared.events.values import JobSpec, WorkerPlace
+from shared.events.value import replace
+from shared.events.values import JobSpec, Resources, WorkerPlace
 from tests.placement.planned import BACKFILL, NEVER_MS, Planned, file_of
 from tests.placement.world import CELL, World, cancel, joined, lost, set_policy, spec_of, update
 
@@ -262,3 +263,65 @@ def test_a_stepped_cell_goes_by_no_plan() -> None:
     world = World(file_of(BACKFILL), stepped=True)
     world.tell(StartsPlanned(cell=CELL, writer="q", plan=1, version=1, at_ms=0, starts=()))
     assert world.state.reservations == {}
+
+
+def test_a_plan_that_is_confirmed_never_lapses_in_between() -> None:
+    planned = kept_cell(100_000, reservation_ttl_ms=6_000)
+    start = PlannedStart(job="big", start_ms=100_000, places=places("n1", "n2"))
+    for _ in range(10):
+        planned._note(planned.world.pass_time(2_500))
+        planned.tell(plan(planned, start))
+    assert cleared(planned) == []
+
+
+def test_an_older_plan_ends_no_reservation_of_a_newer_one_for_a_writer_that_heard_none() -> None:
+    planned = kept_cell()
+    version = planned.world.state.reservations["big"].version
+    planned.world.restart()
+    planned.tell(plan(planned, version=version - 1))
+    assert "big" in planned.planned()
+
+
+def test_a_start_that_is_planned_earlier_again_is_written() -> None:
+    planned = kept_cell()
+    for start_ms in (5_000, 200):
+        planned.tell(plan(planned, PlannedStart(job="big", start_ms=start_ms, places=places("n1", "n2"))))
+        assert planned.planned()["big"][0] == start_ms
+
+
+def test_a_share_is_planned_beside_a_share_that_never_ends() -> None:
+    planned = Planned(file_of(BACKFILL), joined("n1", 1))
+    for name, milli, run_ms in (("for-ever", 600, None), ("a", 400, 100), ("own", 400, 50)):
+        planned.submit(replace(job(name, 1, run_ms), resources=Resources(gpu_milli=milli)))
+    planned.tell(planned.plan())
+    assert planned.planned() == {"own": (100, ("n1",))}
+
+
+def test_a_plan_that_is_over_before_another_one_begins_contradicts_it_not() -> None:
+    planned = kept_cell()
+    planned.submit(job("fill", 4, 100), job("c", 4, 1_000), job("d", 4, 900))
+    first = PlannedStart(job="c", start_ms=1_000, places=places("n1"))
+    planned.tell(plan(planned, first, PlannedStart(job="d", start_ms=100, places=places("n1"))))
+    assert list(planned.planned()) == ["c", "d"]
+
+
+def test_by_shares_all_others_stand_behind_a_planned_start() -> None:
+    fair = Queue(name="day", discipline=BACKFILL.discipline, order=QueueOrder.FAIR_SHARE, aging_ms=0, aging_most_ms=0)
+    planned = Planned(file_of(fair), joined("n1", 4), joined("n2", 4))
+    planned.submit(job("a", 4, 100))
+    planned.submit(job("big", 4, 50, workers=2))
+    planned.tell(planned.plan())
+    assert "big" in planned.planned()
+    planned.submit(job("c", 4, 1_000, tenant="bob", priority=5))
+    assert "c" not in planned.starts
+
+
+def test_a_plan_behind_it_keeps_no_job_from_its_own_nodes_when_it_is_late() -> None:
+    planned = Planned(file_of(BACKFILL), joined("n1", 4))
+    planned.submit(job("a", 4, 100), run_ms=150)
+    planned.submit(job("c", 4, 1_000), job("d", 4, 1_000))
+    own = PlannedStart(job="c", start_ms=100, places=places("n1"))
+    planned.tell(plan(planned, own, PlannedStart(job="d", start_ms=1_100, places=places("n1"))))
+    assert list(planned.planned()) == ["c", "d"]
+    planned.pass_time(150, plans=False)
+    assert planned.starts["c"] == 150

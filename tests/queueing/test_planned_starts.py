@@ -12,7 +12,7 @@ from shared.events.operations import Drain, PlanMaintenance, Quota, SetQuota
 from shared.events.queue import QueueDiscipline
 from shared.events.values import JobSpec, Level, Position, TopologyWish, Wish
 from tests.placement.planned import BACKFILL, Planned, file_of
-from tests.placement.world import CELL, joined, set_policy, spec_of
+from tests.placement.world import CELL, joined, lost, set_policy, spec_of
 
 BEST = Queue(name="best", aging_ms=0, aging_most_ms=0)
 STRICT = Queue(name="strict", discipline=QueueDiscipline.STRICT_FIFO, aging_ms=0, aging_most_ms=0)
@@ -166,3 +166,25 @@ def test_of_places_that_are_as_early_those_that_are_kept_already_stay() -> None:
     planned.tell(planned.plan())
     assert planned.planned() == {"c": first}
     assert plan_of(planned) == {"c": first}
+
+
+def test_a_job_whose_own_time_has_not_come_is_not_planned() -> None:
+    planned = cell(joined("n1", 4))
+    planned.submit(job("a", 4, 100), job("early", 4, 10, not_before_ms=10_000), job("c", 4, 10))
+    assert plan_of(planned) == {"c": (100, ("n1",))}
+
+
+def test_a_tenants_limit_keeps_no_other_tenants_job_from_the_same_room() -> None:
+    planned = cell(*two_nodes())
+    planned.tell(SetQuota(cell=CELL, quotas=(Quota(tenant="ada", gpu_type="gpu", limit_milli=4_000),)))
+    planned.submit(job("a", 4, 100, queue="best"), job("b", 4, 60, queue="best", tenant="bob"))
+    planned.submit(job("c", 4, 10, queue="best"), job("d", 4, 10, queue="best", tenant="bob"))
+    assert plan_of(planned) == {"c": (100, ()), "d": (60, ())}
+
+
+def test_a_lost_node_is_not_planned_with_behind_its_maintenance() -> None:
+    planned = cell(*two_nodes())
+    planned.submit(job("a", 4, 100))
+    planned.tell(PlanMaintenance(cell=CELL, node="n2", begin_ms=10, end_ms=50), lost("n2"))
+    planned.submit(job("c", 4, 10))
+    assert plan_of(planned) == {"c": (100, ("n1",))}

@@ -34,7 +34,6 @@ IN_SOME_WORLDS = frozenset({"QuotaRemoved"})
 
 GIVEN_BY_NO_POLICY_YET = frozenset(
     {
-        "ClearReason.job_over",  # the end of a job says that already
         "DeferCode.backoff",
         "DeferCode.held",
         "ProposalCode.attempt_over",

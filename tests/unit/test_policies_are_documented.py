@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from services.placement.policy.policies import POLICIES
+from services.placement.policy.policies import POLICIES, PlacementPolicy
 
 TOP = Path(__file__).parents[2]
 
@@ -25,3 +25,9 @@ def test_the_guide_says_of_every_policy_when_to_use_it() -> None:
     )
     rows = re.findall(r"^\| `([^`]+)` \| [^|]+ \| [^|]+ \|$", text, re.MULTILINE)
     assert sorted(rows) == sorted(POLICIES)
+
+
+def test_the_guide_to_adding_a_policy_names_every_field() -> None:
+    text = (TOP / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    part = text.partition("## Add a policy")[2].partition("\n## ")[0]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)) == sorted(PlacementPolicy._fields)

@@ -94,8 +94,8 @@ class InputWatch:
         self.fenced[name] = loss
         self._watch.forget(loss.tp)
         how = f"{name}-{loss.tp[1]}@{loss.next_offset}:OFFSET"
-        meanwhile = "until then nothing new is started; " if name == "nodes" else ""
-        text = f"{meanwhile}to read on from OFFSET, start placement with FALLOW_RESUME_INPUTS={how}"
+        meanwhile = "; until then nothing new is started" if name == "nodes" else ""
+        text = f"to read on from OFFSET, start placement with FALLOW_RESUME_INPUTS={how}{meanwhile}"
         say_fenced(self._context, loss, f"cell {self._cell}: {loss}; {text}", cell=self._cell)
         self._metrics.fenced(name, is_fenced=True)
 

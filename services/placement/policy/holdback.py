@@ -37,9 +37,10 @@ LOOKS_MOST = 4
 def off_kept_places(
     state: CellState, pool: PoolCapacity, spec: JobSpec, places: Places, search: Search, fewest_milli: int
 ) -> Places | DeferCode:
-    """These places, which a search has found in a pool, if they leave alone what is kept from the job; or else what the
-    same search finds beside that. A job that borrows nothing of an owner's goes beside what is kept for it if it fits
-    there. `fewest_milli`: with fewer whole GPUs than that free the search would find nothing.
+    """The places that a search has found in a pool, if none is on a node where something is kept; else what `search`
+    finds while the kept places count as in use. If it finds nothing, a job that would borrow from an owner waits as
+    `reserved_for_other`, and any other job has the first places. `fewest_milli`: with fewer whole GPUs than that free
+    the search would find nothing.
     """
     if not any(place.node in state.tree.kept.nodes for place in places):
         return places

@@ -1,5 +1,5 @@
-"""Owners that wait for what is guaranteed to them and idle: for these places are kept. What they may reclaim makes no
-difference, since nobody carries a reclaim out yet: who lent it now would wait until the borrower is over.
+"""Owners: tenants of whom a job waits though GPUs of their guarantee are idle. Places are kept for such jobs, whatever
+the quota says of `reclaim`: nothing is taken back yet, so what an owner lends now is away until the borrower is over.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def _left_ms(before: e.ReservationSet, now_ms: int) -> int:
 
 
 def _says_the_same(before: e.ReservationSet, start: PlannedStart, now_ms: int) -> bool:
-    """Whether a plan is the one in force: the places are the same, and the start is not earlier, nor much later."""
+    """Whether a plan says what is in force: the same places, and a start that is not earlier, and not much later."""
     if before.workers != start.places or start.start_ms < before.start_ms:
         return False
     later_ms = start.start_ms - before.start_ms

@@ -110,14 +110,14 @@ class Reserved:
 
     def _union(self, kept: list[Kept], job: Job) -> Off:
         found: Reach = {}
-        late = [each for each in kept if not ends_before(self._state, job, each.start_ms, self._now_ms)]
+        late = [each for each in kept if not _ends_before(self._state, job, each.start_ms, self._now_ms)]
         for each in late:
             for name, mask in each.reach.items():
                 found[name] = found.get(name, 0) | mask
         return found, late[0] if late else None
 
 
-def ends_before(state: CellState, job: Job, start_ms: int, now_ms: int) -> bool:
+def _ends_before(state: CellState, job: Job, start_ms: int, now_ms: int) -> bool:
     """Whether the job, started now, would be over by then."""
     run_ms = run_estimate_ms(state, job.spec)
     return run_ms is not None and now_ms + run_ms <= start_ms

@@ -44,7 +44,6 @@ _STRICT, _BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL
 _OF_TENANT = (DeferCode.QUOTA_REACHED, DeferCode.RESERVED_FOR_OTHER)
 """Reasons that hold for a class, since they go by whose it is. All others hold for all that need the same room."""
 
-
 TRIES_MOST = 500
 """So many kinds of jobs at most are looked for places in vain in one walk; the next one goes on behind them, since it
 knows why these do not fit.
