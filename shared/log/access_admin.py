@@ -16,9 +16,10 @@ from aiokafka.errors import KafkaError, for_code
 from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 from shared.log.access_rules import AccessDifferences, Pattern, Resource, Rule, access_differences
+from shared.log.kafka_connection import client_options
 from shared.log.kafka_producer import refused
 from shared.log.port import LogUnavailable
-from shared.runtime.kafka_access import KafkaAccess, access_to
+from shared.runtime.kafka_access import KafkaAccess
 
 BOUND_S = 30.0
 REQUEST_BOUND_MS = 10_000
@@ -115,7 +116,7 @@ async def _change(admin: AIOKafkaAdminClient, request: CreateAclsRequest | Delet
 
 @asynccontextmanager
 async def _admin(kafka: str | KafkaAccess) -> AsyncIterator[AIOKafkaAdminClient]:
-    admin = AIOKafkaAdminClient(**access_to(kafka).client_options(), request_timeout_ms=REQUEST_BOUND_MS)
+    admin = AIOKafkaAdminClient(**client_options(kafka), request_timeout_ms=REQUEST_BOUND_MS)
     try:
         async with asyncio.timeout(BOUND_S):
             await admin.start()

@@ -21,6 +21,7 @@ from faststream.security import BaseSecurity, SASLPlaintext, SASLScram256, SASLS
 
 from shared.log.delivery import Delivery, DeliveryGaveUp
 from shared.log.group_timers import EMBEDDED, QUICK, GroupTimers
+from shared.log.kafka_connection import tls_of
 from shared.log.kafka_reader import PARTITION_FETCH_BYTES_MAX
 from shared.log.kafka_sharing import IDLE_WAIT_MS, CommitBeforeLeaving, SharingConsumer
 from shared.log.port import LogUnavailable, Record
@@ -93,7 +94,7 @@ def make_broker(kafka: str | KafkaAccess, client_id: str, *, embedded: bool = Fa
 
 def _security_of(access: KafkaAccess) -> BaseSecurity:
     """The same in FastStream's words."""
-    tls = access.tls()
+    tls = tls_of(access)
     if not access.protocol.has_password:
         return BaseSecurity(ssl_context=tls, use_ssl=tls is not None)
     proof = {
@@ -179,6 +180,7 @@ class FastStreamSubscription:
     def __init__(
         self, settings: SharingSettings, client_id: str, topics: Sequence[str], group: str, delivery: Delivery
     ) -> None:
+        """Raises LogUnavailable where a file of certificates cannot be used just now."""
         self._broker = make_broker(settings.kafka_access, client_id, embedded=settings.embedded)
         timers = EMBEDDED if settings.embedded else QUICK
         most = settings.batch_records

@@ -9,8 +9,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
+from shared.log.kafka_connection import client_options
 from shared.log.port import LogUnavailable, TopicPartition
-from shared.runtime.kafka_access import KafkaAccess, access_to
+from shared.runtime.kafka_access import KafkaAccess
 
 BOUND_S, AGAIN_S = 10.0, 0.2
 REQUEST_BOUND_MS = 5_000
@@ -20,7 +21,7 @@ async def committed_offsets(kafka: str | KafkaAccess, group: str) -> dict[TopicP
     """The next offset that the group will read, of each partition of which it has ever said so. Raises
     LogUnavailable.
     """
-    admin = AIOKafkaAdminClient(**access_to(kafka).client_options(), request_timeout_ms=REQUEST_BOUND_MS)
+    admin = AIOKafkaAdminClient(**client_options(kafka), request_timeout_ms=REQUEST_BOUND_MS)
     try:
         async with asyncio.timeout(BOUND_S):
             await admin.start()

@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaError
 
 from shared.log.group_timers import QUICK, GroupTimers
 from shared.log.kafka_closing import close
+from shared.log.kafka_connection import client_options
 from shared.log.kafka_consumer import COMMITTED, WRITTEN
 from shared.log.kafka_looks import KafkaLooks
 from shared.log.kafka_member import KafkaMember
@@ -96,7 +97,7 @@ class KafkaLog:
     def _consumer(self, what: str, isolation: str) -> AIOKafkaConsumer:
         """One that answers questions and reads nothing. Where a topic ends, it tells by its isolation."""
         return AIOKafkaConsumer(
-            **self._kafka.client_options(),
+            **client_options(self._kafka),
             client_id=f"{self._client_id}-{what}",
             enable_auto_commit=False,
             isolation_level=isolation,

@@ -11,6 +11,7 @@ from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from shared.log.kafka_closing import close
+from shared.log.kafka_connection import client_options
 from shared.log.kafka_consumer import SteadyConsumer
 from shared.log.port import LogUnavailable, Record, TopicPartition
 from shared.runtime.kafka_access import KafkaAccess, access_to
@@ -74,7 +75,7 @@ class KafkaLooks:
         if self._consumer is not None:
             return self._consumer
         consumer = SteadyConsumer(
-            **self._kafka.client_options(),
+            **client_options(self._kafka),
             client_id=f"{self._client_id}-looks",
             group_id=None,
             enable_auto_commit=False,

@@ -17,6 +17,7 @@ from aiokafka.errors import KafkaError
 from shared.log.group_timers import GroupTimers
 from shared.log.kafka_assignor import DecliningAssignor
 from shared.log.kafka_closing import close
+from shared.log.kafka_connection import client_options
 from shared.log.kafka_consumer import SteadyConsumer
 from shared.log.port import LogUnavailable
 from shared.runtime.kafka_access import KafkaAccess, access_to
@@ -92,7 +93,7 @@ class KafkaMember:
 
     async def _join(self) -> SteadyConsumer:
         consumer = SteadyConsumer(
-            **self._kafka.client_options(),
+            **client_options(self._kafka),
             client_id=f"{self._client_id}-member",
             group_id=self._group,
             enable_auto_commit=False,

@@ -18,6 +18,7 @@ from aiokafka import errors as kafka_errors
 from aiokafka.errors import BrokerResponseError, KafkaError, MessageSizeTooLargeError, ProducerClosed
 from aiokafka.producer.message_accumulator import BatchBuilder
 
+from shared.log.kafka_connection import client_options
 from shared.log.port import RECORD_BYTES_MAX, LogRefused, LogUnavailable, Outgoing, RecordTooLarge, Refusal
 from shared.runtime.kafka_access import KafkaAccess, access_to
 
@@ -94,7 +95,7 @@ class BoundedProducer:
 
     async def _open(self) -> AIOKafkaProducer:
         producer = AIOKafkaProducer(
-            **self._kafka.client_options(),
+            **client_options(self._kafka),
             client_id=self._client_id,
             enable_idempotence=True,
             acks="all",

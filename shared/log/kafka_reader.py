@@ -11,6 +11,7 @@ from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from shared.log.kafka_closing import close
+from shared.log.kafka_connection import client_options
 from shared.log.kafka_consumer import SteadyConsumer
 from shared.log.port import LogTruncated, LogUnavailable, Record, TopicPartition
 from shared.runtime.kafka_access import KafkaAccess, access_to
@@ -56,7 +57,7 @@ class KafkaReader:
     async def start(self) -> None:
         """Connect, and stand at the given offsets. Raises LogUnavailable within ten seconds."""
         consumer = SteadyConsumer(
-            **self._kafka.client_options(),
+            **client_options(self._kafka),
             client_id=f"{self._client_id}-reader",
             group_id=None,
             enable_auto_commit=False,

@@ -12,9 +12,10 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
+from shared.log.kafka_connection import client_options
 from shared.log.port import LogUnavailable, TopicPartition
 from shared.log.topics import RETENTION, ActualTopic, Difference, DifferenceKind, TopicSpec, differences
-from shared.runtime.kafka_access import KafkaAccess, access_to
+from shared.runtime.kafka_access import KafkaAccess
 
 ADMIN_BOUND_S = 30.0
 REQUEST_BOUND_MS = 10_000
@@ -98,7 +99,7 @@ def _loses_cells(difference: Difference) -> bool:
 
 @asynccontextmanager
 async def _admin(kafka: str | KafkaAccess) -> AsyncIterator[AIOKafkaAdminClient]:
-    admin = AIOKafkaAdminClient(**access_to(kafka).client_options(), request_timeout_ms=REQUEST_BOUND_MS)
+    admin = AIOKafkaAdminClient(**client_options(kafka), request_timeout_ms=REQUEST_BOUND_MS)
     try:
         async with asyncio.timeout(ADMIN_BOUND_S):
             await admin.start()

@@ -83,10 +83,14 @@ class KafkaAccess:
             raise AccessError("kafka_ca_file", f"{self.ca_file} holds no certificates: {error}") from error
         if self.cert_file is not None:
             try:
-                context.load_cert_chain(self.cert_file, self.key_file)
+                context.load_cert_chain(self.cert_file, self.key_file, self._no_password)
             except (OSError, ssl.SSLError) as error:
                 raise AccessError("kafka_cert_file", f"{self.cert_file}, {self.key_file}: {error}") from error
         return context
+
+    def _no_password(self) -> str:
+        """What a key that asks for one is told: OpenSSL would ask at the terminal, and the process would wait there."""
+        raise AccessError("kafka_key_file", f"{self.key_file} asks for a password: it must be a key without one")
 
     def client_options(self) -> dict[str, Any]:
         """The arguments of an aiokafka client that say where it connects and as whom."""

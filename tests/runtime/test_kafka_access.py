@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -73,4 +74,12 @@ def test_a_certificate_that_is_none_is_named_with_its_key(tmp_path: Path) -> Non
     certificate.write_text("no certificate")
     key.write_text("no key")
     with pytest.raises(AccessError, match=f"kafka_cert_file: {certificate}, {key}: "):
+        KafkaAccess("k:1", Protocol.SSL, cert_file=certificate, key_file=key).tls()
+
+
+def test_a_key_that_asks_for_a_password_is_refused_and_nobody_is_asked(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-subj", "/CN=localhost", "-passout", "pass:s3cret"]
+    subprocess.run([*made, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    with pytest.raises(AccessError, match=f"kafka_key_file: {key} asks for a password: it must be a key without one"):
         KafkaAccess("k:1", Protocol.SSL, cert_file=certificate, key_file=key).tls()

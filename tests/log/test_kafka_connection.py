@@ -1,0 +1,46 @@
+"""A file of certificates that is away while a new one takes its place: a process that runs waits, as for Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from shared.log.access_admin import check_access
+from shared.log.faststream_recipe import make_broker
+from shared.log.group_offsets import committed_offsets
+from shared.log.group_timers import QUICK
+from shared.log.kafka import KafkaLog
+from shared.log.kafka_looks import KafkaLooks
+from shared.log.kafka_member import KafkaMember
+from shared.log.kafka_producer import BoundedProducer
+from shared.log.kafka_reader import Fetching, KafkaReader
+from shared.log.port import LogUnavailable
+from shared.log.topic_admin import check_topics
+from shared.runtime.kafka_access import KafkaAccess, Protocol
+
+ACCESS = KafkaAccess("127.0.0.1:1", Protocol.SSL, ca_file=Path("/no/ca.pem"))
+
+
+async def subscribe() -> None:
+    make_broker(ACCESS, "tests")
+
+
+CLIENTS: dict[str, Callable[[], Awaitable[object]]] = {
+    "log": lambda: KafkaLog(ACCESS, "tests").start(),
+    "producer": lambda: BoundedProducer(ACCESS, "tests", request_timeout_ms=1_000, compression=None).current(),
+    "reader": lambda: KafkaReader(ACCESS, "tests", {("jobs", 0): 0}, Fetching(1)).start(),
+    "looks": lambda: KafkaLooks(ACCESS, "tests").first_from({("jobs", 0): 0}),
+    "member": lambda: KafkaMember(ACCESS, "tests", "group", "cells", QUICK).start(),
+    "subscription": subscribe,
+    "topics": lambda: check_topics(ACCESS, ()),
+    "rights": lambda: check_access(ACCESS, frozenset()),
+    "offsets": lambda: committed_offsets(ACCESS, "group"),
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_certificates_that_are_away_are_waited_for_as_kafka_is(client: str) -> None:
+    with pytest.raises(LogUnavailable, match=r"kafka_ca_file: /no/ca[.]pem holds no certificates"):
+        await CLIENTS[client]()
