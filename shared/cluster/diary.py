@@ -46,6 +46,15 @@ class DiaryLine(Value, forbid_unknown_fields=False):
     ordered_ms: Millis | None = None
 
 
+AGENT_BEHIND_MS = 3_600_000
+"""So far behind cell time an agent may have been when it wrote a line that does not say of which run it is."""
+
+
+def may_be_of(line: DiaryLine, ordered_ms: int) -> bool:
+    """Whether a line that does not say so may be about a run that was ordered at this cell time."""
+    return line.cell_ms >= ordered_ms - AGENT_BEHIND_MS
+
+
 class DiaryHorizon(Value):
     """The first line of a diary of which something was forgotten: of runs that the cell's log had ordered by this
     version, the file tells all, or nothing. All later ones stand in it.
@@ -83,6 +92,8 @@ class Orders:
     """The version that ordered each run."""
     newest: dict[tuple[str, str, int, int | None, int], RunKey] = field(default_factory=dict)
     """The newest run of each name, for lines that do not say when their run was ordered."""
+    earlier: dict[tuple[str, str, int, int | None, int], list[RunKey]] = field(default_factory=dict)
+    """The earlier runs of a name, the oldest first, where an id was used again."""
     version: int = 0
     _started_ms: dict[str, int] = field(default_factory=dict)
     """When the newest attempt of each job was started."""
@@ -125,6 +136,9 @@ class Orders:
             if ranks is not None:
                 ordered_ms = place.since_ms if place.turn else started_ms
                 key = ranks[place.rank] = (place.node, job, attempt, place.rank, place.turn, ordered_ms)
+            before = self.newest.get(key[:5])
+            if before is not None and before != key:
+                self.earlier.setdefault(key[:5], []).append(before)
             self.versions[key], self.newest[key[:5]] = self.version, key
             devices = self.started.setdefault(key, {})
             for device in place.devices:
@@ -135,7 +149,10 @@ class Orders:
         name = (line.node, line.job, line.attempt, line.rank, line.turn)
         if line.ordered_ms is not None:
             return (*name, line.ordered_ms)
-        return self.newest.get(name, (*name, 0))
+        newest = self.newest.get(name, (*name, 0))
+        if may_be_of(line, newest[5]):
+            return newest
+        return next((key for key in reversed(self.earlier.get(name, ())) if may_be_of(line, key[5])), newest)
 
 
 def check_diaries(orders: Orders, lines: Iterable[DiaryLine], forgotten_version: int = 0) -> list[Offence]:

@@ -278,6 +278,18 @@ def test_workers_that_join_a_running_job_are_ordered_too() -> None:
     assert offences_of(more, lines) == []
 
 
+def test_a_line_of_an_older_release_is_of_the_run_whose_order_it_follows() -> None:
+    """It does not say when its run was ordered, and an id was used again a day later."""
+    orders, day_ms = Orders(), 86_400_000
+    orders.take(decision(ORDERED))
+    second = [e.JobFinished(job="share", attempt=1), enqueued("share"), started("share", place(0, "n1", 7))]
+    orders.take(replace(decision(second), at_ms=day_ms))
+    over = line("ended", "share", "n1", status=RunStatus.FINISHED)
+    again = replace(SHARE[0], cell_ms=day_ms)
+    assert check_diaries(orders, [*HONEST, over, again]) == []
+    assert [offence.invariant for offence in check_diaries(orders, [*HONEST, over, again, again])] == ["I6"]
+
+
 def test_a_job_whose_id_was_used_before_is_another_run() -> None:
     """Both took device 7; the second one was begun once the log had ordered it again."""
     orders = Orders()

@@ -208,7 +208,7 @@ def test_an_agent_that_stood_still_for_longer_than_its_lease_begins_nothing_of_w
     assert (did(turn), written(turn)) == ([], [])
 
 
-def used_again(writer: Writer) -> OwnNode:
+def used_again(writer: Writer, at_ms: int = 5_000) -> OwnNode:
     """A node that ran job-1, which the log has forgotten, and is to run another one of that id."""
     writer.decide(e.PolicySet(policy=replace(writer.state.policy, remember_jobs=1)))
     own = with_a_job(writer)
@@ -219,7 +219,7 @@ def used_again(writer: Writer) -> OwnNode:
         writer.start(other, "node-1", run=RUN)
         writer.decide(e.JobFinished(job=other, attempt=1))
     assert "job-1" not in writer.state.over
-    writer.start("job-1", "node-1", run=RUN, at_ms=5_000)
+    writer.start("job-1", "node-1", run=RUN, at_ms=at_ms)
     return own
 
 
@@ -249,6 +249,28 @@ def test_an_agent_that_comes_back_begins_what_only_an_earlier_job_of_that_id_has
     used_again(writer)
     turn = in_boot("boot-a").begin(writer.state, lines_of(0, "started", "ended"), now(5_000))
     assert (did(turn), said(turn)[1:]) == (["Start job-1/1"], [])
+
+
+DAY_MS = 86_400_000
+
+
+def of_an_older_release(cell_ms: int, *events: str) -> list[DiaryLine]:
+    return [replace(each, ordered_ms=None, cell_ms=cell_ms) for each in lines_of(0, *events)]
+
+
+def test_lines_of_an_older_release_from_long_before_the_order_are_of_an_earlier_job() -> None:
+    writer = Writer()
+    used_again(writer, at_ms=DAY_MS)
+    turn = in_boot("boot-a").begin(writer.state, of_an_older_release(0, "started", "ended"), now(DAY_MS))
+    assert (did(turn), said(turn)[1:]) == (["Start job-1/1"], [])
+
+
+def test_lines_of_an_older_release_are_of_the_run_whose_order_they_follow() -> None:
+    """Also where the clock of the agent that wrote them was behind."""
+    writer = Writer()
+    used_again(writer, at_ms=DAY_MS)
+    turn = in_boot("boot-a").begin(writer.state, of_an_older_release(DAY_MS - 60_000, "started", "ended"), now(DAY_MS))
+    assert (did(turn), said(turn)[1:]) == ([], ["node-1 RunFinished job-1/1"])
 
 
 def test_a_job_begins_once_nothing_is_left_of_the_earlier_one_of_its_id() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from services.executor.policy.desired import DesiredRun, RunKey
 from services.executor.policy.turn import Now
-from shared.cluster.diary import DiaryLine
+from shared.cluster.diary import DiaryLine, may_be_of
 from shared.events.value import replace
 from shared.events.values import RunStatus
 
@@ -36,8 +36,14 @@ def ended_runs(diary: Sequence[DiaryLine]) -> dict[RunKey, DiaryLine]:
 
 
 def is_of(line: DiaryLine | None, run: DesiredRun) -> bool:
-    """Whether the line is about this very run, and not about one of an earlier job that had the same id."""
-    return line is not None and line.ordered_ms in (None, run.started_ms)
+    """Whether the line is about this very run, and not about one of an earlier job that had the same id. A line of an
+    older release does not say when its run was ordered: one that was written long before this run was is of another.
+    """
+    if line is None:
+        return False
+    if line.ordered_ms is None:
+        return may_be_of(line, run.started_ms)
+    return line.ordered_ms == run.started_ms
 
 
 def end_told(line: DiaryLine) -> RunStatus:
