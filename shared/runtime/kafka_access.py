@@ -77,6 +77,10 @@ class KafkaAccess:
         """What a connection is encrypted with; None where it is not. Raises AccessError for a file that is no use."""
         if not self.protocol.has_tls:
             return None
+        for name, path in (("ca", self.ca_file), ("cert", self.cert_file), ("key", self.key_file)):
+            if path is not None and path.exists() and not path.is_file():
+                # OpenSSL would wait for a pipe to be written.
+                raise AccessError(f"kafka_{name}_file", f"{path} is no file")
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
         except (OSError, ssl.SSLError) as error:

@@ -95,6 +95,11 @@ class KafkaSecurity(BaseSettings):
         except ValidationError as error:
             raise SettingsError("\n".join(explanation(cls, error))) from error
 
+    @field_validator("kafka_ca_file", "kafka_cert_file", "kafka_key_file", mode="before")
+    @classmethod
+    def _nothing_is_no_file(cls, value: object) -> object:
+        return None if value == "" else value
+
     @model_validator(mode="after")
     def _can_connect(self) -> Self:
         self.access_at("").tls()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -52,7 +53,8 @@ def test_a_password_is_never_shown() -> None:
         ({"CA_FILE": "ca.pem"}, "FALLOW_KAFKA_CA_FILE: is of no use where kafka_security is PLAINTEXT: no TLS there"),
         ({"SECURITY": "SSL", "KEY_FILE": "key.pem"}, "FALLOW_KAFKA_CERT_FILE: goes together with kafka_key_file"),
         ({"SECURITY": "SSL", "CA_FILE": "/no/ca.pem"}, "FALLOW_KAFKA_CA_FILE: /no/ca.pem holds no certificates: "),
-        ({"SECURITY": "SSL", "CA_FILE": "/dev/null"}, "FALLOW_KAFKA_CA_FILE: /dev/null holds no certificates: "),
+        ({"SECURITY": "SSL", "CA_FILE": "/dev/null"}, "FALLOW_KAFKA_CA_FILE: /dev/null is no file"),
+        ({"SECURITY": "SSL", "CA_FILE": "/proc/self"}, "FALLOW_KAFKA_CA_FILE: /proc/self is no file"),
         ({"SECURITY": "KERBEROS"}, "FALLOW_KAFKA_SECURITY = 'KERBEROS': "),
         ({"MECHANISM": "MD5"}, "FALLOW_KAFKA_MECHANISM = 'MD5': "),
     ],
@@ -83,3 +85,15 @@ def test_a_key_that_asks_for_a_password_is_refused_and_nobody_is_asked(tmp_path:
     subprocess.run([*made, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
     with pytest.raises(AccessError, match=f"kafka_key_file: {key} asks for a password: it must be a key without one"):
         KafkaAccess("k:1", Protocol.SSL, cert_file=certificate, key_file=key).tls()
+
+
+def test_a_pipe_in_place_of_a_certificate_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "ca.pem"
+    os.mkfifo(pipe)
+    with pytest.raises(AccessError, match=f"kafka_ca_file: {pipe} is no file"):
+        KafkaAccess("k:1", Protocol.SSL, ca_file=pipe).tls()
+
+
+def test_an_empty_setting_of_a_file_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FALLOW_KAFKA_CA_FILE", "")
+    assert KafkaSecurity.load().kafka_ca_file is None
