@@ -132,10 +132,13 @@ class NaiveWorld(World):
         return self.now_ms - self.state.heads.get(head.id, self.now_ms) >= self.state.policy.backfill_wait_ms
 
     def _find(self, job: Job) -> Places | DeferCode:
-        """Places without the nodes that the job avoids where that costs nothing, or else with them."""
-        avoided = [node for node in self.state.nodes.values() if node.id in job.avoid]
-        found = self._without(avoided, job.spec)
-        anywhere = place_gang(self.state, job.spec)
+        """Places without the nodes that the job avoids where that costs nothing, without those of its last failures if
+        it needs some of them, or else with them.
+        """
+        anywhere = found = place_gang(self.state, job.spec)
+        avoided = [self.state.nodes[node] for node in job.avoid if node in self.state.nodes]
+        while avoided and isinstance(found := self._without(avoided, job.spec), DeferCode):
+            avoided = avoided[1:]
         if isinstance(found, DeferCode) or isinstance(anywhere, DeferCode):
             return anywhere
         return anywhere if self._on_maintained(found) > self._on_maintained(anywhere) else found

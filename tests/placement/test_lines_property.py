@@ -65,6 +65,8 @@ FILE = CellFile(
     ),
 )
 ROUNDS = 14
+ROUNDED_MOST = 8
+"""So many milli-GPU-milliseconds what a tenant used may differ in two worlds with the same starts."""
 QUEUES: tuple[tuple[str, ...], ...] = (
     ("first", "default", "default", "last"),
     ("aged",),
@@ -100,6 +102,16 @@ class Twins:
 
     def all_seeing(self) -> NaiveWorld:
         return NaiveWorld(self.file)
+
+    def round_alike(self) -> None:
+        """What tenants used is rounded once for each decision, and the one that looks at everything decides what comes
+        of inputs and who starts one after the other: else the last digit would tell which of two shares is smaller.
+        """
+        ours, theirs, now_ms = self.lines.state.fair, self.naive.state.fair, self.naive.now_ms
+        for account in {**ours.used, **theirs.used}:
+            assert abs(ours.of(account, now_ms) - theirs.of(account, now_ms)) <= ROUNDED_MOST, account
+        for state in (self.naive.state, self.naive.twin):
+            state.fair.used, state.fair.held = dict(ours.used), dict(ours.held)
 
     def live(self, *, holding: bool) -> list[Job]:
         statuses = HOLDING if holding else WAITING
@@ -233,6 +245,7 @@ def live_alike(twins: Twins) -> bool:
         twins.one_round()
         assert starts(twins.lines) == starts(twins.naive)
         assert starts(twins.heir) == starts(twins.lines)
+        twins.round_alike()
     twins.lines.check()
     state = twins.lines.state
     for pool in state.pools.values():
@@ -245,7 +258,7 @@ def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(seed: 
     assert live_alike(Twins(Random(seed)))
 
 
-@pytest.mark.parametrize("seed", [298_485_702, 9_000_643])
+@pytest.mark.parametrize("seed", [298_485_702, 9_000_643, 42_000_893])
 def test_worlds_in_which_walks_once_came_to_other_starts(seed: int) -> None:
     assert live_alike(Twins(Random(seed)))
 
