@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pytest
@@ -21,7 +21,8 @@ from shared.events.submissions import SubmitJob
 from shared.events.values import JobSpec
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.port import LogUnavailable, Outgoing, Record, TopicPartition
+from shared.log.memory_reader import MemoryReader
+from shared.log.port import LogUnavailable, Outgoing, Reader, Record, TopicPartition
 from shared.runtime.cell_file import parse_cell_file
 from shared.runtime.host import Host
 from shared.runtime.process import Context, make_context
@@ -67,14 +68,34 @@ class BlindLog(MemoryLog):
         return await super().end_offsets(tps)
 
 
+class SlowReader(MemoryReader):
+    """As of a broker that hands out one batch at a time, however small. After `come` decisions none comes."""
+
+    come = 1_000
+
+    async def poll(self, max_records: int = 500, wait_ms: int = 100) -> list[Record]:
+        if self.come <= 0:
+            return []
+        self.come -= 1
+        return await super().poll(min(1, max_records), wait_ms)
+
+
+class SlowLog(BlindLog):
+    """Its readers are slow."""
+
+    def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:
+        self.last_reader = SlowReader(self._broker, positions)
+        return self.last_reader
+
+
 class Cell:
     """Admission before a log in memory, in which the test plays the placement of cell main."""
 
-    def __init__(self, file: CellFile = FILE) -> None:
+    def __init__(self, file: CellFile = FILE, kind: type[BlindLog] = BlindLog) -> None:
         self.broker = MemoryBroker()
         for topic in ("jobs", "decisions", "dead-letters"):
             self.broker.create_topic(f"t.{topic}", 2)
-        self.log = BlindLog(self.broker)
+        self.log = kind(self.broker)
         self.host = SteppedHost()
         self.context = self.context_anew()
         self.admission = Admission(self.context, self.log, LAYOUT, file)
@@ -158,6 +179,36 @@ async def test_what_placement_has_no_time_for_stays_in_the_submissions() -> None
         await held
     assert cell.passed_on == 4
     assert b"reads no submissions" not in cell.readiness
+
+
+async def test_decisions_that_come_late_make_no_placement_slow() -> None:
+    cell = Cell(kind=SlowLog)
+    await cell.admission.pace.begin()
+    for number in range(1, 20):
+        await cell.passes_on()
+        await cell.placement_reads(number)
+        await cell.placement_reads(None)
+        await cell.admission.pace.look()
+        cell.passes(MOST_MS // 2)
+    assert cell.passed_on == 19
+
+
+async def test_placement_is_not_waited_for_where_its_decisions_have_not_all_come() -> None:
+    cell = Cell(kind=SlowLog)
+    assert isinstance(cell.log, SlowLog)
+    await cell.admission.pace.begin()
+    cell.log.last_reader.come = 1
+    for number in range(1, 9):
+        await cell.passes_on()
+        await cell.placement_reads(number)
+        await cell.admission.pace.look()
+        cell.passes(MOST_MS // 2)
+    cell.log.last_reader.come = 100
+    await cell.passes_on()
+    await cell.admission.pace.look()
+    cell.passes(MOST_MS)
+    await cell.admission.pace.look()
+    assert not (await cell.submit()).done()  # all has come, and says that the last job is not read
 
 
 async def test_no_cell_is_held_up_by_another_one_of_its_file_that_is_behind() -> None:

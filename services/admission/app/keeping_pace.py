@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from prometheus_client import Counter, Gauge
@@ -12,12 +12,17 @@ from services.admission.settings import AdmissionSettings
 from shared.events.encoding import UNREAD
 from shared.log.layout import Layout
 from shared.log.machine.sights import Sights
-from shared.log.port import Log, LogTruncated, LogUnavailable, Reader, Record
+from shared.log.port import Log, LogTruncated, LogUnavailable, Reader, Record, TopicPartition
 from shared.runtime.process import Context
 
 LOOK_EVERY_S, PATIENT_MS = 0.5, 250
 DECISIONS_MOST = 2_000
 """Of one poll: far more than are written meanwhile."""
+
+READ_WAIT_MS = 3 * PATIENT_MS
+"""So long decisions that are in the log may take to come: a reader that is patient gets them late, and one batch at a
+time from some brokers. An empty answer before that does not say that all is read.
+"""
 
 WAIT_AGAIN_S = 0.1
 NOTE = "backpressure"
@@ -48,7 +53,7 @@ class KeepingPace:
     def __init__(self, context: Context[AdmissionSettings], log: Log, layout: Layout, cells: Sequence[str]) -> None:
         self._context, self._log = context, log
         self._cells = {layout.ordinals[cell]: cell for cell in cells}
-        self._decisions = [layout.tp("decisions", cell) for cell in cells]
+        self._decisions = {cell: layout.tp("decisions", cell) for cell in cells}
         self._jobs = {cell: layout.tp("jobs", cell) for cell in cells}
         self._backpressure = Backpressure(context.settings.jobs_behind_wall_ms, len(cells))
         self._sights = {cell: Sights() for cell in cells}
@@ -67,7 +72,7 @@ class KeepingPace:
 
     async def begin(self) -> None:
         """Stand at the end of the decisions. Raises LogUnavailable."""
-        reader = self._log.reader(await self._log.end_offsets(self._decisions), patient_ms=PATIENT_MS)
+        reader = self._log.reader(await self._log.end_offsets(list(self._decisions.values())), patient_ms=PATIENT_MS)
         await reader.start()
         self._reader = reader
 
@@ -85,18 +90,38 @@ class KeepingPace:
 
     async def look(self) -> None:
         """See how far placement has come. While the log is away what was seen last stands."""
+        while len(await self._take(wait_ms=0)) == DECISIONS_MOST:
+            pass
+        if not self._has_passed_on:
+            return
+        try:
+            ends = await self._log.end_offsets([*self._decisions.values(), *self._jobs.values()])
+        except LogUnavailable:
+            return  # what is passed on waits for the log, too
+        self._has_passed_on = False
+        while self._unread(ends) and await self._take(wait_ms=READ_WAIT_MS):
+            pass
+        self._compare(ends)
+
+    async def _take(self, wait_ms: int) -> Sequence[Record]:
+        """Note what the decisions say that have come."""
         reader = self._reader
         assert reader is not None, "a process begins before it looks"
         try:
-            while records := await reader.poll(DECISIONS_MOST, wait_ms=0):
-                self._note(records)
-                if len(records) < DECISIONS_MOST:
-                    break
+            records = await reader.poll(DECISIONS_MOST, wait_ms=wait_ms)
         except LogTruncated as error:
             # Of what is older nothing is of use, and what is lost of the log is told of by those who fold it.
             reader.seek(error.tp, error.end)
             self._read.pop(self._cells.get(error.tp[1], ""), None)
-        await self._compare()
+            return ()
+        self._note(records)
+        return records
+
+    def _unread(self, ends: Mapping[TopicPartition, int]) -> frozenset[str]:
+        """The cells of which decisions below these ends are not read yet."""
+        assert self._reader is not None, "a process begins before it looks"
+        positions = self._reader.positions()
+        return frozenset(cell for cell, tp in self._decisions.items() if positions[tp] < ends[tp])
 
     def _note(self, records: Sequence[Record]) -> None:
         """Note where placement goes on with each cell's jobs: a decision names only inputs of which it took some."""
@@ -106,22 +131,18 @@ class KeepingPace:
             if cell is not None and next_offset is not None:
                 self._read[cell] = next_offset
 
-    async def _compare(self) -> None:
-        """See where each cell's jobs end, if this process has passed any on since it last saw all of them read."""
-        if not self._has_passed_on:
-            return
-        try:
-            ends = await self._log.end_offsets(list(self._jobs.values()))
-        except LogUnavailable:
-            return  # what is passed on waits for the log, too
-        now_ms = self._context.host.monotonic_ms()
-        self._has_passed_on = False
+    def _compare(self, ends: Mapping[TopicPartition, int]) -> None:
+        """See how far each cell's jobs are read, up to where they ended.
+
+        A cell of which there are decisions that have not come here yet may have read all its jobs: it is not behind.
+        """
+        now_ms, unread = self._context.host.monotonic_ms(), self._unread(ends)
         for cell, tp in self._jobs.items():
             sights = self._sights[cell]
             sights.note(ends[tp], now_ms)
             read = self._read.get(cell, ends[tp])
-            behind_ms = sights.behind_ms(read, now_ms)
-            self._has_passed_on = self._has_passed_on or read < ends[tp]
+            behind_ms = 0 if cell in unread else sights.behind_ms(read, now_ms)
+            self._has_passed_on = self._has_passed_on or read < ends[tp] or cell in unread
             self._behind.labels(cell).set(behind_ms / 1_000)
             self._backpressure.saw(cell, read, behind_ms, now_ms)
 
