@@ -25,6 +25,9 @@ Since = Annotated[
     typer.Option(metavar="TIME|VERSION", help="Of what came after; since the log begins if none.", show_default=False),
 ]
 
+SPARE = ("P50", "P95", "MEAN")
+"""What is left out first of waits and of stretches where there is little width."""
+
 
 @app.command()
 def metrics(
@@ -115,11 +118,13 @@ def _tell_distributions(found: dict[str, Any]) -> None:
         "waits from submission to first start (JWTD)",
         ("", ">JOBS", ">MEAN", ">P50", ">P95", ">P99", ">LONGEST"),
         [(name, *_waits(waits)) for name, waits, _ in kinds if waits and waits["count"]],
+        SPARE,
     )
     print_table(
         f"training time, in parts of that in the best place (JTTED): an estimate by the model '{found['jtted_model']}'",
         ("", ">STARTS", ">MEAN", ">P50", ">P95", ">P99", ">LONGEST"),
         [(name, *_stretches(stretches)) for name, _, stretches in kinds if stretches and stretches["count"]],
+        SPARE,
     )
 
 

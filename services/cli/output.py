@@ -40,6 +40,8 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
     console = Console(width=_width())
     found = fitted(columns, rows, console.width, spare)
+    # What is too wide goes on in the terminal's next line: a figure that lost its end would be another figure.
+    console.width = max(console.width, found.width)
     table = Table(box=box.SIMPLE_HEAD)
     for column in found.columns:
         justify: Literal["left", "right"] = "right" if column.is_number else "left"

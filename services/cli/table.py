@@ -39,6 +39,11 @@ class Fitted:
     columns: tuple[Column, ...]
     left_out: tuple[str, ...] = ()
 
+    @property
+    def width(self) -> int:
+        """How wide the table is: wider than was asked for where its columns cannot be made so narrow."""
+        return _width(self.columns)
+
 
 def fitted(headings: Sequence[str], rows: Iterable[Sequence[Any]], width: int, spare: Sequence[str] = ()) -> Fitted:
     """The table within `width`. A heading that begins with `>` is of numbers. `spare` names the columns that may be

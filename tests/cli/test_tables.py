@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cli import dead_letters, jobs, nodes, quota_rows, shares, tenants
+from services.cli import dead_letters, jobs, metrics_command, nodes, quota_rows, shares, tenants
 from services.cli.counts import counted
 from services.cli.output import print_table
 from services.cli.table import fitted, shortened
@@ -78,6 +81,33 @@ def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     monkeypatch.setenv("COLUMNS", "80")
     print_table("3 jobs", *TABLES["jobs"])
     assert "not shown for lack of width: " in capsys.readouterr().out
+
+
+WAITS = ["1 min 23 s", "13 min 48 s", "3 min 8 s", "12.0 s", "3.3 h", "1,234", "0.25 GPU"]
+
+
+@given(
+    rows=st.lists(st.lists(st.sampled_from(WAITS), min_size=6, max_size=6), min_size=1, max_size=4),
+    columns=st.integers(40, 100),
+    spare=st.sampled_from([(), metrics_command.SPARE]),
+)
+def test_no_figure_loses_its_end(rows: list[list[str]], columns: int, spare: tuple[str, ...]) -> None:
+    headings = ("", ">JOBS", ">MEAN", ">P50", ">P95", ">P99", ">LONGEST")
+    named, printed = [(f"n{at}", *row) for at, row in enumerate(rows)], io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.setenv("COLUMNS", str(columns))
+        print_table("waits", headings, named, spare)
+    lines = printed.getvalue().splitlines()
+    shown = [f">{column.heading}" for column in fitted(headings, named, columns, spare).columns]
+    for at, row in enumerate(rows):
+        cells = next(re.split(" {2,}", line.strip()) for line in lines if line.startswith(f"  n{at} "))
+        assert cells[1:] == [cell for cell, heading in zip(row, headings[1:], strict=True) if heading in shown]
+
+
+def test_waits_and_stretches_fit_a_terminal_of_80_columns() -> None:
+    headings = ("", ">JOBS", ">MEAN", ">P50", ">P95", ">P99", ">LONGEST")
+    row = ("pool training-h100", 12, "1 min 16 s", "1 min 10 s", "13 min 8 s", "13 min 8 s", "13 min 48 s")
+    assert fitted(headings, [row], 80, metrics_command.SPARE).width <= 80
 
 
 @given(names=st.lists(st.text("ab-01", min_size=1, max_size=40), min_size=1, max_size=8), width=st.integers(4, 40))
