@@ -153,6 +153,7 @@ class PlacementService:
         self._untold: dict[str, DeferCode] = {}
         self._tending = Tending()
         self._owners = Owners()
+        self._are_owners_to_note = True
         self._walk_is_due = self.has_new_leases = True
         self._has_untried = self._has_due = False
         self.tried_in_vain = 0
@@ -211,7 +212,7 @@ class PlacementService:
         self._owners.forget(self.state)
         self._tending.forget()
         self._reservations.forget()
-        self._walk_is_due = True
+        self._walk_is_due = self._are_owners_to_note = True
 
     def reload(self, file: CellFile) -> None:
         """Put this cell file in force with the next decision."""
@@ -224,7 +225,7 @@ class PlacementService:
             return
         self._file, self._names, part = file, _names_of(file), file.cell(self.state.cell)
         self._lines, self._fair_clock, self._untold = Lines(part.queues), FairClock(part), {}
-        self._walk_is_due = True
+        self._walk_is_due = self._are_owners_to_note = True
 
     def take(self, inputs: list[Input]) -> None:
         """Inputs in the order in which they were read. What the state has taken in already is dropped."""
@@ -425,7 +426,9 @@ class PlacementService:
         self._go_by_plan(turn)
         goes_on = self._walk(turn) or turn.is_full or bool(self._inbox or self.state.ripe) or not self._is_done
         if self.state.singly:
+            known = len(turn.effects)
             self._tending.act(turn)
+            self._are_owners_to_note |= len(turn.effects) > known
             if self._follow(turn):
                 self._walk_is_due = goes_on = True
         idle = self._idle_inputs + len(taken)
@@ -761,19 +764,21 @@ class PlacementService:
 
     def _walk(self, turn: Turn) -> bool:
         """Whether the walk had to end before its time and goes on in the next record."""
-        self._walk_is_due |= self._follow(turn)
+        have_come = self._follow(turn)
+        self._walk_is_due |= have_come
         self._walk_is_due |= self._fair_clock.is_due(self.state, turn.now_ms)
         waited_for = self.state.unacknowledged
         if waited_for is not None and waited_for.take_opened():
             turn.has_released = True
         if turn.has_released:
             self._lines.free()
-        self._walk_is_due |= self._note_owners()
+        if self._are_owners_to_note or have_come or turn.effects or turn.has_released or self.state.closing:
+            self._walk_is_due |= self._note_owners()
         if self._walk_is_due or turn.has_released:
             self._walk_is_due = turn.is_full or self._walk_lines(turn)
         elif self._untold:
             self._tell(turn)
-        return self._walk_is_due or bool(self._untold)
+        return self._walk_is_due or self._are_owners_to_note or bool(self._untold)
 
     def _follow(self, turn: Turn) -> bool:
         """Bring the lines to what this turn has made so far. Whether somebody has come who may start."""
@@ -813,7 +818,10 @@ class PlacementService:
         goes_on = turn.is_full or turn.is_cut or self._has_untried
         goes_on |= len(self.state.reservations) != planned  # their nodes are free for others now
         goes_on |= self._lines.keep_under_limits_of(self.state, passing)
-        return self._note_owners() or goes_on or (self._fair_clock.matters and walk.starts > 0)
+        # Who waits changes with starts: the next cycle looks first, or this one where jobs get more workers in it.
+        self._are_owners_to_note = walk.starts > 0 and has_owners(self.state)
+        are_others = self._are_owners_to_note and bool(self.state.singly) and self._note_owners()
+        return are_others or goes_on or (self._fair_clock.matters and walk.starts > 0)
 
     def _tell(self, turn: Turn) -> None:
         """Tell jobs why they wait that are told something else so far, as many as one record takes."""
@@ -828,6 +836,7 @@ class PlacementService:
 
     def _note_owners(self) -> bool:
         """Whether others wait than before for what is guaranteed to them, so that all are tried again."""
+        self._are_owners_to_note = False
         if not (self.state.tree.kept.all or has_owners(self.state)):
             return False
         is_other = self._owners.note(self.state, self._lines)

@@ -102,7 +102,8 @@ def pick(state: CellState, spec: JobSpec, owners: Sequence[tuple[Account, int]],
     now, or else in that with most of it.
     """
     most, best = max(milli for _, milli in owners), list[KeptPlace]()
-    for name, mask in reach_of(state, spec).items():
+    has_room = any(pool.free_whole or pool.by_share for pool in state.pools.values())
+    for name, mask in reach_of(state, spec).items() if has_room else ():
         found, holds_all = _pick_in(state, name, spec, mask)
         if sum(place.milli for place in found) > sum(place.milli for place in best) or not best:
             best = found

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from heapq import heapify, heappop
 
 from services.placement.policy.arrays import may_start_one_more
-from services.placement.policy.ever import could_ever_start, could_hold, waits_for_closed
+from services.placement.policy.ever import could_ever_start, could_hold, reach_of
 from services.placement.policy.holdback import pick
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
@@ -92,6 +92,7 @@ class _Book:
         self._number_of: dict[Account, int] = {}
         self._in_use = ExitStack()
         self._is_able: dict[str, bool] = {}
+        self._types: dict[tuple[str | None, tuple[str, ...]], tuple[str, ...]] = {}
 
     def close(self) -> list[Kept]:
         """All that was chosen; the state is as it was."""
@@ -100,26 +101,36 @@ class _Book:
 
     def keep_for(self, job: Job, *, is_whole: bool) -> None:
         """Keep places for this job, of the first GPU type of which its owners have something idle for it."""
-        for gpu_type in types_for(self._state, job.spec):
+        for gpu_type in self._types_for(job.spec):
             owners = self._owners(job.spec, gpu_type, is_whole=is_whole)
             if owners and self._waits_for_room(job):
                 self._keep(job, gpu_type, owners, is_whole=is_whole)
                 return
 
+    def _types_for(self, spec: JobSpec) -> tuple[str, ...]:
+        found = self._types.get((spec.gpu_type, spec.pools))
+        if found is None:
+            found = self._types[spec.gpu_type, spec.pools] = tuple(types_for(self._state, spec))
+        return found
+
     def _owners(self, spec: JobSpec, gpu_type: str, *, is_whole: bool) -> list[tuple[Account, int]]:
         """Who keeps how much for it."""
         tree, found, need = self._state.tree, list[tuple[Account, int]](), spec.gpus_milli
-        branch = tree.branches.get((spec.tenant, gpu_type))
-        if branch is None or not need or over_limit(tree, spec.tenant, gpu_type, need) is not None:
+        branch, where = tree.branches.get((spec.tenant, gpu_type)), _where(spec)
+        if branch is None or not need:
             return found
-        if not spec.preemptible and need > firm_room(tree, branch.account, 0):
-            return found  # it may use none of what is idle there
         for above in lineage(branch):
-            account, left = above.account, self._left.setdefault(above.account, above.idle_milli)
-            is_new = (account, _where(spec)) not in self._kinds and self._number_of.get(account, 0) < KINDS_MOST
+            account = above.account
+            left = self._left.get(account)
+            if left is None:
+                left = self._left[account] = above.idle_milli
             fits = need <= left if is_whole else left > 0
-            if is_new and fits:
+            if fits and (account, where) not in self._kinds and self._number_of.get(account, 0) < KINDS_MOST:
                 found.append((account, min(need, left)))
+        if found and over_limit(tree, spec.tenant, gpu_type, need) is not None:
+            return []
+        if found and not spec.preemptible and need > firm_room(tree, branch.account, 0):
+            return []  # it may use none of what is idle there
         return found
 
     def _keep(self, job: Job, gpu_type: str, owners: list[tuple[Account, int]], *, is_whole: bool) -> None:
@@ -195,10 +206,12 @@ def _first_of(state: CellState, line: Line) -> str:
 
 
 def _waits_for_room(state: CellState, job: Job) -> bool:
-    """Whether room is what the job lacks: not an element whose array may have no more, nor one that could never be."""
+    """Whether room on open nodes is what the job lacks: not an element whose array may have no more, nor one that could
+    never be.
+    """
     if job.status is JobStatus.QUEUED and not may_start_one_more(state, job.spec):
         return False
-    return could_ever_start(state, job) and is_ever_allowed(state, job) and not waits_for_closed(state, job)
+    return could_ever_start(state, job) and is_ever_allowed(state, job) and bool(reach_of(state, in_line(job)))
 
 
 def _waits_for_maintenance(state: CellState, job: Job) -> bool:
