@@ -8,11 +8,12 @@ import pytest
 
 from services.placement.policy.why_not import why_not
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.events.effects import JobDeferred
 from shared.events.operations import Quota, ReclaimFrom
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
-from shared.events.values import Resources
+from shared.events.values import JobKind, Resources
 from tests.placement.world import CELL, World, admitted, cancel, cell_with, finished, joined, set_quotas, spec_of
 
 
@@ -259,3 +260,17 @@ def test_in_a_strict_queue_quota_is_kept_for_the_first_job_that_some_node_could_
     world.tell(admitted(spec_of("waits", 2, queue="line"), 2))
     world.tell(admitted(spec_of("borrows", 1, tenant="bob", queue="urgent"), 3))
     assert why(world, "borrows") is DeferCode.RESERVED_FOR_OTHER
+
+
+@pytest.mark.parametrize("more", [{}, {"gang": False}, {"gang": False, "kind": JobKind.INFERENCE}])
+def test_a_job_that_borrows_nothing_takes_what_is_kept_for_others_where_nothing_else_is_left(
+    more: dict[str, Any],
+) -> None:
+    world = cell_with(joined("n1", 8), joined("n2", 8))
+    world.tell(set_quotas(share("ada", 4), share("bob", 8)))
+    world.tell(admitted(spec_of("full", 4, tenant="bob")))
+    world.tell(admitted(spec_of("waits", 8, workers=2)))
+    assert world.state.tree.kept.nodes == {"n2"}
+    effects = world.tell(admitted(spec_of("his", 8, tenant="bob", **more)))
+    assert world.nodes_of("his") == ["n2"]
+    assert not [effect for effect in effects if isinstance(effect, JobDeferred)]
