@@ -823,3 +823,19 @@ def test_a_retried_job_goes_to_another_node_also_beside_a_head() -> None:
     world.listens = False
     world.pass_time(30_000)
     assert world.nodes_of("job") == [node for node in ("n2", "n3") if node != before]
+
+
+@pytest.mark.parametrize("order", list(QueueOrder))
+def test_a_job_behind_a_head_is_a_head_only_of_the_nodes_beside_it_and_an_owner_passes_both(order: QueueOrder) -> None:
+    """The head waits for bob, whose job is larger than his guarantee: the second one must not keep that one back."""
+    world = world_of(Queue(name="line", discipline=STRICT, order=order), Queue(name="next"))
+    world.tell(joined("n1", 4), joined("n2", 4), joined("n3", 2))
+    world.tell(set_quotas(replace(quota("bob", None), guaranteed_milli=5_000)))
+    submit(world, "first", 4, 2)
+    submit(world, "of-bob", 4, 2, queue="next", tenant="bob")
+    submit(world, "head", 4, 2)
+    submit(world, "second", 2, 4, tenant="eve")
+    world.tell(finished("first", "n1"), finished("first", "n2"))
+    assert world.job("of-bob").workers
+    submit(world, "behind", 2, tenant="eve", queue="next")
+    assert world.job("behind").deferred is DeferCode.BEHIND_HEAD

@@ -160,9 +160,11 @@ class Heads:
             beside = {name: left for name, mask in beside.items() if (left := mask & ~kept.get(name, 0))}
         return beside
 
-    def add(self, job: Job, need: Need, code: DeferCode, discipline: QueueDiscipline) -> bool:
-        """This job of a queue that is strict or backfills does not fit. Whether it is a head by that; it is none of
-        those that `over` names for others.
+    def add(
+        self, job: Job, need: Need, code: DeferCode, discipline: QueueDiscipline, beside: Reach | None = None
+    ) -> bool:
+        """This job of a queue that is strict or backfills does not fit, or where another head keeps it back, does not
+        fit `beside` that. Whether it is a head by that; it is none of those that `over` names for others.
         """
         is_strict = discipline is QueueDiscipline.STRICT_FIFO
         if code in STRUCTURAL or not (is_strict or code in WAITED_FOR):
@@ -172,7 +174,8 @@ class Heads:
         since_ms = self._state.heads.get(job.spec.id, self._now_ms)
         is_due_now = is_strict or is_due(self._state, job, since_ms, self._now_ms)
         under = _under(self._state, job.spec, code)
-        reach = _kept_for(self._state, job.spec, self.reach(need, job.spec), under)
+        reach = self.reach(need, job.spec) if beside is None else beside
+        reach = _kept_for(self._state, job.spec, reach, under)
         lets_pass = code is DeferCode.RESERVED_FOR_OTHER or not is_strict
         self._put(Head(job.spec, since_ms, reach, under, is_due_now, code in WAITED_FOR, is_for_owners=lets_pass))
         return True

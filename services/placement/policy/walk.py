@@ -342,9 +342,9 @@ class _Scan:
         """Whether those that need the same room have none either, whatever their workers are about."""
         return self._discipline is _STRICT or job.status is _QUEUED
 
-    def _note_head(self, row: Row, job: Job, code: DeferCode) -> None:
+    def _note_head(self, row: Row, job: Job, code: DeferCode, beside: Reach | None = None) -> None:
         """The first job of its kind that does not fit is a head; of a queue that backfills the log says so."""
-        if self._heads.add(job, row.rows.need, code, self._discipline) and self._discipline is _BACKFILL:
+        if self._heads.add(job, row.rows.need, code, self._discipline, beside) and self._discipline is _BACKFILL:
             self._blocking[job.spec.id] = None
             if job.spec.id not in self._state.heads:
                 self._walk.heads.append(job.spec.id)
@@ -362,7 +362,7 @@ class _Scan:
             beside = without(beside, off)
         known = self._known_beside(row, beside) if beside else None
         if known is not None:
-            self._note_beside(row, job, known, is_planned=is_planned, may_be_head=may_be_head)
+            self._note_beside(row, job, known, beside, is_planned=is_planned, may_be_head=may_be_head)
             self._pass_kept(course, row, job, over, known)
             return True
         if beside and not is_planned and (not self._tries or row.tried == self._lines.tries):
@@ -382,7 +382,7 @@ class _Scan:
             # Why a job that runs gets no more workers says nothing of others that need the same room.
             is_of_row = found in _OF_TENANT or job.status is not _QUEUED or bool(off)
             (row if is_of_row else need).in_vain = InVain(self._lines.freed, found, beside)
-            self._note_beside(row, job, found, is_planned=is_planned, may_be_head=may_be_head)
+            self._note_beside(row, job, found, beside, is_planned=is_planned, may_be_head=may_be_head)
         self._pass_kept(course, row, job, over, found)
         return True
 
@@ -393,8 +393,11 @@ class _Scan:
                 return found.code
         return None
 
-    def _note_beside(self, row: Row, job: Job, code: DeferCode, *, is_planned: bool, may_be_head: bool) -> None:
-        """One that finds no room beside the heads either keeps others back there. One that has a planned start itself
+    def _note_beside(
+        self, row: Row, job: Job, code: DeferCode, beside: Reach, *, is_planned: bool, may_be_head: bool
+    ) -> None:
+        """One that finds no room beside the heads either keeps others back there, and only there: what a head waits for
+        may be another's who passes it. One that has a planned start itself
         is told what it waits for: it stands behind no other.
         """
         if is_planned and job.status is _QUEUED:
@@ -405,7 +408,7 @@ class _Scan:
             and code in WAITED_FOR
             and self._keeps_its_room(job)
         ):
-            self._note_head(row, job, code)
+            self._note_head(row, job, code, beside)
 
     def _pass_kept(self, course: Course, row: Row, job: Job, over: Head, code: DeferCode) -> None:
         """It may not pass this head, and nor may any other that could use what the head needs, unless it is for reasons
