@@ -13,7 +13,7 @@ from shared.events.operations import Cordon, HoldJob
 from shared.events.queue import PlannedStart, QueueOrder, StartsPlanned
 from shared.events.reasons import ClearReason, DeferCode
 from shared.events.value import replace
-from shared.events.values import JobSpec, Resources, WorkerPlace
+from shared.events.values import JobKind, JobSpec, Resources, WorkerPlace
 from tests.placement.planned import BACKFILL, NEVER_MS, Planned, file_of
 from tests.placement.world import CELL, World, cancel, joined, lost, set_policy, spec_of, update
 
@@ -325,3 +325,17 @@ def test_a_plan_behind_it_keeps_no_job_from_its_own_nodes_when_it_is_late() -> N
     assert list(planned.planned()) == ["c", "d"]
     planned.pass_time(150, plans=False)
     assert planned.starts["c"] == 150
+
+
+@pytest.mark.parametrize("more", [{}, {"kind": JobKind.INFERENCE}])
+def test_by_shares_a_head_that_is_due_and_a_planned_start_do_not_wait_for_each_other(more: dict[str, Any]) -> None:
+    """The head has no planned start, since it is no gang; the plan is made before the head is due."""
+    fair = Queue(name="day", discipline=BACKFILL.discipline, order=QueueOrder.FAIR_SHARE)
+    planned = Planned(file_of(fair, backfill_wait_ms=50), joined("n1", 4))
+    planned.submit(job("a", 4, 100, tenant="bob"))
+    planned.submit(job("own", 1, None, tenant="ada", gang=False, **more))
+    planned.submit(job("big", 4, 50, tenant="bob"))
+    planned.tell(planned.plan())
+    assert planned.planned() == {"big": (100, ("n1",))}
+    planned.pass_time(100)
+    assert planned.world.nodes_of("own") == ["n1"]

@@ -75,7 +75,17 @@ class Head:
 class Heads:
     """The heads that a walk has met so far, and that hold in the queue at which it is."""
 
-    __slots__ = ("_above", "_before_turns", "_index", "_is_by_tenant", "_marks", "_now_ms", "_state", "reserved")
+    __slots__ = (
+        "_above",
+        "_before_turns",
+        "_first",
+        "_index",
+        "_is_by_tenant",
+        "_marks",
+        "_now_ms",
+        "_state",
+        "reserved",
+    )
 
     def __init__(self, state: CellState, now_ms: int, reserved: Reserved | None = None) -> None:
         """`reserved` is what is kept for planned starts."""
@@ -86,11 +96,12 @@ class Heads:
         self._above: dict[tuple[Need, str], tuple[str, ...]] = {}
         self._marks: list[object] = []
         self._before_turns: dict[tuple[Need, str], None] = {}
+        self._first: dict[str, None] = {}
 
     def next_queue(self) -> None:
         """The walk is over with a queue."""
         lasting = [head for head in self._index.all if head.is_due and head.is_of_all]
-        self._index, self._is_by_tenant, self._before_turns = HeadIndex[Head](), False, {}
+        self._index, self._is_by_tenant, self._before_turns, self._first = HeadIndex[Head](), False, {}, {}
         for head in lasting:
             self._put(replace(head, is_of_earlier=True, is_before_turns=False))
 
@@ -150,7 +161,11 @@ class Heads:
             reach, since_ms = self.reach(need, job.spec), self._state.heads[job.spec.id]
             head = Head(job.spec, since_ms, reach, None, is_due=True, is_of_all=True, is_for_owners=True)
             self._put(replace(head, is_before_turns=True))
-            self._before_turns[need, job.spec.tenant] = None
+            self._before_turns[need, job.spec.tenant] = self._first[job.spec.id] = None
+
+    def is_before_turns(self, job_id: str) -> bool:
+        """Whether this job keeps its room from other tenants of its queue whoever has the turn."""
+        return job_id in self._first
 
     def room_beside(self, need: Need, spec: JobSpec) -> Reach:
         """Where the job could be and takes from no head that it may not be started past what that one waits for."""

@@ -79,12 +79,15 @@ class Reserved:
             self._starts = sorted(kept.start_ms for kept in self._all)
             self._known = {}
 
-    def kept_from(self, job: Job, order: Order) -> Off:
-        """The nodes on which this job of the queue, which stands in this place, may not start now."""
+    def kept_from(self, job: Job, order: Order, *, is_before_turns: bool = False) -> Off:
+        """The nodes on which this job of the queue, which stands in this place, may not start now. One that
+        `is_before_turns` stands before all others of its queue: what is planned there waits for it, not the reverse.
+        """
         own = self._state.reservations.get(job.spec.id)
-        if own is not None and own.workers:
+        if own is not None and own.workers and not is_before_turns:
             return self._kept_from_planned(job, own)
         before = bisect_left(self._orders, order) if self._orders else len(self._own)
+        before = 0 if is_before_turns else before
         run_ms = run_estimate_ms(self._state, job.spec)
         # How many of all are planned to start before it would be over tells which these are.
         late = len(self._starts) if run_ms is None else bisect_left(self._starts, self._now_ms + run_ms)

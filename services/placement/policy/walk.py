@@ -26,8 +26,9 @@ from services.placement.policy.lines.reasons import tell
 from services.placement.policy.lines.row import InVain, RoomRows, Row
 from services.placement.policy.planned_places import may_start_in
 from services.placement.policy.quota_check import is_over_limits
-from services.placement.policy.reserved import Reserved, reach_of_places
+from services.placement.policy.reserved import Off, Reserved, reach_of_places
 from shared.cluster.job import Job, JobStatus
+from shared.cluster.queue_order import Order
 from shared.cluster.singly import grows
 from shared.cluster.state import CellState
 from shared.events.queue import QueueDiscipline, QueueOrder
@@ -190,10 +191,13 @@ class _Scan:
         that may not be passed there. Nowhere, and None, where it could use none of these.
         """
         assert row.first is not None, "the job is its first one"
-        off, kept = self._reserved.kept_from(job, row.first)
+        off, kept = self._reserved_from(job, row.first)
         if kept is None or not meet(off, self._heads.reach(row.rows.need, job.spec)):
             return NOWHERE, None
         return off, reserved_head(self._state, kept)
+
+    def _reserved_from(self, job: Job, order: Order) -> Off:
+        return self._reserved.kept_from(job, order, is_before_turns=self._heads.is_before_turns(job.spec.id))
 
     def _is_known_beside(self, row: Row, job: Job, off: Reach) -> bool:
         """Whether it needs no look for places to know that the job starts on no other nodes than these in this walk."""
@@ -431,7 +435,7 @@ class _Scan:
         if job.spec.id in self._state.reservations:
             return False
         order = self._lines.order_of(job.spec.id)
-        off = NOWHERE if order is None else self._reserved.kept_from(job, order)[0]
+        off = NOWHERE if order is None else self._reserved_from(job, order)[0]
         return bool(off) and meet(off, self._heads.reach(row.rows.need, job.spec))
 
     def _clear_heads(self) -> None:
