@@ -51,10 +51,12 @@ def set_(
     access = access_of(context)
     wished = _read(settings)
     wish = operation(SetPolicy, cell=access.cell(cell), policy=wished, fields=list(wished))
-    answer = run(_answer(access, wish, wished, timeout_s * 1000))
+    before, answer = run(_answer(access, wish, wished, timeout_s * 1000))
     subject = " ".join(settings)
     if not isinstance(answer, CellPolicy):
-        tell_answer({"policy": subject}, answer, as_json=as_json)
+        event = None if answer is None else answer.event
+        told = changes(before, event.policy) if isinstance(event, PolicySet) else ""
+        tell_answer({"policy": subject}, answer, as_json=as_json, told=told)
         return
     text = f"The policy has {subject} already."
     if as_json:
@@ -80,8 +82,18 @@ def _read(settings: list[str]) -> dict[str, Any]:
     return found
 
 
-async def _answer(access: Access, wish: Operation, wished: dict[str, Any], wait_ms: int) -> News | CellPolicy | None:
-    """The log's answer, or the policy if it was so already, or None if there is neither in time."""
+def changes(before: CellPolicy, now: CellPolicy) -> str:
+    """What is other than before: `backfill_wait_ms: 1800000 -> 600000`."""
+    pairs = [(name, getattr(before, name), getattr(now, name)) for name in CellPolicy.__struct_fields__]
+    return ", ".join(f"{name}: {old} -> {new}" for name, old, new in pairs if old != new)
+
+
+async def _answer(
+    access: Access, wish: Operation, wished: dict[str, Any], wait_ms: int
+) -> tuple[CellPolicy, News | CellPolicy | None]:
+    """The policy before, and the log's answer, or the policy if it was so already, or None if there is neither in
+    time.
+    """
 
     def is_answer(news: News) -> bool:
         event = news.event
@@ -89,14 +101,16 @@ async def _answer(access: Access, wish: Operation, wished: dict[str, Any], wait_
             return event.proposal == SET_POLICY
         return isinstance(event, PolicySet) and _has(event.policy, wished)
 
+    before = (await newest_state(access, wish.cell)).policy
     async with access.client() as client:
         mark = await client.operate(wish)
         answer = await answer_of(client, mark, is_answer, min(wait_ms, LOOK_AFTER_MS))
         if answer is None:
             policy = (await newest_state(access, wish.cell)).policy
             if _has(policy, wished):
-                return policy
-        return answer or await answer_of(client, mark, is_answer, max(0, wait_ms - LOOK_AFTER_MS))
+                return before, policy
+        answer = answer or await answer_of(client, mark, is_answer, max(0, wait_ms - LOOK_AFTER_MS))
+        return before, answer
 
 
 def _has(policy: CellPolicy, wished: dict[str, Any]) -> bool:

@@ -61,18 +61,23 @@ async def answer_of(client: CellClient, mark: Mark, is_answer: IsAnswer, wait_ms
     return None
 
 
-def tell_answer(subject: dict[str, str], answer: News | None, *, as_json: bool) -> None:
-    """Print what came of the command; `subject` is what it was about, by name. Exit 1 if the cell said no, 3 if it
-    said nothing yet.
+def tell_answer(subject: dict[str, str], answer: News | None, *, as_json: bool, told: str = "") -> None:
+    """Print what came of the command; `subject` is what it was about, by name. `told` stands in place of the answer's
+    own words. Exit 1 if the cell said no, 3 if it said nothing yet.
     """
     name = next(iter(subject.values()))
     if answer is None:
         end_with(Exit.AWAY, f"fallow: no answer yet about {name}; the request is on its way")
     is_refused = isinstance(answer.event, REFUSALS)
-    said = f"{name}: {answer.event.text}" if isinstance(answer.event, ProposalRefused) else words(answer)
+    said = told or (refusal_of(name, answer.event) if isinstance(answer.event, ProposalRefused) else words(answer))
     if as_json:
         print_json({**subject, "ok": not is_refused, "version": answer.version, "answer": said})
     else:
         print_line(said)
     if is_refused:
         raise typer.Exit(Exit.NO)
+
+
+def refusal_of(name: str, event: ProposalRefused) -> str:
+    """The cell's no, which names what it is about if it is of one part of it."""
+    return event.text if event.text.startswith((f"{name}:", f"{name}/")) else f"{name}: {event.text}"

@@ -11,7 +11,8 @@ from services.cli.quota_words import quota_rules
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.jobs import JobRejected
-from shared.events.reasons import CancelReason, ClearReason
+from shared.events.operations import CellPolicy
+from shared.events.reasons import CancelReason, ClearReason, FailReason
 from shared.events.values import GPU, JobSpec, WorkerPlace
 
 NODES_NAMED_MOST = 4
@@ -83,6 +84,12 @@ _BECAUSE = {
     CancelReason.ASKED: "",
     CancelReason.DEPENDENCY_FAILED: ": job {}, for which it waited, did not end well",
     CancelReason.DEPENDENCY_UNKNOWN: ": it waited for job {}, which the cell does not know or its tenant does not own",
+}
+
+
+_FAILED = {
+    FailReason.RETRIES_EXHAUSTED: "its retry budget allows no further attempt",
+    FailReason.RUN_TIME_LIMIT: "it ran for longer than it may",
 }
 
 
@@ -212,11 +219,15 @@ def _quota(effect: e.QuotaSet) -> str:
 
 
 def _policy(effect: e.PolicySet) -> str:
-    policy = effect.policy
-    return (
-        f"The cell places by {policy.placement}; a start may take {duration(policy.start_wall_ms)}, a stop "
-        f"{duration(policy.stop_grace_wall_ms)}, a node's silence {duration(policy.lease_wall_ms)}."
-    )
+    shipped = CellPolicy()
+    other = [
+        f"{name} = {getattr(effect.policy, name)}"
+        for name in CellPolicy.__struct_fields__
+        if getattr(effect.policy, name) != getattr(shipped, name)
+    ]
+    if not other:
+        return "The cell's policy is set: all settings are as shipped."
+    return f"The cell's policy is set: {', '.join(other)}; all other settings are as shipped."
 
 
 def _repaired(effect: e.LogRepaired) -> str:
@@ -241,7 +252,7 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.JobPreempted: _preempted,
     e.JobRequeued: _requeued,
     e.JobFinished: lambda x: f"Job {x.job} has finished, attempt {x.attempt}.",
-    e.JobFailed: lambda x: f"Job {x.job} has failed for good: {x.reason}{_text(x.text)}.",
+    e.JobFailed: lambda x: f"Job {x.job} has failed for good ({x.reason}): {_FAILED[x.reason]}{_text(x.text)}.",
     e.JobCancelled: _cancelled,
     e.JobRefused: _refused,
     e.AttemptTimedOut: _timed_out,
@@ -251,7 +262,9 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.JobReady: lambda x: f"Job {x.job} waits for no other job any more.",
     e.ReservationSet: _reserved,
     e.ReservationCleared: lambda x: f"Job {x.job} has no planned start any more: {CLEARED[x.reason]}.",
-    e.HeadBlocked: lambda x: f"Job {x.job} is the first of its queue that does not fit, and is waited for from now on.",
+    e.HeadBlocked: lambda x: (
+        f"Job {x.job} is the first of its queue that does not fit: no job may pass it now that needs the same nodes."
+    ),
     e.HeadCleared: lambda x: f"Job {x.job} is no longer the first of its queue that does not fit.",
     e.NodeChanged: _node,
     e.MaintenanceSet: _maintenance,
@@ -288,10 +301,14 @@ def heading(decision: Decision) -> str:
     return f"version {decision.version}, {moment(decision.at_ms)}, epoch {decision.epoch}"
 
 
+_VERBS = ("is ", "must ", "names ", "stands ")
+"""Rules that begin with one of these go on from the field and its value."""
+
+
 def rejection(event: JobRejected) -> str:
     """Admission's no as one sentence."""
-    field = f" {event.field}" if event.field else ""
-    value = f" = {event.value}" if event.value else ""
+    at = " ".join(part for part in (event.field, f"`{event.value}`" if event.value else "") if part)
     numbers = "" if event.wanted is None else f" (wanted {event.wanted}, allowed {event.allowed})"
-    rule = f": {event.rule}" if event.rule else ""
-    return f"Job {event.job} is rejected: {event.code}{field}{value}{rule}{numbers}."
+    between = " " if event.rule.startswith(_VERBS) else ": "
+    said = between.join(part for part in (at, event.rule) if part)
+    return f"Job {event.job} is rejected ({event.code}){f': {said}' if said else ''}{numbers}."

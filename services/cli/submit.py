@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from contextlib import aclosing
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
@@ -90,7 +90,9 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
     progress, earlier = run(_submit(access_of(context), jobs, goal, timeout_s * 1000, quiet=as_json))
     if as_json:
         stages = {job: stage.value for job, stage in progress.stages.items()}
-        print_json({"submitted": len(jobs), "jobs": stages if goal else _sent(jobs, progress, earlier)})
+        said = {"submitted": len(jobs), "jobs": stages if goal else _sent(jobs, progress, earlier)}
+        reasons = {job: reason_of(event) for job, event in progress.reasons.items()}
+        print_json({**said, "reasons": reasons} if reasons else said)
     elif goal is None:
         _tell_sent(jobs, progress, earlier)
     if goal is not None:
@@ -99,6 +101,13 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
         raise typer.Exit(Exit.NO)
     elif any(STAGES[status] in OVER for status in earlier.values()):
         raise typer.Exit(Exit.BEFORE)
+
+
+def reason_of(event: JobRefused | JobRejected) -> dict[str, Any]:
+    """Why a job was turned away, for programs."""
+    if isinstance(event, JobRefused):
+        return {"code": event.code, "field": "", "value": "", "rule": event.text}
+    return {"code": event.code, "field": event.field, "value": event.value, "rule": event.rule}
 
 
 def _tell_sent(jobs: list[JobSpec], progress: Progress, earlier: Mapping[str, JobStatus]) -> None:

@@ -55,6 +55,8 @@ class Progress:
 
     stages: dict[str, Stage] = field(default_factory=dict)
     arrays: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    reasons: dict[str, e.JobRefused | JobRejected] = field(default_factory=dict)
+    """The no to each job, or whole array, that was turned away."""
 
     @classmethod
     def of(cls, jobs: Iterable[str]) -> Progress:
@@ -79,7 +81,7 @@ class Progress:
         """
         job = news.job
         if job in self.arrays and isinstance(news.event, e.JobRefused | JobRejected):
-            return self._turned_away(news, self.arrays[job])
+            return self._turned_away(job, news.event)
         if job is None or job not in self.stages:
             return False
         stage = _STAGES.get(type(news.event))
@@ -88,13 +90,17 @@ class Progress:
         if stage is None or stage is self.stages[job]:
             return False
         self.stages[job] = stage
+        if isinstance(news.event, e.JobRefused | JobRejected):
+            self.reasons[job] = news.event
         return True
 
-    def _turned_away(self, news: News, elements: tuple[str, ...]) -> bool:
+    def _turned_away(self, array: str, event: e.JobRefused | JobRejected) -> bool:
         """The answer to a whole array is a no."""
+        elements = self.arrays[array]
         if self.stages[elements[0]] is not Stage.UNANSWERED:
             return False
-        stage = Stage.REJECTED if isinstance(news.event, JobRejected) else Stage.REFUSED
+        stage = Stage.REJECTED if isinstance(event, JobRejected) else Stage.REFUSED
+        self.reasons[array] = event
         self.stages.update(dict.fromkeys(elements, stage))
         return True
 

@@ -21,7 +21,7 @@ def contradiction(quotas: Quotas, quota: Quota) -> str | None:
     above the tenant only as a line may have.
     """
     if quota.limit_milli is not None and quota.limit_milli < quota.guaranteed_milli:
-        return f"limit {quota.limit_milli} is below the guarantee {quota.guaranteed_milli}"
+        return f"limit {_gpus(quota.limit_milli)} is below the guarantee {_gpus(quota.guaranteed_milli)}"
     seen, parent = {quota.tenant: None}, quota.parent
     while parent is not None:
         if parent in seen:
@@ -47,8 +47,8 @@ class Fault(NamedTuple):
 
     def __str__(self) -> str:
         """For people."""
-        at = f"{self.field} {self.value}".rstrip()
-        return f"{self.tenant}/{self.gpu_type}: {at}: {self.rule}"
+        at = f"{self.field} {self.value}: " if self.value else ""
+        return f"{self.tenant}/{self.gpu_type}: {at}{self.rule}"
 
 
 def fault_among(quotas: Quotas, changed: Sequence[Quota], tenants: Collection[str]) -> Fault | None:

@@ -26,7 +26,7 @@ EARLY = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS +
 @pytest.mark.parametrize(
     ("command", "code", "field", "value", "rule", "numbers"),
     [
-        (submit(tenant="eve"), "unknown_tenant", "tenant", "eve", "is not a tenant", NONE),
+        (submit(tenant="eve"), "unknown_tenant", "tenant", "eve", "is not in the cell file", NONE),
         (submit(pools=["h100", "x"]), "unknown_pool", "pools", "x", "is not a pool", NONE),
         (submit(cell="north"), "unknown_cell", "cell", "north", "is not a cell", NONE),
         (submit(queue="fast"), "unknown_queue", "queue", "fast", "not a queue of cell east", NONE),

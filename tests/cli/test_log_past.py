@@ -268,7 +268,7 @@ async def test_why_tells_that_admission_turned_a_job_away(log: MemoryLog) -> Non
     event = JobRejected(cell="main", job="x", tenant="vision", command="submit", code=RejectCode.UNKNOWN_POOL)
     await log.publish([LAYOUT.outgoing(event, id="1", source="test", wall_ms=0)])
     found = await explain(log, LAYOUT, "main", "x")
-    assert [step.sentences for step in found.steps] == [("Job x is rejected: unknown_pool.",)]
+    assert [step.sentences for step in found.steps] == [("Job x is rejected (unknown_pool).",)]
 
 
 async def test_nothing_is_told_of_a_job_that_never_was(log: MemoryLog) -> None:

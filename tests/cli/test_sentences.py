@@ -4,8 +4,13 @@ import typing
 
 import pytest
 
+from services.cli.cell_policy import changes
 from services.cli.moments import duration, moment
+from services.cli.operate import refusal_of
 from services.cli.sentences import SENTENCES, devices, gpus, heading, rejection, sentence
+from services.cli.submit import reason_of
+from shared.client.answers import Progress
+from shared.client.port import News
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.jobs import JobRejected
@@ -95,7 +100,7 @@ TABLE: list[tuple[e.Effect, str]] = [
     (e.JobFinished(job="a", attempt=2), "Job a has finished, attempt 2."),
     (
         e.JobFailed(job="a", reason=FailReason.RETRIES_EXHAUSTED, text="exit code 1"),
-        "Job a has failed for good: retries_exhausted (exit code 1).",
+        "Job a has failed for good (retries_exhausted): its retry budget allows no further attempt (exit code 1).",
     ),
     (e.JobCancelled(job="a"), "Job a is cancelled."),
     (
@@ -128,7 +133,7 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (
         e.HeadBlocked(job="a"),
-        "Job a is the first of its queue that does not fit, and is waited for from now on.",
+        "Job a is the first of its queue that does not fit: no job may pass it now that needs the same nodes.",
     ),
     (e.HeadCleared(job="a"), "Job a is no longer the first of its queue that does not fit."),
     (
@@ -199,7 +204,7 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (
         e.PolicySet(policy=CellPolicy()),
-        "The cell places by e-spread; a start may take 2 min, a stop 30.0 s, a node's silence 30.0 s.",
+        "The cell's policy is set: all settings are as shipped.",
     ),
     (e.CellFileSet(digest="0a1b" * 8, content="{}"), "The cell goes by the cell file 0a1b0a1b (2 characters)."),
     (
@@ -244,7 +249,7 @@ def test_a_rejection_says_field_value_rule_and_numbers() -> None:
         wanted=20_000,
         allowed=10_000,
     )
-    said = "Job a is rejected: over_job_limit workers = 20000: at most so many (wanted 20000, allowed 10000)."
+    said = "Job a is rejected (over_job_limit): workers `20000`: at most so many (wanted 20000, allowed 10000)."
     assert rejection(event) == said
 
 
@@ -270,3 +275,44 @@ def test_a_time_of_the_calendar_is_shown_as_such() -> None:
 
 def test_shares_of_a_gpu_and_device_numbers_are_readable() -> None:
     assert (gpus(250), gpus(1000), gpus(1500), devices([3, 1, 2, 7])) == ("0.25 GPU", "1 GPU", "1.5 GPU", "1-3,7")
+
+
+def test_a_rejection_is_one_sentence() -> None:
+    event = JobRejected(job="m2", command="submit", code=RejectCode.UNKNOWN_TENANT, field="tenant", value="vison")
+    told = rejection(replace(event, rule="is not in the cell file"))
+    assert told == "Job m2 is rejected (unknown_tenant): tenant `vison` is not in the cell file."
+
+
+def test_a_policy_is_told_by_what_is_other_than_shipped() -> None:
+    told = sentence(e.PolicySet(policy=CellPolicy(backfill_wait_ms=600_000)))
+    assert told == "The cell's policy is set: backfill_wait_ms = 600000; all other settings are as shipped."
+
+
+def test_what_a_policy_changes_is_told_from_and_to() -> None:
+    assert changes(CellPolicy(remember_jobs=5), CellPolicy(remember_jobs=7)) == "remember_jobs: 5 -> 7"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("vision/gpu: limit 64 is below the guarantee 128", "vision/gpu: limit 64 is below the guarantee 128"),
+        ("placement 'x' is not one of y", "vision: placement 'x' is not one of y"),
+    ],
+)
+def test_a_refusal_names_what_it_is_about_once(text: str, told: str) -> None:
+    event = e.ProposalRefused(proposal="set-quota", code=ProposalCode.NOT_ALLOWED, text=text)
+    assert refusal_of("vision", event) == told
+
+
+def test_programs_are_told_why_a_job_was_turned_away() -> None:
+    rejected = JobRejected(
+        job="a", command="submit", code=RejectCode.UNKNOWN_TENANT, field="tenant", value="x", rule="r"
+    )
+    refused = e.JobRefused(job="b", request="submit", code=RefuseCode.ID_USED_BEFORE, text="why")
+    progress = Progress.of(["a", "b"])
+    assert progress.take(News("c", rejected))
+    assert progress.take(News("c", refused))
+    assert {job: reason_of(event) for job, event in progress.reasons.items()} == {
+        "a": {"code": "unknown_tenant", "field": "tenant", "value": "x", "rule": "r"},
+        "b": {"code": "id_used_before", "field": "", "value": "", "rule": "why"},
+    }

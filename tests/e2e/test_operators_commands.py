@@ -113,8 +113,8 @@ async def test_a_rejected_job_is_told_at_once_and_found_later(
     file.write_text('[{"id": "typo", "tenant": "visoin"}, {"id": "wrong", "tenant": "vision", "queue": "fast"}]')
     async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=1):
         sent = fallow("submit", str(file))
-        unknown_tenant = "Job typo is rejected: unknown_tenant tenant = visoin: is not a tenant of the cell file."
-        unknown_queue = "Job wrong is rejected: unknown_queue queue = fast: is not a queue of cell main."
+        unknown_tenant = "Job typo is rejected (unknown_tenant): tenant `visoin` is not in the cell file."
+        unknown_queue = "Job wrong is rejected (unknown_queue): queue `fast` is not a queue of cell main."
         assert (sent.returncode, sorted(sent.stdout.splitlines())) == (1, [unknown_tenant, unknown_queue])
         again = fallow("submit", str(file), "--json")
         assert json.loads(again.stdout)["jobs"] == {"typo": "rejected", "wrong": "rejected"}

@@ -41,7 +41,7 @@ def tenant_of(file: CellFile, name: str) -> Tenant | Rejection:
     for tenant in file.tenants:
         if tenant.name == name:
             return tenant
-    return Rejection(RejectCode.UNKNOWN_TENANT, "tenant", name, "is not a tenant of the cell file")
+    return Rejection(RejectCode.UNKNOWN_TENANT, "tenant", name, "is not in the cell file")
 
 
 def cell_of(file: CellFile, tenant: Tenant, named: str | None, pools: tuple[str, ...] = ()) -> CellPart | Rejection:
