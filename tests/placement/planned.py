@@ -62,9 +62,8 @@ class Planned:
         return self.tell(*(admitted(spec, self.world.now_ms) for spec in specs))
 
     def pass_time(self, until_ms: int, *, plans: bool = True) -> None:
-        """Let time pass, one end of a run after the other, with a plan behind each."""
-        while self._ends and self._ends[0][0] <= until_ms:
-            at_ms = self._ends[0][0]
+        """Let time pass, one end of a run or edge of a maintenance window after the other, with a plan behind each."""
+        while (at_ms := self._next_ms()) <= until_ms:
             self._go_to(at_ms)
             over = []
             while self._ends and self._ends[0][0] == at_ms:
@@ -74,6 +73,12 @@ class Planned:
             if plans:
                 self.tell(self.plan())
         self._go_to(until_ms)
+
+    def _next_ms(self) -> int:
+        """When the next run ends, or maintenance begins or ends."""
+        windows = [node.maintenance_ms for node in self.world.state.nodes.values() if node.maintenance_ms is not None]
+        edges = [at_ms for window in windows for at_ms in window if at_ms > self.world.now_ms]
+        return min(edges + [each[0] for each in self._ends[:1]], default=NEVER_MS * 10)
 
     def _go_to(self, at_ms: int) -> None:
         self._note(self.world.pass_time(at_ms - self.world.now_ms))

@@ -9,7 +9,7 @@ import pytest
 from shared.cluster.config import Queue
 from shared.events import effects as e
 from shared.events.base import Event
-from shared.events.operations import Cordon, HoldJob
+from shared.events.operations import CancelMaintenance, Cordon, HoldJob, PlanMaintenance
 from shared.events.queue import PlannedStart, QueueOrder, StartsPlanned
 from shared.events.reasons import ClearReason, DeferCode
 from shared.events.value import replace
@@ -182,6 +182,49 @@ def test_what_ends_a_planned_start(event: Event, reason: ClearReason) -> None:
     planned.tell(event)
     assert cleared(planned)[:1] == [("big", reason)]
     assert planned.planned() == {}
+
+
+def before_maintenance() -> Planned:
+    """Node n2 goes into maintenance from 40 to 60; job `big` needs both nodes, and is planned for 100."""
+    planned = Planned(file_of(BACKFILL), joined("n1", 4), joined("n2", 4))
+    planned.tell(PlanMaintenance(cell=CELL, node="n2", begin_ms=40, end_ms=60))
+    planned.submit(job("a", 4, 100), job("big", 4, 50, workers=2))
+    planned.tell(planned.plan())
+    return planned
+
+
+def test_a_planned_start_behind_a_maintenance_window_stays_when_the_window_begins_and_ends() -> None:
+    planned = before_maintenance()
+    for at_ms in (40, 50, 60, 70):
+        planned.pass_time(at_ms)
+        planned.tell(planned.plan())
+        assert planned.planned()["big"] == (100, ("n1", "n2"))
+        planned.submit(job(f"c{at_ms}", 4, 1_000))
+    planned.pass_time(100)
+    assert planned.starts["big"] == 100
+    assert cleared(planned)[0] == ("big", ClearReason.STARTED)
+
+
+@pytest.mark.parametrize("window", [(50, 101), (50, 5_000)])
+def test_maintenance_that_comes_to_last_beyond_a_planned_start_ends_it_when_it_begins(window: tuple[int, int]) -> None:
+    planned = before_maintenance()
+    planned.tell(PlanMaintenance(cell=CELL, node="n2", begin_ms=window[0], end_ms=window[1]))
+    planned.pass_time(50, plans=False)
+    assert cleared(planned) == [("big", ClearReason.NODES_GONE)]
+
+
+def test_a_node_that_is_cordoned_in_its_maintenance_is_kept_no_more() -> None:
+    planned = before_maintenance()
+    planned.pass_time(50)
+    planned.tell(Cordon(cell=CELL, node="n2"))
+    assert cleared(planned) == [("big", ClearReason.NODES_GONE)]
+
+
+def test_maintenance_that_is_called_off_leaves_a_planned_start_as_it_was() -> None:
+    planned = before_maintenance()
+    planned.pass_time(50)
+    planned.tell(CancelMaintenance(cell=CELL, node="n2"))
+    assert cleared(planned) == []
 
 
 def test_a_job_that_is_over_keeps_nothing() -> None:

@@ -9,20 +9,30 @@ from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from shared.cluster.config import Queue
+from shared.events.operations import PlanMaintenance
 from shared.events.values import JobSpec, Level, Position, TopologyWish, Wish
 from tests.placement.planned import BACKFILL, Planned, file_of
-from tests.placement.world import joined, spec_of
+from tests.placement.world import CELL, joined, spec_of
 
 BEHIND = Queue(name="behind", aging_ms=0, aging_most_ms=0)
 
 
 def cell(random: Random) -> Planned:
-    """Some small nodes of one or two types in two racks, and two queues."""
+    """Some small nodes of one or two types in two racks, and two queues; maintenance is known from the beginning."""
     nodes = [
         joined(f"n{number}", random.choice((2, 4)), position=Position(leaf="ab"[number % 2]), gpu_type="gpu")
         for number in range(random.randint(1, 5))
     ]
-    return Planned(file_of(BACKFILL, BEHIND), *nodes)
+    planned = Planned(file_of(BACKFILL, BEHIND), *nodes)
+    for number in range(len(nodes)):
+        if random.random() < 0.3:
+            begin_ms = random.randint(1, 200)
+            planned.tell(
+                PlanMaintenance(
+                    cell=CELL, node=f"n{number}", begin_ms=begin_ms, end_ms=begin_ms + random.choice((5, 40, 200))
+                )
+            )
+    return planned
 
 
 def job(random: Random, number: int) -> JobSpec:

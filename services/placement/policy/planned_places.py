@@ -9,7 +9,7 @@ from shared.cluster.constraints import misfit
 from shared.cluster.maintenance import shut_for
 from shared.cluster.node import Node, mask_of
 from shared.cluster.state import CellState
-from shared.events.values import GPU, JobSpec, WorkerPlace
+from shared.events.values import GPU, JobSpec, LoanStatus, NodeStatus, WorkerPlace
 
 
 def may_start_in(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> bool:
@@ -21,16 +21,16 @@ def may_start_in(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace])
         node = state.nodes.get(node_id)
         if node is None or not node.is_schedulable or misfit(node, spec) is not None or not _is_free(node, theirs):
             return False
-    if not are_places_of(state, spec, places):  # the job may have been changed since
+    if not are_places_of(state, spec, places, state.at_ms):  # the job may have been changed since
         return False
     if state.closing and any(_is_shut(state, spec, node_id) for node_id in on_node):
         return False
     return not state.quotas or refusal_of_places(state, spec, places) is None
 
 
-def are_places_of(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> bool:
+def are_places_of(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace], start_ms: int) -> bool:
     """Whether these are places for all workers of this job as it is now, on nodes of one of its pools that could be
-    what it asks for: whatever runs there.
+    what it asks for when it is planned to start: whatever runs there.
     """
     wants, nodes = spec.resources, [state.nodes.get(place.node) for place in places]
     if [place.rank for place in places] != list(range(spec.workers)):
@@ -39,7 +39,7 @@ def are_places_of(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]
         return False
     taken: dict[str, int] = {}
     for place, node in zip(places, nodes, strict=True):
-        if node is None or not _suits(node, spec):
+        if node is None or not _suits(node, spec, start_ms):
             return False
         if (place.gpu_milli, place.cpu_milli, place.memory_mib) != (
             wants.gpu_milli, wants.cpu_milli, wants.memory_mib,
@@ -54,13 +54,22 @@ def are_places_of(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]
     return True
 
 
-def _suits(node: Node, spec: JobSpec) -> bool:
-    """Whether the node is of the job's kind, and in service."""
+def is_in_service_by(node: Node, start_ms: int) -> bool:
+    """Whether the node takes work, or will when its maintenance is over, which it is by then as planned."""
+    window = node.maintenance_ms
+    is_back = node.is_out_for_maintenance and window is not None and window[1] <= start_ms
+    if is_back and node.status is NodeStatus.DRAINING:
+        return node.wanted is NodeStatus.READY and node.loan_status is not LoanStatus.DRAINING
+    return node.is_in_service
+
+
+def _suits(node: Node, spec: JobSpec, start_ms: int) -> bool:
+    """Whether the node is of the job's kind, and in service when the job is planned to start."""
     if spec.pools and node.pool not in spec.pools:
         return False
     if spec.gpu_type not in (None, node.spec.gpu_type) or node.offered is not None:
         return False
-    return node.is_in_service and not node.silent_wall_ms
+    return is_in_service_by(node, start_ms) and not node.silent_wall_ms
 
 
 def _is_free(node: Node, places: Sequence[WorkerPlace]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from services.placement.policy.planned_places import are_places_of
+from services.placement.policy.planned_places import are_places_of, is_in_service_by
 from services.placement.policy.turn import Turn
 from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.cluster.node import mask_of
@@ -73,7 +73,7 @@ class Reservations:
             return None
         if not backfills(job):
             return "its queue keeps no places"
-        if not are_places_of(state, job.spec, start.places):
+        if not are_places_of(state, job.spec, start.places, start.start_ms):
             return "the places are not what the job asks for, or a node is gone or out of service"
         for place in start.places:
             why = _held_longer(state, job, place, plan, start.start_ms)
@@ -129,7 +129,7 @@ def _over(state: CellState, job_id: str, now_ms: int) -> ClearReason | None:
         return ClearReason.LAPSED
     for node_id in {place.node: None for place in kept.workers}:
         node = state.nodes.get(node_id)
-        if node is None or not node.is_in_service or node.offered is not None:
+        if node is None or not is_in_service_by(node, kept.start_ms) or node.offered is not None:
             return ClearReason.NODES_GONE
     return None
 

@@ -79,9 +79,10 @@ def plan_starts(
     """The planned starts of at most `most` jobs, in the order of their turns. Those that have none are not named."""
     if not most or not state.waiting:
         return ()
-    waiting = _line_up(state, _in_turns(state, queues, now_ms, CANDIDATES_EACH * most))
+    turns = list(_in_turns(state, queues, now_ms, CANDIDATES_EACH * most))
     clock_ms, mark = state.clock_ms, state.checkpoint()
     try:
+        waiting = _line_up_as_maintained(state, turns, now_ms)
         forecast = _Forecast(state, now_ms, estimator)
         forecast.go(waiting, most)
     finally:
@@ -106,7 +107,20 @@ def _in_turns(state: CellState, queues: Sequence[Queue], now_ms: int, most: int)
             most -= 1
 
 
-def _line_up(state: CellState, turns: Iterator[tuple[Queue, Job]]) -> list[_Waiting]:
+def _line_up_as_maintained(state: CellState, turns: Sequence[tuple[Queue, Job]], now_ms: int) -> list[_Waiting]:
+    """The same jobs in line as if all maintenance that goes on were over: they may wait for its nodes."""
+    mark = state.checkpoint()
+    try:
+        for node_id in sorted(state.nodes):
+            node = state.nodes[node_id]
+            if node.is_out_for_maintenance and node.status is not NodeStatus.LOST:
+                APPLY[e.MaintenanceSet](state, e.MaintenanceSet(node=node_id), now_ms)
+        return _line_up(state, turns)
+    finally:
+        state.rollback(mark)
+
+
+def _line_up(state: CellState, turns: Sequence[tuple[Queue, Job]]) -> list[_Waiting]:
     """These jobs, and which of them keep back which others."""
     found: list[_Waiting] = []
     for queue, job in turns:

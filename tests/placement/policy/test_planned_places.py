@@ -82,17 +82,17 @@ def test_shares_of_one_device_do_not_hold_beyond_all_of_it() -> None:
 
 
 def test_places_on_a_failed_device_are_none() -> None:
-    assert not are_places_of(world_of(report("n1", failed=(1,))).state, JOB, PLACES)
+    assert not are_places_of(world_of(report("n1", failed=(1,))).state, JOB, PLACES, 0)
 
 
 def test_places_on_a_silent_node_are_none() -> None:
     state = world_of().state
     is_silent(state)
-    assert not are_places_of(state, JOB, PLACES)
+    assert not are_places_of(state, JOB, PLACES, 0)
 
 
 def test_places_of_one_job_are_in_one_pool() -> None:
     state = world_of(joined("x1", 4, pool="extra")).state
     spec: JobSpec = spec_of("own", 1, 2)
-    assert are_places_of(state, spec, (place(0, "x1", 0), place(1, "x1", 1)))
-    assert not are_places_of(state, spec, (place(0, "n1", 0), place(1, "x1", 0)))
+    assert are_places_of(state, spec, (place(0, "x1", 0), place(1, "x1", 1)), 0)
+    assert not are_places_of(state, spec, (place(0, "n1", 0), place(1, "x1", 0)), 0)
