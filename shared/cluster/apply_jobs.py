@@ -126,7 +126,7 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     if job.first_start_ms is None:
         job.first_start_ms = at_ms
     state.waiting -= 1
-    if state.heads:
+    if state.heads or state.first_plans:
         _no_head(state, effect.job)
     if state.unacknowledged is not None:
         state.unacknowledged.enter(state, job)
@@ -411,7 +411,7 @@ def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
     del state.jobs[spec.id]
     if spec.id in state.reservations:
         state.journal.drop(state.reservations, spec.id)
-    if state.heads:
+    if state.heads or state.first_plans:
         _no_head(state, spec.id)
     over.add(undo, spec.id, spec.tenant, job.digest, status, at_ms, job.came_ms)
     if state.dependents:
@@ -495,6 +495,8 @@ def reservation_set(state: CellState, effect: e.ReservationSet, at_ms: int) -> N
     for place in effect.workers:
         must(place.node in state.nodes, f"node {place.node} does not exist")
     state.journal.put(state.reservations, job.id, effect)
+    if effect.workers and effect.first_ms is not None and job.id not in state.first_plans:
+        state.journal.put(state.first_plans, job.id, effect.first_ms)
 
 
 def reservation_cleared(state: CellState, effect: e.ReservationCleared, at_ms: int) -> None:
@@ -517,9 +519,11 @@ def head_cleared(state: CellState, effect: e.HeadCleared, at_ms: int) -> None:
 
 
 def _no_head(state: CellState, job_id: str) -> None:
-    """Who starts, is held or is over is waited for no more."""
+    """Who starts, is held or is over is waited for no more, and another plan would be a first one."""
     if job_id in state.heads:
         state.journal.drop(state.heads, job_id)
+    if job_id in state.first_plans:
+        state.journal.drop(state.first_plans, job_id)
 
 
 def nothing(state: CellState, effect: e.Effect, at_ms: int) -> None:

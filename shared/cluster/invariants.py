@@ -115,6 +115,8 @@ def no_job_twice(state: CellState) -> list[Offence]:
         job_or_none = state.jobs.get(job_id)
         if job_or_none is None or job_or_none.status is not JobStatus.QUEUED:
             found.append(Offence("I2", f"job {job_id} is waited for as a head and does not wait"))
+    planned = [job_id for job_id in sorted(state.first_plans) if job_id not in state.jobs]
+    found.extend(Offence("I2", f"job {job_id} had a first planned start and does not live") for job_id in planned)
     waiting = sum(job.status in WAITING for job in state.jobs.values())
     if waiting != state.waiting:
         found.append(Offence("I2", f"{waiting} jobs wait, the state counts {state.waiting}"))

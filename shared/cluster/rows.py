@@ -145,8 +145,8 @@ def rows_of(state: CellState) -> Iterator[str]:
         yield _row("used", (tenant, gpu_type, *state.fair.used[tenant, gpu_type]))
     if state.evictions is not None:
         yield _row("evictions", state.evictions)
-    for job_id in sorted(state.heads):
-        yield _row("head", (job_id, state.heads[job_id]))
+    yield from (_row("head", each) for each in sorted(state.heads.items()))
+    yield from (_row("first_plan", each) for each in sorted(state.first_plans.items()))
 
 
 def _row(section: str, content: Any) -> str:
@@ -261,6 +261,11 @@ def _head(state: CellState, text: str) -> None:
     state.heads[job_id] = since_ms
 
 
+def _first_plan(state: CellState, text: str) -> None:
+    job_id, start_ms = _HEAD.decode(text)
+    state.first_plans[job_id] = start_ms
+
+
 def _used(state: CellState, text: str) -> None:
     tenant, gpu_type, *used = _USED.decode(text)
     state.fair.used[tenant, gpu_type] = Used(*used)
@@ -282,6 +287,7 @@ _READ = {
     "reservation": _reservation,
     "used": _used,
     "head": _head,
+    "first_plan": _first_plan,
 }
 
 

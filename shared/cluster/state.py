@@ -59,6 +59,8 @@ class CellState:
     over: Remembered = field(default_factory=Remembered)
     reservations: dict[str, ReservationSet] = field(default_factory=dict)
     heads: dict[str, int] = field(default_factory=dict)
+    first_plans: dict[str, int] = field(default_factory=dict)
+    """When each waiting job for which places are or were kept was first planned to start."""
     singly: dict[str, None] = field(default_factory=dict)
     arrays: dict[str, ArrayJob] = field(default_factory=dict)
     waiting: int = 0

@@ -271,8 +271,9 @@ class ReservationSet(JobEffect):
     it until then; without places nothing is, and the plan only tells people. A record names many in `ranges` instead
     of `workers`.
 
-    `first_ms` is when it was planned to start in the first plan since it has one: until then jobs behind it may pass it
-    as far as that leaves its places alone, however long it waits. It lapses at `until_ms` of cell time unless it is set
+    `first_ms` is when it was planned to start in the first plan that kept places for it since it waits, also where
+    that plan is over: until then jobs behind it may pass it as far as that leaves its places alone, however long it
+    waits. It lapses at `until_ms` of cell time unless it is set
     again (None: it does not lapse). `version` is that of the state from which it was planned.
     """
 

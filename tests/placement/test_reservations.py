@@ -9,7 +9,7 @@ import pytest
 from shared.cluster.config import Queue
 from shared.events import effects as e
 from shared.events.base import Event
-from shared.events.operations import CancelMaintenance, Cordon, HoldJob, PlanMaintenance
+from shared.events.operations import CancelMaintenance, Cordon, HoldJob, PlanMaintenance, ReleaseJob, Uncordon
 from shared.events.queue import PlannedStart, QueueOrder, StartsPlanned
 from shared.events.reasons import ClearReason, DeferCode
 from shared.events.value import replace
@@ -138,6 +138,37 @@ def test_until_its_first_planned_start_a_head_that_has_waited_long_is_passed_on_
     late.world.pass_time(150)
     late.submit(job("e", 4, 10))
     assert "e" not in late.starts
+
+
+@pytest.mark.parametrize("end", ["nodes_gone", "replaced", "lapsed"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_first_planned_start_stays_the_first_however_often_plans_end(end: str, *, restarts: bool) -> None:
+    planned = kept_cell(backfill_wait_ms=10, reservation_ttl_ms=6_000)
+    later = PlannedStart(job="big", start_ms=50_000, places=places("n1", "n2"))
+    if end == "nodes_gone":
+        planned.tell(Cordon(cell=CELL, node="n2"), Uncordon(cell=CELL, node="n2"))
+        planned.tell(Cordon(cell=CELL, node="n2"))
+        planned.tell(Uncordon(cell=CELL, node="n2"))
+    elif end == "replaced":
+        planned.tell(plan(planned))
+    else:
+        planned.world.pass_time(6_000)
+    assert planned.planned() == {}
+    if restarts:
+        planned.world.restart()
+    planned.tell(plan(planned, later))
+    assert planned.world.state.reservations["big"].first_ms == 100
+    planned.world.pass_time(200)
+    planned.submit(job("c", 4, 10))
+    assert "c" not in planned.starts
+
+
+def test_a_job_that_was_held_meanwhile_has_another_first_planned_start() -> None:
+    planned = kept_cell()
+    planned.tell(HoldJob(cell=CELL, job="big"))
+    planned.tell(ReleaseJob(cell=CELL, job="big"))
+    planned.tell(plan(planned, PlannedStart(job="big", start_ms=500, places=places("n1", "n2"))))
+    assert planned.world.state.reservations["big"].first_ms == 500
 
 
 def test_a_plan_that_is_not_confirmed_lapses_and_the_log_says_so() -> None:

@@ -88,9 +88,7 @@ class Reservations:
         ttl_ms = max(state.policy.reservation_ttl_ms, self._least_ms)
         if before is not None and _says_the_same(before, start, now_ms) and _left_ms(before, now_ms) > ttl_ms // 2:
             return
-        first_ms = start.start_ms
-        if before is not None and before.first_ms is not None and before.workers:
-            first_ms = min(before.first_ms, first_ms)
+        first_ms = min(state.first_plans.get(start.job, start.start_ms), start.start_ms)
         turn.do(
             e.ReservationSet(
                 job=start.job,
