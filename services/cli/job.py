@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +12,7 @@ import typer
 from services.cli import job_array, job_reason
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with
+from services.cli.jobs import job_object
 from services.cli.log_why import rejections
 from services.cli.moments import moment
 from services.cli.newest import newest_state
@@ -188,7 +189,7 @@ def _as_object(job_id: str, told: Told) -> dict[str, Any]:
             {"at_ms": at_ms, "sentence": rejection(event), "answer": plain(event)} for at_ms, event in told.rejected
         ],
         "reason": None if told.reason is None else job_reason.as_object(told.reason[0]),
-        "row": None if told.row is None else asdict(told.row),
+        "row": None if told.row is None else job_object(told.row),
         "story": [
             {
                 "version": news.version,

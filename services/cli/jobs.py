@@ -15,7 +15,7 @@ from services.cli.moments import moment
 from services.cli.output import AsJson, CellName, print_json, print_table
 from services.cli.patience import patiently
 from services.cli.sentences import gpus
-from shared.cluster.job import JobStatus
+from shared.cluster.job import FINAL, JobStatus
 from shared.events.queue import QueueOrder
 from shared.view.reader import LIMIT_MOST, Read
 from shared.view.rows import JobRow
@@ -27,6 +27,12 @@ COLUMNS = ("JOB", "TENANT", "STATUS", ">GPUS", ">WORKERS", "QUEUE", ">PRIORITY",
 _PARTS = re.compile(r"(\D*)(\d{0,18})")
 
 SPARE = ("PLACE", "PRIORITY", "WORKERS", "QUEUE", "SUBMITTED", "TENANT")
+
+FORGOTTEN = (
+    *("queue", "priority", "kind", "gpus_milli", "workers", "attempt", "deferred", "submit_ms", "not_before_ms"),
+    *("first_start_ms", "started_ms", "preemptions", "failures", "position", "planned_start_ms"),
+)
+"""What the view does not know of a job that is over."""
 
 
 @app.command()
@@ -72,8 +78,13 @@ def without_places(read: Read[tuple[JobRow, ...]], queues: Sequence[str]) -> Rea
 
 def as_object(cell: str, read: Read[Any], what: str) -> dict[str, Any]:
     """Rows for programs, with the version that they belong to."""
-    rows = [asdict(row) for row in read.value]
+    rows = [job_object(row) if isinstance(row, JobRow) else asdict(row) for row in read.value]
     return {"cell": cell, "version": read.version, "at_ms": read.at_ms, "is_fenced": read.is_fenced, what: rows}
+
+
+def job_object(job: JobRow) -> dict[str, Any]:
+    """A job for programs. What the cell does not remember of one that is over is null."""
+    return {**asdict(job), **(dict.fromkeys(FORGOTTEN) if job.status in FINAL else {})}
 
 
 def _row(job: JobRow) -> tuple[Any, ...]:
@@ -84,7 +95,7 @@ def _row(job: JobRow) -> tuple[Any, ...]:
         _held_of(sum(place.gpu_milli for place in job.places), job.gpus_milli),
         _workers(job),
         job.queue,
-        job.priority,
+        "" if job.status in FINAL else job.priority,
         "" if job.position is None else job.position + 1,
         "" if job.submit_ms is None else moment(job.submit_ms),
         where_or_why(job),

@@ -18,6 +18,7 @@ import typer
 from services.cli import paths
 from services.cli.app import COMMANDS, main
 from services.cli.data_folder import held
+from services.cli.failures import Exit, without_address
 
 DIGITS = "9" * 5_000
 HOSTILE = ["", " ", "-", "--", "a b", "../x", "ä\n\x1b[31m", "x" * 3_000, DIGITS, "²", "*", ":", "=", ","]
@@ -311,3 +312,12 @@ def test_a_password_in_an_address_is_not_shown(
     for value in ("redis://me:secret@host:x/0", "me:secret@host", "http://:secret@host/0"):
         assert ends(["--redis", value, "jobs"], monkeypatch) == 2
         assert "secret" not in capsys.readouterr().err
+
+
+def test_where_no_address_is_given_and_nothing_answers_it_is_said_what_to_do() -> None:
+    away = "Kafka: no Kafka at 127.0.0.1:9092: KafkaConnectionError('x')"
+    told = without_address(Exit.AWAY, away, (None, None))
+    assert told.endswith("paste the line `export FALLOW_KAFKA=... FALLOW_REDIS=...` that `fallow up` printed")
+    assert "Error(" not in told
+    assert without_address(Exit.AWAY, away, ("127.0.0.1:9092", None)) == away
+    assert without_address(Exit.NO, "damaged", (None, None)) == "damaged"

@@ -6,10 +6,11 @@ from services.cli import jobs, nodes
 from services.cli.job import Told, never_was
 from services.cli.jobs import by_number
 from shared.client.port import News
-from shared.cluster.job import JobStatus
+from shared.cluster.job import JobStatus, OverJob
 from shared.events.effects import JobRefused
 from shared.events.reasons import RefuseCode
 from shared.events.values import LoanStatus, NodeRole, NodeStatus
+from shared.view.row_text import job_row, over_text
 from shared.view.rows import JobRow, NodeRow, Place
 
 GPUS, WORKERS = jobs.COLUMNS.index(">GPUS"), jobs.COLUMNS.index(">WORKERS")
@@ -35,6 +36,16 @@ def test_a_job_that_lacks_workers_is_told_with_what_it_holds_and_wants() -> None
 def test_a_job_that_waits_or_is_over_is_told_with_what_it_wants() -> None:
     assert told(job(0, 4, JobStatus.QUEUED)) == ("8", "4")
     assert told(JobRow("j", "ada", JobStatus.FINISHED)) == ("", "")
+
+
+def test_of_a_job_that_is_over_nothing_is_told_that_the_view_does_not_know() -> None:
+    """Its row in the view holds zeros there."""
+    over = job_row(over_text(OverJob("j", "ada", "", JobStatus.FINISHED, 7, 0)))
+    told = jobs.job_object(over)
+    known = {name: value for name, value in told.items() if value is not None}
+    assert known == {"id": "j", "tenant": "ada", "status": "finished", "over_ms": 7, "places": ()}
+    assert jobs._row(over)[jobs.COLUMNS.index(">PRIORITY")] == ""
+    assert jobs.job_object(job(0, 4, JobStatus.QUEUED))["priority"] == 0
 
 
 def test_one_that_leaves_places_holds_more_than_it_wants() -> None:
