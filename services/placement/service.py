@@ -457,7 +457,7 @@ class PlacementService:
             self._reservations.take(turn, plan, self._backfills)
             self._walk_is_due = True
         if self.state.reservations:
-            reservations.settle(turn)
+            reservations.settle(turn, self._backfills)
 
     def _configure(self, turn: Turn) -> None:
         """Bring the state to the cell file of this process, and last put it in force: a writer that dies in the middle

@@ -333,6 +333,21 @@ def test_where_the_policy_says_none_nothing_is_planned() -> None:
     assert planned.planned() == {}
 
 
+def test_where_the_policy_comes_to_say_none_nothing_is_kept_any_more() -> None:
+    planned = kept_cell()
+    planned.tell(set_policy(reservations_max=0))
+    assert planned.planned() == {}
+    planned.submit(job("c", 4, 1_000))
+    assert planned.world.nodes_of("c") == ["n2"]
+
+
+def test_where_a_queue_backfills_no_more_nothing_is_kept_any_more() -> None:
+    planned = kept_cell()
+    planned.world.service.reload(file_of(Queue(name="day", aging_ms=0, aging_most_ms=0), BEST))
+    planned.world.rest()
+    assert planned.planned() == {}
+
+
 def test_a_stepped_cell_goes_by_no_plan() -> None:
     world = World(file_of(BACKFILL), stepped=True)
     world.tell(StartsPlanned(cell=CELL, writer="q", plan=1, version=1, at_ms=0, starts=()))

@@ -101,11 +101,13 @@ class Reservations:
         )
 
 
-def settle(turn: Turn) -> None:
-    """End reservations of jobs that do not wait any more, of nodes that are gone, and those that nothing confirmed."""
+def settle(turn: Turn, backfills: Callable[[Job], bool]) -> None:
+    """End reservations of jobs that do not wait any more, of nodes that are gone, those that nothing confirmed, and
+    where the cell plans no starts any more or the job's queue keeps no places.
+    """
     state = turn.state
     for job_id in list(state.reservations):
-        reason = _over(state, job_id, turn.now_ms)
+        reason = _over(state, job_id, turn.now_ms, backfills)
         if reason is not None:
             if turn.is_closed:
                 return
@@ -117,7 +119,7 @@ def next_lapse_ms(state: CellState) -> int | None:
     return min((each.until_ms for each in state.reservations.values() if each.until_ms is not None), default=None)
 
 
-def _over(state: CellState, job_id: str, now_ms: int) -> ClearReason | None:
+def _over(state: CellState, job_id: str, now_ms: int, backfills: Callable[[Job], bool]) -> ClearReason | None:
     job, kept = state.jobs[job_id], state.reservations[job_id]
     if job.status in HOLDING:
         return ClearReason.STARTED
@@ -125,6 +127,8 @@ def _over(state: CellState, job_id: str, now_ms: int) -> ClearReason | None:
         return ClearReason.HELD
     if kept.until_ms is not None and kept.until_ms <= now_ms:
         return ClearReason.LAPSED
+    if not state.policy.reservations_max or (kept.workers and not backfills(job)):
+        return ClearReason.REPLACED
     for node_id in {place.node: None for place in kept.workers}:
         node = state.nodes.get(node_id)
         if node is None or not is_in_service_by(node, kept.start_ms) or node.offered is not None:
