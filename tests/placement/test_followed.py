@@ -14,7 +14,7 @@ from shared.cluster.config import Queue
 from shared.cluster.job import Job, JobStatus
 from shared.events import effects as e
 from shared.events.decisions import Decision
-from shared.events.reasons import FailReason
+from shared.events.reasons import DeferCode, FailReason
 from tests.cluster.examples import cell, enqueued, node, place, started, then
 from tests.cluster.histories import Historian
 
@@ -39,7 +39,7 @@ def standing(lines: Lines) -> dict[object, list[str]]:
     """The jobs in line by class, each class in its order."""
     every = [line for queue in lines.in_order() for line in queue]
     rows = [(line, key, row) for line in every for key, row in line.rows.items()]
-    return {(line.queue.name, line.tenant, key): row.front(len(row)) for line, key, row in rows}
+    return {(line.queue.name, line.tenant, row.rows.need.key, *key[1:]): row.front(len(row)) for line, key, row in rows}
 
 
 def lines_stay_right(seed: int, decisions: int, kinds: dict[str, int] | None = None) -> bool:
@@ -83,3 +83,14 @@ def test_a_job_that_lacks_workers_and_ends_leaves_its_line(end: e.AnyEffect) -> 
     then(state, end)
     lines.follow(state, (end,), 0)
     assert lines.place_of("job") is None
+
+
+def test_a_class_that_was_refused_is_tried_again_when_a_start_of_one_of_its_jobs_is_planned() -> None:
+    state, lines = cell(enqueued("job")), Lines(QUEUES)
+    lines.follow(state, (), 0)
+    place = lines.place_of("job")
+    assert place is not None
+    lines.refuse(*place, DeferCode.RESERVED_FOR_OTHER, is_shut=True)
+    assert not lines.follow(state, (), 0)
+    assert lines.follow(state, (e.ReservationSet(job="job", start_ms=5),), 0)
+    assert (place[1].code, place[1].is_shut) == (None, False)

@@ -109,9 +109,19 @@ class Lines:
                 is_due |= self._look_at(state, effect.spec.id, now_ms)  # type: ignore[union-attr]
             elif kind in _FOLLOWED or (kind in _ENDED and effect.job in self._places):  # type: ignore[union-attr]
                 is_due |= self._look_at(state, effect.job, now_ms)  # type: ignore[union-attr]
+            elif kind is e.ReservationSet and effect.job in self._places:  # type: ignore[union-attr]
+                self._try_again(self._places[effect.job][1])  # type: ignore[union-attr]
+                is_due = True
         while self._asleep.is_due(now_ms):
             is_due |= self._look_at(state, self._asleep.pop()[1], now_ms)
         return is_due
+
+    def _try_again(self, row: Row) -> None:
+        """A job of it may start now where it was not tried: places are kept for it, or others are than before."""
+        for item in (row, row.rows.need):
+            self._blocked.drop(item)
+            self._nowhere.drop(item)
+            self._open(item)
 
     def _begin(self, state: CellState, now_ms: int) -> None:
         self.forget()
