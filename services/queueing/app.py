@@ -159,8 +159,13 @@ class CellPlanner:
         begun_ms, version = self._host.monotonic_ms(), self._follower.state.version
         state, part = self._follower.state, part_in_force(self._follower.state.cell_file, self._part)
         at_ms = max(state.at_ms, self._context.clock.now_ms())
-        plans = plan_of(state, part.queues, at_ms)
-        starts = plan_starts(state, part.queues, at_ms, state.policy.reservations_max, Declared())
+
+        def work() -> tuple[list[QueuePlan], tuple[PlannedStart, ...]]:
+            most = state.policy.reservations_max
+            return plan_of(state, part.queues, at_ms), plan_starts(state, part.queues, at_ms, most, Declared())
+
+        # The state is changed and put back meanwhile: only this task folds it, and it waits here.
+        plans, starts = await self._host.beside(work, f"plan of {self._tenure.cell}", may_be_long=True)
         ended_ms = self._host.monotonic_ms()
         self._pace(begun_ms, ended_ms)
         await self._log.publish(self._records(plans, starts, version, at_ms))

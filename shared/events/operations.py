@@ -172,7 +172,7 @@ class CellPolicy(Value, omit_defaults=False):
     breaker_wait_wall_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 300_000
     breaker_nodes_per_minute: Annotated[int, Meta(ge=1, le=100_000)] = 10
     remove_lost_ms: Annotated[int, Meta(ge=0, le=366 * 86_400_000)] = 86_400_000
-    reservations_max: Annotated[int, Meta(ge=0, le=1_000)] = 8
+    reservations_max: Annotated[int, Meta(ge=0, le=256)] = 8
     reservation_ttl_ms: Annotated[int, Meta(ge=1, le=366 * 86_400_000)] = 300_000
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from shared.cluster.config import Queue
 from shared.events.base import Event
-from shared.events.operations import Drain, PlanMaintenance, Quota, SetQuota
+from shared.events.operations import CellPolicy, Drain, PlanMaintenance, Quota, SetQuota
 from shared.events.queue import QueueDiscipline
 from shared.events.values import JobSpec, Level, Position, TopologyWish, Wish
 from tests.placement.planned import BACKFILL, Planned, file_of
@@ -188,3 +189,9 @@ def test_a_lost_node_is_not_planned_with_behind_its_maintenance() -> None:
     planned.tell(PlanMaintenance(cell=CELL, node="n2", begin_ms=10, end_ms=50), lost("n2"))
     planned.submit(job("c", 4, 10))
     assert plan_of(planned) == {"c": (100, ("n1",))}
+
+
+def test_no_more_than_256_planned_starts_can_be_asked_for() -> None:
+    assert msgspec.convert({"reservations_max": 256}, CellPolicy).reservations_max == 256
+    with pytest.raises(msgspec.ValidationError, match=r"<= 256 - at `\$.reservations_max`"):
+        msgspec.convert({"reservations_max": 257}, CellPolicy)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TypeVar
 
 from services.queueing.app import CellPlanner, QueueingMetrics
 from services.queueing.settings import QueueingSettings
@@ -20,8 +22,11 @@ from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogUnavailable, Outgoing
 from shared.log.reading import event_of
 from shared.runtime.cell_file import parse_cell_file
+from shared.runtime.host import Host
 from shared.runtime.process import Context, make_context
 from tests.contract.eventually import eventually
+
+T = TypeVar("T")
 
 LAYOUT, QUEUE = Layout("t", {"main": 0}), ("t.queue", 0)
 TEXT = "cells: [{name: main, ordinal: 0, pools: [{name: training, gpus: 8}]}]\ntenants: [{name: vision}]\n"
@@ -40,6 +45,19 @@ class RefusingLog(MemoryLog):
         await super().publish(messages)
 
 
+class NotingHost(Host):
+    """A host that knows what was done beside the loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.beside_the_loop: list[str] = []
+
+    async def beside(self, work: Callable[[], T], kind: str, *, may_be_long: bool) -> T:
+        if may_be_long:
+            self.beside_the_loop.append(kind)
+        return await super().beside(work, kind, may_be_long=may_be_long)
+
+
 class Cell:
     """The decision log of a cell, and what queueing says of it."""
 
@@ -47,7 +65,7 @@ class Cell:
         self.broker, self._chain, self._version = MemoryBroker(), CHAIN_START, 0
         for topic in ("decisions", "snapshots", "queue"):
             self.broker.create_topic(f"t.{topic}", 1)
-        self.log, self.tenure = RefusingLog(self.broker), Tenure("main")
+        self.log, self.tenure, self.host = RefusingLog(self.broker), Tenure("main"), NotingHost()
 
     def enqueue(self, *jobs: str) -> None:
         """One decision that lets these jobs in."""
@@ -74,6 +92,7 @@ class Cell:
     async def planned(self) -> AsyncIterator[Context[QueueingSettings]]:
         """While queueing runs."""
         context = make_context("queueing", QueueingSettings(namespace="t", plan_every_wall_ms=50))
+        context = replace(context, host=self.host)
         file, metrics = parse_cell_file(TEXT, "cell"), QueueingMetrics(context.registry)
         running = asyncio.create_task(CellPlanner(context, self.log, LAYOUT, file, self.tenure, metrics).run())
         try:
@@ -94,6 +113,14 @@ async def test_each_plan_says_who_is_next_as_of_the_newest_decision() -> None:
         assert context.registry.get_sample_value("fallow_queue_jobs", {"cell": "main", "queue": "default"}) == 3
     numbers = [plan.plan for plan in cell.plans()]
     assert numbers == sorted(set(numbers))
+
+
+async def test_a_plan_is_made_beside_the_loop_however_long_that_takes() -> None:
+    cell = Cell()
+    cell.enqueue("a")
+    async with cell.planned():
+        await eventually(lambda: cell.newest() == [("default", 1, ("a",))])
+    assert "plan of main" in cell.host.beside_the_loop
 
 
 async def test_while_nothing_is_decided_no_plan_follows() -> None:
