@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.counts import counted
 from services.cli.failures import Exit, end_with
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.patience import patiently
@@ -43,21 +44,26 @@ def cancel(
     if isinstance(news, JobRow):
         _was_over(news, as_json=as_json)
         return
-    if news is None:
+    if not news:
         end_with(Exit.AWAY, f"fallow: no answer yet about {job_id}; the request is on its way")
-    is_refused = isinstance(news.event, JobRejected | e.JobRefused)
+    is_refused = isinstance(news[0].event, JobRejected | e.JobRefused)
+    is_array = news[0].job != job_id
+    text = of_array(job_id, news) if is_array else words(news[0])
     if as_json:
-        print_json({"job": job_id, "ok": not is_refused, "answer": words(news)})
+        more = {"elements": len(news)} if is_array else {}
+        print_json({"job": job_id, "ok": not is_refused, "answer": text, **more})
     else:
-        print_line(words(news))
+        print_line(text)
     if is_refused:
         raise typer.Exit(Exit.NO)
 
 
 async def _cancel(
     access: Access, job_id: str, tenant: str | None, cell: str | None, reason: str, wait_ms: int
-) -> News | JobRow | None:
-    """The answer, or the row of a job that was over before, or None if there is no answer in time."""
+) -> list[News] | JobRow:
+    """The answers, one for each element of an array, or the row of a job that was over before; none if none comes in
+    time.
+    """
     async with access.client() as client:
         if tenant is None or cell is None:
             cell, row = await row_of(client, job_id, cell)
@@ -67,7 +73,17 @@ async def _cancel(
                 return row
             tenant = tenant or (row.tenant if row is not None else "")
         mark = await client.cancel(job_id, tenant, cell=cell, reason=reason)
-        return await answer(client, mark, job_id, wait_ms, _is_answer)
+        return await answers(client, mark, job_id, wait_ms, _is_answer)
+
+
+def of_array(array: str, news: list[News]) -> str:
+    """What the answers about elements come to."""
+    stop = sum(isinstance(each.event, e.JobStopping) for each in news)
+    done = sum(isinstance(each.event, e.JobCancelled) for each in news)
+    parts = [f"{counted(stop, 'element')} must stop"] if stop else []
+    parts += [f"{counted(done, 'element')} {'is' if done == 1 else 'are'} cancelled"] if done else []
+    parts += [f"{counted(len(news) - stop - done, 'request')} refused"] if len(news) > stop + done else []
+    return f"Array {array}: {', '.join(parts)}."
 
 
 async def row_of(client: CellClient, job_id: str, cell: str | None) -> tuple[str | None, JobRow | None]:
@@ -105,6 +121,23 @@ async def answer(
             if monotonic_ms() > deadline:
                 return None
     return None
+
+
+async def answers(
+    client: CellClient, mark: Mark, job_id: str, wait_ms: int, is_answer: Callable[[News], bool]
+) -> list[News]:
+    """The answer about the job; of an array those about its elements, until a look finds no more of them."""
+    deadline, kept = monotonic_ms() + wait_ms, dict[str, News]()
+    async with aclosing(client.news(mark)) as found:
+        async for some in found:
+            fresh = {news.job: news for news in some if news.job and _is_about(news, job_id) and is_answer(news)}
+            if job_id in fresh:
+                return [fresh[job_id]]
+            is_last = bool(kept) and not fresh.keys() - kept.keys()
+            kept = {**fresh, **kept}
+            if is_last or monotonic_ms() > deadline:
+                break
+    return list(kept.values())
 
 
 def _is_about(news: News, job_id: str) -> bool:

@@ -13,10 +13,11 @@ import typer
 from pydantic import ValidationError
 
 from services.cli.access import Access, access_of, run
+from services.cli.counts import counted
 from services.cli.failures import Exit, end_with, refuse, say
 from services.cli.job_file import read_jobs, read_text
 from services.cli.output import AsJson, print_json, print_line
-from services.cli.sentences import rejection, sentence
+from services.cli.sentences import gpus, of_job, rejection, sentence
 from shared.client.answers import BAD, OVER, TURNED_AWAY, Progress, Stage
 from shared.client.port import CellClient, ClientUnavailable, Mark, News
 from shared.cluster.job import JobStatus
@@ -114,9 +115,17 @@ def _tell_sent(jobs: list[JobSpec], progress: Progress, earlier: Mapping[str, Jo
     for job, status in earlier.items():
         what = "its first element is" if job in progress.arrays else "it is"
         print_line(f"{job} was submitted before; {what} {status}. An id is used once.")
-    sent = [job for job, said in _sent(jobs, progress, earlier).items() if said == SUBMITTED]
+    sent = {job: None for job, said in _sent(jobs, progress, earlier).items() if said == SUBMITTED}
     if sent:
-        print_line(f"{len(sent)} submitted: {_named(sent)}")
+        print_line(f"{len(sent)} submitted: {_named(list(sent))} ({size_of([job for job in jobs if job.id in sent])})")
+
+
+def size_of(jobs: list[JobSpec]) -> str:
+    """How much jobs want: so a number that was meant otherwise is seen."""
+    if len(jobs) > 1:
+        return f"{gpus(sum(job.gpus_milli * (job.array or 1) for job in jobs))} in all"
+    each = of_job(jobs[0])
+    return each if jobs[0].array is None else f"{counted(jobs[0].array, 'element')}, each {each}"
 
 
 def _sent(jobs: list[JobSpec], progress: Progress, earlier: Mapping[str, JobStatus]) -> dict[str, str]:

@@ -173,7 +173,7 @@ def test_topics_are_missing_then_created_then_as_declared(fallow: Fallow, namesp
 @pytest.mark.real_kafka
 def test_submitted_jobs_are_published(told: Fallow) -> None:
     done = told("submit", "-", "--tenant", "vision", stdin="- id: a\n- id: b\n")
-    assert (done.returncode, done.stdout) == (0, "2 submitted: a and 1 more\n")
+    assert (done.returncode, done.stdout) == (0, "2 submitted: a and 1 more (2 GPUs in all)\n")
 
 
 @pytest.mark.real_kafka
@@ -218,7 +218,7 @@ def test_without_waiting_too_a_job_that_was_submitted_before_is_told(told: Fallo
     assert done.stdout.splitlines() == [
         "first was submitted before; it is finished. An id is used once.",
         "second was submitted before; it is running. An id is used once.",
-        "1 submitted: new",
+        "1 submitted: new (1 worker of 1 GPU)",
     ]
     assert done.returncode == 4
 
@@ -254,7 +254,7 @@ async def test_whoever_reads_of_a_fenced_cell_is_told(told: Fallow, redis_url: s
         assert done.stdout
     assert last(told("nodes", "--json"))["is_fenced"] is True
     sent = told("submit", "-", stdin="{id: second, tenant: vision}")
-    assert sent.stdout == "1 submitted: second\n"
+    assert sent.stdout == "1 submitted: second (1 worker of 1 GPU)\n"
     assert sent.stderr.startswith("fallow: cell main is fenced: ")
 
 

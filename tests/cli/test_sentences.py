@@ -4,11 +4,12 @@ import typing
 
 import pytest
 
+from services.cli.cancel import of_array
 from services.cli.cell_policy import changes
 from services.cli.moments import duration, moment
 from services.cli.operate import refusal_of
 from services.cli.sentences import SENTENCES, devices, gpus, heading, rejection, sentence
-from services.cli.submit import reason_of
+from services.cli.submit import reason_of, size_of
 from shared.client.answers import Progress
 from shared.client.port import News
 from shared.events import effects as e
@@ -316,3 +317,17 @@ def test_programs_are_told_why_a_job_was_turned_away() -> None:
         "a": {"code": "unknown_tenant", "field": "tenant", "value": "x", "rule": "r"},
         "b": {"code": "id_used_before", "field": "", "value": "", "rule": "why"},
     }
+
+
+def test_what_was_submitted_is_told_with_its_size() -> None:
+    small = JobSpec(id="a", tenant="t", resources=Resources(gpu_milli=8))
+    many = JobSpec(id="b", tenant="t", workers=2, resources=Resources(gpu_milli=8_000), array=20)
+    assert size_of([small]) == "1 worker of 0.008 GPU"
+    assert size_of([many]) == "20 elements, each 2 workers of 8 GPUs"
+    assert size_of([replace(small, resources=Resources(gpu_milli=1_000)), many]) == "321 GPUs in all"
+
+
+def test_what_becomes_of_an_array_is_told_of_all_its_elements() -> None:
+    stops = [e.JobStopping(job=f"many.{at}", attempt=1, why=StopReason.CANCELLED, grace_wall_ms=1) for at in range(3)]
+    news = [News("c", event) for event in (*stops, e.JobCancelled(job="many.3"))]
+    assert of_array("many", news) == "Array many: 3 elements must stop, 1 element is cancelled."

@@ -32,7 +32,7 @@ TOLD = {
     'fallow log at "$': r"cell main at version \d+, 20\d\d-",
     "fallow log diff 2 3": r"(?s)from version 2.*to version 3.*1 decision in",
     "sed s/hello/many/": "",
-    "fallow submit many.yaml": "^1 submitted: many$",
+    "fallow submit many.yaml": r"^1 submitted: many \(20 elements, each ",
     "fallow job many": r"array many of cell main, 20 elements: .*(running|starting|queued|awaiting)",
     "fallow node drain main-training-0001": "Node main-training-0001 of pool training .8 GPUs. is draining until ",
     "fallow node maintain main-training-0002": r"Maintenance of node main-training-0002 is planned .*\(new fans\)",
