@@ -15,7 +15,8 @@ from shared.events.reasons import ClearReason, DeferCode
 from shared.events.value import replace
 from shared.events.values import JobKind, JobSpec, Resources, WorkerPlace
 from tests.placement.planned import BACKFILL, NEVER_MS, Planned, file_of
-from tests.placement.world import CELL, World, cancel, joined, lost, set_policy, spec_of, update
+from tests.placement.test_borrowing import share
+from tests.placement.world import CELL, World, cancel, joined, lost, set_policy, set_quotas, spec_of, update
 
 BEST = Queue(name="best", aging_ms=0, aging_most_ms=0)
 
@@ -428,3 +429,49 @@ def test_by_shares_a_head_that_is_due_and_a_planned_start_do_not_wait_for_each_o
     assert planned.planned() == {"big": (100, ("n1",))}
     planned.pass_time(100)
     assert planned.world.nodes_of("own") == ["n1"]
+
+
+def with_an_owner(queue: str, reservations_max: int = 8, guaranteed: int = 4, run_ms: int | None = None) -> Planned:
+    """Two nodes in use; `big` of bob, who borrows, is planned on both, when ada's job comes for what is guaranteed."""
+    cell = file_of(BACKFILL, BEST, reservations_max=reservations_max)
+    planned = Planned(cell, joined("n1", 4), joined("n2", 4), set_quotas(share("ada", guaranteed), share("bob")))
+    planned.submit(job("a", 4, 100, tenant="bob"), job("c", 4, 90, tenant="bob"))
+    planned.submit(job("big", 4, 500, workers=2, tenant="bob"))
+    planned.tell(planned.plan())
+    planned.submit(job("own", 4, run_ms, tenant="ada", queue=queue))
+    planned.tell(planned.plan())
+    return planned
+
+
+@pytest.mark.parametrize("queue", ["day", "best"])
+@pytest.mark.parametrize("run_ms", [None, 1_000])
+def test_an_owner_takes_what_is_guaranteed_to_it_of_nodes_that_are_kept_for_a_borrower(
+    queue: str, run_ms: int | None
+) -> None:
+    planned = with_an_owner(queue, run_ms=run_ms)
+    for until_ms in range(100, 2_000, 100):
+        planned.submit(job(f"more-{until_ms}", 4, 500, workers=2, tenant="bob"))
+        planned.pass_time(until_ms)
+    assert planned.starts["own"] == 90
+
+
+@pytest.mark.parametrize("reservations_max", [0, 8])
+def test_an_owner_whose_job_is_larger_than_its_guarantee_and_a_planned_start_do_not_wait_for_each_other(
+    reservations_max: int,
+) -> None:
+    planned = with_an_owner("day", reservations_max, guaranteed=3, run_ms=1_000)
+    planned.pass_time(3_000)
+    assert {"own", "big"} <= planned.starts.keys()
+
+
+def test_a_planned_start_that_waits_for_owners_alone_keeps_nobody_off() -> None:
+    """Else the owner's large job would wait for it, the small one for that, and the planned start for the small one."""
+    cell = file_of(BACKFILL, BEST, reservations_max=2)
+    planned = Planned(cell, joined("n1", 4), set_quotas(share("ada", 3), share("bob")))
+    planned.submit(job("a", 4, 100, tenant="bob"))
+    planned.submit(job("big", 4, 500, tenant="bob"), job("large", 4, 500, tenant="ada"))
+    planned.submit(job("small", 3, None, tenant="ada", queue="best"))
+    planned.tell(planned.plan())
+    assert list(planned.planned()) == ["big", "large"]
+    planned.pass_time(100)
+    assert planned.starts["large"] == 100

@@ -16,7 +16,7 @@ most its own strict queue.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,11 +26,11 @@ from services.placement.policy.ever import Reach, marks_of_reach, meet, reach_of
 from services.placement.policy.head_index import HeadIndex
 from services.placement.policy.lines.classes import WORKERS, Key, room_of
 from services.placement.policy.lines.row import Need
+from services.placement.policy.owners_first import nodes_of_types
 from services.placement.policy.quota_check import is_ever_allowed
 from services.placement.policy.reserved import Kept, Reserved
 from shared.cluster.config import Queue
 from shared.cluster.gpu_types import types_for
-from shared.cluster.hardware import hardware_of
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.queue_order import Order, order_in
 from shared.cluster.quota import accounts, over_limit
@@ -235,19 +235,13 @@ def _kept_from(state: CellState, spec: JobSpec, head: Head) -> Reach:
     owned = [each for each in types if _is_guaranteed(state, spec, each) and not _is_guaranteed(state, head.spec, each)]
     if not owned:
         return head.reach
-    return {name: mask & ~_nodes_of_types(state, name, owned) for name, mask in head.reach.items()}
+    return {name: mask & ~nodes_of_types(state, name, owned) for name, mask in head.reach.items()}
 
 
 def _is_guaranteed(state: CellState, spec: JobSpec, gpu_type: str) -> bool:
     """Whether all of the job fits into what of this type is guaranteed to its tenant."""
     branch = state.tree.branches.get((spec.tenant, gpu_type))
     return branch is not None and branch.used_milli + spec.gpus_milli <= branch.guaranteed_milli
-
-
-def _nodes_of_types(state: CellState, pool: str, types: Collection[str]) -> int:
-    """The nodes of a pool that have GPUs of one of these types, as a mask over its numbers."""
-    kinds = hardware_of(state, state.pools[pool]).kinds
-    return sum(mask for kind, mask in kinds.items() if kind.gpu_type in types)
 
 
 def head_before(
@@ -386,7 +380,7 @@ def _kept_for(state: CellState, spec: JobSpec, reach: Reach, under: str | None) 
     if under is None or not reach:
         return reach
     types = types_for(state, spec)
-    return {name: mask for name in state.pools if (mask := _nodes_of_types(state, name, types))}
+    return {name: mask for name in state.pools if (mask := nodes_of_types(state, name, types))}
 
 
 def _is_below(state: CellState, spec: JobSpec, tenant: str) -> bool:

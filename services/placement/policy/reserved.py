@@ -3,18 +3,22 @@
 A job behind one that has a reservation, in its queue or in one that is walked later, takes of its nodes only what it
 gives back before the planned start, by its estimate (EASY). One that has a reservation itself leaves the nodes of all
 others alone in the same way, before and behind it; of the nodes that are kept for it, those of plans later than its
-own do not count. So no start out of plan spoils another plan.
+own do not count. So no start out of plan spoils another plan. Nothing is kept from an owner for a job that would borrow
+from it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from services.placement.policy.ever import Reach
+from services.placement.policy.owners_first import fits_in, kept_from_owner, waits_for_owners
 from shared.cluster.config import Queue
 from shared.cluster.job import Job
 from shared.cluster.queue_order import Order, order_in
+from shared.cluster.quota_tree import Account
 from shared.cluster.run_time import run_estimate_ms
 from shared.cluster.state import CellState
 from shared.events.effects import ReservationSet
@@ -91,9 +95,12 @@ class Reserved:
         run_ms = run_estimate_ms(self._state, job.spec)
         # How many of all are planned to start before it would be over tells which these are.
         late = len(self._starts) if run_ms is None else bisect_left(self._starts, self._now_ms + run_ms)
-        known = self._known.get((before, late))
+        owned = fits_in(self._state, job.spec)
+        known = None if owned else self._known.get((before, late))
         if known is None:
-            known = self._known[before, late] = self._union(self._earlier + self._own[:before], job)
+            known = self._union(self._earlier + self._own[:before], job, owned)
+            if not owned:
+                self._known[before, late] = known
         return known
 
     def _kept_from_planned(self, job: Job, own: ReservationSet) -> Off:
@@ -106,18 +113,22 @@ class Reserved:
             if kept is not mine:
                 is_later = (kept.start_ms, kept.order) > (own.start_ms, mine.order)
                 (later if is_later else earlier).append(kept)
-        (found, first), (more, other) = self._union(earlier, job), self._union(later, job)
+        owned = fits_in(self._state, job.spec)
+        (found, first), (more, other) = self._union(earlier, job, owned), self._union(later, job, owned)
         for name, mask in more.items():
             found[name] = found.get(name, 0) | mask & ~mine.reach.get(name, 0)
         return found, first or other
 
-    def _union(self, kept: list[Kept], job: Job) -> Off:
-        found: Reach = {}
-        late = [each for each in kept if not _ends_before(self._state, job, each.start_ms, self._now_ms)]
-        for each in late:
-            for name, mask in each.reach.items():
+    def _union(self, kept: list[Kept], job: Job, owned: Mapping[str, Account]) -> Off:
+        found, first = dict[str, int](), None
+        for each in kept:
+            if _ends_before(self._state, job, each.start_ms, self._now_ms):
+                continue
+            reach = kept_from_owner(self._state, owned, each.job.spec, each.reach) if owned else each.reach
+            first = first or (each if reach else None)
+            for name, mask in reach.items():
                 found[name] = found.get(name, 0) | mask
-        return found, late[0] if late else None
+        return found, first
 
 
 def _ends_before(state: CellState, job: Job, start_ms: int, now_ms: int) -> bool:
@@ -129,7 +140,10 @@ def _ends_before(state: CellState, job: Job, start_ms: int, now_ms: int) -> bool
 def _kept(state: CellState, job: Job, queue: Queue) -> Kept:
     reservation = state.reservations[job.spec.id]
     order = order_in(queue, job.spec, job.submit_ms, job.number)
-    return Kept(job, queue.name, order, reach_of_places(state, reservation.workers), reservation.start_ms)
+    # What waits for owners alone keeps nothing: else another one could wait for it and keep the owners off.
+    waits = waits_for_owners(state, job.spec, reservation.workers)
+    reach = {} if waits else reach_of_places(state, reservation.workers)
+    return Kept(job, queue.name, order, reach, reservation.start_ms)
 
 
 def reach_of_places(state: CellState, places: tuple[WorkerPlace, ...]) -> Reach:

@@ -24,6 +24,7 @@ from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
 from services.placement.policy.lines.reasons import tell
 from services.placement.policy.lines.row import InVain, RoomRows, Row
+from services.placement.policy.owners_first import leaves_owners_alone
 from services.placement.policy.planned_places import may_start_in
 from services.placement.policy.quota_check import is_over_limits
 from services.placement.policy.reserved import Off, Reserved, reach_of_places
@@ -215,7 +216,8 @@ class _Scan:
             return False
         if off and meet(off, reach_of_places(self._state, kept.workers)):
             return False
-        return may_start_in(self._state, job.spec, kept.workers)
+        state, spec = self._state, job.spec
+        return may_start_in(state, spec, kept.workers) and leaves_owners_alone(state, spec, kept.workers)
 
     def _find(self, course: Course, row: Row, job: Job) -> Places | DeferCode:
         known = row.code or row.rows.need.code
