@@ -32,7 +32,7 @@ NEVER_WAITED_FOR = (DeferCode.NO_SUCH_NODES, DeferCode.RECORD_TOO_LARGE)
 OF_TENANT = (DeferCode.QUOTA_REACHED, DeferCode.RESERVED_FOR_OTHER)
 NOT_WAITED_FOR = (*NEVER_WAITED_FOR, DeferCode.RESERVED_FOR_OTHER, DeferCode.MAINTENANCE)
 
-HeadOf = tuple[Job, DeferCode, Account]
+HeadOf = tuple[Job, DeferCode, Account, frozenset[str]]
 """A job that waits for room, and what keeps it; where that is a limit, the account that it would pass."""
 
 
@@ -111,7 +111,7 @@ class NaiveWorld(World):
             elif queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO or over or self._waits_for_ever(job, found):
                 continue
             elif is_strict or found not in NOT_WAITED_FOR:
-                own.append((job, found, self._limit_of(job)))
+                own.append((job, found, self._limit_of(job), self._nodes_of(job) - self._kept_by(in_the_way)))
                 if not is_strict and job.id not in self.state.heads:
                     made.append(self._done(e.HeadBlocked(job=job.id)))
         lasting = [head for head in own if self._is_due(queue, head[0]) and head[1] not in NOT_WAITED_FOR]
@@ -149,12 +149,21 @@ class NaiveWorld(World):
 
     def _find_beside(self, job: Job, heads: list[HeadOf]) -> Places | DeferCode:
         """Places on nodes where none of these heads could be."""
-        here = [node for node in self.state.nodes.values() if _could_be(self, job.spec, node)]
-        kept = [node for node in here if any(_could_be(self, head.spec, node) for head, *_ in heads)]
-        if len(kept) == len(here) or any(why is DeferCode.QUOTA_REACHED for _, why, _ in heads):
+        here, kept = self._nodes_of(job), self._kept_by(heads)
+        if here <= kept or any(why is DeferCode.QUOTA_REACHED for _, why, *_ in heads):
             return DeferCode.BEHIND_HEAD
-        with closed(self.state, [node for node in kept if node.is_schedulable]):
+        with closed(
+            self.state, [node for node in self.state.nodes.values() if node.id in here & kept and node.is_schedulable]
+        ):
             return self._find(job)
+
+    def _nodes_of(self, job: Job) -> frozenset[str]:
+        """Where the job could be."""
+        return frozenset(node.id for node in self.state.nodes.values() if _could_be(self, job.spec, node))
+
+    def _kept_by(self, heads: list[HeadOf]) -> frozenset[str]:
+        """The nodes of these heads. One that another head keeps back is a head only of the nodes beside."""
+        return frozenset().union(*(nodes for *_, nodes in heads))
 
     def _without(self, nodes: Sequence[Node], spec: JobSpec) -> Places | DeferCode:
         """Places while these nodes take nothing; what is idle there counts for quotas all the same."""
@@ -207,14 +216,12 @@ class NaiveWorld(World):
 
         return best(0, list(firsts.values()))
 
-    def _is_kept_by(self, job: Job, head: Job, why: DeferCode, limit: Account) -> bool:
-        here = [
-            {node.id for node in self.state.nodes.values() if _could_be(self, each.spec, node)} for each in (job, head)
-        ]
+    def _is_kept_by(self, job: Job, head: Job, why: DeferCode, limit: Account, nodes: frozenset[str]) -> bool:
+        here = self._nodes_of(job)
         if why is not DeferCode.QUOTA_REACHED:
-            return bool(here[0] & here[1])
+            return bool(here & nodes)
         # What is left below a limit is used up on any node.
-        return all(here) and limit in accounts(self.state.quotas, job.spec.tenant, "gpu")
+        return bool(here and self._nodes_of(head)) and limit in accounts(self.state.quotas, job.spec.tenant, "gpu")
 
     def _is_owner_before(self, job: Job, head: Job) -> bool:
         """Whether the job takes what is guaranteed to it, and the head would borrow."""
