@@ -464,6 +464,20 @@ def test_an_owner_whose_job_is_larger_than_its_guarantee_and_a_planned_start_do_
     assert {"own", "big"} <= planned.starts.keys()
 
 
+def test_by_shares_a_head_that_is_due_takes_its_planned_places_also_where_a_look_has_found_none() -> None:
+    """What is kept there for an owner whose job is guaranteed in part only stops no planned start, and the owner waits
+    for that start.
+    """
+    fair = Queue(name="day", discipline=BACKFILL.discipline, order=QueueOrder.FAIR_SHARE)
+    cell = file_of(fair, BEST, backfill_wait_ms=50)
+    planned = Planned(cell, joined("n1", 4), set_quotas(share("ada", 2)))
+    planned.submit(job("a", 4, 100, tenant="bob"))
+    planned.submit(job("big", 4, 50, tenant="bob"), job("own", 4, 50, tenant="ada", queue="best"))
+    planned.tell(planned.plan())
+    planned.pass_time(1_000)
+    assert (planned.starts["big"], planned.starts["own"]) == (100, 150)
+
+
 def test_a_planned_start_that_waits_for_owners_alone_keeps_nobody_off() -> None:
     """Else the owner's large job would wait for it, the small one for that, and the planned start for the small one."""
     cell = file_of(BACKFILL, BEST, reservations_max=2)

@@ -162,10 +162,13 @@ class _Scan:
         over = self._heads.over(row.rows.need, job.spec)
         is_new = row.code is None and row.rows.need.code is None
         may_not_pass = over is not None and over.is_due
-        off, keeper = self._kept_from(row, job) if self._reserved and (is_new or may_not_pass) else (NOWHERE, None)
+        has_plan = job.spec.id in self._state.reservations
+        goes_by_plans = bool(self._reserved) and (is_new or may_not_pass or has_plan)
+        off, keeper = self._kept_from(row, job) if goes_by_plans else (NOWHERE, None)
         if over is not None and may_not_pass:
             return self._go_beside(course, row, job, over, off)
-        if self._reserved and is_new and self._is_planned_here(job, off):
+        # Also where a look for places has found none: that look leaves places alone which a planned start may take.
+        if has_plan and self._is_planned_here(job, off):
             over_id = "" if over is None else over.spec.id
             return self._let_in(course, row, job, self._state.reservations[job.spec.id].workers, over_id)
         if keeper is not None and self._is_known_beside(row, job, off):
