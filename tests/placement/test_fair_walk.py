@@ -153,6 +153,22 @@ def test_a_head_that_is_due_is_passed_by_no_tenant_whatever_its_share() -> None:
     assert running(world) == ["ada-1"]
 
 
+def test_when_a_head_that_is_due_starts_the_next_one_that_is_due_is_passed_by_no_tenant_either() -> None:
+    """Nor by the tenant of the first one, which that one has not kept back."""
+    world = world_of(BACKFILL)
+    world.tell(set_policy(backfill_wait_ms=10_000))
+    submit(world, ("ada-0", 3))
+    submit(world, ("bob-0", 1))
+    submit(world, ("ada-1", 3))
+    submit(world, ("bob-1", 2))
+    world.pass_time(10_000)
+    submit(world, ("ada-2", 1))
+    world.tell(finished("ada-0"), finished("bob-0"))
+    assert running(world) == ["ada-1"]
+    world.tell(finished("ada-1"))
+    assert running(world) == ["ada-2", "bob-1"]
+
+
 FAMILY = (("ada-0", 1, 0), ("bob-0", 2, 0), ("eve-0", 3, 0), ("bob-1", 1, 1), ("eve-1", 1, 2))
 """Jobs (id, GPUs, when it comes). Bob stands below ada, who has no job left when both families have equal shares."""
 

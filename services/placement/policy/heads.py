@@ -96,7 +96,7 @@ class Heads:
         self._above: dict[tuple[Need, str], tuple[str, ...]] = {}
         self._marks: list[object] = []
         self._before_turns: dict[tuple[Need, str], None] = {}
-        self._first: dict[str, None] = {}
+        self._first: dict[str, tuple[Need, str]] = {}
 
     def next_queue(self) -> None:
         """The walk is over with a queue."""
@@ -161,7 +161,19 @@ class Heads:
             reach, since_ms = self.reach(need, job.spec), self._state.heads[job.spec.id]
             head = Head(job.spec, since_ms, reach, None, is_due=True, is_of_all=True, is_for_owners=True)
             self._put(replace(head, is_before_turns=True))
-            self._before_turns[need, job.spec.tenant] = self._first[job.spec.id] = None
+            self._first[job.spec.id] = (need, job.spec.tenant)
+            self._before_turns[need, job.spec.tenant] = None
+
+    def started(self, job_id: str) -> bool:
+        """A job of this queue starts. Whether it kept its room from other tenants: then another head may do so now."""
+        if self._first.pop(job_id, None) is None:
+            return False
+        self._before_turns = dict.fromkeys(self._first.values())
+        left = [head for head in self._index.all if head.spec.id != job_id]
+        self._index = HeadIndex[Head]()
+        for head in left:
+            self._index.add(head)
+        return True
 
     def is_before_turns(self, job_id: str) -> bool:
         """Whether this job keeps its room from other tenants of its queue whoever has the turn."""

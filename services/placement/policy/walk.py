@@ -134,6 +134,8 @@ class _Scan:
         state, since_ms = self._state, self._state.heads
         due = [job_id for job_id in since_ms if is_due(state, state.jobs[job_id], since_ms[job_id], self._now_ms)]
         for job_id in sorted(due, key=lambda job_id: (since_ms[job_id], state.jobs[job_id].number)):
+            if self._heads.is_before_turns(job_id):
+                continue
             job, place = state.jobs[job_id], self._lines.place_of(job_id)
             if place is None or place[0].queue is not self._queue:
                 continue
@@ -280,6 +282,8 @@ class _Scan:
             self._lines.started(row)
             if self._reserved:
                 self._reserved.started(job)
+            if self._heads.started(job.spec.id):
+                self._keep_for_due_heads()  # one that stood behind it is the first now
             goes_on = not (self._is_fair or self._heads.are_by_tenant or self._reserved)
             if goes_on and self._discipline is not _BACKFILL:
                 return has_room and self._go_on(course, rows)
