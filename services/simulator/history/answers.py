@@ -36,11 +36,13 @@ class Settlements:
         self._refused: Counter[tuple[str, str]] = Counter()
         self._updated: Counter[str] = Counter()
         self._updates_read: Counter[str] = Counter()
+        self._updates_of: Counter[str] = Counter()
         self._is_any_record = False
 
     def take(self, decision: Decision, books: Books) -> list[Violation]:
         """Take in a decision that is in the books already; what it has read and not settled."""
         self._begin_record()
+        self._updates_of = updates_of_arrays(decision.effects)
         for effect in decision.effects:
             if isinstance(effect, e.JobEnqueued):
                 self._note_enqueued(effect.spec, effect.digest)
@@ -88,6 +90,7 @@ class Settlements:
         """
         self._updates_read[event.job] += 1
         by_element = max(map(self._update_answers, self._elements.get(event.job, ())), default=0)
+        by_element = max(by_element, self._updates_of[event.job])
         if self._update_answers(event.job) + by_element >= self._updates_read[event.job]:
             return None
         return f"the update of job {event.job} was read and neither done nor refused"
@@ -134,6 +137,24 @@ class Settlements:
             for answer in answers
             if (text := self._unsettled(answer.event, books)) is not None
         ]
+
+
+def updates_of_arrays(effects: Iterable[e.AnyEffect]) -> Counter[str]:
+    """How many updates of each array a record carries out: one update changes elements in the order of their numbers,
+    with nothing between but refusals. Elements may end between two updates, so that the next one begins with a later
+    element.
+    """
+    found: Counter[str] = Counter()
+    array, index = None, -1
+    for effect in effects:
+        if isinstance(effect, e.JobUpdated) and effect.spec.array_of is not None:
+            number = effect.spec.array_index or 0
+            if effect.spec.array_of != array or number <= index:
+                found[effect.spec.array_of] += 1
+            array, index = effect.spec.array_of, number
+        elif not (isinstance(effect, e.JobRefused) and effect.request == "update"):
+            array = None
+    return found
 
 
 def wish_violations(evidence: Evidence) -> list[Violation]:

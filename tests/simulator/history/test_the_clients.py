@@ -65,6 +65,21 @@ def test_the_update_of_an_array_that_ends_in_the_same_record_was_answered() -> N
     assert story.answered(update).answered(cancel).decide(*ends, inputs={"jobs-0": 2}).broken() == []
 
 
+def array_updates(*, is_last_answered: bool) -> Story:
+    """Two updates of an array are read in one record, between which its first element ends."""
+    specs = [enqueued(f"pair.{n}", array=2, array_of="pair", array_index=n).spec for n in range(2)]
+    update, cancel = replace(UPDATE, job="pair"), replace(CANCEL, job="pair.0")
+    story = two_nodes().decide(*(e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST) for spec in specs))
+    told = [e.JobUpdated(spec=replace(specs[0], priority=3)), e.JobCancelled(job="pair.0")]
+    told += [e.JobUpdated(spec=replace(specs[1], priority=4))] if is_last_answered else []
+    return story.answered(update).answered(cancel).answered(update).decide(*told, inputs={"jobs-0": 3})
+
+
+def test_each_update_of_an_array_is_answered_by_its_first_element_then() -> None:
+    assert array_updates(is_last_answered=True).broken() == []
+    assert array_updates(is_last_answered=False).broken() == ["I2"]
+
+
 def test_what_is_never_read_is_found_at_the_end() -> None:
     story = finished_gang().answered(admitted("new"))
     assert story.broken() == []

@@ -9,7 +9,7 @@ import pytest
 from shared.events import effects as e
 from shared.events.decisions import Decision, next_chain
 from shared.events.encoding import encode
-from shared.events.operations import CellPolicy
+from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import ClearReason, FailReason, RequeueReason, StopReason
 from shared.events.value import replace as changed
 from shared.events.values import NodeRole, Resources
@@ -193,6 +193,12 @@ def test_a_node_that_is_heard_again_or_has_become_another_gets_work_and_a_quota_
 def test_a_job_that_is_over_by_then_may_use_the_nodes_of_a_planned_start() -> None:
     short = enqueued("one", tenant="eve", estimate_run_ms=50)
     assert with_gang().decide(*KEPT, short, started("one", place(0, "n1", 1))).broken(happened=(), diary=()) == []
+
+
+def test_an_owner_of_a_guarantee_may_go_before_the_planned_start_of_another_tenant() -> None:
+    owned = e.QuotaSet(quota=Quota(tenant="eve", gpu_type="gpu", guaranteed_milli=1_000))
+    story = with_gang().decide(owned, *KEPT, SINGLE, started("one", place(0, "n1", 1)))
+    assert story.broken(happened=(), diary=()) == []
 
 
 def test_a_planned_start_that_is_over_is_not_in_force_for_ever() -> None:
