@@ -31,6 +31,12 @@ def idle_milli(state: CellState, gpu_type: str) -> int:
     return sum(pool.gpus_milli - pool.allocated_milli - closed_idle_milli(state, pool) for pool in pools)
 
 
+def idle_anywhere_milli(state: CellState, gpu_type: str) -> int:
+    """The same on all nodes that are not lost, whether they take new work or not."""
+    pools = [pool for pool in state.pools.values() if gpu_type in gpu_types_of(state, pool)]
+    return sum(pool.gpus_milli - pool.allocated_milli for pool in pools)
+
+
 def all_milli(state: CellState, gpu_type: str) -> int:
     """The healthy devices of this type, in use or not, on all nodes that are not lost."""
     kinds = [each for pool in state.pools.values() for each in hardware_of(state, pool).kinds.items()]

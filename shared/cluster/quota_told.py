@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.cluster.gpu_types import idle_milli
+from shared.cluster.gpu_types import idle_anywhere_milli
 from shared.cluster.quota_room import available
 from shared.cluster.quota_tree import Account, Branch
 from shared.cluster.state import CellState
@@ -42,7 +42,7 @@ def quota_rows(state: CellState) -> list[QuotaRow]:
         above = None if branch is None or branch.parent is None else branch.parent.account
         below.setdefault(above, []).append(account)
     types = sorted({at[1]: None for at in below.get(None, ())})
-    idle, free = {each: idle_milli(state, each) for each in types}, _free_milli(state)
+    idle, free = {each: idle_anywhere_milli(state, each) for each in types}, _free_milli(state)
     rows = list[QuotaRow]()
     stack = [(account, 0) for account in sorted(below.get(None, ()), key=_by_type, reverse=True)]
     while stack:
