@@ -16,7 +16,7 @@ from shared.events.value import replace
 from shared.events.values import JobKind, JobSpec, Resources, WorkerPlace
 from tests.placement.planned import BACKFILL, NEVER_MS, Planned, file_of
 from tests.placement.test_borrowing import share
-from tests.placement.world import CELL, World, cancel, joined, lost, set_policy, set_quotas, spec_of, update
+from tests.placement.world import CELL, World, admitted, cancel, joined, lost, set_policy, set_quotas, spec_of, update
 
 BEST = Queue(name="best", aging_ms=0, aging_most_ms=0)
 
@@ -462,6 +462,21 @@ def test_an_owner_whose_job_is_larger_than_its_guarantee_and_a_planned_start_do_
     planned = with_an_owner("day", reservations_max, guaranteed=3, run_ms=1_000)
     planned.pass_time(3_000)
     assert {"own", "big"} <= planned.starts.keys()
+
+
+def test_by_shares_what_is_planned_for_a_tenants_later_job_keeps_its_earlier_one_off_nothing() -> None:
+    """The later one would wait for the earlier one, which is like it and comes first, and each plan for the next."""
+    fair = Queue(name="day", discipline=BACKFILL.discipline, order=QueueOrder.FAIR_SHARE)
+    planned = Planned(file_of(fair), joined("n1", 4))
+    planned.submit(job("a", 4, 100, tenant="ada"))
+    planned.pass_time(50)
+    planned.submit(job("second", 4, 80, tenant="bob"))
+    planned.tell(planned.plan())
+    assert planned.planned() == {"second": (100, ("n1",))}
+    planned.run_ms["first"] = 80
+    planned.tell(admitted(job("first", 4, 80, tenant="bob"), 10))
+    planned.pass_time(2_000)
+    assert (planned.starts["first"], planned.starts["second"]) == (100, 180)
 
 
 def test_by_shares_a_head_that_is_due_takes_its_planned_places_also_where_a_look_has_found_none() -> None:

@@ -58,7 +58,7 @@ class Reserved:
         self._earlier: list[Kept] = []
         self._own: list[Kept] = []
         self._orders: list[Order] = []
-        self._known: dict[tuple[int, int], Off] = {}
+        self._known: dict[tuple[str, int, int], Off] = {}
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -90,18 +90,27 @@ class Reserved:
         own = self._state.reservations.get(job.spec.id)
         if own is not None and own.workers and not is_before_turns:
             return self._kept_from_planned(job, own)
-        before = bisect_left(self._orders, order) if self._orders else len(self._own)
-        before = 0 if is_before_turns else before
+        before = [] if is_before_turns else self._before(job, order)
         run_ms = run_estimate_ms(self._state, job.spec)
         # How many of all are planned to start before it would be over tells which these are.
         late = len(self._starts) if run_ms is None else bisect_left(self._starts, self._now_ms + run_ms)
         owned = fits_in(self._state, job.spec)
-        known = None if owned else self._known.get((before, late))
+        tenant = "" if self._orders else job.spec.tenant
+        known = None if owned else self._known.get((tenant, len(before), late))
         if known is None:
-            known = self._union(self._earlier + self._own[:before], job, owned)
+            known = self._union(self._earlier + before, job, owned)
             if not owned:
-                self._known[before, late] = known
+                self._known[tenant, len(before), late] = known
         return known
+
+    def _before(self, job: Job, order: Order) -> list[Kept]:
+        """Those of the queue behind which a job in this place stands. By shares it stands behind all of other tenants,
+        whose turns may come before its own, and behind none of its own tenant's that come after it: these wait for it.
+        """
+        if self._orders:
+            return self._own[: bisect_left(self._orders, order)]
+        tenant = job.spec.tenant
+        return [kept for kept in self._own if kept.job.spec.tenant != tenant or kept.order < order]
 
     def _kept_from_planned(self, job: Job, own: ReservationSet) -> Off:
         """The same of a job that has a reservation: on its own nodes those that are planned later do not count."""
