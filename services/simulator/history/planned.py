@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from services.simulator.history.books import QUEUED, Books, JobPage
 from services.simulator.history.places_in_queues import stands
 from services.simulator.history.queue_rules import DEFAULT, UNKNOWN
-from services.simulator.history.sure_limits import is_owner
 from shared.events import effects as e
 from shared.events.values import JobKind, JobSpec
 
@@ -55,9 +54,11 @@ def forgotten(books: Books) -> Iterable[str]:
 
 def delayed_by(books: Books, page: JobPage, effect: e.JobStarted) -> str | None:
     """The planned start that this one delays, or None: of a job before it in its queue, which goes by the order in
-    which jobs came. An owner of a guarantee may go before what is planned for others.
+    which jobs came. Nothing is said where anything is guaranteed: owners go before what is planned for others, and what
+    waits for owners alone keeps nothing.
     """
-    if page.plan is not None or is_owner(books, page.spec) or books.rules.get(page.spec.queue or "", UNKNOWN).is_fair:
+    has_guarantees = any(quota.guaranteed_milli for quota in books.quotas.values())
+    if page.plan is not None or has_guarantees or books.rules.get(page.spec.queue or "", UNKNOWN).is_fair:
         return None
     nodes = {place.node for place in effect.workers}
     run_ms, place, came_before = _estimate(books, page.spec), _place(books, page), True
