@@ -385,6 +385,7 @@ async def test_nothing_more_is_started_from_the_moment_at_which_the_reports_are_
         await eventually(lambda: any(isinstance(effect, NodeSilent) for effect in world.effects()))
         world.admit("job-0")
         await eventually(lambda: JobDeferred(job="job-0", code=DeferCode.NODES_SILENT) in world.effects())
+    assert not any(isinstance(effect, JobStarted) for effect in world.effects())
 
 
 OPERATIONS = ("test.operations", 0)
