@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from shared.cluster.gpu_types import all_milli, gpu_types_of
 from shared.cluster.quota import Quotas, Usage
 from shared.cluster.state import CellState
 
@@ -117,9 +118,6 @@ class Shares:
 
 
 def totals_of(state: CellState) -> tuple[tuple[str, int], ...]:
-    """The healthy milli-GPUs of each type, of nodes that are not lost. The nodes of a pool are of one type."""
-    found: dict[str, int] = {}
-    for pool in state.pools.values():
-        gpu_type = state.nodes[pool.ids[0]].spec.gpu_type
-        found[gpu_type] = found.get(gpu_type, 0) + pool.gpus_milli
-    return tuple((gpu_type, found[gpu_type]) for gpu_type in sorted(found) if found[gpu_type])
+    """The healthy milli-GPUs of each type, of nodes that are not lost. A pool may have nodes of several types."""
+    types = {gpu_type for pool in state.pools.values() for gpu_type in gpu_types_of(state, pool)}
+    return tuple((gpu_type, milli) for gpu_type in sorted(types) if (milli := all_milli(state, gpu_type)))

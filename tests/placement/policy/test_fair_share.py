@@ -55,6 +55,11 @@ def test_the_gpus_of_a_type_are_those_of_nodes_that_are_not_lost() -> None:
     assert totals_of(world.state) == (("gpu", 8_000),)
 
 
+def test_a_pool_may_have_gpus_of_several_types() -> None:
+    world = cell_with(joined("n1"), joined("n2", gpu_type="big"), file=FILE)
+    assert totals_of(world.state) == (("big", 8_000), ("gpu", 8_000))
+
+
 @pytest.mark.parametrize(
     ("held", "expected"),
     [
