@@ -49,3 +49,44 @@ def closed_idle_milli(state: CellState, pool: PoolCapacity) -> int:
     if not isinstance(found, ClosedIdle):
         found = pool.views[CLOSED_IDLE] = ClosedIdle(state.nodes[node_id] for node_id in pool.ids)
     return found.milli
+
+
+IDLE_BY_TYPE = "idle by type"
+"""The name of this view of a pool that has GPUs of several types."""
+
+
+class IdleByType:
+    """The idle milli-GPUs of the healthy devices of these nodes by GPU type, lost ones aside: `anywhere`, and on `open`
+    nodes, which take new work.
+    """
+
+    __slots__ = ("_of", "anywhere", "is_stale", "open")
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self.is_stale = False
+        self.anywhere: dict[str, int] = {}
+        self.open: dict[str, int] = {}
+        self._of: dict[str, tuple[str, int, int]] = {}
+        for node in nodes:
+            self.note(node, 0)
+
+    def note(self, node: Node, _free: int) -> None:
+        """The node may have changed."""
+        self._count(self._of.pop(node.spec.id, ("", 0, 0)), -1)
+        if node.status is not NodeStatus.LOST:
+            milli, is_open = _idle_milli(node), node.takes_work and node.offered is None
+            counted = self._of[node.spec.id] = (node.spec.gpu_type, milli, milli if is_open else 0)
+            self._count(counted, 1)
+
+    def _count(self, counted: tuple[str, int, int], sign: int) -> None:
+        gpu_type, anywhere_milli, open_milli = counted
+        self.anywhere[gpu_type] = self.anywhere.get(gpu_type, 0) + sign * anywhere_milli
+        self.open[gpu_type] = self.open.get(gpu_type, 0) + sign * open_milli
+
+
+def idle_by_type(state: CellState, pool: PoolCapacity) -> IdleByType:
+    """What is idle there now."""
+    found = pool.views.get(IDLE_BY_TYPE)
+    if not isinstance(found, IdleByType):
+        found = pool.views[IDLE_BY_TYPE] = IdleByType(state.nodes[node_id] for node_id in pool.ids)
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.closed_idle import closed_idle_milli
+from shared.cluster.closed_idle import closed_idle_milli, idle_by_type
 from shared.cluster.hardware import hardware_of
 from shared.cluster.state import CellState
 from shared.events.values import GPU, JobSpec
@@ -27,14 +27,24 @@ def idle_milli(state: CellState, gpu_type: str) -> int:
     of no use to an owner. Each start makes it less by just what the start takes, so that within a walk what quotas
     leave only shrinks.
     """
-    pools = [pool for pool in state.pools.values() if gpu_type in gpu_types_of(state, pool)]
-    return sum(pool.gpus_milli - pool.allocated_milli - closed_idle_milli(state, pool) for pool in pools)
+    return sum(_idle_milli(state, pool, gpu_type, is_open=True) for pool in state.pools.values())
 
 
 def idle_anywhere_milli(state: CellState, gpu_type: str) -> int:
     """The same on all nodes that are not lost, whether they take new work or not."""
-    pools = [pool for pool in state.pools.values() if gpu_type in gpu_types_of(state, pool)]
-    return sum(pool.gpus_milli - pool.allocated_milli for pool in pools)
+    return sum(_idle_milli(state, pool, gpu_type, is_open=False) for pool in state.pools.values())
+
+
+def _idle_milli(state: CellState, pool: PoolCapacity, gpu_type: str, *, is_open: bool) -> int:
+    """The same of one pool: the whole of it where all of its nodes are of one type."""
+    types = gpu_types_of(state, pool)
+    if gpu_type not in types:
+        return 0
+    if len(types) > 1:
+        by_type = idle_by_type(state, pool)
+        return (by_type.open if is_open else by_type.anywhere).get(gpu_type, 0)
+    closed_milli = closed_idle_milli(state, pool) if is_open else 0
+    return pool.gpus_milli - pool.allocated_milli - closed_milli
 
 
 def all_milli(state: CellState, gpu_type: str) -> int:

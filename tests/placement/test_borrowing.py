@@ -52,6 +52,13 @@ def test_who_may_not_borrow_so_much_waits_for_his_quota(rule: dict[str, Any]) ->
     assert (world.nodes_of("his-own"), why(world, "more")) == (["n1"], DeferCode.QUOTA_REACHED)
 
 
+def test_what_is_idle_of_another_type_in_the_same_pool_does_not_stand_for_what_is_not_lent() -> None:
+    world = cell_with(joined("n1", 8), joined("n2", 8, gpu_type="a100"))
+    world.tell(set_quotas(share("ada"), share("bob", 8, lends=False)))
+    world.tell(admitted(spec_of("more", 4, gpu_type="gpu")))
+    assert why(world, "more") is DeferCode.QUOTA_REACHED
+
+
 @pytest.mark.parametrize("rule", [{"lends": False}, {"lend_limit": 1}], ids=["lends nothing", "lends too little"])
 def test_what_is_not_lent_stays_idle_for_its_owner(rule: dict[str, Any]) -> None:
     world = cell_of(8, share("ada", 4), share("bob", 4, **rule))
