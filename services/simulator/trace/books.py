@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shared.cluster.state import CellState
@@ -24,12 +24,25 @@ _ENDS: dict[type[e.Effect], str] = {e.JobFinished: "finished", e.JobFailed: "fai
 
 @dataclass(slots=True)
 class Attempt:
-    """From its start until its GPUs were free again (None: they are not)."""
+    """From its start until its GPUs were free again (None: they are not). Workers that come and go one by one have
+    times of their own in `held`: a place, and from when until when.
+    """
 
     number: int
     start_ms: int
-    workers: tuple[WorkerPlace, ...]
     end_ms: int | None = None
+    held: list[tuple[WorkerPlace, int, int | None]] = field(default_factory=list)
+
+    def enter(self, workers: Sequence[WorkerPlace], at_ms: int) -> None:
+        """These workers have their places from now on."""
+        self.held += [(place, at_ms, None) for place in workers]
+
+    def leave(self, ranks: Collection[int], at_ms: int) -> None:
+        """The places of these ranks are free again."""
+        self.held = [
+            (place, begin_ms, at_ms if end_ms is None and place.rank in ranks else end_ms)
+            for place, begin_ms, end_ms in self.held
+        ]
 
 
 @dataclass(slots=True)
@@ -68,8 +81,13 @@ class Books:
             kind = type(effect)
             if kind is e.JobStarted:
                 story = jobs[effect.job]  # type: ignore[union-attr]  # said by the line above
-                story.attempts.append(Attempt(effect.attempt, at_ms, effect.workers))  # type: ignore[union-attr]
+                story.attempts.append(Attempt(effect.attempt, at_ms))  # type: ignore[union-attr]
+                story.attempts[-1].enter(effect.workers, at_ms)  # type: ignore[union-attr]
                 story.state = "running"
+            elif kind is e.JobResizing:
+                jobs[effect.job].attempts[-1].enter(effect.add, at_ms)  # type: ignore[union-attr]
+            elif kind is e.WorkersSettled:
+                jobs[effect.job].attempts[-1].leave((*effect.done, *effect.gone), at_ms)  # type: ignore[union-attr]
             elif kind in _ENDS:
                 story = self._let_go(effect.job, at_ms)  # type: ignore[union-attr]
                 story.state, story.end_ms = _ENDS[kind], at_ms
@@ -82,6 +100,7 @@ class Books:
         story = self.jobs[job]
         if story.attempts and story.attempts[-1].end_ms is None:
             story.attempts[-1].end_ms = at_ms
+            story.attempts[-1].leave([place.rank for place, _, _ in story.attempts[-1].held], at_ms)
         return story
 
     def job_rows(self) -> Iterator[tuple[object, ...]]:
@@ -96,8 +115,7 @@ class Books:
         """placements.csv: a row for each worker of each attempt; devices are parted by `+`."""
         for job in self.jobs.values():
             for attempt in job.attempts:
-                end_ms = "" if attempt.end_ms is None else attempt.end_ms
-                for place in attempt.workers:
-                    devices = "+".join(map(str, place.devices))
-                    yield (job.id, attempt.number, attempt.start_ms, end_ms, place.rank, place.node, devices,
+                for place, begin_ms, end_ms in attempt.held:
+                    devices, until_ms = "+".join(map(str, place.devices)), "" if end_ms is None else end_ms
+                    yield (job.id, attempt.number, begin_ms, until_ms, place.rank, place.node, devices,
                            place.gpu_milli)  # fmt: skip
