@@ -263,7 +263,7 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.ReservationSet: _reserved,
     e.ReservationCleared: lambda x: f"Job {x.job} has no planned start any more: {CLEARED[x.reason]}.",
     e.HeadBlocked: lambda x: (
-        f"Job {x.job} is the first of its queue that does not fit: no job may pass it now that needs the same nodes."
+        f"Job {x.job} is the first of its queue that does not fit; others may pass it for backfill_wait_ms."
     ),
     e.HeadCleared: lambda x: f"Job {x.job} is no longer the first of its queue that does not fit.",
     e.NodeChanged: _node,

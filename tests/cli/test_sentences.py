@@ -134,7 +134,7 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (
         e.HeadBlocked(job="a"),
-        "Job a is the first of its queue that does not fit: no job may pass it now that needs the same nodes.",
+        "Job a is the first of its queue that does not fit; others may pass it for backfill_wait_ms.",
     ),
     (e.HeadCleared(job="a"), "Job a is no longer the first of its queue that does not fit."),
     (
