@@ -23,7 +23,6 @@ COLUMNS = (
     "preemptions",
     "final_state",
 )
-UNFINISHED = frozenset({"waiting", "running", "lost"})
 STATES = ("finished", "failed", "cancelled", "rejected", "waiting", "running", "lost")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from services.simulator.engine import Engine
@@ -23,22 +23,10 @@ KEPT_MOST = 4
 
 
 class Call:
-    """One call of a function, as the process that makes it waits for it."""
+    """One call of a function, for whose answer a process waits."""
 
     def __init__(self, name: str, keys: Sequence[str], arguments: Sequence[str]) -> None:
         self.name, self.keys, self.arguments = name, keys, arguments
-
-    def __await__(self) -> Generator[Call, Any, Any]:
-        """Waits until the world has the answer."""
-        return (yield self)
-
-
-class RemoteFunctions:
-    """The functions as a process sees them: over a network."""
-
-    async def call(self, name: str, keys: Sequence[str], arguments: Sequence[str]) -> Any:
-        """The answer. Raises ViewUnavailable, ViewMisused."""
-        return await Call(name, keys, arguments)
 
 
 def answer_of(coroutine: Coroutine[Any, Any, T]) -> T:

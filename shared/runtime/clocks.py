@@ -8,16 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from shared.runtime.settings import LATEST_CELL_MS, ClockKind, ServiceSettings
-
-
-class CellClock(Protocol):
-    """Tells cell time."""
-
-    def now_ms(self) -> int:
-        """Cell time now, in milliseconds; never less than it said before."""
 
 
 def wall_ms() -> int:

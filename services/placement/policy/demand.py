@@ -7,7 +7,7 @@ was learned holds for an age of the cell: until twice as many jobs have come, la
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
@@ -63,7 +63,6 @@ class Demand:
     workers: dict[Ask, int]
     gpus_milli: dict[Kind, int]
     age: int = 0
-    pressures: dict[Kind, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, state: CellState) -> Demand:

@@ -35,19 +35,17 @@ class Reservations:
     def __init__(self, speed: float) -> None:
         self._least_ms = round(CONFIRMED_WALL_MS_LEAST * speed)
         self.newest = 0
-        self.refused: dict[str, str] = {}
-        """Why the newest plan of each of these jobs is not in force."""
 
     def forget(self) -> None:
         """Another process may have written: its plans are heard anew."""
-        self.newest, self.refused = 0, {}
+        self.newest = 0
 
     def take(self, turn: Turn, plan: StartsPlanned, backfills: Callable[[Job], bool]) -> None:
         """Put a plan in force, as far as it holds. `backfills`: whether the job is in a queue that backfills."""
         state = turn.state
         if plan.version < self.newest or plan.version > state.version:
             return
-        self.newest, self.refused = plan.version, {}
+        self.newest = plan.version
         named = {start.job: start for start in plan.starts[: state.policy.reservations_max]}
         for job_id in [each for each in state.reservations if each not in named]:
             if state.reservations[job_id].version <= plan.version:
@@ -58,8 +56,6 @@ class Reservations:
             if why is None:
                 taken.add(start)
                 self._put(turn, plan, start)
-            else:
-                self.refused[start.job] = why
 
     @staticmethod
     def _refusal(
