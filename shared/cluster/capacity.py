@@ -32,9 +32,9 @@ class View(Protocol):
 @dataclass(slots=True)
 class PoolCapacity:
     """One pool. `by_free[k]` are the schedulable nodes with exactly k wholly free devices; `by_share[m]` those with a
-    shared device on which exactly m milli-GPUs are free. `schedulable_milli` and `allocated_milli` count healthy
-    devices of nodes that are not lost, and what is in use on all nodes. `nodes_tainted` have a taint, `nodes_in_zone`
-    are kept for services. `views` are the indices over its nodes that somebody has asked for, by name; they are told of
+    shared device on which exactly m milli-GPUs are free. `gpus_milli` and `allocated_milli` count healthy devices of
+    nodes that are not lost, and what is in use on all nodes. `nodes_tainted` have a taint, `nodes_in_zone` are kept for
+    services. `views` are the indices over its nodes that somebody has asked for, by name; they are told of
     each change, and given up when a node comes or goes.
     """
 

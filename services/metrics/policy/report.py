@@ -81,8 +81,8 @@ def jwtd(waits: Waits) -> dict[str, Any]:
 
 
 def jtted(stretches: Stretches) -> dict[str, Any]:
-    """A distribution of stretches: how many starts, their mean, percentiles and the longest; and the mean run time that
-    submitters told and what is estimated of it, where they told any.
+    """A distribution of stretches: how many starts, their mean, percentiles and the longest; and the sum of the run
+    times that submitters told, and what is estimated of it.
     """
     count = stretches.count
     return {
