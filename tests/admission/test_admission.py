@@ -212,8 +212,7 @@ def test_no_json_can_stop_admission(inner: Any) -> None:
 
 
 UNASKED = (
-    *("id", "priority", "preemptible", "checkpoint_interval_ms", "max_run_ms", "estimate_run_ms", "min_run_ms"),
-    *("fungible", "heterogeneous", "scaling", "hold"),
+    *("id", "priority", "preemptible", "checkpoint_interval_ms", "max_run_ms", "estimate_run_ms", "min_run_ms", "hold"),
 )
 
 

@@ -80,6 +80,9 @@ EARLY = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS +
         (submit(after=[{"job": "job-1"}]), "invalid_field", "after", "job-1", "the job itself", NONE),
         (submit(after=[{"job": "a"}, {"job": "a", "when": "any"}]), "invalid_field", "after", "a", "twice", NONE),
         (submit(workers=2, workers_min=1), "unsupported", "workers_min", "", "not supported", NONE),
+        (submit(scaling=[1_000, 1_900]), "unsupported", "scaling", "", "not supported", NONE),
+        (submit(fungible=True), "unsupported", "fungible", "", "not supported", NONE),
+        (submit(heterogeneous=True), "unsupported", "heterogeneous", "", "not supported", NONE),
         (submit(spread="leaf"), "unsupported", "spread", "", "not supported", NONE),
         (
             submit(workers=2, gang=False, topology={"level": "leaf"}),

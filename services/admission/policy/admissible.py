@@ -66,6 +66,9 @@ def wish_of(spec: JobSpec) -> Wish:
         spec.run.driver,
         spec.retry.budget,
         spec.preemptible,
+        bool(spec.scaling),
+        spec.fungible,
+        spec.heterogeneous,
     )
 
 

@@ -25,6 +25,9 @@ def unsupported(spec: JobSpec) -> Rejection | None:
         "workers_min": gang and spec.workers_min not in (None, spec.workers),
         "spread": spec.kind is not JobKind.INFERENCE and spec.spread is not None,
         "topology": not gang and spec.topology is not None,
+        "scaling": bool(spec.scaling),
+        "fungible": spec.fungible,
+        "heterogeneous": spec.heterogeneous,
     }
     for field, is_asked in asked.items():
         if is_asked:
