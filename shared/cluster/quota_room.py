@@ -20,6 +20,11 @@ def firm_room(tree: QuotaTree, account: Account, free_milli: int) -> int:
     return max(0, free_milli - (0 if cohort is None else cohort.guaranteed_idle_milli))
 
 
+def has_guarantee(tree: QuotaTree, account: Account) -> bool:
+    """Whether anything is guaranteed to the tenant, or to one above it."""
+    return any(branch.guaranteed_milli for branch in lineage(tree.branches.get(account)))
+
+
 def drawn_from_cell(branch: Branch | None, more_milli: int) -> int:
     """How much of `more_milli` comes from what all tenants of the cell share, because it is at home nowhere below."""
     while branch is not None and more_milli:

@@ -314,6 +314,22 @@ def test_a_head_at_a_limit_keeps_back_those_under_the_same_limit_in_all_queues_a
     assert started == ["of-bob"]
 
 
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+@pytest.mark.parametrize("of", ["line", "next"])
+def test_where_nothing_is_guaranteed_a_head_that_may_not_be_preempted_waits_for_room_as_any_other(
+    of: str, queue: Queue
+) -> None:
+    world = world_of(queue, Queue(name="next"))
+    world.tell(joined("n1", 4), set_quotas(quota("ada", None)))
+    submit(world, "first", 3, tenant="bob")
+    submit(world, "head", 2, preemptible=False)
+    submit(world, "small", tenant="bob", queue=of)
+    waits = [world.job(job).deferred for job in ("head", "small")]
+    assert waits == [DeferCode.NO_FREE_GPUS, DeferCode.BEHIND_HEAD]
+    world.tell(finished("first", "n1"))
+    assert world.nodes_of("head") == ["n1"]
+
+
 LARGER_THAN_ALLOWED: dict[str, tuple[tuple[Quota, ...], dict[str, Any]]] = {
     "the limit of the tenant above": ((quota("lab", 4),), {}),
     "its right to borrow": ((replace(quota("lab", None), guaranteed_milli=4_000, borrows=False),), {}),

@@ -12,7 +12,7 @@ from shared.cluster.capacity import PoolCapacity
 from shared.cluster.gpu_types import all_milli, gpu_types_of, idle_milli, types_for
 from shared.cluster.job import Job
 from shared.cluster.quota import over_limit
-from shared.cluster.quota_room import drawn_from_cell, firm_room
+from shared.cluster.quota_room import drawn_from_cell, firm_room, has_guarantee
 from shared.cluster.quota_tree import QuotaTree
 from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
@@ -118,10 +118,13 @@ def _of_others(
 ) -> DeferCode | None:
     """The same as far as it goes by what others have: `free_milli` are free."""
     account, cohort = (spec.tenant, gpu_type), tree.cohorts[gpu_type]
-    if not spec.preemptible and milli > firm_room(tree, account, free_milli):
+    waits_for_room = milli > free_milli and not may_be_part
+    is_firm = spec.preemptible or milli <= firm_room(tree, account, free_milli)
+    # What is guaranteed to nobody, and in use, comes back as any other room does.
+    if not is_firm and (not waits_for_room or has_guarantee(tree, account)):
         return DeferCode.QUOTA_REACHED
     drawn_milli = drawn_from_cell(tree.branches.get(account), milli)
     left_milli = free_milli - cohort.home_idle_milli - drawn_milli
-    if not drawn_milli or (milli > free_milli and not may_be_part):
+    if not drawn_milli or waits_for_room:
         return None  # of what is not free no quota speaks
     return DeferCode.QUOTA_REACHED if left_milli < 0 else None
