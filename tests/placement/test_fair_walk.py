@@ -19,16 +19,24 @@ STRICT, BEST, BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BEST_EFFOR
 HALF_LIFE_MS = 64_000
 
 
-def part_of(discipline: QueueDiscipline, half_life_ms: int = 0, order: QueueOrder = QueueOrder.FAIR_SHARE) -> CellPart:
-    queue = Queue(name="q", order=order, discipline=discipline)
+def part_of(
+    discipline: QueueDiscipline,
+    half_life_ms: int = 0,
+    order: QueueOrder = QueueOrder.FAIR_SHARE,
+    behind: tuple[Queue, ...] = (),
+) -> CellPart:
+    """A cell of this queue, and of those `behind` it."""
+    queues = (Queue(name="q", order=order, discipline=discipline), *behind)
     policy = CellPolicy(fair_half_life_ms=half_life_ms)
-    return CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=64),), queues=(queue,), policy=policy)
+    return CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=64),), queues=queues, policy=policy)
 
 
-def world_of(discipline: QueueDiscipline, gpus: int = 4, half_life_ms: int = 0) -> World:
-    """A cell of one node."""
+def world_of(
+    discipline: QueueDiscipline, gpus: int = 4, half_life_ms: int = 0, behind: tuple[Queue, ...] = ()
+) -> World:
+    """A cell of one node, with these queues behind the fair one."""
     tenants = tuple(Tenant(name=name) for name in ("ada", "bob", "eve"))
-    world = World(CellFile(cells=(part_of(discipline, half_life_ms),), tenants=tenants))
+    world = World(CellFile(cells=(part_of(discipline, half_life_ms, behind=behind),), tenants=tenants))
     world.tell(joined("n1", gpus))
     return world
 
@@ -167,6 +175,19 @@ def test_when_a_head_that_is_due_starts_the_next_one_that_is_due_is_passed_by_no
     assert running(world) == ["ada-1"]
     world.tell(finished("ada-1"))
     assert running(world) == ["ada-2", "bob-1"]
+
+
+def test_when_a_head_that_is_due_starts_those_that_it_kept_back_come_before_a_queue_behind() -> None:
+    """The turn of another tenant came first, whose job the head has kept back."""
+    world = world_of(BACKFILL, 5, behind=(Queue(name="late"),))
+    world.tell(set_policy(backfill_wait_ms=10_000))
+    submit(world, ("ada-0", 1), ("eve-0", 4))
+    submit(world, ("ada-1", 2))
+    world.pass_time(10_000)
+    submit(world, ("bob-0", 2))
+    world.tell(admitted(spec_of("late", 2, tenant="eve", queue="late")))
+    world.tell(finished("eve-0"))
+    assert running(world) == ["ada-0", "ada-1", "bob-0"]
 
 
 FAMILY = (("ada-0", 1, 0), ("bob-0", 2, 0), ("eve-0", 3, 0), ("bob-1", 1, 1), ("eve-1", 1, 2))

@@ -479,6 +479,20 @@ def test_by_shares_what_is_planned_for_a_tenants_later_job_keeps_its_earlier_one
     assert (planned.starts["first"], planned.starts["second"]) == (100, 180)
 
 
+def test_by_shares_those_that_a_planned_start_kept_off_come_before_a_queue_behind_when_it_starts() -> None:
+    fair = Queue(name="day", discipline=BACKFILL.discipline, order=QueueOrder.FAIR_SHARE)
+    planned = Planned(file_of(fair, Queue(name="late")), joined("n1", 5))
+    planned.submit(job("a", 1, 1_000, tenant="ada"))
+    planned.submit(job("b", 4, 100, tenant="bob"))
+    planned.submit(job("planned", 2, 80, tenant="ada"))
+    planned.tell(planned.plan())
+    assert planned.planned() == {"planned": (100, ("n1",))}
+    planned.submit(job("kept-off", 2, 80, tenant="bob"))
+    planned.submit(job("late", 2, 80, queue="late", tenant="bob"))
+    planned.pass_time(2_000)
+    assert (planned.starts["planned"], planned.starts["kept-off"], planned.starts["late"]) == (100, 100, 180)
+
+
 def test_by_shares_a_head_that_is_due_takes_its_planned_places_also_where_a_look_has_found_none() -> None:
     """What is kept there for an owner whose job is guaranteed in part only stops no planned start, and the owner waits
     for that start.

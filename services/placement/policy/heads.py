@@ -175,6 +175,11 @@ class Heads:
             self._index.add(head)
         return True
 
+    @property
+    def are_before_turns(self) -> bool:
+        """Whether any job keeps its room so."""
+        return bool(self._first)
+
     def is_before_turns(self, job_id: str) -> bool:
         """Whether this job keeps its room from other tenants of its queue whoever has the turn."""
         return job_id in self._first

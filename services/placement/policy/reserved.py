@@ -73,15 +73,17 @@ class Reserved:
         self._orders = [] if is_fair else [kept.order for kept in self._own]
         self._known = {}
 
-    def started(self, job: Job) -> None:
-        """Nothing is kept for this job any more."""
-        if any(kept.job is job for kept in self._all):
+    def started(self, job: Job) -> bool:
+        """Nothing is kept for this job any more. Whether something was."""
+        was_kept = any(kept.job is job for kept in self._all)
+        if was_kept:
             self._all = [kept for kept in self._all if kept.job is not job]
             self._earlier = [kept for kept in self._earlier if kept.job is not job]
             self._own = [kept for kept in self._own if kept.job is not job]
             self._orders = [kept.order for kept in self._own] if self._orders else []
             self._starts = sorted(kept.start_ms for kept in self._all)
             self._known = {}
+        return was_kept
 
     def kept_from(self, job: Job, order: Order, *, is_before_turns: bool = False) -> Off:
         """The nodes on which this job of the queue, which stands in this place, may not start now. One that

@@ -60,10 +60,11 @@ ones in the next walk: each is tried again only when more has become free, and w
 @dataclass(slots=True)
 class Walk:
     """What came of a walk. `is_whole` is False where the record was full, or as many kinds were tried in vain as may
-    be, so that there may be more to start; `tries_left` is how many of these were left. `heads` are the jobs that are
-    heads now and were none, `cleared` those that are none any more. `has_untried` tells that some kinds of jobs behind
-    a head are still to be tried on other nodes; `has_spent_tries`, that this is so because as many were tried as may
-    be in one walk; `has_untold`, that more jobs are to be told why they wait.
+    be, or jobs are to come by again that were kept off, so that there may be more to start; `tries_left` is how many
+    tries were left. `heads` are the jobs that are heads now and were none, `cleared` those that are none any more.
+    `has_untried` tells that some kinds of jobs behind a head are still to be tried on other nodes; `has_spent_tries`,
+    that this is so because as many were tried as may be in one walk; `has_untold`, that more jobs are to be told why
+    they wait; `has_kept_off`, that some were kept off for one whose own turn may come behind theirs.
     """
 
     starts: int = 0
@@ -75,6 +76,7 @@ class Walk:
     has_untried: bool = False
     has_spent_tries: bool = False
     has_untold: bool = False
+    has_kept_off: bool = False
 
 
 def walk_lines(state: CellState, lines: Lines, now_ms: int, start: Start) -> Walk:
@@ -280,10 +282,9 @@ class _Scan:
                 return False
             rows = row.rows
             self._lines.started(row)
-            if self._reserved:
-                self._reserved.started(job)
-            if self._heads.started(job.spec.id):
-                self._keep_for_due_heads()  # one that stood behind it is the first now
+            if self._is_waited_for_no_more(job) and self._walk.has_kept_off:
+                self._lines.tries += not self._walk.has_spent_tries
+                return False  # those that were kept off for it come by again, before all that are still to come
             goes_on = not (self._is_fair or self._heads.are_by_tenant or self._reserved)
             if goes_on and self._discipline is not _BACKFILL:
                 return has_room and self._go_on(course, rows)
@@ -292,6 +293,14 @@ class _Scan:
             self._lines.look_at(self._state, job, self._now_ms)
         self._turns.served()
         return has_room
+
+    def _is_waited_for_no_more(self, job: Job) -> bool:
+        """Whether a job that has started kept others off by a planned start, or before its turn."""
+        was_planned = bool(self._reserved) and self._reserved.started(job)
+        was_before_turns = self._heads.started(job.spec.id)
+        if was_before_turns:
+            self._keep_for_due_heads()  # one that stood behind it is the first now
+        return was_planned or was_before_turns
 
     def _go_on(self, course: Course, rows: RoomRows) -> bool:
         """Start the next jobs that need the same room, as far as places were found for them along with one before.
@@ -376,7 +385,7 @@ class _Scan:
         known = self._known_beside(row, beside) if beside else None
         if known is not None:
             self._note_beside(row, job, known, beside, is_planned=is_planned, may_be_head=may_be_head)
-            self._pass_kept(course, row, job, over, known)
+            self._pass_kept(course, row, job, over, known, off)
             return True
         if beside and not is_planned and (not self._tries or row.tried == self._lines.tries):
             self._walk.has_spent_tries |= row.tried != self._lines.tries
@@ -396,7 +405,7 @@ class _Scan:
             is_of_row = found in _OF_TENANT or job.status is not _QUEUED or bool(off)
             (row if is_of_row else need).in_vain = InVain(self._lines.freed, found, beside)
             self._note_beside(row, job, found, beside, is_planned=is_planned, may_be_head=may_be_head)
-        self._pass_kept(course, row, job, over, found)
+        self._pass_kept(course, row, job, over, found, off)
         return True
 
     def _known_beside(self, row: Row, beside: Reach) -> DeferCode | None:
@@ -423,10 +432,11 @@ class _Scan:
         ):
             self._note_head(row, job, code, beside)
 
-    def _pass_kept(self, course: Course, row: Row, job: Job, over: Head, code: DeferCode) -> None:
+    def _pass_kept(self, course: Course, row: Row, job: Job, over: Head, code: DeferCode, off: Reach) -> None:
         """It may not pass this head, and nor may any other that could use what the head needs, unless it is for reasons
         of its tenant, or of the workers that it has already.
         """
+        self._walk.has_kept_off |= bool(off) or self._heads.are_before_turns
         if code in _OF_TENANT or self._heads.is_by_tenant(over) or over.is_planned or not self._keeps_its_room(job):
             course.pass_row(row)
         else:
