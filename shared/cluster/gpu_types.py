@@ -47,6 +47,17 @@ def _idle_milli(state: CellState, pool: PoolCapacity, gpu_type: str, *, is_open:
     return pool.gpus_milli - pool.allocated_milli - closed_milli
 
 
+def open_milli(state: CellState, gpu_type: str) -> int:
+    """The healthy devices of this type, in use or not, on nodes that no person has closed for new work."""
+    found = 0
+    for pool in state.pools.values():
+        hardware = hardware_of(state, pool)
+        for kind, nodes in hardware.kinds.items():
+            if kind.gpu_type == gpu_type:
+                found += kind.gpus * GPU * (nodes & ~hardware.closed).bit_count()
+    return found
+
+
 def all_milli(state: CellState, gpu_type: str) -> int:
     """The healthy devices of this type, in use or not, on all nodes that are not lost."""
     kinds = [each for pool in state.pools.values() for each in hardware_of(state, pool).kinds.items()]

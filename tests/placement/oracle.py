@@ -32,8 +32,10 @@ NEVER_WAITED_FOR = (DeferCode.NO_SUCH_NODES, DeferCode.RECORD_TOO_LARGE)
 OF_TENANT = (DeferCode.QUOTA_REACHED, DeferCode.RESERVED_FOR_OTHER)
 NOT_WAITED_FOR = (*NEVER_WAITED_FOR, DeferCode.RESERVED_FOR_OTHER, DeferCode.MAINTENANCE)
 
-HeadOf = tuple[Job, DeferCode, Account, frozenset[str]]
-"""A job that waits for room, and what keeps it; where that is a limit, the account that it would pass."""
+HeadOf = tuple[Job, DeferCode, Account | None, frozenset[str]]
+"""A job that waits for room, and what keeps it; where that is a limit, the account that it would pass, or None where it
+waits for what is guaranteed to nobody.
+"""
 
 
 class Idle(PlacementService):
@@ -96,7 +98,7 @@ class NaiveWorld(World):
         is_strict = queue.discipline is QueueDiscipline.STRICT_FIFO
         for job in self._turns(queue):
             over = [head for head in due if self._is_kept_by(job, *head) and not self._is_owner_before(job, head[0])]
-            over += [head for head in own if self._is_kept_by(job, *head) and not self._may_pass(queue, job, *head[:2])]
+            over += [head for head in own if self._is_kept_by(job, *head) and not self._may_pass(queue, job, *head[:3])]
             in_the_way = [head for head in over if head in due or self._is_due(queue, head[0])]
             found = self._find_beside(job, in_the_way) if in_the_way else self._find(job)
             by_head = bool(in_the_way) and self._is_head_by_tenant(queue, in_the_way[0], due)
@@ -216,12 +218,13 @@ class NaiveWorld(World):
 
         return best(0, list(firsts.values()))
 
-    def _is_kept_by(self, job: Job, head: Job, why: DeferCode, limit: Account, nodes: frozenset[str]) -> bool:
+    def _is_kept_by(self, job: Job, head: Job, why: DeferCode, limit: Account | None, nodes: frozenset[str]) -> bool:
         here = self._nodes_of(job)
         if why is not DeferCode.QUOTA_REACHED:
             return bool(here & nodes)
         # What is left below a limit is used up on any node.
-        return bool(here and self._nodes_of(head)) and limit in accounts(self.state.quotas, job.spec.tenant, "gpu")
+        is_under = limit is None or limit in accounts(self.state.quotas, job.spec.tenant, "gpu")
+        return bool(here and self._nodes_of(head)) and is_under
 
     def _is_owner_before(self, job: Job, head: Job) -> bool:
         """Whether the job takes what is guaranteed to it, and the head would borrow."""
@@ -240,15 +243,25 @@ class NaiveWorld(World):
         below = [other for other in self.state.quotas.values() if other.parent == tenant]
         return max(sum(other.guaranteed_milli for other in below), 0 if quota is None else quota.guaranteed_milli)
 
-    def _may_pass(self, queue: Queue, job: Job, head: Job, why: DeferCode) -> bool:
+    def _may_pass(self, queue: Queue, job: Job, head: Job, why: DeferCode, limit: Account | None) -> bool:
         """Whether the job passes this head of its own queue as an owner."""
-        backfills = queue.discipline is QueueDiscipline.BACKFILL
-        return (backfills or why is DeferCode.RESERVED_FOR_OTHER) and self._is_owner_before(job, head)
+        by_guarantees = why is DeferCode.RESERVED_FOR_OTHER or (why is DeferCode.QUOTA_REACHED and limit is None)
+        return (queue.discipline is QueueDiscipline.BACKFILL or by_guarantees) and self._is_owner_before(job, head)
 
-    def _limit_of(self, head: Job) -> Account:
-        """The account whose limit the job would pass, or else its own one."""
-        account = (head.spec.tenant, "gpu")
-        return over_limit(self.state.tree, *account, head.spec.gpus_milli) or account
+    def _limit_of(self, head: Job) -> Account | None:
+        """The account whose limit the job would pass, or of whose guarantee too little is left; else None where open
+        nodes may ever hold enough beside all guarantees, and its own one where they never do.
+        """
+        account, spec = (head.spec.tenant, "gpu"), head.spec
+        over = over_limit(self.state.tree, *account, spec.gpus_milli)
+        line = accounts(self.state.quotas, *account) if not spec.preemptible else []
+        over = over or next((each for each in line if self._guaranteed(each[0])), None)
+        if over is not None:
+            return over
+        closed = (NodeStatus.CORDONED, NodeStatus.DRAINING)
+        open_milli = _healthy_milli(self, closed)
+        lets_have = spec.gpus_milli <= open_milli and _family(self).lets_have(spec, open_milli)
+        return None if lets_have else account
 
     def _done(self, effect: e.AnyEffect) -> e.AnyEffect:
         self.do(effect)
@@ -298,13 +311,17 @@ def waits_for_maintenance(world: World, spec: JobSpec) -> bool:
 
 def may_ever_use(world: World, spec: JobSpec) -> bool:
     """Whether the quotas would let the job start if nothing was in use: counted from the quotas, tenant by tenant."""
-    quotas = {tenant: quota for (tenant, gpu_type), quota in world.state.quotas.items() if gpu_type == "gpu"}
-    return not quotas or _Family(quotas).lets_have(spec, _healthy_milli(world))
+    return not world.state.quotas or _family(world).lets_have(spec, _healthy_milli(world))
 
 
-def _healthy_milli(world: World) -> int:
-    alive = [node for node in world.state.nodes.values() if node.status is not NodeStatus.LOST]
+def _healthy_milli(world: World, without: Sequence[NodeStatus] = ()) -> int:
+    """On nodes that are not lost, nor of these kinds."""
+    alive = [node for node in world.state.nodes.values() if node.status not in (NodeStatus.LOST, *without)]
     return sum(GPU * (node.spec.gpus - len(bits(node.failed))) for node in alive)
+
+
+def _family(world: World) -> _Family:
+    return _Family({tenant: each for (tenant, gpu_type), each in world.state.quotas.items() if gpu_type == "gpu"})
 
 
 class _Family:

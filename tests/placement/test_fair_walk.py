@@ -177,6 +177,21 @@ def test_when_a_head_that_is_due_starts_the_next_one_that_is_due_is_passed_by_no
     assert running(world) == ["ada-2", "bob-1"]
 
 
+def test_a_head_that_is_due_at_the_limit_of_its_parent_is_passed_by_no_sibling_whatever_its_share() -> None:
+    world = world_of(BACKFILL, 8)
+    world.tell(set_policy(backfill_wait_ms=10_000))
+    world.tell(set_quotas(quota("lab", 4), quota("ada", None, "lab"), quota("bob", None, "lab")))
+    submit(world, ("ada-0", 2), ("bob-0", 1), ("bob-1", 1))
+    submit(world, ("ada-1", 2))
+    world.pass_time(10_000)
+    submit(world, ("bob-2", 1), ("eve-0", 1))
+    world.tell(finished("bob-0"))
+    assert running(world) == ["ada-0", "bob-1", "eve-0"]
+    assert [world.job(job).deferred for job in ("ada-1", "bob-2")] == [DeferCode.QUOTA_REACHED, DeferCode.BEHIND_HEAD]
+    world.tell(finished("bob-1"))
+    assert running(world) == ["ada-0", "ada-1", "eve-0"]
+
+
 def test_when_a_head_that_is_due_starts_those_that_it_kept_back_come_before_a_queue_behind() -> None:
     """The turn of another tenant came first, whose job the head has kept back."""
     world = world_of(BACKFILL, 5, behind=(Queue(name="late"),))

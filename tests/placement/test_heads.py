@@ -330,6 +330,56 @@ def test_where_nothing_is_guaranteed_a_head_that_may_not_be_preempted_waits_for_
     assert world.nodes_of("head") == ["n1"]
 
 
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+@pytest.mark.parametrize("of", ["line", "next"])
+def test_a_head_for_which_a_parents_guarantee_has_too_little_left_keeps_back_all_below_that_parent(
+    of: str, queue: Queue
+) -> None:
+    world = world_of(queue, Queue(name="next"))
+    lab = replace(quota("lab", None), guaranteed_milli=4_000)
+    world.tell(joined("n1", 8), set_quotas(lab, quota("ada", None, "lab"), quota("bob", None, "lab")))
+    submit(world, "first", 3, tenant="bob")
+    submit(world, "head", 2, preemptible=False)
+    submit(world, "small", tenant="bob", queue=of)
+    submit(world, "of-eve", tenant="eve", queue=of)
+    waits = [world.job(job).deferred for job in ("head", "small", "of-eve")]
+    assert waits == [DeferCode.QUOTA_REACHED, DeferCode.BEHIND_HEAD, None]
+    world.tell(finished("first", "n1"))
+    assert world.nodes_of("head") == ["n1"]
+
+
+@pytest.mark.parametrize("is_lent", [True, False])
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+@pytest.mark.parametrize("of", ["line", "next"])
+def test_a_head_that_waits_for_what_is_guaranteed_to_nobody_is_passed_by_owners_alone(
+    of: str, queue: Queue, *, is_lent: bool
+) -> None:
+    """Four GPUs of seven are free, two of them bob's, who lends none, or not to a job that would keep them."""
+    world = world_of(queue, Queue(name="next"))
+    bob = replace(quota("bob", None), guaranteed_milli=2_000, lends=is_lent)
+    world.tell(joined("n1", 7), set_quotas(bob))
+    submit(world, "first", 3, tenant="eve")
+    submit(world, "head", 3, preemptible=not is_lent)
+    submit(world, "small", tenant="eve", queue=of)
+    assert [world.job(job).deferred for job in ("head", "small")] == [DeferCode.QUOTA_REACHED, DeferCode.BEHIND_HEAD]
+    submit(world, "of-bob", 2, tenant="bob", queue=of)
+    assert [world.nodes_of(job) for job in ("head", "small", "of-bob")] == [[], [], ["n1"]]
+    world.tell(finished("first", "n1"))
+    assert world.nodes_of("head") == ["n1"]
+
+
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+def test_a_head_that_waits_for_what_is_guaranteed_to_nobody_keeps_nobody_back_while_that_is_closed(
+    queue: Queue,
+) -> None:
+    world = world_of(queue, Queue(name="next"))
+    bob = replace(quota("bob", None), guaranteed_milli=2_000, lends=False)
+    world.tell(joined("n1", 4), joined("n2", 3), set_quotas(bob), Cordon(cell=CELL, node="n2", reason=""))
+    submit(world, "head", 3)
+    submit(world, "small", tenant="eve", queue="next")
+    assert (world.job("head").deferred, world.nodes_of("small")) == (DeferCode.QUOTA_REACHED, ["n1"])
+
+
 LARGER_THAN_ALLOWED: dict[str, tuple[tuple[Quota, ...], dict[str, Any]]] = {
     "the limit of the tenant above": ((quota("lab", 4),), {}),
     "its right to borrow": ((replace(quota("lab", None), guaranteed_milli=4_000, borrows=False),), {}),

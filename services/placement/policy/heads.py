@@ -27,13 +27,13 @@ from services.placement.policy.head_index import HeadIndex
 from services.placement.policy.lines.classes import WORKERS, Key, room_of
 from services.placement.policy.lines.row import Need
 from services.placement.policy.owners_first import nodes_of_types
-from services.placement.policy.quota_check import is_ever_allowed
+from services.placement.policy.quota_check import account_reached, is_ever_allowed, types_left_to_all
 from services.placement.policy.reserved import Kept, Reserved
 from shared.cluster.config import Queue
 from shared.cluster.gpu_types import types_for
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.queue_order import Order, order_in
-from shared.cluster.quota import accounts, over_limit
+from shared.cluster.quota import accounts
 from shared.cluster.singly import grows, in_line
 from shared.cluster.state import CellState
 from shared.events.queue import QueueDiscipline, QueueOrder
@@ -153,13 +153,14 @@ class Heads:
             return not head.is_before_turns
         return job_class not in self._before_turns
 
-    def add_before_turns(self, job: Job, need: Need) -> None:
-        """By shares the turn of this head, which is due, may come behind that of any other tenant: from these its room
-        is kept before.
+    def add_before_turns(self, job: Job, need: Need, code: DeferCode | None) -> None:
+        """By shares the turn of this head, which is due, may come behind that of any other tenant: from these what it
+        waits for is kept before, or its room where it may start now (`code` is None).
         """
         if is_ever_allowed(self._state, job):
-            reach, since_ms = self.reach(need, job.spec), self._state.heads[job.spec.id]
-            head = Head(job.spec, since_ms, reach, None, is_due=True, is_of_all=True, is_for_owners=True)
+            since_ms = self._state.heads[job.spec.id]
+            under, reach = _kept_for(self._state, job.spec, self.reach(need, job.spec), code)
+            head = Head(job.spec, since_ms, reach, under, is_due=True, is_of_all=True, is_for_owners=True)
             self._put(replace(head, is_before_turns=True))
             self._first[job.spec.id] = (need, job.spec.tenant)
             self._before_turns[need, job.spec.tenant] = None
@@ -205,10 +206,9 @@ class Heads:
             return False
         since_ms = self._state.heads.get(job.spec.id, self._now_ms)
         is_due_now = is_strict or is_due(self._state, job, since_ms, self._now_ms)
-        under = _under(self._state, job.spec, code)
         reach = self.reach(need, job.spec) if beside is None else beside
-        reach = _kept_for(self._state, job.spec, reach, under)
-        lets_pass = code is DeferCode.RESERVED_FOR_OTHER or not is_strict
+        under, reach = _kept_for(self._state, job.spec, reach, code)
+        lets_pass = not is_strict or _waits_beside_owners(code, under)
         self._put(Head(job.spec, since_ms, reach, under, is_due_now, code in WAITED_FOR, is_for_owners=lets_pass))
         return True
 
@@ -368,10 +368,9 @@ class _Known:
         reach = self._reaches.get(key)
         if reach is None:
             reach = self._reaches[key] = reach_of(self._state, in_line(job))
-        under = None if code is None else _under(self._state, spec, code)
-        reach = _kept_for(self._state, spec, reach, under)
+        under, reach = _kept_for(self._state, spec, reach, code)
         since_ms = self._state.heads.get(spec.id)
-        lets_pass = backfills or code is DeferCode.RESERVED_FOR_OTHER
+        lets_pass = backfills or _waits_beside_owners(code, under)
         return Head(spec, since_ms, reach, under, is_due=True, is_of_all=True, is_for_owners=lets_pass, code=code)
 
 
@@ -379,25 +378,22 @@ def _place_in(queue: Queue, job: Job) -> Order:
     return order_in(queue, job.spec, job.submit_ms, job.number)
 
 
-def _under(state: CellState, spec: JobSpec, code: DeferCode) -> str | None:
-    """The tenant whose limit the job would pass, its own or one above it; None where no limit keeps it."""
-    if code is not DeferCode.QUOTA_REACHED:
-        return None
-    for gpu_type in types_for(state, spec):
-        account = over_limit(state.tree, spec.tenant, gpu_type, spec.gpus_milli)
-        if account is not None:
-            return account[0]
-    return spec.tenant
+def _waits_beside_owners(code: DeferCode | None, under: str | None) -> bool:
+    """Whether a head waits for what is there beside guarantees: a job that fits into its guarantee takes none of it."""
+    return code is DeferCode.RESERVED_FOR_OTHER or (code is DeferCode.QUOTA_REACHED and under is None)
 
 
-def _kept_for(state: CellState, spec: JobSpec, reach: Reach, under: str | None) -> Reach:
-    """The nodes that a head keeps, which could be on these (`reach`). Where a limit keeps it that are all nodes of the
-    GPU types that it could get: whatever runs on one of them takes from what is left below the limit.
+def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: DeferCode | None) -> tuple[str | None, Reach]:
+    """The tenant whose limit keeps a head which could be on these nodes (`reach`), None where none does, and the nodes
+    that it keeps. Where quotas keep it that are all nodes of the GPU types that it could get: whatever runs on one of
+    them takes from what is left below the limit, or to all.
     """
-    if under is None or not reach:
-        return reach
-    types = types_for(state, spec)
-    return {name: mask for name in state.pools if (mask := nodes_of_types(state, name, types))}
+    if code is not DeferCode.QUOTA_REACHED:
+        return None, reach
+    left = types_left_to_all(state, spec)
+    under = None if left else account_reached(state, spec)
+    types = left or types_for(state, spec)
+    return under, {name: mask for name in state.pools if reach and (mask := nodes_of_types(state, name, types))}
 
 
 def _is_below(state: CellState, spec: JobSpec, tenant: str) -> bool:

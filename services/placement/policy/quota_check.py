@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from services.placement.policy.ever import could_ever_hold, goes_to_several_pools
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.gpu_types import all_milli, gpu_types_of, idle_milli, types_for
+from shared.cluster.gpu_types import all_milli, gpu_types_of, idle_milli, open_milli, types_for
 from shared.cluster.job import Job
 from shared.cluster.quota import over_limit
-from shared.cluster.quota_room import drawn_from_cell, firm_room, has_guarantee
+from shared.cluster.quota_room import drawn_from_cell, firm_room, has_guarantee, lineage
 from shared.cluster.quota_tree import QuotaTree
 from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
@@ -50,6 +50,39 @@ def is_ever_allowed(state: CellState, job: Job) -> bool:
     if goes_to_several_pools(spec) or len(allowed) == len(types):
         return bool(allowed) or not types
     return any(could_ever_hold(state, replace(spec, gpu_type=each)) for each in allowed)
+
+
+def types_left_to_all(state: CellState, spec: JobSpec) -> list[str]:
+    """Of the GPU types that the job could get those of which neither a limit nor a guarantee above it keeps it: there
+    it waits for what is lent, or guaranteed to nobody, as far as nodes hold enough of that which no person has closed.
+    """
+    tree, milli, found = state.tree, spec.gpus_milli, list[str]()
+    for each in types_for(state, spec):
+        account = (spec.tenant, each)
+        if each not in tree.cohorts or over_limit(tree, *account, milli) is not None:
+            continue
+        if not spec.preemptible and has_guarantee(tree, account):
+            continue
+        most_milli = open_milli(state, each)
+        if milli <= most_milli and _of_others(tree.at_rest, spec, each, milli, most_milli) is None:
+            found.append(each)
+    return found
+
+
+def account_reached(state: CellState, spec: JobSpec) -> str:
+    """The tenant whose limit the job would pass, its own or one above it, or of whose guarantee too little is left for
+    one that may not be preempted.
+    """
+    tree = state.tree
+    for each in types_for(state, spec):
+        account = over_limit(tree, spec.tenant, each, spec.gpus_milli)
+        if account is not None:
+            return account[0]
+        lines = lineage(tree.branches.get((spec.tenant, each)))
+        sure = next((branch.account for branch in lines if branch.guaranteed_milli), None)
+        if sure is not None and not spec.preemptible:
+            return sure[0]
+    return spec.tenant
 
 
 def _held_by(state: CellState, job: Job) -> dict[str, int]:

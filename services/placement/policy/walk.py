@@ -130,8 +130,8 @@ class _Scan:
         return has_room
 
     def _keep_for_due_heads(self) -> None:
-        """By shares a head that is due keeps its room from other tenants whoever has the turn, the longest waiting head
-        first: one behind another such head is none.
+        """By shares a head that is due keeps what it waits for from other tenants whoever has the turn, the longest
+        waiting head first: one behind another such head is none.
         """
         state, since_ms = self._state, self._state.heads
         due = [job_id for job_id in since_ms if is_due(state, state.jobs[job_id], since_ms[job_id], self._now_ms)]
@@ -144,18 +144,22 @@ class _Scan:
             line, row = place
             need = row.rows.need
             over = self._heads.over(need, job.spec)
-            if (over is None or not over.is_due) and self._waits_for_room(line, row, job):
-                self._heads.add_before_turns(job, need)
+            if over is not None and over.is_due:
+                continue
+            code = self._waits_for(line, row, job)
+            if code is None or code in WAITED_FOR:
+                self._heads.add_before_turns(job, need, code)
 
-    def _waits_for_room(self, line: Line, row: Row, job: Job) -> bool:
-        """Whether a head could take its room now, or waits for nothing else."""
+    def _waits_for(self, line: Line, row: Row, job: Job) -> DeferCode | None:
+        """What keeps a head now, None where it could start."""
         if row.is_limited and not may_start_one_more(self._state, job.spec):
-            return False
+            return DeferCode.ARRAY_LIMIT
         code = row.code or row.rows.need.code
-        if code is None:
+        is_stale = code is DeferCode.QUOTA_REACHED and not is_over_limits(self._state, job.spec)
+        if code is None or is_stale:
             found = self._try(line, row, job) if job.spec.gang else self._enter(job)
             code = found if isinstance(found, DeferCode) else None
-        return code is None or (code in WAITED_FOR and code not in _OF_TENANT)
+        return code
 
     def _serve(self, course: Course, row: Row) -> bool:
         """The first job of the row whose turn it is starts, or something keeps its class. Whether the record has room
@@ -434,9 +438,11 @@ class _Scan:
 
     def _pass_kept(self, course: Course, row: Row, job: Job, over: Head, code: DeferCode, off: Reach) -> None:
         """It may not pass this head, and nor may any other that could use what the head needs, unless it is for reasons
-        of its tenant, or of the workers that it has already.
+        of its tenant, or of the workers that it has already. A planned job, or one of a queue by shares, may be kept
+        off (`off`) for one whose turn comes later.
         """
-        self._walk.has_kept_off |= bool(off) or self._heads.are_before_turns
+        is_for_later = bool(off) and (self._is_fair or job.spec.id in self._state.reservations)
+        self._walk.has_kept_off |= is_for_later or self._heads.are_before_turns
         if code in _OF_TENANT or self._heads.is_by_tenant(over) or over.is_planned or not self._keeps_its_room(job):
             course.pass_row(row)
         else:
