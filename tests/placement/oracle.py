@@ -227,15 +227,23 @@ class NaiveWorld(World):
         return bool(here and self._nodes_of(head)) and is_under
 
     def _is_owner_before(self, job: Job, head: Job) -> bool:
-        """Whether the job takes what is guaranteed to it, and the head would borrow."""
-        return self._is_sure(job) and not self._is_sure(head)
+        """Whether the job fits whole into a guarantee from which the head would borrow: one that is not above the head,
+        which fits into none of its own line that is not above both.
+        """
+        its_line = self._line_of(head)
+        owner = next((name for name in self._line_of(job) if self._is_sure(job, name)), None)
+        if owner is None or owner in its_line:
+            return False
+        above = [account[0] for account in accounts(self.state.quotas, owner, "gpu")]
+        return not any(self._is_sure(head, name) for name in its_line if name not in above)
 
-    def _is_sure(self, job: Job) -> bool:
-        """Whether all of the job is guaranteed to its own tenant."""
-        used = self.state.usage.get((job.spec.tenant, "gpu"), 0)
-        return (job.spec.tenant, "gpu") in self.state.quotas and used + job.spec.gpus_milli <= self._guaranteed(
-            job.spec.tenant
-        )
+    def _line_of(self, job: Job) -> list[str]:
+        """The job's tenant and those above it."""
+        return [account[0] for account in accounts(self.state.quotas, job.spec.tenant, "gpu")]
+
+    def _is_sure(self, job: Job, tenant: str) -> bool:
+        """Whether all of the job fits into what is guaranteed to this tenant, its own one or one above it."""
+        return self.state.usage.get((tenant, "gpu"), 0) + job.spec.gpus_milli <= self._guaranteed(tenant)
 
     def _guaranteed(self, tenant: str) -> int:
         """What is guaranteed to a tenant, and never less than to those right below it."""

@@ -380,6 +380,9 @@ def test_a_head_that_waits_for_what_is_guaranteed_to_nobody_keeps_nobody_back_wh
     assert (world.job("head").deferred, world.nodes_of("small")) == (DeferCode.QUOTA_REACHED, ["n1"])
 
 
+BELOW = quota("bob", None, "lab")
+
+
 LARGER_THAN_ALLOWED: dict[str, tuple[tuple[Quota, ...], dict[str, Any]]] = {
     "the limit of the tenant above": ((quota("lab", 4),), {}),
     "its right to borrow": ((replace(quota("lab", None), guaranteed_milli=4_000, borrows=False),), {}),
@@ -425,10 +428,11 @@ def test_several_heads_wait_side_by_side_each_for_its_own_kind_of_nodes() -> Non
     assert (world.nodes_of("head-b"), world.nodes_of("head-a")) == (["n2"], [])
 
 
-def test_who_takes_what_is_guaranteed_to_him_passes_a_head_of_another_queue_that_would_borrow() -> None:
+@pytest.mark.parametrize("of", ["bob", "lab"])
+def test_who_takes_what_is_guaranteed_to_him_or_above_passes_a_head_of_another_queue_that_would_borrow(of: str) -> None:
     world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
-    guaranteed = replace(quota("bob", None), guaranteed_milli=4_000)
-    world.tell(joined("n1", 4), joined("n2", 4), set_quotas(guaranteed))
+    guaranteed = [replace(each, guaranteed_milli=4_000 * (each.tenant == of)) for each in (quota("lab", None), BELOW)]
+    world.tell(joined("n1", 4), joined("n2", 4), set_quotas(*guaranteed))
     submit(world, "first", 4)
     submit(world, "head", 4, 2)
     submit(world, "of-bob", 4, queue="next", tenant="bob")

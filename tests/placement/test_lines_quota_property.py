@@ -122,7 +122,7 @@ class KeepingNaive(NaiveWorld):
                 for job in able[:1] if is_strict else able:
                     if waits_for_maintenance(self, job.spec):
                         continue
-                    if is_strict and queue.order is QueueOrder.FAIR_SHARE and not self._is_sure(job):
+                    if is_strict and queue.order is QueueOrder.FAIR_SHARE and not self._is_sure(job, job.spec.tenant):
                         continue
                     ready.append(job)
         self.state.tree.kept = NOTHING_KEPT

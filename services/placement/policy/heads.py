@@ -26,7 +26,7 @@ from services.placement.policy.ever import Reach, marks_of_reach, meet, reach_of
 from services.placement.policy.head_index import HeadIndex
 from services.placement.policy.lines.classes import WORKERS, Key, room_of
 from services.placement.policy.lines.row import Need
-from services.placement.policy.owners_first import nodes_of_types
+from services.placement.policy.owners_first import borrows, fits_in, nodes_of_types
 from services.placement.policy.quota_check import account_reached, is_ever_allowed, types_left_to_all
 from services.placement.policy.reserved import Kept, Reserved
 from shared.cluster.config import Queue
@@ -243,22 +243,16 @@ def _keeps_back(state: CellState, spec: JobSpec, reach: Reach, head: Head) -> bo
 def _kept_from(state: CellState, spec: JobSpec, head: Head) -> Reach:
     """The nodes of a head on which this job may not be started past it. That are all of them, but for a head of an
     earlier queue, and for one that lets owners of its own pass, who would else wait behind it while it waits for them:
-    of a GPU type that the head would borrow the job may take what is guaranteed to its own tenant.
+    of a GPU type that the head would borrow the job may take what is guaranteed to its tenant, or to one above it, if
+    it fits into that whole.
     """
     may_pass = head.is_of_earlier or head.is_for_owners
     if not (may_pass and state.quotas):
         return head.reach
-    types = types_for(state, spec)
-    owned = [each for each in types if _is_guaranteed(state, spec, each) and not _is_guaranteed(state, head.spec, each)]
+    owned = [each for each, account in fits_in(state, spec).items() if borrows(state, head.spec, account)]
     if not owned:
         return head.reach
     return {name: mask & ~nodes_of_types(state, name, owned) for name, mask in head.reach.items()}
-
-
-def _is_guaranteed(state: CellState, spec: JobSpec, gpu_type: str) -> bool:
-    """Whether all of the job fits into what of this type is guaranteed to its tenant."""
-    branch = state.tree.branches.get((spec.tenant, gpu_type))
-    return branch is not None and branch.used_milli + spec.gpus_milli <= branch.guaranteed_milli
 
 
 def head_before(

@@ -29,7 +29,7 @@ def fits_in(state: CellState, spec: JobSpec) -> dict[str, Account]:
 
 def kept_from_owner(state: CellState, owned: Mapping[str, Account], spec: JobSpec, reach: Reach) -> Reach:
     """Those of the nodes kept for this planned job that an owner leaves alone, whose job fits into the `owned`."""
-    types = [each for each, account in owned.items() if _borrows(state, spec, account)]
+    types = [each for each, account in owned.items() if borrows(state, spec, account)]
     if not types:
         return reach
     left = {name: mask & ~nodes_of_types(state, name, types) for name, mask in reach.items()}
@@ -59,10 +59,10 @@ def _kept_on(state: CellState, spec: JobSpec, node_id: str) -> list[KeptPlace]:
     """What is kept on a node from this job for such owners."""
     on = kept_in(state, state.pools[state.nodes[node_id].pool]).on.get(node_id)
     entries = () if on is None else on.entries
-    return [entry.place for entry in entries if entry.is_whole and _borrows(state, spec, entry.home)]
+    return [entry.place for entry in entries if entry.is_whole and borrows(state, spec, entry.home)]
 
 
-def _borrows(state: CellState, spec: JobSpec, owner: Account) -> bool:
+def borrows(state: CellState, spec: JobSpec, owner: Account) -> bool:
     """Whether the job would borrow from this owner."""
     borrower = Borrower(state.tree, spec.tenant, owner[1], spec.gpus_milli)
     return not borrower.is_below(owner) and borrower.borrows_from(owner)
