@@ -19,7 +19,7 @@ from services.simulator.history.places_in_queues import stands
 from services.simulator.history.queue_rules import DEFAULT, UNKNOWN, QueueRule
 from services.simulator.history.room import could_use, fits_now, groups, is_of_its_kind, is_open, might_use
 from services.simulator.history.shares import comes_first
-from services.simulator.history.sure_limits import is_owner, surely_allowed, waits_for_room
+from services.simulator.history.sure_limits import are_under_one_limit, is_owner, surely_allowed, waits_for_room
 from shared.events import effects as e
 from shared.events.values import JobKind, JobSpec
 
@@ -197,7 +197,7 @@ class _Lines:
             is_ahead = rule.number < own.number
             if rule.name == own.name:
                 is_ahead = rule.is_fair or self.place_of(other) < self.place_of(page)
-            if is_ahead and (other.plan is not None or self._may_be_head(rule)) and self._meets(job, other, mine):
+            if is_ahead and (other.plan is not None or self._may_be_head(rule)) and self._meets(job, other, page, mine):
                 return True
         return False
 
@@ -213,7 +213,7 @@ class _Lines:
                 continue
             is_longer = rule.name == own.name and since_ms is not None and since_ms <= (page.head_since_ms or 0)
             is_ahead = other.plan is not None or (rule.number < own.number and self._may_be_head(rule))
-            if (is_longer or is_ahead) and self._meets(job, other, mine):
+            if (is_longer or is_ahead) and self._meets(job, other, page, mine):
                 return True
         return False
 
@@ -222,7 +222,11 @@ class _Lines:
             return rule.is_strict or rule.is_backfill
         return False
 
-    def _meets(self, job: str, page: JobPage, mine: dict[str, None]) -> bool:
+    def _meets(self, job: str, other: JobPage, page: JobPage, mine: dict[str, None]) -> bool:
+        """Whether this other job could be on any of these nodes, or waits for room below a limit of the page's job."""
         if job not in self._might_use:
-            self._might_use[job] = might_use(self._books, page)
-        return any(node in mine for node in self._might_use[job])
+            self._might_use[job] = might_use(self._books, other)
+        theirs = self._might_use[job]
+        return any(node in mine for node in theirs) or (
+            bool(theirs) and are_under_one_limit(self._books, other.spec, page.spec)
+        )

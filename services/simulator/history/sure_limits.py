@@ -27,6 +27,15 @@ def is_owner(books: Books, spec: JobSpec) -> bool:
     return any(quota.guaranteed_milli and name in above for (name, _), quota in books.quotas.items())
 
 
+def are_under_one_limit(books: Books, one: JobSpec, other: JobSpec) -> bool:
+    """Whether what one of the jobs uses may be missing to the other one, on whatever nodes both are."""
+    for (name, kind), quota in books.quotas.items():
+        is_bounded = quota.limit_milli is not None or not quota.borrows or quota.borrow_limit_milli is not None
+        if is_bounded and all(name in books.ancestors(spec.tenant, kind) for spec in (one, other)):
+            return True
+    return False
+
+
 def guaranteed_milli(books: Books, gpu_type: str) -> int:
     """All that is guaranteed of a type, children beside their parents."""
     return sum(quota.guaranteed_milli for (_, kind), quota in books.quotas.items() if kind == gpu_type)

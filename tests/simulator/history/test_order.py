@@ -180,6 +180,17 @@ def test_a_job_behind_one_that_must_not_be_passed_may_wait(discipline: str) -> N
     assert len(resting(impossible, SMALL, disciplines=(discipline,), first=tuple(FULL))) == 1
 
 
+@pytest.mark.parametrize(("other", "may_wait"), [("ada", True), ("eve", False)])
+def test_a_job_behind_one_that_waits_for_the_same_limit_may_wait_wherever_it_could_be(
+    other: str, *, may_wait: bool
+) -> None:
+    """What starts on any node of the type is used up below the limit."""
+    first = (*FULL, node("n2", pool="other"), quota("ada", limit_milli=2000), quota("eve", limit_milli=2000))
+    ahead = enqueued("ahead", resources=TWO, pools=("train",))
+    behind = enqueued("next", tenant=other, pools=("other",))
+    assert (resting(ahead, behind, disciplines=("strict-fifo",), first=first) == []) is may_wait
+
+
 def gang(workers: int, slice_workers: int | None = None) -> e.JobEnqueued:
     wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=slice_workers)
     return enqueued("gang", workers=workers, topology=wish)
