@@ -84,9 +84,11 @@ def _changes(rows: Iterable[JobRow]) -> Iterator[tuple[int, str, int]]:
     for row in rows:
         for stretch in row.stretches:
             for hold in stretch.holds:
-                yield stretch.start_ms, hold.node, _milli(hold)
-                if stretch.end_ms is not None:
-                    yield stretch.end_ms, hold.node, -_milli(hold)
+                start_ms = stretch.start_ms if hold.start_ms is None else hold.start_ms
+                end_ms = stretch.end_ms if hold.end_ms is None else hold.end_ms
+                yield start_ms, hold.node, _milli(hold)
+                if end_ms is not None:
+                    yield end_ms, hold.node, -_milli(hold)
 
 
 def _milli(hold: Hold) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from shared.events.values import GPU, WorkerPlace
@@ -28,11 +28,15 @@ STATES = ("finished", "failed", "cancelled", "rejected", "waiting", "running", "
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """One node's part of an attempt: the devices, and the milli-GPUs that are held on each."""
+    """One node's part of an attempt: the devices, and the milli-GPUs that are held on each. Workers that enter later
+    hold them from `start_ms`, workers that leave earlier until `end_ms`; None: as long as the attempt.
+    """
 
     node: str
     devices: tuple[int, ...]
     milli_each: int = GPU
+    start_ms: int | None = None
+    end_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -47,6 +51,21 @@ class Stretch:
     def milli(self) -> int:
         """The milli-GPUs that it holds."""
         return sum(len(hold.devices) * hold.milli_each for hold in self.holds)
+
+    def enter(self, workers: Iterable[WorkerPlace], at_ms: int) -> None:
+        """Further workers hold their places from now on."""
+        self.holds = (*self.holds, *(replace(hold, start_ms=at_ms) for hold in holds_of(workers)))
+
+    def leave(self, place: WorkerPlace, at_ms: int) -> None:
+        """A worker has held its place until now."""
+        (left,) = holds_of((place,))
+        for number, hold in enumerate(self.holds):
+            if hold.end_ms is None and _is_part(left, hold):
+                rest = replace(hold, devices=_without(hold.devices, left.devices))
+                parts = (rest,) if rest.devices else ()
+                gone = replace(hold, devices=left.devices, end_ms=at_ms)
+                self.holds = (*self.holds[:number], *parts, gone, *self.holds[number + 1 :])
+                return
 
 
 @dataclass(slots=True)
@@ -78,9 +97,24 @@ def holds_of(workers: Iterable[WorkerPlace]) -> tuple[Hold, ...]:
     return tuple(Hold(node, tuple(sorted(devices)), share) for (node, share), devices in by_node.items())
 
 
+def _is_part(part: Hold, hold: Hold) -> bool:
+    if (part.node, part.milli_each) != (hold.node, hold.milli_each):
+        return False
+    return all(part.devices.count(device) <= hold.devices.count(device) for device in part.devices)
+
+
+def _without(devices: tuple[int, ...], gone: tuple[int, ...]) -> tuple[int, ...]:
+    """Several shares of one device stand there several times: one of them goes for each."""
+    left = list(devices)
+    for device in gone:
+        left.remove(device)
+    return tuple(left)
+
+
 def write_rows(path: Path, rows: Iterable[JobRow]) -> None:
     """jobs.csv. Attempts are parted by `;`, the nodes of an attempt by spaces, the devices of a node by `+`; an
-    attempt that holds its devices still has no end.
+    attempt that holds its devices still has no end. Devices that were held for a part of the attempt are followed by
+    `[from-to]`, of which what is left out is the attempt's.
     """
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -115,7 +149,8 @@ def _cells(row: JobRow) -> tuple[str | int, ...]:
 
 def _devices(hold: Hold) -> str:
     share = "" if hold.milli_each == GPU else f"@{hold.milli_each}"
-    return "+".join(map(str, hold.devices)) + share
+    times = ["" if at_ms is None else str(at_ms) for at_ms in (hold.start_ms, hold.end_ms)]
+    return "+".join(map(str, hold.devices)) + share + (f"[{'-'.join(times)}]" if any(times) else "")
 
 
 def _gpus(milli: int) -> str:
@@ -146,5 +181,13 @@ def _stretches(cells: dict[str, str]) -> Iterator[Stretch]:
 
 
 def _hold(node: str, text: str) -> Hold:
-    devices, _, share = text.partition("@")
-    return Hold(node, tuple(int(device) for device in devices.split("+")), int(share) if share else GPU)
+    held, _, times = text.removesuffix("]").partition("[")
+    start, _, end = times.partition("-")
+    devices, _, share = held.partition("@")
+    return Hold(
+        node,
+        tuple(int(device) for device in devices.split("+") if device),
+        int(share) if share else GPU,
+        int(start) if start else None,
+        int(end) if end else None,
+    )

@@ -74,9 +74,9 @@ class Outcome:
                 case e.JobStarted():
                     self._start(effect, at_ms)
                 case e.JobResizing():
-                    self._enter(effect.job, effect.add)
+                    self._enter(effect.job, effect.add, at_ms)
                 case e.WorkersSettled():
-                    self._leave(effect.job, (*effect.done, *effect.gone))
+                    self._leave(effect.job, (*effect.done, *effect.gone), at_ms)
                 case e.JobRequeued() | e.JobFinished() | e.JobFailed() | e.JobCancelled():
                     self._end(effect, at_ms)
                 case e.JobPreempted():
@@ -127,16 +127,16 @@ class Outcome:
         self._places[effect.job] = {}
         self._occupy(effect.job, effect.workers)
 
-    def _enter(self, job: str, workers: Sequence[WorkerPlace]) -> None:
-        """Further workers of a job that is no gang: its attempt has been on their nodes, too."""
-        stretch = self._holding[job]
-        stretch.holds = (*stretch.holds, *holds_of(workers))
+    def _enter(self, job: str, workers: Sequence[WorkerPlace], at_ms: int) -> None:
+        """Further workers of a job that is no gang."""
+        self._holding[job].enter(workers, at_ms)
         self._occupy(job, workers)
 
-    def _leave(self, job: str, ranks: Iterable[int]) -> None:
+    def _leave(self, job: str, ranks: Iterable[int], at_ms: int) -> None:
         """The places of these workers are free."""
         places = self._places.get(job, {})
         for place in [places.pop(rank) for rank in ranks if rank in places]:
+            self._holding[job].leave(place, at_ms)
             self._free(place)
 
     def _occupy(self, job: str, workers: Sequence[WorkerPlace]) -> None:

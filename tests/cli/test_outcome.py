@@ -153,6 +153,33 @@ def test_allocation_and_fragmentation_are_weighted_by_time() -> None:
     assert (figures.gar_mean, figures.gfr_mean) == (0.6875, 0.375)
 
 
+def entering(job: str, *places: tuple[int, str, int], turn: int) -> e.JobResizing:
+    workers = (WorkerPlace(rank=r, node=n, devices=(d,), gpu_milli=1000, turn=turn, since_ms=1) for r, n, d in places)
+    return e.JobResizing(job=job, attempt=1, add=tuple(workers))
+
+
+def test_a_worker_that_enters_a_running_job_counts_from_then_on() -> None:
+    outcome = submitted("a")
+    decide(outcome, 0, enqueued("a"), started("a", ("n1", 0)))
+    decide(outcome, 900, entering("a", (1, "n1", 1), (2, "n2", 0), (3, "n2", 1), turn=1))
+    decide(outcome, 1000, finished("a"))
+    # 1 GPU for 900 ms and 4 for 100 ms, of 4 x 1000; n1 is fragmented until 900.
+    figures = figures_of(outcome.settle(live=[]), NODES)
+    assert (figures.gar_mean, figures.gfr_mean) == (0.325, 0.45)
+
+
+def test_a_worker_that_moves_holds_one_place_at_a_time() -> None:
+    outcome = submitted("a")
+    decide(outcome, 0, enqueued("a"), started("a", ("n1", 0), ("n1", 1), ("n2", 0)))
+    for turn, (new, old) in enumerate([(3, 2), (2, 3), (3, 2)], 1):
+        decide(outcome, 100 * turn, entering("a", (new, "n2", turn % 2), turn=turn))
+        decide(outcome, 100 * turn, e.WorkersSettled(job="a", attempt=1, joined=(new,), gone=(old,)))
+    decide(outcome, 1000, finished("a"))
+    rows = outcome.settle(live=[])
+    assert figures_of(rows, NODES).gar_mean == 0.75
+    assert len(rows[0].stretches[0].holds) == 5, "one of n1, four of n2"
+
+
 def test_waits_leave_out_carried_jobs_and_those_that_never_started() -> None:
     rows = [
         JobRow("a", stretches=[Stretch(4, (Hold("n1", (0,)),), 10)]),
@@ -168,6 +195,8 @@ holds = st.builds(
     node=st.sampled_from(["n1", "n2"]),
     devices=st.lists(st.integers(0, 1), min_size=1, max_size=2, unique=True).map(tuple),
     milli_each=st.sampled_from([1000, 460]),
+    start_ms=st.none() | st.integers(0, 50),
+    end_ms=st.none() | st.integers(50, 99),
 )
 stretches = st.builds(
     Stretch,
