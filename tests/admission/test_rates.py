@@ -183,3 +183,22 @@ def test_a_rejected_cancel_takes_no_token(file: CellFile) -> None:
     service = AdmissionService(file)
     answer = JobRejected(job="a", tenant="speech", command="cancel", code=RejectCode.INVALID_FIELD)
     assert all(service.within_rate(answer, None, 1_000) is answer for _ in range(50))
+
+
+def test_what_a_batch_that_comes_again_took_late_is_given_back(rates: SubmissionRates) -> None:
+    """The second time one that is late finds the course as the first one did."""
+    for second in range(3):
+        taken(rates, "vision", 15, 1_000 * second)
+    kept = rates.keep()
+    first = [taken(rates, "vision", 3, at_ms) for at_ms in (500, 1_500, 2_000)]
+    rates.back(kept)
+    rates.keep()
+    assert [taken(rates, "vision", 3, at_ms) for at_ms in (500, 1_500, 2_000)] == first
+
+
+def test_a_late_one_that_is_refused_is_told_when_the_bucket_of_now_has_a_token(rates: SubmissionRates) -> None:
+    taken(rates, "vision", 20, 1_000)
+    taken(rates, "vision", 1, 10_000)
+    why = rates.refusal("vision", 1_000)
+    assert why is not None
+    assert why.rule.endswith("try again in 0 ms")

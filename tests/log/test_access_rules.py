@@ -137,3 +137,16 @@ def test_whoever_may_do_something_with_submissions_may_do_it_with_each_tenants()
     rules = expected_rules(AccessFile(principals={"x": all_of_it}), "fallow", TOPICS, ["vision"])
     own = {rule.operation for rule in rules if rule.name == "fallow.submissions.vision"}
     assert own >= {Operation.READ, Operation.WRITE, Operation.DELETE}
+
+
+def test_what_keeps_a_stranger_from_the_cluster_gives_nobody_a_way_into_a_cell() -> None:
+    declared = expected_rules(SHIPPED, "fallow", TOPICS, ["vision"])
+    denied = rules_of([(CLUSTER, "kafka-cluster", LITERAL, [("User:eve", "*", ALTER, DENY)])])
+    assert access_differences(declared, declared | set(denied)).lines() == []
+
+
+def test_whoever_reads_in_a_group_may_read_in_it() -> None:
+    rules = expected_rules(AccessFile(principals={"x": Rights(groups=["g"])}), "fallow", TOPICS, [])
+    assert {rule for rule in rules if rule.resource is Resource.GROUP} == {
+        Rule("x", Operation.READ, Resource.GROUP, "fallow.g")
+    }

@@ -289,3 +289,39 @@ async def test_the_one_before_it_is_used_where_the_log_begins_right_behind_that(
     loaded = await newest_snapshot(log, LAYOUT, CELL)
     assert loaded is not None
     assert digest_of(loaded) == digest
+
+
+async def test_a_cell_that_was_moved_here_with_a_snapshot_that_cannot_be_read_does_not_begin_in_the_middle(
+    log: MemoryLog,
+) -> None:
+    history = History(11)
+    history.decisions(20)
+    await unreadable(log, history)
+    await log.publish(outgoing(LAYOUT, history.decisions(5)))
+    with pytest.raises(DamagedSnapshot, match="section-of-tomorrow"):
+        await newest_snapshot(log, LAYOUT, CELL)
+
+
+async def of_an_hour(log: MemoryLog, history: History, hour: int) -> None:
+    """A snapshot of this state that is kept for an hour."""
+    name, digest, parts = snapshot_id(history.state, f"hour-{hour}"), RowsDigest(), 0
+    for chunk in cut(history.state, name):
+        digest.add(chunk.rows)
+        await log.publish([LAYOUT.outgoing(chunk, id=f"{name}/{parts}", source="w", wall_ms=0)])
+        parts += 1
+    slot = hour_slot(3_600_000 * hour)
+    manifest = manifest_of(history.state, name, slot=slot, parts=parts, digest=digest.hexdigest())
+    await log.publish([LAYOUT.outgoing(manifest, id=name, source="w", wall_ms=0)])
+
+
+async def test_of_several_before_the_one_that_cannot_be_read_it_is_the_newest(log: MemoryLog) -> None:
+    history = History(11)
+    for hour in (1, 2):
+        await log.publish(outgoing(LAYOUT, history.decisions(20)))
+        await of_an_hour(log, history, hour)
+    digest = digest_of(history.state)
+    await log.publish(outgoing(LAYOUT, history.decisions(20)))
+    await unreadable(log, history)
+    loaded = await newest_snapshot(log, LAYOUT, CELL)
+    assert loaded is not None
+    assert digest_of(loaded) == digest

@@ -9,7 +9,7 @@ from services.placement.policy.rank import jobs_before, turns_of
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.fair_use import FairUse
 from shared.cluster.state import CellState
-from shared.events.operations import CellPolicy, Cordon, Uncordon
+from shared.events.operations import CellPolicy, Cordon, HoldJob, ReleaseJob, Uncordon
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
@@ -248,3 +248,31 @@ def test_elements_whose_array_may_have_no_more_decide_no_tie(discipline: QueueDi
         world.restart()
     world.tell(Uncordon(cell=CELL, node="n1"))
     assert running(world) == ["ada-0", "ada-a.0", "eve-0"]
+
+
+def test_a_job_like_the_due_head_that_has_started_is_kept_back_by_the_next_one_that_is_due() -> None:
+    world = world_of(BACKFILL)
+    world.tell(set_policy(backfill_wait_ms=10_000))
+    submit(world, ("ada-0", 3))
+    submit(world, ("bob-0", 1))
+    submit(world, ("ada-1", 2))
+    submit(world, ("bob-1", 3))
+    world.pass_time(10_000)
+    submit(world, ("ada-2", 2))
+    world.tell(finished("ada-0"), finished("bob-0"))
+    assert running(world) == ["ada-1"]
+
+
+def test_of_two_heads_that_are_due_the_one_that_has_waited_longest_is_next_whose_turn_it_ever_is() -> None:
+    world = world_of(BACKFILL)
+    world.tell(set_policy(backfill_wait_ms=10_000))
+    submit(world, ("bob-0", 3), ("ada-0", 1))
+    submit(world, ("ada-1", 4))
+    world.tell(HoldJob(cell=CELL, job="ada-1"))
+    submit(world, ("bob-1", 4))
+    world.pass_time(5_000)
+    world.tell(ReleaseJob(cell=CELL, job="ada-1"))
+    assert {job: world.state.heads[job] for job in ("ada-1", "bob-1")} == {"ada-1": 5_000, "bob-1": 0}
+    world.pass_time(10_000)
+    world.tell(finished("ada-0"), finished("bob-0"))
+    assert running(world) == ["bob-1"]

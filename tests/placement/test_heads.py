@@ -909,3 +909,15 @@ def test_a_job_behind_a_head_is_a_head_only_of_the_nodes_beside_it_and_an_owner_
     assert world.job("of-bob").workers
     submit(world, "behind", 2, tenant="eve", queue="next")
     assert world.job("behind").deferred is DeferCode.BEHIND_HEAD
+
+
+def test_who_is_kept_back_by_a_due_head_passes_a_younger_one_on_other_nodes() -> None:
+    world = world_of(Queue(name="line", discipline=BACKFILL), wait_ms=10_000)
+    for disk in "ab":
+        world.tell(joined(f"n-{disk}", 4, labels={"disk": disk}))
+        submit(world, f"first-{disk}", 2, node_labels=(f"disk={disk}",))
+    submit(world, "old", 4, node_labels=("disk=a",))
+    world.pass_time(10_000)
+    submit(world, "young", 4, node_labels=("disk=b",))
+    submit(world, "small")
+    assert world.nodes_of("small") == ["n-b"]

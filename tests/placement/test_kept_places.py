@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from services.placement.policy.owners import KINDS_MOST
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant
 from shared.cluster.job import HOLDING
 from shared.events import nodes as n
@@ -299,3 +300,21 @@ def test_a_guest_who_is_alone_on_its_node_takes_none_of_which_a_part_is_kept() -
     assert why(cell.world, "own") is not None
     cell.world.tell(admitted(spec_of("guest", 1, tenant="bob", pools=("train",), exclusive=True), 3))
     assert why(cell.world, "guest") is DeferCode.RESERVED_FOR_OTHER
+
+
+def test_for_one_owner_places_are_kept_for_eight_kinds_of_jobs_and_no_more() -> None:
+    cell = Cell(nodes=2)
+    cell.world.tell(set_quotas(share("ada", 16), share("bob"), share("eve", 0)))
+    cell.fill(SMALL, 16)
+    kinds = [spec_of(f"own-{number}", pools=("train",), tolerations=(f"taint-{number}",)) for number in range(10)]
+    cell.world.tell(*(admitted(spec, 2) for spec in kinds))
+    assert len(cell.world.state.tree.kept.all) == KINDS_MOST
+
+
+def test_of_the_jobs_of_a_kind_it_is_the_largest_for_which_places_are_kept() -> None:
+    cell = Cell(nodes=3, placement="spread")
+    cell.fill(SMALL, 23)
+    cell.world.tell(
+        admitted(spec_of("small", 2, pools=("train",)), 2), admitted(spec_of("own", 8, pools=("train",)), 3)
+    )
+    assert [each.owners for each in cell.world.state.tree.kept.all] == [((("ada", "gpu"), 8_000),)]

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from services.placement.policy.reservations import CONFIRMED_WALL_MS_LEAST
+from services.placement.service import PlacementService
 from shared.cluster.config import Queue
 from shared.events import effects as e
 from shared.events.base import Event
@@ -518,3 +520,158 @@ def test_a_planned_start_that_waits_for_owners_alone_keeps_nobody_off() -> None:
     assert list(planned.planned()) == ["big", "large"]
     planned.pass_time(100)
     assert planned.starts["large"] == 100
+
+
+def test_what_one_before_the_planned_job_may_use_one_behind_it_may_not_in_the_same_walk() -> None:
+    planned = kept_cell()
+    planned.submit(job("urgent", 1, 1_000, priority=5), job("c", 2, 1_000))
+    assert planned.world.nodes_of("urgent") == ["n2"]
+    assert "c" not in planned.starts
+
+
+def test_by_shares_what_a_tenant_may_use_before_its_own_later_plan_another_tenant_may_not_in_the_same_walk() -> None:
+    fair = Queue(name="day", discipline=BACKFILL.discipline, order=QueueOrder.FAIR_SHARE, aging_ms=0, aging_most_ms=0)
+    planned = Planned(file_of(fair), *(joined(f"n{each}", 4, labels={"at": each}) for each in "12"))
+    planned.submit(*(job(f"run-{each}", 2, 100, tenant="bob", node_labels=(f"at={each}",)) for each in "12"))
+    planned.submit(job("ada-big", 4, 50, tenant="ada"), job("bob-big", 4, 50, tenant="bob"))
+    kept = {"ada-big": "n1", "bob-big": "n2"}
+    planned.tell(plan(planned, *(PlannedStart(job=each, start_ms=100, places=places(at)) for each, at in kept.items())))
+    first = job("ada-first", 1, 1_000, tenant="ada", priority=5)
+    planned.submit(first, replace(first, id="bob-first", tenant="bob", node_labels=("at=1",)))
+    assert planned.world.nodes_of("ada-first") == ["n1"]
+    assert "bob-first" not in planned.starts
+
+
+def test_what_a_job_of_an_earlier_queue_may_use_one_of_a_later_queue_may_not_in_the_same_walk() -> None:
+    first = Queue(name="first", aging_ms=0, aging_most_ms=0)
+    planned = Planned(file_of(first, BACKFILL, BEST), joined("n1", 4), joined("n2", 4))
+    planned.submit(job("a", 4, 100), job("big", 4, 50, workers=2))
+    planned.tell(planned.plan())
+    assert planned.planned() == {"big": (100, ("n1", "n2"))}
+    planned.submit(job("x", 1, 1_000, queue="first"), job("c", 2, 1_000, queue="best"))
+    assert planned.world.nodes_of("x") == ["n2"]
+    assert "c" not in planned.starts
+
+
+def test_by_shares_a_due_head_with_a_plan_of_its_own_does_not_wait_for_an_earlier_plan_that_waits_for_it() -> None:
+    fair = Queue(name="day", discipline=BACKFILL.discipline, order=QueueOrder.FAIR_SHARE)
+    planned = Planned(file_of(fair, backfill_wait_ms=10), joined("n1", 4))
+    planned.submit(job("a", 4, 100, tenant="bob"), run_ms=150)
+    planned.submit(job("big", 4, 50, tenant="ada"))
+    planned.tell(planned.plan())
+    assert planned.planned() == {"big": (100, ("n1",))}
+    planned.submit(job("small", 4, 50, tenant="bob"))
+    small = PlannedStart(job="small", start_ms=160, places=places("n1"))
+    planned.tell(plan(planned, small, PlannedStart(job="big", start_ms=5_000, places=places("n1"))))
+    assert list(planned.planned()) == ["big", "small"]
+    planned.pass_time(150, plans=False)
+    assert planned.starts.get("big") == 150
+
+
+def test_at_its_first_planned_start_itself_a_head_that_has_waited_long_is_passed_no_more() -> None:
+    planned = kept_cell(backfill_wait_ms=10)
+    planned.tell(plan(planned, PlannedStart(job="big", start_ms=5_000, places=places("n1", "n2"))))
+    planned.world.pass_time(100)
+    planned.submit(job("e", 4, 10))
+    assert "e" not in planned.starts
+
+
+def test_a_planned_start_for_which_no_places_are_kept_puts_no_due_head_off() -> None:
+    """Too many nodes to keep: then it is the wait alone that protects the job."""
+    planned = Planned(file_of(BACKFILL, BEST, backfill_wait_ms=10), joined("n1", 4), joined("n2", 4))
+    planned.submit(job("a", 4, 100), job("big", 4, 50, workers=2))
+    planned.tell(plan(planned, PlannedStart(job="big", start_ms=100)))
+    assert planned.planned() == {"big": (100, ())}
+    planned.world.pass_time(50)
+    planned.submit(job("c", 4, 10))
+    assert "c" not in planned.starts
+
+
+def test_of_like_jobs_that_find_places_together_only_those_that_are_over_by_then_take_kept_nodes() -> None:
+    planned = kept_cell()
+    shorts = [job(f"s{number}", 1, 10, queue="best") for number in range(2)]
+    planned.submit(*shorts, job("long", 1, 1_000, queue="best"))
+    assert {"s0", "s1"} <= planned.starts.keys()
+    assert "long" not in planned.starts
+
+
+def test_a_planned_job_that_starts_past_a_head_names_it() -> None:
+    planned = Planned(file_of(BACKFILL), joined("n1", 4), joined("n2", 4))
+    planned.submit(job("a", 4, 100), job("b", 4, 60))
+    planned.submit(job("head", 4, 50, workers=2), job("c", 4, 20))
+    planned.tell(plan(planned, PlannedStart(job="c", start_ms=60, places=places("n2"))))
+    planned.pass_time(60, plans=False)
+    (start,) = [each for each in planned.effects if isinstance(each, e.JobStarted) and each.job == "c"]
+    assert start.backfilled_over == "head"
+
+
+def test_the_first_planned_start_is_the_earliest_that_was_ever_planned() -> None:
+    planned = Planned(file_of(BACKFILL), joined("n1", 4), joined("n2", 4))
+    planned.submit(job("a", 4, 100), job("big", 4, 50, workers=2))
+    for start_ms in (5_000, 100):
+        planned.tell(plan(planned, PlannedStart(job="big", start_ms=start_ms, places=places("n1", "n2"))))
+    assert planned.world.state.reservations["big"].first_ms == 100
+
+
+def test_a_plan_is_looked_at_with_the_estimates_that_it_could_know() -> None:
+    """What it waits for has outlived its estimate while the plan was on its way."""
+    planned = Planned(file_of(BACKFILL), joined("n1", 4), joined("n2", 4))
+    planned.submit(job("a", 4, 100), run_ms=150)
+    planned.submit(job("big", 4, 50, workers=2))
+    told = planned.plan()
+    planned.world.pass_time(101)
+    planned.tell(joined("n3", 1))
+    planned.tell(told)
+    assert planned.planned() == {"big": (100, ("n1", "n2"))}
+
+
+def test_two_shares_of_one_device_are_planned_for_one_time() -> None:
+    planned = Planned(file_of(BACKFILL), joined("n1", 1))
+    planned.submit(replace(job("a", 1, 100), resources=Resources(gpu_milli=1_000)))
+    planned.submit(*(replace(job(name, 1, 50), resources=Resources(gpu_milli=400)) for name in ("b", "c")))
+    planned.tell(planned.plan())
+    assert planned.planned() == {"b": (100, ("n1",)), "c": (100, ("n1",))}
+
+
+def test_no_more_is_put_in_force_than_the_policy_says() -> None:
+    planned = kept_cell(reservations_max=1)
+    planned.submit(job("fill", 4, 100), job("c", 4, 10))
+    named = [PlannedStart(job="big", start_ms=100, places=places("n1", "n2"))]
+    planned.tell(plan(planned, *named, PlannedStart(job="c", start_ms=150, places=places("n1"))))
+    assert list(planned.planned()) == ["big"]
+
+
+class FastPlacement(PlacementService):
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, speed=1_000.0, **named)
+
+
+class Fast(World):
+    """A cell whose time goes by a thousand times as fast as that of walls."""
+
+    placement = FastPlacement
+
+
+def test_where_cell_time_runs_fast_a_plan_holds_for_some_seconds_of_wall_time() -> None:
+    world = Fast(file_of(BACKFILL, reservation_ttl_ms=6_000))
+    world.tell(joined("n1", 4), admitted(job("a", 4, 100_000)), admitted(job("c", 4, 10)))
+    start = PlannedStart(job="c", start_ms=100_000, places=places("n1"))
+    world.tell(StartsPlanned(cell=CELL, writer="q", plan=1, version=world.state.version, at_ms=0, starts=(start,)))
+    assert world.state.reservations["c"].until_ms == CONFIRMED_WALL_MS_LEAST * 1_000
+
+
+def test_of_two_plans_that_come_together_the_newer_one_counts() -> None:
+    planned = kept_cell()
+    older = plan(planned, version=planned.world.state.version - 1)
+    planned.tell(plan(planned, PlannedStart(job="big", start_ms=5_000, places=places("n1", "n2"))), older)
+    assert planned.planned() == {"big": (5_000, ("n1", "n2"))}
+
+
+def test_a_node_that_is_to_become_another_is_kept_no_more_and_not_planned_with() -> None:
+    planned = kept_cell()
+    planned.tell(joined("n1", 8))
+    assert planned.world.state.nodes["n1"].offered is not None
+    assert cleared(planned) == [("big", ClearReason.NODES_GONE)]
+    before = len(planned.effects)
+    planned.tell(plan(planned, PlannedStart(job="big", start_ms=100, places=places("n1", "n2"))))
+    assert planned.effects[before:] == []

@@ -7,13 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from services.queueing.policy.planner import HORIZON_MS
 from shared.cluster.config import Queue
 from shared.events.base import Event
 from shared.events.operations import CellPolicy, Drain, PlanMaintenance, Quota, SetQuota
 from shared.events.queue import QueueDiscipline
-from shared.events.values import JobSpec, Level, Position, TopologyWish, Wish
+from shared.events.value import replace
+from shared.events.values import JobSpec, Level, Position, Resources, RetryPolicy, TopologyWish, Wish
 from tests.placement.planned import BACKFILL, Planned, file_of
-from tests.placement.world import CELL, joined, lost, set_policy, spec_of
+from tests.placement.world import CELL, failed, joined, lost, set_policy, spec_of
 
 BEST = Queue(name="best", aging_ms=0, aging_most_ms=0)
 STRICT = Queue(name="strict", discipline=QueueDiscipline.STRICT_FIFO, aging_ms=0, aging_most_ms=0)
@@ -195,3 +197,64 @@ def test_no_more_than_256_planned_starts_can_be_asked_for() -> None:
     assert msgspec.convert({"reservations_max": 256}, CellPolicy).reservations_max == 256
     with pytest.raises(msgspec.ValidationError, match=r"<= 256 - at `\$.reservations_max`"):
         msgspec.convert({"reservations_max": 257}, CellPolicy)
+
+
+@pytest.mark.parametrize(("nodes", "places"), [(200, 200), (201, 0)])
+def test_on_no_more_than_200_nodes_places_are_kept(nodes: int, places: int) -> None:
+    planned = cell(*(joined(f"n{number:03}", 1) for number in range(nodes)))
+    planned.submit(job("a", 1, 100, workers=nodes), job("b", 1, 10, workers=nodes))
+    (start,) = planned.plan().starts
+    assert (start.job, start.start_ms, len(start.places)) == ("b", 100, places)
+
+
+@pytest.mark.parametrize(("workers", "places"), [(2_000, 2_000), (2_001, 0)])
+def test_no_more_than_2000_places_are_kept(workers: int, places: int) -> None:
+    planned = cell(*(joined(f"n{number:03}", 8) for number in range(26)))
+    wants = Resources(gpu_milli=100)
+    planned.submit(job("a", 8, 100, workers=26), replace(job("b", 1, 10, workers=workers), resources=wants))
+    (start,) = planned.plan().starts
+    assert (start.job, len(start.places)) == ("b", places)
+
+
+def test_of_what_would_start_in_more_than_a_year_nothing_is_said() -> None:
+    planned = cell(joined("n1", 4))
+    planned.submit(job("a", 4, HORIZON_MS + 1), job("b", 4, 10))
+    assert plan_of(planned) == {}
+    planned = cell(joined("n1", 4))
+    planned.submit(job("a", 4, HORIZON_MS), job("b", 4, 10))
+    assert plan_of(planned) == {"b": (HORIZON_MS, ("n1",))}
+
+
+def test_where_very_many_runs_end_those_that_follow_each_other_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.queueing.policy.planner.STEPS_MOST", 2)
+    planned = cell(joined("n1", 4))
+    planned.submit(*(job(f"a{number}", 1, 10 * number) for number in range(1, 5)), job("b", 1, 10))
+    assert plan_of(planned) == {"b": (20, ("n1",))}
+
+
+def test_an_element_whose_array_may_have_no_more_is_not_planned() -> None:
+    planned = cell(joined("n1", 4))
+    planned.run_ms |= {f"a.{number}": 100 for number in range(2)}
+    array = replace(job("a", 4, 100), array=2, array_most_running=1)
+    planned.submit(array, job("b", 4, 10))
+    assert plan_of(planned) == {"b": (100, ("n1",))}
+
+
+def test_a_job_that_failed_is_planned_on_other_nodes_than_those_of_its_failure() -> None:
+    planned = cell(*two_nodes())
+    planned.submit(job("b", 4, 10, retry=RetryPolicy(budget=3)))
+    (avoided,) = planned.world.nodes_of("b")
+    planned.tell(failed("b", avoided))
+    assert planned.world.job("b").avoid == (avoided,)
+    planned.submit(job("x", 4, 60), job("y", 4, 60))
+    planned.world.pass_time(planned.world.job("b").not_before_ms)
+    (node,) = {"n1", "n2"} - {avoided}
+    (start,) = [start for start in planned.plan().starts if start.job == "b"]
+    assert [place.node for place in start.places] == [node]
+
+
+def test_when_places_were_looked_for_often_enough_nothing_more_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.queueing.policy.planner.TRIES_MOST", 2)
+    planned = cell(joined("n1", 4))
+    planned.submit(job("a", 4, 100), job("b", 2, 10), job("c", 1, 10))
+    assert list(plan_of(planned)) == ["b"]

@@ -8,20 +8,23 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TypeVar
 
+import pytest
+
 from services.queueing.app import CellPlanner, QueueingMetrics
 from services.queueing.settings import QueueingSettings
 from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
-from shared.events.effects import JobEnqueued
+from shared.events.effects import AnyEffect, JobEnqueued, JobStarted, NodeChanged, ReservationSet
 from shared.events.encoding import encode
-from shared.events.queue import QueuePlanned
-from shared.events.values import JobSpec
+from shared.events.queue import QueuePlanned, StartsPlanned
+from shared.events.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
 from shared.log.cell_tasks import Tenure
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogUnavailable, Outgoing
 from shared.log.reading import event_of
 from shared.runtime.cell_file import parse_cell_file
+from shared.runtime.clocks import wall_ms
 from shared.runtime.host import Host
 from shared.runtime.process import Context, make_context
 from tests.contract.eventually import eventually
@@ -69,10 +72,11 @@ class Cell:
 
     def enqueue(self, *jobs: str) -> None:
         """One decision that lets these jobs in."""
+        self.decide(*(JobEnqueued(spec=JobSpec(id=job, tenant="vision"), submit_ms=0, digest="0" * 32) for job in jobs))
+
+    def decide(self, *effects: AnyEffect) -> None:
+        """One decision."""
         self._version += 1
-        effects = tuple(
-            JobEnqueued(spec=JobSpec(id=job, tenant="vision"), submit_ms=0, digest="0" * 32) for job in jobs
-        )
         decision = Decision(cell="main", version=self._version, epoch=1, at_ms=self._version, effects=effects)
         self._chain = next_chain(self._chain, encode(decision))
         more = ((CHAIN_HEADER, self._chain.encode()),)
@@ -151,3 +155,40 @@ async def test_a_plan_that_kafka_does_not_take_is_made_anew_and_the_process_is_n
         assert cell.plans() == []
         await eventually(lambda: cell.newest() == [("default", 1, ("a",))])
         await eventually(lambda: context.health.waiting_for is None)
+
+
+def starts_planned(cell: Cell) -> list[StartsPlanned]:
+    """What queueing has said of planned starts."""
+    events = [event_of(record) for record in cell.broker.partition(QUEUE).records]
+    return [event for event in events if isinstance(event, StartsPlanned)]
+
+
+async def test_the_first_plan_of_a_process_ends_what_one_before_it_planned() -> None:
+    cell = Cell()
+    cell.enqueue("a")
+    async with cell.planned():
+        await eventually(lambda: [each.starts for each in starts_planned(cell)] == [()])
+        cell.enqueue("b")
+        await eventually(lambda: len(cell.plans()) == 2)
+        assert len(starts_planned(cell)) == 1, "where nothing is planned nothing more is said"
+
+
+async def test_while_starts_are_planned_they_are_confirmed_though_nothing_is_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("services.queueing.app.CONFIRMED_WALL_MS", 100)
+    cell, far_ms = Cell(), wall_ms() + 10**8
+    node = NodeSpec(id="n1", pool="training", gpus=1)
+    place = WorkerPlace(rank=0, node="n1", devices=(0,), gpu_milli=1_000)
+    cell.decide(
+        NodeChanged(spec=node, boot="boot-1", status=NodeStatus.READY),
+        *(
+            JobEnqueued(spec=JobSpec(id=job, tenant="vision", estimate_run_ms=far_ms), submit_ms=0, digest="0" * 32)
+            for job in "ab"
+        ),
+        JobStarted(job="a", attempt=1, workers=(place,)),
+        ReservationSet(job="b", start_ms=far_ms),
+    )
+    async with cell.planned():
+        await eventually(lambda: len(starts_planned(cell)) >= 3)
+    assert {plan.version for plan in starts_planned(cell)} == {1}

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.planned_places import are_places_of, may_start_in
+from services.placement.policy.planned_places import are_places_of, is_in_service_by, may_start_in
 from shared.cluster.state import CellState
 from shared.events.base import Event
-from shared.events.operations import PlanMaintenance
+from shared.events.operations import Drain, PlanMaintenance
 from shared.events.value import replace
-from shared.events.values import JobSpec, Resources, WorkerPlace
+from shared.events.values import JobSpec, NodeStatus, Resources, WorkerPlace
 from tests.placement.test_borrowing import share
 from tests.placement.test_kept_places import FILE
-from tests.placement.world import CELL, World, joined, report, set_quotas, spec_of
+from tests.placement.world import CELL, World, admitted, joined, report, set_quotas, spec_of, started
 
 
 def place(rank: int, node: str, *devices: int, milli: int = 1_000, cpu: int = 0) -> WorkerPlace:
@@ -96,3 +96,29 @@ def test_places_of_one_job_are_in_one_pool() -> None:
     spec: JobSpec = spec_of("own", 1, 2)
     assert are_places_of(state, spec, (place(0, "x1", 0), place(1, "x1", 1)), 0)
     assert not are_places_of(state, spec, (place(0, "n1", 0), place(1, "x1", 0)), 0)
+
+
+def test_places_in_another_pool_or_of_another_gpu_type_are_none() -> None:
+    state = world_of().state
+    assert are_places_of(state, replace(JOB, pools=("train",), gpu_type="gpu"), PLACES, 0)
+    assert not are_places_of(state, replace(JOB, pools=("extra",)), PLACES, 0)
+    assert not are_places_of(state, replace(JOB, gpu_type="new"), PLACES, 0)
+
+
+def test_they_do_not_hold_without_memory_for_all_workers() -> None:
+    spec = replace(spec_of("own", 1, 2), resources=Resources(gpu_milli=1_000, memory_mib=2_000))
+    held = tuple(replace(place(rank, "n1", rank), memory_mib=2_000) for rank in range(2))
+    assert may_start_in(world_of(memory_mib=4_000).state, spec, held)
+    assert not may_start_in(world_of(memory_mib=3_999).state, spec, held)
+
+
+def test_a_node_that_leaves_for_its_maintenance_is_back_behind_it_unless_it_is_to_stay_closed() -> None:
+    world = world_of(PlanMaintenance(cell=CELL, node="n1", begin_ms=40, end_ms=60), admitted(spec_of("long", 4)))
+    world.tell(started("long"))
+    world.listens = False
+    world.pass_time(40)
+    node = world.state.nodes["n1"]
+    assert (node.status, node.is_out_for_maintenance) == (NodeStatus.DRAINING, True)
+    assert [is_in_service_by(node, start_ms) for start_ms in (59, 60)] == [False, True]
+    world.tell(Drain(cell=CELL, node="n1"))
+    assert not is_in_service_by(node, 60)

@@ -237,3 +237,18 @@ def test_a_required_place_in_the_network_counts(
 )
 def test_whatever_keeps_a_job_from_its_nodes_counts(effects: list[Any], *, could_start: bool) -> None:
     assert bool(resting(enqueued("next", resources=TWO), *effects)) is could_start
+
+
+def planned(job: str, node: str, device: int) -> e.ReservationSet:
+    return e.ReservationSet(job=job, workers=(place(0, node, device),), start_ms=10**6)
+
+
+def test_a_due_head_with_a_planned_start_is_passed_on_other_nodes() -> None:
+    told = story(queues("backfill"), *FULL, node("n2", gpus=2), enqueued("busy"), started("busy", place(0, "n2", 0)))
+    told.decide(HEAD, SMALL, e.HeadBlocked(job="head"), planned("head", "n2", 0))
+    assert order_of(told.decide(NEXT, at_ms=6_000)) == []
+
+
+def test_what_is_kept_for_a_planned_start_may_be_left_idle() -> None:
+    later = enqueued("later", queue="q1", resources=TWO)
+    assert resting(later, planned("later", "n1", 0), SMALL, first=tuple(FULL)) == []

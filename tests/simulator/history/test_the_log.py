@@ -12,7 +12,7 @@ from shared.events.encoding import encode
 from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import ClearReason, FailReason, RequeueReason, StopReason
 from shared.events.value import replace as changed
-from shared.events.values import NodeRole, Resources
+from shared.events.values import JobKind, NodeRole, Resources
 from tests.cluster.examples import enqueued, node, place, quota, requeued, started, stopping
 from tests.simulator.history.story import CELL, finished_gang, two_nodes, with_gang
 
@@ -263,3 +263,28 @@ def test_a_job_that_is_held_back_may_wait_at_the_end() -> None:
 def test_a_gang_that_never_ends_is_not_drained() -> None:
     story = with_gang().decide(e.JobRunning(job="gang", attempt=1), stopping("gang"))
     assert story.broken(is_drained=True) == ["I9"]
+
+
+def test_a_planned_start_that_has_lapsed_is_not_in_force_for_ever() -> None:
+    lasting = e.ReservationSet(job="first", workers=(place(0, "n1", 1),), start_ms=100, until_ms=5)
+    story = with_gang().decide(enqueued("first"), lasting)
+    for number in range(10):
+        story.decide(enqueued(f"more-{number}", tenant="eve"), at_ms=6 + number)
+    assert story.broken(happened=(), diary=()) == ["PLAN"]
+
+
+@pytest.mark.parametrize(
+    ("told", "broken"),
+    [
+        ({"estimate_run_ms": 100}, []),
+        ({"estimate_run_ms": 101}, ["PLAN"]),
+        ({"estimate_run_ms": 500, "max_run_ms": 100}, []),
+        ({"estimate_run_ms": 101, "max_run_ms": 500}, ["PLAN"]),
+        ({"estimate_run_ms": 50, "kind": JobKind.INFERENCE}, ["PLAN"]),
+    ],
+)
+def test_how_long_a_job_runs_by_its_own_word_decides_whether_it_delays_a_planned_start(
+    told: dict[str, Any], broken: list[str]
+) -> None:
+    one = enqueued("one", tenant="eve", **told)
+    assert with_gang().decide(*KEPT, one, started("one", place(0, "n1", 1))).broken(happened=(), diary=()) == broken
