@@ -43,6 +43,9 @@ UPKEEP_END_S = 5.0
 REPLICAS_MOST = 64
 """Processes of one service on one machine."""
 
+CPUS_OF_GPU_MILLI, MEMORY_OF_GPU_MIB = 12_000, 131_072
+"""What a virtual node has for each of its GPUs: 96 CPUs and 1 TiB beside eight."""
+
 COLOURS = ("36", "32", "33", "35", "34", "96", "92", "93", "95", "94")
 
 
@@ -81,7 +84,7 @@ def up(
         print_line(f"Kafka: {kafka.explanation()}")
         print_line(f"Redis: {redis.explanation()}")
         _refuse_silent(Servers(kafka, redis))
-        _run(access, Servers(kafka, redis), data, nodes_file or _nodes_file(file, nodes, data), counts)
+        _run(access, Servers(kafka, redis), data, nodes_file or write_nodes(file, nodes, data), counts)
 
 
 def _refuse_silent(servers: Servers) -> None:
@@ -206,7 +209,7 @@ def _check_nodes(path: Path, file: CellFile) -> None:
                 refuse("--nodes-file", path, rule)
 
 
-def _nodes_file(file: CellFile, count: int, data: Path) -> Path:
+def write_nodes(file: CellFile, count: int, data: Path) -> Path:
     """So many nodes for each cell, shared out over its virtual pools by their size, at least one in each."""
     lines = []
     for cell in file.cells:
@@ -229,8 +232,10 @@ def _shares(cell: CellPart, count: int) -> list[tuple[Pool, int]]:
 
 
 def _nodes(cell: CellPart, pool: Pool, count: int) -> list[NodeSpec]:
-    nodes = uniform_nodes(count, pool.gpus_per_node, pool=pool.name, role=pool.role)
+    gpus = pool.gpus_per_node
+    beside = {"cpu_milli": gpus * CPUS_OF_GPU_MILLI, "memory_mib": gpus * MEMORY_OF_GPU_MIB}
+    nodes = uniform_nodes(count, gpus, pool=pool.name, role=pool.role)
     return [
-        replace_value(node, gpu_type=pool.gpu_type, id=f"{cell.name}-{pool.name}-{number:04}")
+        replace_value(node, gpu_type=pool.gpu_type, id=f"{cell.name}-{pool.name}-{number:04}", **beside)
         for number, node in enumerate(nodes, start=1)
     ]

@@ -53,6 +53,7 @@ def test_the_virtual_nodes_fit_the_cell_file() -> None:
     nodes = load_nodes(TOP / "deploy/compose/nodes.jsonl")
     assert [node for cell, some in nodes.items() for node in some if node.pool not in cells[cell]] == []
     assert sum(len(some) for some in nodes.values()) == 32
+    assert all(node.cpu_milli and node.memory_mib for some in nodes.values() for node in some)
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES))
