@@ -1,0 +1,18 @@
+"""The virtual nodes of `fallow up`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from services.cli.up import write_nodes
+from services.executor.nodes_file import load_nodes
+from shared.runtime.cell_file import load_cell_file
+
+
+TOP = Path(__file__).parents[2]
+
+
+def test_the_virtual_nodes_of_up_hold_jobs_that_ask_for_cpus_and_memory(tmp_path: Path) -> None:
+    nodes = load_nodes(write_nodes(load_cell_file(TOP / "deploy/cell.yaml"), 8, tmp_path))["main"]
+    assert len(nodes) == 8
+    assert {(node.gpus, node.cpu_milli, node.memory_mib) for node in nodes} == {(8, 96_000, 1_048_576)}
