@@ -152,7 +152,10 @@ def _refused(effect: e.JobRefused) -> str:
 
 
 def _timed_out(effect: e.AttemptTimedOut) -> str:
-    return f"Attempt {effect.attempt} of job {effect.job} did not {effect.what} in its time."
+    attempt = f"Attempt {effect.attempt} of job {effect.job}"
+    if effect.what == "run":
+        return f"{attempt} has run for as long as its max_run_ms allows."
+    return f"{attempt} did not {effect.what} in its time."
 
 
 def _reserved(effect: e.ReservationSet) -> str:
@@ -258,7 +261,7 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.AttemptTimedOut: _timed_out,
     e.JobDeferred: lambda x: f"Job {x.job} goes on waiting: {x.code}.",
     e.JobHeld: lambda x: f"Job {x.job} is held back{_text(x.reason)}.",
-    e.JobReleased: lambda x: f"Job {x.job} may start again.",
+    e.JobReleased: lambda x: f"Job {x.job} is no longer held.",
     e.JobReady: lambda x: f"Job {x.job} waits for no other job any more.",
     e.ReservationSet: _reserved,
     e.ReservationCleared: lambda x: f"Job {x.job} has no planned start any more: {CLEARED[x.reason]}.",

@@ -48,7 +48,7 @@ async def test_nodes_and_jobs_are_held_back_and_let_go(
         assert (opened.returncode, json.loads(opened.stdout)["ok"]) == (0, True)
         await cell.poll()
         assert cell.state.jobs["next"].status is JobStatus.HELD
-        assert fallow("release", "next").stdout == "Job next may start again.\n"
+        assert fallow("release", "next").stdout == "Job next is no longer held.\n"
         await cell.until_over("next")
         assert fallow("node", "drain", "node-001", "--reason", "moves out").returncode == 0
         await cell.until(lambda c: c.state.jobs["long"].attempt == 2, what="the second attempt elsewhere")

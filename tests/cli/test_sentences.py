@@ -109,9 +109,13 @@ TABLE: list[tuple[e.Effect, str]] = [
         "A request (SubmitJob) about job a is refused: id_used_before.",
     ),
     (e.AttemptTimedOut(job="a", attempt=1, what="start"), "Attempt 1 of job a did not start in its time."),
+    (
+        e.AttemptTimedOut(job="a", attempt=1, what="run"),
+        "Attempt 1 of job a has run for as long as its max_run_ms allows.",
+    ),
     (e.JobDeferred(job="a", code=DeferCode.NO_FREE_GPUS), "Job a goes on waiting: no_free_gpus."),
     (e.JobHeld(job="a"), "Job a is held back."),
-    (e.JobReleased(job="a"), "Job a may start again."),
+    (e.JobReleased(job="a"), "Job a is no longer held."),
     (e.JobReady(job="a"), "Job a waits for no other job any more."),
     (
         e.MaintenanceSet(node="n", begin_ms=1_000, end_ms=61_000, reason="fan"),
