@@ -8,7 +8,6 @@ from services.cli.up import write_nodes
 from services.executor.nodes_file import load_nodes
 from shared.runtime.cell_file import load_cell_file
 
-
 TOP = Path(__file__).parents[2]
 
 
