@@ -11,7 +11,7 @@ import typer
 
 from services.cli.access import Access, access_of, run
 from services.cli.counts import counted
-from services.cli.moments import moment
+from services.cli.moments import to_the_second
 from services.cli.output import AsJson, CellName, print_json, print_table
 from services.cli.patience import patiently
 from services.cli.sentences import gpus
@@ -26,7 +26,7 @@ COLUMNS = ("JOB", "TENANT", "STATUS", ">GPUS", ">WORKERS", "QUEUE", ">PRIORITY",
 
 _PARTS = re.compile(r"(\D*)(\d{0,18})")
 
-SPARE = ("PLACE", "PRIORITY", "WORKERS", "QUEUE", "SUBMITTED", "TENANT")
+SPARE = ("SUBMITTED", "PRIORITY", "WORKERS", "QUEUE", "PLACE", "TENANT")
 
 FORGOTTEN = (
     *("queue", "priority", "kind", "gpus_milli", "workers", "attempt", "deferred", "submit_ms", "not_before_ms"),
@@ -97,7 +97,7 @@ def _row(job: JobRow) -> tuple[Any, ...]:
         job.queue,
         "" if job.status in FINAL else job.priority,
         "" if job.position is None else job.position + 1,
-        "" if job.submit_ms is None else moment(job.submit_ms),
+        "" if job.submit_ms is None else to_the_second(job.submit_ms),
         where_or_why(job),
     )
 
@@ -125,6 +125,6 @@ def where_or_why(job: JobRow) -> str:
         more = f" and {len(nodes) - 2} more" if len(nodes) > 2 else ""  # noqa: PLR2004 - two fit into a line
         return ", ".join(nodes[:2]) + more
     if job.over_ms is not None:
-        return f"ended {moment(job.over_ms)}"
-    planned = "" if job.planned_start_ms is None else f"planned for {moment(job.planned_start_ms)}, by estimates"
+        return f"ended {to_the_second(job.over_ms)}"
+    planned = "" if job.planned_start_ms is None else f"planned for {to_the_second(job.planned_start_ms)}"
     return "; ".join(part for part in (job.deferred or "", planned) if part)

@@ -20,6 +20,11 @@ def moment(ms: int) -> str:
     return f"day {ms // DAY_MS} {clock}"
 
 
+def to_the_second(ms: int) -> str:
+    """The same without milliseconds, for tables."""
+    return moment(ms).partition(".")[0]
+
+
 def duration(ms: int) -> str:
     """A duration with its two largest units: 250 ms, 12.5 s, 3 min 20 s, 4 h 5 min, 2 d 3 h."""
     if ms < SECOND_MS:
