@@ -20,9 +20,9 @@ from typing import Any
 import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from shared.runtime.clocks import monotonic_ms
+from shared.runtime.http_connections import ACCEPTED_AT_ONCE, BoundedHttp
 from shared.runtime.telemetry import rss_bytes
 
 Message = MutableMapping[str, Any]
@@ -30,7 +30,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 RSS_AGE_MS_MAX = 1_000
-REQUEST_BYTES_MOST = 16 * 1024
 JSON_TYPE = "application/json"
 
 
@@ -192,16 +191,17 @@ NOT_FOUND = (404, JSON_TYPE, as_json({"error": "not found"}))
 class HealthServer:
     """Serves the health of a service from the running loop. Signals are not its business."""
 
-    def __init__(self, health: Health, host: str, port: int) -> None:
+    def __init__(self, health: Health, host: str, port: int, http: type[BoundedHttp] = BoundedHttp) -> None:
         self._listener = socket.create_server((host, port))
         config = uvicorn.Config(
             health,
-            http=ShortHeads,
+            http=http,
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             timeout_keep_alive=60,
+            backlog=ACCEPTED_AT_ONCE,
         )
         self._server = QuietServer(config)
         self._task: asyncio.Task[None] | None = None
@@ -221,25 +221,6 @@ class HealthServer:
         if self._task is not None:
             await self._task
         self._listener.close()
-
-
-class ShortHeads(HttpToolsProtocol):
-    """HTTP whose requests are short: the parser itself would gather a head without end."""
-
-    _request_bytes = 0
-
-    def data_received(self, data: bytes) -> None:
-        """What came of a request, which ends the connection where it is too much."""
-        self._request_bytes += len(data)
-        super().data_received(data)
-        if self._request_bytes > REQUEST_BYTES_MOST and not self.transport.is_closing():
-            self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
-            self.transport.close()
-
-    def on_message_complete(self) -> None:
-        """The next request begins anew."""
-        self._request_bytes = 0
-        super().on_message_complete()
 
 
 class QuietServer(uvicorn.Server):
