@@ -266,8 +266,7 @@ class NaiveWorld(World):
         over = over or next((each for each in line if self._guaranteed(each[0])), None)
         if over is not None:
             return over
-        closed = (NodeStatus.CORDONED, NodeStatus.DRAINING)
-        open_milli = _healthy_milli(self, closed)
+        open_milli = _healthy_milli(self)
         lets_have = spec.gpus_milli <= open_milli and _family(self).lets_have(spec, open_milli)
         return None if lets_have else account
 
@@ -318,13 +317,16 @@ def waits_for_maintenance(world: World, spec: JobSpec) -> bool:
 
 
 def may_ever_use(world: World, spec: JobSpec) -> bool:
-    """Whether the quotas would let the job start if nothing was in use: counted from the quotas, tenant by tenant."""
+    """Whether the quotas would let the job start if nothing was in use on nodes that no person has closed: counted from
+    the quotas, tenant by tenant.
+    """
     return not world.state.quotas or _family(world).lets_have(spec, _healthy_milli(world))
 
 
-def _healthy_milli(world: World, without: Sequence[NodeStatus] = ()) -> int:
-    """On nodes that are not lost, nor of these kinds."""
-    alive = [node for node in world.state.nodes.values() if node.status not in (NodeStatus.LOST, *without)]
+def _healthy_milli(world: World) -> int:
+    """On nodes that are neither lost nor closed by a person."""
+    gone = (NodeStatus.LOST, NodeStatus.CORDONED, NodeStatus.DRAINING)
+    alive = [node for node in world.state.nodes.values() if node.status not in gone]
     return sum(GPU * (node.spec.gpus - len(bits(node.failed))) for node in alive)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.placement.policy.quota_check import is_ever_allowed
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.events.operations import CellPolicy, Quota
+from shared.events.operations import CellPolicy, Cordon, Drain, Quota, Uncordon
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode
 from tests.placement.world import CELL, World, admitted, joined, set_quotas, spec_of
@@ -81,3 +81,33 @@ def test_a_job_for_which_others_would_have_to_give_up_what_is_theirs_for_good_ke
     world.tell(admitted(spec_of("of-bob", 2, tenant="bob", queue=queue)))
     world.tell(admitted(spec_of("last", queue=queue)))
     assert [world.nodes_of(job) for job in ("small", "later", "of-bob", "last")] == [["n1"]] * 4
+
+
+@pytest.mark.parametrize("closes", [Cordon, Drain])
+@pytest.mark.parametrize("discipline", [STRICT, BACKFILL])
+@pytest.mark.parametrize("is_lent", [True, False])
+def test_a_job_that_quotas_allow_only_with_closed_nodes_keeps_nobody_back_until_they_open(
+    discipline: QueueDiscipline, is_lent: bool, closes: type[Cordon | Drain]
+) -> None:
+    world = cell_of(Quota(tenant="bob", gpu_type="gpu", guaranteed_milli=16_000, lends=is_lent), discipline=discipline)
+    world.tell(joined("n2", GPUS), closes(cell=CELL, node="n2"))
+    world.tell(admitted(spec_of("head", 8, queue="first", preemptible=not is_lent)))
+    if not is_lent:
+        world.tell(set_quotas(Quota(tenant="bob", gpu_type="gpu", guaranteed_milli=12_000, lends=False)))
+    world.tell(admitted(spec_of("small", 2, queue="first")))
+    world.tell(admitted(spec_of("later", 2, queue="first")))
+    assert world.job("head").deferred is DeferCode.QUOTA_REACHED
+    assert [world.nodes_of(job) for job in ("small", "later")] == [["n1"]] * 2
+    world.tell(Uncordon(cell=CELL, node="n2"))
+    assert world.job("head").workers
+
+
+def test_a_job_whose_allowed_gpu_type_is_on_closed_nodes_alone_keeps_nobody_back() -> None:
+    world = cell_of(Quota(tenant="ada", gpu_type="gpu", limit_milli=2_000), discipline=STRICT)
+    world.tell(joined("a1", GPUS, gpu_type="a100"), Cordon(cell=CELL, node="a1"))
+    world.tell(admitted(spec_of("head", 8, queue="first")))
+    world.tell(admitted(spec_of("small", queue="first")))
+    assert world.job("head").deferred is DeferCode.QUOTA_REACHED
+    assert world.nodes_of("small") == ["n1"]
+    world.tell(Uncordon(cell=CELL, node="a1"))
+    assert world.nodes_of("head") == ["a1"]

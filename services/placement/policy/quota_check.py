@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.placement.policy.ever import could_ever_hold, goes_to_several_pools
+from services.placement.policy.ever import goes_to_several_pools, reach_of
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.gpu_types import all_milli, gpu_types_of, idle_milli, open_milli, types_for
+from shared.cluster.gpu_types import gpu_types_of, idle_milli, open_milli, types_for
 from shared.cluster.job import Job
 from shared.cluster.quota import over_limit
 from shared.cluster.quota_room import drawn_from_cell, firm_room, has_guarantee, lineage
@@ -38,9 +38,10 @@ def is_over_limits(state: CellState, spec: JobSpec) -> bool:
 
 
 def is_ever_allowed(state: CellState, job: Job) -> bool:
-    """Whether any of the GPU types that the job could get may be used so much by its tenant if nothing else was in use.
-    One that runs with some of its workers has these all the same when more of them come. One that quotas keep from some
-    of its types must fit on nodes of another, unless it may take some of each.
+    """Whether any of the GPU types that the job could get may be used so much by its tenant if nothing else was in use
+    and no node that a person has closed opened again. One that runs with some of its workers has these all the same
+    when more of them come. One that quotas keep from some of its types must fit on open nodes of another, unless it may
+    take some of each.
     """
     if not state.quotas:
         return True
@@ -49,7 +50,7 @@ def is_ever_allowed(state: CellState, job: Job) -> bool:
     allowed = [each for each in types if _is_ever_within(state, spec, each, spec.gpus_milli + held.get(each, 0))]
     if goes_to_several_pools(spec) or len(allowed) == len(types):
         return bool(allowed) or not types
-    return any(could_ever_hold(state, replace(spec, gpu_type=each)) for each in allowed)
+    return any(reach_of(state, replace(spec, gpu_type=each)) for each in allowed)
 
 
 def types_left_to_all(state: CellState, spec: JobSpec) -> list[str]:
@@ -103,7 +104,7 @@ def _is_ever_within(state: CellState, spec: JobSpec, gpu_type: str, milli: int) 
         return True
     if over_limit(tree, spec.tenant, gpu_type, milli) is not None:
         return False
-    return gpu_type not in tree.cohorts or _of_others(tree, spec, gpu_type, milli, all_milli(state, gpu_type)) is None
+    return gpu_type not in tree.cohorts or _of_others(tree, spec, gpu_type, milli, open_milli(state, gpu_type)) is None
 
 
 def is_parted(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
