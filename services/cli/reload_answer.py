@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from services.cli.counts import counted
 from services.cli.failures import Exit
 from shared.client.port import News
 from shared.cluster.config import CellFile
-from shared.cluster.file_in_force import as_effect, difference, from_effect
+from shared.cluster.file_in_force import as_effect, difference, from_effect, quotas_dropped
 from shared.cluster.quota_tree import Account
 from shared.cluster.state import CellState
-from shared.events.effects import CellFileSet, PolicySet, ProposalRefused, QuotaSet
+from shared.events.effects import CellFileSet, PolicySet, ProposalRefused, QuotaRemoved, QuotaSet
 
 CELL_FILE = "cell-file"
 """How a refusal names what it is about."""
@@ -17,7 +19,7 @@ CELL_FILE = "cell-file"
 FILE, POLICY = "file", "policy"
 """What a reload may change, beside the quotas."""
 
-REFUSALS_NAMED_MOST = 3
+REFUSALS_NAMED_MOST = QUOTAS_NAMED_MOST = 3
 
 COPY = "the copy that placement reads may be an older one, or have an error: see its log"
 
@@ -52,6 +54,10 @@ class ReloadAnswer:
         self._open |= {at: None for at, quota in self._quotas.items() if state.quotas.get(at) != quota}
         self._was_so_before = not self._open
         self._refusals: list[str] = []
+        old = _read(self._before)
+        self._dropped = {(quota.tenant, quota.gpu_type) for quota in (() if old is None else quotas_dropped(old, file))}
+        self._removed: dict[Account, None] = {}
+        self._lifted: dict[Account, None] = {}
 
     def take(self, news: News) -> None:
         """Something that has happened in the cell since the reload was asked for."""
@@ -63,6 +69,11 @@ class ReloadAnswer:
             self._open.pop(POLICY, None)
         elif isinstance(event, QuotaSet) and event.quota == self._quotas.get(account := _account(event)):
             self._open.pop(account, None)
+        elif isinstance(event, QuotaSet) and _account(event) in self._dropped:
+            self._lifted[_account(event)] = None
+        elif isinstance(event, QuotaRemoved) and (account := (event.tenant, event.gpu_type)) in self._dropped:
+            self._lifted.pop(account, None)
+            self._removed[account] = None
         elif isinstance(event, ProposalRefused) and event.proposal == CELL_FILE:
             self._refusals.append(event.text)
         else:
@@ -105,7 +116,15 @@ class ReloadAnswer:
         refused = "".join(f"; refused: {text}" for text in self._refusals[:REFUSALS_NAMED_MOST])
         more = len(self._refusals) - REFUSALS_NAMED_MOST
         refused += f"; {more} more refused" if more > 0 else ""
-        return f"cell {self.cell} goes by {self._name} {self._since}{refused}"
+        return f"cell {self.cell} goes by {self._name} {self._since}{self._quotas_gone}{refused}"
+
+    @property
+    def _quotas_gone(self) -> str:
+        removed = f"; quotas removed: {_names(self._removed)}" if self._removed else ""
+        if not self._lifted:
+            return removed
+        names = _names(self._lifted)
+        return f"{removed}; without limit and guarantee from now on, as jobs live or others stand below: {names}"
 
     @property
     def _is_other(self) -> bool:
@@ -153,6 +172,12 @@ def _read(effect: CellFileSet | None) -> CellFile | None:
 
 def _called(effect: CellFileSet | None) -> str:
     return "a cell file that its log does not hold" if effect is None else f"cell file {effect.digest[:8]}"
+
+
+def _names(accounts: Collection[Account]) -> str:
+    named = [f"{tenant}/{gpu_type}" for tenant, gpu_type in accounts][:QUOTAS_NAMED_MOST]
+    more = len(accounts) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
 
 
 def _account(event: QuotaSet) -> Account:

@@ -16,7 +16,7 @@ from shared.client.port import CellClient, Mark, News
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
 from shared.cluster.file_in_force import as_effect
 from shared.cluster.state import CellState
-from shared.events.effects import AnyEffect, CellFileSet, PolicySet, ProposalRefused, QuotaSet
+from shared.events.effects import AnyEffect, CellFileSet, PolicySet, ProposalRefused, QuotaRemoved, QuotaSet
 from shared.events.operations import CellPolicy, Operation, ReloadCell
 from shared.events.reasons import ProposalCode
 from tests.cli.logs import LogWriter
@@ -128,6 +128,20 @@ def test_settings_that_contradict_others_are_named_and_the_first_few_of_many() -
 def test_a_refusal_ends_the_wait_also_where_the_file_was_in_force_before() -> None:
     answer = answer_to(a_cell(file=NEW), refused("limit 8 is too low"))
     assert (answer.is_over(0), answer.is_over(QUIET_MS), answer.code) == (False, True, Exit.NO)
+
+
+def test_quotas_that_the_file_no_longer_has_are_told() -> None:
+    types = [f"type-{number}" for number in range(6)]
+    old = a_file(Tenant(name="ada", quotas=tuple(TenantQuota(gpu_type=each, limit=8) for each in types)))
+    removed = [QuotaRemoved(tenant="ada", gpu_type=each) for each in types[:5]]
+    lifted = QuotaSet(quota=TenantQuota(gpu_type="type-5").in_milli("ada", None))
+    of_another = QuotaRemoved(tenant="eve", gpu_type="gpu")
+    answer = answer_to(a_cell(*quotas_of(old), file=old), *removed, lifted, of_another, effect_of(OLD), file=OLD)
+    assert (answer.is_over(0), answer.code) == (True, Exit.OK)
+    assert answer.text.endswith(
+        "; changed: tenants); quotas removed: ada/type-0, ada/type-1, ada/type-2 and 2 more; "
+        "without limit and guarantee from now on, as jobs live or others stand below: ada/type-5"
+    )
 
 
 def test_answers_to_other_requests_are_none() -> None:

@@ -211,6 +211,54 @@ def test_quotas_of_a_tenant_that_is_gone_stay_while_its_jobs_live() -> None:
     assert kinds(world.tell(REMOVE)) == ["QuotaRemoved"]
 
 
+def test_a_quota_that_a_reloaded_file_no_longer_has_is_removed() -> None:
+    world = cell_with(joined("n1", 8))
+    reload(world, "ada", "bob", limit=2)
+    world.tell(set_quotas(quota("ada", 1, gpu_type="a100", parent=None)))
+    made = reload(world, "ada", "bob")
+    assert [x.tenant for x in made if isinstance(x, e.QuotaRemoved)] == ["ada", "bob"]
+    assert sorted(world.state.quotas) == [("ada", "a100")], "what no file named stays"
+    world.check()
+
+
+def test_a_quota_of_living_jobs_that_a_reloaded_file_no_longer_has_limits_and_guarantees_nothing_any_more() -> None:
+    world = cell_with(joined("n1", 8))
+    kept = (TenantQuota(guaranteed=4, limit=4, lends=False),)
+    world.file = FILE.model_copy(update={"tenants": (Tenant(name="ada", quotas=kept), Tenant(name="bob"))})
+    world.service.reload(world.file)
+    world.rest()
+    world.run(spec_of("runs"))
+    world.tell(admitted(spec_of("waits", 4)), admitted(spec_of("other", 2, tenant="bob")))
+    world.tell(set_quotas(quota("ada", 3, parent=None)))
+    reload(world, "ada", "bob")
+    assert world.state.quotas["ada", "gpu"] == Quota(tenant="ada", gpu_type="gpu")
+    assert world.job("waits").status is JobStatus.STARTING
+    world.check()
+
+
+def test_quotas_of_a_whole_line_of_tenants_go_with_one_reload_also_record_by_record() -> None:
+    world = cell_with(joined("n1", 8))
+
+    def tree(*quotas: TenantQuota) -> CellFile:
+        names = [f"t{number}" for number in range(12)]
+        above = [None, *names]
+        tenants = [Tenant(name=name, parent=parent) for name, parent in zip(names, above, strict=False)]
+        tenants[0] = tenants[0].model_copy(update={"quotas": quotas})
+        return FILE.model_copy(update={"tenants": tuple(tenants)})
+
+    world.file = tree(TenantQuota(limit=4))
+    world.service.reload(world.file)
+    world.rest()
+    assert len(world.state.quotas) == 12
+    fates = iter([Fate.LOST, Fate.LATE])
+    world.on_append = lambda: next(fates, Fate.KEPT)
+    world.file = tree()
+    world.service.reload(world.file)
+    world.rest()
+    assert not world.state.quotas
+    world.check()
+
+
 def test_a_file_that_comes_to_nothing_at_first_is_followed_all_the_same() -> None:
     world = cell_with(joined("n1", 1))
     world.tell(*(admitted(spec_of(f"job-{number}", 2)) for number in range(5)))
@@ -240,6 +288,19 @@ def test_a_quota_that_is_new_in_the_cell_file_is_set_by_the_next_writer() -> Non
     world.file = file_of("ada", "bob", limit=2)
     world.restart()
     assert sorted(world.state.quotas) == [("ada", "gpu"), ("bob", "gpu")]
+
+
+@pytest.mark.parametrize("is_changed", [True, False])
+def test_a_quota_that_is_out_of_the_file_of_the_next_writer_goes_unless_it_was_changed_at_run_time(
+    is_changed: bool,
+) -> None:
+    world = cell_with(joined("n1", 8), file=file_of("ada", "bob", limit=2))
+    if is_changed:
+        world.tell(set_quotas(quota("ada", 3, parent=None)))
+    world.file = file_of("ada", "bob")
+    world.restart()
+    world.rest()
+    assert sorted(world.state.quotas) == ([("ada", "gpu")] if is_changed else [])
 
 
 def test_a_tenant_that_went_or_came_back_while_no_writer_was_there_is_followed_by_the_next_one() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from services.placement.policy.dropped_quotas import dropped, remove_unused
 from services.placement.policy.requests import too_old
 from services.placement.policy.turn import Turn
 from shared.cluster.arrays import elements_of
@@ -34,19 +35,34 @@ def configure(
     turn: Turn, file: CellFile, known: tuple[str, ...], in_force: CellFile | None = None, *, anew: bool
 ) -> bool:
     """Bring the state to the cell file, as far as the record has room. What was changed at run time stays, unless the
-    file is put in force `anew`: also that a quota was removed which the file `in_force` until now names already.
-    Whether all of it is in force now.
+    file is put in force `anew`: also that a quota was removed which the file `in_force` until now names already. What
+    only that file has goes. Whether all of it is in force now.
     """
-    there = frozenset[Account]() if in_force is None else frozenset((q.tenant, q.gpu_type) for q in in_force.quotas())
     if anew or turn.state.version == 0:
         _put_policy(turn, file.cell(turn.state.cell).policy, known, "cell-file")
+    old = dropped(turn.state, file, in_force, anew=anew)
+    changed = _new_in(turn.state, file, in_force, anew=anew)
+    if not remove_unused(turn, old):
+        return False
+    changed += [none for at, none in old.items() if turn.state.quotas.get(at, none) != none]
+    # Those that stood below others may stand elsewhere then.
+    return _put_all_that_fit(turn, changed, _tenants(file)) and remove_unused(turn, old)
+
+
+def _new_in(state: CellState, file: CellFile, in_force: CellFile | None, *, anew: bool) -> list[Quota]:
+    """The quotas of a file that are to be set."""
+    there = frozenset[Account]() if in_force is None else frozenset((q.tenant, q.gpu_type) for q in in_force.quotas())
     changed = []
     for quota in file.quotas():
         account = (quota.tenant, quota.gpu_type)
-        before = turn.state.quotas.get(account)
+        before = state.quotas.get(account)
         if before != quota if anew else before is None and account not in there:
             changed.append(quota)
-    tenants = _tenants(file)
+    return changed
+
+
+def _put_all_that_fit(turn: Turn, changed: Sequence[Quota], tenants: frozenset[str]) -> bool:
+    """Set these quotas of the cell file, but for those that contradict others. Whether the record had room for all."""
     merged, fault = _merged(turn, changed, tenants)
     if fault is None:
         return _put_first(turn, top_down(merged, changed))

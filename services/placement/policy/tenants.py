@@ -9,9 +9,9 @@ back to the queue, until a file names it again or an operator releases or cancel
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 
+from services.placement.policy.dropped_quotas import remove_lowest
 from services.placement.policy.settings import refuse
 from services.placement.policy.turn import Turn
 from shared.cluster.job import WAITING, Job, JobStatus
@@ -83,32 +83,8 @@ def follow_file(turn: Turn, tenants: Collection[str], gone: Collection[str]) -> 
         if turn.is_full:
             return False
         turn.do(effect)
-    return _remove_unneeded(turn, gone)
-
-
-def _remove_unneeded(turn: Turn, gone: Collection[str]) -> bool:
-    """Remove the quotas of these tenants that nothing needs; a parent's when those below it are removed. Whether the
-    record had room for all.
-    """
-    state = turn.state
-    live = {job.spec.tenant for job in state.jobs.values()}
-    children = Counter((quota.parent, quota.gpu_type) for quota in state.quotas.values())
-    unneeded = [each for each in sorted(state.quotas) if each[0] in gone and each[0] not in live and not children[each]]
-    for account in unneeded:  # it grows meanwhile
-        if turn.is_full:
-            return False
-        parent = state.quotas[account].parent
-        turn.do(e.QuotaRemoved(tenant=account[0], gpu_type=account[1]))
-        turn.steps += len(state.quotas)  # the fold has looked for others below it
-        if turn.is_worn:
-            return False
-        if parent is None:
-            continue
-        above = (parent, account[1])
-        children[above] -= 1
-        if not children[above] and above in state.quotas and parent in gone and parent not in live:
-            unneeded.append(above)
-    return True
+    live = {job.spec.tenant for job in turn.state.jobs.values()}
+    return remove_lowest(turn, [each for each in turn.state.quotas if each[0] in gone and each[0] not in live])
 
 
 def hold_requeued(turn: Turn, tenants: Collection[str]) -> None:
