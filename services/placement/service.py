@@ -453,8 +453,7 @@ class PlacementService:
         """Put the newest plan in force, and end what is planned no more."""
         plan = self._plan
         if plan is not None and not turn.is_full:
-            self._plan = None
-            self._reservations.take(turn, plan, self._backfills)
+            self._plan = None if self._reservations.take(turn, plan, self._backfills) else plan
             self._walk_is_due = True
         if self.state.reservations:
             reservations.settle(turn, self._backfills)
@@ -540,7 +539,7 @@ class PlacementService:
         self.refused(tried)
         self._deadlines.put_back()
         self._look_anew()
-        self._strays = []
+        self._strays, self._plan = [], None
         if not self._room.is_one_step:
             self._room.narrow(tried.size_bytes)
             return True

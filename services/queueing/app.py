@@ -22,7 +22,7 @@ from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.opening import OpenLog, layout_of, open_log
 from shared.log.owned_cells import work_on_owned_cells
-from shared.log.port import Log, LogUnavailable, Outgoing
+from shared.log.port import Log, LogUnavailable, Outgoing, RecordTooLarge
 from shared.runtime.clocks import SteppedCellClock
 from shared.runtime.process import Context, wait_for
 
@@ -53,6 +53,9 @@ class QueueingMetrics:
         self.waiting = Gauge("fallow_queue_jobs", "Jobs that wait in a queue", ["cell", "queue"], registry=registry)
         self.planned = Gauge(
             "fallow_queue_planned_starts", "Waiting jobs that have a planned start", ["cell"], registry=registry
+        )
+        self.too_large = Counter(
+            "fallow_queue_too_large_total", "Records that topic queue takes from nobody", ["cell"], registry=registry
         )
         self.error = Histogram(
             "fallow_queue_planned_start_error_seconds",
@@ -168,11 +171,26 @@ class CellPlanner:
         plans, starts = await self._host.beside(work, f"plan of {self._tenure.cell}", may_be_long=True)
         ended_ms = self._host.monotonic_ms()
         self._pace(begun_ms, ended_ms)
-        await self._log.publish(self._records(plans, starts, version, at_ms))
+        await self._say(self._records(plans, starts, version, at_ms))
         self._error.planned(starts)
         self._planned_version = version
         self._metrics.plans.labels(self._tenure.cell).inc()
         self._count(plans, len(starts))
+
+    async def _say(self, records: list[Outgoing]) -> None:
+        """Bring these into the log, except for what the topic will never take. Raises LogUnavailable."""
+        try:
+            await self._log.publish(records)
+        except RecordTooLarge:
+            for record in records:
+                await self._say_one(record)
+
+    async def _say_one(self, record: Outgoing) -> None:
+        try:
+            await self._log.publish([record])
+        except RecordTooLarge as error:
+            self._metrics.too_large.labels(self._tenure.cell).inc()
+            self._context.logger.warning("left unsaid: too large", cell=self._tenure.cell, reason=str(error))
 
     def _pace(self, begun_ms: int, ended_ms: int) -> None:
         """When the next plan is due, after one that was made in this time."""

@@ -20,13 +20,13 @@ BACKFILL = Queue(name="day", discipline=QueueDiscipline.BACKFILL, aging_ms=0, ag
 NEVER_MS = 10**9
 
 
-def file_of(*queues: Queue, pools: tuple[str, ...] = ("train",), **policy: Any) -> CellFile:
+def file_of(*queues: Queue, pools: tuple[str, ...] = ("train",), gpus_per_node: int = 8, **policy: Any) -> CellFile:
     """A cell of these queues in which no head becomes due by its wait."""
     numbers = {"backfill_wait_ms": NEVER_MS, "reservations_max": 64, "reservation_ttl_ms": NEVER_MS, **policy}
     part = CellPart(
         name=CELL,
         ordinal=0,
-        pools=tuple(Pool(name=name, gpus=1_000) for name in pools),
+        pools=tuple(Pool(name=name, gpus=1_000_000, gpus_per_node=gpus_per_node) for name in pools),
         queues=queues or (BACKFILL,),
         policy=CellPolicy(**numbers),
     )

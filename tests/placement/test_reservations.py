@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from services.placement.policy.reservations import CONFIRMED_WALL_MS_LEAST
+from services.placement.policy.turn import BYTES_MOST
 from services.placement.service import PlacementService
 from shared.cluster.config import Queue
+from shared.cluster.job import JobStatus
 from shared.events import effects as e
-from shared.events.base import Event
+from shared.events.base import LATEST_MS, Event
+from shared.events.encoding import encode
 from shared.events.operations import CancelMaintenance, Cordon, HoldJob, PlanMaintenance, ReleaseJob, Uncordon
 from shared.events.queue import PlannedStart, QueueOrder, StartsPlanned
 from shared.events.reasons import ClearReason, DeferCode
@@ -675,3 +678,39 @@ def test_a_node_that_is_to_become_another_is_kept_no_more_and_not_planned_with()
     before = len(planned.effects)
     planned.tell(plan(planned, PlannedStart(job="big", start_ms=100, places=places("n1", "n2"))))
     assert planned.effects[before:] == []
+
+
+DEVICES, MANY = 14_000, 20
+
+
+def with_a_plan_of_many_bytes() -> Planned:
+    """Nodes in use until 100, and as many jobs that wait, each for a node of so many devices that it takes 70 kB."""
+    nodes = [joined(f"n{number}", DEVICES) for number in range(MANY)]
+    planned = Planned(file_of(BACKFILL, gpus_per_node=DEVICES, reservations_max=MANY), *nodes)
+    planned.submit(*(job(f"runs-{number}", DEVICES, 100) for number in range(MANY)))
+    planned.submit(*(job(f"waits-{number}", DEVICES, 100) for number in range(MANY)))
+    return planned
+
+
+@pytest.mark.parametrize("jobs", [0, 1_000])
+def test_a_plan_that_one_record_cannot_hold_is_put_in_force_with_several(jobs: int) -> None:
+    planned = with_a_plan_of_many_bytes()
+    new_jobs = [admitted(job(f"new-{number}", 1, 10)) for number in range(jobs)]
+    planned.world.hand_over(*new_jobs, size_bytes=500)
+    begun = len(planned.world.decisions)
+    numbers = range(MANY)
+    kept = [places(f"n{number}", gpus=DEVICES) for number in numbers]
+    planned.tell(plan(planned, *(PlannedStart(job=f"waits-{n}", start_ms=100 + n, places=kept[n]) for n in numbers)))
+    assert planned.planned() == {f"waits-{n}": (100 + n, (f"n{n}",)) for n in numbers}
+    assert planned.world.unwritable == []
+    records = planned.world.decisions[begun:]
+    assert max(len(encode(record)) for record in records) <= BYTES_MOST + 150_000
+
+
+def test_a_plan_that_makes_its_record_unwritable_is_forgotten_and_the_cell_goes_on() -> None:
+    planned = with_a_plan_of_many_bytes()
+    far = LATEST_MS + 1
+    planned.tell(plan(planned, PlannedStart(job="waits-0", start_ms=far, places=places("n0", gpus=DEVICES))))
+    planned.submit(job("later", 1, 10))
+    assert planned.planned() == {}
+    assert planned.world.job("later").status is JobStatus.QUEUED

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.queueing.policy.planner import HORIZON_MS
+from services.queueing.policy.planner import HORIZON_MS, KEPT_BYTES_MOST
 from shared.cluster.config import Queue
 from shared.events.base import Event
+from shared.events.encoding import encode
 from shared.events.operations import CellPolicy, Drain, PlanMaintenance, Quota, SetQuota
 from shared.events.queue import QueueDiscipline
 from shared.events.value import replace
@@ -258,3 +259,16 @@ def test_when_places_were_looked_for_often_enough_nothing_more_is_planned(monkey
     planned = cell(joined("n1", 4))
     planned.submit(job("a", 4, 100), job("b", 2, 10), job("c", 1, 10))
     assert list(plan_of(planned)) == ["b"]
+
+
+@pytest.mark.parametrize(("nodes", "devices"), [(12, 14_000), (200, 2_048), (200, 800)])
+def test_a_plan_is_one_record_however_many_devices_nodes_have(nodes: int, devices: int) -> None:
+    file = file_of(BACKFILL, gpus_per_node=devices)
+    planned = Planned(file, *(joined(f"n{number}", devices) for number in range(nodes)))
+    workers = max(1, nodes // 8)
+    for name in ("runs", "waits"):
+        planned.submit(*(job(f"{name}-{number}", devices, 10**6, workers) for number in range(nodes // workers)))
+    plan = planned.plan()
+    assert len(plan.starts) == nodes // workers
+    assert any(start.places for start in plan.starts)
+    assert len(encode(plan)) <= KEPT_BYTES_MOST + 1_000

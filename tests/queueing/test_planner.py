@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -14,14 +14,16 @@ from services.queueing.app import CellPlanner, QueueingMetrics
 from services.queueing.settings import QueueingSettings
 from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
-from shared.events.effects import AnyEffect, JobEnqueued, JobStarted, NodeChanged, ReservationSet
+from shared.events.effects import AnyEffect, JobEnqueued, JobStarted, NodeChanged, PolicySet, ReservationSet
 from shared.events.encoding import encode
-from shared.events.queue import QueuePlanned, StartsPlanned
-from shared.events.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
+from shared.events.operations import CellPolicy
+from shared.events.queue import PlannedStart, QueuePlanned, StartsPlanned
+from shared.events.value import replace
+from shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
 from shared.log.cell_tasks import Tenure
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.port import LogUnavailable, Outgoing
+from shared.log.port import LogUnavailable, Outgoing, RecordTooLarge
 from shared.log.reading import event_of
 from shared.runtime.cell_file import parse_cell_file
 from shared.runtime.clocks import wall_ms
@@ -46,6 +48,21 @@ class RefusingLog(MemoryLog):
             self.refusals -= 1
             raise LogUnavailable("no broker")
         await super().publish(messages)
+
+
+class SmallLog(RefusingLog):
+    """A log whose topics take small records only."""
+
+    def __init__(self, broker: MemoryBroker, record_bytes_max: int) -> None:
+        super().__init__(broker)
+        self.record_bytes_max = record_bytes_max
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        """Raises RecordTooLarge, with the records before it written."""
+        for message in messages:
+            if len(message.value or b"") > self.record_bytes_max:
+                raise RecordTooLarge(f"record for {message.topic}: at most {self.record_bytes_max}")
+            await super().publish([message])
 
 
 class NotingHost(Host):
@@ -74,10 +91,22 @@ class Cell:
         """One decision that lets these jobs in."""
         self.decide(*(JobEnqueued(spec=JobSpec(id=job, tenant="vision"), submit_ms=0, digest="0" * 32) for job in jobs))
 
-    def decide(self, *effects: AnyEffect) -> None:
-        """One decision."""
+    def fill(self, *jobs: str) -> None:
+        """A node comes, one job takes it for a while, and these wait for it in turn."""
+        run = JobSpec(id="runs", tenant="vision", resources=Resources(gpu_milli=8_000), estimate_run_ms=60_000)
+        place = WorkerPlace(rank=0, node="n1", devices=tuple(range(8)), gpu_milli=8_000)
+        self.decide(
+            PolicySet(policy=CellPolicy(reservations_max=8)),
+            NodeChanged(spec=NodeSpec(id="n1", pool="training", gpus=8), status=NodeStatus.READY, boot="b"),
+            *(JobEnqueued(spec=replace(run, id=job), submit_ms=0, digest="0" * 32) for job in ("runs", *jobs)),
+            JobStarted(job="runs", attempt=1, workers=(place,)),
+            at_ms=self.host.wall_ms(),
+        )
+
+    def decide(self, *effects: AnyEffect, at_ms: int = 0) -> None:
+        """One decision with these effects."""
         self._version += 1
-        decision = Decision(cell="main", version=self._version, epoch=1, at_ms=self._version, effects=effects)
+        decision = Decision(cell="main", version=self._version, epoch=1, at_ms=at_ms or self._version, effects=effects)
         self._chain = next_chain(self._chain, encode(decision))
         more = ((CHAIN_HEADER, self._chain.encode()),)
         self.broker.write(LAYOUT.outgoing(decision, id="1", source="test", wall_ms=0, more=more))
@@ -86,6 +115,12 @@ class Cell:
         """What queueing has said so far."""
         events: list[Event | None] = [event_of(record) for record in self.broker.partition(QUEUE).records]  # type: ignore[misc]
         return [event for event in events if isinstance(event, QueuePlanned)]
+
+    def starts(self) -> list[PlannedStart]:
+        """The planned starts of the newest plan that has any."""
+        events = [event_of(record) for record in self.broker.partition(QUEUE).records]
+        plans = [event for event in events if isinstance(event, StartsPlanned)]
+        return list(plans[-1].starts) if plans else []
 
     def newest(self) -> list[tuple[str, int, tuple[str, ...]]]:
         """The queues of the newest plan, with how many jobs wait there and who is next."""
@@ -96,7 +131,7 @@ class Cell:
     async def planned(self) -> AsyncIterator[Context[QueueingSettings]]:
         """While queueing runs."""
         context = make_context("queueing", QueueingSettings(namespace="t", plan_every_wall_ms=50))
-        context = replace(context, host=self.host)
+        context = dataclasses.replace(context, host=self.host)
         file, metrics = parse_cell_file(TEXT, "cell"), QueueingMetrics(context.registry)
         running = asyncio.create_task(CellPlanner(context, self.log, LAYOUT, file, self.tenure, metrics).run())
         try:
@@ -192,3 +227,17 @@ async def test_while_starts_are_planned_they_are_confirmed_though_nothing_is_dec
     async with cell.planned():
         await eventually(lambda: len(starts_planned(cell)) >= 3)
     assert {plan.version for plan in starts_planned(cell)} == {1}
+
+
+@pytest.mark.parametrize(("bytes_max", "is_said"), [(10**6, True), (350, False)])
+async def test_planned_starts_that_topic_queue_never_takes_keep_no_order_back(bytes_max: int, *, is_said: bool) -> None:
+    cell, jobs = Cell(), tuple(f"wait-{number}" for number in range(8))
+    cell.log = SmallLog(cell.broker, bytes_max)
+    cell.fill(*jobs)
+    async with cell.planned() as context:
+        await eventually(lambda: cell.newest() == [("default", 8, jobs)])
+        await asyncio.sleep(0.1)
+        assert context.health.waiting_for is None
+        left_unsaid = context.registry.get_sample_value("fallow_queue_too_large_total", {"cell": "main"})
+    assert [start.job for start in cell.starts()] == list(jobs if is_said else ())
+    assert (left_unsaid or 0) == (not is_said)

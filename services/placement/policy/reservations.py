@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from services.placement.policy.planned_places import are_places_of, is_in_service_by
 from services.placement.policy.turn import Turn
+from shared.cluster.gang_bytes import bytes_of, is_too_large
 from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.cluster.node import mask_of
 from shared.cluster.run_time import end_estimate_ms, run_estimate_ms
@@ -40,22 +41,29 @@ class Reservations:
         """Another process may have written: its plans are heard anew."""
         self.newest = 0
 
-    def take(self, turn: Turn, plan: StartsPlanned, backfills: Callable[[Job], bool]) -> None:
-        """Put a plan in force, as far as it holds. `backfills`: whether the job is in a queue that backfills."""
+    def take(self, turn: Turn, plan: StartsPlanned, backfills: Callable[[Job], bool]) -> bool:
+        """Put a plan in force, as far as it holds. `backfills`: whether the job is in a queue that backfills. Whether
+        the record had room for all of it; else it ends here, and the next one goes on with the same plan.
+        """
         state = turn.state
         if plan.version < self.newest or plan.version > state.version:
-            return
+            return True
         self.newest = plan.version
         named = {start.job: start for start in plan.starts[: state.policy.reservations_max]}
         for job_id in [each for each in state.reservations if each not in named]:
             if state.reservations[job_id].version <= plan.version:
+                if turn.is_full:
+                    return False
                 turn.do(e.ReservationCleared(job=job_id, reason=ClearReason.REPLACED))
         taken = _Taken(state)
         for start in named.values():
             why = self._refusal(state, plan, start, taken, backfills)
             if why is None:
                 taken.add(start)
-                self._put(turn, plan, start)
+                if not self._put(turn, plan, start):
+                    turn.is_closed = True
+                    return False
+        return True
 
     @staticmethod
     def _refusal(
@@ -71,19 +79,23 @@ class Reservations:
             return "its queue keeps no places"
         if not are_places_of(state, job.spec, start.places, start.start_ms):
             return "the places are not what the job asks for, or a node is gone or out of service"
+        if is_too_large(job.spec, start.places):
+            return "no record can hold its places"
         for place in start.places:
             why = _held_longer(state, job, place, plan, start.start_ms)
             if why is not None:
                 return why
         return taken.refusal(job, start)
 
-    def _put(self, turn: Turn, plan: StartsPlanned, start: PlannedStart) -> None:
-        """Set the reservation, unless the one in force says the same and lasts."""
+    def _put(self, turn: Turn, plan: StartsPlanned, start: PlannedStart) -> bool:
+        """Set the reservation, unless the one in force says the same and lasts. Whether the record had room for it."""
         state, now_ms = turn.state, turn.now_ms
         before = state.reservations.get(start.job)
         ttl_ms = max(state.policy.reservation_ttl_ms, self._least_ms)
         if before is not None and _says_the_same(before, start, now_ms) and _left_ms(before, now_ms) > ttl_ms // 2:
-            return
+            return True
+        if turn.is_full or not turn.fits(bytes_of(start.places)):
+            return False
         first_ms = min(state.first_plans.get(start.job, start.start_ms), start.start_ms)
         turn.do(
             e.ReservationSet(
@@ -95,6 +107,7 @@ class Reservations:
                 version=plan.version,
             )
         )
+        return True
 
 
 def settle(turn: Turn, backfills: Callable[[Job], bool]) -> None:

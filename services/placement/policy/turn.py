@@ -153,7 +153,7 @@ class Turn:
         it is cut here and the next one goes on.
         """
         size_bytes = bytes_of(workers)
-        self.is_cut = self.bytes + size_bytes > RECORD_BYTES_MOST and not self.is_empty
+        self.is_cut = not self.fits(size_bytes)
         if not self.is_cut:
             started = e.JobStarted(
                 job=job_id, attempt=attempt, workers=workers, backfilled=bool(over), backfilled_over=over
@@ -164,7 +164,7 @@ class Turn:
     def enter(self, job: Job, workers: tuple[WorkerPlace, ...]) -> bool:
         """The same for workers that enter a job while it runs. Each of them counts as a start: a job may want many."""
         size_bytes = bytes_of(workers)
-        self.is_cut = self.bytes + size_bytes > RECORD_BYTES_MOST and not self.is_empty
+        self.is_cut = not self.fits(size_bytes)
         if not self.is_cut:
             self.do(e.JobResizing(job=job.id, attempt=job.attempt, add=workers))
             self.starts += len(workers)
@@ -197,6 +197,10 @@ class Turn:
         left for starts, and half of it by new jobs, however many come.
         """
         return not self.is_worn and (self.bytes + size_bytes <= self.room * 3 // 4 or self.is_empty)
+
+    def fits(self, size_bytes: int) -> bool:
+        """Whether places of this size may still come into this record: into an empty one they always may."""
+        return self.bytes + size_bytes <= RECORD_BYTES_MOST or self.is_empty
 
     def takes_new_job(self, size_bytes: int) -> bool:
         """The same for what admission passes on."""

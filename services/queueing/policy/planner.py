@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count, islice
 
+import msgspec
+
 from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.deferral import STRUCTURAL
 from services.placement.policy.elsewhere import place_job
@@ -53,7 +55,10 @@ Jobs that need more have a planned start, and are protected by their wait alone.
 """
 
 KEPT_PLACES_MOST = 2_000
+KEPT_BYTES_MOST = 600_000
+"""So much do all kept places take in the plan, which is one record: a node may have thousands of devices."""
 
+_ENCODE = msgspec.json.Encoder().encode
 _BEST_EFFORT, _BACKFILL = QueueDiscipline.BEST_EFFORT_FIFO, QueueDiscipline.BACKFILL
 
 _Room = tuple[object, ...]
@@ -249,7 +254,7 @@ class _Forecast:
         """
         found: list[PlannedStart] = []
         nodes: dict[str, None] = {}
-        kept = 0
+        kept = kept_bytes = 0
         for one in waiting:
             start = self._starts.get(one.job.spec.id)
             if start is None or (start[0] <= self._now_ms and one.job.spec.id not in self._state.reservations):
@@ -257,8 +262,10 @@ class _Forecast:
             start_ms, places = start
             more = dict.fromkeys(place.node for place in places)
             is_kept = one.queue.discipline is _BACKFILL and kept + len(places) <= KEPT_PLACES_MOST
-            if is_kept and len(nodes | more) <= KEPT_NODES_MOST:
-                nodes, kept = nodes | more, kept + len(places)
+            is_kept = is_kept and len(nodes | more) <= KEPT_NODES_MOST
+            size_bytes = len(_ENCODE(places)) if is_kept else 0
+            if is_kept and kept_bytes + size_bytes <= KEPT_BYTES_MOST:
+                nodes, kept, kept_bytes = nodes | more, kept + len(places), kept_bytes + size_bytes
             else:
                 places = ()
             found.append(PlannedStart(job=one.job.spec.id, start_ms=start_ms, places=places))
