@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.state import CellState
+from shared.events.base import later
 from shared.events.values import JobKind, JobSpec, WorkerPlace
 
 
@@ -29,9 +30,9 @@ def end_estimate_ms(state: CellState, job: Job, place: WorkerPlace, now_ms: int)
     if run_ms is None or job.started_ms is None:
         return None
     since_ms = max(job.started_ms, place.since_ms)
-    end_ms = since_ms + run_ms
+    end_ms = later(since_ms, run_ms)
     if end_ms > now_ms:
         return end_ms
-    extended_ms = now_ms + (now_ms - since_ms) // 2 + 1
+    extended_ms = later(now_ms, (now_ms - since_ms) // 2 + 1)
     limit_ms = job.spec.max_run_ms
     return extended_ms if limit_ms is None else min(extended_ms, max(now_ms, since_ms + limit_ms))

@@ -9,8 +9,8 @@ import pytest
 
 from services.queueing.policy.planner import HORIZON_MS, KEPT_BYTES_MOST
 from shared.cluster.config import Queue
-from shared.events.base import Event
-from shared.events.encoding import encode
+from shared.events.base import LARGEST_INTEGER, LATEST_MS, Event
+from shared.events.encoding import decode, encode
 from shared.events.operations import CellPolicy, Drain, PlanMaintenance, Quota, SetQuota
 from shared.events.queue import QueueDiscipline
 from shared.events.value import replace
@@ -272,3 +272,16 @@ def test_a_plan_is_one_record_however_many_devices_nodes_have(nodes: int, device
     assert len(plan.starts) == nodes // workers
     assert any(start.places for start in plan.starts)
     assert len(encode(plan)) <= KEPT_BYTES_MOST + 1_000
+
+
+@pytest.mark.parametrize("left_ms", [1, 60, 100, 10**6])
+def test_near_the_end_of_cell_time_a_planned_start_is_never_later_than_the_latest_time(left_ms: int) -> None:
+    planned = cell(joined("n1", 4), joined("n2", 2))
+    planned.world.now_ms = LATEST_MS - left_ms
+    planned.submit(job("a", 4, 100), job("b", 2, None), job("c", 4, LARGEST_INTEGER), job("d", 4, 10))
+    plan = planned.plan()
+    assert [start.start_ms for start in plan.starts][:1] == [LATEST_MS - left_ms + min(left_ms, 100)]
+    assert decode(plan.type, encode(plan)) == plan
+    planned.tell(plan)
+    assert list(planned.planned())[:1] == ["c"]
+    assert planned.world.unwritable == []

@@ -17,6 +17,7 @@ from shared.cluster.node import mask_of
 from shared.cluster.run_time import end_estimate_ms, run_estimate_ms
 from shared.cluster.state import CellState
 from shared.events import effects as e
+from shared.events.base import later
 from shared.events.queue import PlannedStart, StartsPlanned
 from shared.events.reasons import ClearReason
 from shared.events.values import GPU, WorkerPlace
@@ -103,7 +104,7 @@ class Reservations:
                 workers=start.places,
                 start_ms=start.start_ms,
                 first_ms=first_ms,
-                until_ms=now_ms + ttl_ms,
+                until_ms=later(now_ms, ttl_ms),
                 version=plan.version,
             )
         )

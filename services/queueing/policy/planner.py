@@ -33,6 +33,7 @@ from shared.cluster.config import Queue
 from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.cluster.state import CellState
 from shared.events import effects as e
+from shared.events.base import later
 from shared.events.queue import PlannedStart, QueueDiscipline
 from shared.events.reasons import DeferCode
 from shared.events.values import NodeStatus, WorkerPlace
@@ -239,7 +240,7 @@ class _Forecast:
         self._starts[spec.id] = (at_ms, places)
         run_ms = self._estimator.run_ms(self._state, spec)
         if run_ms is not None:
-            self._push(at_ms + run_ms, one.job, places)
+            self._push(later(at_ms, run_ms), one.job, places)
         self._let_go(one)
         return True
 
