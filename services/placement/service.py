@@ -836,8 +836,6 @@ class PlacementService:
     def _note_owners(self) -> bool:
         """Whether others wait than before for what is guaranteed to them, so that all are tried again."""
         self._are_owners_to_note = False
-        if not (self.state.tree.kept.all or has_owners(self.state)):
-            return False
         is_other = self._owners.note(self.state, self._lines)
         if is_other:
             self._lines.free()

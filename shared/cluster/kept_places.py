@@ -7,12 +7,11 @@ that places jobs; it is no part of the state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from shared.cluster.node import Node
 from shared.events.values import GPU
 
 if TYPE_CHECKING:
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from shared.cluster.state import CellState
 
 
-@dataclass(frozen=True, slots=True)
-class KeptPlace:
+class KeptPlace(NamedTuple):
     """What is kept of one node: whole devices (a mask), or a share of one (`device`, `share_milli`), with CPUs and
     memory. `milli` is all of it in milli-GPUs; `is_alone` says that nothing else may come to the node.
     """
@@ -41,8 +39,7 @@ class KeptPlace:
         return self.devices.bit_count() * GPU + self.share_milli
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(NamedTuple):
     """The places of one waiting job, and for which owners how many milli-GPUs of these are kept, from the first on.
     `is_whole` tells that the whole job is guaranteed.
     """
@@ -50,14 +47,6 @@ class Kept:
     owners: tuple[tuple[Account, int], ...]
     places: tuple[KeptPlace, ...]
     is_whole: bool
-
-    def first(self, milli: int) -> Iterator[KeptPlace]:
-        """The first places, until they have so much."""
-        for place in self.places:
-            if milli <= 0:
-                return
-            milli -= place.milli
-            yield place
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,32 +67,55 @@ class KeptPlaces:
 NOTHING_KEPT = KeptPlaces()
 
 
-@contextmanager
-def taken(state: CellState, places: Sequence[KeptPlace], *, by_all: bool = False) -> Iterator[None]:
-    """While this lasts these places count as in use: for a search of what fits beside them. `by_all`: nothing more
-    fits on their nodes. A device that is kept whole counts so when a part of it is in use by now, so that what is free
-    beside the kept places only shrinks while jobs start. It costs as much as so many changes of nodes; the state is
-    the same afterwards.
+class Taking:
+    """Kept places that count as in use until it is closed: for a search of what fits beside them. The state is the same
+    afterwards. It costs as much as so many changes of nodes.
     """
-    noted, before = state.capacity.noted, list[tuple[Node, int, dict[int, int], int, int, bool]]()
-    for place in places:
-        node = state.nodes[place.node]
-        before.append((node, node.held, node.shares, node.cpu_used, node.memory_used, node.is_full))
-        noted[place.node] = node
-        node.cpu_used = min(node.spec.cpu_milli, node.cpu_used + place.cpu_milli)
-        node.memory_used = min(node.spec.memory_mib, node.memory_used + place.memory_mib)
-        node.is_full = node.is_full or by_all or place.is_alone
-        node.held |= place.devices & node.free
-        if any(place.devices >> device & 1 for device in node.shares):  # by now some of it is in use, maybe the owner's
-            node.shares = {device: 0 if place.devices >> device & 1 else milli for device, milli in node.shares.items()}
-        if place.share_milli:
-            free_milli = node.shares.get(place.device, GPU if node.free >> place.device & 1 else 0)
-            node.shares = {**node.shares, place.device: max(0, free_milli - place.share_milli)}
+
+    __slots__ = ("_before", "_state")
+
+    def __init__(self, state: CellState) -> None:
+        self._state = state
+        self._before: dict[str, tuple[int, dict[int, int], int, int, bool]] = {}
+
+    def take(self, places: Iterable[KeptPlace], *, by_all: bool = False) -> None:
+        """These count as in use from now on. `by_all`: nothing more fits on their nodes. A device that is kept whole
+        counts so when a part of it is in use by now, so that what is free beside the kept places only shrinks while
+        jobs start.
+        """
+        nodes, noted, known = self._state.nodes, self._state.capacity.noted, self._before
+        for node_id, _, devices, device, share_milli, cpu_milli, memory_mib, is_alone in places:
+            node = noted[node_id] = nodes[node_id]
+            if node_id not in known:
+                known[node_id] = (node.held, node.shares, node.cpu_used, node.memory_used, node.is_full)
+            node.cpu_used = min(node.spec.cpu_milli, node.cpu_used + cpu_milli)
+            node.memory_used = min(node.spec.memory_mib, node.memory_used + memory_mib)
+            node.is_full = node.is_full or by_all or is_alone
+            shares = node.shares
+            node.held |= devices & node.free
+            if any(devices >> each & 1 for each in shares):  # by now some of it is in use, maybe the owner's
+                node.shares = {each: 0 if devices >> each & 1 else milli for each, milli in shares.items()}
+            if share_milli:
+                free_milli = node.shares.get(device, GPU if node.free >> device & 1 else 0)
+                node.shares = {**node.shares, device: max(0, free_milli - share_milli)}
+
+    def close(self) -> None:
+        """They are free again."""
+        nodes, noted = self._state.nodes, self._state.capacity.noted
+        for node_id, (held, shares, cpu, memory, is_full) in self._before.items():
+            node = noted[node_id] = nodes[node_id]
+            node.held, node.shares, node.is_full = held, shares, is_full
+            node.cpu_used, node.memory_used = cpu, memory
+        self._before = {}
+        self._state.capacity.pools()
+
+
+@contextmanager
+def taken(state: CellState, places: Iterable[KeptPlace], *, by_all: bool = False) -> Iterator[None]:
+    """While this lasts these places count as in use (`Taking`)."""
+    taking = Taking(state)
+    taking.take(places, by_all=by_all)
     try:
         yield
     finally:
-        for node, held, shares, cpu, memory, is_full in reversed(before):
-            node.held, node.shares, node.is_full = held, shares, is_full
-            node.cpu_used, node.memory_used = cpu, memory
-            noted[node.spec.id] = node
-        state.capacity.pools()
+        taking.close()

@@ -46,6 +46,16 @@ def lowest(mask: int, count: int) -> tuple[int, ...]:
     return tuple(found)
 
 
+def lowest_of(mask: int, count: int) -> int:
+    """The lowest `count` bits of a mask, as a mask, or all where there are fewer."""
+    if count >= mask.bit_count():
+        return mask
+    rest = mask
+    for _ in range(count):
+        rest &= rest - 1
+    return mask ^ rest
+
+
 class NodeShare(NamedTuple):
     """What one node adds to its pool's capacity. A tuple, because one is made and compared for each that changed."""
 

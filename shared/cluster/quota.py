@@ -56,6 +56,7 @@ def _charge_line(usage: Usage, leaf: Branch, more_milli: int) -> None:
     home. To charge as much less puts everything back.
     """
     cohort, branch = leaf.cohort, leaf
+    cohort.touched[leaf.account] = None
     drawn_milli, less_idle = more_milli, 0
     while True:
         before = branch.used_milli

@@ -10,7 +10,7 @@ from then on, so that a start costs as much as its tenant stands deep, and a cel
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shared.cluster.kept_places import NOTHING_KEPT
 from shared.events.operations import Quota
@@ -25,12 +25,14 @@ Usage = dict[Account, int]
 @dataclass(slots=True, eq=False)
 class Cohort:
     """All tenants of one GPU type. `home_idle_milli` is what they leave idle of what they lend to nobody,
-    `guaranteed_idle_milli` of what is guaranteed to them; `has_guarantees` tells whether anything is.
+    `guaranteed_idle_milli` of what is guaranteed to them; `has_guarantees` tells whether anything is. `touched` are the
+    accounts whose own use may have changed since somebody took them out.
     """
 
     home_idle_milli: int = 0
     guaranteed_idle_milli: int = 0
     has_guarantees: bool = False
+    touched: dict[Account, None] = field(default_factory=dict)
 
     @property
     def numbers(self) -> tuple[int, int]:

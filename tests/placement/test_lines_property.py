@@ -94,11 +94,14 @@ class Twins:
 
     def __init__(self, random: Random) -> None:
         self.random = random
-        self.lines, self.heir, self.naive = LinesWorld(self.file), LinesWorld(self.file), self.all_seeing()
+        self.lines, self.heir, self.naive = self.by_lines(), self.by_lines(), self.all_seeing()
         self.worlds: tuple[LinesWorld | NaiveWorld, ...] = (self.lines, self.heir, self.naive)
         self.submitted = 0
         self.queues, self.tenants = random.choice(QUEUES), random.choice(TENANTS)
         self.is_choosy = random.choice((False, True))
+
+    def by_lines(self) -> LinesWorld:
+        return LinesWorld(self.file)
 
     def all_seeing(self) -> NaiveWorld:
         return NaiveWorld(self.file)

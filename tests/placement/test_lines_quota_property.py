@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.gang import POLICIES
-from services.placement.policy.owners import kept_for
 from shared.cluster.config import CellFile, Tenant, TenantQuota
 from shared.cluster.job import Job
 from shared.cluster.kept_places import NOTHING_KEPT
@@ -23,7 +22,15 @@ from shared.events.operations import ReclaimFrom, SetPolicy, SetQuota
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, NodeStatus
-from tests.placement.oracle import NaiveWorld, could_ever_start, may_ever_use, waits_for_closed, waits_for_maintenance
+from tests.placement.naive_keeping import JudgedWorld, kept_for
+from tests.placement.oracle import (
+    LinesWorld,
+    NaiveWorld,
+    could_ever_start,
+    may_ever_use,
+    waits_for_closed,
+    waits_for_maintenance,
+)
 from tests.placement.test_lines_property import FILE as PLAIN
 from tests.placement.test_lines_property import Twins, live_alike
 from tests.placement.world import CELL
@@ -59,6 +66,9 @@ class QuotaTwins(Twins):
     """Twins whose tenants have guarantees, and some of whose jobs may not be preempted."""
 
     file = FILE
+
+    def by_lines(self) -> LinesWorld:
+        return JudgedWorld(self.file)
 
     def all_seeing(self) -> NaiveWorld:
         return KeepingNaive(self.file)

@@ -1,4 +1,6 @@
-"""What is kept for owners costs a start the same whether a few owners wait or a thousand."""
+"""What is kept for owners costs a start the same whether a few owners wait or a thousand, and a decision that changes
+nothing for them does not look at each of them again.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,16 @@ from types import FrameType
 import pytest
 
 from services.placement.policy.gang import Places, place_gang
-from services.placement.policy.owners import kept_for
+from services.placement.policy.lines.lines import Lines
+from services.placement.policy.owners import Owners, kept_for
 from shared.cluster.apply import apply
+from shared.cluster.config import Queue
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
-from shared.events.values import JobSpec, NodeSpec, NodeStatus
+from shared.events.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
 from tests.placement.world import CELL, DIGEST, spec_of
 
 GPUS = 20
@@ -25,6 +29,8 @@ GPUS = 20
 
 OWNERS_ON_NODE = 10
 FEW, MANY = 50, 1_000
+KINDS = 8
+"""For so many kinds of an owner's jobs places are kept."""
 
 
 class Steps:
@@ -112,3 +118,73 @@ def test_a_try_beside_a_thousand_owners_costs_what_it_costs_beside_fifty(
     found = [not isinstance(each, DeferCode) for each in (of_few, of_many)]
     assert found == [fits, fits]
     assert many <= 1.5 * few, (few, many)
+
+
+class Waiting:
+    """So many owners, of each of whom jobs of eight kinds wait, each kind on nodes of its own; and nodes that none of
+    them can use. Guests are on half of the nodes of each kind.
+    """
+
+    def __init__(self, owners: int) -> None:
+        self.state, self.lines, self.owners, self.steps = CellState(CELL), Lines((Queue(name="default"),)), Owners(), 0
+        nodes = [
+            NodeSpec(id=f"n{kind}-{number:03}", pool="train", gpus=GPUS, labels={"kind": str(kind)})
+            for kind in range(KINDS + 1)
+            for number in range(owners // 5)
+        ]
+        self.do(*(e.NodeChanged(spec=spec, boot="boot-1", status=NodeStatus.READY) for spec in nodes))
+        sure = [Quota(tenant=tenant(at), gpu_type="gpu", guaranteed_milli=1_000 * GPUS) for at in range(owners)]
+        self.do(*(e.QuotaSet(quota=quota) for quota in sure))
+        for spec in nodes[::2]:
+            self.start(spec)
+        self.do(*(enqueued(self.job(at, kind)) for at in range(owners) for kind in range(KINDS)))
+        assert len(self.state.tree.kept.all) == owners * KINDS
+
+    def job(self, owner: int, kind: int) -> JobSpec:
+        return spec_of(f"j{owner}-{kind}", 2, tenant=tenant(owner), node_labels=(f"kind={kind}",))
+
+    def do(self, *effects: e.AnyEffect) -> None:
+        """These come into force. `steps` is what it costs to note the owners behind that."""
+        for effect in effects:
+            apply(self.state, effect, 0)
+        self.lines.follow(self.state, effects, 0)
+        steps = Steps()
+        with steps.counted():
+            self.owners.note(self.state, self.lines)
+        self.steps = steps.count
+
+    def start(self, node: NodeSpec) -> None:
+        """A guest starts on this node."""
+        job = f"guest-{node.id}"
+        self.do(enqueued(spec_of(job, 1, tenant="guest")))
+        place = WorkerPlace(rank=0, node=node.id, devices=(0,), gpu_milli=1_000, cpu_milli=0, memory_mib=0)
+        self.do(e.JobStarted(job=job, attempt=1, workers=(place,)))
+
+
+def enqueued(spec: JobSpec) -> e.JobEnqueued:
+    return e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST)
+
+
+def steps_of_noting(owners: int) -> dict[str, int]:
+    """What it costs to note so many owners that wait, by what has happened."""
+    cell, found = Waiting(owners), dict[str, int]()
+    cell.do()  # what follows from the last claims is worked out once
+    cell.do()
+    found["nothing"] = cell.steps
+    cell.do(enqueued(spec_of("stranger", 1, tenant="guest")))
+    found["a guest comes"] = cell.steps
+    cell.do(enqueued(replace(cell.job(3, 4), id="behind")))
+    found["a job comes behind another of its class"] = cell.steps
+    cell.do(enqueued(replace(cell.job(3, 4), id="other", priority=-1)))
+    found["a job comes that is behind the largest of its kind"] = cell.steps
+    cell.start(cell.state.nodes[f"n{KINDS}-001"].spec)
+    found["a guest starts where no owner could"] = cell.steps
+    cell.do(e.JobFinished(job=f"guest-n{KINDS}-000", attempt=1))
+    found["a guest ends there"] = cell.steps
+    return found
+
+
+def test_what_changes_nothing_for_owners_looks_at_none_of_them() -> None:
+    many = steps_of_noting(250)
+    assert many == steps_of_noting(25)
+    assert max(many.values()) < 200, many

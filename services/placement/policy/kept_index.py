@@ -7,7 +7,7 @@ whom it is kept: then it is kept from all tenants but this owner and those below
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from shared.cluster.capacity import PoolCapacity
@@ -57,18 +57,26 @@ class _Entry:
                 tally.devices += more
                 tally.devices_whole += more if self.is_whole else 0
 
+    def leave(self) -> None:
+        """It is kept no more."""
+        self.count(0)
+        for tally in self.tallies:
+            tally.places -= 1
+            tally.places_whole -= self.is_whole
 
-class _Sum:
+
+class KeptSum:
     """Several places on one node as one: whole devices with CPUs and memory. Shares of devices stay apart."""
 
-    __slots__ = ("alone", "cpu_milli", "devices", "memory_mib", "shares")
+    __slots__ = ("alone", "cpu_milli", "devices", "memory_mib", "places", "shares")
 
     def __init__(self) -> None:
-        self.devices = self.cpu_milli = self.memory_mib = self.alone = 0
+        self.devices = self.cpu_milli = self.memory_mib = self.alone = self.places = 0
         self.shares: list[KeptPlace] = []
 
     def add(self, place: KeptPlace) -> None:
         """One more."""
+        self.places += 1
         if place.share_milli:
             self.shares.append(place)
             return
@@ -77,7 +85,18 @@ class _Sum:
         self.memory_mib += place.memory_mib
         self.alone += place.is_alone
 
-    def without(self, others: Sequence[_Sum], on: KeptPlace) -> list[KeptPlace]:
+    def remove(self, place: KeptPlace) -> None:
+        """One less: this very one."""
+        self.places -= 1
+        if place.share_milli:
+            self.shares = [each for each in self.shares if each is not place]
+            return
+        self.devices &= ~place.devices
+        self.cpu_milli -= place.cpu_milli
+        self.memory_mib -= place.memory_mib
+        self.alone -= place.is_alone
+
+    def without(self, others: Sequence[KeptSum], on: KeptPlace) -> list[KeptPlace]:
         """The places less these, which are among them; `on` is any place on the node."""
         devices, cpu, memory, alone, shares = self.devices, self.cpu_milli, self.memory_mib, self.alone, self.shares
         for other in others:
@@ -97,15 +116,26 @@ class _OnNode:
 
     def __init__(self) -> None:
         self.entries: list[_Entry] = []
-        self.sum = _Sum()
-        self.by_home: dict[Account, _Sum] = {}
+        self.sum = KeptSum()
+        self.by_home: dict[Account, KeptSum] = {}
         self.free_devices = 0
 
     def add(self, entry: _Entry) -> None:
         """One more place."""
         self.entries.append(entry)
         self.sum.add(entry.place)
-        self.by_home.setdefault(entry.home, _Sum()).add(entry.place)
+        self.by_home.setdefault(entry.home, KeptSum()).add(entry.place)
+
+    def remove(self, place: KeptPlace) -> None:
+        """One place less: this very one."""
+        entry = next(each for each in self.entries if each.place is place)
+        self.entries = [each for each in self.entries if each is not entry]
+        self.free_devices &= ~place.devices
+        entry.leave()
+        for found in (self.sum, self.by_home[entry.home]):
+            found.remove(place)
+        if not self.by_home[entry.home].places:
+            del self.by_home[entry.home]
 
     def count(self, node: Node) -> None:
         """The node may have changed: mostly none of the devices that are kept."""
@@ -130,11 +160,27 @@ class KeptIndex:
         self.on: dict[str, _OnNode] = {}
         self._noted: dict[str, Node] = {}
         for each in kept.all:
-            for place, home in _homes(each):
-                if pool.number(place.node) < len(pool.ids) and pool.ids[pool.number(place.node)] == place.node:
-                    self._add(state, place, home, is_whole=each.is_whole)
+            for place, home in _homes_in(pool, each):
+                self._add(state, place, home, is_whole=each.is_whole)
         for node_id, on in self.on.items():
             on.count(state.nodes[node_id])
+
+    def carry_over(
+        self, state: CellState, pool: PoolCapacity, kept: KeptPlaces, gone: Iterable[Kept], new: Iterable[Kept]
+    ) -> None:
+        """Become the index over what is kept now: what is gone of what was kept before, and what is new."""
+        self.kept = kept
+        for each in gone:
+            for place, _ in _homes_in(pool, each):
+                on = self.on[place.node]
+                on.remove(place)
+                if not on.entries:
+                    del self.on[place.node]
+                    self._noted.pop(place.node, None)
+        for each in new:
+            for place, home in _homes_in(pool, each):
+                self._add(state, place, home, is_whole=each.is_whole)
+                self._noted[place.node] = state.nodes[place.node]
 
     def _add(self, state: CellState, place: KeptPlace, home: Account, *, is_whole: bool) -> None:
         tallies = [self.all.setdefault(home[1], Tally()), self.at_home.setdefault(home, Tally())]
@@ -157,15 +203,30 @@ class KeptIndex:
         self._noted.clear()
 
 
-def _homes(kept: Kept) -> Iterator[tuple[KeptPlace, Account]]:
-    """The places of one job, each with its home."""
+def _homes_in(pool: PoolCapacity, kept: Kept) -> Iterator[tuple[KeptPlace, Account]]:
+    """The places of one job in this pool, each with its home."""
     before = 0
     for place in kept.places:
         home = next((account for account, milli in kept.owners if milli > before), None)
         if home is None:
             return
-        yield place, home
+        number = pool.number(place.node)
+        if number < len(pool.ids) and pool.ids[number] == place.node:
+            yield place, home
         before += place.milli
+
+
+def carry_over(state: CellState, before: KeptPlaces, gone: Sequence[Kept], new: Sequence[Kept]) -> None:
+    """What is kept is other places than before: bring the indices to it that somebody has asked for, unless it is so
+    much that they are sooner made anew.
+    """
+    kept = state.tree.kept
+    if len(gone) + len(new) > len(kept.all):
+        return
+    for pool in state.pools.values():
+        found = pool.views.get(KEPT)
+        if isinstance(found, KeptIndex) and found.kept is before:
+            found.carry_over(state, pool, kept, gone, new)
 
 
 def kept_in(state: CellState, pool: PoolCapacity) -> KeptIndex:

@@ -16,6 +16,7 @@ from services.placement.policy.lines.classes import Key, ask_of, class_of, room_
 from services.placement.policy.lines.closing import Closing
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.row import Ask, Need, Row
+from services.placement.policy.lines.touched import Touched
 from shared.cluster.config import Queue
 from shared.cluster.due import DueHeap
 from shared.cluster.job import Job, JobStatus
@@ -74,6 +75,8 @@ class Lines:
         self._hardware: list[object] = []
         self._closing: Closing | None = None
         self._of_tenant: dict[str, dict[Row, Line]] = {}
+        self.touched = Touched()
+        """Which of all this has changed; another thing when all of it is made anew."""
         self.freed = 0
         """How often a job may have come to have more room."""
         self.tries = 0
@@ -153,6 +156,7 @@ class Lines:
         run_ms = run_estimate_ms(state, spec) if self._by_run_time else None
         if known is not None:
             line, row, before = known
+            self.touched.add(row, line)
             is_alike = row.rows.need.key == room and row.key == class_of(row.rows.need, job, spec, run_ms)
             if is_alike and before == order and (line.queue.name, line.tenant) == (queue.name, tenant):
                 return False
@@ -161,6 +165,7 @@ class Lines:
         key = class_of(need, job, spec, run_ms)
         row = line.rows.get(key) or self._row(line, key, need, spec.tenant)
         line.add(row, order)
+        self.touched.add(row, line)
         self._places[job_id] = (line, row, order)
         line.fresh[job_id] = row
         return True
@@ -176,6 +181,7 @@ class Lines:
         line, row, order = place
         was_head = row.first == order and _keeps_order(line)
         del self._places[job_id]
+        self.touched.add(row, line)
         self.freed += was_head
         line.remove(row, order)
         if row.first is None:
@@ -203,6 +209,7 @@ class Lines:
         first = row.first
         assert first is not None, "it was there to be started"
         line, _, order = self._places.pop(first[-1])
+        self.touched.add(row, line)
         if line.queue.discipline is not _BEST_EFFORT:
             self.freed += 1  # where it was a head it keeps nothing back any more
         line.pop(row, order)

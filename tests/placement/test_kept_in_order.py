@@ -1,0 +1,160 @@
+"""What is kept for many owners at once, while there is room for them: nobody starts but one by one."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.placement.policy.arrays import elements, may_start_one_more
+from services.placement.policy.gang import place_gang
+from services.placement.policy.kept_index import KeptIndex, kept_in
+from services.placement.policy.lines.lines import Lines
+from services.placement.policy.owners import Owners
+from shared.cluster.apply import apply
+from shared.cluster.config import Queue
+from shared.cluster.job import HOLDING, Job, JobStatus
+from shared.cluster.state import CellState
+from shared.events import effects as e
+from shared.events.operations import Quota
+from shared.events.queue import QueueDiscipline
+from shared.events.reasons import DeferCode
+from shared.events.value import replace
+from shared.events.values import GPU, JobSpec, Level, NodeSpec, NodeStatus, Position, Resources, TopologyWish, Wish
+from tests.placement.naive_keeping import counts, kept_by_lines
+from tests.placement.world import CELL, DIGEST
+
+OWNERS, NODES, STEPS = 12, 16, 60
+QUEUES = (Queue(name="default"), Queue(name="strict", discipline=QueueDiscipline.STRICT_FIFO))
+LABELS = ((), ("zone=a",), ("zone=b",), ("disk=fast",), ("disk=slow",), ("zone=a", "disk=fast"))
+
+
+class Cell:
+    """A cell in which nobody starts unless it is said so, with all that placement keeps of it."""
+
+    def __init__(self, random: Random) -> None:
+        self.random, self.submitted, self.kept_most = random, 0, 0
+        self.state, self.lines, self.owners = CellState(CELL), Lines(QUEUES), Owners()
+        self.is_plain = random.random() < 0.4
+        for number in range(NODES):
+            self.do(e.NodeChanged(spec=self._node(number), boot="boot-1", status=NodeStatus.READY))
+        for number in range(OWNERS):
+            self.do(e.QuotaSet(quota=self._quota(number)))
+        self.do(*(effect for _ in range(50) for effect in self._enqueued()))
+
+    def do(self, *effects: e.AnyEffect) -> None:
+        """These come into force; what is kept then is what is kept when all is looked at."""
+        for effect in effects:
+            apply(self.state, effect, 0)
+        self.lines.follow(self.state, effects, 0)
+        before = self.state.tree.kept
+        is_other = self.owners.note(self.state, self.lines)
+        kept = self.state.tree.kept
+        assert kept.all == kept_by_lines(self.state, self.lines).all
+        assert is_other is (kept.all != before.all)
+        for pool in self.state.pools.values():
+            assert counts(kept_in(self.state, pool)) == counts(KeptIndex(self.state, pool, kept))
+        self.kept_most = max(self.kept_most, sum(len(each.places) for each in kept.all))
+
+    def _node(self, number: int) -> NodeSpec:
+        labels = {"zone": "ab"[number % 2], "disk": "fast" if number % 3 else "slow"}
+        position = Position(leaf=f"leaf{number % 3}")
+        islands = (2, 6) if number % 4 == 0 and not self.is_plain else ()
+        cpu_milli = self.random.choice((8_000, 64_000))
+        pool = "extra" if number % 5 == 4 else "train"
+        return NodeSpec(
+            id=f"n{number}", pool=pool, gpus=8, islands=islands, labels=labels, position=position, cpu_milli=cpu_milli
+        )
+
+    def _quota(self, number: int) -> Quota:
+        parent = None if number < 3 else f"t{number % 3}"
+        milli = self.random.choice((4, 8, 12)) * GPU
+        return Quota(tenant=f"t{number}", gpu_type="gpu", guaranteed_milli=milli, parent=parent)
+
+    def _enqueued(self) -> list[e.JobEnqueued]:
+        """A job, or an array."""
+        self.submitted += 1
+        random, gpus = self.random, (1, 1, 2, 4, 8)
+        milli = random.choice(gpus) * GPU if self.is_plain or random.random() < 0.7 else random.choice((250, 500))
+        wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=random.choice((None, 1)))
+        spec = JobSpec(
+            id=f"j{self.submitted}",
+            tenant=f"t{random.randrange(OWNERS + 1)}",
+            queue=random.choice(("default", "default", "default", "strict")),
+            priority=random.choice((0, 1)),
+            workers=random.choice((1, 1, 2, 3)),
+            resources=Resources(gpu_milli=milli, cpu_milli=random.choice((0, 500, 2_000))),
+            pools=random.choice(((), ("train",), ("train", "extra"))),
+            node_labels=random.choice(LABELS),
+            topology=None if self.is_plain or random.random() < 0.8 else wish,
+            exclusive=not self.is_plain and random.random() < 0.05,
+            array=3 if random.random() < 0.1 else None,
+        )
+        if spec.array is not None:
+            spec = replace(spec, array_most_running=random.choice((None, 1)))
+        specs = [spec] if spec.array is None else elements(spec)
+        return [e.JobEnqueued(spec=each, submit_ms=self.submitted // 3, digest=DIGEST) for each in specs]
+
+    def step(self) -> None:
+        """Something happens, to few or to many."""
+        often = (self.submit, self.start, self.start, self.end, self.end)
+        self.random.choice((*often, self.cancel, self.share_out, self.move_node))()
+
+    def _some(self, jobs: list[Job]) -> list[Job]:
+        most = self.random.choice((1, 1, 2, 8))
+        return self.random.sample(jobs, min(most, len(jobs)))
+
+    def _waiting(self) -> list[Job]:
+        return [job for job in self.state.jobs.values() if job.status is JobStatus.QUEUED]
+
+    def submit(self) -> None:
+        many = self.random.choice((1, 3, 20))
+        self.do(*(effect for _ in range(many) for effect in self._enqueued()))
+
+    def start(self) -> None:
+        for job in self._some(self._waiting()):
+            may_start = may_start_one_more(self.state, job.spec)
+            found = place_gang(self.state, job.spec) if may_start else DeferCode.ARRAY_LIMIT
+            if not isinstance(found, DeferCode):
+                self.do(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found))
+
+    def end(self) -> None:
+        running = [job for job in self.state.jobs.values() if job.status in HOLDING]
+        self.do(*(e.JobFinished(job=job.id, attempt=job.attempt) for job in self._some(running)))
+
+    def cancel(self) -> None:
+        self.do(*(e.JobCancelled(job=job.id) for job in self._some(self._waiting())))
+
+    def share_out(self) -> None:
+        self.do(e.QuotaSet(quota=self._quota(self.random.randrange(OWNERS))))
+
+    def move_node(self) -> None:
+        node = self.state.nodes[f"n{self.random.randrange(NODES)}"]
+        status = self.random.choice((NodeStatus.READY, NodeStatus.CORDONED))
+        device = self.random.randrange(8)
+        changes = (
+            e.NodeChanged(spec=node.spec, boot="boot-1", status=status),
+            e.DeviceChanged(node=node.id, device=device, healthy=bool(node.failed >> device & 1)),
+            e.NodeSilent(node=node.id, boot="boot-1", silent_wall_ms=100)
+            if not node.silent_wall_ms
+            else e.NodeHeard(node=node.id),
+        )
+        self.do(self.random.choice(changes))
+
+
+def lived(seed: int, steps: int = STEPS) -> Cell:
+    cell = Cell(Random(seed))
+    for _ in range(steps):
+        cell.step()
+    return cell
+
+
+@given(st.integers(0, 10**9))
+def test_what_is_kept_by_what_has_changed_is_what_is_kept_when_everything_is_looked_at(seed: int) -> None:
+    lived(seed)
+
+
+def test_the_property_is_about_something() -> None:
+    assert max(lived(seed, 10).kept_most for seed in range(5)) > 30
