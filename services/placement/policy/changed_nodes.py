@@ -35,7 +35,7 @@ class _Noted:
         """Those that are others than before, or were not looked at before."""
         nodes, self.nodes, changed = self.nodes, {}, 0
         for node_id, node in nodes.items():
-            seen = _seen(node)
+            seen = seen_of(node)
             if self.seen.get(node_id) != seen:
                 self.seen[node_id] = seen
                 changed |= 1 << pool.number(node_id)
@@ -66,7 +66,7 @@ def forget_changes(state: CellState) -> None:
             noted.nodes = {}
 
 
-def _seen(node: Node) -> Seen:
+def seen_of(node: Node) -> Seen:
     """All of a node on which it depends whether anything fits there."""
     return (
         node.is_schedulable,

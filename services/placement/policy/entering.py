@@ -136,7 +136,7 @@ def _replicas_off_kept(
     if not state.tree.kept.nodes or not places:
         return places
 
-    def search() -> Places | None:
+    def search(state: CellState, pool: PoolCapacity) -> Places | None:
         return tuple(place_replicas(state, pool, spec, held, most)) or None
 
     found = off_kept_places(state, pool, _of_size(spec, len(places)), tuple(places), search, 0)

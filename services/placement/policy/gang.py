@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from services.placement.policy.filling import fill, fullest
 from services.placement.policy.fit import Room
 from services.placement.policy.holdback import off_kept_places
@@ -103,16 +105,16 @@ def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | De
         return DeferCode.NO_FREE_GPUS
     if (spec.workers > 1 or not takes_whole or spec.topology is not None) and _count(pool, spec) < spec.workers:
         return _why_none_fit(state, pool, spec)
-    places = _search(state, pool, spec)
+    places = _search(spec, state, pool)
     if places is None:
         return _why_not(state, pool, spec)
     if state.tree.kept.nodes:
         fewest_milli = spec.gpus_milli if takes_whole else 0
-        return off_kept_places(state, pool, spec, places, lambda: _search(state, pool, spec), fewest_milli)
+        return off_kept_places(state, pool, spec, places, partial(_search, spec), fewest_milli)
     return places
 
 
-def _search(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
+def _search(spec: JobSpec, state: CellState, pool: PoolCapacity) -> Places | None:
     """The places that the policy gives the job in this pool."""
     policy = POLICIES[state.policy.placement]
     if spec.topology is not None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from typing import NamedTuple
 
+from services.placement.policy.beside_kept import search_beside
 from services.placement.policy.kept_index import KeptFrom, kept_in
-from services.placement.policy.policies import Places
+from services.placement.policy.policies import POLICIES, Places
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.kept_places import taken
+from shared.cluster.kept_places import Taking
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
 from shared.events.values import GPU, JobSpec
 
-Search = Callable[[], Places | None]
+Search = Callable[[CellState, PoolCapacity], Places | None]
 
 LOOKS_MOST = 4
 """So often a search that comes by kept places is made again with what is kept there alone."""
@@ -60,24 +60,34 @@ class _Look(NamedTuple):
         devices = self.kept.borrowed_devices if borrowed else self.kept.devices
         if (self.pool.free_whole - devices) * GPU < self.fewest_milli:
             return None  # nearly always, and soon: all else is in use
-        looked_at, found = dict[str, None](), places
-        with ExitStack() as in_use:
+        looked_at, found, taking = dict[str, None](), places, Taking(self.state)
+        try:
             for _ in range(LOOKS_MOST):
                 new = [node for node in dict.fromkeys(place.node for place in found) if node not in looked_at]
-                if not self._take(in_use, new, borrowed=borrowed):
+                if not self._take(taking, new, borrowed=borrowed):
                     return found
                 looked_at |= dict.fromkeys(new)
-                again = self.search()
+                again = self.search(self.state, self.pool)
                 if again is None:
                     return None
                 found = again
-            self._take(in_use, [node for node in self.kept.nodes() if node not in looked_at], borrowed=borrowed)
-            return self.search()
+            if self._needs_every_place(borrowed=borrowed):
+                self._take(taking, [node for node in self.kept.nodes() if node not in looked_at], borrowed=borrowed)
+                return self.search(self.state, self.pool)
+        finally:
+            taking.close()
+        own = {node_id: self.kept.on(node_id, borrowed=False) for node_id in self.kept.own_nodes()}
+        return search_beside(self.state, self.pool, self.kept.index, own, self.search)
 
-    def _take(self, in_use: ExitStack, nodes: Iterable[str], *, borrowed: bool) -> bool:
+    def _take(self, taking: Taking, nodes: Iterable[str], *, borrowed: bool) -> bool:
         """Let what is kept on these nodes count as in use. Whether there is any."""
         kept = [place for node in nodes for place in self.kept.on(node, borrowed=borrowed)]
         if kept:
-            in_use.enter_context(taken(self.state, kept, by_all=self.spec.exclusive))
+            taking.take(kept, by_all=self.spec.exclusive)
             self.state.capacity.pools()
         return bool(kept)
+
+    def _needs_every_place(self, *, borrowed: bool) -> bool:
+        """Whether each kept place must be looked at for this job: the second set of nodes would not do for it."""
+        is_part = borrowed and self.kept.borrowed_places < self.kept.places
+        return is_part or self.spec.exclusive or POLICIES[self.state.policy.placement].learns

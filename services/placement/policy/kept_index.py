@@ -158,6 +158,10 @@ class KeptIndex:
         self.below: dict[Account, Tally] = {}
         """What is at home below an account."""
         self.on: dict[str, _OnNode] = {}
+        self.nodes_of: dict[Account, dict[str, None]] = {}
+        """The nodes on which anything is at home at an account."""
+        self.moved: dict[str, None] = {}
+        """Nodes on which other places are kept than when somebody took them out here."""
         self._noted: dict[str, Node] = {}
         for each in kept.all:
             for place, home in _homes_in(pool, each):
@@ -171,12 +175,8 @@ class KeptIndex:
         """Become the index over what is kept now: what is gone of what was kept before, and what is new."""
         self.kept = kept
         for each in gone:
-            for place, _ in _homes_in(pool, each):
-                on = self.on[place.node]
-                on.remove(place)
-                if not on.entries:
-                    del self.on[place.node]
-                    self._noted.pop(place.node, None)
+            for place, home in _homes_in(pool, each):
+                self._remove(place, home)
         for each in new:
             for place, home in _homes_in(pool, each):
                 self._add(state, place, home, is_whole=each.is_whole)
@@ -190,6 +190,23 @@ class KeptIndex:
         if on is None:
             on = self.on[place.node] = _OnNode()
         on.add(_Entry(place, home, tallies, is_whole=is_whole))
+        self.nodes_of.setdefault(home, {})[place.node] = None
+        self.moved[place.node] = None
+
+    def _remove(self, place: KeptPlace, home: Account) -> None:
+        on = self.on[place.node]
+        on.remove(place)
+        self.moved[place.node] = None
+        if home not in on.by_home:
+            del self.nodes_of[home][place.node]
+        if not on.entries:
+            del self.on[place.node]
+            self._noted.pop(place.node, None)
+
+    def kept_on(self, node_id: str) -> list[KeptPlace]:
+        """All that is kept on a node."""
+        on = self.on.get(node_id)
+        return [] if on is None else on.sum.without((), on.entries[0].place)
 
     def note(self, node: Node, _free: int) -> None:
         """The node may have changed."""
@@ -252,7 +269,7 @@ class KeptFrom:
     """
 
     def __init__(self, state: CellState, index: KeptIndex, spec: JobSpec) -> None:
-        self._index = index
+        self.index = index
         self._by_type: dict[str, _Asker] = {}
         for gpu_type in index.all:
             borrower = Borrower(state.tree, spec.tenant, gpu_type, spec.gpus_milli)
@@ -273,7 +290,7 @@ class KeptFrom:
 
     def _tallies(self, gpu_type: str, borrower: Borrower, *, borrowed: bool) -> Iterator[Tally]:
         """What is kept from anybody there, and then what is at home at the tenant or above it, which is not."""
-        index, scope = self._index, borrower.fits_in if borrowed else None
+        index, scope = self.index, borrower.fits_in if borrowed else None
         base = index.all.get(gpu_type) if scope is None else index.below.get(scope)
         if base is None:
             return
@@ -286,7 +303,7 @@ class KeptFrom:
 
     def on(self, node_id: str, *, borrowed: bool) -> list[KeptPlace]:
         """The places on a node; those only that the job would borrow, if it is `borrowed`."""
-        on = self._index.on.get(node_id)
+        on = self.index.on.get(node_id)
         if on is None:
             return []
         if borrowed and self.borrowed_places < self.places:
@@ -299,9 +316,14 @@ class KeptFrom:
         ]
         return on.sum.without(own, on.entries[0].place)
 
+    def own_nodes(self) -> dict[str, None]:
+        """The nodes on which anything is kept that it may take."""
+        above = [each for borrower, _ in self._by_type.values() for each in borrower.above]
+        return {node_id: None for each in above for node_id in self.index.nodes_of.get(each, ())}
+
     def nodes(self) -> Iterator[str]:
         """The nodes on which anything is kept from anybody."""
-        return iter(self._index.on)
+        return iter(self.index.on)
 
     def _is_borrowed(self, entry: _Entry) -> bool:
         borrower, waits = self._by_type[entry.home[1]]

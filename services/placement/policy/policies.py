@@ -27,7 +27,8 @@ class PlacementPolicy(NamedTuple):
     `alike`, where a policy has it, gives places for several such jobs that are alike, or for the first of them: the
     same as if each was placed and started before the next. `order`, where a policy has it, is the order in which the
     pools of a job are tried, if not the job's own. One that `packs` gives such a worker the node with the fewest free
-    devices of those that have enough; which one of equals is its own.
+    devices of those that have enough; which one of equals is its own. One that `learns` goes by more than what nodes
+    and jobs are now.
     """
 
     gang: PlaceGang
@@ -35,6 +36,7 @@ class PlacementPolicy(NamedTuple):
     alike: PlaceAlike | None = None
     order: Callable[[CellState, JobSpec], Sequence[str]] | None = None
     packs: bool = False
+    learns: bool = False
 
 
 def _best_fit(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
@@ -62,7 +64,9 @@ POLICIES: dict[str, PlacementPolicy] = {
     "first-fit": PlacementPolicy(_first_fit, _first(_first_fit)),
     "spread": PlacementPolicy(spread.place_gang, _first(spread.place_gang)),
     "e-binpack": PlacementPolicy(ebinpack.place_gang, ebinpack.place_alone, ebinpack.place_alike, packs=True),
-    "frag-aware": PlacementPolicy(frag_aware.place_gang, frag_aware.place_alone, order=frag_aware.best_first),
+    "frag-aware": PlacementPolicy(
+        frag_aware.place_gang, frag_aware.place_alone, order=frag_aware.best_first, learns=True
+    ),
     "e-spread": PlacementPolicy(espread.place_gang, espread.place_alone, espread.place_alike, packs=True),
 }
 """The placement policies by the names that a cell file may use. Plain binpack looks at nodes only: it is best fit."""

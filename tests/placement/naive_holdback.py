@@ -1,0 +1,81 @@
+"""How a job is kept off kept places, the slow way: in the end each of them counts as in use while it is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from services.placement.policy.holdback import LOOKS_MOST
+from services.placement.policy.kept_index import KeptFrom, kept_in
+from services.placement.policy.policies import Places
+from shared.cluster.capacity import PoolCapacity
+from shared.cluster.kept_places import taken
+from shared.cluster.state import CellState
+from shared.events.reasons import DeferCode
+from shared.events.values import GPU, JobSpec
+
+Search = Callable[[CellState, PoolCapacity], Places | None]
+
+
+def off_kept_places_one_by_one(
+    state: CellState, pool: PoolCapacity, spec: JobSpec, places: Places, search: Search, fewest_milli: int
+) -> Places | DeferCode:
+    """The places that a search has found in a pool, if none is on a node where something is kept; else what `search`
+    finds while the kept places count as in use. If it finds nothing, a job that would borrow from an owner waits as
+    `reserved_for_other`, and any other job has the first places. `fewest_milli`: with fewer whole GPUs than that free
+    the search would find nothing.
+    """
+    if not any(place.node in state.tree.kept.nodes for place in places):
+        return places
+    kept = KeptFrom(state, kept_in(state, pool), spec)
+    if kept.places:
+        look = _Look(state, pool, spec, kept, search, fewest_milli)
+        found = look.beside(places, borrowed=False)
+        if found is None and 0 < kept.borrowed_places < kept.places:
+            found = look.beside(places, borrowed=True)
+        if found is not None:
+            return found
+    return DeferCode.RESERVED_FOR_OTHER if kept.borrowed_places else places
+
+
+class _Look(NamedTuple):
+    """A look for places of a job beside what is kept from it."""
+
+    state: CellState
+    pool: PoolCapacity
+    spec: JobSpec
+    kept: KeptFrom
+    search: Search
+    fewest_milli: int
+
+    def beside(self, places: Places, *, borrowed: bool) -> Places | None:
+        """What the search finds beside all that is kept, or beside what the job would borrow, if it is `borrowed`.
+
+        What is kept counts as in use where the search comes by: first where it found these places, then where it goes
+        instead, and after a few nodes everywhere.
+        """
+        devices = self.kept.borrowed_devices if borrowed else self.kept.devices
+        if (self.pool.free_whole - devices) * GPU < self.fewest_milli:
+            return None  # nearly always, and soon: all else is in use
+        looked_at, found = dict[str, None](), places
+        with ExitStack() as in_use:
+            for _ in range(LOOKS_MOST):
+                new = [node for node in dict.fromkeys(place.node for place in found) if node not in looked_at]
+                if not self._take(in_use, new, borrowed=borrowed):
+                    return found
+                looked_at |= dict.fromkeys(new)
+                again = self.search(self.state, self.pool)
+                if again is None:
+                    return None
+                found = again
+            self._take(in_use, [node for node in self.kept.nodes() if node not in looked_at], borrowed=borrowed)
+            return self.search(self.state, self.pool)
+
+    def _take(self, in_use: ExitStack, nodes: Iterable[str], *, borrowed: bool) -> bool:
+        """Let what is kept on these nodes count as in use. Whether there is any."""
+        kept = [place for node in nodes for place in self.kept.on(node, borrowed=borrowed)]
+        if kept:
+            in_use.enter_context(taken(self.state, kept, by_all=self.spec.exclusive))
+            self.state.capacity.pools()
+        return bool(kept)
