@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.owners import KINDS_MOST
+from services.placement.policy.claims import KINDS_MOST
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant
 from shared.cluster.job import HOLDING
 from shared.events import nodes as n
