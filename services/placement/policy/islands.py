@@ -31,6 +31,8 @@ def devices_of_one(free: int, spec: NodeSpec, gpus: int) -> Devices:
 
 def devices_for(free: int, spec: NodeSpec, gpus: int, workers: int) -> tuple[Devices, ...]:
     """The devices of each of so many workers that come to a node of these free devices together. They fit."""
+    if workers == 1 and len(spec.islands) < 2 and len(spec.nics) < 2:  # noqa: PLR2004 - one group is no choice
+        return (lowest(free, gpus) if free >> MASK_BITS_USUAL else _lowest_of_usual(free, gpus),)
     if free >> MASK_BITS_USUAL:
         return _split(free, spec.islands, spec.nics, gpus, workers)
     return _split_usual(free, spec.islands, spec.nics, gpus, workers)
