@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -80,9 +81,26 @@ def parse_cell_file(text: str, name: str) -> CellFile:
     places = _Places()
     places.visit((), root)
     try:
-        return CellFile.model_validate(data)
+        file = CellFile.model_validate(data)
     except ValidationError as error:
         raise _all_of(name, [_mistake(places, problem) for problem in _causes(error)]) from error
+    misspelt = list(_quotas_of_no_pool(file, places))
+    if misspelt:
+        raise _all_of(name, misspelt)
+    return file
+
+
+def _quotas_of_no_pool(file: CellFile, places: _Places) -> Iterator[str]:
+    """The quotas of a GPU type that no pool has: they would limit and guarantee nothing. A rule for who writes a file:
+    one that a log holds is read without it.
+    """
+    types = {pool.gpu_type for cell in file.cells for pool in cell.pools}
+    for number, tenant in enumerate(file.tenants):
+        for at, quota in enumerate(tenant.quotas):
+            if quota.gpu_type not in types:
+                path: FieldPath = ("tenants", number, "quotas", at, "gpu_type")
+                rule = f"no pool has GPUs of this type, there are: {', '.join(sorted(types))}"
+                yield f"line {places.line(path)}: {field_name(path)}{_value(quota.gpu_type)}: {rule}"
 
 
 def _read(text: str, name: str) -> tuple[yaml.Node, Any]:

@@ -112,6 +112,16 @@ def test_every_mistake_is_told_at_once() -> None:
     assert [line.split(": ")[1] for line in said] == [f"line {line_of('gpus: 16384')}", f"line {line_of('gpus: 8192')}"]
 
 
+def test_each_quota_of_a_gpu_type_that_no_pool_has_is_told() -> None:
+    cells = "cells: [{name: main, ordinal: 0, pools: [{name: big, gpu_type: h100, gpus: 64}]}]\ntenants:\n"
+    tenants = "  - {name: a, quotas: [{gpu_type: h100, limit: 8}]}\n  - {name: b, quotas: [{gpu_type: H100, limit: 8}]}\n"
+    rule = "no pool has GPUs of this type, there are: h100"
+    assert mistakes(cells + tenants + "  - {name: c, quotas: [{limit: 640}]}\n") == [
+        f"cell.yaml: line 4: tenants[1].quotas[0].gpu_type = 'H100': {rule}",
+        f"cell.yaml: line 5: tenants[2].quotas[0].gpu_type = 'gpu': {rule}",
+    ]
+
+
 def test_what_is_no_yaml_is_told_with_its_line() -> None:
     assert mistakes("cells: [\n")[0].startswith("cell.yaml: line 2: not YAML: ")
 
