@@ -114,7 +114,7 @@ def test_every_mistake_is_told_at_once() -> None:
 
 def test_each_quota_of_a_gpu_type_that_no_pool_has_is_told() -> None:
     cells = "cells: [{name: main, ordinal: 0, pools: [{name: big, gpu_type: h100, gpus: 64}]}]\ntenants:\n"
-    tenants = "  - {name: a, quotas: [{gpu_type: h100, limit: 8}]}\n  - {name: b, quotas: [{gpu_type: H100, limit: 8}]}\n"
+    tenants = "  - {name: a, quotas: [{gpu_type: h100}]}\n  - {name: b, quotas: [{gpu_type: H100, limit: 8}]}\n"
     rule = "no pool has GPUs of this type, there are: h100"
     assert mistakes(cells + tenants + "  - {name: c, quotas: [{limit: 640}]}\n") == [
         f"cell.yaml: line 4: tenants[1].quotas[0].gpu_type = 'H100': {rule}",

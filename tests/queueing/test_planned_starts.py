@@ -285,3 +285,34 @@ def test_near_the_end_of_cell_time_a_planned_start_is_never_later_than_the_lates
     planned.tell(plan)
     assert list(planned.planned())[:1] == ["c"]
     assert planned.world.unwritable == []
+
+
+def test_of_an_array_no_more_elements_are_planned_than_may_run() -> None:
+    planned = cell(*two_nodes())
+    planned.submit(job("a", 4, 100), job("b", 4, 100))
+    planned.run_ms |= {f"array.{number}": 10 for number in range(8)}
+    planned.submit(replace(job("array", 4, 10), array=8, array_most_running=1), job("last", 4, 10, tenant="bob"))
+    assert plan_of(planned) == {"array.0": (100, ("n1",)), "last": (100, ("n2",))}
+
+
+@pytest.mark.parametrize(
+    "never",
+    [{"node_labels": ("zone=mars",)}, {"node_labels": ("zone=closed",)}, {"tenant": "ada", "preemptible": False}],
+)
+def test_jobs_that_no_room_helps_keep_no_others_from_being_planned(never: dict[str, Any]) -> None:
+    closed = joined("n3", 4, labels={"zone": "closed"})
+    planned = cell(*two_nodes(), closed, Drain(cell=CELL, node="n3"), reservations_max=1)
+    sure = Quota(tenant="ada", gpu_type="gpu", guaranteed_milli=1_000)
+    planned.tell(SetQuota(cell=CELL, quotas=(sure,)))
+    planned.submit(job("a", 4, 100, tenant="bob"), job("b", 4, 100, tenant="bob"))
+    planned.submit(*(job(f"never-{number}", 4, 10, **never) for number in range(8)))
+    planned.submit(job("gang", 4, 10, workers=2, tenant="bob"))
+    assert plan_of(planned) == {"gang": (100, ("n1", "n2"))}
+
+
+def test_jobs_at_a_limit_keep_no_others_from_being_planned() -> None:
+    planned = cell(*two_nodes(), reservations_max=2)
+    planned.tell(SetQuota(cell=CELL, quotas=(Quota(tenant="ada", gpu_type="gpu", limit_milli=4_000),)))
+    planned.submit(job("a", 4, 100), job("b", 4, 60, tenant="bob"))
+    planned.submit(*(job(f"more-{number}", 4, 10) for number in range(16)), job("last", 4, 10, tenant="bob"))
+    assert plan_of(planned)["last"] == (60, ("n2",))

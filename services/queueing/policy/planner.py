@@ -11,32 +11,35 @@ The state is given back as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
-from itertools import count, islice
+from heapq import heappop, heappush, nsmallest
+from itertools import count
 
 import msgspec
 
-from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.deferral import STRUCTURAL
 from services.placement.policy.elsewhere import place_job
 from services.placement.policy.ever import Reach, meet, reach_of
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.lines.classes import room_of
 from services.placement.policy.planned_places import may_start_in
+from services.placement.policy.quota_check import account_reached, is_ever_allowed, is_over_limits
 from services.placement.policy.rank import turns_of
 from services.queueing.policy.estimator import Estimator
 from shared.cluster.allocation import release, take
 from shared.cluster.apply import APPLY
 from shared.cluster.config import Queue
+from shared.cluster.gpu_types import types_for
 from shared.cluster.job import HOLDING, Job, JobStatus
+from shared.cluster.queue_order import order_in
+from shared.cluster.quota import accounts
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.base import later
 from shared.events.queue import PlannedStart, QueueDiscipline
 from shared.events.reasons import DeferCode
-from shared.events.values import NodeStatus, WorkerPlace
+from shared.events.values import JobSpec, NodeStatus, WorkerPlace
 
 CANDIDATES_EACH = 4
 """So many times as many jobs are looked at as may be planned: some of them fit now."""
@@ -68,13 +71,15 @@ _Room = tuple[object, ...]
 @dataclass(slots=True)
 class _Waiting:
     """A job for which places are looked for. `before` counts those that come before it, and keep it back, and have no
-    places yet; `behind` are those that it keeps back itself.
+    places yet; `behind` are those that it keeps back itself. At the `limit` of a tenant it keeps back only jobs below
+    that.
     """
 
     job: Job
     queue: Queue
     room: _Room
     reach: Reach
+    limit: str | None = None
     before: int = 0
     behind: list[_Waiting] = field(default_factory=list)
 
@@ -85,10 +90,10 @@ def plan_starts(
     """The planned starts of at most `most` jobs, in the order of their turns. Those that have none are not named."""
     if not most or not state.waiting:
         return ()
-    turns = list(_in_turns(state, queues, now_ms, CANDIDATES_EACH * most))
+    turns = _in_turns(state, queues, now_ms)
     clock_ms, mark = state.clock_ms, state.checkpoint()
     try:
-        waiting = _line_up_as_maintained(state, turns, now_ms)
+        waiting = _line_up_as_maintained(state, turns, now_ms, most)
         forecast = _Forecast(state, now_ms, estimator)
         forecast.go(waiting, most)
     finally:
@@ -97,50 +102,111 @@ def plan_starts(
     return forecast.planned(waiting)
 
 
-def _in_turns(state: CellState, queues: Sequence[Queue], now_ms: int, most: int) -> Iterator[tuple[Queue, Job]]:
-    """The first jobs that wait for nothing but room and their turn, queue by queue in their order. Jobs whose workers
-    come and go singly have no one start, and are left out.
+def _in_turns(state: CellState, queues: Sequence[Queue], now_ms: int) -> Iterator[tuple[Queue, Job]]:
+    """The jobs that wait for nothing but room and their turn, queue by queue in their order. Jobs whose workers come
+    and go singly have no one start, and are left out; so are those that wait for another cluster.
     """
     ready: dict[str, list[Job]] = {queue.name: [] for queue in queues}
     for job in state.jobs.values():
         name = job.spec.queue or queues[0].name
-        if job.status is JobStatus.QUEUED and job.spec.gang and job.not_before_ms <= now_ms and name in ready:
+        is_ready = job.status is JobStatus.QUEUED and job.not_before_ms <= now_ms and job.deferred not in STRUCTURAL
+        if is_ready and job.spec.gang and name in ready:
             ready[name].append(job)
     for queue in queues:
-        turns = turns_of(state, queue, ready[queue.name], now_ms)
-        for job in islice((job for job in turns if may_start_one_more(state, job.spec)), most):
+        jobs = _as_arrays_allow(state, queue, ready[queue.name])
+        for job in turns_of(state, queue, jobs, now_ms):
             yield queue, job
-            most -= 1
 
 
-def _line_up_as_maintained(state: CellState, turns: Sequence[tuple[Queue, Job]], now_ms: int) -> list[_Waiting]:
-    """The same jobs in line as if all maintenance that goes on were over: they may wait for its nodes."""
+def _as_arrays_allow(state: CellState, queue: Queue, jobs: Sequence[Job]) -> list[Job]:
+    """These jobs of a queue, but of each array only as many elements as may start beside those that run."""
+    found, elements = list[Job](), dict[str, list[Job]]()
+    for job in jobs:
+        array = state.arrays.get(job.spec.array_of or "")
+        if array is None or array.most_running is None:
+            found.append(job)
+        else:
+            elements.setdefault(array.id, []).append(job)
+    for array_id, waiting in elements.items():
+        array = state.arrays[array_id]
+        left = (array.most_running or 0) - array.holding
+        found += nsmallest(left, waiting, key=lambda job: order_in(queue, job.spec, job.submit_ms, job.number))
+    return found
+
+
+def _line_up_as_maintained(
+    state: CellState, turns: Iterable[tuple[Queue, Job]], now_ms: int, most: int
+) -> list[_Waiting]:
+    """The first jobs in line as if all maintenance that goes on were over: they may wait for its nodes."""
     mark = state.checkpoint()
     try:
         for node_id in sorted(state.nodes):
             node = state.nodes[node_id]
             if node.is_out_for_maintenance and node.status is not NodeStatus.LOST:
                 APPLY[e.MaintenanceSet](state, e.MaintenanceSet(node=node_id), now_ms)
-        return _line_up(state, turns)
+        return _line_up(state, _first_of(state, turns, most))
     finally:
         state.rollback(mark)
 
 
-def _line_up(state: CellState, turns: Sequence[tuple[Queue, Job]]) -> list[_Waiting]:
-    """These jobs, and which of them keep back which others."""
-    found: list[_Waiting] = []
+def _first_of(state: CellState, turns: Iterable[tuple[Queue, Job]], most: int) -> list[_Waiting]:
+    """The first of these jobs that room may help: those that no open nodes would hold, or that quotas keep off for
+    good, take no other one's place. Of those that wait below limits only half as many are looked at as of all: the
+    lines of a few tenants hide no others.
+    """
+    found, at_limits = list[_Waiting](), 0
+    known: dict[_Room, tuple[Reach, str | None]] = {}
     for queue, job in turns:
-        if job.deferred in STRUCTURAL:
-            continue
-        one = _Waiting(job, queue, (*room_of(state, job.spec), job.spec.tenant), reach_of(state, job.spec))
-        if one.reach:
+        if len(found) == CANDIDATES_EACH * most:
+            break
+        room: _Room = (*room_of(state, job.spec), job.spec.tenant)
+        alike = known.get((*room, job.spec.preemptible))
+        if alike is None:
+            reach = reach_of(state, job.spec)
+            reach = reach if reach and is_ever_allowed(state, job) else {}
+            alike = known[*room, job.spec.preemptible] = (reach, _limit_of(state, job.spec) if reach else None)
+        reach, limit = alike
+        if reach and (limit is None or 2 * at_limits < CANDIDATES_EACH * most):
+            at_limits += limit is not None
+            found.append(_Waiting(job, queue, room, reach, limit))
+    return found
+
+
+def _limit_of(state: CellState, spec: JobSpec) -> str | None:
+    """The tenant below whose limit the job waits, its own or one above it; None where no limit keeps it now."""
+    return account_reached(state, spec) if is_over_limits(state, spec) else None
+
+
+def _first_left(left: list[_Waiting], most: int) -> list[_Waiting]:
+    """The first of those that do not fit. Those that wait below limits are at most half of them where more others
+    wait.
+    """
+    others = sum(one.limit is None for one in left)
+    at_limits = max(most // 2, most - others)
+    found = list[_Waiting]()
+    for one in left:
+        if len(found) < most and (one.limit is None or at_limits > 0):
+            at_limits -= one.limit is not None
             found.append(one)
+    return found
+
+
+def _line_up(state: CellState, found: list[_Waiting]) -> list[_Waiting]:
+    """These jobs, and which of them keep back which others."""
     for number, one in enumerate(found):
+        above = _above(state, one.job.spec)
         for other in found[:number]:
-            if other.queue.discipline is not _BEST_EFFORT and meet(one.reach, other.reach):
+            is_below = other.limit is None or other.limit in above
+            if is_below and other.queue.discipline is not _BEST_EFFORT and meet(one.reach, other.reach):
                 other.behind.append(one)
                 one.before += 1
     return found
+
+
+def _above(state: CellState, spec: JobSpec) -> set[str]:
+    """The job's tenant, and those above it that have a quota of a type that it could get."""
+    lines = (accounts(state.quotas, spec.tenant, each) for each in types_for(state, spec))
+    return {spec.tenant, *(account[0] for line in lines for account in line)}
 
 
 class _Forecast:
@@ -175,7 +241,7 @@ class _Forecast:
 
     def go(self, waiting: list[_Waiting], most: int) -> None:
         """Find out when these start: at most so many of those that do not fit now."""
-        left = self._serve(waiting, self._now_ms)[:most]
+        left = _first_left(self._serve(waiting, self._now_ms), most)
         together = -(-len(self._ends) // STEPS_MOST)
         while left and self._ends and self._ends[0][0] <= self._now_ms + HORIZON_MS and self._tries > 0:
             left = self._serve(left, self._step(together))
