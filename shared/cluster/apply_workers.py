@@ -5,7 +5,7 @@ from __future__ import annotations
 from shared.cluster import apply_jobs as jobs
 from shared.cluster.allocation import release, take
 from shared.cluster.illegal import IllegalEffect, must
-from shared.cluster.job import Job, JobStatus
+from shared.cluster.job import Job, JobStatus, index_of, worker_of
 from shared.cluster.singly import is_service, paused_ranks, starting
 from shared.cluster.state import CellState
 from shared.events import effects as e
@@ -24,24 +24,23 @@ def resizing(state: CellState, effect: e.JobResizing, at_ms: int) -> None:
     removed = _removed(job, effect)
     _enter_rightly(state, job, effect.add, removed, at_ms)
     journal = state.journal
-    if state.unacknowledged is not None:
-        state.unacknowledged.leave(state, job)
     if effect.add:
         refusal = take(state, job.spec.tenant, job.id, effect.add)
         if refusal is not None:
             raise IllegalEffect(f"job {job.id}: {refusal}")
-        journal.set(job, "workers", job.workers + effect.add)
+        journal.set(job, "workers", index_of(job).enter(effect.add))
         journal.set(job, "runs", {**job.runs, **starting(effect.add)})
         journal.set(job, "turns", job.turns + 1)
     if removed:
         journal.set(job, "leaving", tuple(sorted({*removed, *job.leaving})))
     if state.unacknowledged is not None:
-        state.unacknowledged.enter(state, job)
+        state.unacknowledged.start(state, effect.add)
 
 
 def _removed(job: Job, effect: e.JobResizing) -> set[int]:
-    removed, held = set(effect.remove), {place.rank for place in job.workers}
-    must(len(removed) == len(effect.remove) and removed <= held, f"job {job.id} has no such rank to remove")
+    removed = set(effect.remove)
+    are_held = len(removed) == len(effect.remove) and all(worker_of(job, rank) is not None for rank in removed)
+    must(are_held, f"job {job.id} has no such rank to remove")
     must(not removed.intersection(job.leaving), f"job {job.id} removes a rank that leaves already")
     return removed
 
@@ -68,14 +67,23 @@ def _enter_rightly(state: CellState, job: Job, places: tuple[WorkerPlace, ...], 
 
 def has_rank(job: Job, places: tuple[WorkerPlace, ...]) -> None:
     """Refuse places of a rank that has a worker, also among themselves."""
-    ranks = [place.rank for place in job.workers + places]
-    must(len(set(ranks)) == len(ranks), f"job {job.id} has a worker of an added rank already")
+    ranks = {place.rank for place in places}
+    are_new = len(ranks) == len(places) and all(worker_of(job, rank) is None for rank in ranks)
+    must(are_new, f"job {job.id} has a worker of an added rank already")
 
 
 def _staying(state: CellState, job: Job, removed: set[int]) -> int:
     """How many of the job's workers stay: those that neither leave nor are on a node that is to be emptied."""
-    nodes, leaving = state.nodes, removed.union(job.leaving)
-    return sum(place.rank not in leaving and not nodes[place.node].is_to_be_emptied for place in job.workers)
+    index, leaving = index_of(job), removed.union(job.leaving)
+    emptied = [place for place in on_nodes_to_be_emptied(state, job) if place.rank not in leaving]
+    return len(job.workers) - len(index.find_all(leaving)) - len(emptied)
+
+
+def on_nodes_to_be_emptied(state: CellState, job: Job) -> list[WorkerPlace]:
+    """The job's workers on nodes that are to be emptied, in the order of all its workers."""
+    index, nodes = index_of(job), state.nodes
+    emptied = [node for node in index.nodes if nodes[node].is_to_be_emptied]
+    return index.find_all([place.rank for node in emptied for place in index.on(node)]) if emptied else []
 
 
 def settled(state: CellState, effect: e.WorkersSettled, at_ms: int) -> None:
@@ -88,11 +96,12 @@ def settled(state: CellState, effect: e.WorkersSettled, at_ms: int) -> None:
     over = {*effect.done, *effect.gone}
     must(len(over) == len(effect.done) + len(effect.gone), f"job {job.id} has a worker that is over twice")
     if state.unacknowledged is not None:
-        state.unacknowledged.leave(state, job)
+        state.unacknowledged.heard(state, job, (*effect.joined, *over))
     journal.set(job, "runs", _runs_behind(job, effect))
     if over:
-        release(state, job.spec.tenant, job.id, tuple(place for place in job.workers if place.rank in over))
-        journal.set(job, "workers", tuple(place for place in job.workers if place.rank not in over))
+        index = index_of(job)
+        release(state, job.spec.tenant, job.id, tuple(index.find_all(over)))
+        journal.set(job, "workers", index.leave(over))
         journal.set(job, "leaving", tuple(rank for rank in job.leaving if rank not in over))
     if effect.done:
         journal.set(job, "done", tuple(sorted({*job.done, *effect.done})))
@@ -102,21 +111,20 @@ def settled(state: CellState, effect: e.WorkersSettled, at_ms: int) -> None:
     if effect.setbacks or (effect.done and job.setbacks):
         journal.set(job, "setbacks", _setbacks_behind(job, effect, at_ms))
         journal.set(job, "not_before_ms", max(job.not_before_ms, *(s.until_ms for s in effect.setbacks), 0))
-    if state.unacknowledged is not None:
-        state.unacknowledged.enter(state, job)
 
 
 def _setbacks_behind(job: Job, effect: e.WorkersSettled, at_ms: int) -> tuple[Setback, ...]:
     """At most one of each rank. Of those whose work is done there is none, and none of a rank that a service has had
     and does not want any more, once its pause is over.
     """
-    held, fresh = {place.rank for place in job.workers}, {setback.rank: setback for setback in effect.setbacks}
+    fresh = {setback.rank: setback for setback in effect.setbacks}
     must(len(fresh) == len(effect.setbacks), f"job {job.id} has two setbacks of one rank")
-    must(held.union(effect.gone).issuperset(fresh), f"job {job.id} has no such rank to wait with")
+    had = all(worker_of(job, rank) is not None for rank in fresh.keys() - set(effect.gone))
+    must(had, f"job {job.id} has no such rank to wait with")
     kept = {
         setback.rank: setback
         for setback in job.setbacks
-        if setback.rank in held or setback.rank < job.spec.workers or setback.until_ms > at_ms
+        if setback.rank < job.spec.workers or setback.until_ms > at_ms or worker_of(job, setback.rank) is not None
     }
     kept.update(fresh)
     return tuple(kept[rank] for rank in sorted(kept.keys() - set(job.done)))

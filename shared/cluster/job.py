@@ -8,6 +8,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from shared.cluster.workers_index import WorkersIndex
 from shared.events.reasons import DeferCode, StopReason
 from shared.events.values import JobSpec, RunStatus, Setback, WorkerPlace
 
@@ -82,6 +83,7 @@ class Job:
     setbacks: tuple[Setback, ...] = ()
     number: int = 0
     sent_ms: int | None = None
+    index: WorkersIndex | None = field(default=None, compare=False, repr=False)
 
     @property
     def id(self) -> str:
@@ -92,6 +94,22 @@ class Job:
     def came_ms(self) -> int:
         """When its submission came. What was asked for before that was asked of an earlier job of this id."""
         return self.submit_ms if self.sent_ms is None else self.sent_ms
+
+
+def index_of(job: Job) -> WorkersIndex:
+    """The index of the job's workers as they are now."""
+    index = job.index
+    if index is None or index.workers is not job.workers:
+        index = job.index = WorkersIndex(job.workers)
+    return index
+
+
+def worker_of(job: Job, rank: int) -> WorkerPlace | None:
+    """The job's worker of this rank. Until one has left, each stands at the place of its rank."""
+    workers = job.workers
+    if rank < len(workers) and workers[rank].rank == rank:
+        return workers[rank]
+    return index_of(job).find(rank)
 
 
 attempt_of: Final[Callable[[Job], tuple[Any, ...]]] = attrgetter(

@@ -6,7 +6,7 @@ keeps the ranks whose work is over for good, over all attempts.
 
 from __future__ import annotations
 
-from shared.cluster.job import Job, JobStatus
+from shared.cluster.job import Job, JobStatus, worker_of
 from shared.events.value import replace
 from shared.events.values import JobKind, JobSpec, RunStatus, WorkerPlace
 
@@ -58,8 +58,7 @@ def _pauses(job: Job, now_ms: int) -> list[int]:
         return []
     waiting = [setback for setback in job.setbacks if setback.until_ms > now_ms]
     if waiting and not is_service(job):  # a rank that has a worker, be it one that leaves, is none that lacks one
-        held = {place.rank for place in job.workers}
-        waiting = [setback for setback in waiting if setback.rank < job.spec.workers and setback.rank not in held]
+        waiting = [each for each in waiting if each.rank < job.spec.workers and worker_of(job, each.rank) is None]
     return [setback.until_ms for setback in waiting]
 
 

@@ -6,14 +6,14 @@ when it is switched on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shared.cluster.job import Job
+from shared.cluster.job import Job, worker_of
 from shared.cluster.node import Node
-from shared.events.values import RunStatus
+from shared.events.values import RunStatus, WorkerPlace
 
 if TYPE_CHECKING:
     from shared.cluster.state import CellState
@@ -42,6 +42,18 @@ class Unacknowledged:
         """No longer count it: something of the job is about to change."""
         for node in starting_on(job):
             self._add(state, node, -1)
+
+    def start(self, state: CellState, places: Sequence[WorkerPlace]) -> None:
+        """These workers enter a job that is no gang."""
+        for place in places:
+            self._add(state, place.node, 1)
+
+    def heard(self, state: CellState, job: Job, ranks: Iterable[int]) -> None:
+        """Single workers of these ranks have started, or are over: of those that were starting that is now known."""
+        for rank in ranks:
+            place = worker_of(job, rank)
+            if place is not None and job.runs.get(str(rank)) is _STARTING:
+                self._add(state, place.node, -1)
 
     def confirm(self, state: CellState, job: Job, node: str) -> None:
         """A node says that its workers of this gang have started, or are over."""

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from services.executor.policy.desired import DesiredStates, touched
 from services.executor.policy.turn import Start, Stop, Turn
 from services.executor.policy.worker_environment import gang_of
 from services.executor.service import ExecutorService
 from shared.cluster.diary import DiaryLine, Orders, check_diaries
+from shared.cluster.job import JobStatus, index_of
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.nodes import RunWord
+from shared.events.reasons import RequeueReason
 from shared.events.values import JobSpec, ProcessRun, RunStatus, VirtualRun, WorkerPlace
 from tests.contract.eventually import eventually
 from tests.executor.cells import CELL, Writer, node, now
@@ -136,6 +141,82 @@ def test_only_what_changes_is_wanted_anew() -> None:
     assert [(change.name, change.run is not None) for change in more] == [("job/2", True)]
     over = writer.decide(settled(gone=(0,)))
     assert [(c.name, c.run) for c in wanted.changes(writer.state, touched([over]).jobs)] == [("job/0", None)]
+
+
+class Counted(tuple[WorkerPlace, ...]):
+    """Workers that count how often somebody goes through them."""
+
+    __slots__ = ()
+    walks = 0
+
+    def __iter__(self) -> Iterator[WorkerPlace]:
+        Counted.walks += 1
+        return super().__iter__()
+
+
+def test_what_a_decision_does_not_name_is_not_compared() -> None:
+    writer, wanted = Writer(NODES), DesiredStates()
+    wanted.own(writer.state, "node-1")
+    wanted.changes(writer.state, touched([began(writer, place(0), place(1))]).jobs)
+    over = writer.decide(settled(gone=(0,)))
+    job = writer.state.jobs["job"]
+    job.workers = Counted(job.workers)
+    index_of(job)
+    built = Counted.walks
+    assert [change.name for change in wanted.changes(writer.state, touched([over]).jobs)] == ["job/0"]
+    assert Counted.walks == built
+
+
+def test_workers_that_are_over_at_once_are_named_in_the_order_in_which_they_entered() -> None:
+    writer, wanted = Writer(NODES), DesiredStates()
+    wanted.own(writer.state, "node-1")
+    wanted.changes(writer.state, touched([began(writer, place(0), place(1), place(2))]).jobs)
+    again = [writer.decide(settled(gone=(0,))), writer.decide(resizing(place(0, turn=1)))]
+    wanted.changes(writer.state, touched(again).jobs)
+    over = writer.decide(settled(gone=(0, 1)))
+    assert [change.name for change in wanted.changes(writer.state, touched([over]).jobs)] == ["job/1", "job/0"]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.data())
+def test_comparing_what_decisions_name_finds_what_comparing_all_workers_finds(data: st.DataObject) -> None:
+    writer, few, full = Writer([node(1), node(2), node(3)]), DesiredStates(), DesiredStates()
+    for wanted, name in itertools.product((few, full), ("node-1", "node-2")):
+        wanted.own(writer.state, name)
+    batch, attempt = [began(writer, place(0), place(1, on=2), place(2, on=3), workers=8)], 1
+    for _ in range(data.draw(st.integers(1, 12))):
+        job = writer.state.jobs["job"]
+        held = [place.rank for place in job.workers]
+        kind = data.draw(st.sampled_from(["enter", "leave", "over", "joined", "again"]))
+        some = data.draw(st.sets(st.sampled_from(held), max_size=3)) if held else set[int]()
+        if kind == "enter" and job.status in (JobStatus.STARTING, JobStatus.RUNNING):
+            free = sorted({*range(8)}.difference(held))[: data.draw(st.integers(0, 3))]
+            on = data.draw(st.permutations([1, 2, 3]))
+            add = tuple(place(rank, on[k], turn=job.turns + 1) for k, rank in enumerate(free))
+            batch.append(writer.decide(e.JobResizing(job="job", attempt=attempt, add=add)))
+        elif kind == "leave" and some.difference(job.leaving):
+            remove = tuple(sorted(some.difference(job.leaving)))
+            batch.append(writer.decide(e.JobResizing(job="job", attempt=attempt, remove=remove)))
+        elif kind == "joined":
+            starting = tuple(rank for rank in sorted(some) if job.runs[str(rank)] is RunStatus.STARTING)
+            batch.append(writer.decide(e.WorkersSettled(job="job", attempt=attempt, joined=starting)))
+        elif kind == "over" and len(some) < len(held):
+            batch.append(writer.decide(e.WorkersSettled(job="job", attempt=attempt, gone=tuple(some))))
+        elif kind == "again":
+            batch.append(writer.decide(*_started_again(attempt, held)))
+            attempt += 1
+        if data.draw(st.booleans()):
+            moved = touched(batch).jobs
+            assert few.changes(writer.state, moved) == full.changes(writer.state, dict.fromkeys(moved))
+            batch = []
+
+
+def _started_again(attempt: int, held: list[int]) -> list[e.AnyEffect]:
+    return [
+        e.WorkersSettled(job="job", attempt=attempt, gone=tuple(held)),
+        e.JobRequeued(job="job", reason=RequeueReason.NO_WORKER_LEFT, not_before_ms=0, failures=0),
+        e.JobStarted(job="job", attempt=attempt + 1, workers=(place(0, on=2), place(1), place(2, on=3))),
+    ]
 
 
 def test_a_worker_sees_how_many_are_wanted_and_who_is_there() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from shared.cluster.job import Job, JobStatus
+from shared.cluster.job import Job, JobStatus, index_of
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
@@ -47,6 +47,11 @@ class DesiredRun(NamedTuple):
     def name(self) -> str:
         """What tells it from all other runs that the log may want on its node at the same time."""
         return self.job if self.rank is None else worker_name(self.job, self.rank)
+
+    @property
+    def node(self) -> str:
+        """On which node it is wanted."""
+        return self.places[0].node
 
     @property
     def key(self) -> RunKey:
@@ -92,25 +97,44 @@ CHANGES_NODES: frozenset[type[e.Effect]] = frozenset({e.NodeChanged, e.LeaseExpi
 """The effects that change a node itself: its boot, its state."""
 
 
+Moved = dict[str, set[int] | None]
+"""The jobs whose runs decisions may have moved: of which of their single workers; None: any of its runs."""
+
+
 class Touched(NamedTuple):
     """The nodes that decisions themselves changed, and the jobs whose runs they may have moved."""
 
     nodes: list[str]
-    jobs: list[str]
+    jobs: Moved
 
 
 def touched(decisions: Sequence[Decision]) -> Touched:
     """What these decisions touch, each once, in the order in which they first do."""
     nodes: dict[str, None] = {}
-    jobs: dict[str, None] = {}
+    jobs: Moved = {}
     for decision in decisions:
         for effect in decision.effects:
             kind = type(effect)
             if kind in MOVES_RUNS:
-                jobs[effect.job] = None  # type: ignore[union-attr]  # see MOVES_RUNS
+                _moved(jobs, effect)
             elif kind in CHANGES_NODES:
                 nodes[effect.spec.id if isinstance(effect, e.NodeChanged) else effect.node] = None  # type: ignore[union-attr]
-    return Touched([*nodes], [*jobs])
+    return Touched([*nodes], jobs)
+
+
+def _moved(jobs: Moved, effect: e.AnyEffect) -> None:
+    """One more effect that may have moved runs: of a job with thousands of workers mostly few."""
+    job: str = effect.job  # type: ignore[union-attr]  # see MOVES_RUNS
+    if isinstance(effect, e.WorkersSettled):
+        ranks = (*effect.done, *effect.gone)
+    elif isinstance(effect, e.JobResizing):
+        ranks = (*(place.rank for place in effect.add), *effect.remove)
+    else:
+        jobs[job] = None
+        return
+    known = jobs.setdefault(job, set())
+    if known is not None:
+        known.update(ranks)
 
 
 def desired_of(state: CellState, node_id: str) -> tuple[DesiredRun, ...]:
@@ -139,7 +163,7 @@ class DesiredStates:
     def __init__(self) -> None:
         self._owned: dict[str, None] = {}
         self._holders: dict[str, tuple[str, ...]] = {}
-        self._workers: dict[str, dict[tuple[str, str], DesiredRun]] = {}
+        self._workers: dict[str, dict[int, DesiredRun]] = {}
 
     def own(self, state: CellState, node_id: str) -> tuple[DesiredRun, ...]:
         """Follow this node from now on; its full desired state."""
@@ -147,7 +171,7 @@ class DesiredStates:
         wanted = desired_of(state, node_id)
         for run in wanted:
             if run.rank is not None:
-                self._workers.setdefault(run.job, {})[node_id, run.name] = run
+                self._workers.setdefault(run.job, {})[run.rank] = run
                 continue
             holders = self._holders.get(run.job, ())
             if node_id not in holders:
@@ -161,23 +185,23 @@ class DesiredStates:
         left = ((job, tuple(n for n in nodes if n in self._owned)) for job, nodes in self._holders.items())
         self._holders = {job: nodes for job, nodes in left if nodes}
         for job, workers in [*self._workers.items()]:
-            self._workers[job] = {at: run for at, run in workers.items() if at[0] in self._owned}
+            self._workers[job] = {rank: run for rank, run in workers.items() if run.node in self._owned}
             if not self._workers[job]:
                 del self._workers[job]
 
-    def changes(self, state: CellState, jobs: Iterable[str]) -> list[Change]:
+    def changes(self, state: CellState, jobs: Moved) -> list[Change]:
         """What accepted decisions that touched these jobs, and whose effects are in the state, change on the owned
         nodes.
         """
         found: list[Change] = []
-        for job_id in jobs:
-            self._compare(state, job_id, found)
+        for job_id, ranks in jobs.items():
+            self._compare(state, job_id, ranks, found)
         return found
 
-    def _compare(self, state: CellState, job_id: str, found: list[Change]) -> None:
+    def _compare(self, state: CellState, job_id: str, ranks: set[int] | None, found: list[Change]) -> None:
         job = state.jobs.get(job_id)
         if (job is not None and not job.spec.gang) or (self._workers and job_id in self._workers):
-            self._compare_workers(state, job_id, found)
+            self._compare_workers(state, job_id, ranks, found)
             return
         if job is None or not job.workers:
             found += [Change(node_id, job_id, None) for node_id in self._holders.pop(job_id, ())]
@@ -191,17 +215,31 @@ class DesiredStates:
         elif before:
             del self._holders[job_id]
 
-    def _compare_workers(self, state: CellState, job_id: str, found: list[Change]) -> None:
-        """The same for a job whose workers are runs of their own, of which most go on as before."""
-        job, before, now = state.jobs.get(job_id), self._workers.pop(job_id, {}), dict[tuple[str, str], DesiredRun]()
-        for place in job.workers if job is not None and not job.spec.gang else ():
-            if job is not None and place.node in self._owned:
-                run = _worker(state, job, place)
-                now[place.node, run.name] = run
-        found += [Change(node_id, name, None) for node_id, name in before if (node_id, name) not in now]
-        found += [Change(at[0], at[1], run) for at, run in now.items() if before.get(at) != run]
-        if now:
-            self._workers[job_id] = now
+    def _compare_workers(self, state: CellState, job_id: str, ranks: set[int] | None, found: list[Change]) -> None:
+        """The same for a job whose workers are runs of their own: of these ranks, as all others go on as before."""
+        job, known = state.jobs.get(job_id), self._workers.setdefault(job_id, {})
+        before = known if ranks is None else {rank: known[rank] for rank in ranks if rank in known}
+        now: dict[int, DesiredRun] = {}
+        if job is not None and not job.spec.gang:
+            for place in job.workers if ranks is None else index_of(job).find_all(ranks):
+                if place.node in self._owned:
+                    now[place.rank] = _worker(state, job, place)
+        left = [run for rank, run in before.items() if rank not in now or now[rank].node != run.node]
+        found += [Change(run.node, run.name, None) for run in sorted(left, key=_in_order)]
+        found += [Change(run.node, run.name, run) for rank, run in now.items() if before.get(rank) != run]
+        if ranks is None:
+            known = self._workers[job_id] = now
+        else:
+            for rank in before:
+                del known[rank]
+            known.update(now)
+        if not known:
+            del self._workers[job_id]
+
+
+def _in_order(run: DesiredRun) -> tuple[int, int]:
+    """The place of a single worker among all of its job: behind all that entered before."""
+    return run.turn, run.rank or 0
 
 
 def _worker(state: CellState, job: Job, place: WorkerPlace) -> DesiredRun:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from services.placement.policy.known_node import become
 from services.placement.policy.retry import RUNS_WELL_MS
 from services.placement.policy.turn import Turn
-from shared.cluster.job import Job
+from shared.cluster.job import Job, index_of
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.base import later
@@ -124,9 +124,11 @@ def _begun_ms(job: Job, node_id: str) -> int | None:
         return None
     if job.spec.gang:
         return job.running_ms if job.runs.get(node_id) is RunStatus.RUNNING else None
-    running = [place for place in job.workers if place.node == node_id]
-    begun = [place.since_ms for place in running if job.runs.get(str(place.rank)) is RunStatus.RUNNING]
-    return max(job.running_ms, min(begun)) if begun else None
+    begun = (
+        place.since_ms for place in index_of(job).on(node_id) if job.runs.get(str(place.rank)) is RunStatus.RUNNING
+    )
+    first_ms = next(begun, None)  # they are in the order in which they entered
+    return None if first_ms is None else max(job.running_ms, first_ms)
 
 
 def _with(row: Row, failure: Failure, *, is_shared: bool) -> Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from shared.cluster.job import Job
+from shared.cluster.job import Job, index_of
 from shared.cluster.singly import is_service
 from shared.events.base import later
 from shared.events.effects import AVOIDED_MOST, JobFailed, JobRequeued
@@ -59,8 +59,11 @@ def avoided(job: Job, failed_on: Collection[str], now_ms: int) -> tuple[str, ...
     their workers, so which ones are left out does not depend on names.
     """
     before = () if has_run_well(job, now_ms) else job.avoid
-    places = job.workers + job.joining
-    fresh = dict.fromkeys(place.node for place in places if place.node in failed_on)
+    if job.spec.gang:
+        places = job.workers + job.joining
+        fresh = dict.fromkeys(place.node for place in places if place.node in failed_on)
+    else:
+        fresh = dict.fromkeys(index_of(job).in_order(failed_on))
     return (*(node for node in before if node not in fresh), *fresh)[-AVOIDED_MOST:]
 
 

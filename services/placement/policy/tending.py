@@ -16,6 +16,7 @@ from services.placement.policy.entering import places_for
 from services.placement.policy.surplus import in_order_of_cost
 from services.placement.policy.turn import Turn
 from services.placement.policy.workers import leave
+from shared.cluster.apply_workers import on_nodes_to_be_emptied
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.singly import is_service, lacking, may_enter
 from shared.cluster.state import CellState
@@ -76,11 +77,10 @@ def _tend(turn: Turn, job: Job, *, may_fit: bool) -> bool:
     """
     if turn.is_full or not is_service(job) or job.status not in (JobStatus.STARTING, JobStatus.RUNNING):
         return False
-    staying = [place for place in job.workers if place.rank not in job.leaving]
-    nodes = turn.state.nodes
-    moving = [place for place in staying if nodes[place.node].is_to_be_emptied]
+    moving = [place for place in on_nodes_to_be_emptied(turn.state, job) if place.rank not in job.leaving]
     surplus = -lacking(job)
     if surplus > 0:
+        staying = [place for place in job.workers if place.rank not in job.leaving]
         leave(turn, job, _to_leave(turn.state, job, staying, surplus))
     elif moving and not job.leaving and RunStatus.STARTING not in job.runs.values():
         _move(turn, job, moving, may_fit=may_fit)

@@ -27,7 +27,7 @@ from services.placement.policy.retry import (
     loss_pause_ms,
 )
 from services.placement.policy.turn import Turn, run_end
-from shared.cluster.job import Job, JobStatus
+from shared.cluster.job import Job, JobStatus, index_of, worker_of
 from shared.cluster.singly import is_service, may_start_ms
 from shared.events import effects as e
 from shared.events.base import later
@@ -38,21 +38,13 @@ from shared.events.values import RUN_IS_OVER, RunStatus, Setback, WorkerPlace
 
 def key_of(job: Job, node_id: str, rank: int | None, turn: int) -> str | None:
     """Under which name the state keeps the run of this worker on this node; None where the job has no such one."""
-    place = None if rank is None else _of_rank(job, rank)
+    place = None if rank is None else worker_of(job, rank)
     return None if place is None or place.node != node_id or place.turn != turn else str(rank)
-
-
-def _of_rank(job: Job, rank: int) -> WorkerPlace | None:
-    """The worker of this rank. Mostly it stands at its own place: a job may have thousands, each of which speaks."""
-    workers = job.workers
-    if rank < len(workers) and workers[rank].rank == rank:
-        return workers[rank]
-    return next((place for place in workers if place.rank == rank), None)
 
 
 def on_node(job: Job, node_id: str) -> list[WorkerPlace]:
     """The job's workers on a node."""
-    return [place for place in job.workers if place.node == node_id]
+    return [*index_of(job).on(node_id)]
 
 
 def make_room(turn: Turn, job: Job, node_id: str) -> None:
@@ -126,7 +118,7 @@ def _sorted_out(job: Job, noted: dict[str, RunStatus]) -> _News:
 
 def _tell_of_ends(turn: Turn, job: Job, news: _News) -> None:
     """Who judges nodes by how runs end there hears of these."""
-    nodes = {place.rank: place.node for place in job.workers} if news.done or news.failed else {}
+    nodes = {place.rank: place.node for place in index_of(job).find_all((*news.done, *news.failed))}
     turn.ended += [run_end(nodes[rank], job, is_good=True) for rank in news.done]
     turn.ended += [run_end(nodes[rank], job, is_good=False) for rank in news.failed]
 
@@ -136,7 +128,7 @@ def _settled(job: Job, news: _News, now_ms: int) -> e.WorkersSettled:
     wrong = {*news.failed, *news.lost}
     setbacks = _setbacks(job, wrong, set(news.failed), now_ms) if wrong else ()
     losses = [setback.losses for setback in setbacks] if news.lost else [job.losses]
-    failed_on = {place.node for place in job.workers if place.rank in wrong}
+    failed_on = {place.node for place in index_of(job).find_all(wrong)}
     return e.WorkersSettled(
         job=job.id,
         attempt=job.attempt,
@@ -155,10 +147,8 @@ def _setbacks(job: Job, wrong: set[int], failed: set[int], now_ms: int) -> tuple
     a pause, a loss only if it is one of several in a row.
     """
     before, found = {setback.rank: setback for setback in job.setbacks}, []
-    for place in job.workers:
+    for place in index_of(job).find_all(wrong):
         rank = place.rank
-        if rank not in wrong:
-            continue
         failures, losses = _in_a_row(job, before.get(rank), place, now_ms)
         if rank in failed:
             failures += 1
@@ -182,7 +172,7 @@ def _in_a_row(job: Job, before: Setback | None, place: WorkerPlace, now_ms: int)
 
 def put_off(turn: Turn, job: Job, late: list[int]) -> None:
     """These workers did not start in time: others take their ranks after a pause, rather on other nodes."""
-    nodes = {place.node for place in job.workers if place.rank in late}
+    nodes = {place.node for place in index_of(job).find_all(late)}
     before = {setback.rank: setback for setback in job.setbacks}
     turn.do(
         e.WorkersSettled(
