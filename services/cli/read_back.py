@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from services.cli.outcome import Outcome
-from services.cli.verification import check_lines, forgotten_version, read_diaries
+from services.cli.verification import check_lines, forgotten_version, read_all_diaries
 from services.cli.verify import LogCheck
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
@@ -42,9 +42,9 @@ async def read_back(log: Log, layout: Layout, cell: str, diaries: Path, outcome:
         if header(record, "origin_topic").startswith(layout.topic("submissions")):
             outcome.take_dead_letter(header(record, "origin_key"))
     check = await _read_decisions(log, layout.tp("decisions", cell), cell, outcome)
-    lines = list(read_diaries(diaries))
-    outcome.take_diaries(lines)
-    check_lines(check, lines, dict(check.orders.running), forgotten_version(diaries, cell))
+    told = read_all_diaries([diaries], cell)
+    outcome.take_diaries(told.lines)
+    check_lines(check, told, dict(check.orders.running), forgotten=forgotten_version(diaries, cell))
     return check
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,14 @@ from pydantic import ValidationError
 
 from services.cli.log_file import LogFileError, read_log_file
 from services.cli.verify import LogCheck, Verification, Violation
-from shared.cluster.diary import HORIZON_BEGINS, Attempted, DiaryHorizon, DiaryLine, check_diaries
+from shared.cluster.diary import (
+    HORIZON_BEGINS,
+    Attempted,
+    DiaryHorizon,
+    DiaryLine,
+    check_diaries,
+    nodes_without_diary,
+)
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
 from shared.events.encoding import shorten
@@ -30,13 +38,15 @@ POLL_WAIT_MS = 250
 IDLE_POLLS_MOST = 40
 VIEW_TRIES_MOST = 100
 VIEW_STEP_S = 0.05
+_NAME = re.compile(r"(?P<cell>.+)-\d+-of-\d+\.jsonl")
+"""What an executor and an agent call the diary of a slot of a cell's nodes."""
 
 
 class DiaryError(ValueError):
     """The diaries cannot be read; names file, line and what is wrong."""
 
 
-def verify_file(path: Path, diaries: Path | None = None) -> Verification:
+def verify_file(path: Path, diaries: Sequence[Path] = ()) -> Verification:
     """Check an exported log, from its first record. Raises LogFileError, DiaryError."""
     check, end = None, 0
     for records, said_end in read_log_file(path, ("file.decisions", 0)):
@@ -49,8 +59,8 @@ def verify_file(path: Path, diaries: Path | None = None) -> Verification:
     if check is None:
         raise LogFileError(f"{path}: holds no record")
     check.finish(end)
-    if diaries is not None:
-        _take_diaries(check, diaries, dict(check.orders.running))
+    if diaries:
+        check_lines(check, read_all_diaries(diaries, check.state.cell), dict(check.orders.running))
     found = check.result()
     if found.ok and not found.to_version:
         raise LogFileError(f"{path}: holds no decision: nothing was checked")
@@ -75,7 +85,7 @@ class LiveCheck:
         self._read: deque[Record] = deque()
         self.start_text = ""
 
-    async def run(self, diaries: Path | None = None) -> Verification:
+    async def run(self, diaries: Sequence[Path] = ()) -> Verification:
         """Read to the end of the log as it is now, and check. Raises LogUnavailable, LogTruncated, NoUsableSnapshot,
         DiaryError, and what readers of the view raise.
         """
@@ -86,7 +96,7 @@ class LiveCheck:
                 await self.compare_view(check, reader)
             end = await self._read_to_end(check, reader)
             check.finish(end)
-            if diaries is not None and check.violation is None:
+            if diaries and check.violation is None:
                 await self._compare_diaries(check, reader, diaries)
         finally:
             await reader.stop()
@@ -144,12 +154,12 @@ class LiveCheck:
             return
         raise ViewMoved(f"Redis: the view of cell {self.cell} does not hold still; verify when the cell is quieter")
 
-    async def _compare_diaries(self, check: LogCheck, reader: Reader, diaries: Path) -> None:
+    async def _compare_diaries(self, check: LogCheck, reader: Reader, folders: Sequence[Path]) -> None:
         """What was confirmed before they were read must stand in them; what stands in them must be ordered by now."""
         confirmed = dict(check.orders.running)
-        lines, forgotten = list(read_diaries(diaries)), forgotten_version(diaries, self.cell)
+        diaries = read_all_diaries(folders, self.cell)
         await self._read_to_end(check, reader)
-        check_lines(check, lines, confirmed, forgotten)
+        check_lines(check, diaries, confirmed)
 
     async def _read_to_end(self, check: LogCheck, reader: Reader, version: int | None = None) -> int:
         """Read to the end of the log as it is now, or only as far as to this version."""
@@ -165,21 +175,55 @@ class LiveCheck:
         return max(end, check.state.offset + 1)
 
 
-def _take_diaries(check: LogCheck, folder: Path, confirmed: dict[Attempted, None]) -> None:
-    check_lines(check, list(read_diaries(folder)), confirmed, forgotten_version(folder, check.state.cell))
+@dataclass(slots=True)
+class Diaries:
+    """What diaries tell. `nodes` are those that tell anything, each with the version of the log up to which its diary
+    need not tell of a run.
+    """
+
+    lines: list[DiaryLine] = field(default_factory=list)
+    nodes: dict[str, int] = field(default_factory=dict)
 
 
-def check_lines(check: LogCheck, lines: list[DiaryLine], confirmed: dict[Attempted, None], forgotten: int = 0) -> None:
-    """I6: the nodes' diaries against all orders of the log; `confirmed` are the attempts that must stand in them, those
-    ordered by the version `forgotten` apart.
+def read_all_diaries(folders: Sequence[Path], cell: str) -> Diaries:
+    """The diaries of a cell's nodes in these folders: agents keep each their own. Raises DiaryError."""
+    found, files = Diaries(), (path for folder in folders for path in _files(folder))
+    for path in {path.resolve(): None for path in files}:
+        if not _may_be_of(path, cell):
+            continue
+        lines = list(_lines_of(path))
+        forgotten = _forgotten_in(path, cell)
+        found.lines += lines
+        for line in lines:
+            found.nodes[line.node] = max(found.nodes.get(line.node, 0), forgotten)
+    return found
+
+
+def _may_be_of(path: Path, cell: str) -> bool:
+    """Whether a file is no diary of another cell: of nodes of this one, or of some whose name does not say."""
+    named = _NAME.fullmatch(path.name)
+    return named is None or named["cell"] == cell
+
+
+def check_lines(
+    check: LogCheck, diaries: Diaries, confirmed: dict[Attempted, None], *, forgotten: int | None = None
+) -> None:
+    """I6: the nodes' diaries against all orders of the log; `confirmed` are the attempts that must stand in them.
+
+    Of a node without any line no run is missed: its diary may lie elsewhere. Where these are the diaries of all nodes,
+    `forgotten` is the version up to which they need not tell of a run.
     """
     if check.violation is not None:
         return
     if not check.began_at_the_beginning:
         raise DiaryError("diaries can be compared only with a log that is there from its beginning")
-    check.checks += len(lines)
+    check.checks += len(diaries.lines)
     orders = replace(check.orders, running=confirmed)
-    offences = check_diaries(orders, lines, forgotten)
+    if forgotten is not None:
+        offences = check_diaries(orders, diaries.lines, forgotten)
+    else:
+        offences = check_diaries(orders, diaries.lines, nodes=diaries.nodes)
+        check.nodes_not_checked = nodes_without_diary(orders, diaries.nodes)
     if offences:
         first = offences[0]
         check.violation = Violation(None, check.state.version, first.invariant, first.text)
@@ -192,22 +236,28 @@ def read_diaries(folder: Path) -> Iterator[DiaryLine]:
     while it wrote, so it says nothing.
     """
     for path in _files(folder):
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.endswith(b"\n") and not line.startswith(HORIZON_BEGINS):
-                    yield _diary_line(path, number, line)
+        yield from _lines_of(path)
+
+
+def _lines_of(path: Path) -> Iterator[DiaryLine]:
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.endswith(b"\n") and not line.startswith(HORIZON_BEGINS):
+                yield _diary_line(path, number, line)
 
 
 def forgotten_version(folder: Path, cell: str) -> int:
     """Up to which version of the cell's log its nodes' diaries need not tell of a run. Raises DiaryError."""
-    found = 0
-    for path in _files(folder):
-        with path.open("rb") as lines:
-            first = lines.readline()
-        if first.startswith(HORIZON_BEGINS) and first.endswith(b"\n"):
-            horizon = _judged(DiaryHorizon, path, 1, first)
-            found = max(found, horizon.forgotten_version if horizon.cell == cell else 0)
-    return found
+    return max((_forgotten_in(path, cell) for path in _files(folder)), default=0)
+
+
+def _forgotten_in(path: Path, cell: str) -> int:
+    with path.open("rb") as lines:
+        first = lines.readline()
+    if not first.startswith(HORIZON_BEGINS) or not first.endswith(b"\n"):
+        return 0
+    horizon = _judged(DiaryHorizon, path, 1, first)
+    return horizon.forgotten_version if horizon.cell == cell else 0
 
 
 def _files(folder: Path) -> list[Path]:
@@ -233,6 +283,10 @@ def _judged(cls: type[V], path: Path, number: int, line: bytes) -> V:
         raise DiaryError(f"{path}: line {number}: {shorten(str(error))}") from error
 
 
+def _all_nodes(some: tuple[str, ...] | None, more: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    return some if more is None else more if some is None else some + more
+
+
 def join(parts: list[Verification]) -> Verification:
     """One answer for several cells: figures add up, versions span from the lowest to the highest."""
     whole = parts[0]
@@ -245,6 +299,7 @@ def join(parts: list[Verification]) -> Verification:
             records=whole.records + part.records,
             skipped=whole.skipped + part.skipped,
             checks=whole.checks + part.checks,
+            nodes_not_checked=_all_nodes(whole.nodes_not_checked, part.nodes_not_checked),
             first_violation=whole.first_violation or part.first_violation,
         )
     return whole

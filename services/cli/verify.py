@@ -44,10 +44,14 @@ class Verification:
     skipped: int
     checks: int
     first_violation: Violation | None
+    nodes_not_checked: tuple[str, ...] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The object that `--json` prints."""
-        return asdict(self)
+        told = asdict(self)
+        if self.nodes_not_checked is None:
+            del told["nodes_not_checked"]
+        return told
 
 
 class LogCheck:
@@ -65,6 +69,7 @@ class LogCheck:
         self.from_version = state.version
         self.began_at_the_beginning = state.offset < 0
         self.violation: Violation | None = None
+        self.nodes_not_checked: tuple[str, ...] | None = None  # None: no diaries were given
         self._last: Record | None = None
         self._skipped_before = state.skipped
         self.ledger = ledger_of(state)
@@ -114,6 +119,7 @@ class LogCheck:
             skipped=self.state.skipped - self._skipped_before,
             checks=self.checks,
             first_violation=self.violation,
+            nodes_not_checked=self.nodes_not_checked,
         )
 
     def _offset_follows(self, record: Record) -> Violation | None:

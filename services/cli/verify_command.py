@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -25,6 +25,8 @@ from shared.view.redis_view import RedisFunctions
 
 app = typer.Typer()
 
+NAMED_MOST = 8
+
 
 @app.command()
 def verify(
@@ -33,7 +35,8 @@ def verify(
         Path | None, typer.Option(callback=file_to_read, help="Check this exported log and ask no Kafka.")
     ] = None,
     diaries: Annotated[
-        Path | None, typer.Option(callback=folder_to_read, help="The folder with the nodes' diaries.")
+        list[Path] | None,
+        typer.Option(callback=folder_to_read, help="A folder with nodes' diaries. May be given several times."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as the log grows, until Ctrl-C.")] = False,
     cell: CellName = None,
@@ -47,14 +50,14 @@ def verify(
     """
     tune_collector()
     if follow:
-        if file is not None or diaries is not None:
+        if file is not None or diaries:
             end_with(Exit.USAGE, "fallow: --follow reads the live log alone: no --file, no --diaries")
         _end(run(_follow(access_of(context), cell, as_json=as_json)), "followed to here", as_json=as_json)
         return
     if file is not None:
-        found, source = verify_file(file, diaries), f"{file}, from its beginning"
+        found, source = verify_file(file, diaries or ()), f"{file}, from its beginning"
     else:
-        found, source = run(_live(access_of(context), cell, diaries))
+        found, source = run(_live(access_of(context), cell, diaries or ()))
     _end(found, source, as_json=as_json)
 
 
@@ -75,7 +78,7 @@ async def _checks(access: Access, cell: str | None) -> AsyncIterator[list[LiveCh
             await functions.stop()
 
 
-async def _live(access: Access, cell: str | None, diaries: Path | None) -> tuple[Verification, str]:
+async def _live(access: Access, cell: str | None, diaries: Sequence[Path]) -> tuple[Verification, str]:
     async with _checks(access, cell) as checks:
         found = [await check.run(diaries) for check in checks]
     view = access.redis
@@ -121,10 +124,18 @@ def tell(found: Verification, source: str) -> None:
         f"versions {found.from_version} to {found.to_version}: {counted(found.records, 'record')}, "
         f"{found.skipped} skipped"
     )
+    if found.nodes_not_checked:
+        print_line(f"not checked, no line in these diaries: {_named(found.nodes_not_checked)}")
     if found.first_violation is None:
         print_line(f"no offence in {found.checks} checks")
         return
     print_line(_offence(found.first_violation))
+
+
+def _named(nodes: Sequence[str]) -> str:
+    """These nodes, the first of them by name."""
+    others = len(nodes) - NAMED_MOST
+    return ", ".join(nodes[:NAMED_MOST]) + (f" and {counted(others, 'other')}" if others > 0 else "")
 
 
 def _offence(violation: Violation) -> str:

@@ -6,7 +6,7 @@ ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -155,10 +155,14 @@ class Orders:
         return next((key for key in reversed(self.earlier.get(name, ())) if may_be_of(line, key[5])), newest)
 
 
-def check_diaries(orders: Orders, lines: Iterable[DiaryLine], forgotten_version: int = 0) -> list[Offence]:
+def check_diaries(
+    orders: Orders, lines: Iterable[DiaryLine], forgotten_version: int = 0, *, nodes: Mapping[str, int] | None = None
+) -> list[Offence]:
     """Every offence of the diaries against the orders: starts that are repeated or were never ordered, ends and
     adoptions without a start, confirmed runs that no node began, and two runs on one device at one time. Lines of one
     node stand in the order in which it wrote them. Runs that were ordered by `forgotten_version` need not stand there.
+
+    Where the diaries are those of some `nodes`, only their runs are missed: those behind the version given for each.
     """
     found: list[Offence] = []
     begun: dict[RunKey, None] = {}
@@ -183,9 +187,21 @@ def check_diaries(orders: Orders, lines: Iterable[DiaryLine], forgotten_version:
         for key in orders.started
         if key not in begun
         and (key in orders.joined or (key[1], key[2], key[5]) in orders.running)
-        and orders.versions.get(key, forgotten_version + 1) > forgotten_version
+        and (nodes is None or key[0] in nodes)
+        and _is_missed(orders, key, forgotten_version if nodes is None else nodes[key[0]])
     ]
     return [*found, *(Offence("I6", f"{_run(key)} was confirmed and its node never began it") for key in unbegun)]
+
+
+def _is_missed(orders: Orders, key: RunKey, forgotten_version: int) -> bool:
+    """Whether a diary that may have forgotten what was ordered by this version has to tell of the run."""
+    return orders.versions.get(key, forgotten_version + 1) > forgotten_version
+
+
+def nodes_without_diary(orders: Orders, nodes: Collection[str]) -> tuple[str, ...]:
+    """The nodes that confirmed runs and are none of these, of which there are diaries."""
+    confirmed = (key[0] for key in orders.started if key in orders.joined or (key[1], key[2], key[5]) in orders.running)
+    return tuple(sorted({*confirmed}.difference(nodes)))
 
 
 def _run(key: RunKey) -> str:

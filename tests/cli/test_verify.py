@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from collections.abc import Callable
@@ -58,6 +59,8 @@ def test_the_json_object_has_exactly_its_keys() -> None:
     keys = "ok from_version to_version records skipped checks first_violation"
     records = an_honest_log().records
     assert list(check(records).as_json()) == keys.split()
+    with_diaries = dataclasses.replace(check(records), nodes_not_checked=("node-1",))
+    assert list(with_diaries.as_json()) == [*keys.split(), "nodes_not_checked"]
     assert list(check(records[1:]).as_json()["first_violation"]) == ["offset", "version", "invariant", "text"]
 
 
@@ -197,12 +200,12 @@ def diaries(folder: Path, lines: dict[str, list[str]]) -> Path:
 
 
 def test_honest_diaries_pass(exported: Exported, tmp_path: Path) -> None:
-    assert verify_file(exported(an_honest_log().records), diaries(tmp_path, HONEST)).ok
+    assert verify_file(exported(an_honest_log().records), [diaries(tmp_path, HONEST)]).ok
 
 
 def test_a_line_that_a_dying_node_did_not_finish_says_nothing(exported: Exported, tmp_path: Path) -> None:
     torn = {**HONEST, "node-1": [*HONEST["node-1"], '{"node":"no']}
-    assert verify_file(exported(an_honest_log().records), diaries(tmp_path, torn)).ok
+    assert verify_file(exported(an_honest_log().records), [diaries(tmp_path, torn)]).ok
 
 
 @pytest.mark.parametrize(
@@ -213,8 +216,8 @@ def test_a_line_that_a_dying_node_did_not_finish_says_nothing(exported: Exported
             "attempt 1 of job second on node node-1 was begun twice",
         ),
         (
-            {"node-0": HONEST["node-0"]},
-            "attempt 1 of job second on node node-1 was confirmed and its node never began it",
+            {**HONEST, "node-0": [HONEST["node-0"][0], HONEST["node-0"][2]]},
+            "attempt 1 of job second on node node-0 was confirmed and its node never began it",
         ),
         (
             {**HONEST, "node-1": [*HONEST["node-1"], line("third", 1, "started", 4)]},
@@ -226,9 +229,41 @@ def test_a_line_that_a_dying_node_did_not_finish_says_nothing(exported: Exported
 def test_a_diary_that_differs_from_the_orders_is_found(
     exported: Exported, tmp_path: Path, lines: dict[str, list[str]], text: str
 ) -> None:
-    found = verify_file(exported(an_honest_log().records), diaries(tmp_path, lines)).first_violation
+    found = verify_file(exported(an_honest_log().records), [diaries(tmp_path, lines)]).first_violation
     assert found is not None
     assert (found.offset, found.invariant, found.text) == (None, "I6", text)
+
+
+def test_runs_of_nodes_without_a_diary_there_are_no_offence_and_told(exported: Exported, tmp_path: Path) -> None:
+    path = exported(an_honest_log().records)
+    folders = []
+    for name in ("node-0", "node-1"):
+        (tmp_path / name).mkdir()
+        folders.append(diaries(tmp_path / name, {"main-0-of-1": HONEST[name]}))
+    one = verify_file(path, folders[:1])
+    assert (one.ok, one.nodes_not_checked) == (True, ("node-1",))
+    both = verify_file(path, folders)
+    assert (both.ok, both.nodes_not_checked, both.checks) == (True, (), one.checks + len(HONEST["node-1"]))
+    twice = verify_file(path, [*folders, folders[0] / "diaries"])
+    assert twice == both
+
+
+def test_what_one_diary_may_have_forgotten_is_missed_of_the_nodes_of_another(
+    exported: Exported, tmp_path: Path
+) -> None:
+    log = an_honest_log()
+    first, second, ended = HONEST["node-0"]
+    assert second
+    lines = {"node-0": [first, ended], "node-1": [horizon(log.state.version, log.state.cell), *HONEST["node-1"]]}
+    found = verify_file(exported(log.records), [diaries(tmp_path, lines)]).first_violation
+    assert found is not None
+    assert found.text == "attempt 1 of job second on node node-0 was confirmed and its node never began it"
+
+
+def test_the_diary_of_another_cell_is_not_held_against_this_one(exported: Exported, tmp_path: Path) -> None:
+    lines = {"main-0-of-1": HONEST["node-0"] + HONEST["node-1"], "other-0-of-1": [line("third", 5, "started", 4)]}
+    found = verify_file(exported(an_honest_log().records), [diaries(tmp_path, lines)])
+    assert (found.ok, found.nodes_not_checked) == (True, ())
 
 
 def horizon(version: int, cell: str) -> str:
@@ -237,8 +272,8 @@ def horizon(version: int, cell: str) -> str:
 
 def test_runs_that_a_diary_may_have_forgotten_are_not_missed(exported: Exported, tmp_path: Path) -> None:
     log = an_honest_log()
-    lines = {"node-0": [horizon(log.state.version, log.state.cell), *HONEST["node-0"]]}
-    assert verify_file(exported(log.records), diaries(tmp_path, lines)).ok
+    lines = {"nodes": [horizon(log.state.version, log.state.cell), *HONEST["node-0"][:1], *HONEST["node-1"]]}
+    assert verify_file(exported(log.records), [diaries(tmp_path, lines)]).ok
 
 
 @pytest.mark.parametrize(("version", "cell"), [(3, None), (10**6, "another-cell")])
@@ -246,8 +281,8 @@ def test_a_run_behind_what_was_forgotten_is_missed(
     exported: Exported, tmp_path: Path, version: int, cell: str | None
 ) -> None:
     log = an_honest_log()
-    lines = {"node-0": [horizon(version, cell or log.state.cell), *HONEST["node-0"]]}
-    found = verify_file(exported(log.records), diaries(tmp_path, lines)).first_violation
+    lines = {"nodes": [horizon(version, cell or log.state.cell), *HONEST["node-0"][:1], *HONEST["node-1"]]}
+    found = verify_file(exported(log.records), [diaries(tmp_path, lines)]).first_violation
     assert found is not None
     assert "its node never began it" in found.text
 
@@ -255,14 +290,14 @@ def test_a_run_behind_what_was_forgotten_is_missed(
 def test_an_unreadable_diary_line_is_named(exported: Exported, tmp_path: Path) -> None:
     folder = diaries(tmp_path, {"node-0": ["{}\n"]})
     with pytest.raises(DiaryError, match=r"node-0\.jsonl: line 1: node: Field required"):
-        verify_file(exported(an_honest_log().records), folder)
+        verify_file(exported(an_honest_log().records), [folder])
 
 
 def test_a_diary_line_with_what_is_no_json_in_an_unknown_field_is_named(exported: Exported, tmp_path: Path) -> None:
     line = HONEST["node-0"][0].rstrip()
     folder = diaries(tmp_path, {"node-0": [line[:-1] + ',"later":NaN}\n']})
     with pytest.raises(DiaryError, match=r"node-0\.jsonl: line 1: JSON is malformed"):
-        verify_file(exported(an_honest_log().records), folder)
+        verify_file(exported(an_honest_log().records), [folder])
 
 
 def test_a_file_that_is_no_log_is_named_with_its_line(tmp_path: Path) -> None:

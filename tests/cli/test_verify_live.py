@@ -136,7 +136,9 @@ async def test_a_view_that_is_not_built_is_no_answer(
 
 async def test_diaries_are_compared_with_the_live_log(broker: MemoryBroker, layout: Layout, tmp_path: Path) -> None:
     await publish(MemoryLog(broker), an_honest_log().records, layout.namespace)
-    found = await LiveCheck(MemoryLog(broker), layout, "main").run(tmp_path)
+    begun = '{"node":"node-0","job":"first","attempt":1,"event":"started","devices":[0,1],"cell_ms":0,"wall_ms":0}'
+    (tmp_path / "node-0.jsonl").write_text(f"{begun}\n", encoding="utf-8")
+    found = await LiveCheck(MemoryLog(broker), layout, "main").run([tmp_path])
     assert found.first_violation is not None
     assert found.first_violation.text.endswith("was confirmed and its node never began it")
 
