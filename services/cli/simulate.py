@@ -1,13 +1,16 @@
 """`fallow simulate`: a trace of jobs under one policy or several, in virtual time, side by side."""
 
 import dataclasses
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from services.cli.counts import counted
 from services.cli.failures import say
-from services.cli.output import AsJson, print_json
+from services.cli.output import AsJson, print_json, print_line
 from services.cli.paths import count_or_file, file_to_read, folder_to_write, is_count
 from services.cli.replay import workload_for
 from services.cli.simulation.plots import Curves, can_draw, curves_of, draw
@@ -37,12 +40,14 @@ class Simulation:
     seeds: tuple[int, ...]
     figures: dict[str, list[TraceFigures]] = dataclasses.field(default_factory=dict)
     curves: list[Curves] = dataclasses.field(default_factory=list)
+    rejections: dict[str, Counter[str]] = dataclasses.field(default_factory=dict)
 
     def add(self, policy: str, run: TraceRun) -> None:
         """One more run. The curves are those of a policy's first seed."""
         if policy not in self.figures:
             self.curves.append(curves_of(policy, run))
         self.figures.setdefault(policy, []).append(run.figures)
+        self.rejections.setdefault(policy, Counter()).update(run.measures.books.rejections())
 
     def means(self) -> dict[str, Told]:
         """Each figure of each policy, its mean over the seeds if there are any."""
@@ -54,9 +59,16 @@ class Simulation:
         """How far the seeds lie apart; empty without seeds."""
         return {name: spread(found) for name, found in self.figures.items()} if self.seeds else {}
 
+    def rejected(self) -> list[str]:
+        """A line for each policy that had jobs which were turned away; one for all where these are the same."""
+        lines = {policy: _rejected(codes, len(self.seeds)) for policy, codes in self.rejections.items() if codes}
+        if len(lines) == len(self.figures) and len({*lines.values()}) == 1:
+            return [next(iter(lines.values()))]
+        return [f"{policy}: {line}" for policy, line in lines.items()]
+
     def as_json(self) -> dict[str, object]:
         """What `--json` prints."""
-        told: dict[str, object] = {"policies": self.means()}
+        told: dict[str, object] = {"policies": self.means(), "rejections": self.rejections}
         if self.seeds:
             told["spread"] = self.spread()
             told["seeds"] = {
@@ -98,7 +110,8 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     """Let a trace of jobs run under one policy or several, in virtual time, and compare how the jobs fared.
 
     The same services as everywhere decide, without Kafka and Redis. Columns of a trace: job_id, tenant, submit_s, gpus,
-    workers, gpus_per_worker, gpu_type, duration_s, kind.
+    duration_s; also workers, gpus_per_worker, gpu_type, kind. Without workers a job that is larger than a node is split
+    into the fewest equal workers that fit into one. How many jobs were rejected is told in the end, by code.
 
     With --seeds figures are means over that many runs, each with its spread (standard deviation). A seed moves each
     submission by up to --jitter-s seconds, and shuffles the jobs of --carry; all policies get the same draws.
@@ -124,6 +137,14 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     else:
         over = f", mean ± standard deviation of {len(found.seeds)} seeds" if found.seeds else ""
         show(f"Simulated{over}", found.means(), found.spread())
+        for line in found.rejected():
+            print_line(line)
+
+
+def _rejected(codes: Mapping[str, int], seeds: int) -> str:
+    by_code = ", ".join(f"{code} {count:,}" for code, count in codes.items())
+    runs = f" in {counted(seeds, 'run')}" if seeds else ""
+    return f"{counted(sum(codes.values()), 'job')} rejected{runs}: {by_code}"
 
 
 def _run(found: Simulation, policy: Policy, workload: Workload, jitter_s: int, out: Path | None) -> None:

@@ -1,7 +1,8 @@
 """Reads job and node traces (CSV, also gzipped) into commands and nodes.
 
 Job files have job_id, tenant, submit_s, gpus, workers, gpus_per_worker, gpu_type, duration_s and kind; times are
-seconds from the beginning of the trace. Node files have node_id, gpu_type, gpus, cpus and memory_gib.
+seconds from the beginning of the trace. A job of which no workers are told, and that is larger than a node, is split
+into the fewest equal workers that fit into one. Node files have node_id, gpu_type, gpus, cpus and memory_gib.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from shared.events.encoding import shorten
 from shared.events.queue import QueueDiscipline
 from shared.events.submissions import SubmitJob
 from shared.events.value import build_valid
-from shared.events.values import GPU, JobKind, JobSpec, NodeSpec, Resources, VirtualRun
+from shared.events.values import GPU, WORKERS_MOST, JobKind, JobSpec, NodeSpec, Resources, VirtualRun
 from shared.runtime.text_file import TextFileError, must_be_file
 
 JOB_COLUMNS = ("job_id", "tenant", "submit_s", "gpus", "duration_s")
@@ -51,6 +52,8 @@ class TraceJob:
     cpu_milli: int
     memory_mib: int
     duration_ms: int | None
+    is_split: bool = True
+    """False: its file tells no workers, and the one that stands here has all of its GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ def workload_of(trace: Trace, nodes: tuple[NodeSpec, ...], discipline: QueueDisc
     on nodes that were only counted, each runs anywhere.
     """
     tenants = list(dict.fromkeys(job.tenant for job in (*trace.carried, *trace.jobs)))
+    trace = _split(trace, nodes, typed=typed)
     first = [Timed(0, command_of(job, typed=typed, priority=PRIORITY_MOST, submit_ms=0)) for job in trace.carried]
     rest = [Timed(job.submit_ms, command_of(job, typed=typed, submit_ms=job.submit_ms)) for job in trace.jobs]
     return Workload(
@@ -107,6 +111,30 @@ def workload_of(trace: Trace, nodes: tuple[NodeSpec, ...], discipline: QueueDisc
         carried=frozenset(job.id for job in trace.carried),
         endless=frozenset(job.id for job in (*trace.carried, *trace.jobs) if job.duration_ms is None),
     )
+
+
+def _split(trace: Trace, nodes: tuple[NodeSpec, ...], *, typed: bool) -> Trace:
+    """Jobs of which no workers are told as workers that fit into a node: into one of their type, where types count."""
+    largest = max(node.gpus for node in nodes)
+    of_type: dict[str, int] = {}
+    for node in nodes if typed else ():
+        of_type[node.gpu_type] = max(node.gpus, of_type.get(node.gpu_type, 0))
+
+    def split(job: TraceJob) -> TraceJob:
+        gpus, rest = divmod(job.gpu_milli, GPU)
+        fits = of_type.get(job.gpu_type, largest)
+        if job.is_split or gpus <= fits or rest:
+            return job
+        workers = fewest_workers(gpus, fits)
+        return replace(job, workers=workers, gpu_milli=gpus // workers * GPU)
+
+    return Trace(tuple(map(split, trace.jobs)), tuple(map(split, trace.carried)))
+
+
+def fewest_workers(gpus: int, fits: int) -> int:
+    """Into how many equal workers of at most so many GPUs a job is split; 1 where they would be too many."""
+    fewest = -(-gpus // fits)
+    return next((workers for workers in range(fewest, min(gpus, WORKERS_MOST) + 1) if gpus % workers == 0), 1)
 
 
 def counted_nodes(count: int, gpus_per_node: int) -> tuple[NodeSpec, ...]:
@@ -162,9 +190,11 @@ def rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
 
 
 def _job(row: Row, where: str, job_id: str, tenant: str) -> TraceJob:
-    workers = _whole(row, "workers", where, empty=1)
     gpus = _number(row, "gpus", where)
-    per_worker = _number(row, "gpus_per_worker", where, empty=gpus / max(1, workers))
+    each = _number(row, "gpus_per_worker", where, empty=Decimal(0))
+    told = int(gpus / each) if each and gpus % each == 0 else 1
+    workers = _whole(row, "workers", where, empty=max(1, told))
+    per_worker = each or gpus / max(1, workers)
     return TraceJob(
         id=job_id,
         tenant=tenant,
@@ -176,6 +206,7 @@ def _job(row: Row, where: str, job_id: str, tenant: str) -> TraceJob:
         cpu_milli=_whole(row, "cpu_milli", where, empty=0),
         memory_mib=_whole(row, "memory_mib", where, empty=0),
         duration_ms=_scaled(row, "duration_s", where, MS_PER_S) if row["duration_s"] else None,
+        is_split=bool(row.get("workers") or each),
     )
 
 

@@ -59,6 +59,47 @@ def test_names_are_made_to_fit_the_rules_and_stay_apart(tmp_path: Path) -> None:
     assert [tenant.name for tenant in load.cell_file.tenants] == ["t-2", "t-2-2", "default"]
 
 
+ONLY_NEEDED = "job_id,tenant,submit_s,gpus,duration_s\n"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "workers", "gpu_milli"),
+    [
+        ("8", 1, 8_000),
+        ("16", 2, 8_000),
+        ("64", 8, 8_000),
+        ("12", 2, 6_000),
+        ("20", 4, 5_000),
+        ("11", 11, 1_000),
+        ("0.5", 1, 500),
+        ("8.5", 1, 8_500),
+        ("0", 1, 0),
+        ("9999999999", 1, 9_999_999_999_000),
+    ],
+)
+def test_a_job_of_which_no_workers_are_told_is_split_into_the_fewest_equal_ones_that_fit_into_a_node(
+    tmp_path: Path, gpus: str, workers: int, gpu_milli: int
+) -> None:
+    [only] = submits(workload(written(tmp_path, f"{ONLY_NEEDED}a,t,0,{gpus},60\n")))
+    assert (only.job.workers, only.job.resources.gpu_milli) == (workers, gpu_milli)
+    [told] = submits(workload(written(tmp_path, f"{HEAD}a,t,0,{gpus},1,,,60,,\n")))
+    assert (told.job.workers, told.job.resources.gpu_milli) == (1, gpu_milli if workers == 1 else int(gpus) * 1000)
+
+
+def test_workers_follow_from_the_gpus_of_each(tmp_path: Path) -> None:
+    two, one = submits(workload(written(tmp_path, f"{HEAD}a,t,0,8,,4,,60,,\nb,t,0,8,,3,,60,,\n")))
+    assert (two.job.workers, two.job.resources.gpu_milli) == (2, 4_000)
+    assert (one.job.workers, one.job.resources.gpu_milli) == (1, 3_000)
+
+
+def test_a_job_is_split_by_the_nodes_of_its_type(tmp_path: Path) -> None:
+    nodes = read_nodes(written(tmp_path, "node_id,gpu_type,gpus\nn1,a100,8\nn2,t4,4\n", "nodes.csv"))
+    rows = "".join(f"{job},t,0,8,,,{kind},60,,\n" for job, kind in (("a", "a100"), ("b", "t4"), ("c", "")))
+    trace = read_trace(written(tmp_path, HEAD + rows))
+    load = workload_of(trace, nodes, QueueDiscipline.STRICT_FIFO, typed=True)
+    assert [(s.job.id, s.job.workers) for s in submits(load)] == [("a", 1), ("b", 2), ("c", 1)]
+
+
 def test_a_gzipped_file_reads_the_same(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv.gz"
     path.write_bytes(gzip.compress(JOBS.encode()))

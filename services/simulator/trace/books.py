@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -47,7 +48,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class JobStory:
-    """One submitted job. `state` is the last that is known."""
+    """One submitted job. `state` is the last that is known, `code` why it was turned away, if it was."""
 
     id: str
     tenant: str
@@ -58,6 +59,7 @@ class JobStory:
     end_ms: int | None = None
     attempts: list[Attempt] = field(default_factory=list)
     preemptions: int = 0
+    code: str = ""
 
 
 class Books:
@@ -72,7 +74,14 @@ class Books:
         story = JobStory(spec.id, spec.tenant, spec.gpus_milli, command.submit_ms or 0, is_carried)
         if isinstance(answer, JobAdmitted):
             story.state = "waiting"
+        else:
+            story.code = str(answer.reason if isinstance(answer, Undecodable) else getattr(answer, "code", answer.type))
         self.jobs.setdefault(spec.id, story)
+
+    def rejections(self) -> dict[str, int]:
+        """How many jobs were turned away, by code."""
+        codes = Counter(job.code for job in self.jobs.values() if job.state == "rejected")
+        return {code: codes[code] for code in sorted(codes)}
 
     def follow(self, _: CellState, decision: Decision) -> None:
         """The next decision."""

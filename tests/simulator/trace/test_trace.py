@@ -88,6 +88,20 @@ def test_a_job_that_can_never_run_is_counted_as_rejected(tmp_path: Path) -> None
     assert run.figures.submitted == run.figures.completed + run.figures.rejected == 60
 
 
+def test_the_last_line_tells_how_many_jobs_were_rejected_by_code(tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.csv"
+    head = "job_id,tenant,submit_s,gpus,workers,duration_s\n"
+    jobs.write_text(f"{head}a,t,0,16,,60\nb,t,0,16,1,60\nc,t,0,1.5,1,60\nd,t,0,800,,60\n", encoding="utf-8")
+    asked = ["simulate", "--jobs", str(jobs), "--nodes", "5", "--policy", "strict-fifo", "--policy", "backfill"]
+    done = RUN.invoke(app, asked)
+    assert done.stdout.splitlines()[-1] == "3 jobs rejected: invalid_field 1, larger_than_pool 2"
+    told = json.loads(RUN.invoke(app, [*asked, "--json"]).stdout.splitlines()[-1])
+    assert told["rejections"] == {
+        policy: {"invalid_field": 1, "larger_than_pool": 2} for policy in ("strict-fifo", "backfill")
+    }
+    assert told["policies"]["backfill"]["completed"] == 1
+
+
 def test_quotas_of_a_cell_file_hold(tmp_path: Path) -> None:
     jobs, cell = write(tmp_path / "jobs.csv", 60, seed=5), tmp_path / "cell.yaml"
     tenants = "\n".join(f"  - {{name: team-{n}, quotas: [{{limit: {8 if n else 32}}}]}}" for n in range(3))
