@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from random import Random
@@ -13,7 +14,7 @@ import pytest
 
 from services.executor.policy.turn import Observation
 from services.executor.processes.supervisor import read_plain, read_whole, write_whole
-from shared.events.values import RUN_IS_OVER, RunStatus
+from shared.events.values import RUN_IS_OVER, ProcessRun, RunStatus
 from tests.contract.eventually import eventually
 from tests.executor.processes import Machine
 
@@ -140,6 +141,23 @@ async def test_an_agent_that_comes_back_to_any_mess_ends_what_was_left_and_begin
     machine.driver._prune()
     machine.driver.look()
     assert not (machine.folder / "runs" / "job-1" / "1").exists()
+
+
+DIG = "import os\nfor _ in range(1500): os.mkdir('d'); os.chdir('d')"
+
+
+async def test_folders_in_any_number_of_levels_go_when_an_id_is_used_again_and_when_old_folders_go(
+    machine: Machine,
+) -> None:
+    for started_ms, argv in ((1, (sys.executable, "-c", DIG)), (2, ("true",)), (3, (sys.executable, "-c", DIG))):
+        machine.seen.clear()
+        machine.start_run(ProcessRun(argv=argv), started_ms=started_ms)
+        await machine.until("running", "finished")
+    work = machine.folder / "runs" / "job-1" / "1" / "work"
+    assert [path.name for path in work.iterdir()] == ["d"]
+    machine.driver._keep_runs = 0
+    machine.driver._prune()
+    assert [*(machine.folder / "runs").iterdir()] == []
 
 
 @pytest.mark.parametrize("make", [a_pipe, a_socket, a_folder, a_link_to_itself, a_link_out])

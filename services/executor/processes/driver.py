@@ -16,7 +16,6 @@ import asyncio
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -28,6 +27,7 @@ from services.executor.policy.desired import RunKey
 from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.worker_environment import Gang, worker_environment
 from services.executor.processes.control_groups import own_group
+from services.executor.processes.remove_tree import remove_tree
 from services.executor.processes.supervisor import kill, marked, monotonic_ms, read_whole, write_whole
 from services.executor.processes.worker_folder import WorkerEnd, WorkerFolder
 from shared.events.encoding import shorten
@@ -153,7 +153,7 @@ class ProcessDriver:
         is_whole = not any(key[:2] == order.key[:2] and key != order.key for key in self._live)
         gone = [self._folder(order.key)] if earlier and is_whole else [worker.path for worker in earlier]
         for folder in gone:
-            shutil.rmtree(folder)
+            remove_tree(folder)
         run.workers = {rank: self._worker(order.key, rank) for rank in run.workers}
 
     def show_world(self, job: str, attempt: int, gang: Gang | None) -> None:
@@ -301,10 +301,8 @@ class ProcessDriver:
         if len(over) <= self._keep_runs:
             return
         for folder in sorted(over, key=lambda path: (_changed_ns(path), str(path)))[: len(over) - self._keep_runs]:
-            with contextlib.suppress(
-                OSError, RecursionError
-            ):  # something is in it yet, or it is too deep to be removed
-                shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):  # something is in it yet, or cannot be removed
+                remove_tree(folder)
                 folder.parent.rmdir()
 
     def _attempts(self) -> Iterator[tuple[str, int, Path]]:
