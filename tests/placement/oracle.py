@@ -105,14 +105,15 @@ class NaiveWorld(World):
             self._is_by_tenant = found in OF_TENANT or by_head
             if in_the_way and found not in (*NOT_WAITED_FOR, DeferCode.BEHIND_HEAD):
                 over = []  # it waits for other nodes than those heads
+            waits = bool(self._heads_like(queue, job)) and not in_the_way and not self._is_met(job, own)
             if not isinstance(found, DeferCode):
                 made.append(self._done(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found)))
-            elif queue.discipline is QueueDiscipline.BACKFILL and over and job.id in self.state.heads:
-                if queue.order is QueueOrder.FIFO:
-                    made.append(self._done(e.HeadCleared(job=job.id)))
-            elif queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO or over or self._waits_for_ever(job, found):
+            elif queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO:
                 continue
-            elif is_strict or found not in NOT_WAITED_FOR:
+            elif self._waits_for_ever(job, found):
+                if not is_strict and queue.order is QueueOrder.FIFO and job.id in self.state.heads:
+                    made.append(self._done(e.HeadCleared(job=job.id)))
+            elif (not over or waits) and (is_strict or found not in NOT_WAITED_FOR):
                 own.append((job, found, self._limit_of(job), self._nodes_of(job) - self._kept_by(in_the_way)))
                 if not is_strict and job.id not in self.state.heads:
                     made.append(self._done(e.HeadBlocked(job=job.id)))
@@ -131,7 +132,22 @@ class NaiveWorld(World):
     def _is_due(self, queue: Queue, head: Job) -> bool:
         if queue.discipline is QueueDiscipline.STRICT_FIFO:
             return True
-        return self.now_ms - self.state.heads.get(head.id, self.now_ms) >= self.state.policy.backfill_wait_ms
+        since_ms = min(self._heads_like(queue, head), default=self.now_ms)
+        return self.now_ms - since_ms >= self.state.policy.backfill_wait_ms
+
+    def _is_met(self, job: Job, heads: list[HeadOf]) -> bool:
+        """Whether a job for which there is no room for the same reason is one of these heads."""
+        like = [head for head in heads if room_of(self.state, head[0].spec) == room_of(self.state, job.spec)]
+        return any(why not in OF_TENANT or _are_of_one_class(head.spec, job.spec) for head, why, *_ in like)
+
+    def _heads_like(self, queue: Queue, job: Job) -> list[int]:
+        """Since when heads that need the same room wait in the queue, by shares those of its tenant, and the job if it
+        is one itself.
+        """
+        since_ms, need = self.state.heads, room_of(self.state, job.spec)
+        like = [each for each in self._line(queue) if each.id in since_ms and room_of(self.state, each.spec) == need]
+        is_fair = queue.order is QueueOrder.FAIR_SHARE
+        return [since_ms[each.id] for each in like if not is_fair or each.spec.tenant == job.spec.tenant]
 
     def _find(self, job: Job) -> Places | DeferCode:
         """Places without the nodes that the job avoids where that costs nothing, without those of its last failures if
@@ -191,9 +207,7 @@ class NaiveWorld(World):
         one, two = job.spec, other.spec
         if one.tenant != two.tenant or room_of(self.state, one) != room_of(self.state, two):
             return False
-        arrays = [spec.array_of if spec.array_most_running is not None else None for spec in (one, two)]
-        is_one_class = (one.priority, one.preemptible) == (two.priority, two.preemptible) and arrays[0] == arrays[1]
-        return is_one_class or not self._is_by_tenant
+        return _are_of_one_class(one, two) or not self._is_by_tenant
 
     def _next(self, waiting: list[Job]) -> Job:
         """The first job of the tenant with the smallest share, level by level; of equal ones the first to come."""
@@ -281,6 +295,12 @@ class NaiveWorld(World):
             if job.spec.queue == queue.name and job.status is JobStatus.QUEUED and job.not_before_ms <= self.now_ms
         ]
         return sorted(waiting, key=lambda job: _place(queue, job))
+
+
+def _are_of_one_class(one: JobSpec, two: JobSpec) -> bool:
+    arrays = [spec.array_of if spec.array_most_running is not None else None for spec in (one, two)]
+    kinds = [(spec.tenant, spec.priority, spec.preemptible) for spec in (one, two)]
+    return kinds[0] == kinds[1] and arrays[0] == arrays[1]
 
 
 def _place(queue: Queue, job: Job) -> tuple[int, int, int, int]:

@@ -22,6 +22,7 @@ from tests.placement.world import (
     cancel,
     finished,
     joined,
+    lost,
     quota,
     set_policy,
     set_quotas,
@@ -122,13 +123,34 @@ def test_a_head_that_is_cancelled_or_held_is_waited_for_no_more() -> None:
     assert world.job("later").workers
 
 
-def test_a_head_before_which_another_comes_is_none_any_more_and_begins_anew_later() -> None:
+@pytest.mark.parametrize(("gpus", "workers"), [(4, 2), (3, 2)])
+def test_what_comes_before_a_head_does_not_make_it_wait_anew(gpus: int, workers: int) -> None:
     world = blocked_cell()
     world.pass_time(500)
-    submit(world, "urgent", 4, workers=2, priority=9)
-    assert world.state.heads == {"urgent": 500}
+    submit(world, "urgent", gpus, workers=workers, priority=9)
+    assert not world.job("urgent").workers
     world.pass_time(500)
     world.tell(cancel("urgent"))
+    assert world.state.heads["big"] == 0
+
+
+@pytest.mark.parametrize(("gpus", "workers"), [(4, 2), (3, 2)])
+def test_what_comes_before_a_head_that_has_waited_for_long_lets_no_other_pass_it(gpus: int, workers: int) -> None:
+    world = blocked_cell()
+    world.pass_time(WAIT_MS)
+    submit(world, "urgent", gpus, workers=workers, priority=9)
+    submit(world, "late")
+    assert world.state.heads == {"big": 0, "urgent": WAIT_MS}
+    assert not world.job("late").workers
+
+
+def test_a_head_that_no_node_could_hold_any_more_is_none_and_begins_anew() -> None:
+    world = blocked_cell()
+    world.pass_time(500)
+    world.tell(lost("n2"))
+    assert world.state.heads == {}
+    world.pass_time(500)
+    world.tell(joined("n2", 4, boot="boot-2"))
     assert world.state.heads == {"big": 1_000}
 
 

@@ -287,6 +287,28 @@ def test_the_rack_of_a_gangs_smaller_last_slice_is_kept_for_it_too(
     assert bool(world.job("other").workers) is is_free
 
 
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+@pytest.mark.parametrize("name", ["line", "next"])
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_rack_that_is_too_small_without_a_closed_node_is_kept_for_no_head(
+    name: str, queue: Queue, *, closes: bool
+) -> None:
+    world = world_of(queue, Queue(name="next"))
+    one, other = (Position(leaf=leaf) for leaf in ("a", "b"))
+    world.tell(*(joined(f"a{number}", 4, position=one, labels={"rack": "a"}) for number in range(2)))
+    world.tell(*(joined(f"b{number}", 4, position=other) for number in range(2)))
+    for number in range(2):
+        submit(world, f"busy-{number}", 4, node_labels=("!rack",))
+    submit(world, "third", 4, node_labels=("rack",))
+    wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+    if closes:
+        world.tell(Cordon(cell=CELL, node=world.nodes_of("third")[0], reason=""))
+    submit(world, "head", 4, 2, topology=wish)
+    submit(world, "small", queue=name, node_labels=("rack",))
+    assert bool(world.job("small").workers) is closes
+    assert world.job("head").deferred is not DeferCode.NO_SUCH_NODES
+
+
 def test_a_job_that_is_no_gang_waits_for_room_in_each_pool_that_could_hold_one_of_its_workers() -> None:
     world = world_of(Queue(name="line", discipline=STRICT))
     world.tell(joined("n1", 4), joined("n2", 4), joined("n3", 4, pool="extra"))

@@ -579,6 +579,19 @@ def test_at_its_first_planned_start_itself_a_head_that_has_waited_long_is_passed
     assert "e" not in planned.starts
 
 
+@pytest.mark.parametrize(("at_ms", "starts"), [(239, True), (240, False)])
+def test_a_planned_start_that_is_far_away_puts_a_due_head_off_for_some_waits_only(at_ms: int, *, starts: bool) -> None:
+    """Nobody knows when the job beside which the next one would start is over: no plan reckons with its node."""
+    nodes = [joined(f"n{number}", 4) for number in range(3)]
+    planned = Planned(file_of(BACKFILL, backfill_wait_ms=10), *nodes)
+    planned.submit(job("a", 4, 10_000), job("b", 2, None), job("big", 4, 50, workers=2))
+    planned.tell(planned.plan())
+    assert planned.planned()["big"][0] == 10_000
+    planned.pass_time(at_ms)
+    planned.submit(job("c", 2, None))
+    assert ("c" in planned.starts) is starts
+
+
 def test_a_planned_start_for_which_no_places_are_kept_puts_no_due_head_off() -> None:
     """Too many nodes to keep: then it is the wait alone that protects the job."""
     planned = Planned(file_of(BACKFILL, BEST, backfill_wait_ms=10), joined("n1", 4), joined("n2", 4))

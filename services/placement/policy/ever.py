@@ -85,9 +85,9 @@ Reach = dict[str, int]
 
 def reach_of(state: CellState, spec: JobSpec) -> Reach:
     """Where a worker of the job could be if nothing ran there, whatever maintenance is planned: for a gang nowhere in a
-    pool that could not hold all of it on nodes that are open for new work, nor in a unit of the network that could not
-    hold what it requires in one. One that is no gang could be nowhere if all of its pools together do not hold as many
-    workers on open nodes as it needs at least: it stands here as it does in line (`in_line`).
+    pool that could not hold all of it on nodes that are open for new work, nor in a unit of the network whose open
+    nodes could not hold what it requires in one. One that is no gang could be nowhere if all of its pools together do
+    not hold as many workers on open nodes as it needs at least: it stands here as it does in line (`in_line`).
     """
     pools = [(name, state.pools[name]) for name in spec.pools or state.pools if name in state.pools]
     if not spec.gang and sum(_open_room(state, pool, spec) for _, pool in pools) < spec.workers:
@@ -123,7 +123,7 @@ def _reach(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:
     if form.wish is not None:
         slice_ = min(form.wish.slice_workers or form.workers, form.workers)
         least = form.workers % slice_ or slice_  # the last slice may be a smaller one
-        units = _units(hardware, form, among)
+        units = _units(hardware, form, among & ~hardware.closed)
         able = [number for numbers, kinds in units if _room(kinds, form) >= least for number in numbers]
         among = mask_from(able, len(pool.ids))
     found = sum(mask for kind, mask in hardware.kinds.items() if _on(kind, form)) & among

@@ -45,6 +45,9 @@ PASSES: Final = (ReasonKind.QUOTA, ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
 WAITED_FOR: Final = tuple(code for code, kind in PRECEDENCE.items() if kind in PASSES)
 """What passes when others end, so that it helps to keep what becomes free."""
 
+PLAN_WAITS_MOST: Final = 24
+"""For so many times `backfill_wait_ms` at most a planned start puts off that nothing passes a head any more."""
+
 _NO_HEAD: Final = (*STRUCTURAL, DeferCode.ARRAY_LIMIT)
 
 
@@ -194,17 +197,23 @@ class Heads:
         return beside
 
     def add(
-        self, job: Job, need: Need, code: DeferCode, discipline: QueueDiscipline, beside: Reach | None = None
+        self,
+        job: Job,
+        need: Need,
+        code: DeferCode,
+        discipline: QueueDiscipline,
+        since_ms: int,
+        beside: Reach | None = None,
     ) -> bool:
         """This job of a queue that is strict or backfills does not fit, or where another head keeps it back, does not
-        fit `beside` that. Whether it is a head by that; it is none of those that `over` names for others.
+        fit `beside` that. Whether it is a head by that; it is none of those that `over` names for others. `since_ms` is
+        since when it or another head of its queue waits for this room.
         """
         is_strict = discipline is QueueDiscipline.STRICT_FIFO
         if code in STRUCTURAL or not (is_strict or code in WAITED_FOR):
             return False
         if not is_ever_allowed(self._state, job):
             return False
-        since_ms = self._state.heads.get(job.spec.id, self._now_ms)
         is_due_now = is_strict or is_due(self._state, job, since_ms, self._now_ms)
         reach = self.reach(need, job.spec) if beside is None else beside
         under, reach = _kept_for(self._state, job.spec, reach, code)
@@ -226,12 +235,13 @@ class Heads:
 
 def is_due(state: CellState, job: Job, since_ms: int, now_ms: int) -> bool:
     """Whether a head of a queue that backfills has waited for so long that nothing may pass it any more. One for which
-    places are kept is waited for with these alone until its first planned start is over.
+    places are kept is waited for with these alone until its first planned start is over, but not for long: one run that
+    says how long it takes, and takes very long, makes a planned start far away, though all else may end much sooner.
     """
-    kept = state.reservations.get(job.spec.id)
-    if kept is not None and kept.workers and kept.first_ms is not None and now_ms < kept.first_ms:
-        return False
-    return now_ms - since_ms >= state.policy.backfill_wait_ms
+    kept, wait_ms = state.reservations.get(job.spec.id), state.policy.backfill_wait_ms
+    if kept is not None and kept.workers and kept.first_ms is not None:
+        wait_ms = max(wait_ms, min(kept.first_ms - since_ms, PLAN_WAITS_MOST * wait_ms))
+    return now_ms - since_ms >= wait_ms
 
 
 def _keeps_back(state: CellState, spec: JobSpec, reach: Reach, head: Head) -> bool:

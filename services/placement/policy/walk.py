@@ -13,6 +13,7 @@ from services.placement.policy.ahead import Ahead
 from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.beside import place_beside
 from services.placement.policy.confirmations import with_confirmations
+from services.placement.policy.deferral import STRUCTURAL
 from services.placement.policy.elsewhere import place_job
 from services.placement.policy.entering import places_to_enter
 from services.placement.policy.ever import Reach, meet, without
@@ -26,7 +27,7 @@ from services.placement.policy.lines.reasons import tell
 from services.placement.policy.lines.row import InVain, RoomRows, Row
 from services.placement.policy.owners_first import leaves_owners_alone
 from services.placement.policy.planned_places import may_start_in
-from services.placement.policy.quota_check import is_over_limits
+from services.placement.policy.quota_check import is_ever_allowed, is_over_limits
 from services.placement.policy.reserved import Off, Reserved, reach_of_places
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.queue_order import Order
@@ -110,6 +111,8 @@ class _Scan:
         self._turns: Turns = ByShares(courses, shares, state.jobs) if self._is_fair else OneLine(courses[0])
         self._heads, self._reserved = heads, heads.reserved
         self._blocking: dict[str, None] = {}
+        self._heads_of: dict[RoomRows, list[str]] | None = None
+        self._met: dict[Row | RoomRows, None] = {}
         self._ahead = Ahead()
         self._tries = TRIES_BESIDE_MOST
 
@@ -180,11 +183,11 @@ class _Scan:
             over_id = "" if over is None else over.spec.id
             return self._let_in(course, row, job, self._state.reservations[job.spec.id].workers, over_id)
         if keeper is not None and self._is_known_beside(row, job, off):
-            return self._go_beside(course, row, job, keeper, off, may_be_head=over is None)
+            return self._go_beside(course, row, job, keeper, off, may_be_head=self._may_be_head(row, over))
         found = self._find(course, row, job)
         if not isinstance(found, DeferCode):
             if keeper is not None and meet(off, reach_of_places(self._state, found)):
-                return self._go_beside(course, row, job, keeper, off, may_be_head=over is None)
+                return self._go_beside(course, row, job, keeper, off, may_be_head=self._may_be_head(row, over))
             return self._let_in(course, row, job, found, "" if over is None else over.spec.id)
         if self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO:
             self._keep(course, row, job, found if is_new else self._newest(course, row, job, found), over)
@@ -345,7 +348,7 @@ class _Scan:
         """This job does not fit: note which jobs it keeps back."""
         if job.status is _QUEUED:
             self._walk.deferred[job.spec.id] = code
-        if self._discipline is _STRICT or (job.status is _QUEUED and over is None):
+        if self._discipline is _STRICT or (job.status is _QUEUED and self._may_be_head(row, over)):
             self._note_head(row, job, code)
         if row.code is None and (over is None or over.under is None) and self._keeps_its_room(job):
             course.pass_room()
@@ -364,16 +367,39 @@ class _Scan:
             newest = self._noted(course.line, row, newest)
         return newest if isinstance(newest, DeferCode) else code
 
+    def _may_be_head(self, row: Row, over: Head | None) -> bool:
+        """Whether a job that finds no room keeps others back though it stands behind this head, which may be passed: if
+        it has waited as a head before that came, or is the first to come before one that needs the same room.
+        """
+        return over is None or (bool(self._heads_in(row)) and row not in self._met and row.rows not in self._met)
+
     def _keeps_its_room(self, job: Job) -> bool:
         """Whether those that need the same room have none either, whatever their workers are about."""
         return self._discipline is _STRICT or job.status is _QUEUED
 
     def _note_head(self, row: Row, job: Job, code: DeferCode, beside: Reach | None = None) -> None:
         """The first job of its kind that does not fit is a head; of a queue that backfills the log says so."""
-        if self._heads.add(job, row.rows.need, code, self._discipline, beside) and self._discipline is _BACKFILL:
+        since_ms = min(self._heads_in(row), default=self._now_ms)
+        is_head = self._heads.add(job, row.rows.need, code, self._discipline, since_ms, beside)
+        if is_head:
+            self._met[row if code in _OF_TENANT else row.rows] = None
+        if is_head and self._discipline is _BACKFILL:
             self._blocking[job.spec.id] = None
             if job.spec.id not in self._state.heads:
                 self._walk.heads.append(job.spec.id)
+
+    def _heads_in(self, row: Row) -> list[int]:
+        """Since when heads of this line wait for the room that this row needs, also those behind the job that comes
+        first now.
+        """
+        if self._heads_of is None:
+            self._heads_of = {}
+            for job_id in self._state.heads:
+                place = self._lines.place_of(job_id)
+                if place is not None and place[0].queue is self._queue:
+                    self._heads_of.setdefault(place[1].rows, []).append(job_id)
+        since_ms = self._state.heads
+        return [since_ms[job_id] for job_id in self._heads_of.get(row.rows, ()) if job_id in since_ms]
 
     def _go_beside(
         self, course: Course, row: Row, job: Job, over: Head, off: Reach, *, may_be_head: bool = True
@@ -464,13 +490,17 @@ class _Scan:
         return bool(off) and meet(off, self._heads.reach(row.rows.need, job.spec))
 
     def _clear_heads(self) -> None:
-        """Clear heads that now stand behind another head. Fair-share queues keep theirs: their first job changes with
-        every turn.
+        """Clear heads that no room would help any more. Whatever else comes between, another head before it or another
+        reason for which it waits, a head has waited all the same: its wait is never begun anew.
         """
         for job_id in self._state.heads:
             place = self._lines.place_of(job_id)
             if place is None or job_id in self._blocking:
                 continue
             line, row = place
-            if line.queue is self._queue and not row.is_shut:
+            if line.queue is self._queue and not row.is_shut and self._is_beyond_help(row, self._state.jobs[job_id]):
                 self._walk.cleared.append(job_id)
+
+    def _is_beyond_help(self, row: Row, job: Job) -> bool:
+        code = row.code or row.rows.need.code
+        return code in STRUCTURAL or not is_ever_allowed(self._state, job)
