@@ -336,6 +336,56 @@ def test_a_head_at_a_limit_keeps_back_those_under_the_same_limit_in_all_queues_a
     assert started == ["of-bob"]
 
 
+def with_a_limit_of_one_type(queue: Queue, limit: int) -> World:
+    """Two nodes of each GPU type, all in use: of type a ada has a limit, which its running job leaves too little of."""
+    world = world_of(queue, Queue(name="next"))
+    world.tell(*(joined(f"a{number}", 4, gpu_type="a") for number in range(2)))
+    world.tell(*(joined(f"b{number}", 4, pool="extra", gpu_type="b") for number in range(2)))
+    world.tell(set_quotas(replace(quota("ada", limit), gpu_type="a")))
+    submit(world, "of-ada", 4)
+    for number in range(2):
+        submit(world, f"of-bob-{number}", 4, tenant="bob", pools=("extra",))
+    submit(world, "head", 4, 2, pools=("train", "extra"))
+    assert world.job("head").deferred is DeferCode.QUOTA_REACHED
+    return world
+
+
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+@pytest.mark.parametrize("of", ["line", "next"])
+@pytest.mark.parametrize("limit", [4, 8])
+def test_a_head_at_a_limit_of_one_gpu_type_waits_for_room_on_nodes_of_another(
+    limit: int, of: str, queue: Queue
+) -> None:
+    world = with_a_limit_of_one_type(queue, limit)
+    submit(world, "small", queue=of, pools=("extra",))
+    submit(world, "beside", queue=of, tenant="bob")
+    assert world.nodes_of("beside") == ["a1"]
+    for number in range(2):
+        assert not world.job("small").workers
+        world.tell(finished(f"of-bob-{number}", f"b{number}"))
+    assert world.nodes_of("head") == ["b0", "b1"]
+
+
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+@pytest.mark.parametrize(("limit", "starts"), [(6, True), (8, False)])
+def test_what_is_left_below_a_limit_is_kept_for_a_head_that_could_have_room_elsewhere_if_it_could_ever_be_enough(
+    limit: int, queue: Queue, *, starts: bool
+) -> None:
+    world = with_a_limit_of_one_type(queue, limit)
+    submit(world, "small", 1, queue="next")
+    assert bool(world.job("small").workers) is starts
+
+
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+def test_who_reads_of_a_job_behind_a_head_that_waits_for_room_and_a_limit_is_told_which(queue: Queue) -> None:
+    world = with_a_limit_of_one_type(queue, 8)
+    for job, pool, under in (("in-extra", "extra", None), ("in-train", "train", "ada")):
+        submit(world, job, queue="next", pools=(pool,))
+        told = why_not(world.state, world.job(job), world.file.cells[0].queues, world.now_ms).behind
+        assert told is not None
+        assert (told.job, told.under) == ("head", under)
+
+
 @pytest.mark.parametrize("queue", WAITING, ids=named)
 @pytest.mark.parametrize("of", ["line", "next"])
 def test_where_nothing_is_guaranteed_a_head_that_may_not_be_preempted_waits_for_room_as_any_other(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from services.placement.policy.deferral import PRECEDENCE, STRUCTURAL, ReasonKind
 from services.placement.policy.entering import places_to_enter
@@ -27,7 +27,7 @@ from services.placement.policy.head_index import HeadIndex
 from services.placement.policy.lines.classes import WORKERS, Key, room_of
 from services.placement.policy.lines.row import Need
 from services.placement.policy.owners_first import borrows, fits_in, nodes_of_types
-from services.placement.policy.quota_check import account_reached, is_ever_allowed, types_left_to_all
+from services.placement.policy.quota_check import is_ever_allowed, waits_by_types
 from services.placement.policy.reserved import Kept, Reserved
 from shared.cluster.config import Queue
 from shared.cluster.gpu_types import types_for
@@ -162,9 +162,9 @@ class Heads:
         """
         if is_ever_allowed(self._state, job):
             since_ms = self._state.heads[job.spec.id]
-            under, reach = _kept_for(self._state, job.spec, self.reach(need, job.spec), code)
-            head = Head(job.spec, since_ms, reach, under, is_due=True, is_of_all=True, is_for_owners=True)
-            self._put(replace(head, is_before_turns=True))
+            for part in _kept_for(self._state, in_line(job), self.reach(need, job.spec), code):
+                head = Head(job.spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, is_for_owners=True)
+                self._put(replace(head, is_before_turns=True))
             self._first[job.spec.id] = (need, job.spec.tenant)
             self._before_turns[need, job.spec.tenant] = None
 
@@ -216,9 +216,10 @@ class Heads:
             return False
         is_due_now = is_strict or is_due(self._state, job, since_ms, self._now_ms)
         reach = self.reach(need, job.spec) if beside is None else beside
-        under, reach = _kept_for(self._state, job.spec, reach, code)
-        lets_pass = not is_strict or _waits_beside_owners(code, under)
-        self._put(Head(job.spec, since_ms, reach, under, is_due_now, code in WAITED_FOR, is_for_owners=lets_pass))
+        is_of_all = code in WAITED_FOR
+        for under, kept, lets_pass in _kept_for(self._state, in_line(job), reach, code):
+            is_for_owners = lets_pass or not is_strict
+            self._put(Head(job.spec, since_ms, kept, under, is_due_now, is_of_all, is_for_owners=is_for_owners))
         return True
 
     def reach(self, need: Need, spec: JobSpec) -> Reach:
@@ -337,7 +338,8 @@ class _Known:
         if queue.discipline is not QueueDiscipline.STRICT_FIFO:
             return self.in_other(queue, before)
         found = [other for other in before if other.deferred not in _NO_HEAD]
-        return [self._head(other, other.deferred) for other in found if is_ever_allowed(self._state, other)]
+        able = [other for other in found if is_ever_allowed(self._state, other)]
+        return [head for other in able for head in self._heads(other, other.deferred)]
 
     def in_other(self, queue: Queue, waiting: Sequence[Job]) -> list[Head]:
         """Those of a queue of which these jobs wait."""
@@ -351,7 +353,7 @@ class _Known:
             found = [each for each in found if is_due(self._state, each, since_ms[each.id], self._now_ms)]
         found.sort(key=lambda each: _place_in(queue, each))
         backfills = queue.discipline is QueueDiscipline.BACKFILL
-        return [self._head(other, other.deferred, backfills=backfills) for other in found]
+        return [head for other in found for head in self._heads(other, other.deferred, backfills=backfills)]
 
     def of_growing(self, queue: Queue, growing: Sequence[Job]) -> list[Head]:
         """Those of a queue that run and for whose further workers there is no room: in a strict one they keep back who
@@ -363,41 +365,63 @@ class _Known:
         for each in growing:
             code = places_to_enter(self._state, each, self._now_ms)
             if isinstance(code, DeferCode) and code not in _NO_HEAD and is_ever_allowed(self._state, each):
-                found.append(self._head(each, code))
+                found += self._heads(each, code)
         return found
 
-    def _head(self, job: Job, code: DeferCode | None, *, backfills: bool = False) -> Head:
+    def _heads(self, job: Job, code: DeferCode | None, *, backfills: bool = False) -> list[Head]:
         spec = job.spec
         key = room_of(self._state, in_line(job))
         reach = self._reaches.get(key)
         if reach is None:
             reach = self._reaches[key] = reach_of(self._state, in_line(job))
-        under, reach = _kept_for(self._state, spec, reach, code)
-        since_ms = self._state.heads.get(spec.id)
-        lets_pass = backfills or _waits_beside_owners(code, under)
-        return Head(spec, since_ms, reach, under, is_due=True, is_of_all=True, is_for_owners=lets_pass, code=code)
+        since_ms, parts = self._state.heads.get(spec.id), _kept_for(self._state, in_line(job), reach, code)
+        heads = [Head(spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=code) for part in parts]
+        passes = [backfills or part.is_for_owners for part in parts]
+        return [replace(head, is_for_owners=is_passed) for head, is_passed in zip(heads, passes, strict=True)]
 
 
 def _place_in(queue: Queue, job: Job) -> Order:
     return order_in(queue, job.spec, job.submit_ms, job.number)
 
 
-def _waits_beside_owners(code: DeferCode | None, under: str | None) -> bool:
-    """Whether a head waits for what is there beside guarantees: a job that fits into its guarantee takes none of it."""
-    return code is DeferCode.RESERVED_FOR_OTHER or (code is DeferCode.QUOTA_REACHED and under is None)
+class _Part(NamedTuple):
+    """The nodes that a head keeps for one reason: `under` whose limit it waits, None where that is for room; and
+    whether owners may pass it there (`is_for_owners`), since what it waits for is there beside guarantees.
+    """
+
+    under: str | None
+    reach: Reach
+    is_for_owners: bool
 
 
-def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: DeferCode | None) -> tuple[str | None, Reach]:
-    """The tenant whose limit keeps a head which could be on these nodes (`reach`), None where none does, and the nodes
-    that it keeps. Where quotas keep it that are all nodes of the GPU types that it could get: whatever runs on one of
-    them takes from what is left below the limit, or to all.
+def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: DeferCode | None) -> list[_Part]:
+    """The parts of a head which could be on these nodes (`reach`), by what keeps it of each GPU type. Where quotas keep
+    it of one that are all of its nodes: whatever runs on one of them takes from what is left below the limit, or to
+    all. Where they do not, it is room that it waits for, though the reason that was told is another one.
     """
     if code is not DeferCode.QUOTA_REACHED:
-        return None, reach
-    left = types_left_to_all(state, spec)
-    under = None if left else account_reached(state, spec)
-    types = left or types_for(state, spec)
-    return under, {name: mask for name in state.pools if reach and (mask := nodes_of_types(state, name, types))}
+        return [_Part(None, reach, code is DeferCode.RESERVED_FOR_OTHER)]
+    waits = waits_by_types(state, spec)
+    parts = [_Part(under, _of_types(state, types), False) for under, types in waits.under.items()]
+    parts.append(_Part(None, _of_types(state, waits.to_all), True))
+    parts.append(_Part(None, _within_types(state, spec, reach, waits.room), False))
+    return [part for part in parts if reach and part.reach]
+
+
+def _of_types(state: CellState, types: Sequence[str]) -> Reach:
+    """All nodes of the cell with GPUs of these types."""
+    return {name: mask for name in state.pools if (mask := nodes_of_types(state, name, types))} if types else {}
+
+
+def _within_types(state: CellState, spec: JobSpec, reach: Reach, types: Sequence[str]) -> Reach:
+    """Those of the nodes where the job could be if it may have one of these types only, all of it."""
+    found: Reach = {}
+    for each in types:
+        typed = reach_of(state, changed(spec, gpu_type=each)) if spec.gang else reach
+        for name, mask in typed.items():
+            if within := mask & reach.get(name, 0) & nodes_of_types(state, name, (each,)):
+                found[name] = found.get(name, 0) | within
+    return found
 
 
 def _is_below(state: CellState, spec: JobSpec, tenant: str) -> bool:

@@ -6,6 +6,7 @@ This comes before any look at nodes. What is free counts here only where others 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from services.placement.policy.ever import goes_to_several_pools, reach_of
 from shared.cluster.capacity import PoolCapacity
@@ -33,8 +34,15 @@ def refusal_in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Defe
 
 def is_over_limits(state: CellState, spec: JobSpec) -> bool:
     """Whether a limit keeps the whole job from each GPU type that it could get, however much is free."""
-    types, tree = types_for(state, spec), state.tree
-    return bool(types) and all(over_limit(tree, spec.tenant, each, spec.gpus_milli) for each in types)
+    return limit_reached(state, spec) is not None
+
+
+def limit_reached(state: CellState, spec: JobSpec) -> str | None:
+    """The tenant, its own or one above it, below whose limit such a job waits: of its first GPU type. None where it may
+    have one of its types.
+    """
+    over = [over_limit(state.tree, spec.tenant, each, spec.gpus_milli) for each in types_for(state, spec)]
+    return over[0][0] if over and over[0] is not None and all(over) else None
 
 
 def is_ever_allowed(state: CellState, job: Job) -> bool:
@@ -53,37 +61,40 @@ def is_ever_allowed(state: CellState, job: Job) -> bool:
     return any(reach_of(state, replace(spec, gpu_type=each)) for each in allowed)
 
 
-def types_left_to_all(state: CellState, spec: JobSpec) -> list[str]:
-    """Of the GPU types that the job could get those of which neither a limit nor a guarantee above it keeps it: there
-    it waits for what is lent, or guaranteed to nobody, as far as nodes hold enough of that which no person has closed.
+class WaitsBy(NamedTuple):
+    """The GPU types that a job could get, by what keeps it there: `room` that is in use; too little of what is lent, or
+    guaranteed to nobody, which is there `to_all`; or what a tenant has, `under` whose limit it stands.
     """
-    tree, milli, found = state.tree, spec.gpus_milli, list[str]()
+
+    room: list[str]
+    to_all: list[str]
+    under: dict[str, list[str]]
+
+
+def waits_by_types(state: CellState, spec: JobSpec) -> WaitsBy:
+    """What keeps a job from each of its GPU types now, but for those of which it could never have so much."""
+    found, milli = WaitsBy([], [], {}), spec.gpus_milli
     for each in types_for(state, spec):
-        account = (spec.tenant, each)
-        if each not in tree.cohorts or over_limit(tree, *account, milli) is not None:
+        if not _is_ever_within(state, spec, each, milli):
             continue
-        if not spec.preemptible and has_guarantee(tree, account):
+        if refusal(state, spec, each, milli) is None:
+            found.room.append(each)
             continue
-        most_milli = open_milli(state, each)
-        if milli <= most_milli and _of_others(tree.at_rest, spec, each, milli, most_milli) is None:
-            found.append(each)
+        under = _account_reached(state.tree, spec, each)
+        (found.to_all if under is None else found.under.setdefault(under, [])).append(each)
     return found
 
 
-def account_reached(state: CellState, spec: JobSpec) -> str:
+def _account_reached(tree: QuotaTree, spec: JobSpec, gpu_type: str) -> str | None:
     """The tenant whose limit the job would pass, its own or one above it, or of whose guarantee too little is left for
-    one that may not be preempted.
+    one that may not be preempted; None where what others have keeps it.
     """
-    tree = state.tree
-    for each in types_for(state, spec):
-        account = over_limit(tree, spec.tenant, each, spec.gpus_milli)
-        if account is not None:
-            return account[0]
-        lines = lineage(tree.branches.get((spec.tenant, each)))
-        sure = next((branch.account for branch in lines if branch.guaranteed_milli), None)
-        if sure is not None and not spec.preemptible:
-            return sure[0]
-    return spec.tenant
+    account = over_limit(tree, spec.tenant, gpu_type, spec.gpus_milli)
+    if account is not None:
+        return account[0]
+    lines = lineage(tree.branches.get((spec.tenant, gpu_type)))
+    sure = next((branch.account for branch in lines if branch.guaranteed_milli), None)
+    return sure[0] if sure is not None and not spec.preemptible else None
 
 
 def _held_by(state: CellState, job: Job) -> dict[str, int]:

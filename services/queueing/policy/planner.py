@@ -24,7 +24,7 @@ from services.placement.policy.ever import Reach, meet, reach_of
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.lines.classes import room_of
 from services.placement.policy.planned_places import may_start_in
-from services.placement.policy.quota_check import account_reached, is_ever_allowed, is_over_limits
+from services.placement.policy.quota_check import is_ever_allowed, limit_reached
 from services.placement.policy.rank import turns_of
 from services.queueing.policy.estimator import Estimator
 from shared.cluster.allocation import release, take
@@ -164,17 +164,12 @@ def _first_of(state: CellState, turns: Iterable[tuple[Queue, Job]], most: int) -
         if alike is None:
             reach = reach_of(state, job.spec)
             reach = reach if reach and is_ever_allowed(state, job) else {}
-            alike = known[*room, job.spec.preemptible] = (reach, _limit_of(state, job.spec) if reach else None)
+            alike = known[*room, job.spec.preemptible] = (reach, limit_reached(state, job.spec) if reach else None)
         reach, limit = alike
         if reach and (limit is None or 2 * at_limits < CANDIDATES_EACH * most):
             at_limits += limit is not None
             found.append(_Waiting(job, queue, room, reach, limit))
     return found
-
-
-def _limit_of(state: CellState, spec: JobSpec) -> str | None:
-    """The tenant below whose limit the job waits, its own or one above it; None where no limit keeps it now."""
-    return account_reached(state, spec) if is_over_limits(state, spec) else None
 
 
 def _first_left(left: list[_Waiting], most: int) -> list[_Waiting]:
