@@ -30,7 +30,7 @@ from tests.placement.world import CELL, World
 
 NEVER_WAITED_FOR = (DeferCode.NO_SUCH_NODES, DeferCode.RECORD_TOO_LARGE)
 OF_TENANT = (DeferCode.QUOTA_REACHED, DeferCode.RESERVED_FOR_OTHER)
-NOT_WAITED_FOR = (*NEVER_WAITED_FOR, DeferCode.RESERVED_FOR_OTHER, DeferCode.MAINTENANCE)
+NOT_WAITED_FOR = (*NEVER_WAITED_FOR, DeferCode.MAINTENANCE)
 
 HeadOf = tuple[Job, DeferCode, Account | None, frozenset[str]]
 """A job that waits for room, and what keeps it; where that is a limit, the account that it would pass, or None where it
@@ -97,7 +97,7 @@ class NaiveWorld(World):
         made, own = list[e.AnyEffect](), list[HeadOf]()
         is_strict = queue.discipline is QueueDiscipline.STRICT_FIFO
         for job in self._turns(queue):
-            over = [head for head in due if self._is_kept_by(job, *head) and not self._is_owner_before(job, head[0])]
+            over = [head for head in due if self._is_kept_by(job, *head) and not self._is_owner_before(job, *head[:2])]
             over += [head for head in own if self._is_kept_by(job, *head) and not self._may_pass(queue, job, *head[:3])]
             in_the_way = [head for head in over if head in due or self._is_due(queue, head[0])]
             found = self._find_beside(job, in_the_way) if in_the_way else self._find(job)
@@ -240,16 +240,22 @@ class NaiveWorld(World):
         is_under = limit is None or limit in accounts(self.state.quotas, job.spec.tenant, "gpu")
         return bool(here and self._nodes_of(head)) and is_under
 
-    def _is_owner_before(self, job: Job, head: Job) -> bool:
-        """Whether the job fits whole into a guarantee from which the head would borrow: one that is not above the head,
-        which fits into none of its own line that is not above both.
+    def _is_owner_before(self, job: Job, head: Job, why: DeferCode) -> bool:
+        """Whether the job fits whole into a guarantee from which the head would borrow, or the head waits for what is
+        kept for the job's line, and would borrow that.
+        """
+        line, kept = self._line_of(job), [account[0] for account in self.state.tree.kept.owners]
+        owner = next((name for name in line if self._is_sure(job, name)), None)
+        waited_for = [name for name in line if name in kept] if why is DeferCode.RESERVED_FOR_OTHER else []
+        return any(self._would_borrow(head, name) for name in (owner, *waited_for) if name is not None)
+
+    def _would_borrow(self, head: Job, owner: str) -> bool:
+        """Whether the head would borrow from this owner: one that is not above the head, which fits into none of its
+        own line that is not above both.
         """
         its_line = self._line_of(head)
-        owner = next((name for name in self._line_of(job) if self._is_sure(job, name)), None)
-        if owner is None or owner in its_line:
-            return False
         above = [account[0] for account in accounts(self.state.quotas, owner, "gpu")]
-        return not any(self._is_sure(head, name) for name in its_line if name not in above)
+        return owner not in its_line and not any(self._is_sure(head, name) for name in its_line if name not in above)
 
     def _line_of(self, job: Job) -> list[str]:
         """The job's tenant and those above it."""
@@ -268,7 +274,7 @@ class NaiveWorld(World):
     def _may_pass(self, queue: Queue, job: Job, head: Job, why: DeferCode, limit: Account | None) -> bool:
         """Whether the job passes this head of its own queue as an owner."""
         by_guarantees = why is DeferCode.RESERVED_FOR_OTHER or (why is DeferCode.QUOTA_REACHED and limit is None)
-        return (queue.discipline is QueueDiscipline.BACKFILL or by_guarantees) and self._is_owner_before(job, head)
+        return (queue.discipline is QueueDiscipline.BACKFILL or by_guarantees) and self._is_owner_before(job, head, why)
 
     def _limit_of(self, head: Job) -> Account | None:
         """The account whose limit the job would pass, or of whose guarantee too little is left; else None where open

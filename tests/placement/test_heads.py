@@ -589,6 +589,43 @@ def test_a_head_and_an_owner_whose_job_is_larger_than_its_guarantee_do_not_wait_
     assert world.job("of-bob").workers
 
 
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+def test_a_head_whose_room_is_kept_for_an_owner_and_that_owner_in_a_queue_behind_do_not_wait_for_each_other(
+    queue: Queue,
+) -> None:
+    """Where the owner's job is larger than its guarantee, too."""
+    world = world_of(queue, Queue(name="next"))
+    world.tell(joined("n1", 8), set_quotas(replace(quota("bob", None), guaranteed_milli=4_000)))
+    submit(world, "first", 8)
+    submit(world, "of-bob", 6, queue="next", tenant="bob")
+    submit(world, "head", 8)
+    world.tell(finished("first"))
+    started = [job for job in ("of-bob", "head") if world.job(job).workers]
+    assert len(started) == 1
+    world.tell(finished(started[0]))
+    assert all(job in started or world.job(job).workers for job in ("of-bob", "head"))
+
+
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+@pytest.mark.parametrize("of", ["line", "next"])
+def test_a_head_whose_room_is_kept_for_an_owner_is_passed_by_no_other_job(of: str, queue: Queue) -> None:
+    """The owner waits for a node of its kind that is long in use."""
+    world = world_of(queue, Queue(name="next"), Queue(name="owners"))
+    world.tell(set_quotas(replace(quota("bob", None), guaranteed_milli=8_000)))
+    world.tell(*(joined(f"n{number}", 4, labels={"disk": "nvme"} if number < 2 else {}) for number in range(4)))
+    submit(world, "endless", node_labels=("disk",))
+    submit(world, "of-bob", 4, 2, queue="owners", tenant="bob", node_labels=("disk",))
+    for number in range(2):
+        submit(world, f"busy-{number}", 4, tenant="eve", node_labels=("!disk",))
+    submit(world, "head", 4, 2)
+    world.tell(finished("busy-0", world.nodes_of("busy-0")[0]))
+    assert world.job("head").deferred in (DeferCode.NO_FREE_GPUS, DeferCode.RESERVED_FOR_OTHER)
+    submit(world, "small", queue=of, node_labels=("!disk",))
+    assert not world.job("small").workers
+    world.tell(finished("busy-1", world.nodes_of("busy-1")[0]))
+    assert world.nodes_of("head") == ["n2", "n3"]
+
+
 def test_an_owner_who_waits_is_not_told_of_a_head_whose_room_is_kept_for_owners() -> None:
     world = with_an_owner(QueueOrder.FIFO)
     submit(world, "first", 5, queue="next")
@@ -762,6 +799,16 @@ def test_an_owner_passes_a_due_head_that_would_borrow_in_its_own_backfilling_que
     assert world.job("head").deferred is DeferCode.NO_FREE_GPUS
     assert [job for job in ("guest", "own") if world.job(job).workers] == ["own"]
     world.check()
+
+
+@pytest.mark.parametrize("of", ["line", "next"])
+def test_a_job_passes_no_head_of_its_own_tenant_that_is_larger_than_their_guarantee(of: str) -> None:
+    world = world_of(Queue(name="line", discipline=BACKFILL), Queue(name="next"))
+    world.tell(joined("n1", 8), set_quotas(replace(quota("ada", None), guaranteed_milli=4_000)))
+    submit(world, "first", 4, tenant="bob")
+    submit(world, "head", 8)
+    submit(world, "small", 4, queue=of)
+    assert world.job("small").deferred is DeferCode.BEHIND_HEAD
 
 
 def test_a_due_head_keeps_back_a_job_that_may_pass_a_younger_head() -> None:

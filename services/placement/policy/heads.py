@@ -10,8 +10,10 @@ same limit, and these on whatever nodes of that GPU type.
 In a strict queue a job is a head as soon as it does not fit. In one that backfills (Kant, without estimates) it is one
 too, and jobs behind it in its queue start past it and are marked; when it has been a head for `backfill_wait_ms`
 nothing passes it any more. A job that no node could ever hold, that alone is more than its tenant may ever use, or that
-its own array keeps back, blocks no other job; one whose room is kept for another, or that maintenance keeps, blocks at
-most its own strict queue.
+its own array keeps back, blocks no other job; one that maintenance keeps blocks at most its own strict queue.
+
+What keeps a head is told by GPU type: one limit may keep it from some, want of room from the others. One code is not
+enough for that, and it changes from one moment to the next: so a head has a part for each of these.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from services.placement.policy.ever import Reach, marks_of_reach, meet, reach_of
 from services.placement.policy.head_index import HeadIndex
 from services.placement.policy.lines.classes import WORKERS, Key, room_of
 from services.placement.policy.lines.row import Need
-from services.placement.policy.owners_first import borrows, fits_in, nodes_of_types
+from services.placement.policy.owners_first import borrows, fits_in, kept_for_it, nodes_of_types
 from services.placement.policy.quota_check import is_ever_allowed, waits_by_types
 from services.placement.policy.reserved import Kept, Reserved
 from shared.cluster.config import Queue
@@ -42,7 +44,10 @@ from shared.events.value import replace as changed
 from shared.events.values import JobSpec
 
 PASSES: Final = (ReasonKind.QUOTA, ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
-WAITED_FOR: Final = tuple(code for code, kind in PRECEDENCE.items() if kind in PASSES)
+WAITED_FOR: Final = (
+    *(code for code, kind in PRECEDENCE.items() if kind in PASSES),
+    DeferCode.RESERVED_FOR_OTHER,
+)
 """What passes when others end, so that it helps to keep what becomes free."""
 
 PLAN_WAITS_MOST: Final = 24
@@ -163,8 +168,8 @@ class Heads:
         if is_ever_allowed(self._state, job):
             since_ms = self._state.heads[job.spec.id]
             for part in _kept_for(self._state, in_line(job), self.reach(need, job.spec), code):
-                head = Head(job.spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, is_for_owners=True)
-                self._put(replace(head, is_before_turns=True))
+                head = Head(job.spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=code)
+                self._put(replace(head, is_for_owners=True, is_before_turns=True))
             self._first[job.spec.id] = (need, job.spec.tenant)
             self._before_turns[need, job.spec.tenant] = None
 
@@ -219,7 +224,8 @@ class Heads:
         is_of_all = code in WAITED_FOR
         for under, kept, lets_pass in _kept_for(self._state, in_line(job), reach, code):
             is_for_owners = lets_pass or not is_strict
-            self._put(Head(job.spec, since_ms, kept, under, is_due_now, is_of_all, is_for_owners=is_for_owners))
+            head = Head(job.spec, since_ms, kept, under, is_due_now, is_of_all, is_for_owners=is_for_owners, code=code)
+            self._put(head)
         return True
 
     def reach(self, need: Need, spec: JobSpec) -> Reach:
@@ -255,12 +261,14 @@ def _kept_from(state: CellState, spec: JobSpec, head: Head) -> Reach:
     """The nodes of a head on which this job may not be started past it. That are all of them, but for a head of an
     earlier queue, and for one that lets owners of its own pass, who would else wait behind it while it waits for them:
     of a GPU type that the head would borrow the job may take what is guaranteed to its tenant, or to one above it, if
-    it fits into that whole.
+    it fits into that whole, or if the head waits for nothing but what is kept for that tenant.
     """
     may_pass = head.is_of_earlier or head.is_for_owners
     if not (may_pass and state.quotas):
         return head.reach
     owned = [each for each, account in fits_in(state, spec).items() if borrows(state, head.spec, account)]
+    if head.code is DeferCode.RESERVED_FOR_OTHER:
+        owned += [account[1] for account in kept_for_it(state, spec) if borrows(state, head.spec, account)]
     if not owned:
         return head.reach
     return {name: mask & ~nodes_of_types(state, name, owned) for name, mask in head.reach.items()}

@@ -27,6 +27,14 @@ def fits_in(state: CellState, spec: JobSpec) -> dict[str, Account]:
     return {gpu_type: account for gpu_type, account in found.items() if account is not None}
 
 
+def kept_for_it(state: CellState, spec: JobSpec) -> list[Account]:
+    """Those of the accounts for which places are kept now that are its tenant's, or those of one above it."""
+    kept = state.tree.kept.owners
+    types = types_for(state, spec) if kept else ()
+    lines = (Borrower(state.tree, spec.tenant, each, spec.gpus_milli).above for each in types)
+    return [account for line in lines for account in line if account in kept]
+
+
 def kept_from_owner(state: CellState, owned: Mapping[str, Account], spec: JobSpec, reach: Reach) -> Reach:
     """Those of the nodes kept for this planned job that an owner leaves alone, whose job fits into the `owned`."""
     types = [each for each, account in owned.items() if borrows(state, spec, account)]
