@@ -114,7 +114,9 @@ class NaiveWorld(World):
                 if not is_strict and queue.order is QueueOrder.FIFO and job.id in self.state.heads:
                     made.append(self._done(e.HeadCleared(job=job.id)))
             elif (not over or waits) and (is_strict or found not in NOT_WAITED_FOR):
-                own.append((job, found, self._limit_of(job), self._nodes_of(job) - self._kept_by(in_the_way)))
+                nodes = self._nodes_of(job) - self._kept_by(in_the_way)
+                nodes -= frozenset() if found is DeferCode.MAINTENANCE else frozenset(_shut_for(self, job.spec))
+                own.append((job, found, self._limit_of(job), nodes))
                 if not is_strict and job.id not in self.state.heads:
                     made.append(self._done(e.HeadBlocked(job=job.id)))
         lasting = [head for head in own if self._is_due(queue, head[0]) and head[1] not in NOT_WAITED_FOR]
@@ -335,11 +337,16 @@ def waits_for_closed(world: World, spec: JobSpec) -> bool:
 
 def waits_for_maintenance(world: World, spec: JobSpec) -> bool:
     """Whether it needs nodes whose maintenance begins before it would be over."""
+    shut = _shut_for(world, spec)
+    return max(_room_by_pool(world, spec, without=shut).values(), default=0) < spec.workers
+
+
+def _shut_for(world: World, spec: JobSpec) -> list[str]:
+    """The nodes whose maintenance begins before the job would be over."""
     state = world.state
     longest_ms = state.policy.maintenance_lead_ms if spec.estimate_run_ms is None else spec.estimate_run_ms
     over_ms = max(state.at_ms, state.clock_ms) + longest_ms
-    shut = [node for node, begin_ms in state.closing.items() if begin_ms < over_ms]
-    return max(_room_by_pool(world, spec, without=shut).values(), default=0) < spec.workers
+    return [node for node, begin_ms in state.closing.items() if begin_ms < over_ms]
 
 
 def may_ever_use(world: World, spec: JobSpec) -> bool:

@@ -850,6 +850,20 @@ def test_a_strict_head_that_waits_for_maintenance_keeps_back_only_its_own_queue(
     assert world.job("other").workers
 
 
+@pytest.mark.parametrize("queue", WAITING, ids=named)
+@pytest.mark.parametrize("of", ["line", "next"])
+def test_a_head_keeps_no_node_whose_maintenance_it_would_meet(of: str, queue: Queue) -> None:
+    world = world_of(queue, Queue(name="next"))
+    world.tell(*(joined(f"n{number}", 4, labels={"closes": "no"} if number < 2 else {}) for number in range(3)))
+    world.tell(PlanMaintenance(cell=CELL, node="n2", begin_ms=50_000, end_ms=60_000, reason="fans"))
+    submit(world, "first", 4, node_labels=("closes",))
+    submit(world, "head", 4, 2, max_run_ms=90_000)
+    for job, most_ms in (("short", 10_000), ("long", 90_000)):
+        submit(world, job, 2, queue=of, max_run_ms=most_ms)
+    assert world.job("head").deferred is DeferCode.NO_FREE_GPUS
+    assert [world.nodes_of(job) for job in ("short", "long")] == [["n2"], []]
+
+
 def test_why_not_names_no_head_that_a_job_within_its_guarantee_may_pass() -> None:
     world = guaranteeing(bob=4)
     submit(world, "of-bob", 4, queue="next", tenant="bob")

@@ -53,6 +53,24 @@ def test_a_job_of_the_next_queue_starts_when_the_node_that_a_head_waits_for_clos
 
 
 @pytest.mark.parametrize("is_gang", [True, False])
+@pytest.mark.parametrize("of", ["line", "next"])
+def test_a_job_behind_a_head_starts_on_a_node_when_that_closes_for_the_head(of: str, is_gang: bool) -> None:
+    world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
+    world.tell(set_policy(maintenance_lead_ms=2_000), joined("n1", 4), joined("n2", 4, labels={"closes": "later"}))
+    world.tell(admitted(spec_of("busy", 2, queue="line", node_labels=("!closes",))))
+    world.tell(admitted(spec_of("long", 2, queue="line", max_run_ms=20_000, node_labels=("closes",))))
+    world.tell(started("busy"), started("long", "n2"))
+    world.tell(PlanMaintenance(cell=CELL, node="n2", begin_ms=10_000, end_ms=20_000))
+    world.tell(admitted(spec_of("head", 4, queue="line", gang=is_gang)))
+    world.tell(admitted(spec_of("short", 1, queue=of, tenant="bob", max_run_ms=1_000, node_labels=("closes",))))
+    world.pass_time(8_000)
+    assert world.job("short").deferred is DeferCode.BEHIND_HEAD
+    world.pass_time(1)
+    assert world.job("head").deferred is DeferCode.NO_FREE_GPUS
+    assert world.nodes_of("short") == ["n2"]
+
+
+@pytest.mark.parametrize("is_gang", [True, False])
 def test_a_job_behind_a_head_starts_when_that_comes_to_its_limit_by_a_start_in_the_next_queue(is_gang: bool) -> None:
     bob = Tenant(name="bob", quotas=(TenantQuota(limit=4),))
     world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"), tenants=(Tenant(name="ada"), bob))

@@ -34,6 +34,7 @@ from services.placement.policy.reserved import Kept, Reserved
 from shared.cluster.config import Queue
 from shared.cluster.gpu_types import types_for
 from shared.cluster.job import Job, JobStatus
+from shared.cluster.maintenance import shut_for
 from shared.cluster.queue_order import Order, order_in
 from shared.cluster.quota import accounts
 from shared.cluster.singly import grows, in_line
@@ -407,6 +408,8 @@ def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: DeferCode | N
     it of one that are all of its nodes: whatever runs on one of them takes from what is left below the limit, or to
     all. Where they do not, it is room that it waits for, though the reason that was told is another one.
     """
+    if state.closing and code is not DeferCode.MAINTENANCE:
+        reach = _without_closing(state, spec, reach)
     if code is not DeferCode.QUOTA_REACHED:
         return [_Part(None, reach, code is DeferCode.RESERVED_FOR_OTHER)]
     waits = waits_by_types(state, spec)
@@ -414,6 +417,18 @@ def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: DeferCode | N
     parts.append(_Part(None, _of_types(state, waits.to_all), True))
     parts.append(_Part(None, _within_types(state, spec, reach, waits.room), False))
     return [part for part in parts if reach and part.reach]
+
+
+def _without_closing(state: CellState, spec: JobSpec, reach: Reach) -> Reach:
+    """Without the nodes whose maintenance the head would meet: it waits for others, and what is over before the
+    maintenance begins takes nothing from it there.
+    """
+    found = dict(reach)
+    for name in reach:
+        pool = state.pools[name]
+        for node_id in shut_for(state, pool, spec):
+            found[name] &= ~(1 << pool.number(node_id))
+    return {name: mask for name, mask in found.items() if mask}
 
 
 def _of_types(state: CellState, types: Sequence[str]) -> Reach:
