@@ -12,6 +12,7 @@ import typer
 from services.cli.access import Access, access_of, run
 from services.cli.counts import counted
 from services.cli.failures import Exit, end_with
+from services.cli.ids import an_id
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.patience import patiently
 from services.cli.submit import words
@@ -30,7 +31,7 @@ app = typer.Typer()
 @app.command()
 def cancel(
     context: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.", show_default=False)],
+    job_id: Annotated[str, typer.Argument(metavar="ID", callback=an_id, help="The job's id.", show_default=False)],
     tenant: Annotated[str | None, typer.Option(help="Whose job it is; looked up if it is not given.")] = None,
     reason: Annotated[str, typer.Option(help="Words for the audit trail.")] = "",
     timeout_s: Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for the answer.")] = 30,

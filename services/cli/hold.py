@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.ids import an_id
 from services.cli.operate import answer_of, operation, tell_answer
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.patience import patiently
@@ -22,7 +23,9 @@ app = typer.Typer()
 LOOK_AFTER_MS = 2_000
 """A job that is as wished already gets no answer: after so long the view is asked."""
 
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or an array's.", show_default=False)]
+JobName = Annotated[
+    str, typer.Argument(metavar="JOB", callback=an_id, help="The job's id, or an array's.", show_default=False)
+]
 Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for the answer.")]
 
 

@@ -12,6 +12,7 @@ import typer
 from services.cli import job_array, job_reason
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with
+from services.cli.ids import an_id
 from services.cli.jobs import job_object
 from services.cli.log_why import rejections
 from services.cli.moments import moment
@@ -66,7 +67,7 @@ class Told:
 @app.command()
 def job(
     context: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.", show_default=False)],
+    job_id: Annotated[str, typer.Argument(metavar="ID", callback=an_id, help="The job's id.", show_default=False)],
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with
+from services.cli.ids import an_id
 from services.cli.log_heads import heads_then
 from services.cli.moments import duration, moment
 from services.cli.output import AsJson, CellName, print_json, print_line
@@ -54,7 +55,7 @@ _VERSION = re.compile(rb'"version":(\d+)')
 ENDS = (e.JobFinished, e.JobFailed, e.JobCancelled)
 PLACES_GONE = (e.JobRequeued, *ENDS)
 
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.", show_default=False)]
+JobName = Annotated[str, typer.Argument(metavar="JOB", callback=an_id, help="The job's id.", show_default=False)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import typer
 from services.cli.access import Access, access_of, run
 from services.cli.counts import counted
 from services.cli.failures import Exit, end_with, refuse
+from services.cli.ids import an_id
 from services.cli.moments import CALENDAR_FROM_MS, moment
 from services.cli.newest import newest_state
 from services.cli.node_end import lost, remove
@@ -44,7 +45,7 @@ ANSWER_S = 30
 app.command()(lost)
 app.command()(remove)
 
-NodeName = Annotated[str, typer.Argument(metavar="NODE", help="The node's id.", show_default=False)]
+NodeName = Annotated[str, typer.Argument(metavar="NODE", callback=an_id, help="The node's id.", show_default=False)]
 Reason = Annotated[str, typer.Option(help="Words that are shown with the node.")]
 Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for the answer.")]
 

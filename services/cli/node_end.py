@@ -11,6 +11,7 @@ import typer
 
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with, say
+from services.cli.ids import an_id
 from services.cli.operate import REFUSALS, operation
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.patience import patiently
@@ -22,7 +23,9 @@ from shared.events.values import NodeStatus
 from shared.runtime.clocks import monotonic_ms
 from shared.view.rows import NodeRow
 
-Nodes = Annotated[list[str], typer.Argument(metavar="NODE...", help="The nodes' ids.", show_default=False)]
+Nodes = Annotated[
+    list[str], typer.Argument(metavar="NODE...", callback=an_id, help="The nodes' ids.", show_default=False)
+]
 Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for the answers.")]
 
 JOBS_NAMED_MOST = 3

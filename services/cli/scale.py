@@ -9,6 +9,7 @@ import typer
 from services.cli.access import Access, access_of, run
 from services.cli.cancel import answer, row_of
 from services.cli.failures import Exit, end_with
+from services.cli.ids import an_id
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.submit import words
 from shared.client.port import News
@@ -26,7 +27,7 @@ WAIT_MS = 30_000
 @app.command()
 def scale(
     context: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="ID", help="The service's id.", show_default=False)],
+    job_id: Annotated[str, typer.Argument(metavar="ID", callback=an_id, help="The service's id.", show_default=False)],
     workers: Annotated[
         int, typer.Argument(min=1, max=WORKERS_MOST, help="How many replicas it shall have.", show_default=False)
     ],

@@ -10,8 +10,8 @@ from services.cli.moments import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 MOMENT_RULE = "a version, a time in UTC (2026-03-01 12:30[:00[.000]]) or a time since the origin (day 3 07:15[:00])"
 DURATION_RULE = "a number and a unit: 500ms, 90s, 10min, 2h, 1d"
 
-_DAY = re.compile(r"day (\d{1,9})(?: (\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,3}))?)?)?")
-_DURATION = re.compile(r"(\d{1,9}) ?(ms|s|min|m|h|d)")
+_DAY = re.compile(r"day (\d{1,9})(?: ([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,3}))?)?)?", re.ASCII)
+_DURATION = re.compile(r"(\d{1,9}) ?(ms|s|min|m|h|d)", re.ASCII)
 _UNITS = {"ms": 1, "s": SECOND_MS, "min": MINUTE_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
 
 

@@ -84,8 +84,13 @@ class Remembered(Mapping[str, OverJob]):
         self._segments: list[_Segment] = []
 
     def start_at(self, first: int, forgotten_ms: int) -> None:
-        """Number the jobs from here on; there are none yet."""
-        assert not self._segments, "jobs are remembered already"
+        """Number the jobs from here on; there are none yet. Raises ValueError, and changes nothing, where there are
+        some, and on what cannot be a number or a time.
+        """
+        if self._segments:
+            raise ValueError("jobs are remembered already")
+        if first < 0 or forgotten_ms < -1:
+            raise ValueError(f"jobs cannot be numbered from {first} on, the newest forgotten one of {forgotten_ms} ms")
         self.forgotten_ms = forgotten_ms
         self.first = self.next = first
 

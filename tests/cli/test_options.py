@@ -228,6 +228,23 @@ def test_a_word_without_a_meaning_is_told(
         assert is_refused(given.words(value, folder), given.name, value, monkeypatch, capsys)
 
 
+IDS = [case for case in cases(str, list) if case.values[0].param.metavar in {"ID", "JOB", "NODE", "NODE..."}]
+
+
+@pytest.mark.parametrize("given", IDS)
+def test_what_can_be_no_id_is_told_before_anything_is_asked(
+    given: Given, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for value in ("", "A", "../x", "a b", "-" if given.is_option else "a-", "x" * 129):
+        assert is_refused(
+            given.words(value, folder), given.name, value, monkeypatch, capsys, rule="must be 1 to 128 of"
+        )
+
+
+def test_ids_are_given_to_many_commands() -> None:
+    assert {case.values[0].command for case in IDS} >= {"job", "cancel", "hold", "log why", "node show", "node remove"}
+
+
 @pytest.mark.parametrize("given", [case for case in cases(str) if case.values[0].command.split()[0] not in WORKS])
 def test_whatever_is_typed_is_no_traceback(
     given: Given, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

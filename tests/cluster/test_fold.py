@@ -163,6 +163,25 @@ def _with_more(row: str) -> str:
     return json.dumps([section, {**content, "later": 1}], separators=(",", ":"))
 
 
+def test_no_row_that_is_there_twice_ends_in_anything_but_a_damaged_row() -> None:
+    ended = [enqueued("z"), started("z", place(0, "n1", 1)), e.JobFinished(job="z", attempt=1)]
+    rows = [*rows_of(cell(node("n1"), *ended, enqueued("a"), started("a", place(0, "n1", 0))))]
+    damaged = []
+    for row in rows:
+        try:
+            state_from([*rows, row])
+        except DamagedRow as error:
+            damaged.append(str(error))
+    assert any("jobs are remembered already" in text for text in damaged)
+
+
+@pytest.mark.parametrize("numbers", [(-1, 0, -1), (-(2**70), 20, 5), (0, 0, -2)])
+def test_remembered_jobs_are_numbered_by_what_can_be_a_number(numbers: tuple[int, int, int]) -> None:
+    over = json.dumps(["over", numbers], separators=(",", ":"))
+    with pytest.raises(DamagedRow, match="cannot be numbered"):
+        state_from([over if row.startswith('["over"') else row for row in rows_of(cell(node("n1")))])
+
+
 def test_a_snapshot_of_an_unknown_section_is_refused() -> None:
     with pytest.raises(ValueError, match="section 'loans' is not known to this version"):
         state_from([*rows_of(cell(node("n1"))), '["loans",{}]'])
