@@ -61,10 +61,17 @@ async def figures_between(past: Past, since: Then | None, until: Then) -> dict[s
     await past.go_to(until, companion)
     figures = companion.figures or Figures(state)
     figures.look(state)
-    # A time behind the log's end is nobody's: what the cell did since its last decision is not known here.
-    asked_ms = until.at_ms if until.at_ms is not None and past.goes_on else state.at_ms
-    until_ms = max(figures.since_ms, asked_ms)
+    until_ms = max(figures.since_ms, _end_ms(past, until))
     return {"cell": state.cell, "version": state.version, **report_of(figures, until_ms)}
+
+
+def _end_ms(past: Past, until: Then) -> int:
+    """Up to when the figures are: in a cell at rest jobs wait on and hold GPUs behind the last decision, too."""
+    if until.version is not None:
+        return past.state.at_ms
+    if until.at_ms is None:
+        return past.now_ms
+    return until.at_ms if past.goes_on else min(until.at_ms, past.now_ms)
 
 
 class _Figures:

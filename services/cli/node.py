@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.cell_now import cell_now_ms
 from services.cli.counts import counted
 from services.cli.failures import Exit, end_with, refuse
 from services.cli.ids import an_id
-from services.cli.moments import CALENDAR_FROM_MS, moment
+from services.cli.moments import moment
 from services.cli.newest import newest_state
 from services.cli.node_end import lost, remove
 from services.cli.nodes import EMPTY, maintenance
@@ -31,7 +32,6 @@ from shared.events.operations import (
     Uncordon,
 )
 from shared.events.values import NodeStatus
-from shared.runtime.clocks import wall_ms
 from shared.view.rows import NodeRow
 
 app = typer.Typer(
@@ -177,10 +177,9 @@ async def _row(access: Access, cell: str, node: str) -> NodeRow | None:
 
 
 async def _cell_time(access: Access, cell: str) -> int:
-    """The cell's time by its view; a cell that runs by the calendar may have been quiet since."""
+    """The cell's time now, by its view."""
     async with access.client() as client:
-        at_ms = (await patiently(lambda: client.summary(cell))).at_ms
-    return max(at_ms, wall_ms()) if at_ms >= CALENDAR_FROM_MS else at_ms
+        return cell_now_ms((await patiently(lambda: client.summary(cell))).at_ms)
 
 
 def _give(access: Access, wish: Operation, node: str, timeout_s: int, *, as_json: bool) -> None:

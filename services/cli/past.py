@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from services.cli.access import Access
+from services.cli.cell_now import cell_now_ms
 from services.cli.failures import Exit, end_with, refuse
 from services.cli.moments import CALENDAR_FROM_MS, moment
 from services.cli.read_back import records_between
@@ -124,6 +125,11 @@ class Past:
     def goes_on(self) -> bool:
         """Whether the log is known to tell of later moments too."""
         return self._held is not None
+
+    @property
+    def now_ms(self) -> int:
+        """The cell's time now, for one who has read its log to the end."""
+        return cell_now_ms(self.state.at_ms, self._wall)
 
     async def _next(self) -> Record | None:
         held, self._held = self._held, None

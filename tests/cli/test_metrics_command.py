@@ -85,6 +85,37 @@ async def test_since_a_time_before_the_log_is_since_the_log_begins(log: MemoryLo
     assert (await told(younger, since=Then(at_ms=1_000)))["from_ms"] == 5_000
 
 
+LATE_MS = 1_790_000_000_000
+
+
+async def at_rest(since: Then | None = None, until: Then | None = None) -> dict[str, Any]:
+    """A cell by the calendar: a job of 4 of 8 GPUs runs from the first second on, another waits; a minute later."""
+    quiet, broker = LogWriter(), MemoryBroker()
+    quiet.write(node(0), enqueued("first", 4), enqueued("second", 8), at_ms=LATE_MS)
+    quiet.write(started("first", place(0, 0, 1, 2, 3)), at_ms=LATE_MS + 10_000)
+    for topic in ("decisions", "snapshots", "jobs"):
+        broker.create_topic(f"t.{topic}", 1)
+    await publish(MemoryLog(broker), quiet.records, "t")
+    first, now_ms = since or Then(version=0), LATE_MS + 60_000
+    async with open_past(MemoryLog(broker), LAYOUT, "main", first, wall=lambda: now_ms) as past:
+        return await figures_between(past, since, until or Then())
+
+
+async def test_in_a_cell_at_rest_the_figures_go_to_now() -> None:
+    found = await at_rest()
+    assert (found["until_ms"], found["waiting_oldest_ms"]) == (LATE_MS + 60_000, LATE_MS + 60_000)  # since 0
+    assert found["sor"] == pytest.approx(50 / 120)
+    since = await at_rest(since=Then(at_ms=LATE_MS + 30_000))
+    assert (since["from_ms"], since["until_ms"], since["sor"]) == (LATE_MS + 30_000, LATE_MS + 60_000, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("until", "after_ms"), [(Then(version=2), 10_000), (Then(at_ms=LATE_MS + 40_000), 40_000), (Then(version=1), 0)]
+)
+async def test_in_a_cell_at_rest_an_end_that_was_asked_for_stays(until: Then, after_ms: int) -> None:
+    assert (await at_rest(until=until))["until_ms"] == LATE_MS + after_ms
+
+
 async def test_figures_of_a_time_that_is_still_to_come_are_refused(log: MemoryLog) -> None:
     with pytest.raises(typer.Exit) as ended:
         await told(log, until=Then(at_ms=1_800_000_000_000))
