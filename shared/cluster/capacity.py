@@ -15,6 +15,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from shared.cluster.effort import Effort
 from shared.cluster.node import NOTHING, Node, NodeShare, share_of
 
 
@@ -35,7 +36,7 @@ class PoolCapacity:
     shared device on which exactly m milli-GPUs are free. `gpus_milli` and `allocated_milli` count healthy devices of
     nodes that are not lost, and what is in use on all nodes. `nodes_tainted` have a taint, `nodes_in_zone` are kept for
     services. `views` are the indices over its nodes that somebody has asked for, by name; they are told of
-    each change, and given up when a node comes or goes.
+    each change, and given up when a node comes or goes. `effort` is the cell's.
     """
 
     ids: list[str] = field(default_factory=list)
@@ -50,6 +51,7 @@ class PoolCapacity:
     nodes_in_zone: int = 0
     last_found: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
     views: dict[object, View] = field(default_factory=dict, compare=False, repr=False)
+    effort: Effort = field(default_factory=Effort, compare=False, repr=False)
 
     def number(self, node_id: str) -> int:
         """The node's place among the pool's ids; where it would be, if it is not there."""
@@ -64,11 +66,13 @@ class PoolCapacity:
 class Capacity:
     """The indices of all pools over a table of nodes."""
 
-    __slots__ = ("_counted", "_is_void", "_nodes", "_pools", "noted")
+    __slots__ = ("_counted", "_is_void", "_nodes", "_pools", "effort", "noted")
 
     def __init__(self, nodes: dict[str, Node]) -> None:
         self.noted: dict[str, Node] = {}
         """Nodes that may have changed since they were counted. Who changes a node puts it here."""
+        self.effort = Effort()
+        """What looks for places have cost so far."""
         self._nodes = nodes
         self._pools: dict[str, PoolCapacity] = {}
         self._counted: dict[str, NodeShare] = {}
@@ -109,7 +113,10 @@ class Capacity:
     def enter(self, node: Node) -> None:
         """Put a node into the pool in which it works now."""
         if not self._is_void:
-            insert_node(self._pools.setdefault(node.pool, PoolCapacity()), node.id)
+            pool = self._pools.get(node.pool)
+            if pool is None:
+                pool = self._pools[node.pool] = PoolCapacity(effort=self.effort)
+            insert_node(pool, node.id)
             self.noted[node.id] = node
 
     def leave(self, node: Node) -> None:
@@ -134,6 +141,8 @@ class Capacity:
 
     def _count_all(self) -> None:
         self._pools = recount(self._nodes)
+        for pool in self._pools.values():
+            pool.effort = self.effort
         self._counted = {node_id: share_of(node) for node_id, node in self._nodes.items()}
         self.noted.clear()
         self._is_void = False

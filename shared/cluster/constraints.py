@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ class Needs(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _parsed(rule: str) -> tuple[str, tuple[str, ...], bool]:
+def parsed(rule: str) -> tuple[str, tuple[str, ...], bool]:
     """A rule's key, its values (none: any), and whether it says what must not be."""
     key, has_values, values = rule.partition("=")
     wanted = tuple(values.split("|")) if has_values else ()
@@ -34,24 +34,14 @@ def _parsed(rule: str) -> tuple[str, tuple[str, ...], bool]:
 
 def keeps(labels: Mapping[str, str], rule: str) -> bool:
     """Whether a node with these labels keeps the rule, see `LabelRule`."""
-    key, values, is_not = _parsed(rule)
+    key, values, is_not = parsed(rule)
     value = labels.get(key)
     return (value is not None and (not values or value in values)) is not is_not
 
 
-def tolerates(tolerations: tuple[str, ...], spec: NodeSpec) -> bool:
+def tolerates(tolerations: Collection[str], taints: Collection[str]) -> bool:
     """Whether none of a node's taints keeps away work that tolerates these."""
-    return all(taint in tolerations for taint in spec.taints)
-
-
-def by_rule(rule: str) -> Callable[[Node], bool]:
-    """Which nodes keep a rule."""
-    return lambda node: keeps(node.spec.labels, rule)
-
-
-def by_taints(tolerations: tuple[str, ...]) -> Callable[[Node], bool]:
-    """Which nodes' taints are all tolerated."""
-    return lambda node: tolerates(tolerations, node.spec)
+    return all(taint in tolerations for taint in taints)
 
 
 def is_general(node: Node) -> bool:

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from shared.cluster.capacity import PoolCapacity
+from shared.cluster.first_kept import FirstKept
 from shared.cluster.masks import each_bit, mask_from
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
@@ -23,6 +24,9 @@ CLOSED = (NodeStatus.CORDONED, NodeStatus.DRAINING)
 """A person has closed the node for new work, and a person opens it again."""
 
 REMEMBERED_MOST, UNITS_MOST = 4_096, 256
+
+LOOKS_TO_FIND_UNIT = 4
+"""To find the unit of a node takes so long as to look at so many."""
 
 
 class Kind(NamedTuple):
@@ -44,7 +48,6 @@ class Hardware:
         "_failed",
         "_of",
         "_pool",
-        "_refused",
         "_seen",
         "_specs",
         "_types",
@@ -63,10 +66,9 @@ class Hardware:
         self._seen: dict[str, tuple[NodeSpec, NodeStatus, int]] = {}
         self._of = [_kind(node) for node in nodes]
         self.kinds: dict[Kind, int] = {}
-        self.remembered: dict[object, object] = {}
-        self._refused = 0
+        self.remembered = FirstKept[object, object](REMEMBERED_MOST)
         self._types: dict[str, None] | None = None
-        self._units: dict[tuple[Level, int], list[tuple[list[int], Counter[Kind]]]] = {}
+        self._units = FirstKept[tuple[Level, int], list[tuple[list[int], Counter[Kind]]]](UNITS_MOST)
         self.mark = object()
         self.closed = mask_from([number for number, node in enumerate(nodes) if node.status in CLOSED], len(nodes))
         for number, kind in enumerate(self._of):
@@ -121,30 +123,20 @@ class Hardware:
         return self._types
 
     def remember(self, name: object, what: object) -> None:
-        """Keep what was worked out until a node becomes another one. Where there is too much of it, what came first is
-        kept: a walk asks for everything in the same order each time, and would miss all if the oldest went. It goes
-        when as much again was refused several times over, since then much of it may be of jobs that are gone.
-        """
-        if len(self.remembered) >= REMEMBERED_MOST:
-            self._refused += 1
-            if self._refused <= 8 * REMEMBERED_MOST:
-                return
-            self.remembered.clear()
-            self._refused = 0
-        self.remembered[name] = what
+        """Keep what was worked out until a node becomes another one."""
+        self.remembered.keep(name, what)
 
     def in_units(self, level: Level, among: int) -> list[tuple[list[int], Counter[Kind]]]:
         """The units of a level that have a name: which of these nodes are in each, and how many of which kind."""
         known = self._units.get((level, among))
         if known is None:
             known = self._found_in_units(level, among)
-            if len(self._units) >= UNITS_MOST:
-                self._units.clear()
-            self._units[level, among] = known
+            self._units.keep((level, among), known)
         return known
 
     def _found_in_units(self, level: Level, among: int) -> list[tuple[list[int], Counter[Kind]]]:
         found: dict[Path, tuple[list[int], Counter[Kind]]] = {}
+        self._pool.effort.looks += LOOKS_TO_FIND_UNIT * among.bit_count()
         for number in each_bit(among):
             kind, path = self._of[number], _unit_of(self._specs[number], level)
             if kind is not None and path[-1]:

@@ -1,71 +1,70 @@
 """Which nodes of a pool meet a job's constraints: bit masks over the pool's numbers, kept by delta.
 
-A test of what a node is (a label rule, a set of tolerated taints, a zone) has the mask of the nodes that pass it, made
-when somebody first asks and changed when a node becomes another. So what several constraints leave over is an AND of
-masks, whatever the size of the pool. Which nodes are empty is kept likewise.
+The nodes that keep a label rule, tolerate some taints or are of a zone are a mask, and what several constraints leave
+over is an AND of masks. What that costs goes by the values that rules name and by the forms of nodes, which are few,
+and not by the size of the pool. Which nodes are empty is kept likewise.
 
 Nobody pays who does not ask: a pool in which no job has constraints and no node has taints has no such index.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.constraints import Needs, by_rule, by_taints, is_general
+from shared.cluster.constraints import Needs, is_general, tolerates
+from shared.cluster.first_kept import FirstKept
+from shared.cluster.labels import Labels
 from shared.cluster.maintenance import shut_for
 from shared.cluster.masks import mask_from
-from shared.cluster.node import Node
+from shared.cluster.node import ZONE_LABEL, ZONE_NAME, Node
 from shared.cluster.state import CellState
-from shared.events.values import JobKind, JobSpec, NodeSpec
+from shared.events.values import JobKind, JobSpec, NodeRole, NodeSpec
 
-TESTS_MOST = 256
-"""So many tests are remembered; what nobody has asked for longest is forgotten first."""
+MEMBERS_MOST = 256
+"""So many needs have the nodes that suit them remembered."""
 
 MARKS = "marks"
 """The name of this view of a pool."""
 
 Test = Callable[[Node], bool]
-"""Whether a node is of some kind, by its specification alone."""
+"""Whether a node is of some kind, by its role, its loan and whether its labels put it into the inference zone."""
 
+LOOKS_FOR_RULE = 2
+"""To find the nodes that keep a rule takes so long as to look at so many."""
 
 _tested = attrgetter("labels", "taints", "role")
-"""What of a node's specification a test may look at."""
+"""What of a node's specification constraints look at."""
 
-Form = tuple[object, ...]
-"""All that a test may look at: equal for nodes that pass the same tests."""
+Form = tuple[tuple[str, ...], NodeRole, bool, bool]
+"""A node's taints, and all that a test may look at."""
 
 
 def _form(node: Node) -> Form:
     spec = node.spec
-    return tuple(sorted(spec.labels.items())), spec.taints, spec.role, node.lent_to is not None
-
-
-@dataclass(slots=True)
-class _Kind:
-    test: Test
-    mask: int
+    return spec.taints, spec.role, spec.labels.get(ZONE_LABEL) == ZONE_NAME, node.lent_to is not None
 
 
 @dataclass(slots=True)
 class Marks:
-    """The index over one pool. `empty` are the nodes without any job. `version` grows whenever a node may have come to
-    pass a test or not to.
-    """
+    """The index over one pool. `empty` are the nodes without any job."""
 
     pool: PoolCapacity
     specs: list[NodeSpec]
     empty: int
-    version: int = 0
     is_stale: bool = False
     _is_empty: bytearray = field(default_factory=bytearray)
-    _kinds: dict[object, _Kind] = field(default_factory=dict)
-    _members: dict[tuple[Needs | None, object], int] = field(default_factory=dict)
+    _members: FirstKept[tuple[Needs | None, object], int] = field(default_factory=lambda: FirstKept(MEMBERS_MOST))
+    _labels: Labels | None = None
+    """What labels the nodes have, once somebody has asked for a rule."""
     _forms: dict[Form, int] | None = None
     """The nodes of each form, once somebody has asked for a test."""
     _form_of: list[Form] = field(default_factory=list)
+    _taints: Counter[str] | None = None
+    """How many nodes have each taint, once somebody has asked."""
 
     @classmethod
     def of(cls, pool: PoolCapacity, nodes: list[Node]) -> Marks:
@@ -84,19 +83,22 @@ class Marks:
         if (not node.jobs) != self._is_empty[number]:
             self._is_empty[number] ^= 1
             self.empty ^= 1 << number
-        if node.spec is not self.specs[number]:
-            if _tested(node.spec) != _tested(self.specs[number]):
-                self._test_again(node, number)
+        before = self.specs[number]
+        if node.spec is not before:
+            if _tested(node.spec) != _tested(before):
+                self._see(node, number, before)
             self.specs[number] = node.spec
 
-    def _test_again(self, node: Node, number: int) -> None:
+    def _see(self, node: Node, number: int, before: NodeSpec) -> None:
+        """The node suits others than before."""
         self._members.clear()
-        self.version += 1
+        if self._labels is not None:
+            self._labels.change(number, before.labels, node.spec.labels)
         if self._forms is not None:
             self._move(number, _form(node))
-        for kind in self._kinds.values():
-            if kind.test(node) != (kind.mask >> number & 1):
-                kind.mask ^= 1 << number
+        if self._taints is not None:
+            self._taints.subtract(before.taints)
+            self._taints.update(node.spec.taints)
 
     def _move(self, number: int, form: Form) -> None:
         assert self._forms is not None, "they were asked for"
@@ -118,20 +120,35 @@ class Marks:
             self._forms = {form: mask_from(alike, len(self.specs)) for form, alike in numbers.items()}
         return self._forms
 
-    def passing(self, state: CellState, name: object, test: Test) -> int:
-        """The nodes that pass a test. `name` tells it from all others. Nodes of one form are tested once for all."""
-        kind = self._kinds.pop(name, None)
-        if kind is None:
-            mask = 0
-            for alike in self._by_form(state).values():
-                first = self.specs[(alike & -alike).bit_length() - 1]
-                mask |= alike if test(state.nodes[first.id]) else 0
-            kind = _Kind(test, mask)
-            if len(self._kinds) >= TESTS_MOST:
-                self._members.clear()
-                del self._kinds[next(iter(self._kinds))]
-        self._kinds[name] = kind
-        return kind.mask
+    def passing(self, state: CellState, test: Test) -> int:
+        """The nodes that pass a test. Nodes of one form are tested once for all."""
+        found, forms = 0, self._by_form(state)
+        self.pool.effort.looks += len(forms)
+        for alike in forms.values():
+            first = self.specs[(alike & -alike).bit_length() - 1]
+            found |= alike if test(state.nodes[first.id]) else 0
+        return found
+
+    def tolerating(self, state: CellState, tolerations: tuple[str, ...]) -> int:
+        """The nodes all of whose taints are among these."""
+        found, forms = 0, self._by_form(state)
+        self.pool.effort.looks += len(forms)
+        for form, alike in forms.items():
+            found |= alike if tolerates(tolerations, form[0]) else 0
+        return found
+
+    def keeping(self, rule: str) -> int:
+        """The nodes that keep a label rule."""
+        if self._labels is None:
+            self._labels = Labels([spec.labels for spec in self.specs])
+        self.pool.effort.looks += LOOKS_FOR_RULE
+        return self._labels.keeping(rule)
+
+    def taints_among(self, tolerations: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the tolerations that make a difference here, in order: of taints that nodes have."""
+        if self._taints is None:
+            self._taints = Counter(taint for spec in self.specs for taint in spec.taints)
+        return tuple(sorted({taint for taint in tolerations if self._taints.get(taint)}))
 
     def members(self, state: CellState, needs: Needs | None, part: object = None, has: Test | None = None) -> int:
         """The nodes of a part of the pool that suit these needs, in use or not. `part` names the test `has`."""
@@ -139,19 +156,22 @@ class Marks:
         if found is None:
             found = (1 << len(self.specs)) - 1
             if has is not None:
-                found &= self.passing(state, ("part", part), has)
+                found &= self.passing(state, has)
             if needs is not None:
-                if self.pool.nodes_tainted:
-                    found &= self.passing(state, ("taints", needs.tolerations), by_taints(needs.tolerations))
-                if needs.outside_zone:
-                    found &= self.passing(state, "outside the zone", is_general)
-                for rule in needs.rules:
-                    found &= self.passing(state, ("rule", rule), by_rule(rule))
-                for node_id in needs.shut:
-                    found &= ~(1 << self.pool.number(node_id))
-            if len(self._members) >= TESTS_MOST:
-                self._members.clear()
-            self._members[needs, part] = found
+                found &= self._suiting(state, needs)
+            self._members.keep((needs, part), found)
+        return found
+
+    def _suiting(self, state: CellState, needs: Needs) -> int:
+        found = (1 << len(self.specs)) - 1
+        if self.pool.nodes_tainted:
+            found &= self.tolerating(state, needs.tolerations)
+        if needs.outside_zone:
+            found &= self.passing(state, is_general)
+        for rule in dict.fromkeys(needs.rules):
+            found &= self.keeping(rule)
+        for node_id in needs.shut:
+            found &= ~(1 << self.pool.number(node_id))
         return found
 
 
@@ -161,7 +181,7 @@ def needs_of(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Needs | Non
     outside_zone = pool.nodes_in_zone > 0 and spec.kind is JobKind.TRAINING
     if not (pool.nodes_tainted or spec.node_labels or spec.exclusive or shut or outside_zone):
         return None
-    tolerations = tuple(sorted(spec.tolerations)) if pool.nodes_tainted else ()
+    tolerations = marks_of(state, pool).taints_among(spec.tolerations) if pool.nodes_tainted else ()
     return Needs(tuple(sorted(spec.node_labels)), tolerations, spec.exclusive, shut, outside_zone)
 
 

@@ -17,6 +17,7 @@ from operator import attrgetter, itemgetter
 
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.constraints import Needs
+from shared.cluster.effort import Effort
 from shared.cluster.marks import Test, marks_of, needs_of
 from shared.cluster.masks import each_bit, mask_from
 from shared.cluster.node import Node, share_of
@@ -39,7 +40,13 @@ them for nothing costs more than to make it anew.
 """
 
 PARTS_MOST = 32
-"""So many parts of a pool have an index at a time; what nobody has asked for longest is given up first."""
+"""So many parts of a pool have an index at a time."""
+
+_REFUSED_MOST = 4 * PARTS_MOST
+"""When so many indices found no room, those that nobody has asked for meanwhile are given up."""
+
+LOOKS_TO_INDEX_NODE = 8
+"""To put a node into an index takes so long as to look at so many."""
 
 _counts = attrgetter("position", "gpu_type", "islands")
 """What of a node the index goes by, its devices and status aside: when it changes the index is made anew."""
@@ -128,7 +135,7 @@ class Topology:
     where they differ; `has_islands` whether the devices of any node are on several. `masks` are slots as masks over the
     pool's numbers, see `numbers_of`. `in_use` are the leaves with a job on any node; where all leaves are of one size
     it is not kept, as an empty one has the most room there. In an `exclusive` one a node with any job on it takes
-    nothing new. `members` are the nodes as a mask over the pool's numbers, right as of `version` of the pool's marks.
+    nothing new. `members` are the nodes of a part as a mask over the pool's numbers. `effort` is the cell's.
     """
 
     nodes: list[Node]
@@ -145,7 +152,7 @@ class Topology:
     is_stale: bool = False
     exclusive: bool = False
     members: int = -1
-    version: int = -1
+    effort: Effort = field(default_factory=Effort)
     idle: int = 0
     masks: dict[range, int] = field(default_factory=dict)
     _is_used: bytearray = field(default_factory=bytearray)
@@ -299,8 +306,8 @@ def _units(level: Level, of_each: list[Path]) -> Units:
     return Units(level, paths, ends, of_slot, named)
 
 
-ALL = "all"
-"""The view of a pool that leaves no node out."""
+ALL, PARTS = "all", "parts"
+"""The view of a pool that leaves no node out, and the views of parts of it."""
 
 
 def topology_of(
@@ -313,7 +320,9 @@ def topology_of(
         return _part_of(state, pool, part, has, needs)
     found = pool.views.get(part)
     if not isinstance(found, Topology) or found.is_stale:
+        pool.effort.looks += LOOKS_TO_INDEX_NODE * len(pool.ids)
         found = pool.views[part] = Topology.of([state.nodes[node_id] for node_id in pool.ids])
+        found.effort = pool.effort
     found.idle = 0
     return found
 
@@ -326,27 +335,77 @@ def topology_for(
 
 
 def _part_of(state: CellState, pool: PoolCapacity, part: str, has: Test | None, needs: Needs | None) -> Topology:
-    """An index over some nodes. It stays while these are the same ones."""
-    name = (part, needs)
-    marks, found = marks_of(state, pool), pool.views.pop(name, None)
-    if not isinstance(found, Topology) or found.is_stale or found.version != marks.version:
-        members = marks.members(state, needs, part, has)
-        if not isinstance(found, Topology) or found.is_stale or found.members != members:
-            _drop_parts(pool)
-            nodes = [state.nodes[pool.ids[number]] for number in each_bit(members)]
-            found = Topology.of(nodes, exclusive=needs is not None and needs.exclusive)
-            found.members = members
-        found.version = marks.version
-    pool.views[name], found.idle = found, 0
-    return found
+    """An index over some nodes. Those who may use the same ones share it, whatever they ask for."""
+    members = marks_of(state, pool).members(state, needs, part, has)
+    exclusive = needs is not None and needs.exclusive
+    if not exclusive and members == (1 << len(pool.ids)) - 1:
+        return topology_of(state, pool)
+    parts = pool.views.get(PARTS)
+    if not isinstance(parts, Parts):
+        parts = pool.views[PARTS] = Parts()
+    topology = parts.get((exclusive, members))
+    if topology is None:
+        nodes = [state.nodes[pool.ids[number]] for number in each_bit(members)]
+        pool.effort.looks += LOOKS_TO_INDEX_NODE * len(nodes)
+        topology = Topology.of(nodes, exclusive=exclusive)
+        topology.members, topology.effort = members, pool.effort
+        parts.keep((exclusive, members), topology)
+    topology.idle = 0
+    return topology
 
 
-def _drop_parts(pool: PoolCapacity) -> None:
-    """Give up the parts that nobody has asked for long, and more if there is no room for another."""
-    parts = [(name, view) for name, view in pool.views.items() if isinstance(name, tuple)]
-    idle = [name for name, view in parts if view.is_stale]
-    for name in idle or [name for name, _ in parts[: max(len(parts) - PARTS_MOST + 1, 0)]]:
-        del pool.views[name]
+PartName = tuple[bool, int]
+"""Whether a node with any job on it takes nothing new, and the nodes as a mask over the pool's numbers."""
+
+
+class Parts:
+    """The indices over parts of a pool, by their nodes.
+
+    Where there is no more room those that came first are kept: a walk asks for all of them in the same order each time,
+    and would find none if the oldest went. What was not asked for while many others were refused gives way to these.
+    """
+
+    __slots__ = ("_asked", "_kept", "_refused", "is_stale")
+
+    def __init__(self) -> None:
+        self.is_stale = False
+        self._kept: dict[PartName, Topology] = {}
+        self._asked: dict[PartName, None] = {}
+        self._refused = 0
+
+    def __iter__(self) -> Iterator[Topology]:
+        """The indices, the oldest first."""
+        return iter(self._kept.values())
+
+    def note(self, node: Node, free: int) -> None:
+        """The node may have changed."""
+        for topology in self._kept.values():
+            topology.note(node, free)
+
+    def get(self, name: PartName) -> Topology | None:
+        """The index over exactly these nodes, if there is one."""
+        found = self._kept.get(name)
+        if found is None or found.is_stale:
+            return None
+        self._asked[name] = None
+        return found
+
+    def keep(self, name: PartName, topology: Topology) -> None:
+        """Keep an index, if there is room."""
+        if name not in self._kept and len(self._kept) >= PARTS_MOST:
+            self._make_room()
+        if name in self._kept or len(self._kept) < PARTS_MOST:
+            self._kept[name] = topology
+
+    def _make_room(self) -> None:
+        self._refused += 1
+        stale = [name for name, topology in self._kept.items() if topology.is_stale]
+        if not stale and self._refused > _REFUSED_MOST:
+            stale = [name for name in self._kept if name not in self._asked]
+            self._asked.clear()
+            self._refused = 0
+        for name in stale:
+            del self._kept[name]
 
 
 def numbers_of(pool: PoolCapacity, topology: Topology, slots: range) -> int:

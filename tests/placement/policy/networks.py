@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from services.placement.policy.lines.lines import Lines
 from services.placement.policy.walk import walk_lines
 from shared.cluster.apply import apply
+from shared.cluster.capacity import PoolCapacity
 from shared.cluster.config import Queue
 from shared.cluster.job import Job
 from shared.cluster.state import CellState
-from shared.cluster.topology import OUTWARD, path_of
+from shared.cluster.topology import OUTWARD, Parts, Topology, path_of
 from shared.events import effects as e
 from shared.events.operations import CellPolicy
 from shared.events.values import (
@@ -213,3 +214,9 @@ def walked(state: CellState) -> list[tuple[str, tuple[WorkerPlace, ...]]]:
     lines.follow(state, (), 0)
     walk_lines(state, lines, 0, begin)
     return started
+
+
+def indices_of(pool: PoolCapacity) -> list[Topology]:
+    """All indices over nodes of the pool that are kept now."""
+    views = [each for view in pool.views.values() for each in (view if isinstance(view, Parts) else (view,))]
+    return [view for view in views if isinstance(view, Topology)]

@@ -20,13 +20,13 @@ from shared.cluster.invariants import check_state
 from shared.cluster.job import Job
 from shared.cluster.rows import digest_of
 from shared.cluster.state import CellState
-from shared.cluster.topology import Topology, differs_from_recount
+from shared.cluster.topology import differs_from_recount
 from shared.events import effects as e
 from shared.events.reasons import DeferCode, RequeueReason
 from shared.events.value import replace
 from shared.events.values import JobKind, JobSpec, Level, NodeStatus, WorkerPlace
 from tests.hypothesis_profile import EXAMPLES
-from tests.placement.policy.networks import MACHINES, Machine, gang, network, start, walked
+from tests.placement.policy.networks import MACHINES, Machine, gang, indices_of, network, start, walked
 from tests.placement.policy.test_every_policy import GANGS, SHARES
 
 NAMES = st.sampled_from(sorted(POLICIES))
@@ -178,7 +178,7 @@ def test_to_look_elsewhere_leaves_no_trace_in_the_state_and_its_indices(
             start(state, replace(spec, id=f"gang-{number}"), found)
     assert check_state(state) == []
     assert state.pools == recount(state.nodes)
-    views = [view for pool in state.pools.values() for view in pool.views.values() if isinstance(view, Topology)]
+    views = [view for pool in state.pools.values() for view in indices_of(pool)]
     assert [differs_from_recount(view) for view in views] == [None] * len(views)
 
 

@@ -16,7 +16,7 @@ from services.placement.policy.gang import POLICIES, place_gang
 from shared.cluster.capacity import recount
 from shared.cluster.invariants import check_state
 from shared.cluster.state import CellState
-from shared.cluster.topology import Topology, differs_from_recount
+from shared.cluster.topology import differs_from_recount
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import JobKind, JobSpec, Level, TopologyWish, Wish
@@ -29,6 +29,7 @@ from tests.placement.policy.networks import (
     Machine,
     gang,
     holds,
+    indices_of,
     network,
     nodes_of,
     room_on,
@@ -218,7 +219,7 @@ def test_the_indices_equal_a_recount_after_starts_and_rollbacks(
             place_gang(state, spec)
         state.rollback(mark) if data.draw(st.booleans()) else state.commit(mark)
     assert state.pools == recount(state.nodes)
-    views = [view for pool in state.pools.values() for view in pool.views.values() if isinstance(view, Topology)]
+    views = [view for pool in state.pools.values() for view in indices_of(pool)]
     assert [differs_from_recount(view) for view in views] == [None] * len(views)
 
 

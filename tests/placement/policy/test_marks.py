@@ -12,13 +12,13 @@ from shared.cluster.constraints import Needs
 from shared.cluster.hardware import REMEMBERED_MOST, Hardware, hardware_of
 from shared.cluster.marks import Marks, allowed, marks_of
 from shared.cluster.masks import each_bit, mask_from
-from shared.cluster.node import Node
+from shared.cluster.node import ZONE_NAME, Node, is_in_zone
 from shared.cluster.state import CellState
-from shared.cluster.topology import PARTS_MOST, topology_for, topology_of
+from shared.cluster.topology import LOOKS_TO_INDEX_NODE, PARTS_MOST, topology_for, topology_of
 from shared.events import effects as e
 from shared.events.value import replace
 from shared.events.values import JobSpec, Level, NodeStatus
-from tests.placement.policy.networks import Machine, gang, may_use, network, node_spec
+from tests.placement.policy.networks import Machine, gang, indices_of, may_use, network, node_spec
 from tests.placement.policy.test_network_index import MOVES, Cell, Move
 
 JOBS = (
@@ -123,24 +123,65 @@ def test_a_part_stays_while_its_nodes_are_the_same_whatever_becomes_of_others() 
     assert len(topology_for(state, state.pools["train"], job).nodes) == 3
 
 
-def test_only_so_many_parts_are_kept() -> None:
+def in_zone(number: int) -> Needs:
+    return Needs((f"zone=z{number}",), (), exclusive=False)
+
+
+def zones(many: int) -> tuple[CellState, PoolCapacity]:
+    state = network([Machine("a", zone=f"z{number}") for number in range(many)])
+    return state, state.pools["train"]
+
+
+def test_only_so_many_parts_are_kept_and_one_round_after_another_finds_them() -> None:
+    state, pool = zones(PARTS_MOST + 10)
+    for _ in range(3):
+        begun = pool.effort.looks
+        for number in range(PARTS_MOST + 10):
+            assert len(topology_of(state, pool, needs=in_zone(number)).nodes) == 1
+        made = pool.effort.looks - begun
+        assert len(indices_of(pool)) == PARTS_MOST
+    assert made == 10 * LOOKS_TO_INDEX_NODE
+
+
+def test_a_part_that_is_not_asked_for_any_more_makes_room_in_the_end() -> None:
+    state, pool = zones(2 * PARTS_MOST)
+    for number in range(PARTS_MOST):
+        topology_of(state, pool, needs=in_zone(number))
+    for _ in range(20):
+        for number in range(PARTS_MOST - 10, 2 * PARTS_MOST - 10):
+            topology_of(state, pool, needs=in_zone(number))
+    begun = pool.effort.looks
+    for number in range(PARTS_MOST - 10, 2 * PARTS_MOST - 10):
+        topology_of(state, pool, needs=in_zone(number))
+    assert pool.effort.looks == begun
+
+
+def test_whatever_jobs_ask_for_those_that_may_use_the_same_nodes_share_an_index() -> None:
+    state = network([Machine("a", zone=zone) for zone in ("z1", "z1", "z2")])
+    pool = state.pools["train"]
+    found = [topology_of(state, pool, needs=Needs(("zone=z1", f"!q{k}"), (), exclusive=False)) for k in range(99)]
+    assert len({id(topology) for topology in found}) == 1
+    whole = [topology_of(state, pool, needs=Needs((f"!q{k}",), (), exclusive=False)) for k in range(99)]
+    assert {id(topology) for topology in whole} == {id(topology_of(state, pool))}
+
+
+def test_an_index_for_jobs_that_are_alone_on_their_nodes_is_another_one() -> None:
     state = network([Machine("a", zone="z1")])
     (pool,) = state.pools.values()
-    for number in range(PARTS_MOST + 20):
-        topology_of(state, pool, needs=Needs((f"zone!=z{number}",), (), exclusive=False))
-    assert len([name for name in pool.views if isinstance(name, tuple)]) == PARTS_MOST
+    both = [topology_of(state, pool, needs=Needs((), (), exclusive=exclusive)) for exclusive in (False, True)]
+    assert [topology.exclusive for topology in both] == [False, True]
 
 
 def test_a_part_that_nobody_asks_for_is_given_up() -> None:
-    state = network([Machine("a", zone="z1"), Machine("a", zone="z2")])
-    topology_for(state, state.pools["train"], gang("probe", node_labels=("zone",)))
+    state, pool = zones(PARTS_MOST + 1)
+    for number in range(PARTS_MOST):
+        topology_of(state, pool, needs=in_zone(number))
     for number in range(1_100):
-        device = e.DeviceChanged(node="n000", device=0, healthy=bool(number % 2))
-        apply(state, device, 0)
-        topology_for(state, state.pools["train"], gang("probe", node_labels=("zone=z1",)))
-    topology_for(state, state.pools["train"], gang("probe", node_labels=("zone=z2",)))
-    parts = [name[1].rules for name in state.pools["train"].views if isinstance(name, tuple)]
-    assert parts == [("zone=z1",), ("zone=z2",)]
+        apply(state, e.DeviceChanged(node="n000", device=0, healthy=bool(number % 2)), 0)
+        assert state.pools, "each change is counted"
+    topology_of(state, pool, needs=in_zone(PARTS_MOST))
+    kept = [topology.specs[0].labels["zone"] for topology in indices_of(pool)]
+    assert kept == [f"z{number}" for number in range(1, PARTS_MOST + 1)]
 
 
 def test_a_wide_mask_has_the_bits_that_it_is_made_of() -> None:
@@ -169,11 +210,12 @@ def test_what_is_not_asked_for_any_more_makes_room_in_the_end() -> None:
 
 
 def test_nodes_of_one_form_are_tested_once_for_all_of_them() -> None:
-    state, tested = network([Machine("a", zone=zone) for zone in ("z1", "z1", "z2", "z1", None)]), list[str]()
+    zones = (ZONE_NAME, ZONE_NAME, "z2", ZONE_NAME, "z3")
+    state, tested = network([Machine("a", zone=zone) for zone in zones]), list[str]()
 
     def test(node: Node) -> bool:
         tested.append(node.id)
-        return node.spec.labels.get("zone") == "z1"
+        return is_in_zone(node)
 
-    assert marks_of(state, state.pools["train"]).passing(state, "in z1", test) == 0b01011
-    assert len(tested) == 3
+    assert marks_of(state, state.pools["train"]).passing(state, test) == 0b01011
+    assert len(tested) == 2

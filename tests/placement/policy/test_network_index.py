@@ -21,7 +21,7 @@ from shared.events import effects as e
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import JobSpec, Level, NodeRole, NodeSpec, NodeStatus, TopologyWish
-from tests.placement.policy.networks import NAMES, Machine, gang, network, node_spec, start
+from tests.placement.policy.networks import NAMES, Machine, gang, indices_of, network, node_spec, start
 
 Move = tuple[str, int, str | None]
 MOVES = st.lists(
@@ -83,8 +83,8 @@ class Cell:
                 view.ranking(Level.LEAF, 1)
                 view.ranking(Level.SPINE, 2)
         assert self.state.pools == recount(self.state.nodes)
-        views = [view for pool in self.state.pools.values() for view in pool.views.values()]
-        fresh_ones = [view for view in views if isinstance(view, Topology) and not view.is_stale]
+        views = [view for pool in self.state.pools.values() for view in indices_of(pool)]
+        fresh_ones = [view for view in views if not view.is_stale]
         assert [differs_from_recount(view) for view in fresh_ones] == [None] * len(fresh_ones)
         for pool in self.state.pools.values():
             fresh = Topology.of([self.state.nodes[node_id] for node_id in pool.ids])
