@@ -35,6 +35,7 @@ class BesideKept:
         self.is_stale, self._index, self._state = False, index, state
         self._nodes = {node_id: copy(state.nodes[node_id]) for node_id in pool.ids}
         self._capacity = Capacity(self._nodes)
+        self._capacity.effort = state.capacity.effort
         self._capacity.void()
         self._noted: dict[str, None] = {}
         self._seen: dict[str, tuple[object, ...]] = {}

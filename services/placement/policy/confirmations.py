@@ -41,6 +41,7 @@ def with_confirmations(state: CellState, spec: JobSpec, code: DeferCode) -> Defe
 def _would_do(state: CellState, pool: PoolCapacity, full: list[Node], spec: JobSpec) -> bool:
     room, shut = _room_of(state, pool, spec), shut_for(state, pool, spec) if state.closing else ()
     missing = spec.workers - _room(room.by_free, room.by_share, spec)
+    pool.effort.looks += len(full)
     for node in full:
         if not node.is_in_service or spec.gpu_type not in (None, node.spec.gpu_type):
             continue

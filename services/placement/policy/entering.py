@@ -10,13 +10,15 @@ from collections.abc import Iterator
 
 from services.placement.policy.elsewhere import places_elsewhere_first
 from services.placement.policy.ever import could_hold_singly
+from services.placement.policy.filling import count_room
+from services.placement.policy.fit import Room
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.holdback import off_kept_places
-from services.placement.policy.quota_check import refusal_of_places
+from services.placement.policy.quota_check import is_over_limits, refusal_of_places
 from services.placement.policy.replicas import place_replicas
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.gang_bytes import GANG_BYTES_MOST, bytes_of
-from shared.cluster.gpu_types import gpu_types_of
+from shared.cluster.gpu_types import gpu_types_of, types_for
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.singly import fewest_of, is_service, may_enter, paused_ranks
 from shared.cluster.state import CellState
@@ -89,7 +91,7 @@ def _replicas(state: CellState, job: Job, fewest: int, most: int) -> Places | De
     spec, pools = job.spec, state.pools
     held = [place for place in job.workers if place.rank not in job.leaving]
     found: list[WorkerPlace] = []
-    for name in spec.pools or sorted(pools):
+    for name in spec.pools or sorted(pools) if _may_find(state, spec, fewest) else ():
         pool = pools.get(name)
         if pool is not None and len(found) < most:
             found += _replicas_in(state, pool, spec, held, found, most - len(found))
@@ -99,6 +101,21 @@ def _replicas(state: CellState, job: Job, fewest: int, most: int) -> Places | De
     if refused is DeferCode.NO_SUCH_NODES and could_hold_singly(state, spec, fewest):
         refused = _why_not_in_several(state, spec, fewest)
     return refused if isinstance(refused, DeferCode) else DeferCode.FRAGMENTED
+
+
+def _may_find(state: CellState, spec: JobSpec, fewest: int) -> bool:
+    """Whether there may be places for so many replicas. To count the room is much cheaper than to find places one after
+    the other, only to find too few.
+    """
+    if fewest == 1:
+        return True
+    if state.quotas and len(types_for(state, spec)) == 1 and is_over_limits(state, _of_size(spec, fewest)):
+        return False
+    missing = fewest
+    for name in spec.pools or state.pools:
+        if missing and name in state.pools:
+            missing -= count_room(Room.of(state, state.pools[name], spec), spec, missing)
+    return not missing
 
 
 def _why_not_in_several(state: CellState, spec: JobSpec, fewest: int) -> Places | DeferCode:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from services.placement.policy import ebinpack
 from services.placement.policy.ebinpack import pack
-from services.placement.policy.filling import fullest, places_of_gang
+from services.placement.policy.filling import count_room, fullest, places_of_gang
 from services.placement.policy.fit import Room
 from services.placement.policy.packing import Gang, places_on
 from services.placement.policy.ranks import by_node
@@ -34,6 +34,8 @@ def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[Wor
     """Places for all workers of a gang, or None."""
     if not _uses_zone(pool, spec):
         return ebinpack.place_gang(state, pool, spec)
+    if count_room(Room.of(state, pool, spec), spec, spec.workers) < spec.workers:
+        return None
     places = _in_zone(state, pool, topology_for(state, pool, spec, "zone", is_in_zone), spec)
     if len(places) == spec.workers:
         return by_node(places)

@@ -55,8 +55,62 @@ def fill_shares(room: Room, spec: JobSpec, workers: int) -> list[Run]:
     return filling.runs
 
 
+def count_room(room: Room, spec: JobSpec, most: int) -> int:
+    """How many workers of this job fit into a room from which nothing is taken, `most` at most: as many as `fill` finds
+    places for, and as any search does that puts one after the other wherever there is room. Much cheaper than either.
+    """
+    milli = spec.resources.gpu_milli
+    gpus, on_one = (1, GPU // milli) if 0 < milli < GPU else (milli // GPU, 1)
+    counting = _Counting(room, spec, most)
+    for share, nodes in room.by_share.items():
+        if 0 < milli <= share:
+            counting.beside |= nodes
+    for free, nodes in room.by_free.items():
+        counting.add(free // gpus * on_one if gpus else most, nodes)
+    return most - counting.left
+
+
+class _Counting:
+    """One gang before a room. `left` are the workers that were not found room for yet, `beside` the nodes that have
+    room for some on shared devices.
+    """
+
+    __slots__ = ("_is_plain", "_room", "_spec", "beside", "left")
+
+    def __init__(self, room: Room, spec: JobSpec, workers: int) -> None:
+        wants = spec.resources
+        self._room, self._spec, self.left, self.beside = room, spec, workers, 0
+        self._is_plain = spec.gpu_type is None and not (wants.cpu_milli or wants.memory_mib)
+
+    def add(self, each: int, nodes: int) -> None:
+        """Count these nodes, the free devices of each of which hold so many workers."""
+        if self._is_plain:
+            self.left = max(0, self.left - each * nodes.bit_count())
+            nodes, each = nodes & self.beside, 0
+        elif not each:
+            nodes &= self.beside
+        if not self.left:
+            return
+        room, spec, milli = self._room, self._spec, self._spec.resources.gpu_milli
+        table, ids = room.state.nodes, room.pool.ids
+        for number in each_bit(nodes):
+            node = table[ids[number]]
+            here = each + shares_on(node, milli) if self.beside >> number & 1 else each
+            room.pool.effort.looks += 1
+            self.left -= min(self.left, here) if self._is_plain else more_that_suit(node, spec, 0, min(self.left, here))
+            if not self.left:
+                return
+
+
+def shares_on(node: Node, milli: int) -> int:
+    """How many such shares fit on the healthy devices of a node that are shared already."""
+    return sum(free // milli for device, free in node.shares.items() if not node.failed >> device & 1)
+
+
 def places_of_gang(room: Room, spec: JobSpec, order: Order) -> tuple[WorkerPlace, ...] | None:
     """Places for all workers of the job, the ranks node by node; None where they do not fit."""
+    if spec.workers > 1 and count_room(room, spec, spec.workers) < spec.workers:
+        return None
     runs = fill(room, spec, spec.workers, order)
     return tuple(places_in(together(runs), spec)) if workers_of(runs) == spec.workers else None
 
@@ -137,8 +191,10 @@ class _Filling:
         is_plain = spec.gpu_type is None and not (wants.cpu_milli or wants.memory_mib)
         if not self.left:
             return
+        effort = room.pool.effort
         for number in each_bit(mask):
             node = nodes[ids[number]]
+            effort.looks += 1
             most = self.left if is_plain else more_that_suit(node, spec, on.get(ids[number], 0), self.left)
             if most:
                 yield node, most

@@ -82,6 +82,7 @@ class Room:
             if suits(node, spec, self.workers_on.get(node.spec.id, 0) + 1):
                 return node
             self.spent |= 1 << number
+            self.pool.effort.looks += 1
             mask ^= 1 << number
         return None
 
@@ -163,6 +164,7 @@ def first_suitable(state: CellState, pool: PoolCapacity, mask: int, spec: JobSpe
         node = state.nodes[pool.ids[number]]
         if suits(node, spec, 1):
             return node
+        pool.effort.looks += 1
         mask ^= 1 << number
     return None
 

@@ -16,6 +16,7 @@ from services.placement.policy.wishes import fits_anywhere, place_wish, seeker_o
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.gang_bytes import bytes_of, is_too_large
 from shared.cluster.gpu_types import gpu_types_of
+from shared.cluster.marks import allowed
 from shared.cluster.state import CellState
 from shared.cluster.topology import topology_for
 from shared.events.reasons import DeferCode
@@ -103,7 +104,7 @@ def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | De
         return _of_one_type(state, pool, spec)
     if takes_whole and pool.free_whole * GPU < spec.gpus_milli:
         return DeferCode.NO_FREE_GPUS
-    if (spec.workers > 1 or not takes_whole or spec.topology is not None) and _count(pool, spec) < spec.workers:
+    if _count(pool, spec, allowed(state, pool, spec)) < spec.workers:
         return _why_none_fit(state, pool, spec)
     places = _search(spec, state, pool)
     if places is None:
@@ -154,14 +155,23 @@ def _why_none_fit(state: CellState, pool: PoolCapacity, spec: JobSpec) -> DeferC
     return DeferCode.NO_FREE_GPUS
 
 
-def _count(pool: PoolCapacity, spec: JobSpec) -> int:
-    """How many workers the pool's free devices could hold. Single workers, those that need no device, and shares where
-    shared devices have room for one, are not counted and always pass: they are simply tried.
+def _count(pool: PoolCapacity, spec: JobSpec, usable: int | None) -> int:
+    """How many workers the free devices could hold of the nodes that the job may use: no index is made to find out that
+    these are too few. Workers that need no device, shares where shared devices have room for one, and single workers
+    that may go anywhere, are not counted and always pass: they are simply tried.
     """
     milli, gpus = spec.resources.gpu_milli, spec.resources.gpu_milli // GPU
-    if spec.workers == 1 or not milli:
+    if not milli or (usable is None and spec.workers == 1):
         return spec.workers
-    if not gpus:
-        has_room = any(share >= milli for share in pool.by_share)
-        return spec.workers if has_room else pool.free_whole * (GPU // milli)
-    return sum(free // gpus * mask.bit_count() for free, mask in pool.by_free.items())
+    mask = -1 if usable is None else usable
+    if gpus:
+        return sum(free // gpus * (nodes & mask).bit_count() for free, nodes in pool.by_free.items())
+    if any(share >= milli and nodes & mask for share, nodes in pool.by_share.items()):
+        return spec.workers
+    whole = pool.free_whole if usable is None else _devices(pool, mask)
+    return whole * (GPU // milli)
+
+
+def _devices(pool: PoolCapacity, among: int) -> int:
+    """How many whole devices are free on these nodes."""
+    return sum(free * (nodes & among).bit_count() for free, nodes in pool.by_free.items())

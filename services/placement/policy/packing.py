@@ -40,8 +40,11 @@ class Gang:
     def room_on(self, slot: int) -> int:
         """How many of its workers a node holds."""
         room = self.topology.free[slot] // self.gpus
-        if self.is_plain or not room:
+        if self.is_plain:
             return room
+        self.topology.effort.looks += 1
+        if not room:
+            return 0
         return more_that_suit(self.topology.nodes[slot], self.spec, 0, room)
 
     def room_in(self, level: Level, unit: int) -> int:

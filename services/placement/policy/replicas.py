@@ -17,6 +17,7 @@ from services.placement.policy.espread import takes_whole_nodes
 from services.placement.policy.filling import fill, fill_shares, fullest, places_in
 from services.placement.policy.fit import Room
 from services.placement.policy.packing import Gang, places_on
+from services.placement.policy.spread import LOOKS_TO_PLACE
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.constraints import is_general
 from shared.cluster.node import Node, is_in_zone
@@ -104,6 +105,7 @@ def _over_domains(
             break
         domains.take(place.node)
         places.append(place)
+        pool.effort.looks += LOOKS_TO_PLACE
     # No whole device is left anywhere: rather shares beside others, wherever there are some.
     for room in filter(None, rooms):
         if len(places) < most:

@@ -20,6 +20,9 @@ BOARD = "score board"
 ROWS_MOST = 512
 """Rows that are kept; what nobody has asked for longest goes first."""
 
+LOOKS_TO_SCORE = 4
+"""To work out what an ask costs on a node takes so long as to look at so many."""
+
 Cost = tuple[int, Look, int]
 """The loss in quanta with the room left, then how the node looks, then its number: the least is the best. So a node's
 name only counts among nodes that are alike in everything else.
@@ -90,7 +93,10 @@ class ScoreBoard:
         if self.noted:
             self._follow()
         row = self._row(ask)
-        return row.least() if usable is None else row.least_of(usable)
+        if usable is None:
+            return row.least()
+        self.pool.effort.looks += len(self.seats)
+        return row.least_of(usable)
 
     def _follow(self) -> None:
         for node_id, node in self.noted.items():
@@ -112,6 +118,7 @@ class ScoreBoard:
     def _row(self, ask: Ask) -> Row:
         row = self.rows.pop(ask, None)
         if row is None:
+            self.pool.effort.looks += LOOKS_TO_SCORE * len(self.seats)
             costs = [self._cost(number, ask) for number in range(len(self.seats))]
             heap = [cost for cost in costs if cost is not None]
             heapify(heap)
@@ -119,6 +126,7 @@ class ScoreBoard:
             if len(self.rows) >= ROWS_MOST:
                 del self.rows[next(iter(self.rows))]
         elif row.at < len(self.changes):
+            self.pool.effort.looks += LOOKS_TO_SCORE * min(len(self.changes) - row.at, len(self.seats))
             for number in dict.fromkeys(self.changes[row.at :]):
                 row.put(number, self._cost(number, ask))
             row.at = len(self.changes)

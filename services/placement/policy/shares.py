@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from services.placement.policy.filling import fill, fullest, places_in, together, workers_of
+from services.placement.policy.filling import fill, fullest, places_in, shares_on, together, workers_of
 from services.placement.policy.fit import Room, more_that_suit
 from services.placement.policy.packing import Portion
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.masks import each_bit, mask_from
-from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.cluster.topology import Topology, numbers_of
 from shared.events.values import GPU, JobSpec, Level, WorkerPlace
@@ -96,6 +95,7 @@ class ShareGang:
         most = self.topology.free[slot] * self._each + self._beside.get(slot, 0)
         if self._is_plain or not most:
             return most
+        self.topology.effort.looks += 1
         return more_that_suit(self.topology.nodes[slot], self.spec, 0, most)
 
     def _beside_in(self, level: Level) -> dict[int, int]:
@@ -116,9 +116,5 @@ class ShareGang:
             return {}
         nodes, ids, slots = self._state.nodes, self._pool.ids, topology.slots
         ours = with_room & numbers_of(self._pool, topology, range(len(topology.nodes)))
-        return {slots[ids[number]]: _shares_on(nodes[ids[number]], milli) for number in each_bit(ours)}
-
-
-def _shares_on(node: Node, milli: int) -> int:
-    """How many such shares fit on the healthy devices of a node that are shared already."""
-    return sum(free // milli for device, free in node.shares.items() if not node.failed >> device & 1)
+        topology.effort.looks += ours.bit_count()
+        return {slots[ids[number]]: shares_on(nodes[ids[number]], milli) for number in each_bit(ours)}

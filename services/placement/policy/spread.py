@@ -6,7 +6,7 @@ before a second to any, always to the emptiest node, and to one without another 
 
 from __future__ import annotations
 
-from services.placement.policy.filling import fill_shares, places_in
+from services.placement.policy.filling import count_room, fill_shares, places_in
 from services.placement.policy.fit import Room
 from services.placement.policy.ranks import by_node
 from shared.cluster.capacity import PoolCapacity
@@ -16,10 +16,16 @@ from shared.cluster.state import CellState
 from shared.cluster.topology import Topology, Units, numbers_of, topology_for
 from shared.events.values import GPU, JobSpec, Level, WorkerPlace
 
+LOOKS_TO_PLACE = 20
+"""To place a worker by itself takes so long as to look at so many nodes."""
+
 
 def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[WorkerPlace, ...] | None:
     """Places for all workers of a gang anywhere in the pool, or None."""
-    places = spread(Room.of(state, pool, spec), topology_for(state, pool, spec), spec, spec.workers)
+    room = Room.of(state, pool, spec)
+    if count_room(room, spec, spec.workers) < spec.workers:
+        return None
+    places = spread(room, topology_for(state, pool, spec), spec, spec.workers)
     return by_node(places) if len(places) == spec.workers else None
 
 
@@ -34,6 +40,7 @@ def spread(room: Room, topology: Topology, spec: JobSpec, workers: int) -> list[
         here = _round(room, topology, units, spec, range(len(places), workers), used)
         if not here:
             break
+        room.pool.effort.looks += LOOKS_TO_PLACE * len(here)
         used |= mask_from((room.pool.number(place.node) for place in here), len(room.pool.ids))
         places += here
     if len(places) < workers:

@@ -52,6 +52,11 @@ TRIES_MOST = 500
 knows why these do not fit.
 """
 
+LOOKS_OF_A_TRY = 50
+"""For each so many nodes that were looked at a look for places counts as one try more, in vain or not: of kinds that
+are dear to try a walk tries fewer.
+"""
+
 TRIES_BESIDE_MOST = 16
 """So many kinds of jobs that a head keeps back are tried in vain on other nodes in one walk along a queue, the next
 ones in the next walk: each is tried again only when more has become free, and when all the others had their turn.
@@ -62,10 +67,11 @@ ones in the next walk: each is tried again only when more has become free, and w
 class Walk:
     """What came of a walk. `is_whole` is False where the record was full, or as many kinds were tried in vain as may
     be, or jobs are to come by again that were kept off, so that there may be more to start; `tries_left` is how many
-    tries were left. `heads` are the jobs that are heads now and were none, `cleared` those that are none any more.
-    `has_untried` tells that some kinds of jobs behind a head are still to be tried on other nodes; `has_spent_tries`,
-    that this is so because as many were tried as may be in one walk; `has_untold`, that more jobs are to be told why
-    they wait; `has_kept_off`, that some were kept off for one whose own turn may come behind theirs.
+    tries were left, below zero behind a dear one. `heads` are the jobs that are heads now and were none, `cleared`
+    those that are none any more. `has_untried` tells that some kinds of jobs behind a head are still to be tried on
+    other nodes; `has_spent_tries`, that this is so because as many were tried as may be in one walk; `has_untold`, that
+    more jobs are to be told why they wait; `has_kept_off`, that some were kept off for one whose own turn may come
+    behind theirs.
     """
 
     starts: int = 0
@@ -93,6 +99,7 @@ def walk_lines(state: CellState, lines: Lines, now_ms: int, start: Start) -> Wal
         heads.next_queue()
     if walk.is_whole and not walk.has_spent_tries:
         lines.tries += 1
+    lines.were_cut = walk.tries_left <= 0
     return walk
 
 
@@ -237,8 +244,12 @@ class _Scan:
         known = row.code or row.rows.need.code
         if known is not None:
             return known
+        effort = self._state.capacity.effort
+        begun = effort.looks
         found = self._look(course, row, job)
-        self._walk.tries_left -= isinstance(found, DeferCode)
+        tries = isinstance(found, DeferCode) + (effort.looks - begun) // LOOKS_OF_A_TRY
+        self._walk.tries_left -= tries
+        row.tries = row.rows.need.tries = max(1, tries)
         return found
 
     def _look(self, course: Course, row: Row, job: Job) -> Places | DeferCode:

@@ -85,6 +85,7 @@ def _slices_in(gang: Seeker, slots: range, level: Level, slice_: int) -> list[Po
     units, (whole, rest) = gang.topology.levels[level], divmod(gang.spec.workers, slice_)
     room = gang.rooms(level, units.within(slots))
     named = [unit for unit in units.within(slots) if units.named >> unit & 1 and room[unit]]
+    gang.topology.effort.looks += len(named)
     slices = {unit: room[unit] // slice_ for unit in named}
     chosen = [unit for unit, _ in fewest(slices, named, whole)]
     if not chosen:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy.filling import fill, fullest
+from services.placement.policy.filling import count_room, fill, fullest
 from services.placement.policy.fit import Room
 from services.placement.policy.gang import place_gang
 from services.placement.policy.replicas import Domains, place_replicas
@@ -91,6 +91,33 @@ def test_a_gang_is_where_its_workers_would_be_one_by_one(
         assert isinstance(found, DeferCode)
     else:
         assert [(place.node, place.devices) for place in found] == seats  # type: ignore[union-attr]
+
+
+@given(
+    machines=MACHINES,
+    others=OTHERS,
+    failures=FAILURES,
+    spec=GANGS,
+    wants=st.integers(0, 1_500),
+    most=st.integers(1, 60),
+)
+@settings(max_examples=4 * EXAMPLES)
+def test_as_many_are_counted_as_find_places(
+    machines: list[Machine],
+    others: list[JobSpec],
+    failures: list[tuple[int, int]],
+    spec: JobSpec,
+    wants: int,
+    most: int,
+) -> None:
+    state = in_use(machines, "best-fit", others, failures)
+    pool = state.pools[POOL]
+    resources = replace(spec.resources, gpu_milli=wants if wants < 1_000 else 1_000 * (wants // 500 - 1))
+    spec = replace(spec, resources=resources)
+    found = sum(many for _, _, many in fill(Room.of(state, pool, spec), spec, most, fullest))
+    assert count_room(Room.of(state, pool, spec), spec, most) == found
+    if wants:
+        assert len(place_replicas(state, pool, replace(spec, kind=JobKind.INFERENCE, gang=False), (), most)) == found
 
 
 @given(machines=MACHINES, others=OTHERS, failures=FAILURES, spec=GANGS)

@@ -7,7 +7,7 @@ turn. What asks for more GPUs on a node than any node has free is left alone: it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from itertools import count
 
@@ -15,7 +15,7 @@ from services.placement.policy.lines.row import Ask, Need, Row
 from shared.cluster.queue_order import Order
 
 AGAIN_MOST = 128
-"""So many classes are tried again in one walk."""
+"""So many classes are tried again in one walk; one whose last look for places was dear counts as several."""
 
 OF_A_TENANT = 16
 """So many of one tenant's before it is another one's turn."""
@@ -122,17 +122,17 @@ class Blocked:
 
     def take(self, may_fit: MayFit) -> list[Need | Row]:
         """Those whose turn it is to be tried again now; they are blocked no more."""
-        if len(self._of) <= AGAIN_MOST:
+        if len(self._of) <= AGAIN_MOST and _tries(self._of) <= AGAIN_MOST:
             found, self._due = list(self._of), {}
             self._of, self._asking = {}, {}
             return found
-        found = []
-        while self._due and len(found) < AGAIN_MOST:
+        found, left = [], AGAIN_MOST
+        while self._due and left > 0:
             tenant = next(iter(self._due))
             del self._due[tenant]
-            most = min(OF_A_TENANT, AGAIN_MOST - len(found))
-            taken, has_more = self._take_of(tenant, most, may_fit)
+            taken, has_more = self._take_of(tenant, min(OF_A_TENANT, left), may_fit)
             found += taken
+            left -= _tries(taken)
             if has_more:
                 self._due[tenant] = None  # behind all others
         return found
@@ -147,19 +147,25 @@ class Blocked:
 
     def _take_of(self, tenant: str, most: int, may_fit: MayFit) -> tuple[list[Need | Row], bool]:
         """So many of one tenant's at most, and whether it has more that are due."""
-        found: list[Need | Row] = []
+        found, left = list[Need | Row](), most
         asks = self._asking.get(tenant, {})
         for ask, asking in list(asks.items()):
             while asking.goes_on(self._freed, may_fit=may_fit(ask)):
-                if len(found) == most:
+                if left <= 0:
                     asks[ask] = asks.pop(ask)  # the others first, next time
                     return found, True
                 _, number, item = asking.pop()
                 if self._of.get(item) == number:
                     del self._of[item]
                     found.append(item)
+                    left -= item.tries
             if not asking:
                 del asks[ask]
         if not asks:
             self._asking.pop(tenant, None)
         return found, False
+
+
+def _tries(items: Iterable[Need | Row]) -> int:
+    """As how many tries these count."""
+    return sum(item.tries for item in items)

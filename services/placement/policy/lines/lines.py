@@ -81,6 +81,9 @@ class Lines:
         """How often a job may have come to have more room."""
         self.tries = 0
         """How often each of the kinds that heads keep back had its turn to be tried beside them."""
+        self.were_cut = False
+        """Whether the last walk had to end because as many kinds were tried as may be."""
+        self._have_opened = False
 
     @property
     def is_known(self) -> bool:
@@ -361,7 +364,10 @@ class Lines:
         if hardware != self._hardware:
             self._hardware = hardware
             self._nowhere.free()
-        if self.are_due:
+        if self.were_cut and self._have_opened:
+            self._have_opened = False  # first those to which the last walk did not come: else they might never be tried
+        elif self.are_due:
+            self._have_opened = True
             may_fit = _may_fit(state)
             for item in (*self._blocked.take(may_fit), *self._nowhere.take(may_fit)):
                 self._open(item)

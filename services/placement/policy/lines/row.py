@@ -44,7 +44,7 @@ class Need:
     that holds. `in_vain` is when it was looked for last beside the heads that keep it from the rest.
     """
 
-    __slots__ = ("ask", "code", "in_vain", "key", "owner", "reach", "rooms")
+    __slots__ = ("ask", "code", "in_vain", "key", "owner", "reach", "rooms", "tries")
 
     def __init__(self, key: Key, owner: str, ask: Ask) -> None:
         self.key, self.owner, self.ask = key, owner, ask
@@ -52,6 +52,8 @@ class Need:
         self.code: DeferCode | None = None
         self.reach: tuple[list[object], dict[str, int]] | None = None
         self.in_vain: InVain | None = None
+        self.tries = 1
+        """As how many tries the last look for places counted."""
 
 
 class Row:
@@ -59,7 +61,20 @@ class Row:
     that is not for room, and `is_shut` whether the walk does not come by until something changes.
     """
 
-    __slots__ = ("_at", "_jobs", "code", "first", "in_vain", "is_limited", "is_shut", "key", "number", "rows", "tried")
+    __slots__ = (
+        "_at",
+        "_jobs",
+        "code",
+        "first",
+        "in_vain",
+        "is_limited",
+        "is_shut",
+        "key",
+        "number",
+        "rows",
+        "tried",
+        "tries",
+    )
 
     def __init__(self, key: Key, number: int, rows: RoomRows, *, is_limited: bool) -> None:
         self.key, self.number, self.rows, self.is_limited = key, number, rows, is_limited
@@ -72,6 +87,8 @@ class Row:
         """The same as of its room, for a reason of its own."""
         self.tried = -1
         """In which round of tries (`Lines.tries`) it was looked for so last."""
+        self.tries = 1
+        """The same as of its room."""
 
     def __len__(self) -> int:
         """How many wait."""
