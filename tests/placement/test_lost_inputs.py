@@ -92,22 +92,43 @@ def stop_of(number: int) -> PreemptionProposed:
 
 
 @pytest.mark.parametrize("topic", ["operations", "proposals"])
-async def test_what_is_said_once_and_was_deleted_unread_fences_its_input(world: LostWorld, topic: str) -> None:
+@pytest.mark.parametrize("before", [0, 1])
+async def test_what_is_said_once_and_was_deleted_unread_fences_its_input(
+    world: LostWorld, topic: str, before: int
+) -> None:
     def say(number: int) -> None:
         world.tell(HoldJob(cell=CELL, job=f"job-{number}") if topic == "operations" else stop_of(number))
 
-    say(0)
-    async with world.placement():
-        await eventually(lambda: any(d.inputs.get(f"{topic}-0") == 1 for d in world.decisions()))
+    if before:
+        say(0)
+        async with world.placement():
+            await eventually(lambda: any(d.inputs.get(f"{topic}-0") == 1 for d in world.decisions()))
     for number in range(1, 5):
         say(number)
-    world.broker.delete_before((f"test.{topic}", 0), 3)
+    world.broker.delete_before((f"test.{topic}", 0), before + 2)
     async with world.placement() as context:
         await eventually(lambda: f"test.{topic}/0" in (context.health.waiting_for or ""))
         assert "2 were deleted unread" in (context.health.waiting_for or "")
         world.admit("job-0")
         await world.until_enqueued(1)
-    assert max(d.inputs.get(f"{topic}-0", 0) for d in world.decisions()) == 1
+    assert max(d.inputs.get(f"{topic}-0", 0) for d in world.decisions()) == before
+
+
+async def test_the_first_jobs_of_a_cell_that_were_deleted_before_it_read_any_fence_their_input(
+    world: LostWorld,
+) -> None:
+    world.admit(*names(0, 5))
+    world.broker.delete_before(JOBS, 3)
+    async with world.placement() as context:
+        await fenced(context, "test.jobs/0", "begins at 3 and was read to 0", "FALLOW_RESUME_INPUTS=jobs-0@0:OFFSET")
+    assert world.enqueued() == []
+    async with world.placement(resume_inputs="jobs-0@0:3") as context:
+        await world.until_enqueued(2)
+        assert context.health.waiting_for is None
+    async with world.placement() as context:
+        world.admit("job-last")
+        await world.until_enqueued(3)
+        assert context.health.waiting_for is None, "it was read since then"
 
 
 async def test_a_cell_goes_on_deciding_on_its_other_inputs(world: LostWorld) -> None:

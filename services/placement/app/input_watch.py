@@ -13,7 +13,7 @@ from services.placement.app.metrics import CellMetrics
 from services.placement.settings import PlacementSettings
 from shared.log.fenced_input import say_fenced, say_read_again
 from shared.log.losses import PlaceWatch, loss_met, losses_of
-from shared.log.machine.losses import Loss, LossKind, Place, fences
+from shared.log.machine.losses import Loss, Place, fences
 from shared.log.port import Log, LogTruncated, TopicPartition
 from shared.runtime.process import Context
 
@@ -37,15 +37,12 @@ class InputWatch:
 
     async def begin(self, places: Mapping[str, Place]) -> dict[str, int]:
         """Where each input that is whole is read on, by the places that the state has read them to. An input that the
-        state has never read begins where its topic does. Raises LogUnavailable.
+        state has never read is to begin at offset 0: what is gone of it before was never read. Raises LogUnavailable.
         """
         begins = await self._log.begin_offsets(list(self._tps.values()))
-        losses = await losses_of(self._log, {self._tps[name]: place for name, place in places.items()})
+        losses = await losses_of(self._log, {tp: places.get(name, Place(0)) for name, tp in self._tps.items()})
         for tp, loss in losses.items():
             self._judge(self._names[tp], loss)
-        for name in self._tps.keys() - places.keys():
-            if begins[self._tps[name]]:
-                self._count(name, Loss(LossKind.DELETED_UNREAD, self._tps[name], 0, begins[self._tps[name]], 0))
         starts = {name: max(places.get(name, Place(0)).next_offset, begins[tp]) for name, tp in self._tps.items()}
         for name, place in places.items():
             if name not in self.fenced:
