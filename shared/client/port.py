@@ -66,7 +66,8 @@ class CellClient(Protocol):
     async def submit(self, jobs: Sequence[JobSpec], *, submit_ms: int | None = None) -> Mark:
         """Submit these jobs, waiting since `submit_ms` of cell time (None: since they are seen).
 
-        The same job again does no harm. Raises ClientUnavailable.
+        The same job again does no harm. Up to 64 jobs queue in the order given, as far as the brokers' clocks agree; of
+        more at once the order is any. Raises ClientUnavailable.
         """
 
     async def cancel(self, job: str, tenant: str, *, cell: str | None = None, reason: str = "") -> Mark:

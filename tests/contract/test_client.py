@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from shared.client.answers import Progress, Stage
-from shared.client.direct import DirectClient
+from shared.client.direct import IN_ORDER_MOST, DirectClient
 from shared.client.port import CellClient, ClientUnavailable, News, NotYet
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant
 from shared.cluster.job import JobStatus
@@ -23,9 +23,10 @@ from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.opening import declared_topics
-from shared.log.port import Log
+from shared.log.port import Log, Record
 from shared.log.reading import event_of
 from shared.log.topic_admin import create_topics
+from shared.runtime.clocks import wall_ms
 from shared.view.redis_view import RedisFunctions
 from tests.cli.cells import publish, show
 from tests.cli.logs import LogWriter, an_honest_log, enqueued
@@ -59,20 +60,28 @@ class World:
 
     async def read(self, topic: str) -> list[Event]:
         """Every event of a topic."""
+        return [event for record in await self.records(topic) if isinstance(event := event_of(record), Event)]
+
+    async def stamps(self, topic: str) -> dict[str, int]:
+        """The broker's stamp of the record of each key."""
+        return {(record.key or b"").decode(): record.timestamp_ms for record in await self.records(topic)}
+
+    async def records(self, topic: str) -> list[Record]:
+        """Every record of a topic."""
         name = self.layout.topic(topic)
         tps = [(name, partition) for partition in range(await self.log.partitions(name))]
         ends = await self.log.end_offsets(tps)
         reader = self.log.reader(dict.fromkeys(tps, 0))
         await reader.start()
-        found: list[Event] = []
+        found: list[Record] = []
         while reader.positions() != ends:
-            found += [event for record in await reader.poll() if isinstance(event := event_of(record), Event)]
+            found += await reader.poll()
         await reader.stop()
         return found
 
 
 async def memory_logs(namespace: str) -> tuple[Log, Log]:
-    broker = MemoryBroker()
+    broker = MemoryBroker(wall_ms)
     for spec in declared_topics(FILE, namespace):
         broker.create_topic(spec.name, spec.partitions)
     return MemoryLog(broker), MemoryLog(broker)
@@ -125,6 +134,20 @@ async def test_wishes_are_in_the_log_when_the_call_returns(world: World, client:
         UpdateJob(job="a", tenant="vision", changes=changes),
         SubmitJob(job=replace(JOB, id="b"), submit_ms=7),
     ]
+
+
+async def test_jobs_of_one_call_are_stamped_in_their_order_if_they_are_few(world: World, client: CellClient) -> None:
+    names = [f"step-{number * 7 % IN_ORDER_MOST}" for number in range(IN_ORDER_MOST)]
+    await client.submit([replace(JOB, id=name) for name in names])
+    stamps = await world.stamps("submissions")
+    assert sorted(stamps, key=stamps.__getitem__) == names
+    assert len({*stamps.values()}) == len(names)
+
+
+async def test_many_jobs_of_one_call_are_all_sent(world: World, client: CellClient) -> None:
+    names = [f"step-{number}" for number in range(IN_ORDER_MOST + 1)]
+    await client.submit([replace(JOB, id=name) for name in names])
+    assert {*await world.stamps("submissions")} == {*names}
 
 
 async def test_operations_keep_their_order(world: World, client: CellClient) -> None:
