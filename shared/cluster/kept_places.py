@@ -41,12 +41,14 @@ class KeptPlace(NamedTuple):
 
 class Kept(NamedTuple):
     """The places of one waiting job, and for which owners how many milli-GPUs of these are kept, from the first on.
-    `is_whole` tells that the whole job is guaranteed.
+    `is_whole` tells that the whole job is guaranteed, `is_more` that these are kept beside others on whose nodes runs
+    may have no end.
     """
 
     owners: tuple[tuple[Account, int], ...]
     places: tuple[KeptPlace, ...]
     is_whole: bool
+    is_more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

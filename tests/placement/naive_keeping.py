@@ -20,6 +20,7 @@ from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
 from services.placement.policy.lines.row import Row
 from services.placement.policy.owners import has_owners
+from services.placement.policy.patience import PATIENCE_MS
 from services.placement.policy.quota_check import is_ever_allowed
 from services.placement.service import PlacementService
 from shared.cluster.capacity import PoolCapacity
@@ -28,7 +29,7 @@ from shared.cluster.job import Job, JobStatus
 from shared.cluster.kept_places import Kept, KeptPlace, KeptPlaces, taken
 from shared.cluster.marks import marks_of, needs_of
 from shared.cluster.masks import each_bit
-from shared.cluster.node import Node, lowest, mask_of
+from shared.cluster.node import Node, bits, lowest, mask_of
 from shared.cluster.quota import over_limit
 from shared.cluster.quota_room import firm_room, lineage
 from shared.cluster.quota_tree import Account, Branch
@@ -168,9 +169,12 @@ class _Book:
             self._left[account] -= milli
             self._kinds[account, _where(job.spec)] = None
             self._number_of[account] = self._number_of.get(account, 0) + 1
-        kept = pick(self._state, replace(in_line(job), gpu_type=gpu_type), owners, is_whole=is_whole)
-        self._kept.append(kept)
-        self._in_use.enter_context(taken(self._state, kept.places))
+        spec = replace(in_line(job), gpu_type=gpu_type)
+        kept = pick(self._state, spec, owners, is_whole=is_whole)
+        found = (kept, *_more(self._state, spec, job.submit_ms, kept))
+        self._kept += found
+        for each in found:
+            self._in_use.enter_context(taken(self._state, each.places))
 
     def _waits_for_room(self, job: Job) -> bool:
         known = self._is_able.get(job.spec.id)
@@ -264,6 +268,67 @@ def pick(state: CellState, spec: JobSpec, owners: Sequence[tuple[Account, int]],
             best = found
             break
     return Kept(tuple(owners), tuple(_cut(best, most)), is_whole)
+
+
+def _more(state: CellState, spec: JobSpec, since_ms: int, kept: Kept) -> list[Kept]:
+    """What is kept on other nodes for a job that has waited since then, and for which places are kept on nodes where a
+    run has gone on since before the middle of its wait, as that was when the wait had doubled last.
+    """
+    waited_ms, doubled_ms = max(state.at_ms, state.clock_ms) - since_ms, PATIENCE_MS
+    gpus = spec.resources.gpu_milli // GPU
+    fits = any(_pick_in(state, name, spec, mask)[1] for name, mask in reach_of(state, spec).items())
+    if waited_ms < PATIENCE_MS or fits or not gpus:
+        return []
+    while 2 * doubled_ms <= waited_ms:
+        doubled_ms *= 2
+
+    def is_old(node: Node) -> bool:
+        runs = [state.jobs[job_id] for job_id in node.jobs]
+        endless = [run for run in runs if run.spec.max_run_ms is None and run.started_ms is not None]
+        return any(run.started_ms < since_ms + doubled_ms // 2 for run in endless if run.started_ms is not None)
+
+    on = list({place.node: state.nodes[place.node] for place in kept.places}.values())
+    for name, mask in reach_of(state, spec).items():
+        pool, needs = state.pools[name], needs_of(state, state.pools[name], spec)
+        held = [node for node in on if node.pool == name and node.gpus_free < gpus and is_old(node)]
+        among = mask if needs is None else mask & marks_of(state, pool).members(state, needs)
+        nodes = [state.nodes[pool.ids[number]] for number in each_bit(among)]
+        nodes = [node for node in nodes if node not in on and not is_old(node)]
+        workers = min(spec.workers, sum(max(1, node.spec.gpus // gpus) for node in held))
+        if workers and _in_one_unit(spec):
+            there, workers = [node for node in on if node.pool == name], spec.workers
+            nodes = _of_unit(state, pool, spec, nodes, there)
+        places = list[KeptPlace]()
+        if workers and nodes:
+            numbers = sum(1 << pool.number(node.spec.id) for node in nodes)
+            places = _emptiest(state, pool, spec, numbers, workers, ())
+        if places:
+            milli = max(milli for _, milli in kept.owners)
+            return [Kept(kept.owners, tuple(_cut(places, milli)), kept.is_whole, is_more=True)]
+    return []
+
+
+def _in_one_unit(spec: JobSpec) -> bool:
+    wish = spec.topology
+    return wish is not None and wish.wish is Wish.REQUIRED and (wish.slice_workers or spec.workers) >= spec.workers
+
+
+def _of_unit(
+    state: CellState, pool: PoolCapacity, spec: JobSpec, nodes: Sequence[Node], but: Sequence[Node]
+) -> list[Node]:
+    """Those of these nodes that are in the unit with the most free devices, of the units that hold the job on them and
+    have none of the others.
+    """
+    assert spec.topology is not None, "it wishes for that"
+    topology, gpus = topology_for(state, pool, spec), spec.resources.gpu_milli // GPU
+    units, room = topology.levels[spec.topology.level], topology.ranking(spec.topology.level, 1).room
+    for unit in sorted(range(len(room)), key=lambda unit: -room[unit]):
+        there = [pool.ids[number] for number in each_bit(numbers_of(pool, topology, units.slots(unit)))]
+        here = [node for node in nodes if node.spec.id in there]
+        holds = sum((node.spec.gpus - len(bits(node.failed))) // gpus for node in here) >= spec.workers
+        if units.named >> unit & 1 and holds and not any(node.spec.id in there for node in but):
+            return here
+    return []
 
 
 def _cut(places: Sequence[KeptPlace], milli: int) -> Iterator[KeptPlace]:

@@ -38,8 +38,9 @@ LABELS = ((), ("zone=a",), ("zone=b",), ("disk=fast",), ("disk=slow",), ("zone=a
 class Cell:
     """A cell in which nobody starts unless it is said so, with all that placement keeps of it."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, *, is_long: bool = False) -> None:
         self.random, self.submitted, self.kept_most, self.searched = random, 0, 0, 0
+        self.is_long, self.kept_more = is_long, 0
         self.state, self.lines, self.owners = CellState(CELL), Lines(QUEUES), Owners()
         self.is_plain = random.random() < 0.4
         apply(self.state, e.PolicySet(policy=CellPolicy(placement=random.choice([*POLICIES]))), 0)
@@ -52,8 +53,8 @@ class Cell:
     def do(self, *effects: e.AnyEffect) -> None:
         """These come into force; what is kept then is what is kept when all is looked at."""
         for effect in effects:
-            apply(self.state, effect, 0)
-        self.lines.follow(self.state, effects, 0)
+            apply(self.state, effect, self.state.clock_ms)
+        self.lines.follow(self.state, effects, self.state.clock_ms)
         before = self.state.tree.kept
         is_other = self.owners.note(self.state, self.lines)
         kept = self.state.tree.kept
@@ -62,6 +63,7 @@ class Cell:
         for pool in self.state.pools.values():
             assert counts(kept_in(self.state, pool)) == counts(KeptIndex(self.state, pool, kept))
         self._look_beside()
+        self.kept_more += any(each.is_more for each in kept.all)
         self.kept_most = max(self.kept_most, sum(len(each.places) for each in kept.all))
 
     def _look_beside(self) -> None:
@@ -124,7 +126,10 @@ class Cell:
 
     def step(self) -> None:
         """Something happens, to few or to many."""
-        often = (self.submit, self.start, self.start, self.end, self.end)
+        often = [self.submit, self.start, self.start, self.end, self.end]
+        if self.is_long:
+            self.state.clock_ms += self.random.choice((0, 100_000, 400_000, 3_000_000))
+            often = [*[self.start] * 16, self.end, self.end]
         self.random.choice((*often, self.cancel, self.share_out, self.move_node))()
 
     def _some(self, jobs: list[Job]) -> list[Job]:
@@ -169,8 +174,8 @@ class Cell:
         self.do(self.random.choice(changes))
 
 
-def lived(seed: int, steps: int = STEPS) -> Cell:
-    cell = Cell(Random(seed))
+def lived(seed: int, steps: int = STEPS, *, is_long: bool = False) -> Cell:
+    cell = Cell(Random(seed), is_long=is_long)
     for _ in range(steps):
         cell.step()
     return cell
@@ -179,6 +184,15 @@ def lived(seed: int, steps: int = STEPS) -> Cell:
 @given(st.integers(0, 10**9))
 def test_what_is_kept_by_what_has_changed_is_what_is_kept_when_everything_is_looked_at(seed: int) -> None:
     lived(seed)
+
+
+@given(st.integers(0, 10**9))
+def test_so_it_is_where_owners_wait_for_long(seed: int) -> None:
+    lived(seed, is_long=True)
+
+
+def test_in_such_cells_places_are_kept_beside_those_that_do_not_become_free() -> None:
+    assert sum(lived(seed, is_long=True).kept_more for seed in range(10)) > 50
 
 
 def test_the_property_is_about_something() -> None:

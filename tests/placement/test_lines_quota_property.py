@@ -144,7 +144,7 @@ class KeepingNaive(NaiveWorld):
         self.times_kept += bool(self.state.tree.kept.nodes)
         free, by_owner = Counter[str](), Counter[Account]()
         for kept in self.state.tree.kept.all:
-            by_owner.update(dict(kept.owners))
+            by_owner.update({} if kept.is_more else dict(kept.owners))
             for place in kept.places:
                 free[place.node] += place.milli
             assert sum(place.milli for place in kept.places) <= max(milli for _, milli in kept.owners), kept

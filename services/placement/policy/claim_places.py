@@ -81,16 +81,87 @@ class Look(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The places for a job, and the looks that found them."""
+    """The places for a job, the looks that found them, and `more` places beside those on whose nodes runs may have no
+    end.
+    """
 
     places: tuple[KeptPlace, ...]
     looks: tuple[Look, ...]
+    more: tuple[KeptPlace, ...] = ()
 
 
-def pick(state: CellState, spec: JobSpec, reach: Reach, milli: int) -> Found:
+def pick(state: CellState, spec: JobSpec, reach: Reach, milli: int, since_ms: int | None = None) -> Found:
     """The places that are kept for a job as it stands in line, of one GPU type, with so much of them at the most: in
-    the first pool that holds all of it now, or else in that with most of it. `reach` is where it could be.
+    the first pool that holds all of it now, or else in that with most of it. `reach` is where it could be. Runs that
+    began before `since_ms` may have no end.
     """
+    found = _pick(state, spec, reach, milli)
+    if since_ms is None or any(look.holds_all for look in found.looks):
+        return found
+    for number, look in enumerate(found.looks):
+        more = tuple(_cut(_more(state, look, spec, found.places, since_ms), milli))
+        if more:
+            pool = state.pools[look.pool]
+            chosen = look.chosen | mask_of(tuple(pool.number(place.node) for place in more))
+            looks = [*found.looks]
+            looks[number] = look._replace(chosen=chosen)
+            return Found(found.places, tuple(looks), more)
+    return found
+
+
+def _more(
+    state: CellState, look: Look, spec: JobSpec, places: Sequence[KeptPlace], since_ms: int
+) -> Sequence[KeptPlace]:
+    """What is free in a pool on the nodes without such runs, instead of those of these places that such runs hold."""
+    gpus, pool, on = spec.resources.gpu_milli // GPU, state.pools[look.pool], {place.node: None for place in places}
+    nodes = [state.nodes[node_id] for node_id in on]
+    held = [node for node in nodes if node.pool == look.pool and node.free.bit_count() < gpus]
+    held = [node for node in held if _may_be_held_for_ever(state, node, since_ms)]
+    if not held:
+        return ()
+    workers = min(spec.workers, sum(max(1, node.spec.gpus // gpus) for node in held))
+    among, needs = look.among, needs_of(state, pool, spec)
+    among = among if needs is None else among & marks_of(state, pool).members(state, needs)
+    if look.is_ranked:
+        among, workers = _in_best_unit_beside(state, pool, spec, among, since_ms, look.chosen), spec.workers
+    return _emptiest(state, pool, spec, among, workers, on, since_ms)
+
+
+def _may_be_held_for_ever(state: CellState, node: Node, since_ms: int) -> bool:
+    """Whether a run is there that began before that, and that no limit of its own ends."""
+    jobs = [state.jobs[job_id] for job_id in node.jobs if job_id in state.jobs]
+    return any(job.spec.max_run_ms is None and job.started_ms is not None and job.started_ms < since_ms for job in jobs)
+
+
+def _in_best_unit_beside(
+    state: CellState, pool: PoolCapacity, spec: JobSpec, among: int, since_ms: int, chosen: int
+) -> int:
+    """Those of these nodes without such runs that are in the one unit with the most free devices, of the units beside
+    the `chosen` nodes that hold all of the job on these.
+    """
+    gpus, turned = spec.resources.gpu_milli // GPU, 0
+    for number in each_bit(among & ~chosen):
+        if not _may_be_held_for_ever(state, state.nodes[pool.ids[number]], since_ms):
+            turned |= 1 << number
+    for unit in _units_by_room(state, pool, spec):
+        if not unit & chosen:
+            nodes = [state.nodes[pool.ids[number]] for number in each_bit(unit & turned)]
+            if sum((node.all_devices & ~node.failed).bit_count() // gpus for node in nodes) >= spec.workers:
+                return unit & turned
+    return 0
+
+
+def _units_by_room(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Iterator[int]:
+    """The nodes of each unit that has a name, of the level that the job requires: the most free devices first."""
+    assert spec.topology is not None, "it wishes for that"
+    topology = topology_for(state, pool, spec)
+    units, room = topology.levels[spec.topology.level], topology.ranking(spec.topology.level, 1).room
+    for unit in sorted(range(len(room)), key=lambda unit: (-room[unit], unit)):
+        if units.named >> unit & 1:
+            yield numbers_of(pool, topology, units.slots(unit))
+
+
+def _pick(state: CellState, spec: JobSpec, reach: Reach, milli: int) -> Found:
     best, looks, pools = list[KeptPlace](), list[Look](), state.pools
     for name, mask in reach.items():
         found, look = _pick_in(state, pools[name], name, spec, mask)
@@ -207,28 +278,27 @@ def _is_in_one_unit(spec: JobSpec) -> bool:
 
 def _in_best_unit(state: CellState, pool: PoolCapacity, spec: JobSpec, among: int) -> int:
     """Those of these nodes that are in the one unit with the most free devices; the job must be in one."""
-    wish = spec.topology
-    assert wish is not None, "it wishes for that"
-    topology = topology_for(state, pool, spec)
-    units, room = topology.levels[wish.level], topology.ranking(wish.level, 1).room
-    able = sorted(range(len(room)), key=lambda unit: (-room[unit], unit))
-    for unit in able:
-        here = numbers_of(pool, topology, units.slots(unit)) & among
-        if units.named >> unit & 1 and here:
-            return here
-    return among
+    return next((here for unit in _units_by_room(state, pool, spec) if (here := unit & among)), among)
 
 
 def _emptiest(
-    state: CellState, pool: PoolCapacity, spec: JobSpec, among: int, workers: int, on: Container[str]
+    state: CellState,
+    pool: PoolCapacity,
+    spec: JobSpec,
+    among: int,
+    workers: int,
+    on: Container[str],
+    since_ms: int | None = None,
 ) -> list[KeptPlace]:
-    """What is free of the nodes with the most free devices, for workers that fit nowhere now."""
+    """What is free of the nodes with the most free devices, for workers that fit nowhere now: without those that runs
+    from before `since_ms` may hold for ever.
+    """
     wants, found = spec.resources, list[KeptPlace]()
     gpus = wants.gpu_milli // GPU
     for free in sorted((free for free in pool.by_free if free), reverse=True):
         for number in each_bit(pool.by_free[free] & among):
             node = state.nodes[pool.ids[number]]
-            if node.spec.id in on:
+            if node.spec.id in on or (since_ms is not None and _may_be_held_for_ever(state, node, since_ms)):
                 continue
             here = min(workers, max(1, node.spec.gpus // gpus))
             devices = lowest_of(node.free, here * gpus)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from services.placement.policy.claim_places import Found, Free, Look, pick
 from services.placement.policy.claims import Claim
 from services.placement.policy.ever import Reach, meet
+from services.placement.policy.patience import changes_ms, turned_since_ms
 from shared.cluster.kept_places import Kept, Taking
 from shared.cluster.state import CellState
 
@@ -26,12 +27,18 @@ class Other(NamedTuple):
 class _Link:
     """A claim with its places, once these were looked for."""
 
-    __slots__ = ("claim", "found", "kept")
+    __slots__ = ("claim", "found", "kept", "since_ms")
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
-        self.kept: Kept | None = None
+        self.kept: tuple[Kept, ...] = ()
         self.found: Found | None = None
+        self.since_ms: int | None = None
+
+    @property
+    def waits_since_ms(self) -> int:
+        """When its job was submitted."""
+        return self.claim.place[1]
 
 
 class KeptInOrder:
@@ -44,11 +51,12 @@ class KeptInOrder:
         """Nothing is claimed."""
         self._links: list[_Link] = []
         self._concerned: Reach | None = {}
+        self._next_ms: int | None = None
 
     @property
     def all(self) -> tuple[Kept, ...]:
         """All that is kept, in the order of the claims."""
-        return tuple([link.kept for link in self._links if link.kept is not None])
+        return tuple([kept for link in self._links for kept in link.kept])
 
     def change(self, state: CellState, gone: Sequence[Claim], new: Sequence[Claim], changed: Reach) -> Other:
         """These claims are over, these have come, and these nodes are others than before."""
@@ -62,9 +70,11 @@ class KeptInOrder:
         if new:
             self._links += [_Link(claim) for claim in new]
             self._links.sort(key=_order)
-        if gone or new or meet(changed, self._nodes_concerned()):
+        is_later = self._next_ms is not None and run.now_ms >= self._next_ms
+        if gone or new or is_later or meet(changed, self._nodes_concerned()):
             run.go(self._links)
             self._concerned = None
+            self._next_ms = min((changes_ms(link.waits_since_ms, run.now_ms) for link in self._links), default=None)
         return run.other
 
     def _nodes_concerned(self) -> Reach:
@@ -89,6 +99,7 @@ class _Run:
 
     def __init__(self, state: CellState, changed: Reach) -> None:
         self._state, self._others = state, dict(changed)
+        self.now_ms = max(state.at_ms, state.clock_ms)
         self._taking = Taking(state)
         self._to_take: list[Kept] = []
         self._free: dict[str, Free] = {}
@@ -96,8 +107,8 @@ class _Run:
 
     def leave(self, link: _Link) -> None:
         """This claim is over."""
-        assert link.kept is not None, "it was looked for when it came"
-        self.other.gone.append(link.kept)
+        assert link.kept, "it was looked for when it came"
+        self.other.gone.extend(link.kept)
         self._mark(link.found)
 
     def go(self, links: Iterable[_Link]) -> None:
@@ -105,10 +116,13 @@ class _Run:
         self._state.capacity.pools()
         try:
             for link in links:
-                if link.kept is None or link.found is None or (self._others and self._would_differ(link.found.looks)):
+                since_ms = turned_since_ms(link.waits_since_ms, self.now_ms)
+                is_old = link.found is None or link.since_ms != since_ms
+                if is_old or (self._others and link.found and self._would_differ(link.found.looks)):
+                    link.since_ms = since_ms
                     self._find(link)
-                elif link.kept.places:
-                    self._to_take.append(link.kept)
+                else:
+                    self._to_take += [kept for kept in link.kept if kept.places]
         finally:
             self._taking.close()
 
@@ -133,21 +147,25 @@ class _Run:
         self._to_take = []
         claim = link.claim
         spec, reach = claim.wanted.of_type(self._state, claim.gpu_type)
-        found = pick(self._state, spec, reach, claim.milli)
-        if link.kept is None or link.kept.places != found.places:
-            self._replace(link, Kept(claim.owners, found.places, claim.is_whole))
+        found = pick(self._state, spec, reach, claim.milli, link.since_ms)
+        known = link.found
+        if known is None or (known.places, known.more) != (found.places, found.more):
+            self._replace(link, found)
             self._mark(link.found)
             self._mark(found)
         link.found = found
-        self._taking.take(found.places)
+        self._taking.take(found.places + found.more)
         self._free.clear()
         self._state.capacity.pools()
 
-    def _replace(self, link: _Link, kept: Kept) -> None:
-        if link.kept is not None:
-            self.other.gone.append(link.kept)
-        self.other.new.append(kept)
-        link.kept = kept
+    def _replace(self, link: _Link, found: Found) -> None:
+        claim = link.claim
+        kept = [Kept(claim.owners, found.places, claim.is_whole)]
+        if found.more:
+            kept.append(Kept(claim.owners, found.more, claim.is_whole, is_more=True))
+        self.other.gone.extend(link.kept)
+        self.other.new.extend(kept)
+        link.kept = tuple(kept)
 
     def _mark(self, found: Found | None) -> None:
         """These nodes are others from here on than they were in the run before."""
