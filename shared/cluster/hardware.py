@@ -6,12 +6,11 @@ what came of it is remembered until a node comes, goes or becomes another one: a
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import NamedTuple
 
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.first_kept import FirstKept
-from shared.cluster.masks import each_bit, mask_from
+from shared.cluster.masks import mask_from
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.cluster.topology import OUTWARD, Path, path_of
@@ -38,6 +37,17 @@ class Kind(NamedTuple):
     gpu_type: str
 
 
+class UnitsAlike(NamedTuple):
+    """So many units of a level, each of which has so many nodes of each kind. `nodes` are all of these, as a mask over
+    the pool's numbers from `first` on.
+    """
+
+    many: int
+    kinds: dict[Kind, int]
+    first: int
+    nodes: int
+
+
 class Hardware:
     """The nodes of a pool by their kinds, as masks over the pool's numbers; lost ones have none. `closed` are those
     that a person has closed for new work. `remembered` is what others have worked out from all this, by name: all of it
@@ -47,6 +57,7 @@ class Hardware:
     __slots__ = (
         "_failed",
         "_of",
+        "_of_level",
         "_pool",
         "_seen",
         "_specs",
@@ -68,7 +79,8 @@ class Hardware:
         self.kinds: dict[Kind, int] = {}
         self.remembered = FirstKept[object, object](REMEMBERED_MOST)
         self._types: dict[str, None] | None = None
-        self._units = FirstKept[tuple[Level, int], list[tuple[list[int], Counter[Kind]]]](UNITS_MOST)
+        self._units = FirstKept[tuple[Level, int], list[UnitsAlike]](UNITS_MOST)
+        self._of_level: dict[Level, list[tuple[int, dict[Kind, int]]]] = {}
         self.mark = object()
         self.closed = mask_from([number for number, node in enumerate(nodes) if node.status in CLOSED], len(nodes))
         for number, kind in enumerate(self._of):
@@ -111,6 +123,7 @@ class Hardware:
     def _forget(self) -> None:
         self.remembered.clear()
         self._units.clear()
+        self._of_level.clear()
         self.mark = object()
 
     @property
@@ -126,24 +139,52 @@ class Hardware:
         """Keep what was worked out until a node becomes another one."""
         self.remembered.keep(name, what)
 
-    def in_units(self, level: Level, among: int) -> list[tuple[list[int], Counter[Kind]]]:
+    def in_units(self, level: Level, among: int) -> list[UnitsAlike]:
         """The units of a level that have a name: which of these nodes are in each, and how many of which kind."""
         known = self._units.get((level, among))
         if known is None:
-            known = self._found_in_units(level, among)
+            known = self._alone(among) if level is Level.NODE else self._in_named(level, among)
+            self._pool.effort.looks += len(known)
             self._units.keep((level, among), known)
         return known
 
-    def _found_in_units(self, level: Level, among: int) -> list[tuple[list[int], Counter[Kind]]]:
-        found: dict[Path, tuple[list[int], Counter[Kind]]] = {}
-        self._pool.effort.looks += LOOKS_TO_FIND_UNIT * among.bit_count()
-        for number in each_bit(among):
-            kind, path = self._of[number], _unit_of(self._specs[number], level)
-            if kind is not None and path[-1]:
-                numbers, kinds = found.setdefault(path, ([], Counter()))
-                numbers.append(number)
-                kinds[kind] += 1
-        return list(found.values())
+    def _alone(self, among: int) -> list[UnitsAlike]:
+        """Each node is a unit of its own."""
+        found = [(kind, mask & among) for kind, mask in self.kinds.items()]
+        return [UnitsAlike(mask.bit_count(), {kind: 1}, 0, mask) for kind, mask in found if mask]
+
+    def _in_named(self, level: Level, among: int) -> list[UnitsAlike]:
+        found = list[UnitsAlike]()
+        for first, by_kind in self._named(level):
+            here, kinds, nodes = among >> first, dict[Kind, int](), 0
+            for kind, mask in by_kind.items():
+                if mask & here:
+                    kinds[kind] = (mask & here).bit_count()
+                    nodes |= mask & here
+            if nodes:
+                found.append(UnitsAlike(1, kinds, first, nodes))
+        return found
+
+    def _named(self, level: Level) -> list[tuple[int, dict[Kind, int]]]:
+        """The units of a level that have a name, with their nodes by kind: masks that begin with the unit's first."""
+        found = self._of_level.get(level)
+        if found is None:
+            numbers: dict[Path, list[int]] = {}
+            for number, spec in enumerate(self._specs):
+                path = _unit_of(spec, level)
+                if path[-1] and self._of[number] is not None:
+                    numbers.setdefault(path, []).append(number)
+            self._pool.effort.looks += LOOKS_TO_FIND_UNIT * len(self._specs)
+            found = self._of_level[level] = [(each[0], self._by_kind(each)) for each in numbers.values()]
+        return found
+
+    def _by_kind(self, numbers: list[int]) -> dict[Kind, int]:
+        found: dict[Kind, int] = {}
+        for number in numbers:
+            kind = self._of[number]
+            if kind is not None:
+                found[kind] = found.get(kind, 0) | 1 << (number - numbers[0])
+        return found
 
 
 def hardware_of(state: CellState, pool: PoolCapacity) -> Hardware:

@@ -7,16 +7,14 @@ new at the moment count, since they may do so again.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.constraints import Needs
-from shared.cluster.hardware import Hardware, Kind, hardware_of
+from shared.cluster.hardware import Hardware, Kind, UnitsAlike, hardware_of
 from shared.cluster.job import Job
 from shared.cluster.marks import marks_of, needs_of
-from shared.cluster.masks import mask_from
 from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
 from shared.events.value import replace
@@ -123,9 +121,11 @@ def _reach(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:
     if form.wish is not None:
         slice_ = min(form.wish.slice_workers or form.workers, form.workers)
         least = form.workers % slice_ or slice_  # the last slice may be a smaller one
-        units = _units(hardware, form, among & ~hardware.closed)
-        able = [number for numbers, kinds in units if _room(kinds, form) >= least for number in numbers]
-        among = mask_from(able, len(pool.ids))
+        able = 0
+        for units in _units(hardware, form, among & ~hardware.closed):
+            if _room(units.kinds, form) >= least:
+                able |= units.nodes << units.first
+        among = able
     found = sum(mask for kind, mask in hardware.kinds.items() if _on(kind, form)) & among
     hardware.remember(name, found)
     return found
@@ -186,14 +186,14 @@ def _among(state: CellState, pool: PoolCapacity, form: Form) -> int:
 def _holds(hardware: Hardware, form: Form, among: int) -> bool:
     if form.wish is None:
         return _room(_kinds_among(hardware, among), form) >= form.workers
-    rooms = [_room(kinds, form) for _, kinds in _units(hardware, form, among)]
+    rooms = [(_room(units.kinds, form), units.many) for units in _units(hardware, form, among)]
     slice_ = form.wish.slice_workers
     if slice_ is None or slice_ >= form.workers:
-        return max(rooms, default=0) >= form.workers
+        return max((room for room, _ in rooms), default=0) >= form.workers
     whole, rest = divmod(form.workers, slice_)
-    slices = sum(room // slice_ for room in rooms)
+    slices = sum(room // slice_ * many for room, many in rooms)
     # The smaller slice goes beside whole ones that fill no unit, or takes the place of one.
-    return slices > whole or (slices == whole and (not rest or any(room % slice_ >= rest for room in rooms)))
+    return slices > whole or (slices == whole and (not rest or any(room % slice_ >= rest for room, _ in rooms)))
 
 
 def _kinds_among(hardware: Hardware, among: int) -> dict[Kind, int]:
@@ -201,7 +201,7 @@ def _kinds_among(hardware: Hardware, among: int) -> dict[Kind, int]:
     return {kind: (mask & among).bit_count() for kind, mask in hardware.kinds.items()}
 
 
-def _units(hardware: Hardware, form: Form, among: int) -> list[tuple[list[int], Counter[Kind]]]:
+def _units(hardware: Hardware, form: Form, among: int) -> list[UnitsAlike]:
     """The units of the level that the job requires, with those of their nodes that are among these."""
     assert form.wish is not None, "it was asked for one"
     return hardware.in_units(form.wish.level, among)

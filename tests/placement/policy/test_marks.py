@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import product
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,11 +13,11 @@ from shared.cluster.apply import apply
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.constraints import Needs
 from shared.cluster.hardware import REMEMBERED_MOST, Hardware, hardware_of
-from shared.cluster.marks import Marks, allowed, marks_of
+from shared.cluster.marks import Marks, allowed, marks_of, needs_of
 from shared.cluster.masks import each_bit, mask_from
 from shared.cluster.node import ZONE_NAME, Node, is_in_zone
 from shared.cluster.state import CellState
-from shared.cluster.topology import LOOKS_TO_INDEX_NODE, PARTS_MOST, topology_for, topology_of
+from shared.cluster.topology import LOOKS_TO_INDEX_NODE, OUTWARD, PARTS_MOST, path_of, topology_for, topology_of
 from shared.events import effects as e
 from shared.events.value import replace
 from shared.events.values import JobSpec, Level, NodeStatus
@@ -71,7 +74,28 @@ class MarkedCell(Cell):
             fresh, kept = Marks.of(pool, [self.state.nodes[node] for node in pool.ids]), marks_of(self.state, pool)
             assert kept.empty == fresh.empty
             hardware = hardware_of(self.state, pool)
+            self._knows_units(pool, hardware)
             assert hardware.kinds == Hardware(pool, [self.state.nodes[node] for node in pool.ids]).kinds
+
+    def _knows_units(self, pool: PoolCapacity, hardware: Hardware) -> None:
+        """Which nodes of which kinds are in each unit, beside what each node says."""
+        specs = [self.state.nodes[node].spec for node in pool.ids]
+        kind_of = {number: kind for kind, mask in hardware.kinds.items() for number in each_bit(mask)}
+        for level, job in product(Level, JOBS):
+            among = marks_of(self.state, pool).members(self.state, needs_of(self.state, pool, job))
+            naive: dict[tuple[str, ...], list[int]] = {}
+            for number in each_bit(among):
+                path = (*path_of(specs[number]), specs[number].id)[: 5 - OUTWARD.index(level)]
+                if number in kind_of and path[-1]:
+                    naive.setdefault(path, []).append(number)
+            found: list[list[int]] = []
+            for units in hardware.in_units(level, among):
+                here = [number + units.first for number in each_bit(units.nodes)]
+                each = [[number] for number in here] if level is Level.NODE else [here]
+                assert len(each) == units.many
+                assert all(Counter(kind_of[number] for number in unit) == units.kinds for unit in each)
+                found += each
+            assert sorted(found) == sorted(naive.values())
 
     def _is_right(self, pool: PoolCapacity, job: JobSpec) -> None:
         state = self.state
@@ -219,3 +243,15 @@ def test_nodes_of_one_form_are_tested_once_for_all_of_them() -> None:
 
     assert marks_of(state, state.pools["train"]).passing(state, test) == 0b01011
     assert len(tested) == 2
+
+
+def test_what_is_in_each_unit_is_found_by_units_and_not_by_nodes() -> None:
+    state = network([Machine(f"l{number // 50}") for number in range(200)])
+    hardware = hardware_of(state, state.pools["train"])
+    every = (1 << 200) - 1
+    hardware.in_units(Level.LEAF, every)
+    begun = state.capacity.effort.looks
+    for number in range(20):
+        found = hardware.in_units(Level.LEAF, every ^ 1 << number)
+        assert [units.nodes.bit_count() for units in found] == [49, 50, 50, 50]
+    assert state.capacity.effort.looks - begun == 20 * 4
