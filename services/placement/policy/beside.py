@@ -22,9 +22,9 @@ close a node for a search costs as much as a change of the node.
 
 def place_beside(state: CellState, job: Job, reach: Reach, beside: Reach, now_ms: int) -> Places | DeferCode:
     """Places within `beside`, which is a part of where the job could be (`reach`)."""
-    kept = [node for name, mask in reach.items() for node in _nodes(state, name, mask & ~beside.get(name, 0))]
-    if len(kept) <= CLOSED_MOST:
-        with closed(state, kept):
+    kept = {name: _schedulable(state, name, mask & ~beside.get(name, 0)) for name, mask in reach.items()}
+    if sum(mask.bit_count() for mask in kept.values()) <= CLOSED_MOST:
+        with closed(state, [node for name, mask in kept.items() for node in _nodes(state, name, mask)]):
             return place_job(state, job) if job.spec.gang else places_to_enter(state, job, now_ms)
     pools = tuple(name for name in reach if beside.get(name) == reach[name])
     if not pools or not job.spec.gang:
@@ -32,7 +32,14 @@ def place_beside(state: CellState, job: Job, reach: Reach, beside: Reach, now_ms
     return place_gang(state, replace(job.spec, pools=pools))
 
 
-def _nodes(state: CellState, pool: str, mask: int) -> list[Node]:
+def _schedulable(state: CellState, pool: str, among: int) -> int:
     """Those of these nodes that may get new work."""
+    found = 0
+    for nodes in state.pools[pool].by_free.values():
+        found |= nodes
+    return found & among
+
+
+def _nodes(state: CellState, pool: str, mask: int) -> list[Node]:
     ids = state.pools[pool].ids
-    return [node for number in each_bit(mask) if (node := state.nodes[ids[number]]).is_schedulable]
+    return [state.nodes[ids[number]] for number in each_bit(mask)]
