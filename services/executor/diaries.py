@@ -26,11 +26,16 @@ from services.executor.policy.desired import RunKey
 from services.executor.policy.past import key_of
 from services.executor.service import slot_of
 from shared.cluster.diary import HORIZON_BEGINS, DiaryHorizon, DiaryLine
+from shared.events.base import LARGEST_INTEGER
 from shared.events.encoding import encode
 
 SEQ_PER_MS = 1_000
 SEQ_PER_REIGN = 1_000_000_000
 """More than what the agents of one reign will ever say, so that the next one's numbers are above theirs."""
+
+SEQ_OF_CLOCK_MOST = LARGEST_INTEGER // 2
+"""A clock counts no further than this, which it reaches in the year 2112: one that is wrong once leaves numbers enough.
+"""
 
 REIGN_BYTES = 32
 """More than a reign's number takes."""
@@ -85,7 +90,9 @@ class Diaries:
         with files.locked(claim):
             former = files.read_begin(claim, REIGN_BYTES)
             before = int(former) if former.isdigit() else 0  # a loss of power leaves less, or nothing
-            seq = max(before + SEQ_PER_REIGN, wall_ms * SEQ_PER_MS)
+            if before > LARGEST_INTEGER - SEQ_PER_REIGN:
+                before = 0  # by a clock that was far ahead: no reader has taken these numbers
+            seq = max(before + SEQ_PER_REIGN, min(wall_ms * SEQ_PER_MS, SEQ_OF_CLOCK_MOST))
             text = b"%020d" % seq
             files.write_begin(claim, text)
         diary = files.open(self._name(slot), to_append=True)

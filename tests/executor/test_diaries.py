@@ -14,7 +14,9 @@ from services.cli.verification import forgotten_version, read_diaries
 from services.executor.diaries import SEQ_PER_REIGN, Diaries, Lives
 from services.executor.files import DiskFiles
 from shared.cluster.diary import HORIZON_BEGINS, DiaryLine, Orders, RunKey, check_diaries
-from shared.events.encoding import encode
+from shared.events.base import LARGEST_INTEGER
+from shared.events.encoding import decode, encode
+from shared.events.nodes import NodeReport
 from shared.events.value import replace
 from shared.events.values import RunStatus
 
@@ -264,3 +266,19 @@ def test_whatever_is_forgotten_an_executor_and_the_judge_find_what_they_need(
 
 def of(line: DiaryLine) -> RunKey:
     return (line.node, line.job, line.attempt, line.rank, line.turn, 0)
+
+
+def test_a_clock_that_was_once_far_ahead_leaves_numbers_that_readers_take(tmp_path: Path) -> None:
+    right_ms, year_2300_ms = 1_795_000_000_000, 10_413_792_000_000
+    made = Diaries(DiskFiles(tmp_path), "cell-a", 1)
+    taken = [made.take(0, wall_ms) for wall_ms in (right_ms, year_2300_ms, right_ms, year_2300_ms, right_ms)]
+    assert taken == sorted(set(taken))
+    assert taken[-1] < LARGEST_INTEGER * 3 // 4
+
+
+def test_a_reign_whose_numbers_no_reader_takes_is_passed_over(tmp_path: Path) -> None:
+    files, right_ms = DiskFiles(tmp_path), 1_795_000_000_000
+    files.write_begin(files.open("reigns/cell-a-0-of-1"), b"%020d" % (LARGEST_INTEGER + 1))
+    seq = Diaries(files, "cell-a", 1).take(0, right_ms)
+    report = NodeReport(cell="cell-a", node="n1", boot="b", seq=seq + 1)
+    assert decode(NodeReport.type, encode(report)) == report
