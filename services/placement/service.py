@@ -399,7 +399,7 @@ class PlacementService:
         return None if source in self._handed_over else self.state.input_checksums.get(source)
 
     def _cycle(self, turn: Turn, wall_ms: int) -> Tried | None:
-        if self._room.takes_inputs:
+        if self._room.takes_inputs and not self._in_force.is_to_be_put(self.state):
             self._take_in(turn, wall_ms)
         taken = tuple(self._taken)
         inputs = self._advance(taken)
@@ -462,6 +462,9 @@ class PlacementService:
         """Bring the state to the cell file of this process, and last put it in force: a writer that dies in the middle
         leaves the rest to the next one.
         """
+        if self._in_force.yields:
+            self._is_configured = True
+            return
         in_force = self._in_force.until_now(self.state)
         gone = frozenset[str]() if in_force is None else _names_of(in_force) - self._names
         policies = tuple(POLICIES)
@@ -483,7 +486,8 @@ class PlacementService:
     @property
     def _is_done(self) -> bool:
         """Whether nothing was begun that goes on with the next record."""
-        return not self._losing and (self._is_configured or not (self._reload or self._begins))
+        is_configured = self._is_configured or not (self._reload or self._begins)
+        return not self._losing and is_configured and not self._in_force.is_to_be_put(self.state)
 
     def _keep(self) -> None:
         """Nothing of the last cycle will be undone."""

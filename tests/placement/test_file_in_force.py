@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from services.placement.service import PlacementService
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.file_in_force import as_effect, difference, digest_of, from_effect
 from shared.events import effects as e
+from shared.events.operations import HoldJob
 from shared.events.queue import QueueDiscipline
 from shared.events.values import NodeStatus
 from shared.log.machine.writer import Draft, Writer
-from tests.placement.world import CELL, World, joined, kinds
+from tests.placement.world import CELL, World, admitted, joined, kinds, spec_of
 
 
 def file_with(pool: str = "train", *tenants: str) -> CellFile:
@@ -111,6 +114,38 @@ def test_a_restart_with_the_same_file_writes_nothing_of_it() -> None:
     assert kinds(world.decisions[-1].effects) == ["WriterStarted"]
 
 
+def with_a_file_of_a_newer_release(world: World) -> str:
+    """The newer release's record, with a field that this one does not know. The file's digest."""
+    known = as_effect(NEW)
+    assert known is not None
+    content = json.dumps({**json.loads(known.content), "a_field_to_come": 1})
+    world.written_by_another(e.CellFileSet(digest=digest_of(content), content=content))
+    return digest_of(content)
+
+
+def digest_in_force(world: World) -> str:
+    assert world.state.cell_file is not None
+    return world.state.cell_file.digest
+
+
+@pytest.mark.parametrize("is_read_later", [False, True])
+def test_a_file_that_cannot_be_read_here_is_not_replaced_until_a_person_reloads(*, is_read_later: bool) -> None:
+    world = World(OLD)
+    other = None if is_read_later else standby(world, NEWEST)
+    digest = with_a_file_of_a_newer_release(world)
+    other = other or standby(world, NEWEST)
+    world.service = other
+    world.regain()
+    assert digest_in_force(world) == digest
+    assert f"cell file {digest[:8]} is in force and cannot be read here" in other.take_contradiction()
+    other.reload(NEWEST)
+    world.regain()
+    other.reload(NEWEST)
+    world.rest()
+    assert in_force(world) == NEWEST
+    assert other.take_contradiction() == ""
+
+
 def test_a_file_that_is_too_large_for_the_log_is_said_to_be() -> None:
     large = file_with("train", *(f"tenant-{number:05}" for number in range(15_000)))
     world = World(large)
@@ -138,3 +173,33 @@ def test_a_difference_names_the_parts() -> None:
 
 def test_files_that_keep_records_for_other_times_differ_in_that() -> None:
     assert difference(OLD, OLD.model_copy(update={"retention_hours": {"jobs": 5}}), CELL) == "retention_hours"
+
+
+def large(*tenants: str) -> CellFile:
+    return file_with("late", "ada", *tenants, *(f"team-{number:05}-of-our-company" for number in range(4_000)))
+
+
+@pytest.mark.parametrize("of_others", [False, True])
+def test_a_reloaded_file_is_in_the_log_before_a_backlog_is_taken_in(*, of_others: bool) -> None:
+    """Else whoever takes over meanwhile goes back to the older one."""
+    world = World(OLD)
+    world.tell(joined("n1"))
+    new = large()
+    world.service.reload(new)
+    for number in range(3):
+        jobs = [admitted(spec_of(f"j{number}-{each}")) for each in range(600)]
+        world.hand_over(*([HoldJob(cell=CELL, job=job.spec.id) for job in jobs] if of_others else jobs), size_bytes=600)
+        world.decide()
+    assert in_force(world) == new
+
+
+def test_a_writer_that_begins_with_a_backlog_puts_its_own_file_in_force_first() -> None:
+    world = World(OLD)
+    world.service = standby(world, large())
+    world.hand_over(*(admitted(spec_of(f"j-{number}")) for number in range(600)), size_bytes=600)
+    world.regain()
+    kinds_of_records = [kinds(record.effects) for record in world.decisions]
+    assert max(number for number, each in enumerate(kinds_of_records) if "CellFileSet" in each) < min(
+        number for number, each in enumerate(kinds_of_records) if "JobEnqueued" in each
+    )
+    assert len(world.state.jobs) == 600

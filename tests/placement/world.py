@@ -180,6 +180,14 @@ class World:
         self._take_over()
         self.rest()
 
+    def written_by_another(self, *effects: e.AnyEffect) -> None:
+        """A decision that another process wrote, and that this one has folded."""
+        at_ms, version = self.state.at_ms, self.state.version + 1
+        decision = Decision(cell=CELL, version=version, epoch=self.state.epoch, at_ms=at_ms, effects=effects)
+        value = encode(decision)
+        self._keep(Draft(decision, value, next_chain(self.state.chain, value)))
+        self._catch_up()
+
     # The log.
 
     def _take_over(self) -> None:
