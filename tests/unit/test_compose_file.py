@@ -11,6 +11,7 @@ import yaml
 
 from services.cli.service_set import KINDS, ServiceKind
 from services.executor.nodes_file import load_nodes
+from shared.log.topics import parse_topics
 from shared.runtime.cell_file import load_cell_file
 from shared.runtime.stack.docker import KAFKA_IMAGE, VALKEY_IMAGE
 
@@ -36,6 +37,13 @@ def given_to_the_container() -> dict[str, str]:
 
 def test_kafka_is_set_as_it_is_without_docker() -> None:
     assert given_to_the_container() == properties()
+
+
+def test_kafka_remembers_how_far_submissions_were_read_for_much_longer_than_it_keeps_them() -> None:
+    topics = parse_topics((TOP / "deploy" / "kafka" / "topics.yaml").read_text(encoding="utf-8"))
+    kept_ms = topics.retention_ms("submissions")
+    assert kept_ms is not None
+    assert int(properties()["offsets.retention.minutes"]) * 60_000 >= 100 * kept_ms
 
 
 def test_the_servers_are_those_of_the_tests() -> None:
