@@ -16,7 +16,9 @@ from pydantic import ValidationError
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.admission.service import AdmissionService
 from services.metrics.service import MetricsService
+from services.queueing.policy.estimator import Declared
 from services.queueing.policy.plan import in_parts, plan_of
+from services.queueing.policy.planner import plan_starts
 from shared.cluster.config import GPUS_MOST, CellFile
 from shared.cluster.fold import fold
 from shared.cluster.rows import digest_of, rows_of, state_from
@@ -27,21 +29,27 @@ from shared.events.base import LARGEST_INTEGER, LATEST_MS, Event, Value
 from shared.events.decisions import Decision
 from shared.events.encoding import Undecodable, decode, encode
 from shared.events.jobs import JobRejected
-from shared.events.queue import QueuePlanned
+from shared.events.queue import QueueDiscipline, QueuePlanned, StartsPlanned
 from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from shared.events.value import replace
 from shared.events.values import (
     DEVICES_MOST,
     GPU,
     WORKERS_MOST,
+    AfterWhen,
+    Dependency,
     JobKind,
     JobSpec,
+    Level,
     NodeSpec,
     ObservedRun,
+    Position,
     Resources,
     RetryPolicy,
     RunStatus,
+    TopologyWish,
     VirtualRun,
+    Wish,
 )
 from shared.log.machine.writer import DECISION_BYTES_MOST
 from shared.view.apply import all_rows
@@ -49,7 +57,7 @@ from shared.view.row_text import account_rows, job_row, node_row
 from tests.placement.world import CELL, World
 
 JOBS, NODES = ("a", "b", "c" * 128), ("n1", "n2" * 64)
-NOW_MS = (0, 1, 1_795_000_000_000, LATEST_MS // 2)
+NOW_MS = (0, 1, 1_795_000_000_000, LATEST_MS // 2, LATEST_MS - 500)
 
 
 def ends(low: int, high: int, *between: int) -> st.SearchStrategy[int]:
@@ -79,6 +87,12 @@ JOB, NODE = st.sampled_from(JOBS), st.sampled_from(NODES)
 MILLI = st.just(GPU) | st.sampled_from((1, 999, 2 * GPU, 8 * GPU, (DEVICES_MOST - 1) * GPU, DEVICES_MOST * GPU))
 RETRY = build(RetryPolicy, budget=ends(0, 1_000, 3), backoff_ms=MS, backoff_most_ms=MS)
 RUN = build(VirtualRun, duration_ms=maybe(MS), fail_at_ms=maybe(MS), fail_attempts=maybe(ends(1, 1_000)))
+TOPOLOGY = build(
+    TopologyWish,
+    level=st.sampled_from(Level),
+    wish=st.sampled_from(Wish),
+    slice_workers=st.none() | maybe(ends(1, WORKERS_MOST, 2)),
+)
 SPEC = build(
     JobSpec,
     id=JOB,
@@ -100,6 +114,11 @@ SPEC = build(
     array=st.none() | maybe(ends(1, 1_000, 3)),
     array_most_running=st.none() | maybe(ends(1, 1_000)),
     hold=st.sampled_from((False, False, True)),
+    topology=st.none() | maybe(TOPOLOGY),
+    spread=st.none() | maybe(st.sampled_from(Level)),
+    after=st.just(()) | build(Dependency, job=JOB, when=st.sampled_from(AfterWhen)).map(lambda each: (each,)),
+    node_labels=st.sampled_from(((), (), ("zone=a",), ("!zone",))),
+    tolerations=st.sampled_from(((), ("hot",))),
 )
 CHANGES = build(
     JobChanges,
@@ -136,6 +155,10 @@ NODE_SPEC = build(
     gpus=ends(0, DEVICES_MOST, 8),
     cpu_milli=COUNT,
     memory_mib=COUNT,
+    islands=st.sampled_from(((), (), (4, 4), (DEVICES_MOST,))),
+    position=build(Position, domain=st.just("d"), leaf=maybe(st.sampled_from(("l", "m")))),
+    labels=st.sampled_from(({}, {"zone": "a"})),
+    taints=st.sampled_from(((), (), ("hot",))),
 )
 JOINED = build(n.NodeJoined, **{**STAMP, "boot": st.just("boot-1"), "seq": st.just(0) | COUNT}, spec=NODE_SPEC).map(
     lambda event: replace(event, node=event.spec.id)
@@ -176,6 +199,11 @@ POLICY = st.just(o.CellPolicy()) | build(
     unacknowledged_most=COUNT,
     unknown_dependency_ms=MS,
     maintenance_lead_ms=MS,
+    breaker_wait_wall_ms=ends(0, 86_400_000, 300_000),
+    breaker_nodes_per_minute=ends(1, 100_000, 10),
+    remove_lost_ms=ends(0, 366 * 86_400_000),
+    reservations_max=ends(0, 256, 8),
+    reservation_ttl_ms=ends(1_000, 366 * 86_400_000, 300_000),
 )
 QUOTA = build(
     o.Quota,
@@ -208,6 +236,7 @@ FILE = st.fixed_dictionaries(
         "policy": POLICY,
         "aging_ms": st.sampled_from((0, 1, 10 * 365 * 86_400_000)),
         "order": st.sampled_from(("fifo", "fair-share")),
+        "discipline": st.sampled_from(QueueDiscipline),
         "guaranteed": st.just(0) | GPUS,
         "limit": st.none() | maybe(GPUS),
         "weight": ends(0, 1_000_000),
@@ -232,7 +261,13 @@ def file_of(drawn: dict[str, Any]) -> CellFile | None:
                         "ordinal": 0,
                         "pools": [{"name": "train", "gpus": drawn["gpus"], "gpus_per_node": drawn["gpus_per_node"]}],
                         "queues": [
-                            {"name": "main", "order": drawn["order"], "aging_ms": aging_ms, "aging_most_ms": aging_ms}
+                            {
+                                "name": "main",
+                                "order": drawn["order"],
+                                "discipline": drawn["discipline"],
+                                "aging_ms": aging_ms,
+                                "aging_most_ms": aging_ms,
+                            }
                         ],
                         "policy": drawn["policy"],
                     }
@@ -275,6 +310,15 @@ class Pipeline:
     def tell(self, event: Event) -> None:
         """A node's word or an operation, as placement reads it."""
         self.world.tell(as_read(event), size_bytes=len(encode(event)))
+
+    def plan(self) -> None:
+        """Queueing plans starts on what the writer has in force, and placement reads the plan."""
+        world = self.world
+        most = world.state.policy.reservations_max
+        starts = plan_starts(world.state, self.queues, world.now_ms, most, Declared())
+        version = world.state.version
+        plan = StartsPlanned(cell=CELL, writer="q", plan=1, version=version, at_ms=world.now_ms, starts=starts)
+        world.tell(as_read(plan))
 
     def run_on(self, pick: int, status: RunStatus, text: str) -> None:
         """What is started tells of itself as its node would."""
@@ -343,7 +387,8 @@ STEPS = st.lists(
         st.sampled_from((RunStatus.RUNNING, RunStatus.FAILED, RunStatus.FAILED, RunStatus.STOPPED, RunStatus.FINISHED)),
         st.sampled_from(("", "\0" * 500)),
     )
-    | ends(0, LATEST_MS // 4, 1_000, 60_000).map(lambda ms: ("pass", ms)),
+    | ends(0, LATEST_MS // 4, 1_000, 60_000).map(lambda ms: ("pass", ms))
+    | st.just(("plan", None)),
     min_size=8,
     max_size=25,
 )
@@ -372,22 +417,38 @@ PRELUDE = st.tuples(
 )
 
 
-@given(drawn=FILE, prelude=PRELUDE, now_ms=st.sampled_from(NOW_MS), steps=STEPS)
+CROWD = st.lists(
+    build(
+        JobSpec,
+        id=JOB,
+        tenant=st.sampled_from(("ada", "bob")),
+        resources=st.just(Resources(gpu_milli=8 * GPU)),
+        max_run_ms=ends(1, LARGEST_INTEGER, 1_000),
+        topology=st.none() | maybe(TOPOLOGY),
+    ).map(lambda spec: ("submit", SubmitJob(job=spec))),
+    max_size=4,
+).map(lambda steps: (*steps, ("plan", None)))
+"""Jobs that fill a node, and what is planned for those that wait."""
+
+
+@given(drawn=FILE, prelude=PRELUDE, crowd=CROWD, now_ms=st.sampled_from(NOW_MS), steps=STEPS)
 @settings(deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
 def test_no_number_that_is_let_in_stops_a_cell(
-    drawn: dict[str, Any], now_ms: int, prelude: tuple[Any, ...], steps: list[Any]
+    drawn: dict[str, Any], now_ms: int, prelude: tuple[Any, ...], crowd: tuple[Any, ...], steps: list[Any]
 ) -> None:
     file = file_of(drawn)
     if file is None:
         return
     pipeline = Pipeline(file, now_ms)
-    for what, given_ in (*prelude, *steps):
+    for what, given_ in (*prelude, *crowd, *steps):
         if what == "submit":
             pipeline.submit(given_)
         elif what == "tell":
             pipeline.tell(given_)
         elif what == "run":
             pipeline.run_on(*given_)
+        elif what == "plan":
+            pipeline.plan()
         else:
             pipeline.world.now_ms = min(pipeline.world.now_ms + given_, LATEST_MS)  # where the clock ends, too
             pipeline.world.wall_ms += 1_000
