@@ -21,7 +21,19 @@ from shared.events.value import replace
 from shared.events.values import JobKind, JobSpec, Resources, WorkerPlace
 from tests.placement.planned import BACKFILL, NEVER_MS, Planned, file_of
 from tests.placement.test_borrowing import share
-from tests.placement.world import CELL, World, admitted, cancel, joined, lost, set_policy, set_quotas, spec_of, update
+from tests.placement.world import (
+    CELL,
+    World,
+    admitted,
+    cancel,
+    joined,
+    lost,
+    quota,
+    set_policy,
+    set_quotas,
+    spec_of,
+    update,
+)
 
 BEST = Queue(name="best", aging_ms=0, aging_most_ms=0)
 
@@ -590,6 +602,39 @@ def test_a_planned_start_that_is_far_away_puts_a_due_head_off_for_some_waits_onl
     planned.pass_time(at_ms)
     planned.submit(job("c", 2, None))
     assert ("c" in planned.starts) is starts
+
+
+@pytest.mark.parametrize(("at_ms", "starts"), [(50, False), (150, True)])
+def test_what_only_a_limit_keeps_beyond_its_first_planned_start_keeps_no_nodes(at_ms: int, *, starts: bool) -> None:
+    planned = Planned(file_of(BACKFILL), *(joined(f"n{number}", 4) for number in range(3)))
+    planned.tell(set_quotas(quota("ada", 8)))
+    planned.submit(job("a", 4, 100), run_ms=10_000)
+    planned.submit(job("big", 4, 50, workers=2))
+    planned.tell(planned.plan())
+    assert planned.planned()["big"][0] == 100
+    planned.pass_time(at_ms)
+    planned.tell(planned.plan())
+    planned.submit(*(job(f"c{number}", 4, None, tenant="bob") for number in range(2)))
+    assert planned.planned()["big"][1]
+    assert ({"c0", "c1"} <= planned.starts.keys()) is starts
+
+
+def test_what_a_head_at_a_limit_keeps_back_beyond_its_first_planned_start_keeps_no_nodes() -> None:
+    nodes = [joined(f"n{number}", 4, labels={} if number else {"old": ""}) for number in range(4)]
+    planned = Planned(file_of(BACKFILL, backfill_wait_ms=10), *nodes)
+    planned.tell(set_quotas(quota("ada", 8)))
+    planned.submit(job("a", 4, 100, node_labels=("old",)), run_ms=10_000)
+    planned.submit(job("big", 4, 50, workers=2))
+    planned.tell(planned.plan())
+    planned.pass_time(110)
+    planned.submit(job("too", 4, 50, node_labels=("!old",)))
+    assert planned.world.job("too").deferred is DeferCode.BEHIND_HEAD
+    planned.tell(planned.plan())
+    planned.pass_time(1_000)
+    planned.tell(planned.plan())
+    assert planned.planned()["too"][1]
+    planned.submit(*(job(f"c{number}", 4, None, tenant="bob") for number in range(3)))
+    assert {"c0", "c1", "c2"} <= planned.starts.keys()
 
 
 def test_a_planned_start_for_which_no_places_are_kept_puts_no_due_head_off() -> None:

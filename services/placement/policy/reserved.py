@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from services.placement.policy.ever import Reach
 from services.placement.policy.owners_first import fits_in, kept_from_owner, waits_for_owners
+from services.placement.policy.quota_check import waits_by_types
 from shared.cluster.config import Queue
 from shared.cluster.job import Job
 from shared.cluster.queue_order import Order, order_in
@@ -23,6 +24,7 @@ from shared.cluster.run_time import run_estimate_ms
 from shared.cluster.state import CellState
 from shared.events.effects import ReservationSet
 from shared.events.queue import QueueOrder
+from shared.events.reasons import DeferCode
 from shared.events.values import WorkerPlace
 
 
@@ -50,7 +52,7 @@ class Reserved:
         """`queue_of` is the queue of each job that has a reservation."""
         self._state, self._now_ms = state, now_ms
         self._all = [
-            _kept(state, state.jobs[job_id], queue)
+            _kept(state, state.jobs[job_id], queue, now_ms)
             for job_id, queue in queue_of.items()
             if state.reservations[job_id].workers
         ]
@@ -148,12 +150,24 @@ def _ends_before(state: CellState, job: Job, start_ms: int, now_ms: int) -> bool
     return run_ms is not None and now_ms + run_ms <= start_ms
 
 
-def _kept(state: CellState, job: Job, queue: Queue) -> Kept:
+def _is_late_at_limit(state: CellState, job: Job, now_ms: int) -> bool:
+    """Whether a job that only a limit keeps, or a head before it, which may be at that limit, has not started by its
+    first planned start: what runs below the limit ends nobody knows when, and no room would help the job till then.
+    """
+    first_ms = state.reservations[job.spec.id].first_ms
+    if first_ms is None or now_ms < first_ms or not state.quotas:
+        return False
+    waits = waits_by_types(state, job.spec)
+    is_at_limit = bool(waits.under) and not waits.room and not waits.to_all
+    return is_at_limit or job.deferred is DeferCode.BEHIND_HEAD
+
+
+def _kept(state: CellState, job: Job, queue: Queue, now_ms: int) -> Kept:
     reservation = state.reservations[job.spec.id]
     order = order_in(queue, job.spec, job.submit_ms, job.number)
     # What waits for owners alone keeps nothing: else another one could wait for it and keep the owners off.
-    waits = waits_for_owners(state, job.spec, reservation.workers)
-    reach = {} if waits else reach_of_places(state, reservation.workers)
+    keeps = not waits_for_owners(state, job.spec, reservation.workers) and not _is_late_at_limit(state, job, now_ms)
+    reach = reach_of_places(state, reservation.workers) if keeps else {}
     return Kept(job, queue.name, order, reach, reservation.start_ms)
 
 

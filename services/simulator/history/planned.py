@@ -68,11 +68,16 @@ def delayed_by(books: Books, page: JobPage, effect: e.JobStarted) -> str | None:
         is_before = its_place < place or (its_place == place and came_before)
         if plan is None or other.spec.queue != page.spec.queue or not is_before:
             continue
-        if not any(kept.node in nodes for kept in plan.workers):
+        if not any(kept.node in nodes for kept in plan.workers) or _is_late(books, plan):
             continue
         if run_ms is None or books.at_ms + run_ms > plan.start_ms:
             return f"job {effect.job} starts on nodes that are kept for job {other_id} from {plan.start_ms} on"
     return None
+
+
+def _is_late(books: Books, plan: e.ReservationSet) -> bool:
+    """Whether the first planned start of the job is over: then nothing may be kept any more, if a limit keeps it."""
+    return bool(books.quotas) and plan.first_ms is not None and plan.first_ms <= books.at_ms
 
 
 def _place(books: Books, page: JobPage) -> tuple[int, int]:
