@@ -34,7 +34,8 @@ from services.placement.policy.reserved import Kept, Reserved
 from shared.cluster.config import Queue
 from shared.cluster.gpu_types import types_for
 from shared.cluster.job import Job, JobStatus
-from shared.cluster.maintenance import shut_for
+from shared.cluster.maintenance import longest_run_ms, shut_for
+from shared.cluster.masks import mask_from
 from shared.cluster.queue_order import Order, order_in
 from shared.cluster.quota import accounts
 from shared.cluster.singly import grows, in_line
@@ -92,6 +93,7 @@ class Heads:
         "_is_by_tenant",
         "_marks",
         "_now_ms",
+        "_shut",
         "_state",
         "reserved",
     )
@@ -104,6 +106,7 @@ class Heads:
         self._is_by_tenant = False
         self._above: dict[tuple[Need, str], tuple[str, ...]] = {}
         self._marks: list[object] = []
+        self._shut: Shut = {}
         self._before_turns: dict[tuple[Need, str], None] = {}
         self._first: dict[str, tuple[Need, str]] = {}
 
@@ -168,7 +171,7 @@ class Heads:
         """
         if is_ever_allowed(self._state, job):
             since_ms = self._state.heads[job.spec.id]
-            for part in _kept_for(self._state, in_line(job), self.reach(need, job.spec), code):
+            for part in _kept_for(self._state, in_line(job), self.reach(need, job.spec), code, self._shut):
                 head = Head(job.spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=code)
                 self._put(replace(head, is_for_owners=True, is_before_turns=True))
             self._first[job.spec.id] = (need, job.spec.tenant)
@@ -223,7 +226,7 @@ class Heads:
         is_due_now = is_strict or is_due(self._state, job, since_ms, self._now_ms)
         reach = self.reach(need, job.spec) if beside is None else beside
         is_of_all = code in WAITED_FOR
-        for under, kept, lets_pass in _kept_for(self._state, in_line(job), reach, code):
+        for under, kept, lets_pass in _kept_for(self._state, in_line(job), reach, code, self._shut):
             is_for_owners = lets_pass or not is_strict
             head = Head(job.spec, since_ms, kept, under, is_due_now, is_of_all, is_for_owners=is_for_owners, code=code)
             self._put(head)
@@ -341,6 +344,7 @@ class _Known:
     def __init__(self, state: CellState, now_ms: int) -> None:
         self._state, self._now_ms = state, now_ms
         self._reaches: dict[Key, Reach] = {}
+        self._shut: Shut = {}
 
     def in_own(self, queue: Queue, before: Sequence[Job]) -> list[Head]:
         """Those of a job's own queue. In a strict one whoever comes before it counts, told why it waits or not yet."""
@@ -383,7 +387,7 @@ class _Known:
         reach = self._reaches.get(key)
         if reach is None:
             reach = self._reaches[key] = reach_of(self._state, in_line(job))
-        since_ms, parts = self._state.heads.get(spec.id), _kept_for(self._state, in_line(job), reach, code)
+        since_ms, parts = self._state.heads.get(spec.id), _kept_for(self._state, in_line(job), reach, code, self._shut)
         heads = [Head(spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=code) for part in parts]
         passes = [backfills or part.is_for_owners for part in parts]
         return [replace(head, is_for_owners=is_passed) for head, is_passed in zip(heads, passes, strict=True)]
@@ -391,6 +395,10 @@ class _Known:
 
 def _place_in(queue: Queue, job: Job) -> Order:
     return order_in(queue, job.spec, job.submit_ms, job.number)
+
+
+Shut = dict[tuple[str, int], int]
+"""The nodes of a pool whose maintenance begins before a run of so many milliseconds would be over, as a mask."""
 
 
 class _Part(NamedTuple):
@@ -403,13 +411,13 @@ class _Part(NamedTuple):
     is_for_owners: bool
 
 
-def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: DeferCode | None) -> list[_Part]:
+def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: DeferCode | None, shut: Shut) -> list[_Part]:
     """The parts of a head which could be on these nodes (`reach`), by what keeps it of each GPU type. Where quotas keep
     it of one that are all of its nodes: whatever runs on one of them takes from what is left below the limit, or to
     all. Where they do not, it is room that it waits for, though the reason that was told is another one.
     """
     if state.closing and code is not DeferCode.MAINTENANCE:
-        reach = _without_closing(state, spec, reach)
+        reach = _without_closing(state, spec, reach, shut)
     if code is not DeferCode.QUOTA_REACHED:
         return [_Part(None, reach, code is DeferCode.RESERVED_FOR_OTHER)]
     waits = waits_by_types(state, spec)
@@ -419,16 +427,16 @@ def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: DeferCode | N
     return [part for part in parts if reach and part.reach]
 
 
-def _without_closing(state: CellState, spec: JobSpec, reach: Reach) -> Reach:
+def _without_closing(state: CellState, spec: JobSpec, reach: Reach, shut: Shut) -> Reach:
     """Without the nodes whose maintenance the head would meet: it waits for others, and what is over before the
     maintenance begins takes nothing from it there.
     """
-    found = dict(reach)
+    run_ms = longest_run_ms(state, spec)
     for name in reach:
-        pool = state.pools[name]
-        for node_id in shut_for(state, pool, spec):
-            found[name] &= ~(1 << pool.number(node_id))
-    return {name: mask for name, mask in found.items() if mask}
+        if (name, run_ms) not in shut:
+            pool = state.pools[name]
+            shut[name, run_ms] = mask_from([pool.number(each) for each in shut_for(state, pool, spec)], len(pool.ids))
+    return {name: left for name, mask in reach.items() if (left := mask & ~shut[name, run_ms])}
 
 
 def _of_types(state: CellState, types: Sequence[str]) -> Reach:
