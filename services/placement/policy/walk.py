@@ -514,4 +514,5 @@ class _Scan:
 
     def _is_beyond_help(self, row: Row, job: Job) -> bool:
         code = row.code or row.rows.need.code
-        return code in STRUCTURAL or not is_ever_allowed(self._state, job)
+        is_over = code is DeferCode.QUOTA_REACHED and not is_ever_allowed(self._state, job)
+        return code in STRUCTURAL or is_over
