@@ -24,10 +24,11 @@ POLL_WAIT_MS = 200
 """An empty poll lasts at least so long, whatever it is asked for: FastStream sleeps after each."""
 
 COMMITTED_BOUND_S = 10.0
-BUSY_RECORDS, BUSY_WAIT_MS_MIN, BUSY_WAIT_MS_MAX, BUSY_BYTES = 8, 4, 25, 1_048_576
-"""After a poll with so many records the next fetch stays at the broker for so long, the longer the more they were,
-unless so many bytes are there: under load a few larger batches cost much less than many small ones, here and for all
-who read what comes of them.
+BUSY_RECORDS, BUSY_WAIT_MS_MAX, BUSY_BYTES = 8, 25, 1_048_576
+"""After a poll with so many records the next fetch stays at the broker for three milliseconds for each eight of them,
+but not longer than this, unless so many bytes are there: under load a few larger batches cost much less than many small
+ones, here and for all who read what comes of them. A wait that began longer would make batches of a middling load
+larger, and so make itself longer.
 """
 
 IDLE_WAIT_MS = 50
@@ -108,7 +109,7 @@ class SharingConsumer(SteadyConsumer):
     def _pace(self, records: int) -> None:
         """Say how the next fetch waits; it goes out behind this poll. Reaches into the fetcher of aiokafka 0.14."""
         is_busy = records >= BUSY_RECORDS
-        wait_ms = min(BUSY_WAIT_MS_MIN + records // 2, BUSY_WAIT_MS_MAX) if is_busy else IDLE_WAIT_MS
+        wait_ms = min(3 * records // 8, BUSY_WAIT_MS_MAX) if is_busy else IDLE_WAIT_MS
         self._fetcher._fetch_min_bytes = BUSY_BYTES if is_busy else 1  # noqa: SLF001 - see above
         self._fetcher._fetch_max_wait_ms = wait_ms  # noqa: SLF001
 
