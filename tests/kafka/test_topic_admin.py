@@ -11,7 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from confluent_kafka import KafkaError, Producer
 
 from shared.log.kafka import KafkaLog
-from shared.log.port import Record
+from shared.log.port import LogUnavailable, Record
 from shared.log.topic_admin import check_topics, create_topics, flushes_each_record, missing_topics
 from shared.log.topics import DifferenceKind, expected_topics, parse_topics
 
@@ -115,4 +115,16 @@ async def test_a_topic_is_called_durable_only_where_the_broker_flushes_each_of_i
         await admin.create_topics([NewTopic(name, 1, 1, topic_configs={"flush.messages": messages})])
     finally:
         await admin.close()
-    assert await flushes_each_record(kafka, name) is flushes
+    assert await told_when_known(kafka, name) is flushes
+
+
+async def told_when_known(kafka: str, topic: str) -> bool:
+    """A topic is known to a broker a moment after the answer that it was made."""
+    end_s = time.monotonic() + 10
+    while True:
+        try:
+            return await flushes_each_record(kafka, topic)
+        except LogUnavailable:
+            if time.monotonic() > end_s:
+                raise
+            await asyncio.sleep(0.05)
