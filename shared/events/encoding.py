@@ -17,6 +17,7 @@ from shared.events.value import Value, model_of, read_known
 SUBMISSION_BYTES_MOST = 512_000
 VALUE_CHARACTERS_MOST = 100
 RULE_CHARACTERS_MOST = 300
+LARGE_BYTES = 4_000
 TYPE_HEADER = "ce_type"
 SPEC_VERSION = ("ce_specversion", b"1.0")
 CONTENT_TYPE = ("content-type", b"application/json")
@@ -62,30 +63,36 @@ def decode(type_: str, value: bytes | None) -> Event | Undecodable:
     """The event of these bytes, or why there is none. Never raises on content.
 
     Commands must not hold fields that are unknown, nor may records of which the truth is made, at any depth; in all
-    other events these are ignored. What strangers may write is judged by its pydantic model first, names and all; what
+    other events these are ignored. What strangers may write is judged by its pydantic model, too, names and all; what
     names only things that are known, of which there are thousands in a second, and the topics that one service writes
     are read as they are.
+
+    The model describes every mistake, and one is told. A large command that is nothing but mistakes is therefore read
+    no further than to the first one, and told in the reader's words.
     """
     cls = TYPES.get(type_)
     if cls is None:
         return Undecodable(DeadLetterReason.UNKNOWN_TYPE, "is not a type of this version", "ce_type", shorten(type_))
     if value is None:
         return Undecodable(DeadLetterReason.UNREADABLE, "the record has no value")
-    if cls.topic in OUTSIDE and not cls.names_only_known:
-        why = _judged(cls, value)
-        if why is not None:
-            return why
     try:
-        return _decoder(cls).decode(value)
+        event = _decoder(cls).decode(value)
     except UNREAD as error:
+        if cls.is_command and len(value) > LARGE_BYTES:
+            return _unread(_no_json(value) or error)
         why = _judged(cls, value)
         if why is None and cls.topic not in STRICT and not cls.is_command:
             return _of_a_later_release(cls, value)
         return why or _unread(error)
+    is_judged = cls.topic in OUTSIDE and not cls.names_only_known
+    return (_judged(cls, value) if is_judged else None) or event
 
 
 UNREAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What reading JSON raises for bytes that are none, or not what is expected."""
+
+READ_AT, UNKNOWN_FIELD = " - at `$", "Object contains unknown field `"
+"""What msgspec says before the place of a mistake, and of a field that is not known."""
 
 
 def _of_a_later_release(cls: type[Event], value: bytes) -> Event | Undecodable:
@@ -113,9 +120,26 @@ def _judged(cls: type[Event], value: bytes) -> Undecodable | None:
 
 
 def _unread(error: Exception) -> Undecodable:
-    invalid = isinstance(error, msgspec.ValidationError)
-    reason = DeadLetterReason.INVALID if invalid else DeadLetterReason.UNREADABLE
-    return Undecodable(reason, _one_line(str(error)[:RULE_CHARACTERS_MOST]))
+    if not isinstance(error, msgspec.ValidationError):
+        return Undecodable(DeadLetterReason.UNREADABLE, _one_line(str(error)[:RULE_CHARACTERS_MOST]))
+    rule, is_placed, place = str(error).rpartition(READ_AT)
+    field = place.rstrip("`").replace("[...]", "").lstrip(".") if is_placed else ""
+    rule = rule if is_placed else place
+    if rule.startswith(UNKNOWN_FIELD):
+        field = f"{field}.{rule.removeprefix(UNKNOWN_FIELD).rstrip('`')}".lstrip(".")
+    return Undecodable(DeadLetterReason.INVALID, _one_line(rule[:RULE_CHARACTERS_MOST]), shorten(field))
+
+
+def _no_json(value: bytes) -> Exception | None:
+    """What keeps these bytes from being JSON at all."""
+    try:
+        _RAW.decode(value)
+    except UNREAD as error:
+        return error
+    return None
+
+
+_RAW = msgspec.json.Decoder(msgspec.Raw)
 
 
 @cache

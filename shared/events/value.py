@@ -9,6 +9,7 @@ judged, since the rest is written by one service each.
 from __future__ import annotations
 
 from functools import cache
+from itertools import islice
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
@@ -26,7 +27,16 @@ from typing import get_type_hints as type_hints
 
 import msgspec
 from msgspec import Meta
-from pydantic import BaseModel, ConfigDict, FailFast, Field, GetCoreSchemaHandler, create_model, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    GetCoreSchemaHandler,
+    WrapValidator,
+    create_model,
+    model_validator,
+)
 from pydantic_core import CoreSchema, core_schema
 
 if TYPE_CHECKING:
@@ -188,8 +198,26 @@ def _readable(hint: Any) -> Any:
         # Only the first mistake is told, and to word each of 100,000 takes longer than all the rest.
         return Annotated[_TUPLE[tuple(part if part is ... else _readable(part) for part in parts)], FailFast()]
     if origin is dict:
-        return _DICT[tuple(_readable(part) for part in parts)]
+        found = _DICT[tuple(_readable(part) for part in parts)]
+        return Annotated[found, WrapValidator(_part_by_part)] if all(map(_is_text, parts)) else found
     return model_of(hint) if isinstance(hint, type) and issubclass(hint, Value) else hint
+
+
+def _is_text(hint: Any) -> bool:
+    return hint is str or (get_origin(hint) is Annotated and get_args(hint)[0] is str)
+
+
+ENTRIES_AT_ONCE = 50
+
+
+def _part_by_part(table: Any, judge: Callable[[Any], Any]) -> Any:
+    """Judge a large table in parts, and none behind the first that has mistakes: each one costs to be worded."""
+    if not isinstance(table, dict) or len(table) <= ENTRIES_AT_ONCE:
+        return judge(table)
+    entries = iter(table.items())
+    while part := dict(islice(entries, ENTRIES_AT_ONCE)):
+        judge(part)
+    return table
 
 
 def _tag_of(parts: tuple[Any, ...]) -> str | None:

@@ -7,14 +7,16 @@ makes every poll of aiokafka fail at it, for ever, and drops what the same poll 
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
+from functools import partial
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.consumer.fetcher import FetchResult
 
-from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Record
+from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Record, bytes_of
 
 COMMITTED = "read_committed"
 WRITTEN = "read_uncommitted"
@@ -28,23 +30,42 @@ Batches = dict[KafkaTopicPartition, list[Record]]
 Positions = dict[KafkaTopicPartition, int]
 
 
+class BatchRoom:
+    """How much a poll may still take."""
+
+    bytes_most = bytes_left = sys.maxsize
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has come to its bytes."""
+        return self.bytes_left <= 0
+
+
 class SteadyConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka ships no types
     """Where a batch cannot be read, empty records with UNREADABLE_HEADER come in its place, for the dead letters."""
 
     def __init__(self, *topics: str, **settings: Any) -> None:
         super().__init__(*topics, **{**settings, "isolation_level": COMMITTED})
+        self.room = BatchRoom()
 
     async def start(self) -> None:
         """As aiokafka's."""
         await super().start()
-        fetched = _Fetched()
+        fetched = _Fetched(self.room)
         fetched.update(self._fetcher._records)  # noqa: SLF001 - see _Fetched
         self._fetcher._records = fetched  # noqa: SLF001
 
     async def getmany(
-        self, *partitions: KafkaTopicPartition, timeout_ms: int = 0, max_records: int | None = None
+        self,
+        *partitions: KafkaTopicPartition,
+        timeout_ms: int = 0,
+        max_records: int | None = None,
+        max_bytes: int = sys.maxsize,
     ) -> Batches:
-        """As aiokafka's. After any error the position is where it was."""
+        """As aiokafka's, but no further than to the record that makes it `max_bytes`. After any error the position is
+        where it was.
+        """
+        self.room.bytes_most = max_bytes
         before = self.standing()
         try:
             return await self._take(*partitions, timeout_ms=timeout_ms, max_records=max_records)
@@ -55,6 +76,7 @@ class SteadyConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka ships 
             raise
 
     async def _take(self, *partitions: KafkaTopicPartition, timeout_ms: int, max_records: int | None) -> Batches:
+        self.room.bytes_left = self.room.bytes_most
         batches: Batches = await super().getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
         return batches
 
@@ -120,13 +142,37 @@ class _Fetched(OrderedDict[KafkaTopicPartition, Any]):
     """What was fetched and not yet taken. Each partition's records come out as ours, not as aiokafka's first.
 
     This reaches into aiokafka 0.14, whose fetcher makes a record of 11 fields from each that it reads: it costs more
-    than all the rest of the reading. The contract suite pins that ours come out.
+    than all the rest of the reading. The contract suite pins that ours come out. And it bounds a poll in records only,
+    of which a compressed batch of a few kilobytes may hold hundreds of megabytes.
     """
+
+    def __init__(self, room: BatchRoom) -> None:
+        super().__init__()
+        self._room = room
 
     def __setitem__(self, tp: KafkaTopicPartition, fetched: Any) -> None:
         if type(fetched) is FetchResult:
             fetched._partition_records._consumer_record = _record  # noqa: SLF001 - see above
+            fetched.getall = partial(_getall, fetched, self._room)
         super().__setitem__(tp, fetched)
+
+
+def _getall(fetched: Any, room: BatchRoom, max_records: int | None = None) -> list[Record]:
+    """As aiokafka's FetchResult has it, and no further than the room allows."""
+    found: list[Record] = []
+    if not fetched.check_assignment(fetched._topic_partition) or not fetched.has_more():  # noqa: SLF001 - see _Fetched
+        return found
+    if room.is_full:
+        return found
+    for record in fetched._partition_records:  # noqa: SLF001
+        found.append(record)
+        room.bytes_left -= bytes_of(record)
+        if len(found) == max_records or room.is_full:
+            fetched._update_position()  # noqa: SLF001
+            return found
+    fetched._update_position()  # noqa: SLF001
+    fetched._partition_records = None  # noqa: SLF001
+    return found
 
 
 def _record(tp: KafkaTopicPartition, found: Any) -> Record:

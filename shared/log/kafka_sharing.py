@@ -34,6 +34,9 @@ larger, and so make itself longer.
 IDLE_WAIT_MS = 50
 BATCH_RECORDS = 500
 CHECKSUM, CHECKSUM_DIGITS = "crc32:", 8
+BATCH_BYTES_MOST = 1_048_576
+"""A batch has no more than one record beyond so many bytes: what a record costs to be handled goes by its size."""
+
 SHARE_OF_OTHERS = 4
 """A full batch is made larger by this part of it for each topic that found no room."""
 
@@ -55,6 +58,7 @@ class SharingConsumer(SteadyConsumer):
         *_partitions: KafkaTopicPartition,
         timeout_ms: int = 0,  # noqa: ARG002 - FastStream sleeps as long again
         max_records: int | None = None,
+        max_bytes: int = BATCH_BYTES_MOST,  # noqa: ARG002 - the same for all
     ) -> Batches:
         """What the delivery takes, of all partitions. FastStream tries again at once whatever is raised, without a
         word: what no other try can mend ends the delivery.
@@ -72,8 +76,8 @@ class SharingConsumer(SteadyConsumer):
         """What is there, at once; an empty answer takes its time, and a full one has something of every topic. Raises
         KafkaError.
         """
-        found = await super().getmany(timeout_ms=POLL_WAIT_MS, max_records=most)
-        if sum(map(len, found.values())) >= most:
+        found = await super().getmany(timeout_ms=POLL_WAIT_MS, max_records=most, max_bytes=BATCH_BYTES_MOST)
+        if sum(map(len, found.values())) >= most or self.room.is_full:
             self._go_behind(found)
             await self._take_from_others(found, most)
         if self._is_paced:
@@ -98,7 +102,12 @@ class SharingConsumer(SteadyConsumer):
                 others.setdefault(tp.topic, []).append(tp)
         for waiting in others.values():
             try:
-                more = await super().getmany(*waiting, timeout_ms=0, max_records=max(1, max_records // SHARE_OF_OTHERS))
+                more = await super().getmany(
+                    *waiting,
+                    timeout_ms=0,
+                    max_records=max(1, max_records // SHARE_OF_OTHERS),
+                    max_bytes=BATCH_BYTES_MOST // SHARE_OF_OTHERS,
+                )
             except KafkaError as error:
                 # What was found stands. The others are where they were, and the next poll begins with them.
                 logger.warning("some topics are left for the next poll: %r", error)

@@ -46,6 +46,14 @@ class Record(msgspec.Struct, frozen=True):
     """What the record says, from a log that has decoded it already; None from Kafka's."""
 
 
+def bytes_of(record: Record) -> int:
+    """How large a record is, its headers included."""
+    size_bytes = len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size_bytes += len(name) + len(value)
+    return size_bytes
+
+
 class Outgoing(msgspec.Struct, frozen=True):
     """One record to be written. Without `partition` the key chooses it, by Kafka's own murmur2 partitioner.
 

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from aiokafka import AIOKafkaProducer
 
 from shared.log.faststream_recipe import make_broker
-from shared.log.port import Outgoing, Record
+from shared.log.kafka_sharing import BATCH_BYTES_MOST
+from shared.log.port import Outgoing, Record, bytes_of
 from tests.contract.eventually import eventually
 from tests.kafka.subscription import Subscription, subscription_on
 
@@ -51,6 +53,36 @@ async def test_a_flood_of_one_topic_is_passed_by_a_record_of_another(subscriptio
     assert counts == {subscription.topic: FLOOD, quiet: 1}
     assert {name: offsets == list(range(len(offsets))) for name, offsets in seen.items()} == dict.fromkeys(seen, True)
     assert ahead[0] - begun < FLOOD // 4
+
+
+async def test_a_batch_is_bounded_in_bytes_however_well_it_was_compressed(subscription: Subscription) -> None:
+    """60 records of 500 kB in one fetch are 30 MB to be handled before anything else is read."""
+    quiet = await subscription.world.topic(1)
+    producer = AIOKafkaProducer(bootstrap_servers=subscription.bootstrap, compression_type="gzip", linger_ms=50)
+    async with producer:
+        sent = [await producer.send(subscription.topic, b"a" * 500_000, partition=0) for _ in range(60)]
+        await asyncio.gather(*sent)
+    sizes: list[int] = []
+    before: list[int] = []
+    count = 0
+
+    async def slowly(records: list[Record]) -> None:
+        nonlocal count
+        sizes.append(sum(map(bytes_of, records)))
+        if any(record.topic == quiet for record in records):
+            before.append(count)
+        count += len(records)
+        await asyncio.sleep(0.05)
+
+    broker = make_broker(subscription.bootstrap, "test")
+    subscription.subscribe(broker, slowly, topics=[subscription.topic, quiet], max_records=500)
+    async with broker:
+        await broker.start()
+        await eventually(lambda: asyncio.sleep(0, count > 0))
+        await subscription.publish(Outgoing(quiet, b"here", partition=0))
+        await eventually(lambda: asyncio.sleep(0, count == 61))
+    assert max(sizes) <= BATCH_BYTES_MOST + 500_000
+    assert before[0] < 30
 
 
 async def test_each_of_two_that_share_a_topic_knows_what_is_its_own(subscription: Subscription) -> None:

@@ -19,11 +19,14 @@ from shared.log.machine.consumer import (
     Dead,
     DeadLetterLimit,
     Excess,
+    Taken,
     Tally,
+    in_parts,
+    joined,
     next_offsets,
     take_batch,
 )
-from shared.log.port import RECORD_BYTES_MAX, UNREADABLE_HEADER, UNREADABLE_TEXT, Outgoing, Record
+from shared.log.port import RECORD_BYTES_MAX, UNREADABLE_HEADER, UNREADABLE_TEXT, Outgoing, Record, bytes_of
 
 NO_LIMIT = DeadLetterLimit(dead_percent_max=None, dead_in_a_row_max=None)
 
@@ -249,3 +252,17 @@ def test_many_good_records_count_as_that_many_times_one(handled: int, dead: int,
     limit, tally = DeadLetterLimit(ratio_after_records=50, window_records=200), Tally(handled, dead, 3)
     one_by_one = reduce(lambda so_far, _: limit.count(so_far, is_dead=False), range(records), tally)
     assert limit.count_good(tally, records) == one_by_one
+
+
+def test_a_batch_in_parts_is_the_same_batch() -> None:
+    batch = [record(text, offset=number) for number, text in enumerate([b"1", b"{", b"22222", b"{", b"3" * 40, b"4"])]
+    parts = list(in_parts(batch, 10))
+    assert [one for part in parts for one in part] == batch
+    assert len(parts) > 2
+    assert all(len(part) == 1 or sum(map(bytes_of, part)) <= 10 for part in parts)
+    taken, tally = list[Taken[object]](), Tally()
+    for part in parts:
+        taken.append(take_batch(part, as_json, NO_LIMIT, tally))
+        tally = taken[-1].tally
+    assert joined(taken, batch, tally) == take_batch(batch, as_json, NO_LIMIT, Tally())
+    assert list(in_parts([], 10)) == []

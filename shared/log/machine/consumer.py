@@ -6,12 +6,12 @@ is more likely ours (a wrong topic, an old version) than the senders', and a per
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from shared.log.port import Record, TopicPartition
+from shared.log.port import Record, TopicPartition, bytes_of
 
 T = TypeVar("T")
 
@@ -155,6 +155,27 @@ def take_batch(
             handled.append(Handled(record, answer))
     tally = limit.count_good(tally, good)
     return Taken(tuple(handled), tuple(dead), next_offsets(records), tally, stop or limit.judge(tally))
+
+
+def in_parts(records: Sequence[Record], bytes_most: int) -> Iterator[Sequence[Record]]:
+    """The records in the same order, as parts of so many bytes, or of one record that has more."""
+    start = size_bytes = 0
+    for number, record in enumerate(records):
+        record_bytes = bytes_of(record)
+        if number > start and size_bytes + record_bytes > bytes_most:
+            yield records[start:number]
+            start, size_bytes = number, 0
+        size_bytes += record_bytes
+    if records:
+        yield records[start:]
+
+
+def joined(parts: Sequence[Taken[T]], records: Sequence[Record], tally: Tally) -> Taken[T]:
+    """The batch of these records, that was taken in these parts. `tally` is what was counted with the last one."""
+    handled = tuple(one for part in parts for one in part.handled)
+    dead = tuple(one for part in parts for one in part.dead)
+    stop = next((part.stop for part in parts if part.stop is not None), None)
+    return Taken(handled, dead, next_offsets(records), tally, stop)
 
 
 def next_offsets(records: Sequence[Record]) -> dict[TopicPartition, int]:
