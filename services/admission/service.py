@@ -6,17 +6,19 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
+import msgspec
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from services.admission.policy import beside_room, limits
 from services.admission.policy.admissible import Admissible
 from services.admission.policy.duplicates import key_twice
+from services.admission.policy.known_arrays import KnownArrays
 from services.admission.policy.rates import SubmissionRates
 from services.admission.policy.resolve import Rejection, cell_of, tenant_of
 from shared.cluster.config import CellFile
 from shared.events.base import Event, JobId, replace
-from shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, decode, encode, shorten
+from shared.events.encoding import SUBMISSION_BYTES_MOST, UNREAD, Undecodable, decode, encode, shorten
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.reasons import DeadLetterReason, RejectCode
 from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
@@ -38,6 +40,7 @@ class AdmissionService:
     def __init__(self, file: CellFile) -> None:
         self._file, self._admissible = file, Admissible(file)
         self.rates = SubmissionRates(file)
+        self._arrays = KnownArrays()
 
     def reload(self, file: CellFile) -> None:
         """Decide by this cell file from now on."""
@@ -73,17 +76,50 @@ class AdmissionService:
             )
         return self._answer(event, topic_tenant, came_ms)
 
-    def within_rate(self, answer: Event, topic_tenant: str | None, at_wall_ms: int) -> Event:
-        """The same answer, or the rejection of a submission or an update that is one too many for its tenant at this
-        time. One that is rejected anyway counts as well: each costs a record. `topic_tenant` is the tenant whose own
+    def over_rate(
+        self, type_: str, value: bytes | None, topic_tenant: str | None, at_wall_ms: int
+    ) -> JobRejected | None:
+        """The rejection of a command that is one too many for its tenant at this time, before any of the work on it is
+        done. One that is rejected anyway counts as well: each costs a record. `topic_tenant` is the tenant whose own
         topic it came by, whomever it names.
         """
-        metered = _metered(answer)
-        if metered is None:
+        command = COMMANDS.get(type_) or KINDS.get(type_.rpartition(".")[0])
+        if command is None or not self.rates.has_any:
+            return None
+        found = _job_and_tenant(value)
+        if found is None:
+            return None  # nothing but a dead letter can come of it
+        job, tenant = found
+        payer, is_cancel = topic_tenant or tenant or "", command == COMMANDS[CancelJob.type]
+        why = self.rates.refusal(payer, at_wall_ms, are_cancels=is_cancel)
+        return None if why is None else _rejected(command, job, tenant, why)
+
+    def within_rate(self, answer: Event, topic_tenant: str | None, at_wall_ms: int) -> Event:
+        """The same answer, or the rejection of an array, or of what concerns one, that has too many elements for its
+        tenant at this time. The first of them is counted already (`over_rate`).
+        """
+        of_array = self._of_array(answer)
+        if of_array is None:
             return answer
-        command, job, tenant = metered
-        why = self.rates.refusal(topic_tenant or tenant or "", at_wall_ms)
-        return answer if why is None else _rejected(command, job, tenant, why)
+        command, job, tenant, elements = of_array
+        payer, is_cancel = topic_tenant or tenant, command == COMMANDS[CancelJob.type]
+        if elements > 1:
+            why = self.rates.refusal(payer, at_wall_ms, elements - 1, taken=1, are_cancels=is_cancel)
+            if why is not None:
+                return _rejected(command, job, tenant, why)
+        if isinstance(answer, JobAdmitted):
+            self._arrays.note(tenant, job, elements)
+        return answer
+
+    def _of_array(self, answer: Event) -> tuple[str, str, str, int] | None:
+        """Command, job, tenant and the number of elements, if this passes on an array or what concerns a known one."""
+        if isinstance(answer, JobAdmitted):
+            spec = answer.spec
+            return None if spec.array is None else (COMMANDS[SubmitJob.type], spec.id, spec.tenant, spec.array)
+        if isinstance(answer, JobUpdateRequested | JobCancelRequested):
+            command = COMMANDS[UpdateJob.type if isinstance(answer, JobUpdateRequested) else CancelJob.type]
+            return command, answer.job, answer.tenant, self._arrays.elements(answer.tenant, answer.job)
+        return None
 
     def _answer(self, event: SubmitJob | CancelJob | UpdateJob, topic_tenant: str | None, came_ms: int) -> Event:
         job, tenant = _of_whom(event)
@@ -135,18 +171,6 @@ def _reject_or_set_aside(command: str, value: bytes | None, why: Undecodable, co
     )
 
 
-def _metered(answer: Event) -> tuple[type[SubmitJob | UpdateJob], str, str | None] | None:
-    """Command, job and tenant of an answer that counts against a tenant's rate: a cancel does not."""
-    if isinstance(answer, JobAdmitted):
-        return SubmitJob, answer.spec.id, answer.spec.tenant
-    if isinstance(answer, JobUpdateRequested):
-        return UpdateJob, answer.job, answer.tenant
-    if isinstance(answer, JobRejected) and answer.command != COMMANDS[CancelJob.type]:
-        command = SubmitJob if answer.command == COMMANDS[SubmitJob.type] else UpdateJob
-        return command, answer.job, answer.tenant
-    return None
-
-
 def _of_whom(event: SubmitJob | CancelJob | UpdateJob) -> tuple[str, str]:
     """The job and the tenant that a command names."""
     return (event.job.id, event.job.tenant) if isinstance(event, SubmitJob) else (event.job, event.tenant)
@@ -157,12 +181,13 @@ def digest_of(spec: JobSpec) -> str:
     return blake2b(encode(spec), digest_size=16).hexdigest()
 
 
-def _rejected(event: Event | type[Event], job: str, tenant: str | None, why: Rejection) -> JobRejected:
+def _rejected(event: Event | str, job: str, tenant: str | None, why: Rejection) -> JobRejected:
+    """The answer to this command, or to one of this kind."""
     return JobRejected(
         cell=why.cell,
         job=job,
         tenant=tenant,
-        command=COMMANDS[event.type],
+        command=event if isinstance(event, str) else COMMANDS[event.type],
         code=why.code,
         field=why.field,
         value=why.value[:100],
@@ -172,14 +197,45 @@ def _rejected(event: Event | type[Event], job: str, tenant: str | None, why: Rej
     )
 
 
+class _Job(msgspec.Struct):
+    id: str
+    tenant: str | None = None
+
+
+class _Whose(msgspec.Struct):
+    """What is read of a command to answer it: all else in it is passed over."""
+
+    job: str | _Job
+    tenant: str | None = None
+
+
+_WHOSE = msgspec.json.Decoder(_Whose)
+
+
 def _job_and_tenant(value: bytes | None) -> tuple[str, str | None] | None:
-    """The job's id and tenant of a broken command, as far as they can be read and obey the naming rule."""
+    """The job's id and tenant of a command, broken or not, as far as they can be read and obey the naming rule."""
+    try:
+        found = _WHOSE.decode(value or b"")
+    except UNREAD:
+        return _job_and_tenant_beside_mistakes(value)
+    job = found.job
+    return _as_names(*((job, found.tenant) if isinstance(job, str) else (job.id, job.tenant)))
+
+
+def _job_and_tenant_beside_mistakes(value: bytes | None) -> tuple[str, str | None] | None:
     try:
         content = from_json(value or b"")
         job = content["job"]
-        name = job["id"] if isinstance(job, dict) else job
-        tenant = (job if isinstance(job, dict) else content).get("tenant")
-        is_name = isinstance(tenant, str) and len(tenant) <= NAME_CHARS_MOST
-        return _JOB_ID.validate_python(name, strict=True), tenant if is_name else None
-    except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
+        return _as_names(
+            job["id"] if isinstance(job, dict) else job, (job if isinstance(job, dict) else content).get("tenant")
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _as_names(job: object, tenant: object) -> tuple[str, str | None] | None:
+    is_name = isinstance(tenant, str) and len(tenant) <= NAME_CHARS_MOST
+    try:
+        return _JOB_ID.validate_python(job, strict=True), tenant if isinstance(tenant, str) and is_name else None
+    except ValidationError:
         return None

@@ -215,3 +215,29 @@ async def test_the_topic_of_a_tenant_that_came_with_a_reload_is_read_as_soon_as_
     assert missing not in str(context.health.answer("/readyz"))
     context.stopping.set()
     await process
+
+
+async def test_other_tasks_have_their_turn_while_a_batch_is_answered() -> None:
+    """Heartbeats, for one: without them the share is lost, and all of it is answered again."""
+    broker = MemoryBroker()
+    broker.create_topic("t.jobs", 1)
+    context = make_context("admission", AdmissionSettings(namespace="t"))
+    admission = Admission(context, MemoryLog(broker), LAYOUT, parse_cell_file(TEXT, "cell"))
+    text = b'{"job":{"id":"a","tenant":"vision","argv":[%s1]}}' % (b"1," * 50_000)
+    batch = [replace_value(submission(number), text) for number in range(30)]
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    await admission.handle(batch)
+    counting.cancel()
+    assert turns >= len(batch)
+
+
+def replace_value(record: Record, value: bytes) -> Record:
+    return msgspec.structs.replace(record, value=value)

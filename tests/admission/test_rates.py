@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.admission.policy.rates import SubmissionRates
 from services.admission.service import AdmissionService
 from shared.cluster.config import CellFile
-from shared.events.jobs import JobAdmitted, JobRejected, JobUpdateRequested
+from shared.events.base import Event
+from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.reasons import RejectCode
-from shared.events.submissions import SubmitJob, UpdateJob
+from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
+from shared.events.values import JobSpec
 from shared.runtime.cell_file import CellFileError, parse_cell_file
 
 TEXT = """
@@ -132,13 +137,16 @@ def test_a_reload_keeps_what_was_taken(rates: SubmissionRates, file: CellFile) -
     assert taken(rates, "vision", 5, 1_000) == 0
 
 
+SPEECH = b'{"job":{"id":"a","tenant":"speech"}}'
+UPDATE = b'{"job":"a","tenant":"speech","changes":{"priority":1}}'
+CANCEL = b'{"job":"a","tenant":"speech"}'
+
+
 def test_a_refused_submission_is_answered_with_the_numbers(file: CellFile) -> None:
     service = AdmissionService(file)
-    answer = service.answer(SubmitJob.type, b'{"job":{"id":"a","tenant":"speech"}}', None, 0)
-    assert isinstance(answer, JobAdmitted)
-    assert service.within_rate(answer, None, 1_000) is answer
-    refused = service.within_rate(answer, None, 1_250)
-    assert isinstance(refused, JobRejected)
+    assert service.over_rate(SubmitJob.type, SPEECH, None, 1_000) is None
+    refused = service.over_rate(SubmitJob.type, SPEECH, None, 1_250)
+    assert refused is not None
     assert (refused.code, refused.job, refused.tenant) == (RejectCode.TOO_MANY_SUBMISSIONS, "a", "speech")
     assert (refused.field, refused.value, refused.wanted, refused.allowed) == ("tenant", "speech", 2, 1)
     assert refused.rule == "a tenant may submit or update 1 a second and 1 at once; try again in 750 ms"
@@ -146,11 +154,9 @@ def test_a_refused_submission_is_answered_with_the_numbers(file: CellFile) -> No
 
 def test_an_update_takes_a_token_as_a_submission_does(file: CellFile) -> None:
     service = AdmissionService(file)
-    answer = service.answer(UpdateJob.type, b'{"job":"a","tenant":"speech","changes":{"priority":1}}', None, 0)
-    assert isinstance(answer, JobUpdateRequested)
-    assert service.within_rate(answer, None, 1_000) is answer
-    refused = service.within_rate(answer, None, 1_250)
-    assert isinstance(refused, JobRejected)
+    assert service.over_rate(UpdateJob.type, UPDATE, None, 1_000) is None
+    refused = service.over_rate(UpdateJob.type, UPDATE, None, 1_250)
+    assert refused is not None
     assert (refused.code, refused.job, refused.command) == (RejectCode.TOO_MANY_SUBMISSIONS, "a", "update")
 
 
@@ -160,29 +166,119 @@ def test_a_limit_that_makes_no_sense_is_a_mistake_of_the_file(setting: str) -> N
         parse_cell_file(TEXT.replace("{per_s: 10, burst: 20}", setting), "cell.yaml")
 
 
-def test_a_rejected_submission_takes_a_token_of_the_tenant_that_it_names(file: CellFile) -> None:
+@pytest.mark.parametrize("rest", ["", ',"zz":1', ',"array":"many"', ',"workers":0'])
+def test_a_submission_takes_a_token_of_the_tenant_that_it_names_whatever_else_is_wrong(
+    file: CellFile, rest: str
+) -> None:
     service = AdmissionService(file)
-    answer = JobRejected(job="a", tenant="speech", command="submit", code=RejectCode.INVALID_FIELD)
-    assert service.within_rate(answer, None, 1_000) is answer
-    refused = service.within_rate(answer, None, 1_250)
-    assert isinstance(refused, JobRejected)
+    value = f'{{"job":{{"id":"a","tenant":"speech"{rest}}}}}'.encode()
+    assert service.over_rate(SubmitJob.type, value, None, 1_000) is None
+    refused = service.over_rate(SubmitJob.type, value, None, 1_250)
+    assert refused is not None
     assert (refused.code, refused.command) == (RejectCode.TOO_MANY_SUBMISSIONS, "submit")
 
 
 def test_what_comes_by_a_tenant_s_own_topic_takes_that_tenant_s_token_whomever_it_names(file: CellFile) -> None:
     service = AdmissionService(file)
-    answer = JobRejected(job="a", tenant="vision", command="submit", code=RejectCode.TENANT_NOT_OF_TOPIC)
-    assert service.within_rate(answer, "speech", 1_000) is answer
-    refused = service.within_rate(answer, "speech", 1_250)
-    assert isinstance(refused, JobRejected)
+    value = b'{"job":{"id":"a","tenant":"vision"}}'
+    assert service.over_rate(SubmitJob.type, value, "speech", 1_000) is None
+    refused = service.over_rate(SubmitJob.type, value, "speech", 1_250)
+    assert refused is not None
     assert refused.code is RejectCode.TOO_MANY_SUBMISSIONS
     assert taken(service.rates, "vision", 50, 1_250) == 20
 
 
-def test_a_rejected_cancel_takes_no_token(file: CellFile) -> None:
+def test_cancels_have_a_bucket_of_their_own_ten_times_as_large(file: CellFile) -> None:
     service = AdmissionService(file)
-    answer = JobRejected(job="a", tenant="speech", command="cancel", code=RejectCode.INVALID_FIELD)
-    assert all(service.within_rate(answer, None, 1_000) is answer for _ in range(50))
+    assert service.over_rate(SubmitJob.type, SPEECH, None, 1_000) is None
+    assert service.over_rate(SubmitJob.type, SPEECH, None, 1_000) is not None
+    answers = [service.over_rate(CancelJob.type, CANCEL, None, 1_000) for _ in range(11)]
+    assert answers[:10] == [None] * 10
+    refused = answers[10]
+    assert refused is not None
+    assert (refused.code, refused.command) == (RejectCode.TOO_MANY_SUBMISSIONS, "cancel")
+    assert refused.rule == "a tenant may cancel 10 a second and 10 at once; try again in 100 ms"
+    assert service.over_rate(CancelJob.type, CANCEL, None, 1_100) is None
+
+
+def array(elements: int, id: str = "a") -> JobAdmitted:
+    spec = JobSpec(id=id, tenant="vision", array=elements)
+    return JobAdmitted(cell="main", spec=spec, submit_ms=0, digest="0" * 32)
+
+
+def sent(service: AdmissionService, answer: Event, at_ms: int) -> Event:
+    """What becomes of a command of vision's with this answer."""
+    type_ = SubmitJob.type
+    if not isinstance(answer, JobAdmitted):
+        type_ = UpdateJob.type if isinstance(answer, JobUpdateRequested) else CancelJob.type
+    value = b'{"job":{"id":"a","tenant":"vision"}}' if type_ == SubmitJob.type else b'{"job":"a","tenant":"vision"}'
+    return service.over_rate(type_, value, None, at_ms) or service.within_rate(answer, None, at_ms)
+
+
+def test_an_array_takes_a_token_for_each_of_its_elements(file: CellFile) -> None:
+    service = AdmissionService(file)
+    assert isinstance(sent(service, array(15), 1_000), JobAdmitted)
+    refused = sent(service, array(15), 1_000)
+    assert isinstance(refused, JobRejected)
+    assert (refused.code, refused.wanted, refused.allowed) == (RejectCode.TOO_MANY_SUBMISSIONS, 35, 20)
+    assert refused.rule == (
+        "a tenant may submit or update 10 a second and 20 at once, and an array counts as its 15 elements; "
+        "try again in 1100 ms"
+    )
+    assert isinstance(sent(service, array(15), 2_200), JobAdmitted)
+
+
+def test_an_array_larger_than_the_bucket_takes_a_full_one_into_debt(file: CellFile) -> None:
+    service = AdmissionService(file)
+    assert isinstance(sent(service, array(100), 1_000), JobAdmitted)
+    assert taken(service.rates, "vision", 50, 1_000) == 0
+    assert taken(service.rates, "vision", 50, 9_000) == 0
+    assert taken(service.rates, "vision", 50, 9_200) == 2
+    assert isinstance(sent(service, array(100), 10_000), JobRejected)
+    assert isinstance(sent(service, array(100), 11_300), JobAdmitted)
+
+
+def test_an_array_that_is_read_late_takes_what_was_there_and_was_not_used_since(file: CellFile) -> None:
+    rates = SubmissionRates(file)
+    assert taken(rates, "vision", 20, 11_000) == 20
+    assert rates.refusal("vision", 10_900, 5) is not None
+    assert rates.refusal("vision", 5_000, 20) is None
+    assert taken(rates, "vision", 5, 11_000) == 0
+
+
+def test_a_large_array_that_is_read_late_leaves_its_debt_behind(file: CellFile) -> None:
+    rates = SubmissionRates(file)
+    assert taken(rates, "vision", 20, 5_000) == 20
+    assert rates.refusal("vision", 1_000, 100) is None
+    assert rates.refusal("vision", 1_000, 100) is not None
+    assert taken(rates, "vision", 5, 10_900) == 0
+    assert taken(rates, "vision", 50, 13_000) == 20
+
+
+def test_what_concerns_an_array_counts_as_its_elements_do(file: CellFile) -> None:
+    service = AdmissionService(file)
+    assert isinstance(sent(service, array(15), 1_000), JobAdmitted)
+    update = JobUpdateRequested(cell="main", job="a", tenant="vision", changes=JobChanges(priority=1))
+    assert isinstance(sent(service, update, 1_100), JobRejected)
+    assert sent(service, update, 3_000) is update
+    assert taken(service.rates, "vision", 50, 3_000) == 5
+    cancel = JobCancelRequested(cell="main", job="a", tenant="vision")
+    assert sum(sent(service, cancel, 3_000) is cancel for _ in range(20)) == 200 // 15
+
+
+@given(
+    commands=st.lists(st.tuples(st.integers(0, 30_000), st.integers(1, 60)), max_size=40),
+)
+def test_in_any_order_no_more_is_taken_than_a_bucket_gains_and_the_largest_debt(
+    commands: list[tuple[int, int]],
+) -> None:
+    rates = SubmissionRates(parse_cell_file(TEXT, "cell.yaml"))
+    done = [(at_ms, n) for at_ms, n in commands if rates.refusal("vision", at_ms, n) is None]
+    for begin_ms, _ in done:
+        for end_ms, _ in done:
+            within = [n for at_ms, n in done if begin_ms <= at_ms <= end_ms]
+            gained = max(0, end_ms - begin_ms) * 10 / 1_000
+            assert sum(within) <= 20 + gained + max([0, *within]) + 5
 
 
 def test_what_a_batch_that_comes_again_took_late_is_given_back(rates: SubmissionRates) -> None:

@@ -10,7 +10,7 @@ import pytest
 from services.simulator.trace.cell import VirtualCell
 from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, SubmissionRate, Tenant, TenantQuota
 from shared.events.encoding import encode
-from shared.events.jobs import JobAdmitted, JobRejected
+from shared.events.jobs import JobRejected
 from shared.events.reasons import RejectCode
 from shared.events.submissions import SubmitJob
 from shared.events.values import JobSpec, NodeSpec, ProcessRun, Resources
@@ -54,11 +54,9 @@ def of_another_version() -> JobRejected:
 def third_in_a_second() -> JobRejected:
     cell = admission()
     job = JobSpec(id="job", tenant="ada", resources=Resources(gpu_milli=1000))
-    admitted = cell.submit(SubmitJob(job=job))
-    assert isinstance(admitted, JobAdmitted)
-    cell.admission.within_rate(admitted, None, 0)
-    cell.admission.within_rate(admitted, None, 0)
-    return rejection(cell.admission.within_rate(admitted, None, 0))
+    command = SubmitJob(job=job)
+    answers = [cell.admission.over_rate(command.type, encode(command), None, 0) for _ in range(3)]
+    return rejection(answers[2])
 
 
 REJECTED: dict[RejectCode, tuple[Callable[[], JobRejected], str, int | None, int | None]] = {

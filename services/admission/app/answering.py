@@ -4,6 +4,7 @@ answer.
 
 from __future__ import annotations
 
+import asyncio
 import collections
 from collections.abc import Callable, Sequence
 
@@ -23,7 +24,7 @@ from shared.log.delivery import Delivery
 from shared.log.faststream_recipe import FastStreamSubscription
 from shared.log.fenced_input import say_fenced, say_read_again
 from shared.log.layout import Layout
-from shared.log.machine.consumer import Bad, DeadLetterLimit, Handled, Taken, Tally, take_batch
+from shared.log.machine.consumer import Bad, DeadLetterLimit, Handled, Taken, Tally, in_parts, joined, take_batch
 from shared.log.machine.losses import Loss, LossKind
 from shared.log.opening import AWAY, OpenLog, layout_of, open_log
 from shared.log.port import Log, LogTruncated, LogUnavailable, Outgoing, Reader, Record, TopicPartition
@@ -36,6 +37,9 @@ from shared.runtime.together import together
 
 OPERATIONS_PAUSE_S, OPERATIONS_PATIENT_MS = 1.0, 500
 LOOK_FOR_TOPICS_MS = 5_000
+
+PART_BYTES = 65_536
+"""So much of a batch is answered at once: a few milliseconds."""
 
 Subscribing = Callable[[Context[AdmissionSettings], Sequence[str], str, Delivery], Subscription]
 """How a process comes to its share of these topics in this group, not started."""
@@ -194,7 +198,7 @@ class Admission:
         await self.pace.wait()
         self._wall_ms, kept = self._context.host.wall_ms(), self._service.rates.keep()
         self._service.rates.share(len(self._delivery.assigned), self._partitions)
-        taken = take_batch(records, self._answer, self._limit, self._tally)
+        taken = await self._take(records)
         answers = self._outgoing(taken.handled)
         letters = [dead_letter(dead, service="admission", namespace=self._layout.namespace) for dead in taken.dead]
         try:
@@ -206,6 +210,17 @@ class Admission:
         self._context.health.ready("answers")
         self._tally = taken.tally
         self._note(taken)
+
+    async def _take(self, records: list[Record]) -> Taken[Event]:
+        """Between the parts other tasks have their turn: a member of the group that says nothing for a second and a
+        half loses its share.
+        """
+        parts, tally = list[Taken[Event]](), self._tally
+        for part in in_parts(records, PART_BYTES):
+            parts.append(take_batch(part, self._answer, self._limit, tally))
+            tally = parts[-1].tally
+            await asyncio.sleep(0)
+        return joined(parts, records, tally)
 
     def _outgoing(self, answers: Sequence[Handled[Event]]) -> list[Outgoing]:
         """Named by the place of the first command that they answer."""
@@ -236,13 +251,17 @@ class Admission:
         sent_ms = self._sent_ms(record)
         # However long it lay in its topic: it came when it was sent.
         came_ms = self._context.clock.now_ms() if sent_ms is None else sent_ms
-        answer = self._service.answer(header(record, TYPE_HEADER), record.value, tenant, came_ms)
+        # No record is of the future, whatever its sender says where the broker stamps none.
+        type_, at_wall_ms = header(record, TYPE_HEADER), min(record.timestamp_ms, self._wall_ms)
+        over = self._service.over_rate(type_, record.value, tenant, at_wall_ms)
+        if over is not None:
+            return over
+        answer = self._service.answer(type_, record.value, tenant, came_ms)
         if isinstance(answer, Undecodable):
             return Bad(answer.reason, str(answer))
         if sent_ms is not None and isinstance(answer, JobAdmitted | JobCancelRequested | JobUpdateRequested):
             answer = replace(answer, sent_ms=sent_ms)
-        # No record is of the future, whatever its sender says where the broker stamps none.
-        return self._service.within_rate(answer, tenant, min(record.timestamp_ms, self._wall_ms))
+        return self._service.within_rate(answer, tenant, at_wall_ms)
 
     def _sent_ms(self, record: Record) -> int | None:
         """The cell time at which a submission came, by the broker's stamp: the clock here may be wrong, and cannot

@@ -1,6 +1,9 @@
-"""How many submissions and updates a tenant may send: a token bucket for each tenant that has a limit.
+"""How many submissions and updates a tenant may send: a token bucket for each tenant that has a limit, and another one,
+ten times as large, for its cancels: a tenant over its limit can still end its jobs.
 
-A bucket holds up to `burst` tokens and gains `per_s` of them a second; each one that is admitted takes one. Time is
+A bucket holds up to `burst` tokens and gains `per_s` of them a second; each one that is admitted takes one, and an
+array takes one for each of its elements. One with more elements than the bucket holds takes a full bucket into debt.
+Time is
 that of the records, as the broker stamped them: so a batch that is handled twice is judged alike, and what piled up
 while admission was away is not taken for a flood. Tokens are counted in millionths, so that no fraction is lost.
 
@@ -28,6 +31,17 @@ STEPS_MOST = 16_384
 
 LOOKED_AT_MOST = 1_000
 """So many steps behind a late one are looked at, and pay for it."""
+
+
+CANCELS_PER_SUBMISSION = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """So many millionths of tokens, and the level that they may bring a bucket down to: below 0 for an array only."""
+
+    tokens: int
+    floor: int
 
 
 @dataclass(slots=True)
@@ -64,8 +78,10 @@ class Course:
             del self.times_ms[older], self.levels[older], self.taken[older]
             self.is_cut = True
 
-    def take_late(self, at_ms: int, most: int, gain: int, step_ms: int) -> bool:
-        """Take a token at a time that is past. False, and nothing taken, where it was not there, or was used since."""
+    def take_late(self, at_ms: int, wish: Wish, most: int, gain: int, step_ms: int) -> bool:
+        """Take tokens at a time that is past. False, and nothing taken, where they were not there, or were used
+        since.
+        """
         times_ms, levels = self.times_ms, self.levels
         place = bisect_left(times_ms, at_ms // step_ms * step_ms)
         is_known = place < len(times_ms) and (times_ms[place] // step_ms == at_ms // step_ms)
@@ -75,31 +91,34 @@ class Course:
             times_ms.insert(place, at_ms)
             levels.insert(place, before)
             self.taken.insert(place, 0)
-        paid = self._paid(place, gain)
+        paid = self._paid(place, wish, gain)
         for number, level in enumerate(paid):
             levels[place + number] = level
-        self.taken[place] += TOKEN if paid else 0
+        self.taken[place] += wish.tokens if paid else 0
         return bool(paid)
 
-    def _paid(self, place: int, gain: int) -> list[int]:
-        """The levels from this place on once a token is taken there, as far as they change; none if one had too little.
+    def _paid(self, place: int, wish: Wish, gain: int) -> list[int]:
+        """The levels from this place on once this is taken there, as far as they change; none if one had too little.
         What a full bucket could not take up makes good for it.
         """
-        times_ms, levels, paid, less = self.times_ms, self.levels, list[int](), TOKEN
+        times_ms, levels, paid, less = self.times_ms, self.levels, list[int](), wish.tokens
         for number in range(place, min(len(levels), place + LOOKED_AT_MOST)):
             if number > place:
                 gained = (times_ms[number] - times_ms[number - 1]) * gain
                 less -= max(0, levels[number - 1] + gained - self.taken[number] - levels[number])
             if less <= 0:
                 break
-            if levels[number] < less:
+            if levels[number] - less < wish.floor:
                 return []
             paid.append(levels[number] - less)
         return paid
 
 
-Kept = dict[str, Course | None]
-"""The courses as they were, of tenants whose course has changed since. None: there was none."""
+BucketName = tuple[str, bool]
+"""A tenant, and whether it is the bucket of its cancels."""
+
+Kept = dict[BucketName, Course | None]
+"""The courses as they were, of buckets whose course has changed since. None: there was none."""
 
 
 class SubmissionRates:
@@ -107,14 +126,14 @@ class SubmissionRates:
 
     def __init__(self, file: CellFile) -> None:
         self._limits = _limits_of(file)
-        self._courses: dict[str, Course] = {}
+        self._courses: dict[BucketName, Course] = {}
         self._kept: Kept = {}
         self._owned, self._partitions = 1, 1
 
     def reload(self, file: CellFile) -> None:
         """Limits that stay keep their levels."""
         self._limits = _limits_of(file)
-        self._courses = {tenant: course for tenant, course in self._courses.items() if tenant in self._limits}
+        self._courses = {name: course for name, course in self._courses.items() if name[0] in self._limits}
 
     def share(self, owned: int, partitions: int) -> None:
         """This process owns so many of so many partitions."""
@@ -127,50 +146,72 @@ class SubmissionRates:
 
     def back(self, kept: Kept) -> None:
         """Come back to what was kept last."""
-        for tenant, course in kept.items():
-            self._courses.pop(tenant, None)
+        for name, course in kept.items():
+            self._courses.pop(name, None)
             if course is not None:
-                self._courses[tenant] = course
+                self._courses[name] = course
         self._kept = {}
 
-    def refusal(self, tenant: str, at_ms: int) -> Rejection | None:
-        """Why a submission or an update of this time (milliseconds, as the broker stamped it) is one too many, or None:
-        then it has taken its token.
+    def refusal(
+        self, tenant: str, at_ms: int, tokens: int = 1, *, taken: int = 0, are_cancels: bool = False
+    ) -> Rejection | None:
+        """Why a command of this time (milliseconds, as the broker stamped it) is one too many, or None: then it has
+        taken its tokens. `taken` are those that the same command took before.
         """
         limit = self._limits.get(tenant)
         if limit is None:
             return None
-        course = self._course(tenant)
+        if are_cancels:
+            limit = _for_cancels(limit)
+        course = self._course((tenant, are_cancels))
         most = max(TOKEN, limit.at_once * TOKEN * self._owned // self._partitions)
         gain, step_ms = self._gain(limit), _step_ms(limit)
+        wish = Wish(tokens * TOKEN, min(0, most - (taken + tokens) * TOKEN))
         if course.times_ms and at_ms < course.times_ms[-1]:
-            if course.take_late(at_ms, most, gain, step_ms):
+            if course.take_late(at_ms, wish, most, gain, step_ms):
                 return None
             level = min(most, course.levels[-1])
         else:
             level = course.level_at(at_ms, most, gain)
-            is_taken = level >= TOKEN
-            taken = TOKEN if is_taken else 0
-            course.go_on(at_ms, level - taken, taken, step_ms)
+            is_taken = level - wish.tokens >= wish.floor
+            less = wish.tokens if is_taken else 0
+            course.go_on(at_ms, level - less, less, step_ms)
             if is_taken:
                 return None
-        wait_ms = max(0, -(-(TOKEN - level) // gain))
-        rule = f"a tenant may submit or update {limit.per_s} a second and {limit.at_once} at once"
-        rule = f"{rule}; try again in {wait_ms} ms"
-        return Rejection(RejectCode.TOO_MANY_SUBMISSIONS, "tenant", tenant, rule, limit.at_once + 1, limit.at_once)
+        wait_ms = max(0, -(-(min(most, (taken + tokens) * TOKEN) - level) // gain))
+        rule = _rule(limit, taken + tokens, wait_ms, are_cancels=are_cancels)
+        wanted = limit.at_once + taken + tokens
+        return Rejection(RejectCode.TOO_MANY_SUBMISSIONS, "tenant", tenant, rule, wanted, limit.at_once)
 
-    def _course(self, tenant: str) -> Course:
-        """The tenant's bucket, to be changed."""
-        course = self._courses.get(tenant)
-        if tenant not in self._kept:
-            self._kept[tenant] = None if course is None else course.copy()
+    @property
+    def has_any(self) -> bool:
+        """Whether the commands of any tenant are counted."""
+        return bool(self._limits)
+
+    def _course(self, name: BucketName) -> Course:
+        """This bucket, to be changed."""
+        course = self._courses.get(name)
+        if name not in self._kept:
+            self._kept[name] = None if course is None else course.copy()
         if course is None:
-            course = self._courses[tenant] = Course()
+            course = self._courses[name] = Course()
         return course
 
     def _gain(self, limit: SubmissionRate) -> int:
         """Millionths of tokens a millisecond."""
         return max(1, limit.per_s * (TOKEN // SECOND_MS) * self._owned // self._partitions)
+
+
+def _for_cancels(limit: SubmissionRate) -> SubmissionRate:
+    per_s, burst = limit.per_s * CANCELS_PER_SUBMISSION, limit.at_once * CANCELS_PER_SUBMISSION
+    return limit.model_copy(update={"per_s": per_s, "burst": burst})
+
+
+def _rule(limit: SubmissionRate, tokens: int, wait_ms: int, *, are_cancels: bool) -> str:
+    verb = "cancel" if are_cancels else "submit or update"
+    rule = f"a tenant may {verb} {limit.per_s} a second and {limit.at_once} at once"
+    array = f", and an array counts as its {tokens} elements" if tokens > 1 else ""
+    return f"{rule}{array}; try again in {wait_ms} ms"
 
 
 def _step_ms(limit: SubmissionRate) -> int:
