@@ -76,6 +76,14 @@ class Up:
             threading.Event().wait(0.05)
         return found[0]
 
+    def waits_for_lost_nodes(self, number: int) -> None:
+        """Until its lines tell of so many nodes: the leases of nodes end one by one, so one look may not find all."""
+        deadline = time.monotonic() + 60
+        while sum(map(int, re.findall(r"^(\d+) nodes? of cell main declared lost", self.said, re.MULTILINE))) < number:
+            assert self.process.poll() is None, self.said[-3_000:]
+            assert time.monotonic() < deadline, self.said[-3_000:]
+            threading.Event().wait(0.05)
+
     def children(self) -> dict[str, int]:
         """The processes that it has started, by the names in CHILDREN."""
         found: dict[str, int] = {}
@@ -158,8 +166,7 @@ def test_up_with_fewer_nodes_on_the_same_data_does_the_work_of_those_that_are_go
         running.waits_for("everything runs", within_s=120)
         running.submits(long, gpu_milli=8_000, duration_ms=10_000, until="started")
     with up("jars", tmp_path, nodes=4) as running:
-        line = running.waits_for("declared lost", within_s=60)
-        assert line.startswith("4 nodes of cell main declared lost"), line
+        running.waits_for_lost_nodes(4)
         running.waits_for("everything runs")
         running.runs_a_job("after", gpu_milli=8_000)
         assert all(running.has_ended_well(job) for job in long)
