@@ -35,7 +35,8 @@ def file_of(*queues: Queue, pools: tuple[str, ...] = ("train",), gpus_per_node: 
 
 class Planned:
     """The cell, and when what runs in it ends. `starts` is when each job started, `promises` the first planned start
-    of each job for which places were kept.
+    of each job for which places were kept, `overruns` each job that started on devices kept for another one, whose
+    planned start its run does not end by, and that other one.
     """
 
     def __init__(self, file: CellFile, *nodes: Event) -> None:
@@ -44,9 +45,11 @@ class Planned:
         self.file, self.plans = file, 0
         self.starts: dict[str, int] = {}
         self.promises: dict[str, int] = {}
+        self.overruns: list[tuple[str, str]] = []
         self.effects: list[e.AnyEffect] = []
         self._ends: list[tuple[int, str, tuple[str, ...]]] = []
         self.run_ms: dict[str, int] = {}
+        self.queue: dict[str, str] = {}
         self.tell(*nodes)
 
     def tell(self, *events: Event) -> list[e.AnyEffect]:
@@ -58,7 +61,7 @@ class Planned:
     def submit(self, *specs: JobSpec, run_ms: int | None = None) -> list[e.AnyEffect]:
         """Jobs come, of which each runs as long as its estimate says, or as this does."""
         for spec in specs:
-            self.run_ms[spec.id] = run_ms or spec.estimate_run_ms or NEVER_MS
+            self.run_ms[spec.id], self.queue[spec.id] = run_ms or spec.estimate_run_ms or NEVER_MS, spec.queue or "day"
         return self.tell(*(admitted(spec, self.world.now_ms) for spec in specs))
 
     def pass_time(self, until_ms: int, *, plans: bool = True) -> None:
@@ -111,9 +114,22 @@ class Planned:
             if isinstance(effect, e.JobStarted):
                 nodes = tuple(dict.fromkeys(place.node for place in effect.workers))
                 self.starts[effect.job] = self.world.now_ms
+                self.overruns += [(effect.job, other) for other in self._overrun_by(effect)]
                 heappush(self._ends, (self.world.now_ms + self.run_ms[effect.job], effect.job, nodes))
                 fresh += [started(effect.job, node, effect.attempt) for node in nodes]
             elif isinstance(effect, e.ReservationSet) and effect.workers:
                 self.promises.setdefault(effect.job, effect.start_ms)
         if fresh:
             self.tell(*fresh)
+
+    def _overrun_by(self, effect: e.JobStarted) -> list[str]:
+        """The jobs that wait for devices which this one takes beyond their planned start."""
+        taken = {(place.node, device) for place in effect.workers for device in place.devices}
+        end_ms = self.world.now_ms + self.run_ms[effect.job]
+        return [
+            job
+            for job, kept in self.world.state.reservations.items()
+            if kept.start_ms < end_ms
+            and job not in self.starts
+            and taken & {(place.node, device) for place in kept.workers for device in place.devices}
+        ]
