@@ -70,7 +70,8 @@ def _gpus(text: str) -> int:
     """Raises NoDevices."""
     if text == "auto":
         return count_devices()
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(DEVICES_MOST))):
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(DEVICES_MOST))
+    if not is_number or int(text) > DEVICES_MOST:
         rule = f"must be a number up to {DEVICES_MOST}, or auto"
         refuse("--gpus", text, rule)
     return int(text)

@@ -223,7 +223,8 @@ def _node(row: Row, where: str, node_id: str, pool: str) -> NodeSpec:
         )
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise WorkloadError(f"{where}: {first['loc']}: {first['msg']}") from error
+        field = ".".join(str(part) for part in first["loc"])
+        raise WorkloadError(f"{where}: {field} = {shorten(repr(first['input']))}: {first['msg']}") from error
 
 
 def _number(row: Row, field: str, where: str, *, empty: Decimal | None = None) -> Decimal:

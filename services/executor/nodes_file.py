@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from shared.events.base import Name, Value
+from shared.events.encoding import shorten
 from shared.events.value import read_valid
 from shared.events.values import NodeSpec
 from shared.runtime.text_file import TextFileError, read_text_file
@@ -51,4 +52,5 @@ def _entry(path: Path, number: int, line: bytes) -> NodeLine:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "the line"
-        raise NodesFileError(f"{path}: line {number}: {field}: {first['msg']}") from error
+        value = "" if isinstance(first["input"], dict | bytes) else f" = {shorten(repr(first['input']))}"
+        raise NodesFileError(f"{path}: line {number}: {field}{value}: {first['msg']}") from error

@@ -9,7 +9,7 @@ from operator import attrgetter
 import msgspec
 
 from shared.events.ranges import ONE_BY_ONE_MOST, ranges_of
-from shared.events.values import GPU, WORKERS_MOST, JobSpec, WorkerPlace
+from shared.events.values import DEVICES_MOST, GPU, WORKERS_MOST, JobSpec, WorkerPlace
 
 GANG_BYTES_MOST = 950_000
 """A gang that needs more could never be written: a record takes a megabyte, with all that surrounds the places."""
@@ -21,7 +21,7 @@ _DEVICE_BYTES = len("0,")
 _PLACE_BYTES_MOST = 350
 """What a place, or a range of them, takes at most beside its devices: a node's name has at most 128 characters."""
 
-_DEVICE_BYTES_MOST = len("65535,")
+_DEVICE_BYTES_MOST = len(f"{DEVICES_MOST - 1},")
 _ALONE_BYTES = 190
 _ENCODE = msgspec.json.Encoder().encode
 

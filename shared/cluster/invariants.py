@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
-from shared.cluster.capacity import recount
+from shared.cluster.capacity import PoolCapacity, recount
 from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
 from shared.cluster.quota import Usage, accounts
 from shared.cluster.state import CellState
@@ -186,10 +186,18 @@ def indices_equal_a_recount(state: CellState) -> list[Offence]:
     """The indices kept by delta are what a recount gives."""
     fresh = recount(state.nodes)
     return [
-        Offence("index", f"pool {pool}: {state.pools.get(pool)} is not {fresh.get(pool)}")
+        Offence("index", f"pool {pool}: {_differing(state.pools.get(pool), fresh.get(pool))} not as a recount gives it")
         for pool in sorted({**fresh, **state.pools})
         if fresh.get(pool) != state.pools.get(pool)
     ]
+
+
+def _differing(kept: PoolCapacity | None, fresh: PoolCapacity | None) -> str:
+    """Which indices of a pool differ, by name: some are numbers of more digits than can be printed."""
+    if kept is None or fresh is None:
+        return "that it is there is"
+    names = [each.name for each in fields(kept) if each.compare]
+    return ", ".join(name for name in names if getattr(kept, name) != getattr(fresh, name))
 
 
 def unacknowledged_adds_up(state: CellState) -> list[Offence]:

@@ -17,7 +17,11 @@ GPU = 1000
 WORKERS_MOST = 100_000
 AFTER_MOST, ARRAY_MOST, POOLS_MOST = 100, 1_000, 32
 BACKOFF_MS, BACKOFF_MOST_MS = 10_000, 600_000
-DEVICES_MOST = 65_536
+
+DEVICES_MOST = 4_096
+"""So many GPUs a node has at most: hundreds of times what machines have. The devices of a node are the bits of one
+number, which the snapshots hold in decimal digits, and Python reads no number of more than 4,300 of them.
+"""
 
 Device = Annotated[int, Meta(ge=0, lt=DEVICES_MOST)]
 """A device's number on its node. Bounded, because it becomes a bit of a mask."""

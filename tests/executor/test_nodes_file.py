@@ -25,9 +25,9 @@ def test_nodes_are_read_by_cell(tmp_path: Path) -> None:
         ('{"cell": "a"}', "line 1: node: Field required"),
         (
             '{"cell": "a", "node": {"id": "n1", "pool": "p", "gpus": "8"}}',
-            "line 1: node.gpus: Input should be a valid integer",
+            "line 1: node.gpus = '8': Input should be a valid integer",
         ),
-        ('{"cell": "a", "node": {"id": "n1", "pool": "p", "gpus": 8}, "x": 1}', "line 1: x: Extra inputs"),
+        ('{"cell": "a", "node": {"id": "n1", "pool": "p", "gpus": 8}, "x": 1}', "line 1: x = 1: Extra inputs"),
         ("nonsense", "line 1: the line: Invalid JSON"),
         ('{"cell":"a","node":{"id":"n","pool":"p","gpus":8}}\n' * 2, "line 2: node.id = 'n': stands in line 1 already"),
     ],

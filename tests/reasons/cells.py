@@ -100,14 +100,14 @@ def no_such_nodes() -> VirtualCell:
 
 
 def record_too_large() -> VirtualCell:
-    """Each of three workers has 65,536 devices, which a record names one by one."""
-    most = DEVICES_MOST
-    part = CellPart(name="c", ordinal=0, pools=(Pool(name="train", gpus=3 * most, gpus_per_node=most),))
-    limits = Limits(gpus_per_job=3 * most)
-    nodes = tuple(NodeSpec(id=f"n{number}", pool="train", gpus=most) for number in range(3))
+    """Each of 60 workers has 4,096 devices, which a record names one by one."""
+    most, workers = DEVICES_MOST, 60
+    part = CellPart(name="c", ordinal=0, pools=(Pool(name="train", gpus=workers * most, gpus_per_node=most),))
+    limits = Limits(gpus_per_job=workers * most)
+    nodes = tuple(NodeSpec(id=f"n{number}", pool="train", gpus=most) for number in range(workers))
     found = VirtualCell(CellFile(cells=(part,), tenants=TENANTS, limits=limits), nodes)
     found.begin()
-    submit(found, LATE, most, workers=3)
+    submit(found, LATE, most, workers=workers)
     return found
 
 

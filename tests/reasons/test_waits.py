@@ -36,7 +36,7 @@ NUMBERS: dict[DeferCode, tuple[str, ...]] = {
         "2 of 3 workers would fit now, 2 if it were empty",
         "each worker needs 8 GPUs, 0 CPUs and 0 MiB; the most that any node has that it may use: 8 GPUs",
     ),
-    DeferCode.RECORD_TOO_LARGE: ("its places need 1146487 bytes, the record in which it starts takes 950000",),
+    DeferCode.RECORD_TOO_LARGE: ("its places need 1165601 bytes, the record in which it starts takes 950000",),
     DeferCode.QUOTA_REACHED: (
         "tenant ada, gpu: 8 GPUs in use, a limit of 12 GPUs; 8 GPUs more would pass it",
         "missing: 4 gpu less in use by ada",
