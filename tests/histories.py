@@ -218,7 +218,6 @@ class History:
         queues = tuple(Queue(name=name, aging_ms=aging_ms) for name in ("default", "night"))
         cell = CellPart(name=self.state.cell, ordinal=0, pools=(Pool(name="pool", gpus=8),), queues=queues)
         effect = as_effect(CellFile(cells=(cell,), tenants=tuple(Tenant(name=name) for name in TENANTS)))
-        assert effect is not None
         return [effect]
 
     def device(self) -> list[e.Effect]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from services.cli.counts import counted
 from services.cli.failures import Exit
 from shared.client.port import News
 from shared.cluster.config import CellFile
@@ -82,7 +81,7 @@ class ReloadAnswer:
 
     def is_over(self, waited_ms: int) -> bool:
         """Whether nothing more is to be expected."""
-        if self._wanted is None or self._is_other:
+        if self._is_other:
             return True
         if not self._open and not self._was_so_before:
             return True
@@ -94,18 +93,15 @@ class ReloadAnswer:
         """0 if the cell goes by the file, 1 if it does not or not in all, 3 if nobody can tell yet."""
         if self._is_other:
             return Exit.NO
-        if FILE in self._open and self._wanted is not None:
+        if FILE in self._open:
             return Exit.AWAY
         if self._refusals:
             return Exit.NO
-        return Exit.AWAY if self._open and self._wanted is not None else Exit.OK
+        return Exit.AWAY if self._open else Exit.OK
 
     @property
     def text(self) -> str:
         """The same in words."""
-        if self._wanted is None:
-            tenants = counted(len(self._file.tenants), "tenant")
-            return f"cell {self.cell} was told; a cell file of {tenants} is too large for its log to say more"
         if self._is_other:
             return (
                 f"cell {self.cell} goes by {_called(self._now)} now, which differs from {self._name}"
@@ -131,7 +127,7 @@ class ReloadAnswer:
         return self._now is not self._before and not self._is_wanted(self._now)
 
     def _is_wanted(self, effect: CellFileSet | None) -> bool:
-        return effect is not None and self._wanted is not None and effect.digest == self._wanted.digest
+        return effect is not None and effect.digest == self._wanted.digest
 
     @property
     def _still(self) -> str:

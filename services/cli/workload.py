@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
 from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant
 from shared.events.base import Command
 from shared.events.operations import CellPolicy
@@ -76,12 +78,18 @@ def cell_file_for(
 ) -> CellFile:
     """A cell file for one cell of exactly these nodes, with one queue and without quotas.
 
-    A submit time may be as far from the cell's time as the trace has it: it is the trace that is replayed.
+    A submit time may be as far from the cell's time as the trace has it: it is the trace that is replayed. Raises
+    WorkloadError where there are more pools or tenants than a cell file names.
     """
     queues = (Queue(name=QUEUE, discipline=discipline),)
-    cell = CellPart(name=CELL, ordinal=0, pools=pools_of(nodes), queues=queues, policy=policy or CellPolicy())
-    named = tuple(Tenant(name=tenant) for tenant in tenants)
-    return CellFile(cells=(cell,), tenants=named, limits=Limits(submit_skew_ms=None))
+    try:
+        cell = CellPart(name=CELL, ordinal=0, pools=pools_of(nodes), queues=queues, policy=policy or CellPolicy())
+        named = tuple(Tenant(name=tenant) for tenant in tenants)
+        return CellFile(cells=(cell,), tenants=named, limits=Limits(submit_skew_ms=None))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "tenants"
+        raise WorkloadError(f"the cell file that it needs: {where}: {first['msg']}") from error
 
 
 def pools_of(nodes: Sequence[NodeSpec]) -> tuple[Pool, ...]:

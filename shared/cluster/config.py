@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from shared.cluster.quota_rules import fault_among, fault_in_pools
 from shared.events.base import LARGEST_INTEGER, LATEST_MS, Label, Millis, Name
+from shared.events.effects import CELL_FILE_CHARACTERS_MOST
 from shared.events.operations import CellPolicy, Quota, ReclaimFrom
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.values import DEVICES_MOST, GPU, POOLS_MOST, WORKERS_MOST, NodeRole
@@ -216,6 +218,19 @@ class CellFile(Part):
             _once(f"GPU type of tenants.{tenant.name}.quotas", [quota.gpu_type for quota in tenant.quotas])
         self._quotas_fit()
         return self
+
+    @model_validator(mode="after")
+    def _fits_into_the_log(self) -> CellFile:
+        characters = len(self.content())
+        if characters > CELL_FILE_CHARACTERS_MOST:
+            rule = f"the log holds at most {CELL_FILE_CHARACTERS_MOST}"
+            raise ValueError(f"the file has {characters} characters (as JSON, without comments and defaults): {rule}")
+        return self
+
+    def content(self) -> str:
+        """The file as the log holds it: files that say the same are equal."""
+        said = self.model_dump(mode="json", exclude_defaults=True)
+        return json.dumps(said, separators=(",", ":"), sort_keys=True)
 
     def _quotas_fit(self) -> None:
         """The rules between quotas, and between what is guaranteed and the pools of each cell that has the GPU type."""

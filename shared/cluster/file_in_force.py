@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from hashlib import blake2b
 
 from shared.cluster.config import CellFile, CellPart, Queue
-from shared.events.effects import CELL_FILE_CHARACTERS_MOST, CellFileSet
+from shared.events.effects import CellFileSet
 from shared.events.operations import Quota
 
 DIGEST_BYTES = 16
 
 
-def as_effect(file: CellFile) -> CellFileSet | None:
-    """What puts the file in force; None for a file that is too large for the log."""
-    content = json.dumps(file.model_dump(mode="json", exclude_defaults=True), separators=(",", ":"), sort_keys=True)
-    if len(content) > CELL_FILE_CHARACTERS_MOST:
-        return None
+def as_effect(file: CellFile) -> CellFileSet:
+    """What puts the file in force."""
+    content = file.content()
     return CellFileSet(digest=digest_of(content), content=content)
 
 

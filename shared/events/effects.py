@@ -41,7 +41,9 @@ class EffectMeta(ValueMeta):
 
 
 CELL_FILE_CHARACTERS_MOST = 200_000
-"""A larger cell file stays out of the log: it must fit into a record beside the quotas that it sets."""
+"""A larger cell file is refused wherever one is read: as text within a record, and within a piece of a snapshot, a
+character takes up to two bytes, and that much always fits.
+"""
 
 
 AVOIDED_MOST = 8

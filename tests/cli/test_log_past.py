@@ -218,7 +218,6 @@ def a_log_with_a_head() -> LogWriter:
     queues = (Queue(name="urgent", discipline=QueueDiscipline.STRICT_FIFO), Queue(name="default"))
     part = CellPart(name="main", ordinal=0, pools=(Pool(name="training", gpus=16),), queues=queues)
     in_force = as_effect(CellFile(cells=(part,), tenants=(Tenant(name="vision"),)))
-    assert in_force is not None
     late = enqueued("late")
     written = LogWriter()
     written.write(in_force, node(0), node(1))

@@ -39,9 +39,7 @@ OTHER = a_file(Tenant(name="eve"))
 
 
 def effect_of(file: CellFile) -> CellFileSet:
-    effect = as_effect(file)
-    assert effect is not None
-    return effect
+    return as_effect(file)
 
 
 def a_cell(*effects: AnyEffect, file: CellFile = OLD) -> CellState:
@@ -147,13 +145,6 @@ def test_quotas_that_the_file_no_longer_has_are_told() -> None:
 def test_answers_to_other_requests_are_none() -> None:
     answer = answer_to(a_cell(), refused("no", proposal="set-quota"), PolicySet(policy=CellPolicy(start_wall_ms=7)))
     assert (answer.version, answer.code) == (None, Exit.AWAY)
-
-
-def test_a_file_that_is_too_large_for_the_log_is_not_waited_for() -> None:
-    large = a_file(*(Tenant(name=f"tenant-{number:05}") for number in range(15_000)))
-    answer = answer_to(a_cell(), file=large)
-    assert (answer.is_over(0), answer.code) == (True, Exit.OK)
-    assert answer.text == "cell main was told; a cell file of 15,000 tenants is too large for its log to say more"
 
 
 class TwoCells:

@@ -45,13 +45,11 @@ class FileInForce:
         """This file was read again, and is to be put in force."""
         self._own, self._read_behind = as_effect(file), state.cell_files
         self._reloaded_behind, self.yields = state.cell_files, False
-        self._note_size(file)
 
     def taken_over(self, file: CellFile, state: CellState) -> CellFile:
         """The file to go by from now on. `file` is the one that the process went by so far."""
         in_force, self.yields = state.cell_file, False
-        if in_force is None or self._own is None or in_force.digest == self._own.digest:
-            self._note_size(file)
+        if in_force is None or in_force.digest == self._own.digest:
             return file
         if state.cell_files == self._reloaded_behind:
             return file
@@ -76,24 +74,17 @@ class FileInForce:
 
     def put(self, turn: Turn) -> None:
         """Put the file that the process goes by in force, where it is not and the record has room for it."""
-        if self._own is not None and self.is_to_be_put(turn.state) and turn.takes(len(encode(self._own))):
+        if self.is_to_be_put(turn.state) and turn.takes(len(encode(self._own))):
             turn.do(self._own)
 
     def is_to_be_put(self, state: CellState) -> bool:
         """Whether the file that the process goes by is not in force yet, and shall be."""
-        return self._own is not None and not self.yields and _digest(state.cell_file) != self._own.digest
+        return not self.yields and _digest(state.cell_file) != self._own.digest
 
     def take_contradiction(self) -> str:
         """What is to be told, once."""
         told, self._contradiction = self._contradiction, ""
         return told
-
-    def _note_size(self, file: CellFile) -> None:
-        if self._own is None:
-            self._contradiction = (
-                f"a cell file of {len(file.tenants)} tenants is too large for the log: "
-                "a standby will use its own cell file"
-            )
 
 
 def _digest(effect: CellFileSet | None) -> str:
