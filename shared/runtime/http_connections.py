@@ -46,15 +46,22 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """What came of a request, which ends the connection where it is too much."""
+        """What came of a request, which ends the connection where it is too much. What comes at once is not even read
+        then: thousands of requests in one piece would hold up the whole process.
+        """
         self._request_bytes += len(data)
-        super().data_received(data)
+        if len(data) <= REQUEST_BYTES_MOST:
+            super().data_received(data)
         if self._request_bytes > REQUEST_BYTES_MOST and not self.transport.is_closing():
             self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
             self.transport.close()
 
     def on_message_begin(self) -> None:
-        """The rest of this request has to follow soon."""
+        """The rest of this request has to follow soon. Raises ValueError, by which the parser gives the connection up,
+        where an earlier one has no answer yet: no probe asks so, and each of many in one piece would have its own task.
+        """
+        if self.cycle is not None and not self.cycle.response_complete:
+            raise ValueError("a request came before the answer to the one before it")
         super().on_message_begin()
         if self._late is None:
             self._await_request()

@@ -120,3 +120,17 @@ async def test_many_requests_over_one_connection_may_be_long_together(port: int)
         writer.write(b"GET /admin HTTP/1.1\r\nhost: h\r\nx: " + b"y" * 1_000 + b"\r\n\r\n")
         assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 404 ")
     writer.close()
+
+
+async def test_of_more_than_is_read_at_once_nothing_is_answered(port: int) -> None:
+    reader, writer = await asyncio.open_connection(LOCAL, port)
+    writer.write(ONE * (REQUEST_BYTES_MOST // len(ONE) + 1))
+    assert (await reader.read()).count(b"HTTP/1.1 ") == 1
+    writer.close()
+
+
+async def test_a_request_before_the_answer_to_the_last_one_ends_the_connection(port: int) -> None:
+    reader, writer = await asyncio.open_connection(LOCAL, port)
+    writer.write(ONE * 500)
+    assert (await reader.read()).count(b"HTTP/1.1 404 ") <= 1
+    writer.close()

@@ -136,7 +136,7 @@ class WaitingOwners:
         is_all = bool(state.closing) or self._basis is None or not self._basis.is_still(basis)
         if is_all:
             self.forget()
-            self._basis, self._group_of = basis, _groups(basis.branches)
+            self._basis, self._group_of = basis, groups_of(basis.branches)
         touched = lines.touched.take()
         if is_all:
             touched = {row: line for tenant in lines.tenants() for row, line in lines.rows_of(tenant)}
@@ -220,13 +220,13 @@ def _first_of(state: CellState, line: Line) -> _First:
     return _First("", None, is_passing)
 
 
-def _groups(branches: dict[Account, Branch]) -> dict[str, _Group]:
+def groups_of(branches: dict[Account, Branch]) -> dict[str, _Group]:
     """The group of each tenant that has a quota, or stands above one that has."""
     root: dict[str, str] = {}
 
     def find(tenant: str) -> str:
         while root.setdefault(tenant, tenant) != tenant:
-            tenant = root[tenant] = root[root[tenant]]
+            root[tenant] = tenant = root[root[tenant]]
         return tenant
 
     for (tenant, _), branch in branches.items():
