@@ -60,7 +60,8 @@ class BoundedHttp(HttpToolsProtocol):
         """The rest of this request has to follow soon. Raises ValueError, by which the parser gives the connection up,
         where an earlier one has no answer yet: no probe asks so, and each of many in one piece would have its own task.
         """
-        if self.cycle is not None and not self.cycle.response_complete:
+        before: Any = self.cycle  # None ahead of the first request, whatever its type says
+        if before is not None and not before.response_complete:
             raise ValueError("a request came before the answer to the one before it")
         super().on_message_begin()
         if self._late is None:

@@ -18,8 +18,9 @@ def forests(draw: st.DrawFn) -> tuple[Parents, list[int]]:
     """The parent of each tenant, by number, and the order in which their quotas are set."""
     parents: Parents = [None]
     for number in range(1, draw(st.integers(1, 8))):
-        parents.append(draw(st.one_of(st.none(), st.integers(0, number - 1))))
-    return parents, draw(st.permutations(range(len(parents))))
+        parents.append(draw(st.one_of(st.just(number - 1), st.none(), st.integers(0, number - 1))))
+    leaf_first = list(reversed(range(len(parents))))
+    return parents, draw(st.one_of(st.just(leaf_first), st.permutations(leaf_first)))
 
 
 def root_of(parents: Parents, tenant: int) -> int:
