@@ -42,7 +42,7 @@ def sizes(world: World) -> list[int]:
 
 
 WIDE = CellFile(
-    cells=(CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=1_000_000, gpus_per_node=10_000),)),),
+    cells=(CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=1_000_000, gpus_per_node=4_096),)),),
     tenants=(Tenant(name="ada"),),
 )
 

@@ -738,11 +738,11 @@ def test_a_node_that_is_to_become_another_is_kept_no_more_and_not_planned_with()
     assert planned.effects[before:] == []
 
 
-DEVICES, MANY = 14_000, 20
+DEVICES, MANY = 4_096, 70
 
 
 def with_a_plan_of_many_bytes() -> Planned:
-    """Nodes in use until 100, and as many jobs that wait, each for a node of so many devices that it takes 70 kB."""
+    """Nodes in use until 100, and as many jobs that wait, each for a node of so many devices that it takes 20 kB."""
     nodes = [joined(f"n{number}", DEVICES) for number in range(MANY)]
     planned = Planned(file_of(BACKFILL, gpus_per_node=DEVICES, reservations_max=MANY), *nodes)
     planned.submit(*(job(f"runs-{number}", DEVICES, 100) for number in range(MANY)))

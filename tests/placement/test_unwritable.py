@@ -261,9 +261,10 @@ def test_long_words_of_a_thousand_failures_come_in_several_records() -> None:
 
 
 def of_many_tenants(count: int) -> CellFile:
+    """So many tenants with four quotas each, which all but one of them have from the tenant above them."""
     quotas = tuple(TenantQuota(gpu_type=f"type-{number}-{'x' * 100}", limit=10**9) for number in range(4))
-    tenants = tuple(Tenant(name=f"tenant-{number:05}-{'x' * 40}", quotas=quotas) for number in range(count))
-    return CellFile(cells=wide().cells, tenants=tenants)
+    below = (Tenant(name=f"tenant-{number:05}-{'x' * 40}", parent="lab") for number in range(1, count))
+    return CellFile(cells=wide().cells, tenants=(Tenant(name="lab", quotas=quotas), *below))
 
 
 def test_a_cell_file_of_thousands_of_quotas_is_put_in_force_by_several_records() -> None:

@@ -21,7 +21,7 @@ def long_names(count: int) -> list[str]:
     return [at_length(f"n{number:06}") for number in range(count)]
 
 
-def wide(gpus_per_node: int = 10_000, placement: str = "best-fit") -> CellFile:
+def wide(gpus_per_node: int = 4_096, placement: str = "best-fit") -> CellFile:
     """A cell with room for whatever a test wants."""
     pool = Pool(name="train", gpus=10_000_000, gpus_per_node=gpus_per_node)
     part = CellPart(name=CELL, ordinal=0, pools=(pool,), policy=CellPolicy(placement=placement))
