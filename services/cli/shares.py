@@ -18,8 +18,10 @@ from shared.events.values import GPU
 
 app = typer.Typer()
 
-COLUMNS = ("TENANT", "PARENT", ">SHARE %", ">WAITING", ">GPUS WANTED", "GPU TYPE", ">WEIGHT", ">HELD", ">OF LATE")
-SPARE = ("PARENT", "GPUS WANTED", "WEIGHT")
+COLUMNS = (
+    "TENANT", "PARENT", ">SHARE %", ">WAITING", ">MAY WAIT", ">GPUS WANTED", "GPU TYPE", ">WEIGHT", ">HELD", ">OF LATE",
+)  # fmt: skip
+SPARE = ("PARENT", "GPUS WANTED", "MAY WAIT", "WEIGHT")
 
 
 @app.command()
@@ -53,9 +55,10 @@ def percent(tenant: TenantShare) -> str:
 
 def _rows(tenant: TenantShare) -> Iterator[tuple[object, ...]]:
     wanted = f"{tenant.waiting_milli / GPU:g}"
-    head: tuple[object, ...] = (tenant.tenant, tenant.parent or "", percent(tenant), tenant.waiting, wanted)
+    may_wait = "" if tenant.waiting_most is None else tenant.waiting_most
+    head: tuple[object, ...] = (tenant.tenant, tenant.parent or "", percent(tenant), tenant.waiting, may_wait, wanted)
     if not tenant.types:
         yield (*head, "", "", "", "")
     for each in tenant.types:
         yield (*head, each.gpu_type, each.weight, f"{each.held_milli / GPU:g}", f"{each.lately_milli / GPU:.1f}")
-        head = ("", "", "", "", "")
+        head = ("", "", "", "", "", "")

@@ -48,6 +48,7 @@ from shared.cluster.illegal import IllegalEffect
 from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
+from shared.cluster.waiting_limits import WaitingLimits
 from shared.events import effects as e
 from shared.events import operations as o
 from shared.events.base import Event
@@ -137,7 +138,7 @@ class PlacementService:
         """
         self._takes_plans = not stepped if takes_plans is None else takes_plans
         self.state, self._file, self._name, self._stepped = state, file, writer, stepped
-        self._names = _names_of(file)
+        self._names, self._waiting_limits = _names_of(file), WaitingLimits(file)
         self._inbox = Inbox(as_they_came=stepped)
         self._read: dict[str, int] = {}
         self._nodes = f"nodes-{file.cell(state.cell).ordinal}"
@@ -224,6 +225,7 @@ class PlacementService:
         if file is self._file:
             return
         self._file, self._names, part = file, _names_of(file), file.cell(self.state.cell)
+        self._waiting_limits = WaitingLimits(file)
         self._lines, self._fair_clock, self._untold = Lines(part.queues), FairClock(part), {}
         self._walk_is_due = self._are_owners_to_note = True
 
@@ -726,7 +728,7 @@ class PlacementService:
         """Enqueue these jobs, each of so many bytes, until the record is full. How many that were."""
         done = 0
         for job in jobs:
-            requests.enqueue(turn, job, size_bytes)
+            requests.enqueue(turn, job, size_bytes, self._waiting_limits)
             if job.spec.tenant not in self._names:
                 turn.requeued.extend(arrays.ids(job.spec))  # admission let it in before the tenant was gone
             done += 1

@@ -60,8 +60,8 @@ def enqueued(state: CellState, effect: e.JobEnqueued, at_ms: int) -> None:
     job = jobs[job_id] = Job(effect.spec, effect.submit_ms, effect.digest, sent_ms=effect.sent_ms)
     state.entered += 1
     job.number = state.entered
-    state.waiting += 1
     spec = effect.spec
+    _count_waiting(state, spec.tenant, 1)
     if spec.not_before_ms is not None:
         job.not_before_ms = spec.not_before_ms
     if spec.array_of is not None:
@@ -72,6 +72,18 @@ def enqueued(state: CellState, effect: e.JobEnqueued, at_ms: int) -> None:
         dependencies.drop_strangers(state, job_id, spec.tenant)
         if spec.array_of is not None and spec.array_index == 0:
             dependencies.drop_strangers(state, spec.array_of, spec.tenant)
+
+
+def _count_waiting(state: CellState, tenant: str, change: int) -> None:
+    """One job more of this tenant waits (+1), or one fewer (-1)."""
+    of, entries = state.waiting_of, state.journal.entries
+    before = of.get(tenant, 0)
+    entries.append((dict.__setitem__, of, tenant, before) if before else (dict.pop, of, tenant, None))
+    if before + change:
+        of[tenant] = before + change
+    else:
+        del of[tenant]
+    state.waiting += change
 
 
 def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:
@@ -125,7 +137,7 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     job.backfilled_over = effect.backfilled_over
     if job.first_start_ms is None:
         job.first_start_ms = at_ms
-    state.waiting -= 1
+    _count_waiting(state, job.spec.tenant, -1)
     if state.heads or state.first_plans:
         _no_head(state, effect.job)
     if state.unacknowledged is not None:
@@ -350,7 +362,7 @@ def requeued(state: CellState, effect: e.JobRequeued, at_ms: int) -> None:
     journal.set(job, "avoid", effect.avoid)
     journal.set(job, "not_before_ms", effect.not_before_ms)
     journal.set(job, "status", JobStatus.QUEUED)
-    state.waiting += 1
+    _count_waiting(state, job.spec.tenant, 1)
 
 
 def _give_back(state: CellState, job: Job) -> None:
@@ -396,7 +408,7 @@ def cancelled(state: CellState, effect: e.JobCancelled, at_ms: int) -> None:
 def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
     undo, spec, over = state.journal.entries, job.spec, state.over
     if job.status in WAITING:
-        state.waiting -= 1
+        _count_waiting(state, spec.tenant, -1)
     if job.workers or (state.singly and spec.id in state.singly):
         if state.unacknowledged is not None:
             state.unacknowledged.leave(state, job)

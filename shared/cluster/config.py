@@ -168,7 +168,8 @@ class SubmissionRate(Part):
 class Tenant(Part):
     """Who may submit. Without pools it may use all; without a queue it waits in its cell's first one; without a limit
     of submissions it may send as many as come. No job of its own or of tenants below it may have a higher priority than
-    `max_priority`.
+    `max_priority`. Of its own jobs at most `waiting_jobs_most` wait in a cell (None: half of what the cell's policy
+    lets wait, or all of it in a file of one tenant).
     """
 
     name: Name
@@ -179,6 +180,7 @@ class Tenant(Part):
     own_topic: bool = False
     submissions: SubmissionRate | None = None
     max_priority: Annotated[int, Field(strict=True, ge=-1_000_000, le=1_000_000)] | None = None
+    waiting_jobs_most: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] | None = None
 
 
 class Limits(Part):

@@ -6,6 +6,7 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from shared.cluster.config import CellFile, CellPart, Queue
+from shared.cluster.waiting_limits import WaitingLimits
 from shared.events.effects import CellFileSet
 from shared.events.operations import Quota
 
@@ -44,6 +45,14 @@ def queue_in_force(effect: CellFileSet | None, cell: str, name: str) -> Queue:
     """A cell's queue as the file in force has it; one with the defaults where that names none, or cannot be read."""
     queues = {} if effect is None else _queues(effect.content, cell)
     return queues.get(name) or Queue(name=name or "default")
+
+
+def waiting_limits_in_force(effect: CellFileSet | None) -> WaitingLimits | None:
+    """How many jobs of each tenant may wait by the file in force; None where there is none, or it cannot be read."""
+    try:
+        return None if effect is None else WaitingLimits(from_effect(effect))
+    except ValueError:
+        return None
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, fields
 
 from shared.cluster.capacity import PoolCapacity, recount
@@ -117,9 +118,13 @@ def no_job_twice(state: CellState) -> list[Offence]:
             found.append(Offence("I2", f"job {job_id} is waited for as a head and does not wait"))
     planned = [job_id for job_id in sorted(state.first_plans) if job_id not in state.jobs]
     found.extend(Offence("I2", f"job {job_id} had a first planned start and does not live") for job_id in planned)
-    waiting = sum(job.status in WAITING for job in state.jobs.values())
-    if waiting != state.waiting:
-        found.append(Offence("I2", f"{waiting} jobs wait, the state counts {state.waiting}"))
+    waiting = Counter(job.spec.tenant for job in state.jobs.values() if job.status in WAITING)
+    if waiting.total() != state.waiting:
+        found.append(Offence("I2", f"{waiting.total()} jobs wait, the state counts {state.waiting}"))
+    differ = (t for t in sorted({**waiting, **state.waiting_of}) if waiting[t] != state.waiting_of.get(t))
+    for tenant in differ:
+        text = f"{waiting[tenant]} jobs of {tenant} wait, the state counts {state.waiting_of.get(tenant, 0)}"
+        found.append(Offence("I2", text))
     return found
 
 

@@ -302,7 +302,9 @@ def count_rest(state: CellState) -> None:
         if wrong is not None:
             raise DamagedRow(f"quota of {shorten(quota.tenant)}: {shorten(wrong)}")
     for job in state.jobs.values():
-        state.waiting += job.status in WAITING
+        if job.status in WAITING:
+            state.waiting += 1
+            state.waiting_of[job.spec.tenant] = state.waiting_of.get(job.spec.tenant, 0) + 1
         if job.spec.after:
             index(state, job)
         if not job.spec.gang and job.status in HOLDING:

@@ -64,6 +64,8 @@ class CellState:
     singly: dict[str, None] = field(default_factory=dict)
     arrays: dict[str, ArrayJob] = field(default_factory=dict)
     waiting: int = 0
+    waiting_of: dict[str, int] = field(default_factory=dict)
+    """How many jobs of each tenant wait; one of which none does is not named. An index."""
     entered: int = 0
     """How many jobs have come into the cell so far."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)

@@ -37,6 +37,7 @@ class RefuseCode(StrEnum):
     NOT_THE_TENANTS_JOB = "not_the_tenants_job"
     ALREADY_OVER = "already_over"
     TOO_MANY_WAITING = "too_many_waiting"
+    TENANT_HAS_TOO_MANY_WAITING = "tenant_has_too_many_waiting"
     UNSUPPORTED = "unsupported"
     WRONG_STATE = "wrong_state"
     UNKNOWN_NODE = "unknown_node"

@@ -42,7 +42,11 @@ TABLES: dict[str, tuple[tuple[str, ...], list[Any], tuple[str, ...]]] = {
         quota_rows.SPARE,
     ),
     "tenants": (tenants.COLUMNS, [("vision-research", 12, 3, "gpu", 48, 128, "none", 0)], tenants.SPARE),
-    "shares": (shares.COLUMNS, [("vision-research", "all", "12.50", 3, 16, "nvidia-h100", 1, 8, 8.1)], shares.SPARE),
+    "shares": (
+        shares.COLUMNS,
+        [("vision-research", "all", "12.50", 3, 900, 16, "nvidia-h100", 1, 8, 8.1)],
+        shares.SPARE,
+    ),
     "dead letters": (
         dead_letters.COLUMNS,
         [(77_012, AT, "placement", "larger_than_pool", "fallow.nodes/0 at 1234", 2_000, "gpus = 16: " * 7, "")],

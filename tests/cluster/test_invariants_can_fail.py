@@ -59,6 +59,7 @@ TAMPERED: dict[str, tuple[str, Callable[[CellState], Any]]] = {
         lambda s: setattr(s.jobs["idle"], "status", JobStatus.PREEMPTED),
     ),
     "a job that is not counted": ("I2", lambda s: s.jobs.pop("idle")),
+    "a waiting job that is counted for another tenant": ("I2", lambda s: s.waiting_of.update(ada=0, bob=1)),
     "a reservation of a job that is gone": (
         "I2",
         lambda s: s.reservations.update(gone=e.ReservationSet(job="gone", workers=(place(0, "n1", 5),), start_ms=1)),

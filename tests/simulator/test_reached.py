@@ -83,6 +83,7 @@ SELDOM = frozenset(
         "ProposalCode.not_allowed",
         "RefuseCode.after_itself",
         "RefuseCode.after_too_many",
+        "RefuseCode.tenant_has_too_many_waiting",
         "RefuseCode.too_many_waiting",
         "RefuseCode.wrong_state",
         "RejectCode.cell_needed",

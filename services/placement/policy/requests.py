@@ -9,6 +9,8 @@ from services.placement.policy.turn import Turn
 from shared.cluster.arrays import ArrayJob, elements_of
 from shared.cluster.job import WAITING, Job, JobStatus
 from shared.cluster.singly import is_service
+from shared.cluster.state import CellState
+from shared.cluster.waiting_limits import WaitingLimits
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.jobs import AdmittedJob, JobAdmitted, JobCancelRequested, JobUpdateRequested
@@ -24,9 +26,10 @@ CLOCKS_APART_MS = 30_000
 """
 
 
-def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int) -> None:
+def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int, limits: WaitingLimits) -> None:
     """Accept the job, unless its id was used before: for the same content that is the earlier answer, for another a
-    refusal. So is one for a submission from a time of which the cell has forgotten jobs: it may have run already.
+    refusal. So is one for a submission from a time of which the cell has forgotten jobs: it may have run already. And
+    so are jobs beyond the `limits` of those that wait.
     """
     state, spec = turn.state, event.spec
     known = state.jobs.get(spec.id) or state.over.get(spec.id) or state.arrays.get(spec.id)
@@ -38,7 +41,7 @@ def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int) -> No
         text = f"sent at {event.sent_ms}, jobs that were sent up to {state.over.forgotten_ms} are forgotten"
         turn.do(_refused(spec.id, "submit", RefuseCode.SUBMISSION_TOO_OLD, spec.tenant, text))
         return
-    refusal = _refusal(turn, spec)
+    refusal = _refusal(turn, spec, limits)
     if refusal is not None:
         turn.do(_refused(spec.id, "submit", refusal[0], spec.tenant, refusal[1]))
         return
@@ -49,16 +52,29 @@ def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int) -> No
             _enter(turn, event, element, size_bytes // spec.array)
 
 
-def _refusal(turn: Turn, spec: JobSpec) -> tuple[RefuseCode, str] | None:
+def _refusal(turn: Turn, spec: JobSpec, limits: WaitingLimits) -> tuple[RefuseCode, str] | None:
     """Why a new job, or a whole array, cannot be accepted."""
     state = turn.state
-    if state.waiting + (spec.array or 1) > state.policy.waiting_jobs_most:
-        text = f"{state.waiting} jobs wait, the cell takes {state.policy.waiting_jobs_most}"
-        return RefuseCode.TOO_MANY_WAITING, text
+    refusal = _too_many_waiting(state, spec, limits)
+    if refusal is not None:
+        return refusal
     used = None if spec.array is None else arrays.id_in_use(state, spec)
     if used is not None:
         return RefuseCode.ID_USED_BEFORE, f"by job {used}"
     return dependencies.refusal(turn, spec, arrays.ids(spec)) if spec.after else None
+
+
+def _too_many_waiting(state: CellState, spec: JobSpec, limits: WaitingLimits) -> tuple[RefuseCode, str] | None:
+    """Why no more jobs may wait, in the cell or of this tenant. An array counts as its elements."""
+    jobs, cell_most = spec.array or 1, state.policy.waiting_jobs_most
+    of = "" if spec.array is None else f" and this array has {jobs}"
+    if state.waiting + jobs > cell_most:
+        return RefuseCode.TOO_MANY_WAITING, f"{state.waiting} jobs wait{of}, the cell takes {cell_most}"
+    waiting, most = state.waiting_of.get(spec.tenant, 0), limits.of(spec.tenant, cell_most)
+    if waiting + jobs > most:
+        text = f"{waiting} jobs of tenant {spec.tenant} wait{of}, it may have {most}"
+        return RefuseCode.TENANT_HAS_TOO_MANY_WAITING, text
+    return None
 
 
 def _enter(turn: Turn, event: JobAdmitted | AdmittedJob, spec: JobSpec, size_bytes: int) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from services.placement.policy.fair_share import Share, Shares, totals_of
+from shared.cluster.file_in_force import waiting_limits_in_force
 from shared.cluster.job import WAITING
 from shared.cluster.state import CellState
+from shared.cluster.waiting_limits import WaitingLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,8 @@ class TypeShare:
 @dataclass(frozen=True, slots=True)
 class TenantShare:
     """A tenant beside the others of its parent. `share` is in billionths of all GPUs of the type of which it has most,
-    by its weight; who `has_no_weight` comes last. `waiting` counts its own jobs, and the milli-GPUs that they want.
+    by its weight; who `has_no_weight` comes last. `waiting` counts its own jobs, and the milli-GPUs that they want;
+    `waiting_most` is how many of them may wait, by the cell file in force (None where that cannot be read here).
     """
 
     tenant: str
@@ -32,6 +35,7 @@ class TenantShare:
     has_no_weight: bool
     waiting: int
     waiting_milli: int
+    waiting_most: int | None
     types: tuple[TypeShare, ...]
 
 
@@ -48,15 +52,18 @@ def shares_of(state: CellState, now_ms: int) -> list[TenantShare]:
     def levels(tenant: str) -> list[Share]:
         return [shares.of(name) for name in tenants[tenant]]
 
-    return [_told(state, shares, name, waiting.get(name, [])) for name in sorted(tenants, key=levels)]
+    limits = waiting_limits_in_force(state.cell_file)
+    return [_told(state, shares, name, waiting.get(name, []), limits) for name in sorted(tenants, key=levels)]
 
 
 def share_of(state: CellState, tenant: str, now_ms: int) -> TenantShare:
     """The same of one tenant, without its waiting jobs."""
-    return _told(state, Shares(state, now_ms), tenant, [])
+    return _told(state, Shares(state, now_ms), tenant, [], waiting_limits_in_force(state.cell_file))
 
 
-def _told(state: CellState, shares: Shares, tenant: str, waiting: list[int]) -> TenantShare:
+def _told(
+    state: CellState, shares: Shares, tenant: str, waiting: list[int], limits: WaitingLimits | None
+) -> TenantShare:
     share, line = shares.of(tenant), shares.line(tenant)
     return TenantShare(
         tenant=tenant,
@@ -65,6 +72,7 @@ def _told(state: CellState, shares: Shares, tenant: str, waiting: list[int]) -> 
         has_no_weight=share.has_no_weight,
         waiting=len(waiting),
         waiting_milli=sum(waiting),
+        waiting_most=None if limits is None else limits.of(tenant, state.policy.waiting_jobs_most),
         types=tuple(
             TypeShare(
                 gpu_type=gpu_type,
