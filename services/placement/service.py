@@ -411,6 +411,8 @@ class PlacementService:
         else:
             self._in_force.put(turn)
         for node_id in list(self._losing):
+            if turn.is_full:
+                break
             nodes.go_on_losing(turn, node_id)
         self._expire(turn)
         # What came in counts before what is due: who answered in the last moment has answered.
@@ -420,13 +422,16 @@ class PlacementService:
             quarantine.judge(turn, is_shared=_is_shared(self._file))
         if self.state.offers:
             nodes.take_offers(turn)
-        self._deadlines.act(turn, wall_ms if self._stepped else self._hearing.leases.listening.as_of_ms)
+        heard_ms = wall_ms if self._stepped else self._hearing.leases.listening.as_of_ms
+        is_late = self._deadlines.act(turn, heard_ms)
         if self.state.ripe:
             dependencies.settle(turn)
         if turn.requeued:
             tenants.hold_requeued(turn, self._names)
         self._go_by_plan(turn)
         goes_on = self._walk(turn) or turn.is_full or bool(self._inbox or self.state.ripe) or not self._is_done
+        is_late = is_late and not turn.is_full
+        goes_on |= is_late
         if self.state.singly:
             known = len(turn.effects)
             self._tending.act(turn)
@@ -434,7 +439,13 @@ class PlacementService:
             if self._follow(turn):
                 self._walk_is_due = goes_on = True
         idle = self._idle_inputs + len(taken)
-        if turn.effects or turn.is_worn or idle >= IDLE_INPUTS_MOST or self._is_idle_for_long(inputs, wall_ms):
+        if (
+            turn.effects
+            or turn.is_worn
+            or is_late
+            or idle >= IDLE_INPUTS_MOST
+            or self._is_idle_for_long(inputs, wall_ms)
+        ):
             return Tried(
                 turn.effects,
                 inputs,

@@ -16,7 +16,7 @@ from services.placement.policy.entrances import Entrances
 from services.placement.policy.nodes import empty
 from services.placement.policy.requests import stopping
 from services.placement.policy.retry import avoided
-from services.placement.policy.turn import Turn
+from services.placement.policy.turn import STEPS_OF_AN_EFFECT, Turn
 from shared.cluster.due import ROOM_LEAST, DueHeap
 from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.cluster.state import CellState
@@ -35,6 +35,12 @@ _Awaited = dict[tuple[str, str, int], int]
 """When, by what, of which job, and of which attempt."""
 
 _OF_NODES = frozenset({e.NodeChanged, e.MaintenanceSet, e.LeaseExpired, e.PolicySet})
+
+_OF_A_NODE = frozenset({"drain", "maintenance", "quarantine", "forget"})
+"""What is due of nodes; all else is of jobs."""
+
+STEPS_OF_A_NODE = 100
+"""What it costs to change a node: the indices over all nodes of its pool follow."""
 
 
 class Deadlines:
@@ -215,27 +221,45 @@ class Deadlines:
         self._done.clear()
         self._entrances.put_back()
 
-    def act(self, turn: Turn, heard_ms: int | None) -> None:
-        """Do what is due, as far as the record has room. `heard_ms`: all that nodes had said up to this wall time is
-        taken in; None: nothing is known yet. No answer is late before that: it may lie unread in the log.
+    def act(self, turn: Turn, heard_ms: int | None) -> bool:
+        """Do what is due, as far as the record has room and the turn has steps; whether some of it is left for the next
+        one. `heard_ms`: all that nodes had said up to this wall time is taken in; None: nothing is known yet. No answer
+        is late before that: it may lie unread in the log.
         """
-        while self._by_cell.is_due(turn.now_ms) and not turn.is_full:
+        while self._by_cell.is_due(turn.now_ms) and turn.does_what_is_due:
             due = self._by_cell.pop()
             self._done.append((self._by_cell, due))
-            if not self._act_by_cell(turn, due):
+            if not self._at_its_cost(turn, due, self._act_by_cell):
                 self._by_cell.put_back(due)
                 break
         if heard_ms is None:
-            return
-        while self._starting and self._starting[0][0] <= heard_ms and not turn.is_full:
+            return self._by_cell.is_due(turn.now_ms)
+        while self._starting and self._starting[0][0] <= heard_ms and turn.does_what_is_due:
             due_ms, job_id, attempt = self._starting.popleft()
-            self._done.append((None, (due_ms, "start", job_id, attempt)))
-            self._act_by_wall(turn, (due_ms, "start", job_id, attempt))
-        while self._by_wall.is_due(heard_ms) and not turn.is_full:
+            due = (due_ms, "start", job_id, attempt)
+            self._done.append((None, due))
+            self._at_its_cost(turn, due, self._act_by_wall)
+        while self._by_wall.is_due(heard_ms) and turn.does_what_is_due:
             due = self._by_wall.pop()
             self._done.append((self._by_wall, due))
-            self._act_by_wall(turn, due)
-        self._entrances.act(turn, heard_ms)
+            self._at_its_cost(turn, due, self._act_by_wall)
+        are_late = self._entrances.act(turn, heard_ms)
+        is_start_late = bool(self._starting) and self._starting[0][0] <= heard_ms
+        return are_late or is_start_late or self._by_cell.is_due(turn.now_ms) or self._by_wall.is_due(heard_ms)
+
+    @staticmethod
+    def _at_its_cost(turn: Turn, due: _Due, act: Callable[[Turn, _Due], bool]) -> bool:
+        """Act on what is due, and count what that costs. Whether all of it is done."""
+        known, (_, what, subject, _) = len(turn.effects), due
+        if what in _OF_A_NODE:
+            node = turn.state.nodes.get(subject)
+            turn.due_steps += STEPS_OF_A_NODE + (0 if node is None else len(node.jobs))
+        else:
+            job = turn.state.jobs.get(subject)
+            turn.due_steps += 1 if job is None else 1 + len(job.workers)
+        is_done = act(turn, due)
+        turn.due_steps += STEPS_OF_AN_EFFECT * (len(turn.effects) - known)
+        return is_done
 
     def _act_by_cell(self, turn: Turn, due: _Due) -> bool:
         """Whether all is done, or the record has no room for the rest of it."""
@@ -278,11 +302,12 @@ class Deadlines:
             turn.do(e.AttemptTimedOut(job=job.id, attempt=attempt, what="run"))
             turn.do(stopping(job, StopReason.RUN_TIME_LIMIT, turn.state.policy.stop_grace_wall_ms))
 
-    def _act_by_wall(self, turn: Turn, due: _Due) -> None:
+    @staticmethod
+    def _act_by_wall(turn: Turn, due: _Due) -> bool:
         _, what, job_id, attempt = due
         job = turn.state.jobs.get(job_id)
         if job is None or job.attempt != attempt:
-            return
+            return True
         if what == "start" and job.status is JobStatus.STARTING:
             turn.do(e.AttemptTimedOut(job=job_id, attempt=attempt, what="start"))
             avoid = avoided(job, {*starting_on(job)}, turn.now_ms)
@@ -290,6 +315,7 @@ class Deadlines:
         elif what == "stop" and job.status is JobStatus.STOPPING and job.stopping_ms is not None:
             # Its places stay held: a node that does not confirm may still run it. The audit trail tells, once.
             turn.do(e.AttemptTimedOut(job=job_id, attempt=attempt, what="stop"))
+        return True
 
 
 _AWAITED = {JobStatus.STARTING: "start", JobStatus.STOPPING: "stop"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from services.placement.policy.turn import Turn
+from services.placement.policy.turn import STEPS_OF_AN_EFFECT, Turn
 from services.placement.policy.workers import leave, put_off
 from shared.cluster.due import DueHeap
 from shared.cluster.job import Job, JobStatus
@@ -90,19 +90,32 @@ class Entrances:
             wait_ms = state.policy.stop_grace_wall_ms + state.policy.lease_margin_wall_ms
             self._due.push(_Due(wall_ms + wait_ms, job.id, job.attempt, job.turns, ranks), _lives_in(state))
 
-    def act(self, turn: Turn, heard_ms: int) -> None:
-        """Do what is due, as far as the record has room. `heard_ms` as in `Deadlines.act`."""
-        while self._due.is_due(heard_ms) and not turn.is_full:
+    def act(self, turn: Turn, heard_ms: int) -> bool:
+        """Do what is due, as far as the record has room and the turn has steps. `heard_ms`, and what is returned, as in
+        `Deadlines.act`.
+        """
+        while self._due.is_due(heard_ms) and turn.does_what_is_due:
             due = self._due.pop()
             self._done.append(due)
-            job = turn.state.jobs.get(due.job)
-            if job is None or job.attempt != due.attempt or job.status not in _GOES_ON:
-                continue
-            if due.ranks:
-                if any(rank in job.leaving for rank in due.ranks):
-                    turn.do(e.AttemptTimedOut(job=job.id, attempt=job.attempt, what="stop"))
-            elif job.status is JobStatus.RUNNING:  # of one of which nobody has started the whole attempt is too late
-                _give_up_late(turn, job, due.turn)
+            known = len(turn.effects)
+            turn.due_steps += 1 + _act(turn, due)
+            turn.due_steps += STEPS_OF_AN_EFFECT * (len(turn.effects) - known)
+        return self._due.is_due(heard_ms)
+
+
+def _act(turn: Turn, due: _Due) -> int:
+    """Do what is due of these workers. How many workers were looked at for it."""
+    job = turn.state.jobs.get(due.job)
+    if job is None or job.attempt != due.attempt or job.status not in _GOES_ON:
+        return 0
+    if due.ranks:
+        if not frozenset(job.leaving).isdisjoint(due.ranks):
+            turn.do(e.AttemptTimedOut(job=job.id, attempt=job.attempt, what="stop"))
+        return len(job.leaving) + len(due.ranks)
+    workers = len(job.workers)
+    if job.status is JobStatus.RUNNING:  # of one of which nobody has started the whole attempt is too late
+        _give_up_late(turn, job, due.turn)
+    return workers
 
 
 def _is_starting(job: Job, place: WorkerPlace) -> bool:
@@ -127,10 +140,11 @@ def _lives_in(state: CellState) -> Callable[[_Due], bool]:
 
 
 def _give_up_late(turn: Turn, job: Job, entered: int) -> None:
+    leaving = frozenset(job.leaving)
     late = [
         place.rank
         for place in job.workers
-        if place.turn == entered and place.rank not in job.leaving and job.runs[str(place.rank)] is RunStatus.STARTING
+        if place.turn == entered and place.rank not in leaving and job.runs[str(place.rank)] is RunStatus.STARTING
     ]
     if late:
         turn.do(e.AttemptTimedOut(job=job.id, attempt=job.attempt, what="start"))

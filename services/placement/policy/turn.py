@@ -24,6 +24,9 @@ STEPS_MOST = 100_000
 input may pass it. A decision is made in one go, and all else that its process does waits until it is made.
 """
 
+STEPS_OF_AN_EFFECT = 10
+"""What it costs to make an effect and to apply it, beside what is looked at."""
+
 ONE_STEP = 0
 """The room of a record that holds what follows from a single step, however much that is."""
 
@@ -97,7 +100,8 @@ class Turn:
     jobs. At `room` bytes it ends; `is_closed` ends it at once. `losing` are the lost nodes whose runs are not all over
     yet, because the record had no room for that. `specs_read` are the specifications, by identity, that stand in the
     effects as they were read: all of their bounds held then. `steps` is what the inputs cost, besides what they put
-    into the record: at `STEPS_MOST` the turn is worn, and takes in no more of them.
+    into the record: at `STEPS_MOST` the turn is worn, and takes in no more of them. `due_steps` is the same for what is
+    due by itself, which has as much: no flood of inputs keeps it waiting.
     """
 
     state: CellState
@@ -118,6 +122,7 @@ class Turn:
     losing: dict[str, None] = field(default_factory=dict)
     specs_read: set[int] = field(default_factory=set)
     steps: int = 0
+    due_steps: int = 0
 
     def do(self, effect: e.AnyEffect, size_bytes: int = 0) -> None:
         """Apply an effect and keep it for the record. `size_bytes` is what a small effect holds besides its job."""
@@ -212,6 +217,11 @@ class Turn:
     def is_worn(self) -> bool:
         """Whether what came in has cost so much that the rest waits for the next record."""
         return self.steps >= STEPS_MOST
+
+    @property
+    def does_what_is_due(self) -> bool:
+        """Whether there is room and time for more of what is due by itself: the rest waits for the next record."""
+        return self.due_steps < STEPS_MOST and not self.is_full
 
     @property
     def is_empty(self) -> bool:

@@ -53,7 +53,8 @@ def make_room(turn: Turn, job: Job, node_id: str) -> None:
     """
     if is_service(job) or job.status is JobStatus.STOPPING:
         return
-    leave(turn, job, [place.rank for place in on_node(job, node_id) if place.rank not in job.leaving])
+    leaving = frozenset(job.leaving)
+    leave(turn, job, [place.rank for place in on_node(job, node_id) if place.rank not in leaving])
 
 
 def leave(turn: Turn, job: Job, ranks: list[int]) -> None:

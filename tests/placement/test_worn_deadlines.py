@@ -1,0 +1,146 @@
+"""What is due by itself, much of it at one time: a decision does so much of it as it has steps, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.placement.policy.turn import STEPS_MOST, Turn
+from services.placement.service import PlacementService
+from shared.events import effects as e
+from shared.events.operations import DeclareLost, Drain
+from tests.placement.replicas import all_start, service
+from tests.placement.test_worn_turns import effects_of_each
+from tests.placement.world import CELL, Fate, World, admitted, joined, set_policy, spec_of, started, update
+
+
+def test_nodes_that_are_forgotten_at_one_time_go_over_several_decisions() -> None:
+    world, names = World(), [f"n{number:04}" for number in range(1_500)]
+    world.checks = False
+    world.tell(set_policy(remove_lost_ms=1_000))
+    world.tell(*map(joined, names))
+    world.tell(*(DeclareLost(cell=CELL, node=name) for name in names))
+    world.now_ms += 1_000
+    gone = effects_of_each(world, "NodeRemoved")
+    assert sum(gone) == len(names)
+    assert max(gone) <= STEPS_MOST // 100
+    removed = [effect.node for effect in said(world) if isinstance(effect, e.NodeRemoved)]
+    assert removed == names
+    assert not world.state.nodes
+
+
+def test_workers_of_a_large_job_that_are_late_at_one_time_are_given_up_over_several_decisions() -> None:
+    workers, waves = 2_000, 150
+    world = World()
+    world.checks = False
+    world.tell(set_policy(start_wall_ms=5_000, lease_wall_ms=10_000_000))
+    world.tell(*(joined(f"n{number}") for number in range(270)))
+    world.tell(admitted(service("job", workers, workers_min=1)))
+    all_start(world, "job")
+    for wave in range(1, waves + 1):
+        world.tell(update("job", workers=workers + wave))
+    world.wall_ms += 5_000
+    late = effects_of_each(world, "AttemptTimedOut")
+    assert sum(late) == waves
+    assert max(late) <= STEPS_MOST // workers + 1
+
+
+class Hasty(PlacementService):
+    """A writer whose every turn has few steps left for what is due."""
+
+    def _turn(self, now_ms: int) -> Turn:
+        turn = super()._turn(now_ms)
+        turn.due_steps = STEPS_MOST - 25
+        return turn
+
+
+class HastyWorld(World):
+    placement = Hasty
+
+
+def said(world: World) -> Iterator[e.AnyEffect]:
+    return (effect for decision in world.decisions for effect in decision.effects)
+
+
+def due_of(world: World) -> list[tuple[str, Any]]:
+    """What was done because it was due, in its order."""
+    told = (e.AttemptTimedOut, e.JobStopping, e.JobResizing, e.NodeRemoved, e.JobCancelled)
+    return [
+        (
+            type(effect).__name__,
+            effect.node if isinstance(effect, e.NodeRemoved) else (effect.job, getattr(effect, "what", "")),
+        )
+        for effect in said(world)
+        if isinstance(effect, told)
+    ]
+
+
+JOBS = st.lists(
+    st.tuples(st.sampled_from((None, 1_000, 2_000, 7_000)), st.booleans(), st.integers(1, 3), st.booleans()),
+    max_size=12,
+)
+STEPS = st.lists(st.sampled_from((500, 1_000, 3_000, 5_000, 45_000)), min_size=1, max_size=6)
+
+
+class Fates:
+    """What becomes of the next appends, the last of these first; those behind get into the log."""
+
+    def __init__(self, fates: Iterable[Fate]) -> None:
+        self.left = [*fates]
+
+    def __call__(self) -> Fate:
+        return self.left.pop() if self.left else Fate.KEPT
+
+
+def lived(world: World, jobs: Any, steps: list[int], drained: list[int], fates: list[Fate]) -> World:
+    """The same history for each world. Of its appends these come to a bad end, when all of it is due."""
+    world.tell(set_policy(start_wall_ms=5_000, lease_wall_ms=10_000_000, remove_lost_ms=4_000))
+    world.tell(*(joined(f"n{number}") for number in range(3)))
+    for number, (limit_ms, is_up, workers, is_gang) in enumerate(jobs):
+        make = spec_of if is_gang else service
+        world.tell(admitted(make(f"job-{number}", workers=workers, max_run_ms=limit_ms)))
+        if is_up and is_gang:
+            world.tell(*(started(f"job-{number}", node) for node in dict.fromkeys(world.nodes_of(f"job-{number}"))))
+    for number in drained:
+        world.tell(Drain(cell=CELL, node=f"n{number}", deadline_ms=world.now_ms + 3_000))
+    for step in steps:
+        world.now_ms, world.wall_ms = world.now_ms + step, world.wall_ms + step
+        world.on_append = Fates(fates)
+        world.rest()
+        world.on_append = Fates([])
+    return world
+
+
+@given(JOBS, STEPS, st.lists(st.integers(0, 2), max_size=2, unique=True))
+@settings(max_examples=60, deadline=None)
+def test_with_few_steps_a_turn_the_same_is_done_in_the_same_order(
+    jobs: Any, steps: list[int], drained: list[int]
+) -> None:
+    at_once, hasty = lived(World(), jobs, steps, drained, []), lived(HastyWorld(), jobs, steps, drained, [])
+    assert due_of(hasty) == due_of(at_once)
+    assert {job.id: job.status for job in hasty.state.jobs.values()} == {
+        job.id: job.status for job in at_once.state.jobs.values()
+    }
+
+
+@given(JOBS, STEPS, st.lists(st.sampled_from((Fate.LOST, Fate.LATE)), max_size=3))
+@settings(max_examples=40, deadline=None)
+def test_nothing_of_it_is_lost_where_appends_fail(jobs: Any, steps: list[int], fates: list[Fate]) -> None:
+    at_once, hasty = lived(World(), jobs, steps, [], []), lived(HastyWorld(), jobs, steps, [], fates)
+    assert sorted(due_of(hasty)) == sorted(due_of(at_once))
+
+
+@pytest.mark.parametrize("jobs", [1, 40])
+def test_all_that_is_due_is_done_before_the_cell_rests(jobs: int) -> None:
+    world = HastyWorld()
+    world.tell(*(joined(f"n{number}") for number in range(5)))
+    world.run(*(spec_of(f"job-{number}", max_run_ms=1_000) for number in range(jobs)))
+    known = len(world.decisions)
+    world.now_ms += 1_000
+    world.rest()
+    assert len([effect for effect in said(world) if isinstance(effect, e.JobStopping)]) == jobs
+    assert len(world.decisions) - known >= jobs // 2
