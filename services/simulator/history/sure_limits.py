@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from services.simulator.history.books import Books
+from services.simulator.history.books import Books, NodePage
+from services.simulator.history.room import is_open
 from shared.events.values import GPU, JobSpec, NodeStatus
 
 
@@ -17,8 +18,12 @@ def waits_for_room(books: Books, spec: JobSpec, gpu_type: str) -> bool:
     """Whether it is surely no quota that keeps a job which does not fit."""
     if not _is_below_limits(books, spec, gpu_type):
         return False
-    sure_milli = guaranteed_milli(books, gpu_type)
-    return not sure_milli or (spec.preemptible and spec.gpus_milli > idle_milli(books, gpu_type))
+    sure_milli, milli = guaranteed_milli(books, gpu_type), spec.gpus_milli
+    if not sure_milli:
+        return True
+    # One that could never have so much beside what is guaranteed to others waits for no room.
+    is_ever_allowed = milli <= open_milli(books, gpu_type) - sure_milli
+    return spec.preemptible and is_ever_allowed and milli > idle_milli(books, gpu_type)
 
 
 def is_owner(books: Books, spec: JobSpec) -> bool:
@@ -41,11 +46,23 @@ def guaranteed_milli(books: Books, gpu_type: str) -> int:
     return sum(quota.guaranteed_milli for (_, kind), quota in books.quotas.items() if kind == gpu_type)
 
 
+def open_milli(books: Books, gpu_type: str) -> int:
+    """Healthy milli-GPUs of a type on nodes that take new work now and later."""
+    return sum(_healthy_milli(each) for each in _nodes_of(books, gpu_type) if is_open(each))
+
+
 def idle_milli(books: Books, gpu_type: str) -> int:
     """Healthy milli-GPUs of a type of which nothing is in use, on nodes that are not lost."""
-    nodes = [each for each in books.nodes.values() if each.spec.gpu_type == gpu_type]
-    alive = [each for each in nodes if each.status is not NodeStatus.LOST]
-    return sum(GPU * (each.spec.gpus - len(each.failed)) - sum(each.held.values()) for each in alive)
+    alive = [each for each in _nodes_of(books, gpu_type) if each.status is not NodeStatus.LOST]
+    return sum(_healthy_milli(each) - sum(each.held.values()) for each in alive)
+
+
+def _nodes_of(books: Books, gpu_type: str) -> list[NodePage]:
+    return [each for each in books.nodes.values() if each.spec.gpu_type == gpu_type]
+
+
+def _healthy_milli(node: NodePage) -> int:
+    return GPU * (node.spec.gpus - len(node.failed))
 
 
 def _is_below_limits(books: Books, spec: JobSpec, gpu_type: str) -> bool:

@@ -77,6 +77,15 @@ def test_a_head_that_a_limit_keeps_is_not_passed_for_the_sake_of_room() -> None:
     assert order_of(told) == []
 
 
+@pytest.mark.parametrize(("gpus", "is_wrong"), [(2, False), (3, True)])
+def test_a_head_that_guarantees_of_others_keep_for_good_is_passed_by_all(gpus: int, *, is_wrong: bool) -> None:
+    other = [node("n2", gpus=gpus - 2)] if gpus > 2 else []
+    told = story(queues("strict-fifo"), *other, quota("eve", guaranteed_milli=1000, lends=False), *FULL)
+    busy = [enqueued("busy"), started("busy", place(0, "n2", 0))] if other else []
+    told.decide(*busy, HEAD, SMALL).decide(NEXT)
+    assert bool(order_of(told)) is is_wrong
+
+
 def test_who_has_a_guarantee_may_pass_who_would_borrow() -> None:
     told = story(queues("strict-fifo"), quota("eve", guaranteed_milli=1000), *FULL)
     assert order_of(told.decide(HEAD, enqueued("next", tenant="eve")).decide(NEXT)) == []
