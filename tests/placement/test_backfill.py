@@ -86,6 +86,20 @@ def test_when_the_head_has_waited_for_long_nothing_passes_it_any_more() -> None:
     assert world.job("late").deferred is DeferCode.BEHIND_HEAD
 
 
+def test_when_a_head_that_is_due_starts_one_that_stood_behind_it_is_passed_by_none_either() -> None:
+    """Though another one has come before it, for which that does not hold."""
+    world = blocked_cell()
+    world.tell(joined("n3", 4, pool="extra", gpu_type="a100"), joined("n4", 4, pool="extra", gpu_type="a100"))
+    submit(world, "busy", pools=("extra",))
+    world.pass_time(WAIT_MS)
+    submit(world, "either", 4, workers=2, pools=("train", "extra"), priority=-1)
+    submit(world, "newer", 4, workers=2)
+    world.pass_time(WAIT_MS)
+    submit(world, "late", pools=("extra",), priority=-2)
+    assert starts(world.tell(finished("first"))) == {"big": ""}
+    assert world.state.heads == {"either": WAIT_MS, "newer": 2 * WAIT_MS}
+
+
 def test_what_could_not_use_what_the_head_needs_passes_it_at_any_time_and_is_not_marked() -> None:
     world = blocked_cell()
     world.tell(joined("n3", 4, pool="extra", gpu_type="a100"))
@@ -142,6 +156,19 @@ def test_what_comes_before_a_head_that_has_waited_for_long_lets_no_other_pass_it
     submit(world, "late")
     assert world.state.heads == {"big": 0, "urgent": WAIT_MS}
     assert not world.job("late").workers
+
+
+@pytest.mark.parametrize(("gpus", "behind"), [(4, "newer"), (3, None)], ids=["a like job", "another one"])
+def test_what_comes_before_a_head_counts_as_that_if_it_needs_the_same_and_who_waits_behind_it_is_told(
+    gpus: int, behind: str | None
+) -> None:
+    world = blocked_cell()
+    world.pass_time(WAIT_MS)
+    submit(world, "newer", gpus, workers=2, priority=1)
+    submit(world, "next", priority=1)
+    told = why_not(world.state, world.job("next"), FILE.cells[0].queues, world.now_ms)
+    assert (told.behind and (told.behind.job, told.behind.since_ms)) == (behind and (behind, 0))
+    assert bool(world.job("next").workers) is (behind is None)
 
 
 def test_a_head_that_no_node_could_hold_any_more_is_none_and_begins_anew() -> None:

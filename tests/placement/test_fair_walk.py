@@ -177,6 +177,21 @@ def test_when_a_head_that_is_due_starts_the_next_one_that_is_due_is_passed_by_no
     assert running(world) == ["ada-2", "bob-1"]
 
 
+def test_a_head_that_is_due_is_not_passed_by_its_own_tenant_either_where_a_newer_head_came_before_it() -> None:
+    world = world_of(BACKFILL)
+    world.tell(set_policy(backfill_wait_ms=10_000))
+    submit(world, ("eve-0", 2))
+    submit(world, ("ada-0", 3))
+    world.pass_time(10_000)
+    world.tell(admitted(spec_of("ada-1", 4, tenant="ada", queue="q", priority=1)))
+    submit(world, ("ada-2", 1))
+    assert running(world) == ["eve-0"]
+    waits = [world.job(job).deferred for job in ("ada-0", "ada-1", "ada-2")]
+    assert waits == [DeferCode.NO_FREE_GPUS, DeferCode.NO_FREE_GPUS, DeferCode.BEHIND_HEAD]
+    world.tell(admitted(spec_of("ada-3", 1, tenant="ada", queue="q", priority=2)))
+    assert running(world) == ["ada-3", "eve-0"]
+
+
 def test_a_head_that_is_due_at_the_limit_of_its_parent_is_passed_by_no_sibling_whatever_its_share() -> None:
     world = world_of(BACKFILL, 8)
     world.tell(set_policy(backfill_wait_ms=10_000))

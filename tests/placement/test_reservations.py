@@ -591,6 +591,27 @@ def test_at_its_first_planned_start_itself_a_head_that_has_waited_long_is_passed
     assert "e" not in planned.starts
 
 
+@pytest.mark.parametrize("order", list(QueueOrder))
+@pytest.mark.parametrize("gpus", [4, 3], ids=["a like job", "another one"])
+def test_a_due_head_without_a_plan_is_passed_by_none_behind_it_though_one_before_it_is_planned(
+    gpus: int, order: QueueOrder
+) -> None:
+    queue = Queue(name="day", discipline=BACKFILL.discipline, order=order, aging_ms=0)
+    planned = Planned(file_of(queue, backfill_wait_ms=10), joined("n1", 4), joined("n2", 4))
+    planned.submit(job("a", 4, 100))
+    planned.submit(job("older", gpus, 50, workers=2))
+    planned.submit(job("newer", 4, 50, workers=2, priority=1))
+    planned.tell(plan(planned, PlannedStart(job="newer", start_ms=100, places=places("n1", "n2"))))
+    planned.pass_time(9, plans=False)
+    planned.submit(job("short", 1, 20))
+    planned.pass_time(50, plans=False)
+    planned.submit(job("late", 1, 20))
+    assert ("short" in planned.starts, "late" in planned.starts) == (True, False)
+    assert planned.world.job("late").deferred is DeferCode.BEHIND_HEAD
+    planned.pass_time(100, plans=False)
+    assert planned.starts["newer"] == 100
+
+
 @pytest.mark.parametrize(("at_ms", "starts"), [(239, True), (240, False)])
 def test_a_planned_start_that_is_far_away_puts_a_due_head_off_for_some_waits_only(at_ms: int, *, starts: bool) -> None:
     """Nobody knows when the job beside which the next one would start is over: no plan reckons with its node."""

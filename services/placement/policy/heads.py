@@ -211,19 +211,21 @@ class Heads:
         need: Need,
         code: DeferCode,
         discipline: QueueDiscipline,
-        since_ms: int,
+        like: Sequence[str],
         beside: Reach | None = None,
     ) -> bool:
         """This job of a queue that is strict or backfills does not fit, or where another head keeps it back, does not
-        fit `beside` that. Whether it is a head by that; it is none of those that `over` names for others. `since_ms` is
-        since when it or another head of its queue waits for this room.
+        fit `beside` that. Whether it is a head by that; it is none of those that `over` names for others. `like` are
+        the heads of its queue that wait for this room, be it one: it has waited as long as they have, and may be passed
+        no more when one of them may not.
         """
         is_strict = discipline is QueueDiscipline.STRICT_FIFO
         if code in STRUCTURAL or not (is_strict or code in WAITED_FOR):
             return False
         if not is_ever_allowed(self._state, job):
             return False
-        is_due_now = is_strict or is_due(self._state, job, since_ms, self._now_ms)
+        since_ms = min([self._state.heads[each] for each in like], default=self._now_ms)
+        is_due_now = is_strict or is_due_with(self._state, job, like, self._now_ms)
         reach = self.reach(need, job.spec) if beside is None else beside
         is_of_all = code in WAITED_FOR
         for under, kept, lets_pass in _kept_for(self._state, in_line(job), reach, code, self._shut):
@@ -253,6 +255,15 @@ def is_due(state: CellState, job: Job, since_ms: int, now_ms: int) -> bool:
     if kept is not None and kept.workers and kept.first_ms is not None:
         wait_ms = max(wait_ms, min(kept.first_ms - since_ms, PLAN_WAITS_MOST * wait_ms))
     return now_ms - since_ms >= wait_ms
+
+
+def is_due_with(state: CellState, job: Job, like: Sequence[str], now_ms: int) -> bool:
+    """The same of a job that counts as a head for as long as these, which are like it: it may be passed no more when
+    one of them may not, be it that one of these has a planned start and another has none.
+    """
+    heads = {each: state.heads[each] for each in like}
+    by_own = any(is_due(state, state.jobs[each], since_ms, now_ms) for each, since_ms in heads.items())
+    return by_own or is_due(state, job, min(heads.values(), default=now_ms), now_ms)
 
 
 def _keeps_back(state: CellState, spec: JobSpec, reach: Reach, head: Head) -> bool:
@@ -285,7 +296,8 @@ def head_before(
     else one of the queues that are walked `earlier`. A head is kept back by no other one of its own queue.
     """
     is_head = job.spec.id in state.heads and job.deferred is not DeferCode.BEHIND_HEAD
-    known, reach, first_name = _Known(state, now_ms), reach_of(state, in_line(job)), (*earlier, queue)[0].name
+    reach, first_name = reach_of(state, in_line(job)), (*earlier, queue)[0].name
+    known = _Known(state, first_name, now_ms)
     waiting = [other for other in state.jobs.values() if other.status is JobStatus.QUEUED]
     growing = [other for other in state.jobs.values() if grows(other, now_ms)]
     heads: list[Head] = []
@@ -341,9 +353,11 @@ def _before(queue: Queue, running: Sequence[Job], behind: Job) -> list[Job]:
 class _Known:
     """The heads that nobody may pass now, for one who reads the log."""
 
-    def __init__(self, state: CellState, now_ms: int) -> None:
-        self._state, self._now_ms = state, now_ms
+    def __init__(self, state: CellState, first_name: str, now_ms: int) -> None:
+        """`first_name` is the queue of jobs that name none."""
+        self._state, self._first_name, self._now_ms = state, first_name, now_ms
         self._reaches: dict[Key, Reach] = {}
+        self._like: dict[tuple[str, Key], list[str]] | None = None
         self._shut: Shut = {}
 
     def in_own(self, queue: Queue, before: Sequence[Job]) -> list[Head]:
@@ -352,7 +366,7 @@ class _Known:
             return self.in_other(queue, before)
         found = [other for other in before if other.deferred not in _NO_HEAD]
         able = [other for other in found if is_ever_allowed(self._state, other)]
-        return [head for other in able for head in self._heads(other, other.deferred)]
+        return [head for other in able for head in self._heads(other, other.deferred, queue)]
 
     def in_other(self, queue: Queue, waiting: Sequence[Job]) -> list[Head]:
         """Those of a queue of which these jobs wait."""
@@ -361,12 +375,22 @@ class _Known:
         if queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO:
             return []
         if queue.discipline is QueueDiscipline.BACKFILL:
-            since_ms = self._state.heads
-            found = [each for each in found if each.id in since_ms]
-            found = [each for each in found if is_due(self._state, each, since_ms[each.id], self._now_ms)]
+            found = [each for each in found if each.id in self._state.heads]
+            found = [each for each in found if is_due_with(self._state, each, self._like_in(queue, each), self._now_ms)]
         found.sort(key=lambda each: _place_in(queue, each))
-        backfills = queue.discipline is QueueDiscipline.BACKFILL
-        return [head for other in found for head in self._heads(other, other.deferred, backfills=backfills)]
+        return [head for other in found for head in self._heads(other, other.deferred, queue)]
+
+    def _like_in(self, queue: Queue, job: Job) -> list[str]:
+        """The heads of a queue, by shares those of the job's tenant, that wait for the same room as this job."""
+        jobs = self._state.jobs
+        if self._like is None:
+            self._like = {}
+            for other in [jobs[job_id] for job_id in self._state.heads]:
+                key = (other.spec.queue or self._first_name, room_of(self._state, in_line(other)))
+                self._like.setdefault(key, []).append(other.id)
+        like = self._like.get((queue.name, room_of(self._state, in_line(job))), [])
+        is_fair = queue.order is QueueOrder.FAIR_SHARE
+        return [each for each in like if not is_fair or jobs[each].spec.tenant == job.spec.tenant]
 
     def of_growing(self, queue: Queue, growing: Sequence[Job]) -> list[Head]:
         """Those of a queue that run and for whose further workers there is no room: in a strict one they keep back who
@@ -378,16 +402,19 @@ class _Known:
         for each in growing:
             code = places_to_enter(self._state, each, self._now_ms)
             if isinstance(code, DeferCode) and code not in _NO_HEAD and is_ever_allowed(self._state, each):
-                found += self._heads(each, code)
+                found += self._heads(each, code, queue)
         return found
 
-    def _heads(self, job: Job, code: DeferCode | None, *, backfills: bool = False) -> list[Head]:
+    def _heads(self, job: Job, code: DeferCode | None, queue: Queue) -> list[Head]:
         spec = job.spec
         key = room_of(self._state, in_line(job))
         reach = self._reaches.get(key)
         if reach is None:
             reach = self._reaches[key] = reach_of(self._state, in_line(job))
-        since_ms, parts = self._state.heads.get(spec.id), _kept_for(self._state, in_line(job), reach, code, self._shut)
+        backfills = queue.discipline is QueueDiscipline.BACKFILL
+        like = self._like_in(queue, job) if backfills else []
+        since_ms = min([self._state.heads[each] for each in like], default=None)
+        parts = _kept_for(self._state, in_line(job), reach, code, self._shut)
         heads = [Head(spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=code) for part in parts]
         passes = [backfills or part.is_for_owners for part in parts]
         return [replace(head, is_for_owners=is_passed) for head, is_passed in zip(heads, passes, strict=True)]

@@ -390,8 +390,7 @@ class _Scan:
 
     def _note_head(self, row: Row, job: Job, code: DeferCode, beside: Reach | None = None) -> None:
         """The first job of its kind that does not fit is a head; of a queue that backfills the log says so."""
-        since_ms = min(self._heads_in(row), default=self._now_ms)
-        is_head = self._heads.add(job, row.rows.need, code, self._discipline, since_ms, beside)
+        is_head = self._heads.add(job, row.rows.need, code, self._discipline, self._heads_in(row), beside)
         if is_head:
             self._met[row if code in _OF_TENANT else row.rows] = None
         if is_head and self._discipline is _BACKFILL:
@@ -399,9 +398,9 @@ class _Scan:
             if job.spec.id not in self._state.heads:
                 self._walk.heads.append(job.spec.id)
 
-    def _heads_in(self, row: Row) -> list[int]:
-        """Since when heads of this line wait for the room that this row needs, also those behind the job that comes
-        first now.
+    def _heads_in(self, row: Row) -> list[str]:
+        """The heads of this line that wait for the room that this row needs, also those behind the job that comes first
+        now.
         """
         if self._heads_of is None:
             self._heads_of = {}
@@ -409,8 +408,7 @@ class _Scan:
                 place = self._lines.place_of(job_id)
                 if place is not None and place[0].queue is self._queue:
                     self._heads_of.setdefault(place[1].rows, []).append(job_id)
-        since_ms = self._state.heads
-        return [since_ms[job_id] for job_id in self._heads_of.get(row.rows, ()) if job_id in since_ms]
+        return [job_id for job_id in self._heads_of.get(row.rows, ()) if job_id in self._state.heads]
 
     def _go_beside(
         self, course: Course, row: Row, job: Job, over: Head, off: Reach, *, may_be_head: bool = True
