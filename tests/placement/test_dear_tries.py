@@ -9,11 +9,12 @@ from typing import Any
 from services.placement.policy.walk import LOOKS_OF_A_TRY, TRIES_MOST
 from services.placement.service import TRIES_AT_REST_MOST
 from shared.cluster.topology import LOOKS_TO_INDEX_NODE
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.values import JobSpec, Level, Position, Resources, TopologyWish, Wish
 from tests.placement.replicas import service
 from tests.placement.test_many_kinds import bob, cell_of, running
-from tests.placement.world import World, admitted, finished, joined, spec_of
+from tests.placement.world import World, admitted, finished, joined, set_policy, spec_of
 
 NODES, KINDS = 200, 400
 BOUND = (TRIES_AT_REST_MOST + TRIES_MOST) * LOOKS_OF_A_TRY
@@ -21,9 +22,11 @@ BOUND = (TRIES_AT_REST_MOST + TRIES_MOST) * LOOKS_OF_A_TRY
 ONE_TRY = 3 * NODES
 
 
-def filled(nodes: int) -> World:
+def filled(
+    nodes: int, discipline: QueueDiscipline = QueueDiscipline.BEST_EFFORT_FIFO, order: QueueOrder = QueueOrder.FIFO
+) -> World:
     """A cell on each of whose nodes one GPU is in use, and all CPUs are."""
-    world = cell_of()
+    world = cell_of(discipline=discipline, order=order)
     for number in range(nodes):
         at = Position(domain=f"d{number // 8}", leaf=f"l{number // 32}", spine=f"s{number // 256}", superspine="x")
         world.hand_over(joined(f"n{number:04}", 2, cpu_milli=1_000, position=at, labels={"own": f"o{number}"}))
@@ -117,3 +120,29 @@ def test_a_service_for_which_there_is_too_little_room_is_counted_and_not_placed(
     world.hand_over(admitted(service("web", 5_000, workers_min=4_500, spread=Level.LEAF, **more)))
     assert sum(looks(world)) <= 20 * NODES
     assert told(world, "crowd") == {DeferCode.FRAGMENTED}
+
+
+def test_no_decision_looks_at_more_nodes_than_it_may_for_jobs_that_a_head_keeps_back() -> None:
+    """The head waits for the only node with eight GPUs; each of the others is tried on all nodes beside that one."""
+    nodes = 3_000
+    world = filled(nodes, QueueDiscipline.BACKFILL)
+    world.tell(joined("large", 8, cpu_milli=1_000), set_policy(backfill_wait_ms=1_000), admitted(bob("busy", 8)))
+    world.tell(admitted(bob("head", 8)))
+    world.pass_time(1_000)
+    world.hand_over(*(admitted(dear(number)) for number in range(12)))
+    assert max(looks(world)) <= TRIES_MOST * LOOKS_OF_A_TRY + nodes
+    assert set(world.state.heads) == {"head", *(f"dear-{number:04}" for number in range(12))}
+
+
+def test_by_shares_a_due_head_starts_though_one_look_for_its_places_is_all_that_a_walk_has() -> None:
+    """It is looked for before the first turn, since it comes before all of them, and again when its turn comes."""
+    world = filled(6_000, QueueDiscipline.BACKFILL, QueueOrder.FAIR_SHARE)
+    world.tell(set_policy(backfill_wait_ms=1_000))
+    wish = TopologyWish(level=Level.NODE, wish=Wish.PREFERRED)
+    world.hand_over(admitted(dear(1, workers=2, topology=wish)))
+    assert max(looks(world)) > TRIES_MOST * LOOKS_OF_A_TRY
+    world.pass_time(1_000)
+    world.hand_over(*(joined(f"later-{number}", 1, cpu_milli=1_000) for number in range(2)))
+    for _ in range(3):
+        world.decide()
+    assert running(world, "crowd") == ["dear-0001"]

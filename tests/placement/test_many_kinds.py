@@ -13,7 +13,7 @@ from services.placement.policy.walk import TRIES_MOST
 from services.placement.service import TRIES_AT_REST_MOST
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.job import JobStatus
-from shared.events.queue import QueueDiscipline
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.values import JobSpec
 from tests.placement.world import CELL, World, admitted, finished, joined, spec_of
 
@@ -22,7 +22,11 @@ BOUND = TRIES_AT_REST_MOST + TRIES_MOST
 """A further walk in one decision begins only below the first of the two, and ends at the second."""
 
 
-def cell_of(*gpus: int, discipline: QueueDiscipline = QueueDiscipline.BEST_EFFORT_FIFO) -> World:
+def cell_of(
+    *gpus: int,
+    discipline: QueueDiscipline = QueueDiscipline.BEST_EFFORT_FIFO,
+    order: QueueOrder = QueueOrder.FIFO,
+) -> World:
     world = World(
         CellFile(
             cells=(
@@ -30,7 +34,7 @@ def cell_of(*gpus: int, discipline: QueueDiscipline = QueueDiscipline.BEST_EFFOR
                     name=CELL,
                     ordinal=0,
                     pools=(Pool(name="train", gpus=10_000),),
-                    queues=(Queue(name="default", discipline=discipline),),
+                    queues=(Queue(name="default", discipline=discipline, order=order),),
                 ),
             ),
             tenants=(Tenant(name="crowd"), Tenant(name="bob")),

@@ -24,7 +24,7 @@ from services.placement.policy.lines.course import ByShares, Course, OneLine, Tu
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
 from services.placement.policy.lines.reasons import tell
-from services.placement.policy.lines.row import InVain, RoomRows, Row
+from services.placement.policy.lines.row import InVain, Need, RoomRows, Row
 from services.placement.policy.owners_first import leaves_owners_alone
 from services.placement.policy.planned_places import may_start_in
 from services.placement.policy.quota_check import is_ever_allowed, is_over_limits
@@ -143,7 +143,7 @@ class _Scan:
         """By shares a head that is due keeps what it waits for from other tenants whoever has the turn, the longest
         waiting head first: one behind another such head is none.
         """
-        state, since_ms = self._state, self._state.heads
+        state, since_ms, begun = self._state, self._state.heads, self._state.capacity.effort.looks
         due = [job_id for job_id in since_ms if is_due(state, state.jobs[job_id], since_ms[job_id], self._now_ms)]
         for job_id in sorted(due, key=lambda job_id: (since_ms[job_id], state.jobs[job_id].number)):
             if self._heads.is_before_turns(job_id):
@@ -159,6 +159,8 @@ class _Scan:
             code = self._waits_for(line, row, job)
             if code is None or code in WAITED_FOR:
                 self._heads.add_before_turns(job, need, code)
+        # One try is left in any case: else a walk that looks at dear heads first would come to nobody's turn.
+        self._walk.tries_left -= min(self._tries_since(begun), max(0, self._walk.tries_left - 1))
 
     def _waits_for(self, line: Line, row: Row, job: Job) -> DeferCode | None:
         """What keeps a head now, None where it could start."""
@@ -244,13 +246,16 @@ class _Scan:
         known = row.code or row.rows.need.code
         if known is not None:
             return known
-        effort = self._state.capacity.effort
-        begun = effort.looks
+        begun = self._state.capacity.effort.looks
         found = self._look(course, row, job)
-        tries = isinstance(found, DeferCode) + (effort.looks - begun) // LOOKS_OF_A_TRY
+        tries = isinstance(found, DeferCode) + self._tries_since(begun)
         self._walk.tries_left -= tries
         row.tries = row.rows.need.tries = max(1, tries)
         return found
+
+    def _tries_since(self, begun: int) -> int:
+        """As how many tries the nodes count that were looked at since these."""
+        return (self._state.capacity.effort.looks - begun) // LOOKS_OF_A_TRY
 
     def _look(self, course: Course, row: Row, job: Job) -> Places | DeferCode:
         if not job.spec.gang:
@@ -429,11 +434,7 @@ class _Scan:
         if beside and not is_planned and (not self._tries or row.tried == self._lines.tries):
             self._walk.has_spent_tries |= row.tried != self._lines.tries
             self._walk.has_untried, beside = True, {}
-        found = (
-            DeferCode.BEHIND_HEAD
-            if not beside
-            else place_beside(self._state, job, self._heads.reach(need, job.spec), beside, self._now_ms)
-        )
+        found = self._look_beside(need, job, beside) if beside else DeferCode.BEHIND_HEAD
         if not isinstance(found, DeferCode):
             self._ahead.forget()
             return self._let_in(course, row, job, found, "", is_beside=True)
@@ -446,6 +447,12 @@ class _Scan:
             self._note_beside(row, job, found, beside, is_planned=is_planned, may_be_head=may_be_head)
         self._pass_kept(course, row, job, over, found, off)
         return True
+
+    def _look_beside(self, need: Need, job: Job, beside: Reach) -> Places | DeferCode:
+        begun = self._state.capacity.effort.looks
+        found = place_beside(self._state, job, self._heads.reach(need, job.spec), beside, self._now_ms)
+        self._walk.tries_left -= self._tries_since(begun)
+        return found
 
     def _known_beside(self, row: Row, beside: Reach) -> DeferCode | None:
         """Why it found no place there when it was tried last, if no more has become free since."""
