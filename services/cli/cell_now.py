@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from services.cli.moments import CALENDAR_FROM_MS
+from shared.events.base import CALENDAR_FROM_MS
 from shared.runtime.clocks import wall_ms
 
 

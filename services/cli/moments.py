@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
-CALENDAR_FROM_MS = 10**11
-"""Cell time above this (in 1973) counts from the Unix epoch; below it, from an origin of its own."""
+from shared.events.base import CALENDAR_FROM_MS
 
+SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 CALENDAR_TO_MS = 253_402_300_800_000
 """The calendar ends with the year 9999. Times go on: a fast clock gets there, and a tenant may ask for such a pause."""
 

@@ -10,11 +10,12 @@ from typing import Protocol
 from services.cli.access import Access
 from services.cli.cell_now import cell_now_ms
 from services.cli.failures import Exit, end_with, refuse
-from services.cli.moments import CALENDAR_FROM_MS, moment
+from services.cli.moments import moment
 from services.cli.read_back import records_between
 from services.cli.when import MOMENT_RULE, moment_of
 from shared.cluster.fold import fold
 from shared.cluster.state import CellState
+from shared.events.base import CALENDAR_FROM_MS
 from shared.events.decisions import Decision
 from shared.events.snapshots import SnapshotManifest
 from shared.log.kafka import KafkaLog

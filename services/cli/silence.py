@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from services.cli.counts import counted
-from services.cli.moments import CALENDAR_FROM_MS, duration, moment
+from services.cli.moments import duration, moment
 from services.placement.policy.breaker import counts, holds_losses_back
 from services.placement.policy.leases import patience_ms
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
+from shared.events.base import CALENDAR_FROM_MS
 from shared.events.values import NodeStatus
 
 NAMED_MOST = 5

@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints
 from shared.events.value import Value, ValueMeta, plain, replace
 
 __all__ = [
+    "CALENDAR_FROM_MS",
     "LARGEST_INTEGER",
     "LATEST_MS",
     "TYPES",
@@ -52,6 +53,9 @@ Text = Annotated[str, Meta(max_length=TEXT_CHARACTERS_MOST), Field(max_length=TE
 
 Count = Annotated[int, Meta(ge=0, le=LARGEST_INTEGER), Field(ge=0, le=LARGEST_INTEGER)]
 """Something counted, from 0."""
+
+CALENDAR_FROM_MS = 10**11
+"""Cell time above this (in 1973) counts from the Unix epoch; below it, from an origin of its own."""
 
 LATEST_MS = 2**60
 """The latest cell time. A clock of speed 100,000 that counts from 1970 is there after three centuries; a reader that

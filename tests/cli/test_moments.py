@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cli.moments import CALENDAR_FROM_MS, CALENDAR_TO_MS, DAY_MS, duration, moment
-from shared.events.base import LATEST_MS
+from services.cli.moments import CALENDAR_TO_MS, DAY_MS, duration, moment
+from shared.events.base import CALENDAR_FROM_MS, LATEST_MS
 
 
 @given(st.integers(0, LATEST_MS) | st.sampled_from([0, 1, LATEST_MS - 1, LATEST_MS]))

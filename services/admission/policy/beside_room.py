@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from services.admission.policy.resolve import Rejection
 from shared.cluster.config import CellFile
+from shared.events.base import CALENDAR_FROM_MS
 from shared.events.encoding import encode
 from shared.events.reasons import RejectCode
 from shared.events.values import JobSpec
@@ -31,7 +32,7 @@ def asks_for_more(spec: JobSpec) -> bool:
 
 def rejection(file: CellFile, spec: JobSpec, came_ms: int) -> Rejection | None:
     """Why a job that came at `came_ms` and has its cell and pools cannot have what it asks for; None if it can."""
-    return _too_far(file, spec, came_ms) or _names_itself(spec) or _no_array(spec)
+    return _too_far(file, spec, came_ms) or _of_another_unit(spec, came_ms) or _names_itself(spec) or _no_array(spec)
 
 
 def _too_far(file: CellFile, spec: JobSpec, came_ms: int) -> Rejection | None:
@@ -42,6 +43,17 @@ def _too_far(file: CellFile, spec: JobSpec, came_ms: int) -> Rejection | None:
     rule = f"must be at most {allowed} ms ahead of the cell time at which it came, {came_ms}"
     ahead_ms = not_before_ms - came_ms
     return Rejection(RejectCode.NOT_BEFORE_TOO_FAR, "not_before_ms", str(not_before_ms), rule, ahead_ms, allowed)
+
+
+def _of_another_unit(spec: JobSpec, came_ms: int) -> Rejection | None:
+    """Where cell time is the calendar's, what lies before 1973 was given in seconds or hours: such a job for tonight
+    would start at once. 0 is no time of anybody's clock: it says "at once".
+    """
+    not_before_ms = spec.not_before_ms
+    if not not_before_ms or not_before_ms >= CALENDAR_FROM_MS or came_ms < CALENDAR_FROM_MS:
+        return None
+    rule = f"must be in milliseconds since 1970, as the cell time at which it came, {came_ms}"
+    return Rejection(RejectCode.INVALID_FIELD, "not_before_ms", str(not_before_ms), rule)
 
 
 def _names_itself(spec: JobSpec) -> Rejection | None:
