@@ -241,3 +241,33 @@ async def test_other_tasks_have_their_turn_while_a_batch_is_answered() -> None:
 
 def replace_value(record: Record, value: bytes) -> Record:
     return msgspec.structs.replace(record, value=value)
+
+
+async def test_what_could_not_be_read_counts_on_from_part_to_part_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = MemoryBroker()
+    for topic in ("jobs", "dead-letters"):
+        broker.create_topic(f"t.{topic}", 1)
+    context, told = make_context("admission", AdmissionSettings(namespace="t")), list[str]()
+    monkeypatch.setattr(context.logger, "error", lambda event, **_: told.append(event))
+    admission = Admission(context, MemoryLog(broker), LAYOUT, parse_cell_file(TEXT, "cell"))
+    await admission.handle([replace_value(submission(number), b"{" * 200) for number in range(1_001)])
+    assert told == ["too many dead letters: is something misconfigured?"]
+
+
+async def test_who_stamps_submissions_with_times_to_come_has_no_more_tokens() -> None:
+    broker = MemoryBroker()
+    for topic in ("jobs", "dead-letters"):
+        broker.create_topic(f"t.{topic}", 1)
+    log, context = MemoryLog(broker), make_context("admission", AdmissionSettings(namespace="t"))
+    admission = Admission(context, log, LAYOUT, parse_cell_file(TEXT, "cell"))
+    now_ms = context.host.wall_ms()
+    stamps = [now_ms + 3_600_000 * (1 + number) for number in range(5)]
+    batch = [submission(number) for number in range(5)]
+    await admission.handle(
+        [msgspec.structs.replace(one, timestamp_ms=at) for one, at in zip(batch, stamps, strict=True)]
+    )
+    reader = log.reader({("t.jobs", 0): 0})
+    await reader.start()
+    answers = [event_of(record) for record in await reader.poll()]
+    await reader.stop()
+    assert sum(len(answer.jobs) for answer in answers if isinstance(answer, JobsAdmitted)) == 3

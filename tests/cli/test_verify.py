@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from services.cli.log_file import LINE_CHARS_MOST, LogFileError, open_text, write_line
-from services.cli.verification import DiaryError, verify_file
+from services.cli.verification import DiaryError, join, verify_file
 from services.cli.verify import LogCheck, Verification
 from shared.cluster.audit import ledger_of
 from shared.cluster.state import CellState
@@ -274,6 +274,22 @@ def test_runs_that_a_diary_may_have_forgotten_are_not_missed(exported: Exported,
     log = an_honest_log()
     lines = {"nodes": [horizon(log.state.version, log.state.cell), *HONEST["node-0"][:1], *HONEST["node-1"]]}
     assert verify_file(exported(log.records), [diaries(tmp_path, lines)]).ok
+
+
+def test_nor_are_they_where_another_file_goes_on_with_the_node(exported: Exported, tmp_path: Path) -> None:
+    log = an_honest_log()
+    first, _, ended = HONEST["node-0"]
+    lines = {"a": [horizon(log.state.version, log.state.cell), first], "b": [ended], "c": HONEST["node-1"]}
+    assert verify_file(exported(log.records), [diaries(tmp_path, lines)]).ok
+
+
+def test_of_several_cells_all_nodes_that_were_not_checked_are_named() -> None:
+    told = check(an_honest_log().records)
+    one, other = (dataclasses.replace(told, nodes_not_checked=nodes) for nodes in (("a",), ("b",)))
+    assert join([one, other]).nodes_not_checked == ("a", "b")
+    assert join([told, other]).nodes_not_checked == ("b",)
+    assert join([one, told]).nodes_not_checked == ("a",)
+    assert join([told, told]).nodes_not_checked is None
 
 
 @pytest.mark.parametrize(("version", "cell"), [(3, None), (10**6, "another-cell")])

@@ -15,7 +15,7 @@ from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import ClearReason, DeferCode, FailReason, StopReason
 from shared.events.value import replace
-from shared.events.values import JobSpec, NodeRole, NodeSpec, NodeStatus, Resources, RunStatus
+from shared.events.values import JobKind, JobSpec, NodeRole, NodeSpec, NodeStatus, Resources, RunStatus
 from tests.cluster.examples import (
     LIFE,
     TWO_GPUS,
@@ -376,3 +376,20 @@ def test_a_reservation_ends_with_its_job() -> None:
 def test_a_job_whose_digest_is_none_is_refused_before_it_waits() -> None:
     strange = e.JobEnqueued(spec=JobSpec(id="job", tenant="ada"), submit_ms=0, digest="z" * 32)
     expect_refused(cell(node("n1")), strange, because="is no digest")
+
+
+def test_two_workers_of_one_rank_do_not_enter_together() -> None:
+    state = cell(node("n1"), node("n2"), enqueued("job", workers=3, gang=False), started("job", place(0, "n1", 0)))
+    twice = [replace(place(1, "n2", device), turn=1) for device in (0, 1)]
+    expect_refused(state, resizing(*twice), because="has a worker of an added rank already")
+    then(state, resizing(*(replace(place(rank, "n2", rank), turn=1) for rank in (1, 2))))
+    assert [worker.rank for worker in state.jobs["job"].workers] == [0, 1, 2]
+
+
+def test_a_replica_that_leaves_a_node_that_drains_does_not_make_room_twice() -> None:
+    service = enqueued("job", workers=2, gang=False, kind=JobKind.INFERENCE)
+    state = cell(node("n1"), node("n2"), service, started("job", place(0, "n1", 0), place(1, "n1", 1)))
+    then(state, replace(node("n1"), status=NodeStatus.DRAINING))
+    then(state, resizing(*(replace(place(rank, "n2", rank), turn=1) for rank in (2, 3)), remove=(0,)))
+    more = replace(place(4, "n2", 4), turn=2)
+    expect_refused(state, resizing(more), because="wants 2 workers, not 3")

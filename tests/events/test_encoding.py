@@ -322,3 +322,11 @@ def test_of_many_mistakes_in_one_table_the_first_ones_are_worded() -> None:
 def test_a_large_command_that_is_no_json_is_unreadable_whatever_mistake_comes_first() -> None:
     broken = in_a_job('"zz":1,"argv":[%s' % ("1," * 5_000))
     assert refused(decode(SubmitJob.type, broken)).reason is DeadLetterReason.UNREADABLE
+
+
+def test_a_mistake_behind_the_first_entries_of_a_table_is_found_too() -> None:
+    env = {f"name-{number}": "" for number in range(120)} | {"name-110": "\x00"}
+    text = json.dumps({"job": {"id": "j", "tenant": "ada", "run": {"driver": "process", "argv": ["a"], "env": env}}})
+    with pytest.raises(ValidationError) as found:
+        read_valid(SubmitJob, text, forbid_unknown=True)
+    assert [error["loc"][-1] for error in found.value.errors()] == ["name-110"]

@@ -244,3 +244,11 @@ def test_a_job_behind_a_head_is_told_so_when_its_own_wait_is_over(discipline: Qu
     assert [world.job(job).deferred for job in ("later", "behind")] == [DeferCode.NOT_BEFORE, DeferCode.AFTER]
     world.pass_time(6_000)
     assert world.job("later").deferred is DeferCode.BEHIND_HEAD
+
+
+def test_a_head_that_its_quota_never_lets_start_any_more_is_none_and_is_cleared() -> None:
+    world = blocked_cell()
+    assert "big" in world.state.heads
+    made = world.tell(set_quotas(quota("ada", 5)))
+    assert [effect.job for effect in made if isinstance(effect, e.HeadCleared)] == ["big"]
+    assert "big" not in world.state.heads

@@ -5,6 +5,7 @@ from __future__ import annotations
 from shared.events.operations import Drain, Uncordon
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
+from shared.events.values import Resources
 from tests.placement.world import CELL, World, admitted, cell_with, joined, kinds, spec_of, started, stopped
 
 
@@ -48,3 +49,11 @@ def test_at_a_drains_deadline_a_job_goes_to_another_of_its_nodes_and_to_no_other
     assert (world.nodes_of("job"), world.job("job").deferred) == ([], DeferCode.NO_FREE_GPUS)
     world.tell(Uncordon(cell=CELL, node="n3"))
     assert world.nodes_of("job") == ["n3"]
+
+
+def test_a_share_that_fits_exactly_is_found_for_a_job_that_may_use_some_nodes_only() -> None:
+    world = cell_with(joined("n1", 1, labels={"zone": "a"}), joined("n2", 1))
+    half = Resources(gpu_milli=500)
+    for name in ("one", "two"):
+        world.tell(admitted(spec_of(name, resources=half, node_labels=("zone=a",))))
+        assert world.nodes_of(name) == ["n1"], name

@@ -73,18 +73,40 @@ def test_a_gang_that_must_be_in_one_rack_gets_one_without_endless_runs() -> None
     assert sorted(world.nodes_of("own")) == ["n2", "n3"]
 
 
-def test_nothing_more_is_kept_where_a_limit_ends_each_run() -> None:
+def young_beside(world: World, first: str) -> None:
+    """A node is in use by this job, for long, and 7 of its GPUs are idle; the runs of the other one are of 0.7 of the
+    first wait, and four of its GPUs are idle.
+    """
+    borrow(world, "rest", 7)
+    for name in ("old-1", "old-2"):
+        borrow(world, name)
+    world.tell(finished("rest", world.nodes_of("rest")[0]), admitted(spec_of("own", 8), world.now_ms))
+    world.now_ms += 7 * PATIENCE_MS // 10
+    for number in (1, 2):
+        world.tell(finished(f"old-{number}", world.nodes_of(f"old-{number}")[0]))
+        borrow(world, f"young-{number}")
+        assert world.job(f"young-{number}").status in HOLDING
+    world.tell(finished("young-1", world.nodes_of("young-1")[0]))
+    assert world.nodes_of(first) != world.nodes_of("young-2")
+    world.now_ms += 4 * PATIENCE_MS // 10
+    borrow(world, "next")
+
+
+def test_nothing_more_is_kept_where_a_limit_ends_the_run_that_is_there() -> None:
+    """The other node has young runs alone: there more could be kept."""
     world = cell(2)
     borrow(world, "limited", 1, max_run_ms=100 * PATIENCE_MS)
-    borrow(world, "rest", 7)
-    borrow(world, "more-1")
-    borrow(world, "more-2")
-    world.tell(finished("rest", world.nodes_of("rest")[0]), admitted(spec_of("own", 8), world.now_ms))
-    world.now_ms += 20 * PATIENCE_MS
-    world.tell(finished("more-1", world.nodes_of("more-1")[0]))
-    borrow(world, "next")
+    young_beside(world, "limited")
     assert world.job("next").status in HOLDING
     assert [kept.is_more for kept in world.state.tree.kept.all] == [False]
+
+
+def test_as_soon_as_the_owner_has_waited_for_long_more_is_kept_though_nothing_else_has_changed() -> None:
+    world = cell(2)
+    borrow(world, "endless", 1)
+    young_beside(world, "endless")
+    assert world.job("next").status not in HOLDING
+    assert [kept.is_more for kept in world.state.tree.kept.all] == [False, True]
 
 
 @pytest.mark.parametrize(("waited", "since"), [(0, None), (1, 0.5), (1.9, 0.5), (2, 1), (3.9, 1), (4, 2), (9, 4)])

@@ -12,7 +12,8 @@ from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.operations import CellPolicy, Cordon, Drain, Quota, Uncordon
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode
-from tests.placement.world import CELL, World, admitted, joined, set_quotas, spec_of
+from shared.events.values import Level, TopologyWish, Wish
+from tests.placement.world import CELL, World, admitted, cell_with, finished, joined, set_quotas, spec_of
 
 GPUS = 16
 TENANTS = ("ada", "bob", "eve", "kid")
@@ -111,3 +112,14 @@ def test_a_job_whose_allowed_gpu_type_is_on_closed_nodes_alone_keeps_nobody_back
     assert world.nodes_of("small") == ["n1"]
     world.tell(Uncordon(cell=CELL, node="a1"))
     assert world.nodes_of("head") == ["a1"]
+
+
+def test_a_gang_in_slices_that_each_need_one_node_is_held_by_as_many_nodes_that_are_alike() -> None:
+    world = cell_with(joined("n1", 2), joined("n2", 2))
+    wish = TopologyWish(level=Level.NODE, wish=Wish.REQUIRED, slice_workers=2)
+    world.run(spec_of("runs"))
+    world.tell(admitted(spec_of("more", 1, 6, topology=wish)), admitted(spec_of("gang", 1, 4, topology=wish)))
+    assert world.job("more").deferred is DeferCode.NO_SUCH_NODES
+    assert world.job("gang").deferred is not DeferCode.NO_SUCH_NODES
+    world.tell(finished("runs", world.nodes_of("runs")[0]))
+    assert sorted(place.node for place in world.job("gang").workers) == ["n1", "n1", "n2", "n2"]

@@ -658,6 +658,21 @@ def test_what_a_head_at_a_limit_keeps_back_beyond_its_first_planned_start_keeps_
     assert {"c0", "c1", "c2"} <= planned.starts.keys()
 
 
+def test_a_late_job_that_a_limit_keeps_from_one_gpu_type_alone_keeps_its_nodes_of_another() -> None:
+    nodes = [joined(f"n{number}", 4, gpu_type="gpu" if number < 2 else "big") for number in range(4)]
+    planned = Planned(file_of(BACKFILL), *nodes)
+    planned.tell(set_quotas(quota("ada", 8)))
+    planned.submit(job("a", 4, 9_000, gpu_type="gpu"))
+    planned.submit(job("b", 4, 100, tenant="bob", gpu_type="big"), run_ms=10_000)
+    planned.submit(job("too", 4, 50, workers=2))
+    planned.tell(planned.plan())
+    assert planned.planned()["too"][0] == 100
+    planned.pass_time(110)
+    planned.tell(planned.plan())
+    planned.submit(job("c", 4, None, tenant="bob", gpu_type="big"))
+    assert "c" not in planned.starts
+
+
 def test_a_planned_start_for_which_no_places_are_kept_puts_no_due_head_off() -> None:
     """Too many nodes to keep: then it is the wait alone that protects the job."""
     planned = Planned(file_of(BACKFILL, BEST, backfill_wait_ms=10), joined("n1", 4), joined("n2", 4))

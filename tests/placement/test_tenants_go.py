@@ -321,3 +321,16 @@ def test_a_job_that_admission_let_in_before_its_tenant_went_is_held_when_it_come
     reload(world, "bob")
     world.tell(admitted(spec_of("late")))
     assert (world.job("late").status, world.job("late").held_why) == (JobStatus.HELD, NOT_IN_THE_FILE)
+
+
+def test_a_dropped_quota_goes_with_the_reload_that_puts_what_stood_below_it_elsewhere() -> None:
+    world = cell_with(joined("n1", 8))
+    limit = (TenantQuota(limit=4),)
+    below = (Tenant(name="lab", quotas=limit), Tenant(name="ada", parent="lab", quotas=limit))
+    for tenants in (below, (Tenant(name="lab"), Tenant(name="ada", quotas=limit))):
+        world.file = FILE.model_copy(update={"tenants": tenants})
+        world.service.reload(world.file)
+        world.rest()
+    assert sorted(world.state.quotas) == [("ada", "gpu")]
+    assert world.state.quotas["ada", "gpu"].parent is None
+    world.check()

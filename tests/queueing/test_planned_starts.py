@@ -316,3 +316,14 @@ def test_jobs_at_a_limit_keep_no_others_from_being_planned() -> None:
     planned.submit(job("a", 4, 100), job("b", 4, 60, tenant="bob"))
     planned.submit(*(job(f"more-{number}", 4, 10) for number in range(16)), job("last", 4, 10, tenant="bob"))
     assert plan_of(planned)["last"] == (60, ("n2",))
+
+
+def test_a_job_at_a_limit_of_one_gpu_type_waits_for_room_of_another_before_all_who_want_that() -> None:
+    nodes = [joined(f"n{number}", 4, gpu_type="gpu" if number < 2 else "big") for number in range(4)]
+    planned = cell(*nodes)
+    planned.tell(SetQuota(cell=CELL, quotas=(Quota(tenant="ada", gpu_type="gpu", limit_milli=8_000),)))
+    planned.submit(job("a", 4, 1_000, gpu_type="gpu"))
+    for name, run_ms in (("b", 60), ("c", 90)):
+        planned.submit(job(name, 4, run_ms, tenant="bob", gpu_type="big"))
+    planned.submit(job("both", 4, 10, workers=2), job("last", 4, 10, tenant="bob", gpu_type="big"))
+    assert {name: plan_of(planned)[name][0] for name in ("both", "last")} == {"both": 90, "last": 100}

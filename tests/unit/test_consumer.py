@@ -266,3 +266,15 @@ def test_a_batch_in_parts_is_the_same_batch() -> None:
         tally = taken[-1].tally
     assert joined(taken, batch, tally) == take_batch(batch, as_json, NO_LIMIT, Tally())
     assert list(in_parts([], 10)) == []
+
+
+def test_parts_of_a_batch_say_stop_when_the_whole_would_also_where_the_last_part_is_good() -> None:
+    limit = DeadLetterLimit(dead_percent_max=None, dead_in_a_row_max=2)
+    batch = [record(text, offset=number) for number, text in enumerate([b"{", b"{", b"{", b"1", b"2"])]
+    taken, tally = list[Taken[object]](), Tally()
+    for part in in_parts(batch, 1):
+        taken.append(take_batch(part, as_json, limit, tally))
+        tally = taken[-1].tally
+    whole = take_batch(batch, as_json, limit, Tally())
+    assert whole.stop is not None
+    assert joined(taken, batch, tally) == whole
