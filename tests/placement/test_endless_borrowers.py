@@ -109,6 +109,11 @@ def test_as_soon_as_the_owner_has_waited_for_long_more_is_kept_though_nothing_el
     assert [kept.is_more for kept in world.state.tree.kept.all] == [False, True]
 
 
+def test_it_is_ten_minutes_before_any_run_counts_as_endless() -> None:
+    assert turned_since_ms(0, 599_999) is None
+    assert turned_since_ms(0, 600_000) == 300_000
+
+
 @pytest.mark.parametrize(("waited", "since"), [(0, None), (1, 0.5), (1.9, 0.5), (2, 1), (3.9, 1), (4, 2), (9, 4)])
 def test_runs_that_began_before_the_middle_of_the_wait_when_it_doubled_last_may_be_endless(
     waited: float, since: float | None

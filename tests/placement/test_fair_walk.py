@@ -291,3 +291,18 @@ def test_of_two_heads_that_are_due_the_one_that_has_waited_longest_is_next_whose
     world.pass_time(10_000)
     world.tell(finished("ada-0"), finished("bob-0"))
     assert running(world) == ["bob-1"]
+
+
+def test_a_due_head_takes_room_beside_what_is_kept_for_an_owner_that_is_a_due_head_too() -> None:
+    world = world_of(BACKFILL, gpus=8)
+    owned = replace(quota("ada", None), guaranteed_milli=16_000)
+    world.tell(set_policy(backfill_wait_ms=10, fair_half_life_ms=0), set_quotas(owned, quota("bob", None)))
+    world.tell(joined("n2", 8), joined("n3", 8))
+    submit(world, *((f"bob-{number}", 6) for number in range(3)), *((f"bob-small-{number}", 2) for number in range(3)))
+    submit(world, ("bob-due", 4))
+    world.tell(admitted(spec_of("ada-own", 8, 2, tenant="ada", queue="q")))
+    assert list(world.state.heads) == ["bob-due", "ada-own"]
+    world.pass_time(20)
+    world.tell(*(finished(f"bob-{number}", f"n{number + 1}") for number in range(3)))
+    assert world.state.tree.kept.nodes == {"n1", "n2"}
+    assert world.nodes_of("bob-due") == ["n3"]

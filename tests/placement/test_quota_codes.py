@@ -8,6 +8,7 @@ from services.placement.policy.deferral import PRECEDENCE, ReasonKind
 from shared.cluster.job import JobStatus
 from shared.events.operations import Quota
 from shared.events.reasons import DeferCode
+from tests.placement.test_borrowing import share
 from tests.placement.world import admitted, cell_with, joined, quota, set_quotas, spec_of
 
 QUOTAS: dict[DeferCode, Quota] = {DeferCode.QUOTA_REACHED: quota("ada", 1)}
@@ -27,3 +28,12 @@ def test_a_job_that_its_tenants_quota_keeps_blocks_no_like_job_of_another_tenant
     found = {job.id: (job.status, job.deferred) for job in world.state.jobs.values()}
     started = (JobStatus.STARTING, None)
     assert found == {"first": started, "second": (JobStatus.QUEUED, code), "other": started}
+
+
+def test_what_may_not_be_preempted_is_told_that_too_little_is_left_of_its_guarantee_however_little_is_free() -> None:
+    world = cell_with(joined("n1", 8))
+    world.tell(set_quotas(share("ada", 4), share("bob")))
+    world.tell(admitted(spec_of("other", 3, tenant="bob")))
+    world.tell(*(admitted(spec_of(name, gpus, preemptible=False)) for name, gpus in (("first", 2), ("second", 4))))
+    assert world.state.nodes["n1"].gpus_free == 3
+    assert world.job("second").deferred is DeferCode.QUOTA_REACHED

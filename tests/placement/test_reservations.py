@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.reservations import CONFIRMED_WALL_MS_LEAST
-from services.placement.policy.turn import BYTES_MOST
+from services.placement.policy.reservations import CONFIRMED_WALL_MS_LEAST, Reservations
+from services.placement.policy.turn import BYTES_MOST, Turn
 from services.placement.service import PlacementService
 from shared.cluster.config import Queue
+from shared.cluster.gang_bytes import is_too_large
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
 from shared.events.base import LATEST_MS, Event
@@ -510,6 +511,23 @@ def test_by_shares_those_that_a_planned_start_kept_off_come_before_a_queue_behin
     assert (planned.starts["planned"], planned.starts["kept-off"], planned.starts["late"]) == (100, 100, 180)
 
 
+def test_so_they_do_where_they_were_tried_on_other_nodes_and_another_planned_start_keeps_them_off_some() -> None:
+    fair = Queue(name="day", discipline=BACKFILL.discipline, order=QueueOrder.FAIR_SHARE)
+    nodes = joined("n1", 5), joined("n2", 2), joined("n3", 4, pool="extra")
+    planned = Planned(file_of(fair, Queue(name="late"), pools=("train", "extra")), *nodes)
+    train: dict[str, Any] = {"pools": ("train",)}
+    extra: dict[str, Any] = {"pools": ("extra",)}
+    planned.submit(job("in-use", 2, 1_000, **train))
+    planned.submit(job("a", 1, 1_000, **train), job("b", 4, 100, tenant="bob", **train), job("c", 4, 150, **extra))
+    planned.submit(job("planned", 2, 80, **train), job("stays", 4, 80, **extra))
+    planned.tell(planned.plan())
+    assert planned.planned() == {"planned": (100, ("n1",)), "stays": (150, ("n3",))}
+    planned.submit(job("kept-off", 2, 80, tenant="bob"))
+    planned.submit(job("late", 2, 80, queue="late", tenant="bob"))
+    planned.pass_time(2_000)
+    assert (planned.starts["planned"], planned.starts["kept-off"], planned.starts["late"]) == (100, 100, 180)
+
+
 def test_by_shares_a_head_that_is_due_takes_its_planned_places_also_where_a_look_has_found_none() -> None:
     """What is kept there for an owner whose job is guaranteed in part only stops no planned start, and the owner waits
     for that start.
@@ -808,3 +826,40 @@ def test_a_plan_that_makes_its_record_unwritable_is_forgotten_and_the_cell_goes_
     planned.submit(job("later", 1, 10))
     assert planned.planned() == {}
     assert planned.world.job("later").status is JobStatus.QUEUED
+
+
+def test_so_is_one_of_which_the_record_had_no_room_for_all() -> None:
+    planned = with_a_plan_of_many_bytes()
+    far, numbers = LATEST_MS + 1, range(1, MANY)
+    kept = [places(f"n{number}", gpus=DEVICES) for number in range(MANY)]
+    rest = [PlannedStart(job=f"waits-{n}", start_ms=100 + n, places=kept[n]) for n in numbers]
+    planned.tell(plan(planned, PlannedStart(job="waits-0", start_ms=far, places=kept[0]), *rest))
+    planned.submit(job("later", 1, 10))
+    assert planned.planned() == {}
+    assert planned.world.job("later").status is JobStatus.QUEUED
+
+
+def test_a_planned_start_that_no_record_can_hold_is_passed_over_and_keeps_no_other_from_being_in_force() -> None:
+    planned = with_a_plan_of_many_bytes()
+    planned.submit(job("huge", DEVICES, 100, workers=MANY - 1))
+    huge = places(*(f"n{number}" for number in range(MANY - 1)), gpus=DEVICES)
+    assert is_too_large(planned.world.job("huge").spec, huge)
+    last = places(f"n{MANY - 1}", gpus=DEVICES)
+    named = [PlannedStart(job="huge", start_ms=100, places=huge)]
+    planned.tell(plan(planned, *named, PlannedStart(job="waits-0", start_ms=100, places=last)))
+    assert planned.planned() == {"waits-0": (100, (f"n{MANY - 1}",))}
+
+
+def test_where_a_record_has_no_room_for_all_that_is_planned_no_more_the_next_one_goes_on() -> None:
+    planned = kept_cell()
+    planned.submit(job("c", 4, 1_000))
+    planned.tell(planned.plan())
+    state, heard = planned.world.state, Reservations(1.0)
+    assert list(state.reservations) == ["big", "c"]
+    other, told = plan(planned), list[list[str]]()
+    while state.reservations:
+        turn = Turn(state, planned.world.now_ms, room=1)
+        is_whole = heard.take(turn, other, lambda _: True)
+        told.append([effect.job for effect in turn.effects if isinstance(effect, e.ReservationCleared)])
+        assert is_whole is not bool(state.reservations)
+    assert told == [["big"], ["c"]]

@@ -201,6 +201,20 @@ def test_an_owner_of_a_guarantee_may_go_before_the_planned_start_of_another_tena
     assert story.broken(happened=(), diary=()) == []
 
 
+@pytest.mark.parametrize("at_ms", [19, 20, 21])
+@pytest.mark.parametrize("has_quotas", [False, True])
+def test_beyond_its_first_planned_start_a_job_may_be_passed_where_there_are_quotas_alone(
+    at_ms: int, *, has_quotas: bool
+) -> None:
+    """A limit may keep it by then, and without quotas there is none."""
+    first, kept = KEPT
+    late = changed(kept, first_ms=20)
+    story = with_gang().decide(*([quota("eve", limit=8)] if has_quotas else []), first, late, SINGLE)
+    story.decide(started("one", place(0, "n1", 1)), at_ms=at_ms)
+    may_pass = has_quotas and at_ms >= 20
+    assert story.broken(happened=(), diary=()) == ([] if may_pass else ["PLAN"])
+
+
 def test_a_planned_start_that_is_over_is_not_in_force_for_ever() -> None:
     story = with_gang().decide(*KEPT, e.JobHeld(job="first"))
     for number in range(10):

@@ -1,0 +1,47 @@
+"""Whether what one job uses may be missing to another one below a limit of both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from services.simulator.history.books import Books
+from services.simulator.history.sure_limits import are_under_one_limit
+from shared.events.operations import Quota
+from shared.events.values import JobSpec
+
+NOT_BOUNDED: list[dict[str, Any]] = [
+    {},
+    {"guaranteed_milli": 4_000},
+    {"lends": False},
+    {"lend_limit_milli": 0},
+    {"weight": 0},
+]
+
+
+def books_of(**of_lab: Any) -> Books:
+    """Tenants ada and bob stand below the lab; eve stands beside it."""
+    quotas = [Quota(tenant="lab", gpu_type="gpu", **of_lab)]
+    quotas += [Quota(tenant=name, gpu_type="gpu", parent="lab", limit_milli=0) for name in ("ada", "bob")]
+    return Books("cell", quotas={(quota.tenant, quota.gpu_type): quota for quota in quotas})
+
+
+def is_told(books: Books, *tenants: str) -> bool:
+    one, other = (JobSpec(id=f"of-{tenant}", tenant=tenant) for tenant in tenants)
+    return are_under_one_limit(books, one, other)
+
+
+@pytest.mark.parametrize("bound", [{"limit_milli": 0}, {"borrows": False}, {"borrow_limit_milli": 0}])
+def test_a_limit_and_a_bound_on_what_is_borrowed_are_limits_of_all_below(bound: dict[str, Any]) -> None:
+    books = books_of(**bound)
+    assert is_told(books, "ada", "bob")
+    assert is_told(books, "bob", "ada")
+    assert not is_told(books, "ada", "eve")
+
+
+@pytest.mark.parametrize("rule", NOT_BOUNDED)
+def test_what_bounds_nobody_is_no_limit(rule: dict[str, Any]) -> None:
+    books = books_of(**rule)
+    assert not is_told(books, "ada", "bob")
+    assert is_told(books, "ada", "ada"), "its own limit"
