@@ -23,14 +23,19 @@ def check(
     names = {
         "cells": [cell.name for cell in found.cells],
         "pools": [pool.name for cell in found.cells for pool in cell.pools],
+        "queues": list(dict.fromkeys(queue.name for cell in found.cells for queue in cell.queues)),
         "tenants": [tenant.name for tenant in found.tenants],
     }
     if as_json:
-        print_json({"ok": True, **names})
+        print_json({"ok": True, **names, "default_queues": {cell.name: cell.default_queue for cell in found.cells}})
         return
     print_line(f"{file}: no mistakes")
     for what, listed in names.items():
         print_line(f"  {what}: {', '.join(listed)}")
+    for cell in found.cells:
+        print_line(
+            f"cell {cell.name}: jobs without a queue of their own or of their tenant wait in {cell.default_queue}"
+        )
 
 
 app.command()(reload)

@@ -142,7 +142,16 @@ class ReloadAnswer:
             return f"already ({_called(self._now)})"
         if self._is_wanted(self._before):
             return f"now ({_called(self._now)}; its policy and quotas replace what was set at run time)"
-        return f"now ({_called(self._now)}{self._parts(self._before, '; changed: ')})"
+        return f"now ({_called(self._now)}{self._parts(self._before, '; changed: ')}){self._default_queue}"
+
+    @property
+    def _default_queue(self) -> str:
+        """Where jobs wait from now on that name no queue, where that changes: a file may put another queue first."""
+        before, now = _read(self._before), self._file.cell(self.cell).default_queue
+        was = None if before is None or self.cell not in _cells(before) else before.cell(self.cell).default_queue
+        if was in {None, now}:
+            return ""
+        return f"; jobs without a queue of their own or of their tenant wait in {now} now, no longer in {was}"
 
     def _parts(self, effect: CellFileSet | None, before: str) -> str:
         """In which parts the file of this effect differs; nothing where that cannot be told."""

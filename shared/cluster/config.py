@@ -101,6 +101,11 @@ class CellPart(Part):
         return self
 
     @property
+    def default_queue(self) -> str:
+        """Where jobs wait that name no queue, of tenants that name none: in the first, whatever it is called."""
+        return self.queues[0].name
+
+    @property
     def gpus_by_type(self) -> dict[str, int]:
         """How many GPUs of each type its pools will ever have."""
         found: dict[str, int] = {}

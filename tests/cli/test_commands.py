@@ -118,6 +118,14 @@ def test_the_cell_file_that_comes_along_has_no_mistakes() -> None:
     assert (done.returncode, last(done)["cells"]) == (0, ["main"])
 
 
+def test_the_check_of_a_cell_file_says_where_jobs_wait_that_name_no_queue(tmp_path: Path) -> None:
+    path = tmp_path / "cell.yaml"
+    pools, queues = "[{name: a, gpus: 8}]", "[{name: urgent}, {name: default}]"
+    path.write_text(f"cells: [{{name: main, ordinal: 0, pools: {pools}, queues: {queues}}}]\ntenants: [{{name: x}}]\n")
+    assert "queue of their own or of their tenant wait in urgent\n" in call("cell", "check", str(path)).stdout
+    assert last(call("cell", "check", str(path), "--json"))["default_queues"] == {"main": "urgent"}
+
+
 def test_a_mistake_in_a_cell_file_is_one_line_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "cell.yaml"
     path.write_text("cells:\n  - {name: main, ordinal: 0, pools: [{name: a, gpus: 8}]}\ntenants:\n  - {nam: x}\n")

@@ -13,7 +13,7 @@ from services.cli.failures import Exit
 from services.cli.reload import ask_for_reload, worst
 from services.cli.reload_answer import QUIET_MS, ReloadAnswer, obstacle
 from shared.client.port import CellClient, Mark, News
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.file_in_force import as_effect
 from shared.cluster.state import CellState
 from shared.events.effects import AnyEffect, CellFileSet, PolicySet, ProposalRefused, QuotaRemoved, QuotaSet
@@ -73,6 +73,22 @@ def test_a_file_is_in_force_when_the_log_says_so_and_not_before() -> None:
     assert answer.as_object() == {
         "cell": "main", "ok": True, "version": 12, "digest": digest, "answer": answer.text
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("queues", "other"), [(("urgent", "default"), "urgent"), (("default", "urgent"), None)])
+def test_where_jobs_that_name_no_queue_come_to_wait_elsewhere_the_answer_says_so(
+    queues: tuple[str, ...], other: str | None
+) -> None:
+    """What a queue is called does not matter: the first one takes them."""
+    (part,) = OLD.cells
+    file = CellFile(cells=(with_queues(part, queues),), tenants=OLD.tenants)
+    text = answer_to(a_cell(), effect_of(file), file=file).text
+    moved = "; jobs without a queue of their own or of their tenant wait in urgent now, no longer in default"
+    assert text.endswith(moved) is (other is not None)
+
+
+def with_queues(part: CellPart, queues: tuple[str, ...]) -> CellPart:
+    return CellPart(name=part.name, ordinal=0, pools=part.pools, queues=tuple(Queue(name=name) for name in queues))
 
 
 def test_a_cell_that_goes_by_the_file_already_is_told_so_after_a_moment_of_quiet() -> None:

@@ -73,7 +73,7 @@ def home_of(file: CellFile, tenant: Tenant, spec: JobSpec) -> Home | Rejection:
     pools = _pools(cell, tenant, spec)
     if isinstance(pools, Rejection):
         return pools
-    queue = spec.queue or tenant.queue or cell.queues[0].name
+    queue = spec.queue or tenant.queue or cell.default_queue
     if all(known.name != queue for known in cell.queues):
         return Rejection(RejectCode.UNKNOWN_QUEUE, "queue", queue, f"is not a queue of cell {cell.name}")
     return Home(cell, queue, pools)
