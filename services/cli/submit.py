@@ -16,11 +16,12 @@ from services.cli.access import Access, access_of, run
 from services.cli.counts import counted
 from services.cli.failures import Exit, end_with, refuse, say
 from services.cli.job_file import read_jobs, read_text
+from services.cli.log_why import DEFERRED
 from services.cli.output import AsJson, print_json, print_line
 from services.cli.sentences import gpus, of_job, rejection, sentence
 from shared.client.answers import BAD, OVER, TURNED_AWAY, Progress, Stage
 from shared.client.port import CellClient, ClientUnavailable, Mark, News
-from shared.cluster.job import JobStatus
+from shared.cluster.job import WAITING, JobStatus
 from shared.events.effects import JobRefused
 from shared.events.jobs import JobRejected
 from shared.events.value import read_valid
@@ -93,11 +94,12 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
         stages = {job: stage.value for job, stage in progress.stages.items()}
         said = {"submitted": len(jobs), "jobs": stages if goal else _sent(jobs, progress, earlier)}
         reasons = {job: reason_of(event) for job, event in progress.reasons.items()}
-        print_json({**said, "reasons": reasons} if reasons else said)
+        waits = {"waits": dict(progress.waits)} if goal and progress.waits else {}
+        print_json({**said, **({"reasons": reasons} if reasons else {}), **waits})
     elif goal is None:
         _tell_sent(jobs, progress, earlier)
     if goal is not None:
-        _end(progress, goal)
+        _end(progress, goal, timeout_s)
     elif progress.turned_away:
         raise typer.Exit(Exit.NO)
     elif any(STAGES[status] in OVER for status in earlier.values()):
@@ -208,6 +210,8 @@ async def follow(
             if not looked and not only_bad and monotonic_ms() - began_ms > LOOK_AFTER_MS:
                 looked = True
                 await _look(client, progress, quiet=quiet)
+                if not quiet and (why := why_it_waits(progress, progress.at(Stage.WAITING))):
+                    print_line(f"Still waiting: {why}.")
             if progress.have(goal) or monotonic_ms() - began_ms > wait_ms:
                 return
 
@@ -223,6 +227,8 @@ async def _look(client: CellClient, progress: Progress, *, quiet: bool) -> None:
         for row in (read.value for read in reads if not read.is_fenced):
             if row is not None:
                 progress.stages[job] = STAGES[row.status]
+                if row.deferred is not None and row.status in WAITING:
+                    progress.waits[job] = row.deferred
                 if not quiet:
                     print_line(f"Job {job} was submitted before; it is {row.status}.")
 
@@ -232,13 +238,24 @@ def words(news: News) -> str:
     return rejection(news.event) if isinstance(news.event, JobRejected) else sentence(news.event)
 
 
-def _end(progress: Progress, goal: Until) -> None:
+def why_it_waits(progress: Progress, jobs: list[str]) -> str:
+    """Why the first of these jobs waits of which that is known, for people; "" where it is known of none."""
+    first = next((job for job in jobs if job in progress.waits), None)
+    if first is None:
+        return ""
+    code = progress.waits[first]
+    more = f", and {counted(len(jobs) - 1, 'more job')}" if len(jobs) > 1 else ""
+    return f"{first} ({code}: {DEFERRED[code]}){more}; see `fallow job {first}`"
+
+
+def _end(progress: Progress, goal: Until, timeout_s: int) -> None:
     unanswered = progress.at(Stage.UNANSWERED)
     if unanswered:
         end_with(Exit.AWAY, f"fallow: no answer yet for {_named(unanswered)}")
     if not progress.have(GOALS[goal]):
         late = [job for job, stage in progress.stages.items() if not progress.is_at(stage, GOALS[goal])]
-        end_with(Exit.NO, f"fallow: not {goal.value} in time: {_named(late)}")
+        told = why_it_waits(progress, late) or _named(late)
+        end_with(Exit.NO, f"fallow: not {goal.value} within {timeout_s} s: {told}")
     if any(stage in BAD for stage in progress.stages.values()):
         raise typer.Exit(Exit.NO)
 

@@ -10,6 +10,7 @@ from shared.client.port import News
 from shared.cluster.arrays import element_id
 from shared.events import effects as e
 from shared.events.jobs import JobRejected
+from shared.events.reasons import DeferCode
 from shared.events.values import JobSpec
 
 
@@ -42,6 +43,15 @@ _STAGES: dict[type[e.Effect | JobRejected], Stage] = {
     e.JobCancelled: Stage.CANCELLED,
 }
 
+_WAITS: dict[type[e.Effect | JobRejected], DeferCode] = {
+    e.JobHeld: DeferCode.HELD,
+    e.JobRequeued: DeferCode.BACKOFF,
+}
+"""Effects that say by themselves why a job waits from then on."""
+
+_MOVES_ON = (e.JobStarted, e.JobReleased, e.JobReady, e.JobFinished, e.JobFailed, e.JobCancelled)
+"""After one of these no earlier reason counts."""
+
 ENOUGH: dict[Stage, frozenset[Stage]] = {
     Stage.WAITING: frozenset({Stage.WAITING, Stage.STARTED, Stage.RUNNING}),
     Stage.STARTED: frozenset({Stage.STARTED, Stage.RUNNING}),
@@ -57,6 +67,8 @@ class Progress:
     arrays: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reasons: dict[str, e.JobRefused | JobRejected] = field(default_factory=dict)
     """The no to each job, or whole array, that was turned away."""
+    waits: dict[str, DeferCode] = field(default_factory=dict)
+    """Why each job waits, as far as the news told."""
 
     @classmethod
     def of(cls, jobs: Iterable[str]) -> Progress:
@@ -84,6 +96,7 @@ class Progress:
             return self._turned_away(job, news.event)
         if job is None or job not in self.stages:
             return False
+        self._note_wait(job, news.event)
         stage = _STAGES.get(type(news.event))
         if isinstance(news.event, e.JobRefused) and self.stages[job] is Stage.UNANSWERED:
             stage = Stage.REFUSED
@@ -93,6 +106,15 @@ class Progress:
         if isinstance(news.event, e.JobRefused | JobRejected):
             self.reasons[job] = news.event
         return True
+
+    def _note_wait(self, job: str, event: e.Effect | JobRejected) -> None:
+        code = event.code if isinstance(event, e.JobDeferred) else _WAITS.get(type(event))
+        if isinstance(event, e.JobEnqueued) and event.spec.hold:
+            code = DeferCode.HELD
+        if code is not None:
+            self.waits[job] = code
+        elif isinstance(event, _MOVES_ON):
+            self.waits.pop(job, None)
 
     def _turned_away(self, array: str, event: e.JobRefused | JobRejected) -> bool:
         """The answer to a whole array is a no."""

@@ -1,0 +1,49 @@
+"""Why a job waits, as `fallow submit --wait` tells it from the news."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.cli.submit import why_it_waits
+from shared.client.answers import Progress
+from shared.client.port import News
+from shared.events import effects as e
+from shared.events.reasons import DeferCode, RequeueReason
+from shared.events.values import JobSpec, WorkerPlace
+
+PLACE = WorkerPlace(rank=0, node="n1", devices=(0,), gpu_milli=1000)
+
+
+def enqueued(*, hold: bool = False) -> e.JobEnqueued:
+    spec = JobSpec(id="a", tenant="ada", hold=hold)
+    return e.JobEnqueued(spec=spec, submit_ms=0, digest="0" * 32)
+
+
+DEFERRED = e.JobDeferred(job="a", code=DeferCode.NO_FREE_GPUS)
+REQUEUED = e.JobRequeued(job="a", reason=RequeueReason.WORKER_FAILED, not_before_ms=9, failures=1)
+
+
+@pytest.mark.parametrize(
+    ("effects", "code"),
+    [
+        ((enqueued(), DEFERRED), "no_free_gpus"),
+        ((enqueued(), DEFERRED, e.JobDeferred(job="a", code=DeferCode.BEHIND_HEAD)), "behind_head"),
+        ((enqueued(hold=True),), "held"),
+        ((enqueued(), DEFERRED, e.JobHeld(job="a")), "held"),
+        ((enqueued(), e.JobHeld(job="a"), e.JobReleased(job="a")), None),
+        ((enqueued(), e.JobStarted(job="a", attempt=1, workers=(PLACE,)), REQUEUED), "backoff"),
+        ((enqueued(), DEFERRED, e.JobStarted(job="a", attempt=1, workers=(PLACE,))), None),
+    ],
+)
+def test_the_newest_reason_is_told_with_its_meaning_and_where_to_read_more(
+    effects: tuple[e.Effect, ...], code: str | None
+) -> None:
+    progress = Progress.of(["b", "a"])
+    for effect in effects:
+        progress.take(News("main", effect))
+    told = why_it_waits(progress, ["b", "a"])
+    if code is None:
+        assert not told
+    else:
+        assert told.startswith(f"a ({code}: ")
+        assert told.endswith("), and 1 more job; see `fallow job a`")
