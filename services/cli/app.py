@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from services.cli.access import DEFAULT_KAFKA, DEFAULT_REDIS, Access
-from services.cli.failures import Exit, explain, say, without_address
+from services.cli.failures import Exit, explain, say, say_error, without_address
 from services.cli.output_stream import drop_output, open_streams
 from services.cli.paths import file_to_read
 from services.cli.wrong_use import WrongValue, in_one_line
@@ -195,5 +195,5 @@ def main() -> None:
             raise
         code, text = known
         given = (os.environ.get("FALLOW_KAFKA"), os.environ.get("FALLOW_REDIS"), *_ADDRESS.findall(" ".join(sys.argv)))
-        say(f"fallow: {without_address(code, text, given)}")
+        say_error(error, f"fallow: {without_address(code, text, given)}")
         sys.exit(code)

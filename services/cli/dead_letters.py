@@ -74,9 +74,9 @@ def show(
         print_json({**_as_object(access, letter), "headers": [list(pair) for pair in headers], **shown})
         return
     for name, shown_value in headers:
-        print_line(f"{name}: {_escaped(shown_value)}")
+        print_line(f"{name}: {shown_value}")
     print_line("")
-    print_line(_escaped(text[:VALUE_BYTES_SHOWN]) if text is not None else value[:VALUE_BYTES_SHOWN].hex(" ", 4))
+    print_line(text[:VALUE_BYTES_SHOWN] if text is not None else value[:VALUE_BYTES_SHOWN].hex(" ", 4))
     if len(value) > VALUE_BYTES_SHOWN:
         print_line(f"... {len(value)} bytes; --json shows all of them")
 
@@ -213,8 +213,3 @@ def _text_of(value: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return text if "\x00" not in text else None
-
-
-def _escaped(text: str) -> str:
-    """The same without anything that a terminal would obey."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode("ascii") for c in text)

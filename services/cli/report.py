@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from services.cli.figures import Figures, figures_of
@@ -19,6 +20,7 @@ from services.cli.stage import Stage
 from services.cli.verification import LiveCheck
 from services.cli.verify import Verification
 from services.cli.workload import CELL, Workload
+from shared.runtime.signs import visible
 from shared.view.reader import ViewReader
 from shared.view.redis_view import RedisFunctions
 
@@ -144,10 +146,11 @@ def show_verdict(report: Report, console: Console) -> None:
         console.print(f"verify: {told.records:,} records, {told.checks:,} checks, no offence", style="green")
     elif told.first_violation is not None:
         first = told.first_violation
-        console.print(f"verify: {first.invariant} at version {first.version}: {first.text}", style="bold red")
+        told_of = f"verify: {first.invariant} at version {first.version}: {first.text}"
+        console.print(escape(visible(told_of)), style="bold red")
     for what, found in (("lost", report.lost), ("double allocation", report.double_allocations)):
         for text in found[:NAMED_MOST]:
-            console.print(f"{what}: {text}", style="bold red")
+            console.print(escape(visible(f"{what}: {text}")), style="bold red")
 
 
 def in_words(duration_ms: float) -> str:

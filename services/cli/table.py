@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from services.cli.signs import visible
+from shared.runtime.signs import visible
 
 BETWEEN = 3
 """Signs that a column takes beside its content."""

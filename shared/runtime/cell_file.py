@@ -15,13 +15,18 @@ from pydantic import ValidationError
 from shared.cluster.config import CellFile
 from shared.events.encoding import shorten
 from shared.runtime.text_file import TextFileError, read_text_file
-from shared.runtime.yaml_text import FieldPath, QuickYamlLoader, YamlTextError, error_of, field_name, key_mistakes
+from shared.runtime.yaml_text import (
+    DEPTH_MOST,
+    FieldPath,
+    QuickYamlLoader,
+    YamlTextError,
+    error_of,
+    field_name,
+    key_mistakes,
+)
 
 if TYPE_CHECKING:
     from shared.runtime.process import Context
-
-DEPTH_MOST = 100
-"""A cell file nests in a tenth of these levels."""
 
 MISTAKES_TOLD = 20
 """A person mends these first; a file that was generated wrongly has thousands."""

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import structlog
-from structlog.typing import FilteringBoundLogger, Processor
+from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from shared.runtime.settings import LogFormat
+from shared.runtime.signs import visible
 
 # What these libraries call information or a warning is the daily business of a service that waits for its dependencies.
 QUIET = {
@@ -88,4 +89,14 @@ def rendering(log_format: LogFormat) -> list[Processor]:
     drop_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     if log_format is LogFormat.JSON:
         return [drop_meta, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    return [drop_meta, structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), pad_event_to=0)]
+    return [drop_meta, _in_one_line, structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), pad_event_to=0)]
+
+
+def _in_one_line(_: Any, __: str, event: EventDict) -> EventDict:
+    """Texts of tenants and nodes begin no line of their own, and no terminal obeys them. JSON writes such signs out."""
+    texts = {key: value for key, value in event.items() if isinstance(value, str) and key not in _TRACES}
+    return {**event, **{key: visible(text) for key, text in texts.items()}}
+
+
+_TRACES = ("exception", "stack")
+"""What the interpreter wrote in lines of its own."""

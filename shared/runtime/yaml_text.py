@@ -16,6 +16,9 @@ NUMBER_CHARS_MOST = 64
 MERGED_MOST = 100_000
 """So many keys may be merged into mappings in one document: each level of merges multiplies them."""
 
+DEPTH_MOST = 100
+"""So many levels a document has at most, aliases followed: what reads the values goes down one level at a time."""
+
 FieldPath = tuple[str | int, ...]
 
 _TAG = "tag:yaml.org,2002:"
@@ -38,6 +41,7 @@ class _PlainConstructor(yaml.constructor.SafeConstructor):
         for mistake in key_mistakes(node):
             raise YamlTextError(mistake)
         _must_merge_few(node)
+        _depth(node, {})
         return super().construct_document(node)
 
 
@@ -77,6 +81,32 @@ def error_of(error: Exception) -> YamlTextError:
     where = f"line {mark.line + 1}: " if mark is not None else ""
     problem = getattr(error, "problem", None) or (str(error).splitlines() or [type(error).__name__])[0]
     return YamlTextError(f"{where}not YAML: {shorten(problem)}")
+
+
+def _depth(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many levels there are from this node on. An alias stands behind what it names, so that is known by then: no
+    chain of aliases is gone down here. Raises YamlTextError for more than `DEPTH_MOST`.
+    """
+    if not isinstance(node, yaml.CollectionNode):
+        return 0
+    if id(node) not in known:
+        known[id(node)] = 0  # one that is a part of itself, which readers of the values refuse
+        known[id(node)] = max(_depths_below(node, known), default=1)
+    if known[id(node)] > DEPTH_MOST:
+        line = node.start_mark.line + 1
+        raise YamlTextError(f"line {line}: nested in more than {DEPTH_MOST} levels, aliases followed")
+    return known[id(node)]
+
+
+def _depths_below(node: yaml.CollectionNode, known: dict[int, int]) -> Iterator[int]:
+    """How many levels there are by each part of a node. What is merged into a mapping is no level of its own."""
+    pairs = node.value if isinstance(node, yaml.MappingNode) else [(None, item) for item in node.value]
+    for key, value in pairs:
+        if key is None or key.tag != _MERGE:
+            yield 1 + _depth(value, known)
+            continue
+        for part in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+            yield _depth(part, known)
 
 
 def _must_merge_few(root: yaml.Node) -> None:

@@ -91,6 +91,23 @@ def test_json_lines_of_bottomless_nesting_are_refused(deep: str) -> None:
         read_jobs(f'{{"id": "a", "tenant": "t"}}\n{{"id": {deep}}}', "f")
 
 
+CHAIN = "".join(f"- &a{n} [*a{n - 1}]\n" for n in range(1, 1_500))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"- &a0 [1]\n{CHAIN}",
+        "id: x\nat: [&a0 [1], " + ", ".join(f"&a{n} {{k: *a{n - 1}}}" for n in range(1, 1_500)) + "]\n",
+        "&a\nid: x\ntenant: vision\nafter: [*a]\n",
+        "\n".join('{"id": "a", "after": ' + "[" * depth + "]" * depth + "}" for depth in (300, 980)),
+    ],
+)
+def test_levels_without_end_are_one_line_whether_written_out_or_made_by_aliases(text: str) -> None:
+    with pytest.raises(JobFileError, match=r"^f: line 1?\d*: nested in more than 100 levels"):
+        read_jobs(text, "f")
+
+
 @pytest.mark.parametrize("file", ["/dev/zero", "/dev/null"])
 def test_a_device_is_no_file_of_jobs(file: str) -> None:
     with pytest.raises(JobFileError, match=f"^{file}: cannot be read: must be a regular file or a pipe$"):

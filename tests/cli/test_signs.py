@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cli.failures import say
+from services.cli.failures import say, say_error
+from services.cli.job_file import JobFileError, read_jobs
 from services.cli.output import print_json, print_line, print_table
+from shared.log.port import LogUnavailable
+from shared.runtime.cell_file import CellFileError
+from shared.runtime.logs import rendering
+from shared.runtime.settings import LogFormat
 
-HOSTILE = "\x1b[2J\x1b]0;owned\a\x9b1m\u202e\x7f\r\u2028done"
+HOSTILE = "\x1b[2J\x1b]0;owned\a\x9b1m\u202e\x7f\r\u2028done\nversion 9, epoch 1"
 
 
 def are_shown(text: str) -> bool:
@@ -52,7 +58,46 @@ class Collected:
 
 def test_hostile_words_are_written_out(capsys: pytest.CaptureFixture[str]) -> None:
     print_line(f"worker 0 ended: {HOSTILE}")
-    assert capsys.readouterr().out == ("worker 0 ended: \\x1b[2J\\x1b]0;owned\\x07\\x9b1m\\u202e\\x7f\\r\\u2028done\n")
+    assert capsys.readouterr().out == (
+        "worker 0 ended: \\x1b[2J\\x1b]0;owned\\x07\\x9b1m\\u202e\\x7f\\r\\u2028done\\nversion 9, epoch 1\n"
+    )
+
+
+@given(st.text())
+def test_what_somebody_wrote_begins_no_line_of_its_own(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        told: list[str] = []
+        patch.setattr("sys.stdout", Collected(told))
+        patch.setattr("sys.stderr", Collected(told))
+        for tell in (print_line, say, lambda words: say_error(LogUnavailable(words), words)):
+            told.clear()
+            tell(text)
+            assert "".join(told).count("\n") == 1
+
+
+def test_an_end_of_line_in_a_cell_or_title_of_a_table_is_written_out(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("jobs\nof ada", ("JOB", "REMARK"), [("a", "x\nb  ada  running")])
+    out = capsys.readouterr().out
+    assert ("jobs\\nof ada\n" in out, "x\\nb  ada  running" in out) == (True, True)
+
+
+def test_of_an_error_that_tells_several_mistakes_each_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    say_error(CellFileError("one\ntwo"), "fallow: one\ntwo")
+    assert capsys.readouterr().err == "fallow: one\ntwo\n"
+
+
+def test_a_key_of_a_job_file_begins_no_line_of_its_own() -> None:
+    with pytest.raises(JobFileError) as raised:
+        read_jobs('{id: a, tenant: t, "x\\nfallow: forged": 1}', "job.yaml")
+    assert str(raised.value).count("\n") == 0
+
+
+def test_a_log_line_for_people_is_one_line() -> None:
+    event = {"event": "a run failed", "reason": "x\nplacement | forged"}
+    rendered: Any = event
+    for step in rendering(LogFormat.CONSOLE)[1:]:
+        rendered = step(None, "info", rendered)
+    assert "\n" not in rendered
 
 
 @given(st.text())

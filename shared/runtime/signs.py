@@ -6,10 +6,12 @@ import json
 
 
 def visible(text: str) -> str:
-    """The text with each such sign written out, as Python would. Lines may end."""
+    """The text in one line, with each such sign written out as Python would; so is the end of a line, or whoever wrote
+    the text could add lines of his own to ours.
+    """
     if text.isprintable():
         return text
-    return "".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text)
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def in_json(text: str) -> str:
