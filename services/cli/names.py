@@ -21,6 +21,8 @@ class Namer:
     empty: str
     given: dict[str, str] = field(default_factory=dict)
     taken: dict[str, None] = field(default_factory=dict)
+    next: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The lowest number of so many digits that may be free behind a beginning, or one of more digits."""
 
     def name(self, foreign: str) -> str:
         """Our name for this foreign one; the same for the same."""
@@ -30,13 +32,24 @@ class Namer:
     def fresh(self, foreign: str) -> str:
         """A name for this foreign one that nothing has yet, not even the same foreign name before."""
         plain = self.illegal.sub("-", foreign.lower())[: self.chars_most].strip("._/-") or self.empty
-        ours, number = plain, 2
-        while ours in self.taken:
-            ours = f"{plain[: self.chars_most - len(str(number)) - 1]}-{number}"
-            number += 1
+        ours = self._numbered(plain) if plain in self.taken else plain
         self.taken[ours] = None
         self.given.setdefault(foreign, ours)
         return ours
+
+    def _numbered(self, plain: str) -> str:
+        """The name with the first number from 2 on that nothing has; no number is tried twice behind one beginning."""
+        number = 2
+        while True:
+            digits = len(str(number))
+            stem = plain[: self.chars_most - digits - 1]
+            number = self.next.get((stem, digits), number)
+            if len(str(number)) == digits:
+                self.next[stem, digits] = number + 1
+                ours = f"{stem}-{number}"
+                if ours not in self.taken:
+                    return ours
+                number += 1
 
 
 def tenant_names(empty: str = "default") -> Namer:

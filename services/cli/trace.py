@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec.structs import force_setattr
@@ -131,6 +133,7 @@ def _split(trace: Trace, nodes: tuple[NodeSpec, ...], *, typed: bool) -> Trace:
     return Trace(tuple(map(split, trace.jobs)), tuple(map(split, trace.carried)))
 
 
+@lru_cache(maxsize=100_000)
 def fewest_workers(gpus: int, fits: int) -> int:
     """Into how many equal workers of at most so many GPUs a job is split; 1 where they would be too many."""
     fewest = -(-gpus // fits)
@@ -182,18 +185,24 @@ def rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
             if missing:
                 raise WorkloadError(f"{path}: column {missing[0]} is missing; there are {reader.fieldnames}")
             for row in reader:
+                short = [column for column in needed if row[column] is None]
+                if short:
+                    raise WorkloadError(
+                        f"{path.name} line {reader.line_num}: {short[0]} is missing: the row ends before"
+                    )
                 yield reader.line_num, row
     except TextFileError as error:
         raise WorkloadError(f"{path}: {error}") from error
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise WorkloadError(f"{path}: cannot be read: {error}") from error
 
 
 def _job(row: Row, where: str, job_id: str, tenant: str) -> TraceJob:
     gpus = _number(row, "gpus", where)
-    each = _number(row, "gpus_per_worker", where, empty=Decimal(0))
-    told = int(gpus / each) if each and gpus % each == 0 else 1
+    each = _per_worker(row, where)
+    told = int(gpus / each) if each else 1
     workers = _whole(row, "workers", where, empty=max(1, told))
+    _must_agree(row, where, gpus, each, workers)
     per_worker = each or gpus / max(1, workers)
     return TraceJob(
         id=job_id,
@@ -208,6 +217,26 @@ def _job(row: Row, where: str, job_id: str, tenant: str) -> TraceJob:
         duration_ms=_scaled(row, "duration_s", where, MS_PER_S) if row["duration_s"] else None,
         is_split=bool(row.get("workers") or each),
     )
+
+
+def _per_worker(row: Row, where: str) -> Decimal:
+    """The GPUs of each worker, or 0 where the row tells none."""
+    each = _number(row, "gpus_per_worker", where, empty=Decimal(0))
+    if 0 < each * GPU < 1:
+        shown = shorten(repr(row["gpus_per_worker"]))
+        raise WorkloadError(f"{where}: gpus_per_worker = {shown}: must be 0 or at least 0.001")
+    return each
+
+
+def _must_agree(row: Row, where: str, gpus: Decimal, each: Decimal, workers: int) -> None:
+    """Raises WorkloadError where the workers of a job have not the GPUs that it has in all: it would run as another."""
+    if not gpus or not each or workers * each == gpus:
+        return
+    if row.get("workers"):
+        rule = f"{workers} workers of {each} GPUs (gpus_per_worker) have {workers * each} in all"
+    else:
+        rule = f"must be a multiple of gpus_per_worker, {each}"
+    raise WorkloadError(f"{where}: gpus = {shorten(repr(row['gpus']))}: {rule}")
 
 
 def _node(row: Row, where: str, node_id: str, pool: str) -> NodeSpec:

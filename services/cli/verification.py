@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 from pydantic import ValidationError
@@ -30,6 +31,7 @@ from shared.log.layout import Layout
 from shared.log.port import Log, LogUnavailable, Reader, Record
 from shared.log.reading import event_of
 from shared.log.snapshots import oldest_snapshot
+from shared.runtime.text_file import TextFileError, must_be_file
 from shared.view.compare import ViewMoved, compare_view
 from shared.view.reader import ViewReader
 
@@ -240,7 +242,7 @@ def read_diaries(folder: Path) -> Iterator[DiaryLine]:
 
 
 def _lines_of(path: Path) -> Iterator[DiaryLine]:
-    with path.open("rb") as lines:
+    with _opened(path) as lines:
         for number, line in enumerate(lines, start=1):
             if line.endswith(b"\n") and not line.startswith(HORIZON_BEGINS):
                 yield _diary_line(path, number, line)
@@ -252,7 +254,7 @@ def forgotten_version(folder: Path, cell: str) -> int:
 
 
 def _forgotten_in(path: Path, cell: str) -> int:
-    with path.open("rb") as lines:
+    with _opened(path) as lines:
         first = lines.readline()
     if not first.startswith(HORIZON_BEGINS) or not first.endswith(b"\n"):
         return 0
@@ -265,7 +267,20 @@ def _files(folder: Path) -> list[Path]:
     found = inner if inner.is_dir() else folder
     if not found.is_dir():
         raise DiaryError(f"{folder}: is no folder of diaries")
-    return sorted(found.glob("*.jsonl"))
+    files = sorted(found.glob("*.jsonl"))
+    for path in files:
+        try:
+            must_be_file(path)  # a pipe or a device would be read without end
+        except TextFileError as error:
+            raise DiaryError(f"{path}: {error}") from error
+    return files
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise DiaryError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _diary_line(path: Path, number: int, line: bytes) -> DiaryLine:

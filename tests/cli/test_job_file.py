@@ -99,7 +99,6 @@ CHAIN = "".join(f"- &a{n} [*a{n - 1}]\n" for n in range(1, 1_500))
     [
         f"- &a0 [1]\n{CHAIN}",
         "id: x\nat: [&a0 [1], " + ", ".join(f"&a{n} {{k: *a{n - 1}}}" for n in range(1, 1_500)) + "]\n",
-        "&a\nid: x\ntenant: vision\nafter: [*a]\n",
         "\n".join('{"id": "a", "after": ' + "[" * depth + "]" * depth + "}" for depth in (300, 980)),
     ],
 )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from services.cli.names import job_ids
 from services.cli.trace import counted_nodes, read_nodes, read_trace, workload_of
 from services.cli.workload import PRIORITY_MOST, Workload, WorkloadError
 from shared.events.encoding import Undecodable, decode, encode
 from shared.events.queue import QueueDiscipline
 from shared.events.submissions import SubmitJob
-from shared.events.values import VirtualRun
+from shared.events.values import GPU, VirtualRun
 
 HEAD = "job_id,tenant,submit_s,gpus,workers,gpus_per_worker,gpu_type,duration_s,kind,status\n"
 JOBS = HEAD + "B,t1,10,16,2,8.0,A100,60,training,\na,T 2,0,1,1,1,,5.5,training,\n"
@@ -87,9 +91,25 @@ def test_a_job_of_which_no_workers_are_told_is_split_into_the_fewest_equal_ones_
 
 
 def test_workers_follow_from_the_gpus_of_each(tmp_path: Path) -> None:
-    two, one = submits(workload(written(tmp_path, f"{HEAD}a,t,0,8,,4,,60,,\nb,t,0,8,,3,,60,,\n")))
+    two, one = submits(workload(written(tmp_path, f"{HEAD}a,t,0,8,,4,,60,,\nb,t,0,8,,8,,60,,\n")))
     assert (two.job.workers, two.job.resources.gpu_milli) == (2, 4_000)
-    assert (one.job.workers, one.job.resources.gpu_milli) == (1, 3_000)
+    assert (one.job.workers, one.job.resources.gpu_milli) == (1, 8_000)
+
+
+@given(gpus=st.integers(1, 64), workers=st.none() | st.integers(1, 9), each=st.none() | st.integers(1, 9))
+def test_a_job_of_a_trace_runs_with_all_its_gpus_or_is_a_mistake_of_its_line(
+    gpus: int, workers: int | None, each: int | None
+) -> None:
+    row = f"a,t,0,{gpus},{workers or ''},{each or ''},,60,,\n"
+    with tempfile.TemporaryDirectory() as folder:
+        path = written(Path(folder), HEAD + row)
+        if each is not None and gpus != each * (workers or gpus // each):
+            with pytest.raises(WorkloadError, match=f"jobs.csv line 2: gpus = '{gpus}': "):
+                read_trace(path)
+            return
+        (job,) = read_trace(path).jobs
+    assert workers is None or job.workers == workers
+    assert gpus * GPU - job.workers < job.workers * job.gpu_milli <= gpus * GPU
 
 
 def test_a_job_is_split_by_the_nodes_of_its_type(tmp_path: Path) -> None:
@@ -144,11 +164,44 @@ def test_a_fraction_of_a_gpu_is_exact_in_milli_gpus(tmp_path: Path) -> None:
         (f"a,t,1,{'9' * 5_000},1,1,,1,,", f"gpus = '{'9' * 96}...: must be from 0 to 1000000000000"),
         (f"a,t,1,{'x' * 5_000},1,1,,1,,", f"gpus = '{'x' * 96}...: must be a number"),
         ("a,t,0,1,1.5,1,,1,,", "jobs.csv line 2: workers = '1.5': must be a whole number"),
+        ("a,t,0,10,,4,,1,,", "jobs.csv line 2: gpus = '10': must be a multiple of gpus_per_worker, 4"),
+        ("a,t,0,10,3,4,,1,,", r"jobs.csv line 2: gpus = '10': 3 workers of 4 GPUs \(gpus_per_worker\) have 12 in all"),
+        ("a,t,0,1000000000000,,1e-20,,1,,", "jobs.csv line 2: gpus_per_worker = '1e-20': must be 0 or at least 0.001"),
+        ("a,t", "jobs.csv line 2: submit_s is missing: the row ends before"),
     ],
 )
 def test_a_mistake_is_told_with_line_field_value_and_rule(tmp_path: Path, row: str, message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
         workload(written(tmp_path, HEAD + row + "\n"))
+
+
+def test_a_damaged_archive_is_one_line(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress((HEAD + "".join(f"a{n},t,0,1,1,1,,1,,\n" for n in range(5_000))).encode()))
+    packed[200:260] = b"\xff" * 60
+    path = tmp_path / "jobs.csv.gz"
+    path.write_bytes(bytes(packed))
+    with pytest.raises(WorkloadError, match=r"jobs\.csv\.gz: cannot be read: "):
+        read_trace(path)
+
+
+@pytest.mark.parametrize("beginning", ["a", "a" * 120])
+def test_many_jobs_of_one_name_or_one_beginning_are_named_in_one_go(beginning: str) -> None:
+    """Each number is tried once: 20,000 names took a minute."""
+    names, ids = [f"{beginning}.{n % 10_000:08}" if len(beginning) > 1 else beginning for n in range(20_000)], job_ids()
+    ids.taken = taken = Counted()
+    found = [ids.fresh(name) for name in names]
+    assert len(dict.fromkeys(found)) == len(names)
+    assert taken.looks <= 3 * len(names)
+
+
+class Counted(dict[str, None]):
+    """Counts how often it is asked."""
+
+    looks = 0
+
+    def __contains__(self, key: object) -> bool:
+        self.looks += 1
+        return super().__contains__(key)
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:

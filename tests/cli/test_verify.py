@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -306,6 +307,20 @@ def test_a_run_behind_what_was_forgotten_is_missed(
 def test_an_unreadable_diary_line_is_named(exported: Exported, tmp_path: Path) -> None:
     folder = diaries(tmp_path, {"node-0": ["{}\n"]})
     with pytest.raises(DiaryError, match=r"node-0\.jsonl: line 1: node: Field required"):
+        verify_file(exported(an_honest_log().records), [folder])
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "dangling", "circle"])
+def test_what_is_no_file_among_the_diaries_is_one_line(exported: Exported, tmp_path: Path, kind: str) -> None:
+    folder = diaries(tmp_path, {"node-0": HONEST["node-0"]})
+    odd = folder / "diaries" / "odd.jsonl"
+    if kind == "pipe":
+        os.mkfifo(odd)
+    elif kind == "folder":
+        odd.mkdir()
+    else:
+        odd.symlink_to({"device": Path("/dev/zero"), "dangling": tmp_path / "nowhere", "circle": odd}[kind])
+    with pytest.raises(DiaryError, match=r"odd\.jsonl: cannot be read: "):
         verify_file(exported(an_honest_log().records), [folder])
 
 
