@@ -95,31 +95,24 @@ class AdmissionService:
         return None if why is None else _rejected(command, job, tenant, why)
 
     def within_rate(self, answer: Event, topic_tenant: str | None, at_wall_ms: int) -> Event:
-        """The same answer, or the rejection of an array, or of what concerns one, that has too many elements for its
-        tenant at this time. The first of them is counted already (`over_rate`).
+        """The same answer, or the rejection of an array, or of an update of one, whose elements are too many for its
+        tenant at this time. The first of them is counted already (`over_rate`). A cancel is one, whatever it ends.
         """
-        of_array = self._of_array(answer)
-        if of_array is None:
+        if isinstance(answer, JobAdmitted):
+            command, job, tenant = COMMANDS[SubmitJob.type], answer.spec.id, answer.spec.tenant
+            elements = answer.spec.array or 1
+        elif isinstance(answer, JobUpdateRequested):
+            command, job, tenant = COMMANDS[UpdateJob.type], answer.job, answer.tenant
+            elements = self._arrays.elements(answer.cell, tenant, job)
+        else:
             return answer
-        command, job, tenant, elements = of_array
-        payer, is_cancel = topic_tenant or tenant, command == COMMANDS[CancelJob.type]
         if elements > 1:
-            why = self.rates.refusal(payer, at_wall_ms, elements - 1, taken=1, are_cancels=is_cancel)
+            why = self.rates.refusal(topic_tenant or tenant, at_wall_ms, elements - 1, taken=1)
             if why is not None:
                 return _rejected(command, job, tenant, why)
         if isinstance(answer, JobAdmitted):
-            self._arrays.note(tenant, job, elements)
+            self._arrays.note(answer.cell, tenant, job, answer.spec.array)
         return answer
-
-    def _of_array(self, answer: Event) -> tuple[str, str, str, int] | None:
-        """Command, job, tenant and the number of elements, if this passes on an array or what concerns a known one."""
-        if isinstance(answer, JobAdmitted):
-            spec = answer.spec
-            return None if spec.array is None else (COMMANDS[SubmitJob.type], spec.id, spec.tenant, spec.array)
-        if isinstance(answer, JobUpdateRequested | JobCancelRequested):
-            command = COMMANDS[UpdateJob.type if isinstance(answer, JobUpdateRequested) else CancelJob.type]
-            return command, answer.job, answer.tenant, self._arrays.elements(answer.tenant, answer.job)
-        return None
 
     def _answer(self, event: SubmitJob | CancelJob | UpdateJob, topic_tenant: str | None, came_ms: int) -> Event:
         job, tenant = _of_whom(event)

@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.admission.policy.known_arrays import KnownArrays
 from services.admission.policy.rates import SubmissionRates
 from services.admission.service import AdmissionService
 from shared.cluster.config import CellFile
 from shared.events.base import Event
-from shared.events.jobs import JobAdmitted, JobRejected, JobUpdateRequested
+from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.reasons import RejectCode
 from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from shared.events.values import JobSpec
@@ -263,7 +262,7 @@ def test_a_tenant_that_sends_near_its_limit_gets_its_arrays_from_any_number_of_a
     service = AdmissionService(file)
     service.rates.share(3, 12)
     assert taken(service.rates, "vision", 4, 1_000) == 4
-    assert all(taken(service.rates, "vision", 1, at_ms) for at_ms in range(1_500, 60_000, 500))
+    assert all(taken(service.rates, "vision", 1, at_ms) for at_ms in range(1_400, 60_000, 400))
     assert isinstance(sent(service, array(15), 60_000), JobAdmitted)
 
 
@@ -295,6 +294,26 @@ def test_an_update_of_an_array_counts_as_its_elements_do(file: CellFile) -> None
     update = JobUpdateRequested(cell="main", job="a", tenant="vision", changes=JobChanges(priority=1))
     assert sent(service, update, 3_000) is update
     assert taken(service.rates, "vision", 50, 3_000) == 5
+
+
+def test_a_cancel_costs_one_token_whatever_it_ends(file: CellFile) -> None:
+    """A tenant can end its jobs."""
+    service = AdmissionService(file)
+    assert isinstance(sent(service, array(15), 1_000), JobAdmitted)
+    cancel = JobCancelRequested(cell="main", job="a", tenant="vision")
+    assert sum(sent(service, cancel, 3_000) is cancel for _ in range(300)) == 200
+
+
+@pytest.mark.parametrize("cell", ["main", "other"])
+def test_an_id_is_no_array_s_any_more_once_a_plain_job_has_it(file: CellFile, cell: str) -> None:
+    service = AdmissionService(file)
+    assert isinstance(sent(service, array(15), 1_000), JobAdmitted)
+    assert isinstance(sent(service, array(15, cell="other"), 10_000), JobAdmitted)
+    assert isinstance(sent(service, array(0, cell=cell), 20_000), JobAdmitted)
+    for name, at_ms in (("main", 30_000), ("other", 40_000)):
+        update = JobUpdateRequested(cell=name, job="a", tenant="vision", changes=JobChanges(priority=1))
+        assert sent(service, update, at_ms) is update
+        assert taken(service.rates, "vision", 50, at_ms) == (19 if name == cell else 5)
 
 
 Commands = list[tuple[int, int]]
@@ -357,29 +376,3 @@ def test_a_late_one_that_is_refused_is_told_when_the_bucket_of_now_has_a_token(r
     why = rates.refusal("vision", 1_000)
     assert why is not None
     assert why.rule.endswith("try again in 0 ms")
-
-
-def test_no_more_arrays_are_known_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.admission.policy.known_arrays.ARRAYS_MOST", 2)
-    arrays = KnownArrays()
-    for job in ("a", "b", "c"):
-        arrays.note("vision", job, 5)
-    assert [arrays.elements("vision", job) for job in ("a", "b", "c")] == [1, 5, 5]
-
-
-def test_commands_of_other_jobs_do_not_push_known_arrays_out(monkeypatch: pytest.MonkeyPatch, file: CellFile) -> None:
-    monkeypatch.setattr("services.admission.policy.known_arrays.ARRAYS_MOST", 2)
-    service = AdmissionService(file)
-    assert isinstance(sent(service, array(15), 1_000), JobAdmitted)
-    for at_ms, job in enumerate(("x", "y", "z"), 100):
-        other = JobUpdateRequested(cell="main", job=job, tenant="vision", changes=JobChanges(priority=1))
-        assert sent(service, other, 1_000 * at_ms) is other
-    update = JobUpdateRequested(cell="main", job="a", tenant="vision", changes=JobChanges(priority=1))
-    assert sent(service, update, 200_000) is update
-    assert taken(service.rates, "vision", 50, 200_000) == 5
-
-
-def test_a_reload_keeps_what_was_taken_for_cancels_too(rates: SubmissionRates, file: CellFile) -> None:
-    assert sum(rates.refusal("vision", 1_000, are_cancels=True) is None for _ in range(300)) == 200
-    rates.reload(file)
-    assert rates.refusal("vision", 1_000, are_cancels=True) is not None
