@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.admission.policy.known_arrays import KnownArrays
 from services.admission.policy.rates import SubmissionRates
 from services.admission.service import AdmissionService
 from shared.cluster.config import CellFile
@@ -376,3 +377,29 @@ def test_a_late_one_that_is_refused_is_told_when_the_bucket_of_now_has_a_token(r
     why = rates.refusal("vision", 1_000)
     assert why is not None
     assert why.rule.endswith("try again in 0 ms")
+
+
+def test_no_more_arrays_are_known_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.admission.policy.known_arrays.ARRAYS_MOST", 2)
+    arrays = KnownArrays()
+    for job in ("a", "b", "c"):
+        arrays.note("main", "vision", job, 5)
+    assert [arrays.elements("main", "vision", job) for job in ("a", "b", "c")] == [1, 5, 5]
+
+
+def test_commands_of_other_jobs_do_not_push_known_arrays_out(monkeypatch: pytest.MonkeyPatch, file: CellFile) -> None:
+    monkeypatch.setattr("services.admission.policy.known_arrays.ARRAYS_MOST", 2)
+    service = AdmissionService(file)
+    assert isinstance(sent(service, array(15), 1_000), JobAdmitted)
+    for at_ms, job in enumerate(("x", "y", "z"), 100):
+        other = JobUpdateRequested(cell="main", job=job, tenant="vision", changes=JobChanges(priority=1))
+        assert sent(service, other, 1_000 * at_ms) is other
+    update = JobUpdateRequested(cell="main", job="a", tenant="vision", changes=JobChanges(priority=1))
+    assert sent(service, update, 200_000) is update
+    assert taken(service.rates, "vision", 50, 200_000) == 5
+
+
+def test_a_reload_keeps_what_was_taken_for_cancels_too(rates: SubmissionRates, file: CellFile) -> None:
+    assert sum(rates.refusal("vision", 1_000, are_cancels=True) is None for _ in range(300)) == 200
+    rates.reload(file)
+    assert rates.refusal("vision", 1_000, are_cancels=True) is not None
