@@ -8,15 +8,17 @@ import pytest
 
 from services.cli.bench.capacity import Trial
 from services.cli.bench.job_mix import number_of
-from services.cli.bench.overload import RECOVERY_S_MOST, Course, Found, body_of, lines_of, schedule
+from services.cli.bench.load import late_ms
+from services.cli.bench.overload import RECOVERY_S_MOST, Course, Found, body_of, handed_per_s, lines_of, schedule
 from services.cli.bench.processor_time import ProcessorTime
 from shared.events.encoding import decode
 from shared.events.submissions import SubmitJob
 
 
 def found(recovery_s: float | None) -> Found:
-    """A cell that holds 1,000 jobs a second started 950 of 2,000."""
-    course = Course(950.0, 21_000, recovery_s, 60_000, 60_000, ProcessorTime({}).used())
+    """A cell that holds 1,000 jobs a second started 950 of 2,000, of which 1,900 came."""
+    late = [float(ms) for ms in range(1, 201)]
+    course = Course(950.0, 1_900.4, late, 21_000, recovery_s, 60_000, 60_000, ProcessorTime({}).used())
     return Found([Trial(1_000.0, True, 1_003.2), Trial(1_500.0, False, 1_100.0)], 1_000.0, course, {}, 1_600)
 
 
@@ -43,6 +45,23 @@ def test_it_tells_what_went_through_and_how_soon_the_backlog_was_gone() -> None:
         {"per_s": 1_000, "held": True, "started_per_s": 1_003},
         {"per_s": 1_500, "held": False, "started_per_s": 1_100},
     ]
+
+
+def test_what_the_sender_really_offered_is_told_beside_what_was_due_and_how_late_it_was() -> None:
+    body = body_of(found(40.0), 20_000.0)
+    assert (body["scheduled_per_s"], body["offered_per_s"], body["sender_late_ms_p99"]) == (2_000, 1_900, 198.0)
+    told = " ".join(lines_of(found(40.0), body))
+    assert "offered 1900 of the 2000 that were due in a second" in told
+    assert "sender late by 198.0 ms" in told
+
+
+def test_only_what_was_handed_over_in_the_time_counts_as_offered_and_its_jobs_late_without_bound_where_it_was_not() -> (
+    None
+):
+    due, handed = [0.0, 1.0, 2.0, 3.0, 4.0], [0.0, 1.5, 3.5, 5.0, -1.0]
+    assert handed_per_s(handed, 1.0, 5.0) == 0.5
+    assert late_ms(due, handed, 1.0, 4.0) == [500.0, 1_500.0, 2_000.0]
+    assert late_ms(due, handed, 1.0, 5.0)[-1] == float("inf")
 
 
 @pytest.mark.parametrize(("recovery_s", "words"), [(40.0, "after 40.0 s"), (None, "after longer than was waited for")])

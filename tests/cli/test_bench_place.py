@@ -9,6 +9,7 @@ from services.cli.bench.place import (
     BLOCK_OF_RACKS,
     RACKS_OF_TWO,
     first_fit_by_a_loop,
+    speed_of,
     walk_and_start,
 )
 from services.cli.bench.place_mixes import NODE_CPU_MILLI, NODE_MEMORY_MIB, Mix, mixes, round_of_jobs
@@ -55,6 +56,12 @@ def test_of_each_mix_all_start_but_those_that_fit_nowhere(mix: Mix) -> None:
     enqueue(state, [*mix.specs])
     assert walk_and_start(state, lines_of(state)) == mix.workers
     assert check_state(state) == []
+
+
+@pytest.mark.parametrize("mix", mixes(), ids=lambda mix: mix.name)
+def test_of_each_mix_the_same_jobs_start_behind_a_node_that_came(mix: Mix) -> None:
+    speed = speed_of(mix, 1_000)
+    assert 0 < speed.after_a_node_came < speed.per_s
 
 
 def test_the_shuffled_mix_is_the_friendly_one_in_another_order() -> None:

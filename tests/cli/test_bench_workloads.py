@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 
 import pytest
 
+from services.cli.bench.arrivals import NEVER, Told
 from services.cli.bench.big_cell import FREE_GPUS, Live, before_snapshot, behind_snapshot
-from services.cli.bench.contention import K1, K2, Contention, cell_of, jobs
+from services.cli.bench.contended import Contended, figure_of
+from services.cli.bench.contention import K1, K2, Contention, Sent, cell_of, jobs
 from services.cli.bench.deep_queue import DEEP, NODES, specs
-from services.cli.bench.job_mix import GPUS_PER_NODE
-from services.cli.bench.stages import POOL, SPARE
+from services.cli.bench.job_mix import GPUS_PER_NODE, Ready
+from services.cli.bench.processor_time import ProcessorTime
+from services.cli.bench.stages import POOL, SPARE, Staged
 from services.cli.bench.stages import cell_of as cell_of_nodes
 from services.cli.bench.start import VOLCANO_JOBS
 from services.cli.workload import CELL
@@ -18,6 +22,7 @@ from shared.cluster.apply import apply
 from shared.cluster.state import CellState
 from shared.events.encoding import decode
 from shared.events.submissions import SubmitJob
+from shared.runtime.stack.child import StackError
 
 
 @pytest.mark.parametrize(("workload", "count", "queues", "gpus"), [(K1, 15_000, 30, 600), (K2, 50_000, 1_000, 20_000)])
@@ -44,6 +49,25 @@ def test_the_submissions_are_ones_that_admission_reads() -> None:
     event = decode(SubmitJob.type, jobs(K1, 12, 0)[-1].ready.value)
     assert isinstance(event, SubmitJob)
     assert (event.job.priority, event.job.resources.gpu_milli) == (200, 20_000)
+
+
+def contended(finished: int) -> Staged[Contended, float]:
+    """K1, of which so many jobs finished within 66 s."""
+    count = 15_000
+    sent = [Sent(0, "small", Ready(0, b"", b"", [])) for _ in range(count)]
+    started = array("d", [1.0] * finished + [NEVER] * (count - finished))
+    told = Told(started, started=finished, finished=finished, last_finish_s=66.0)
+    return Staged(Contended(sent, [0.0] * count, told, ProcessorTime({}).used()), K1.floor_s, True)
+
+
+def test_of_a_workload_that_finished_all_gpu_time_in_use_is_told() -> None:
+    assert figure_of(K1, contended(15_000)).body["use_pct"] == 100.0
+
+
+@pytest.mark.parametrize("finished", [150, 14_999])
+def test_of_one_that_did_not_finish_no_figure_is_told(finished: int) -> None:
+    with pytest.raises(StackError, match=rf"^{finished} of 15000 jobs finished"):
+        figure_of(K1, contended(finished))
 
 
 def test_a_deep_queue_is_as_deep_as_it_was_reported() -> None:

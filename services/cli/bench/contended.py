@@ -21,6 +21,7 @@ from services.cli.bench.stages import Staged, on_stage
 from services.cli.stage import Servers, Stage
 from services.cli.workload import CELL
 from shared.runtime.clocks import wall_ms
+from shared.runtime.stack.child import StackError
 
 OVER_WAIT_S = 600.0
 STILL_S = 20.0
@@ -101,8 +102,12 @@ async def _still(arrivals: Arrivals) -> None:
 
 
 def figure_of(contention: Contention, staged: Staged[Contended, float]) -> Figure:
-    """The figure for people and for programs."""
+    """The figure for people and for programs. It is of all jobs: raises StackError where not all of them finished."""
     found, floor_s = staged.answer, staged.baseline
+    if found.told.finished != len(found.jobs):
+        raise StackError(
+            f"{found.told.finished} of {len(found.jobs)} jobs finished: the figure would be of all of them"
+        )
     kueue, jobs_sent, means = contention.kueue, len(found.jobs), found.mean_s()
     use_pct = round(100 * contention.work_gpu_ms / 1000 / (contention.gpus * found.wall_s), 1)
     body: dict[str, object] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -109,8 +109,15 @@ class Load:
 
     def late_ms(self) -> list[float]:
         """By how much the sender was late, in order of size, for the same jobs. It is a part of their waits."""
-        pairs = zip(self.due_s, self.handed_s, strict=True)
-        return sorted((handed - due) * 1000 for due, handed in pairs if self.begin_s <= due < self.end_s)
+        return late_ms(self.due_s, self.handed_s, self.begin_s, self.end_s)
+
+
+def late_ms(due_s: Sequence[float], handed_s: Sequence[float], begin_s: float, end_s: float) -> list[float]:
+    """By how much a sender was late with the jobs that were due in this time, in order of size; with one that it never
+    handed over without bound.
+    """
+    pairs = [pair for pair in zip(due_s, handed_s, strict=True) if begin_s <= pair[0] < end_s]
+    return sorted(float("inf") if handed == NEVER else (handed - due) * 1000 for due, handed in pairs)
 
 
 def percentile(ordered: list[float], percent: int) -> float | None:

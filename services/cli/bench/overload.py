@@ -5,7 +5,8 @@ it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -17,7 +18,7 @@ from services.cli.bench.baseline import chain
 from services.cli.bench.capacity import Trial, highest_held, trials_of
 from services.cli.bench.figure import Figure
 from services.cli.bench.job_mix import Ready, jobs, run_ms_for
-from services.cli.bench.load import WARM_PART, nodes_joined, pids_of, put_load
+from services.cli.bench.load import WARM_PART, late_ms, nodes_joined, percentile, pids_of, put_load
 from services.cli.bench.pipeline import BASELINE_JOBS_MOST
 from services.cli.bench.processor_time import ProcessorTime, Used
 from services.cli.bench.real_pipeline import GROWTH_MOST_PART
@@ -45,11 +46,14 @@ LOOK_AGAIN_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What came of an overload. `starts_per_s` while it lasted, its first part left out; `backlog`, the jobs that were
+    """What came of an overload. While it lasted, its first part left out: `starts_per_s`, `offered_per_s`, what the
+    sender really handed over, and `late_ms`, by how much it was late, in order of size. `backlog`, the jobs that were
     due at its end and had not started; `recovery_s`, how long these took, None if longer than was waited for.
     """
 
     starts_per_s: float
+    offered_per_s: float
+    late_ms: list[float]
     backlog: int
     recovery_s: float | None
     submitted: int
@@ -147,25 +151,33 @@ async def overloaded(stage: Stage, first: int, per_s: float, seconds: float, run
         await asyncio.wait({sending}, timeout=begin_s + seconds - monotonic())
         over_s, used = monotonic(), watch.used()
         starts_per_s = (len(ends.left) - before) / (over_s - warm_s)
-        backlog = len(sender.due_s) - len(ends.left)
-        recovery_s = await _recovered_s(sender, ends, sending, RECOVERED_S * UNDER * per_s)
+        due_s = [begin_s + at_s for at_s, _ in ready]
+        backlog = bisect_right(due_s, over_s) - len(ends.left)
+        recovery_s = await _recovered_s(due_s, ends, sending, RECOVERED_S * UNDER * per_s)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         submitted = sum(at_s != NEVER for at_s in sender.handed_s)
+        offered_per_s = handed_per_s(sender.handed_s, warm_s, over_s)
+        late = late_ms(sender.due_s, sender.handed_s, warm_s, over_s)
         await _all_left(ends, submitted)
     finally:
         await ends.stop()
         await sender.stop()
-    return Course(starts_per_s, backlog, recovery_s, submitted, len(ends.left), used)
+    return Course(starts_per_s, offered_per_s, late, backlog, recovery_s, submitted, len(ends.left), used)
 
 
-async def _recovered_s(sender: Sender, ends: Ends, sending: asyncio.Task[None], few: float) -> float | None:
-    """How long it takes from now until no more than so few jobs wait; None if they never are while jobs are sent.
-    Raises what ended the sending.
+def handed_per_s(handed_s: Sequence[float], begin_s: float, end_s: float) -> float:
+    """How many jobs a sender handed over in a second of this time."""
+    return sum(begin_s <= at_s < end_s for at_s in handed_s) / (end_s - begin_s)
+
+
+async def _recovered_s(due_s: Sequence[float], ends: Ends, sending: asyncio.Task[None], few: float) -> float | None:
+    """How long it takes from now until no more than so few of the jobs wait that are due, handed over or not; None if
+    they never are while jobs are sent. Raises what ended the sending.
     """
     begin_s = monotonic()
     while not sending.done():
-        if len(sender.due_s) - len(ends.left) <= few:
+        if bisect_right(due_s, monotonic()) - len(ends.left) <= few:
             return monotonic() - begin_s
         await asyncio.sleep(LOOK_AGAIN_S)
     sending.result()
@@ -190,7 +202,9 @@ def body_of(found: Found, baseline: float) -> dict[str, object]:
         "backlog": course.backlog,
         "recovery_s": recovery_s,
         "recovery_bound_s": round(2 * course.backlog / ((1 - UNDER) * per_s), 1),
-        "offered_per_s": round(OVER * per_s),
+        "scheduled_per_s": round(OVER * per_s),
+        "offered_per_s": round(course.offered_per_s),
+        "sender_late_ms_p99": percentile(course.late_ms, 99),
         "submitted": course.submitted,
         "started": course.started,
         "cpu_s": dict(course.used.by_process),
@@ -207,7 +221,11 @@ def lines_of(found: Found, body: Mapping[str, object]) -> list[str]:
     """The same for people."""
     recovery = "longer than was waited for" if body["recovery_s"] is None else f"{body['recovery_s']} s"
     return [
-        f"the cell holds {body['capacity_per_s']} jobs/s; offered twice that, it started {body['through_pct']} % of it",
+        (
+            f"the cell holds {body['capacity_per_s']} jobs/s; offered {body['offered_per_s']} of the "
+            f"{body['scheduled_per_s']} that were due in a second, it started {body['through_pct']} % of what it holds"
+        ),
+        f"sender late by {body['sender_late_ms_p99']} ms (p99)",
         f"{body['backlog']} jobs waited then; at half of what it holds they were gone after {recovery}",
         f"bound: {body['recovery_bound_s']} s, twice the backlog over the spare rate",
         f"baseline {body['baseline']} jobs/s: same bytes and hops, bare aiokafka",

@@ -2,7 +2,8 @@
 
 A start is decided, applied to the state and counted; an answer "no" comes with its reason and the numbers behind it.
 Each figure is the median of several runs on one state, which is put back in between; the indices are there before the
-first. Each mix has a process of its own: what the mixes before it leave in memory moves figures by several per cent.
+first. A cell in which a node comes or goes makes them anew: what a run costs then is a figure of its own. Each mix has
+a process of its own: what the mixes before it leave in memory moves figures by several per cent.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from statistics import median
 from time import process_time
+from typing import NamedTuple
 
 from services.cli.bench.figure import Figure
 from services.cli.bench.networked_cell import Network, enqueue, gang, lines_of, occupy
@@ -25,31 +27,43 @@ from services.placement.policy.lines.lines import Lines
 from services.placement.policy.shortfall import shortfall
 from services.placement.policy.turn import Turn
 from services.placement.policy.walk import walk_lines
-from shared.cluster.apply import APPLY
+from shared.cluster.apply import APPLY, apply
 from shared.cluster.job import Job
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
-from shared.events.effects import JobStarted
+from shared.events.effects import JobStarted, NodeChanged
 from shared.events.reasons import DeferCode
-from shared.events.values import GPU, JobSpec, WorkerPlace
+from shared.events.value import replace
+from shared.events.values import GPU, JobSpec, NodeStatus, WorkerPlace
 from shared.log.machine.writer import readable
 from shared.runtime.collector import tune_collector
 
-RUNS = 7
+RUNS, COLD_RUNS = 7, 3
 SIZES = (1_000, 10_000, 100_000)
 BLOCK_OF_RACKS = Network(2_500, gpus=9, leaf=16, spine=16)
 RACKS_OF_TWO = Network(512, leaf=2, spine=8, superspine=8)
 
 
+class Speed(NamedTuple):
+    """The workers of one mix that are started in a second, and those behind a node that has come."""
+
+    per_s: int
+    after_a_node_came: int
+
+
 def place() -> Figure:
-    """Run it: two minutes on one core."""
+    """Run it: some minutes on one core."""
     watch = ProcessorTime({"place": os.getpid()})
     with get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         names = [mix.name for mix in mixes()]
-        per_s = dict(zip(names, pool.imap(_per_s_by_size, names), strict=True))
+        speeds = dict(zip(names, pool.imap(_speed_by_size, names), strict=True))
+    per_s = {name: {nodes: each.per_s for nodes, each in found.items()} for name, found in speeds.items()}
+    cold = {name: {nodes: each.after_a_node_came for nodes, each in found.items()} for name, found in speeds.items()}
     with _collector_as_in_services():
         lowest = {name: min(of_sizes.values()) for name, of_sizes in per_s.items()}
         body: dict[str, object] = {"mixes": lowest, "mixes_by_nodes": per_s}
+        body |= {"after_a_node_came": {name: min(of_sizes.values()) for name, of_sizes in cold.items()}}
+        body |= {"after_a_node_came_by_nodes": cold}
         body |= {f"workers_per_s_{nodes}": count for nodes, count in per_s["friendly"].items()}
         body |= {f"choosy_per_s_{nodes}": count for nodes, count in per_s["labels"].items()}
         body |= {
@@ -65,18 +79,19 @@ def place() -> Figure:
     return Figure("place", _lines(body, lowest), body, watch.used())
 
 
-def _per_s_by_size(name: str) -> dict[int, int]:
-    """The workers started a second of one mix, by the size of the cell."""
+def _speed_by_size(name: str) -> dict[int, Speed]:
+    """How fast one mix is started, by the size of the cell."""
     (mix,) = [each for each in mixes() if each.name == name]
     with _collector_as_in_services():
-        return {nodes: round(_started_per_s(mix, nodes)) for nodes in SIZES}
+        return {nodes: speed_of(mix, nodes) for nodes in SIZES}
 
 
 def _lines(body: dict[str, object], lowest: dict[str, int]) -> list[str]:
     worst = min(lowest, key=lowest.__getitem__)
     return [
         f"workers placed and started a second, on 1,000 to 100,000 nodes: at least {lowest[worst]:,} (mix {worst})",
-        "the lowest of each mix: " + ", ".join(f"{name} {count:,}" for name, count in lowest.items()),
+        "the lowest of each mix: " + _by_name(lowest),
+        "the same when a node has just come, and all indices are made anew: " + _by_name(body["after_a_node_came"]),
         "the friendly mix, with quotas, wishes and reasons: "
         + ", ".join(f"{body[f'workers_per_s_{n}']:,} on {n:,} nodes" for n in SIZES),
         "jobs that rule out one zone of eight, where one node of 20 has a taint: "
@@ -90,6 +105,11 @@ def _lines(body: dict[str, object], lowest: dict[str, int]) -> list[str]:
         f'"no", with its numbers: {body["no_500_ms"]} ms on 500 nodes, {body["no_5000_ms"]} ms on 5,000',
         f"4,000 jobs of one GPU on 500 nodes: {body['fill_4000_s']} s; first fit by a naive loop: {body['baseline']} s",
     ]
+
+
+def _by_name(counts: object) -> str:
+    assert isinstance(counts, dict)
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
 @contextmanager
@@ -109,16 +129,34 @@ def _seconds(state: CellState, work: Callable[[Lines], object], runs: int = RUNS
     who waits are there before each, as in a service. What a run changed of nodes is counted in it, and what was put
     back behind it.
     """
-    spent: list[float] = []
-    for _ in range(runs + 1):
-        mark, lines = state.checkpoint(), lines_of(state)
-        begin_s = process_time()
-        work(lines)
-        _count(state)
-        spent.append(process_time() - begin_s)
-        state.rollback(mark)
-        _count(state)
-    return median(spent[1:])
+    return median([_seconds_once(state, work) for _ in range(runs + 1)][1:])
+
+
+def _seconds_once(state: CellState, work: Callable[[Lines], object]) -> float:
+    """One such run, as the indices are now."""
+    mark, lines = state.checkpoint(), lines_of(state)
+    begin_s = process_time()
+    work(lines)
+    _count(state)
+    spent_s = process_time() - begin_s
+    state.rollback(mark)
+    _count(state)
+    return spent_s
+
+
+def _seconds_after_a_node_came(state: CellState, work: Callable[[Lines], object]) -> float:
+    """The median of some runs, each of which is the first behind a node that has come, and is in use as a whole, so
+    that the same jobs start. A node that comes or goes gives up all indices of its pool: that these are made anew is
+    counted in it.
+    """
+    some = next(node.spec for node in state.nodes.values() if not node.spec.taints)
+    number, spent = len(state.nodes), list[float]()
+    for more in range(number, number + COLD_RUNS):
+        name = f"node-{more:06}"
+        apply(state, NodeChanged(spec=replace(some, id=name), boot="boot-1", status=NodeStatus.READY), 0)
+        occupy(state, more, some.gpus)
+        spent.append(_seconds_once(state, work))
+    return median(spent)
 
 
 def _count(state: CellState) -> None:
@@ -161,14 +199,16 @@ def _fill_s(nodes: int, work: Callable[[CellState, Lines], int]) -> float:
     return _seconds(state, fill)
 
 
-def _started_per_s(mix: Mix, nodes: int) -> float:
+def speed_of(mix: Mix, nodes: int) -> Speed:
+    """How fast this mix is started on so many nodes."""
     state = mix.cell(nodes)
     enqueue(state, [*mix.specs])
 
     def start_all(lines: Lines) -> None:
         assert walk_and_start(state, lines) == mix.workers, "all start but those that fit nowhere"
 
-    return mix.workers / _seconds(state, start_all)
+    per_s = round(mix.workers / _seconds(state, start_all))
+    return Speed(per_s, round(mix.workers / _seconds_after_a_node_came(state, start_all)))
 
 
 def _ms(state: CellState, spec: JobSpec, is_right: Callable[[CellState, Places], bool]) -> float:
