@@ -271,3 +271,30 @@ async def test_who_stamps_submissions_with_times_to_come_has_no_more_tokens() ->
     answers = [event_of(record) for record in await reader.poll()]
     await reader.stop()
     assert sum(len(answer.jobs) for answer in answers if isinstance(answer, JobsAdmitted)) == 3
+
+
+class SetBack(Host):
+    """A machine whose clock is set, while its monotonic time goes on."""
+
+    now_ms, wrong_by_ms = 50_000, 0
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        return 1_000_000_000_000 + self.now_ms + self.wrong_by_ms
+
+
+@pytest.mark.parametrize("before_ms", [0, -60_000, 30_000])
+async def test_a_clock_that_is_set_back_makes_no_refusals(before_ms: int) -> None:
+    """Two a second, where three are allowed. The clock may have been wrong before, or be wrong from then on."""
+    broker, host = MemoryBroker(), SetBack()
+    broker.create_topic("t.jobs", 1)
+    context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=host)
+    admission = Admission(context, MemoryLog(broker), LAYOUT, parse_cell_file(TEXT, "cell"))
+    for number in range(240):
+        host.now_ms, host.wrong_by_ms = 50_000 + 500 * number, before_ms - 30_000 * (number > 120)
+        at_ms = 1_000_000_000_000 + host.now_ms - 5
+        await admission.handle([msgspec.structs.replace(submission(number), timestamp_ms=at_ms)])
+    answers = [type(event_of(record)) for record in broker.partition(("t.jobs", 0)).records]
+    assert answers == [JobAdmitted] * 240

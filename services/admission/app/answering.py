@@ -129,7 +129,7 @@ class Admission:
         self._delivery = self._new_delivery()
         self._subscription: Subscription | None = None
         self._fenced: dict[TopicPartition, Loss] = {}
-        self._partitions, self._wall_ms = 1, 0
+        self._partitions, self._wall_ms, self._wall_ahead_ms = 1, 0, 0
         self._read: list[str] = []
         self._look_at_ms = 0
         self._operations: Reader | None = None
@@ -196,7 +196,7 @@ class Admission:
         log.
         """
         await self.pace.wait()
-        self._wall_ms, kept = self._context.host.wall_ms(), self._service.rates.keep()
+        self._wall_ms, kept = self._never_set_back_ms(), self._service.rates.keep()
         self._service.rates.share(len(self._delivery.assigned), self._partitions)
         taken = await self._take(records)
         answers = self._outgoing(taken.handled)
@@ -210,6 +210,14 @@ class Admission:
         self._context.health.ready("answers")
         self._tally = taken.tally
         self._note(taken)
+
+    def _never_set_back_ms(self) -> int:
+        """The wall time, by the latest that this machine's clock has said: what is cut off at an earlier one would be
+        paid for a second time.
+        """
+        host, monotonic_ms = self._context.host, self._context.host.monotonic_ms()
+        self._wall_ahead_ms = max(self._wall_ahead_ms, host.wall_ms() - monotonic_ms)
+        return monotonic_ms + self._wall_ahead_ms
 
     async def _take(self, records: list[Record]) -> Taken[Event]:
         """Between the parts other tasks have their turn: a member of the group that says nothing for a second and a
