@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from random import Random
 
 from hypothesis import given
@@ -43,6 +45,11 @@ class Cell:
         self.is_long, self.kept_more = is_long, 0
         self.state, self.lines, self.owners = CellState(CELL), Lines(QUEUES), Owners()
         self.is_plain = random.random() < 0.4
+        self.drawn = Counter[str]()
+        self.array_part = random.choice((0.1, 0.5))
+        """Of all jobs: a job waits for its array only where many are of some."""
+        self.required_label = random.choice((None, None, "zone=a"))
+        """Where one is named, all owners need its nodes, and one unit of these, so that little else is looked at."""
         apply(self.state, e.PolicySet(policy=CellPolicy(placement=random.choice([*POLICIES]))), 0)
         for number in range(NODES):
             self.do(e.NodeChanged(spec=self._node(number), boot="boot-1", status=NodeStatus.READY))
@@ -89,10 +96,16 @@ class Cell:
         labels = {"zone": "ab"[number % 2], "disk": "fast" if number % 3 else "slow"}
         position = Position(leaf=f"leaf{number % 3}")
         islands = (2, 6) if number % 4 == 0 and not self.is_plain else ()
-        cpu_milli = self.random.choice((8_000, 64_000))
-        pool = "extra" if number % 5 == 4 else "train"
         return NodeSpec(
-            id=f"n{number}", pool=pool, gpus=8, islands=islands, labels=labels, position=position, cpu_milli=cpu_milli
+            id=f"n{number}",
+            pool="extra" if number % 5 == 4 else "train",
+            gpus=8,
+            gpu_type="big" if number % 7 == 6 else "gpu",
+            islands=islands,
+            labels=labels,
+            position=position,
+            cpu_milli=self.random.choice((8_000, 64_000)),
+            memory_mib=self.random.choice((16_000, 256_000)),
         )
 
     def _quota(self, number: int) -> Quota:
@@ -106,23 +119,53 @@ class Cell:
         random, gpus = self.random, (1, 1, 2, 4, 8)
         milli = random.choice(gpus) * GPU if self.is_plain or random.random() < 0.7 else random.choice((250, 500))
         wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=random.choice((None, 1)))
+        is_single = random.random() < 0.1
+        cpu_milli, memory_mib = random.choice((0, 500, 2_000, 6_000)), random.choice((0, 0, 1_000, 12_000))
         spec = JobSpec(
             id=f"j{self.submitted}",
             tenant=f"t{random.randrange(OWNERS + 1)}",
             queue=random.choice(("default", "default", "default", "strict")),
             priority=random.choice((0, 1)),
             workers=random.choice((1, 1, 2, 3)),
-            resources=Resources(gpu_milli=milli, cpu_milli=random.choice((0, 500, 2_000))),
+            workers_min=1 if is_single else None,
+            resources=Resources(gpu_milli=milli, cpu_milli=cpu_milli, memory_mib=memory_mib),
             pools=random.choice(((), ("train",), ("train", "extra"))),
+            gpu_type=random.choice((None, None, "gpu", "gpu", "big")),
             node_labels=random.choice(LABELS),
-            topology=None if self.is_plain or random.random() < 0.8 else wish,
+            topology=None if self.is_plain or is_single or random.random() < 0.8 else wish,
             exclusive=not self.is_plain and random.random() < 0.05,
-            array=3 if random.random() < 0.1 else None,
+            array=3 if not is_single and random.random() < self.array_part else None,
+            preemptible=random.random() < 0.8,
+            max_run_ms=10_000_000 if random.random() < 0.1 else None,
+            gang=not is_single,
         )
         if spec.array is not None:
             spec = replace(spec, array_most_running=random.choice((None, 1)))
-        specs = [spec] if spec.array is None else elements(spec)
+        if self.required_label is not None:
+            spec = self._narrowed(spec, self.required_label)
+        specs = [spec] if spec.array is None else [*elements(spec)]
+        self._count(specs)
         return [e.JobEnqueued(spec=each, submit_ms=self.submitted // 3, digest=DIGEST) for each in specs]
+
+    def _narrowed(self, spec: JobSpec, label: str) -> JobSpec:
+        """The same of an owner with a label and a unit that it needs; the last tenant, who owns nothing, goes to all
+        other nodes.
+        """
+        if spec.tenant == f"t{OWNERS}":
+            return replace(spec, node_labels=("zone=b",), topology=None)
+        wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+        return replace(spec, node_labels=(label,), topology=wish if spec.gang else None)
+
+    def _count(self, specs: Sequence[JobSpec]) -> None:
+        """What of these is seldom drawn."""
+        for spec in specs:
+            wish = spec.topology
+            self.drawn["with memory"] += spec.resources.memory_mib > 0
+            self.drawn["no gang"] += not spec.gang
+            self.drawn["not preemptible"] += not spec.preemptible
+            self.drawn["with a limit of its run"] += spec.max_run_ms is not None
+            self.drawn["in one unit"] += wish is not None and wish.slice_workers is None
+            self.drawn["of an array that runs one"] += spec.array_most_running is not None
 
     def step(self) -> None:
         """Something happens, to few or to many."""
@@ -130,7 +173,7 @@ class Cell:
         if self.is_long:
             self.state.clock_ms += self.random.choice((0, 100_000, 400_000, 3_000_000))
             often = [*[self.start] * 16, self.end, self.end]
-        self.random.choice((*often, self.cancel, self.share_out, self.move_node))()
+        self.random.choice((*often, self.cancel, self.share_out, self.move_node, self.swap))()
 
     def _some(self, jobs: list[Job]) -> list[Job]:
         most = self.random.choice((1, 1, 2, 8))
@@ -153,6 +196,24 @@ class Cell:
     def end(self) -> None:
         running = [job for job in self.state.jobs.values() if job.status in HOLDING]
         self.do(*(e.JobFinished(job=job.id, attempt=job.attempt) for job in self._some(running)))
+
+    def swap(self) -> None:
+        """At once a job ends and one with other CPUs and memory takes its devices."""
+        running = [job for job in self.state.jobs.values() if job.status in HOLDING and job.spec.gang]
+        for job in self._some(running):
+            nodes = [self.state.nodes[place.node] for place in job.workers]
+            if any(node.failed or not node.is_schedulable for node in nodes):
+                continue
+            self.submitted += 1
+            name, wants = f"j{self.submitted}", job.spec.resources
+            less = {"cpu_milli": wants.cpu_milli // 2, "memory_mib": wants.memory_mib // 2}
+            spec = replace(job.spec, id=name, resources=replace(wants, **less), array_of=None, array_index=None)
+            spec = replace(spec, array=None, array_most_running=None)
+            places = tuple(replace(place, **less) for place in job.workers)
+            came = e.JobEnqueued(spec=spec, submit_ms=self.submitted // 3, digest=DIGEST)
+            self.do(
+                e.JobFinished(job=job.id, attempt=job.attempt), came, e.JobStarted(job=name, attempt=1, workers=places)
+            )
 
     def cancel(self) -> None:
         self.do(*(e.JobCancelled(job=job.id) for job in self._some(self._waiting())))
@@ -192,10 +253,12 @@ def test_so_it_is_where_owners_wait_for_long(seed: int) -> None:
 
 
 def test_in_such_cells_places_are_kept_beside_those_that_do_not_become_free() -> None:
-    assert sum(lived(seed, is_long=True).kept_more for seed in range(10)) > 50
+    assert sum(lived(seed, is_long=True).kept_more for seed in range(20)) > 50
 
 
 def test_the_property_is_about_something() -> None:
     cells = [lived(seed, 20) for seed in range(6)]
     assert max(cell.kept_most for cell in cells) > 30
     assert sum(cell.searched for cell in cells) > 20
+    drawn = sum((cell.drawn for cell in cells), Counter[str]())
+    assert min(drawn.values()) > 30, drawn

@@ -83,6 +83,7 @@ class ManyOwners:
             pool="extra" if number % 3 == 2 else "train",
             gpu_type="big" if is_big else "gpu",
             cpu_milli=self.random.choice((16_000, 3_000)),
+            memory_mib=self.random.choice((6_000, 64_000)),
             islands=(gpus // 2, gpus // 2) if number % 5 == 0 else (),
             labels={"zone": "a" if number % 2 else "b"},
             position=Position(leaf=f"leaf{number % 2}", spine="spine"),
@@ -102,6 +103,7 @@ class ManyOwners:
             self.reached["owners at most"] = max(self.reached["owners at most"], len(kept.owners))
             self.reached["places"] += sum(len(each.places) for each in kept.all)
             self.reached["kept in part"] += sum(not each.is_whole for each in kept.all)
+            self.reached["jobs that are no gangs"] += sum(not job.spec.gang for job in self.world.state.jobs.values())
             if self.random.random() < 0.1:
                 self.world.restart()
 
@@ -120,7 +122,8 @@ class ManyOwners:
         self.submitted += 1
         random, owners = self.random, [tenant.name for tenant in FILE.tenants if tenant.quotas]
         is_service = random.random() < 0.1
-        is_array = not is_service and random.random() < 0.15
+        is_single = not is_service and random.random() < 0.1
+        is_array = not (is_service or is_single) and random.random() < 0.15
         slices = random.choice((None, None, 1))
         wish = TopologyWish(level=Level.LEAF, wish=random.choice(list(Wish)), slice_workers=slices)
         return JobSpec(
@@ -132,10 +135,16 @@ class ManyOwners:
             gpu_type=random.choice((None, "gpu", "gpu", "big")),
             kind=JobKind.INFERENCE if is_service else JobKind.TRAINING,
             workers=random.choice((1, 1, 2, 4)),
-            workers_min=1 if is_service else None,
-            resources=Resources(gpu_milli=random.choice((500, 250, GPU, 2 * GPU, 4 * GPU, 4 * GPU)), cpu_milli=500),
+            workers_min=1 if is_service or is_single else None,
+            resources=Resources(
+                gpu_milli=random.choice((500, 250, GPU, 2 * GPU, 4 * GPU, 4 * GPU)),
+                cpu_milli=random.choice((500, 500, 1_500)),
+                memory_mib=random.choice((0, 0, 2_000)),
+            ),
             preemptible=random.random() < 0.8,
-            topology=wish if self.is_choosy and random.random() < 0.3 else None,
+            max_run_ms=random.choice((None, None, 10_000_000)),
+            gang=not (is_service or is_single),
+            topology=wish if self.is_choosy and not is_single and random.random() < 0.3 else None,
             node_labels=random.choice(((), ("zone=a",), ("zone!=a",))) if self.is_choosy else (),
             exclusive=self.is_choosy and random.random() < 0.1,
             array=3 if is_array else None,
@@ -200,3 +209,4 @@ def test_the_property_is_about_something() -> None:
     assert reached["owners at most"] > 12 * 8
     assert reached["places"] > 150
     assert reached["kept in part"] > 100
+    assert reached["jobs that are no gangs"] > 100
