@@ -8,13 +8,15 @@ import pytest
 
 from services.placement.policy.quarantine import FAILURES
 from services.placement.policy.removal import AGAIN_MS
+from services.placement.policy.turn import Turn
+from services.placement.service import PlacementService
 from shared.cluster.job import JobStatus
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.nodes import NodeLost
 from shared.events.operations import Cordon, DeclareLost, Drain, PlanMaintenance, RemoveNode
 from shared.events.reasons import ProposalCode
-from shared.events.values import RetryPolicy
+from shared.events.values import RetryPolicy, RunStatus
 from tests.placement.world import (
     CELL,
     Fate,
@@ -27,6 +29,7 @@ from tests.placement.world import (
     kinds,
     lost,
     report,
+    seen,
     set_policy,
     spec_of,
     stopped,
@@ -246,3 +249,40 @@ def test_a_lost_node_is_forgotten_once_its_maintenance_is_over() -> None:
     assert list(world.state.nodes) == ["n1"]
     world.pass_time(2 * AGAIN_MS)
     assert list(world.state.nodes) == []
+
+
+class Narrow(PlacementService):
+    """A writer whose records have little room."""
+
+    room = 1 << 20
+
+    def _turn(self, now_ms: int) -> Turn:
+        turn = super()._turn(now_ms)
+        turn.room = self.room
+        return turn
+
+
+class NarrowWorld(World):
+    placement = Narrow
+
+
+@pytest.mark.parametrize("room", [300, 600, 900, 1_200])
+@pytest.mark.parametrize("how", ["said", "by time", "said, and it is back"])
+def test_a_node_is_removed_whose_last_runs_ended_in_a_record_without_room_to_lose_it(how: str, room: int) -> None:
+    world = NarrowWorld()
+    world.tell(set_policy(remove_lost_ms=HOUR_MS), joined("n1"))
+    jobs = [f"job-{number}" for number in range(8)]
+    world.run(*(spec_of(job) for job in jobs))
+    world.service.room = room  # type: ignore[attr-defined]  # it is a Narrow
+    world.hand_over(lost("n1"))
+    world.decide()
+    world.hand_over(report("n1", *(seen(job, RunStatus.FINISHED) for job in jobs)))
+    world.now_ms += HOUR_MS if how == "by time" else 0
+    world.decide()
+    if how != "by time":
+        world.hand_over(RemoveNode(cell=CELL, node="n1"))
+    if how == "said, and it is back":
+        world.hand_over(joined("n1", boot="boot-2"))
+    world.rest()
+    assert list(world.state.nodes) == (["n1"] if how == "said, and it is back" else [])
+    assert not world.service.has_pending

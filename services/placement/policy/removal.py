@@ -27,7 +27,7 @@ def operate(turn: Turn, event: DeclareLost | RemoveNode) -> str | None:
     if isinstance(event, RemoveNode):
         why = _why_it_stays(node)
         if why is None:
-            turn.do(e.NodeRemoved(node=node.id))
+            _remove(turn, node)
         return why
     if node.status is NodeStatus.LOST:
         return "the node is lost"
@@ -52,8 +52,16 @@ def forget(turn: Turn, node: Node | None) -> int | None:
         return node.lost_ms + after_ms
     if _why_it_stays(node) is not None or _is_out_of_use(node, turn.now_ms):
         return turn.now_ms + AGAIN_MS
-    turn.do(e.NodeRemoved(node=node.id))
+    _remove(turn, node)
     return None
+
+
+def _remove(turn: Turn, node: Node) -> None:
+    """The node is no more. Its last runs may have ended by other words, while the record had no room to see that it is
+    lost altogether.
+    """
+    turn.do(e.NodeRemoved(node=node.id))
+    turn.losing.pop(node.id, None)
 
 
 def _is_out_of_use(node: Node, now_ms: int) -> bool:
