@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from services.cli.moments import moment
 from services.cli.sentences import gpus
+from services.placement.policy.deferral import OF_QUOTA
 from services.placement.policy.why_not import Behind
 from shared.events.reasons import DeferCode
 
 POOLS_NAMED_MOST = 3
 
-_PLAIN = (None, DeferCode.NO_FREE_GPUS, DeferCode.QUOTA_REACHED)
+_PLAIN = (None, DeferCode.NO_FREE_GPUS, *sorted(OF_QUOTA))
 """Codes that what the head waits for tells already."""
 
 
@@ -24,7 +25,7 @@ def head_words(head: Behind) -> str:
 def _wanted(head: Behind) -> str:
     room = gpus(head.gpus_milli) if head.gpus_milli else "room"
     if head.under is not None:
-        return f"{room} below the limit of {head.under}"
+        return f"{room} within the quota of {head.under}"
     code = "" if head.code in _PLAIN else f" ({head.code})"
     return f"{room}{_in(head.pools)}{code}"
 

@@ -98,7 +98,7 @@ def _beside_room(found: WhyNot) -> Iterator[str]:
     if found.behind is not None:
         yield f"  it may not pass {head_words(found.behind)}"
     if found.head_since_ms is not None:
-        yield f"  it is the first of its queue that does not fit{_since(found.head_since_ms)}"
+        yield f"  it is a head of its queue{_since(found.head_since_ms)}"
 
 
 def as_object(found: WhyNot) -> dict[str, Any]:

@@ -33,7 +33,7 @@ DEFERRED: dict[DeferCode, str] = {
     DeferCode.NO_FREE_GPUS: "fewer GPUs are free than it needs",
     DeferCode.FRAGMENTED: "enough GPUs are free, but not together on as many nodes as it needs",
     DeferCode.NO_SUCH_NODES: "the nodes that it may use and that are not lost could not hold it even empty",
-    DeferCode.QUOTA_REACHED: "its tenant, or one above it, is at its limit",
+    DeferCode.QUOTA_REACHED: "a limit, or what is guaranteed to others, leaves its tenant too little",
     DeferCode.BEHIND_HEAD: "it stands behind a head, which goes first",
     DeferCode.BACKOFF: "it waits for the time of its next attempt",
     DeferCode.HELD: "it is held back",

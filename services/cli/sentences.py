@@ -266,9 +266,10 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.ReservationSet: _reserved,
     e.ReservationCleared: lambda x: f"Job {x.job} has no planned start any more: {CLEARED[x.reason]}.",
     e.HeadBlocked: lambda x: (
-        f"Job {x.job} is the first of its queue that does not fit; others may pass it for backfill_wait_ms."
+        f"Job {x.job} is a head of its queue: it does not fit. "
+        "A queue that backfills lets others pass it for a time (backfill_wait_ms; longer with a planned start)."
     ),
-    e.HeadCleared: lambda x: f"Job {x.job} is no longer the first of its queue that does not fit.",
+    e.HeadCleared: lambda x: f"Job {x.job} is no longer a head of its queue.",
     e.NodeChanged: _node,
     e.MaintenanceSet: _maintenance,
     e.MaintenanceBegan: lambda x: f"Maintenance of node {x.node} has begun: it is emptied.",

@@ -35,7 +35,7 @@ OF_URGENT = "head, the head of queue urgent (strict-fifo), which waits for"
         ({"gpus_milli": 0}, f"{OF_URGENT} room in training"),
         (
             {"code": DeferCode.QUOTA_REACHED, "under": "vision"},
-            f"{OF_URGENT} 40 GPUs below the limit of vision",
+            f"{OF_URGENT} 40 GPUs within the quota of vision",
         ),
         (
             {"since_ms": 1, "discipline": QueueDiscipline.BACKFILL},

@@ -138,9 +138,12 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (
         e.HeadBlocked(job="a"),
-        "Job a is the first of its queue that does not fit; others may pass it for backfill_wait_ms.",
+        (
+            "Job a is a head of its queue: it does not fit. "
+            "A queue that backfills lets others pass it for a time (backfill_wait_ms; longer with a planned start)."
+        ),
     ),
-    (e.HeadCleared(job="a"), "Job a is no longer the first of its queue that does not fit."),
+    (e.HeadCleared(job="a"), "Job a is no longer a head of its queue."),
     (
         e.NodeChanged(spec=NODE, boot="b1", status=NodeStatus.DRAINING, drain_deadline_ms=1_000, reason="a fan"),
         "Node node-1 of pool training (8 GPUs) is draining until day 0 00:00:01.000 (a fan).",

@@ -41,5 +41,13 @@ PRECEDENCE: Final[dict[DeferCode, ReasonKind]] = {
 STRUCTURAL: Final = frozenset(code for code, kind in PRECEDENCE.items() if kind is ReasonKind.STRUCTURAL)
 """What waits for another cluster, and for no room: such a job blocks no other job, in any queue."""
 
+OF_QUOTA: Final = frozenset(code for code, kind in PRECEDENCE.items() if kind is ReasonKind.QUOTA)
+
+
+def is_of_quota(code: DeferCode | None) -> bool:
+    """Whether a quota keeps the job off: such a job waits for what others of a tenant give back, or for good."""
+    return code in OF_QUOTA
+
+
 OVER_IN_LINE: Final = (None, DeferCode.NOT_BEFORE, DeferCode.AFTER, DeferCode.BACKOFF, DeferCode.HELD)
 """Reasons that are over for a job that stands in a line."""

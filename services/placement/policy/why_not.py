@@ -93,7 +93,7 @@ class Ahead:
 class Behind:
     """The head that this job may not pass, and since when it is one, where the log says. `queue` is that of the head,
     which may be walked before the job's own. It waits, by `code`, for `gpus_milli` in one of the
-    `pools`; or below the limit of the tenant `under`, where that is what keeps it.
+    `pools`; or within the quota of the tenant `under`, where that is what keeps it.
     """
 
     job: str
