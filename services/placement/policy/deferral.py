@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeGuard
 
 from shared.events.reasons import DeferCode
 
@@ -44,7 +44,7 @@ STRUCTURAL: Final = frozenset(code for code, kind in PRECEDENCE.items() if kind 
 OF_QUOTA: Final = frozenset(code for code, kind in PRECEDENCE.items() if kind is ReasonKind.QUOTA)
 
 
-def is_of_quota(code: DeferCode | None) -> bool:
+def is_of_quota(code: DeferCode | None) -> TypeGuard[DeferCode]:
     """Whether a quota keeps the job off: such a job waits for what others of a tenant give back, or for good."""
     return code in OF_QUOTA
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from services.placement.policy.deferral import PRECEDENCE, STRUCTURAL, ReasonKind
+from services.placement.policy.deferral import PRECEDENCE, STRUCTURAL, ReasonKind, is_of_quota
 from services.placement.policy.entering import places_to_enter
 from services.placement.policy.ever import Reach, marks_of_reach, meet, reach_of
 from services.placement.policy.head_index import HeadIndex
@@ -445,7 +445,7 @@ def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: DeferCode | N
     """
     if state.closing and code is not DeferCode.MAINTENANCE:
         reach = _without_closing(state, spec, reach, shut)
-    if code is not DeferCode.QUOTA_REACHED:
+    if not is_of_quota(code):
         return [_Part(None, reach, code is DeferCode.RESERVED_FOR_OTHER)]
     waits = waits_by_types(state, spec)
     parts = [_Part(under, _of_types(state, types), False) for under, types in waits.under.items()]

@@ -4,6 +4,7 @@ others.
 
 from __future__ import annotations
 
+from services.placement.policy.deferral import is_of_quota
 from services.placement.policy.ever import could_hold, could_hold_later
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.marks import marks_of, needs_of
@@ -20,7 +21,7 @@ def narrowed(state: CellState, pool: PoolCapacity, spec: JobSpec, found: DeferCo
     if not could_hold(state, pool, spec):
         if needs is None or not needs.shut or not could_hold_later(state, pool, spec):
             return DeferCode.NO_SUCH_NODES
-        return found if found is DeferCode.QUOTA_REACHED else DeferCode.MAINTENANCE
+        return found if is_of_quota(found) else DeferCode.MAINTENANCE
     if needs is None or found is not DeferCode.FRAGMENTED or spec.resources.gpu_milli < GPU:
         return found
     among = marks_of(state, pool).members(state, needs)

@@ -28,7 +28,7 @@ class PlacementPolicy(NamedTuple):
     same as if each was placed and started before the next. `order`, where a policy has it, is the order in which the
     pools of a job are tried, if not the job's own. One that `packs` gives such a worker the node with the fewest free
     devices of those that have enough; which one of equals is its own. One that `learns` goes by more than what nodes
-    and jobs are now.
+    and jobs are now; that is always a right thing to say, and slower.
     """
 
     gang: PlaceGang
@@ -36,7 +36,7 @@ class PlacementPolicy(NamedTuple):
     alike: PlaceAlike | None = None
     order: Callable[[CellState, JobSpec], Sequence[str]] | None = None
     packs: bool = False
-    learns: bool = False
+    learns: bool = True
 
 
 def _best_fit(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
@@ -56,17 +56,19 @@ def _first(place: PlaceGang) -> PlaceAlone:
     return place_alone
 
 
-_BEST_FIT = PlacementPolicy(_best_fit, best_fit.place_alone, best_fit.place_alike, packs=True)
+_BEST_FIT = PlacementPolicy(_best_fit, best_fit.place_alone, best_fit.place_alike, packs=True, learns=False)
 
 POLICIES: dict[str, PlacementPolicy] = {
     "best-fit": _BEST_FIT,
     "binpack": _BEST_FIT,
-    "first-fit": PlacementPolicy(_first_fit, _first(_first_fit)),
-    "spread": PlacementPolicy(spread.place_gang, _first(spread.place_gang)),
-    "e-binpack": PlacementPolicy(ebinpack.place_gang, ebinpack.place_alone, ebinpack.place_alike, packs=True),
+    "first-fit": PlacementPolicy(_first_fit, _first(_first_fit), learns=False),
+    "spread": PlacementPolicy(spread.place_gang, _first(spread.place_gang), learns=False),
+    "e-binpack": PlacementPolicy(
+        ebinpack.place_gang, ebinpack.place_alone, ebinpack.place_alike, packs=True, learns=False
+    ),
     "frag-aware": PlacementPolicy(
         frag_aware.place_gang, frag_aware.place_alone, order=frag_aware.best_first, learns=True
     ),
-    "e-spread": PlacementPolicy(espread.place_gang, espread.place_alone, espread.place_alike, packs=True),
+    "e-spread": PlacementPolicy(espread.place_gang, espread.place_alone, espread.place_alike, packs=True, learns=False),
 }
 """The placement policies by the names that a cell file may use. Plain binpack looks at nodes only: it is best fit."""

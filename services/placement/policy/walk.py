@@ -13,7 +13,7 @@ from services.placement.policy.ahead import Ahead
 from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.beside import place_beside
 from services.placement.policy.confirmations import with_confirmations
-from services.placement.policy.deferral import STRUCTURAL
+from services.placement.policy.deferral import OF_QUOTA, STRUCTURAL, is_of_quota
 from services.placement.policy.elsewhere import place_job
 from services.placement.policy.entering import places_to_enter
 from services.placement.policy.ever import Reach, meet, without
@@ -44,7 +44,7 @@ whether the record has room for more.
 NOWHERE: Reach = {}
 _QUEUED = JobStatus.QUEUED
 _STRICT, _BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL
-_OF_TENANT = (DeferCode.QUOTA_REACHED, DeferCode.RESERVED_FOR_OTHER)
+_OF_TENANT = (*sorted(OF_QUOTA), DeferCode.RESERVED_FOR_OTHER)
 """Reasons that hold for a class, since they go by whose it is. All others hold for all that need the same room."""
 
 TRIES_MOST = 500
@@ -167,7 +167,7 @@ class _Scan:
         if row.is_limited and not may_start_one_more(self._state, job.spec):
             return DeferCode.ARRAY_LIMIT
         code = row.code or row.rows.need.code
-        is_stale = code is DeferCode.QUOTA_REACHED and not is_over_limits(self._state, job.spec)
+        is_stale = is_of_quota(code) and not is_over_limits(self._state, job.spec)
         if code is None or is_stale:
             found = self._try(line, row, job) if job.spec.gang else self._enter(job)
             code = found if isinstance(found, DeferCode) else None
@@ -375,7 +375,7 @@ class _Scan:
         """Recompute the reason: the cached one may be stale, and it decides which jobs this one keeps back."""
         if not self._state.quotas or row.code not in (None, *_OF_TENANT):
             return code
-        if row.code is DeferCode.QUOTA_REACHED and job.spec.gang and is_over_limits(self._state, job.spec):
+        if is_of_quota(row.code) and job.spec.gang and is_over_limits(self._state, job.spec):
             return code
         newest = self._try(course.line, row, job) if job.spec.gang else self._enter(job)
         # A job that is no gang and has workers may lack nodes for more of them: that says nothing of other jobs.
@@ -519,5 +519,5 @@ class _Scan:
 
     def _is_beyond_help(self, row: Row, job: Job) -> bool:
         code = row.code or row.rows.need.code
-        is_over = code is DeferCode.QUOTA_REACHED and not is_ever_allowed(self._state, job)
+        is_over = is_of_quota(code) and not is_ever_allowed(self._state, job)
         return code in STRUCTURAL or is_over

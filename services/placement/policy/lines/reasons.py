@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 
-from services.placement.policy.deferral import OVER_IN_LINE, STRUCTURAL
+from services.placement.policy.deferral import OVER_IN_LINE, STRUCTURAL, is_of_quota
 from services.placement.policy.lines.course import Course
 from services.placement.policy.lines.row import RoomRows, Row
 from services.placement.policy.quota_check import is_ever_allowed
@@ -112,7 +112,7 @@ def _tell_behind(state: CellState, course: Course, told: Told) -> None:
         code = DeferCode.ARRAY_LIMIT if row.is_shut else DeferCode.BEHIND_HEAD
         if row.rows.need.code in STRUCTURAL:
             code = row.rows.need.code or code
-        elif row.code is DeferCode.QUOTA_REACHED and not is_ever_allowed(state, job):
+        elif is_of_quota(row.code) and not is_ever_allowed(state, job):
             code = row.code
         if is_waiting and (job.deferred in OVER_IN_LINE or row.is_shut):
             if not left:
