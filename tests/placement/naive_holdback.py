@@ -1,4 +1,8 @@
-"""How a job is kept off kept places, the slow way: in the end each of them counts as in use while it is tried."""
+"""How a job is kept off kept places, the slow way: in the end each of them counts as in use while it is tried.
+
+The oracle of the searches. What is kept from the job it is told by the index of what is kept, of which `counts` in
+naive_keeping holds that it is the one made from nothing.
+"""
 
 from __future__ import annotations
 

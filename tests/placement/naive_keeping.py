@@ -39,6 +39,7 @@ from shared.cluster.topology import numbers_of, topology_for
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, Wish
+from tests.placement.judged_places import wrong_places
 from tests.placement.oracle import LinesWorld
 
 KINDS_MOST = 8
@@ -171,6 +172,7 @@ class _Book:
             self._number_of[account] = self._number_of.get(account, 0) + 1
         spec = replace(in_line(job), gpu_type=gpu_type)
         kept = pick(self._state, spec, owners, is_whole=is_whole)
+        assert wrong_places(self._state, spec, kept) is None, (job.id, wrong_places(self._state, spec, kept))
         found = (kept, *_more(self._state, spec, job.submit_ms, kept))
         self._kept += found
         for each in found:

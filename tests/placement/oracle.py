@@ -1,4 +1,8 @@
-"""A naive scheduler: it sorts all that wait, and tries all of them, again and again."""
+"""A naive scheduler: it sorts all that wait, and tries all of them, again and again.
+
+The oracle of who comes first and who keeps back whom. Where one job finds places, and which jobs need the same room, it
+is told by placement itself (`place_gang`, `room_of`), shares by `Shares`: these have tests of their own.
+"""
 
 from __future__ import annotations
 
