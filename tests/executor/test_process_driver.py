@@ -238,7 +238,7 @@ async def test_only_the_newest_folders_stay(machine: Machine) -> None:
         machine.start("true", job=f"job-{number}")
         await machine.until("running", "finished")
     machine.driver._prune()
-    assert sorted(path.name for path in (machine.folder / "runs").iterdir()) == ["job-2", "job-3"]
+    await eventually(lambda: sorted(path.name for path in (machine.folder / "runs").iterdir()) == ["job-2", "job-3"])
 
 
 def sleeps() -> frozenset[int]:

@@ -6,6 +6,7 @@ Below the state folder:
     runs/JOB/ATTEMPT/RANK/stdout    what the worker said; beside it stderr, and what its supervisor writes down
     runs/JOB/ATTEMPT/RANK.TURN/...  the same of a worker that entered later, in place of one of that rank before it
     runs/JOB/ATTEMPT/world.json     who the workers are now, of a job whose workers come and go
+    runs/.gone/...                  folders that are being removed; no job is called so
 
 The agent's child is a supervisor for each worker; it lives on when the agent ends.
 """
@@ -27,7 +28,7 @@ from services.executor.policy.desired import RunKey
 from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.worker_environment import Gang, worker_environment
 from services.executor.processes.control_groups import own_group
-from services.executor.processes.remove_tree import remove_tree
+from services.executor.processes.remover import Remover
 from services.executor.processes.supervisor import kill, marked, monotonic_ms, read_whole, write_whole
 from services.executor.processes.worker_folder import WorkerEnd, WorkerFolder
 from shared.events.encoding import shorten
@@ -43,6 +44,9 @@ OTHERS_GRACE_MS = 5_000
 TEXT_CHARS_MOST = 400
 PRUNE_EVERY = 50
 """Old folders are looked for once in so many ends."""
+
+GONE_MOST = 1_000
+"""So many of them go at one time: more only where fewer shall stay than before."""
 
 WORLD_FILE = "world.json"
 
@@ -87,6 +91,8 @@ class ProcessDriver:
         self._over = 0
         self._lease_text = ""
         self._ending: list[subprocess.Popen[bytes]] = []
+        self._remover = Remover(self._runs / ".gone")
+        self._remover.remove_rest()
 
     def keep_lease(self, renewed_ms: int, until_ms: int) -> None:
         """Let the workers live until `until_ms`; both times are monotonic. Raises OSError."""
@@ -153,7 +159,7 @@ class ProcessDriver:
         is_whole = not any(key[:2] == order.key[:2] and key != order.key for key in self._live)
         gone = [self._folder(order.key)] if earlier and is_whole else [worker.path for worker in earlier]
         for folder in gone:
-            remove_tree(folder)
+            self._remover.remove(folder)
         run.workers = {rank: self._worker(order.key, rank) for rank in run.workers}
 
     def show_world(self, job: str, attempt: int, gang: Gang | None) -> None:
@@ -255,6 +261,7 @@ class ProcessDriver:
 
     def close(self) -> None:
         """Let go of the node; its workers go on."""
+        self._remover.close()
         if self._groups is not None:
             with contextlib.suppress(OSError):  # workers are in it
                 self._groups.rmdir()
@@ -298,11 +305,13 @@ class ProcessDriver:
                 continue
             ended = [each for each in _workers_in(attempt) if (job, number, *each) not in workers]
             over += [attempt / _name(*each) for each in ended]
+        self._remover.remove_rest()
         if len(over) <= self._keep_runs:
             return
-        for folder in sorted(over, key=lambda path: (_changed_ns(path), str(path)))[: len(over) - self._keep_runs]:
-            with contextlib.suppress(OSError):  # something is in it yet, or cannot be removed
-                remove_tree(folder)
+        oldest = sorted(over, key=lambda path: (_changed_ns(path), str(path)))[: len(over) - self._keep_runs]
+        for folder in oldest[:GONE_MOST]:
+            with contextlib.suppress(OSError):  # it cannot be moved; or its job or attempt has others
+                self._remover.remove(folder)
                 folder.parent.rmdir()
 
     def _attempts(self) -> Iterator[tuple[str, int, Path]]:
