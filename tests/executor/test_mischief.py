@@ -123,6 +123,59 @@ async def test_a_run_with_odd_files_ends_and_no_other_run_notices(
     assert machine.alive() == []
 
 
+DEAF = "trap 'echo {word} > ../0/stop' TERM; echo up; while :; do sleep 0.02; done"
+
+
+@pytest.mark.parametrize("word", ["9" * 15, "9" * 400, "9" * 5_000, "never", ""])
+async def test_no_worker_gives_itself_a_longer_grace(machine: Machine, word: str) -> None:
+    machine.start(DEAF.format(word=word))
+    await machine.says("up")
+    machine.stop(300)
+    seen = await machine.until("stopped", wait_s=5)
+    assert (seen.status, machine.alive()) == (RunStatus.STOPPED, [])
+
+
+async def test_a_supervisor_outlives_any_number_in_the_place_of_the_time_to_stop(machine: Machine) -> None:
+    machine.start("trap '' TERM; echo up; while :; do sleep 0.02; done")
+    await machine.until("running")
+    machine.path("stop").write_text("9" * 400)
+    await asyncio.sleep(1.5)  # it looks there once a second
+    assert machine.driver.look() == []
+    machine.stop(0)
+    await machine.until("running", "stopped", wait_s=5)
+    assert machine.path("supervisor.log").read_text() == ""
+
+
+HOLDS_LOCK = """
+import fcntl, os, time
+folder = os.path.dirname(os.getcwd()) + "/0/"
+supervisor = os.getppid()
+if os.fork():
+    time.sleep(600)
+os.setsid()
+os.kill(supervisor, 9)
+while True:
+    try:
+        fcntl.flock(os.open(folder + "lock", os.O_RDWR), fcntl.LOCK_EX)
+        break
+    except OSError:
+        pass
+if FORGES:
+    open(folder + "supervisor", "w").write("%d %s" % (os.getpid(), open("/proc/self/stat").read().split()[21]))
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("forges", [False, True])
+async def test_no_worker_is_taken_for_its_supervisor(machine: Machine, *, forges: bool) -> None:
+    code = HOLDS_LOCK.replace("FORGES", str(forges))
+    machine.start_run(ProcessRun(argv=(sys.executable, "-S", "-E", "-c", "import time; time.sleep(0.5)\n" + code)))
+    await machine.until("running")
+    await machine.until("running", "failed")
+    assert machine.alive() == []
+
+
 @pytest.mark.parametrize("seed", range(12))
 async def test_an_agent_that_comes_back_to_any_mess_ends_what_was_left_and_begins_anew(
     machine: Machine, seed: int
@@ -189,6 +242,11 @@ async def test_the_lease_is_written_whatever_stands_in_its_way(machine: Machine,
     put(a_folder, machine.folder / name)
     machine.driver.keep_lease(1, 10**12)
     assert machine.driver.renewed_ms() == 1
+
+
+async def test_no_lease_was_renewed_at_a_time_to_come(machine: Machine) -> None:
+    (machine.folder / "lease").write_text(f"{'9' * 400} {'9' * 400}")
+    assert machine.driver.renewed_ms() is None
 
 
 async def test_a_folder_whose_name_is_no_text_is_passed_over(machine: Machine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -209,6 +210,55 @@ async def test_a_worker_dies_with_its_supervisor_and_is_not_begun_again(either_m
     machine.start(WAITS)
     await machine.until("running", "failed", "running", "failed")
     assert machine.out() == ["up"]
+
+
+CHAIN = """
+import os, time
+if os.fork():
+    time.sleep(600)
+until = time.monotonic() + 20
+while time.monotonic() < until:
+    os.write(1, b".")
+    if os.fork():
+        os._exit(0)
+    SESSION
+"""
+"""One process after the other, each of which ends as soon as it has begun the next one."""
+
+
+@pytest.fixture(params=["pass", "os.setsid()"], ids=["in one group", "in ever new sessions"])
+def chain(request: pytest.FixtureRequest) -> ProcessRun:
+    return ProcessRun(argv=(sys.executable, "-S", "-E", "-c", CHAIN.replace("SESSION", request.param)))
+
+
+async def says_nothing_more(machine: Machine) -> bool:
+    size_bytes = machine.path("stdout").stat().st_size
+    await asyncio.sleep(0.2)
+    return machine.path("stdout").stat().st_size == size_bytes
+
+
+async def test_a_process_that_forks_and_exits_all_the_time_ends_with_its_run(
+    either_machine: Machine, chain: ProcessRun
+) -> None:
+    machine = either_machine
+    machine.start_run(chain)
+    await machine.until("running")
+    await eventually(lambda: machine.path("stdout").stat().st_size > 5)
+    machine.stop(grace_ms=0)
+    await machine.until("running", "stopped")
+    assert await says_nothing_more(machine)
+
+
+async def test_a_process_that_forks_and_exits_all_the_time_ends_where_its_supervisor_is_gone(
+    either_machine: Machine, chain: ProcessRun
+) -> None:
+    machine = either_machine
+    machine.start_run(chain)
+    await machine.until("running")
+    await eventually(lambda: machine.path("stdout").stat().st_size > 5)
+    os.kill(machine.supervisor(), signal.SIGKILL)
+    await machine.until("running", "failed")
+    assert await says_nothing_more(machine)
 
 
 async def test_workers_end_when_the_lease_is_over_though_no_agent_is_there(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.worker_environment import Gang, worker_environment
 from services.executor.processes.control_groups import own_group
 from services.executor.processes.remover import Remover
-from services.executor.processes.supervisor import kill, marked, monotonic_ms, read_whole, write_whole
+from services.executor.processes.supervisor import monotonic_ms, read_whole, write_whole
+from services.executor.processes.sweep import Sweep
 from services.executor.processes.worker_folder import WorkerEnd, WorkerFolder
 from shared.events.encoding import shorten
 from shared.events.value import replace
@@ -47,6 +48,9 @@ PRUNE_EVERY = 50
 
 GONE_MOST = 1_000
 """So many of them go at one time: more only where fewer shall stay than before."""
+
+SWEEPS_AT_ONCE = 10
+"""How often what an earlier boot left is looked for before others have their turn."""
 
 WORLD_FILE = "world.json"
 
@@ -87,6 +91,7 @@ class ProcessDriver:
         self._runs.mkdir(parents=True, exist_ok=True)
         self._mark = blake2b(f"{node} {state_dir.resolve()}".encode(), digest_size=8).hexdigest()
         self._groups = own_group(f"fallow-{self._mark}")
+        self._sweep = Sweep(f"{self._mark}/")
         self._live: dict[RunKey, LiveRun] = {}
         self._over = 0
         self._lease_text = ""
@@ -105,9 +110,11 @@ class ProcessDriver:
         """When the lease was renewed that an agent before this one has kept, if there was one."""
         try:
             text = read_whole(self.lease)
-            return None if text is None else int(text.split()[0])
+            renewed_ms = None if text is None else int(text.split()[0])
         except (*BROKEN, IndexError):
             return None  # it was not written by an agent
+        # Nor was one of a time to come: workers may write there, and this lease would never be over.
+        return None if renewed_ms is None or renewed_ms > monotonic_ms() else renewed_ms
 
     def start(self, order: Start, gang: Gang | None) -> Observation | None:
         """Begin the workers of a run, or go on with them; what is wrong with it, or None. Starts nothing twice."""
@@ -255,9 +262,8 @@ class ProcessDriver:
                 if key not in self._live and (run := self._found(key)) is not None and _lives(run):
                     self.stop(Stop(self._node, job, attempt, 0, rank, turn))
         self.look()
-        for pid in marked(f"{self._mark}/"):
-            kill(pid)
-        return not self._live and not marked(f"{self._mark}/")
+        is_swept = any(self._sweep.look() for _ in range(SWEEPS_AT_ONCE))
+        return is_swept and not self._live
 
     def close(self) -> None:
         """Let go of the node; its workers go on."""

@@ -27,14 +27,16 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_MS = 1_000
 """How often lease and stop are looked at without a signal."""
 
 KILL_PAUSE_S = 0.02
+CHASES = 200
+"""So often in a row children are killed before the whole machine is searched again."""
+
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 CANNOT_START = 127
 MARK, SUPERVISES = "FALLOW_MARK", "FALLOW_SUPERVISES"
@@ -81,6 +83,7 @@ class Supervisor:
         self._lease = Path(order["lease"])
         self._cgroup = Path(order["cgroup"]) if order["cgroup"] else None
         self._lease_until_ms = 0
+        self._stops_ms: int | None = None
         self._is_told = False
         self._worker = 0
         self._status: int | None = None
@@ -149,17 +152,19 @@ class Supervisor:
             why = must_end(now_ms, stop_ms, self._lease_ends_ms())
             if why:
                 return why
-            wait_s = LOOK_EVERY_S if stop_ms is None else min(LOOK_EVERY_S, (stop_ms - now_ms) / 1000)
-            signal.sigtimedwait(AWAITED, wait_s)
+            wait_ms = LOOK_EVERY_MS if stop_ms is None else min(LOOK_EVERY_MS, stop_ms - now_ms)
+            signal.sigtimedwait(AWAITED, wait_ms / 1000)
             self._reap()
             if self._status is not None:
                 return "stop" if self._is_told else ""
 
     def _stop_ms(self) -> int | None:
-        # One that cannot be read was not written by the agent, which asks by a signal too.
+        # One that cannot be read was not written by the agent, which asks by a signal too. Nor was a later one than
+        # before: the worker may write there, and would give itself a longer grace.
         with contextlib.suppress(OSError, ValueError):
-            return int(read_whole(self._folder / "stop") or "")
-        return None
+            told_ms = int(read_whole(self._folder / "stop") or "")
+            self._stops_ms = told_ms if self._stops_ms is None else min(told_ms, self._stops_ms)
+        return self._stops_ms
 
     def _lease_ends_ms(self) -> int:
         # A lease that cannot be read is not renewed: what was read last holds until it is over.
@@ -167,15 +172,18 @@ class Supervisor:
             self._lease_until_ms = int((read_whole(self._lease) or "").split()[1])
         return self._lease_until_ms
 
-    def _reap(self) -> None:
-        """Take leave of all children that ended, and of orphans that came here."""
+    def _reap(self) -> bool:
+        """Take leave of all children that ended, and of orphans that came here. Whether any lives: where none does, no
+        descendant does, as each orphan comes here.
+        """
         with contextlib.suppress(ChildProcessError):  # there are none at all
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
-                    return
+                    return True
                 if pid == self._worker:
                     self._status = status
+        return False
 
     def _leave_nothing(self) -> None:
         """Kill whatever is left, until nothing is."""
@@ -184,11 +192,28 @@ class Supervisor:
                 kill_cgroup(self._cgroup)
             left = [*descendants(os.getpid()), *marked(self._mark)]
             for pid in left:
-                kill(pid)
-            self._reap()
-            if not left and (self._cgroup is None or cgroup_is_gone(self._cgroup)):
+                kill_with_group(pid)
+            lives = self._kill_children()
+            if not (left or lives) and (self._cgroup is None or cgroup_is_gone(self._cgroup)):
                 return
             signal.sigtimedwait([signal.SIGCHLD], KILL_PAUSE_S)
+
+    def _kill_children(self) -> bool:
+        """Kill the children, and the orphans that come here meanwhile. Whether any lives.
+
+        A search of the machine takes so long that a process which forks and exits all the time is gone before its turn.
+        """
+        before = list[int]()
+        for _ in range(CHASES):
+            if not self._reap():
+                return False
+            children = own_children()
+            if children == before:
+                break  # they are killed, and on their way
+            for pid in children:
+                kill_with_group(pid)
+            before = children
+        return True
 
 
 def must_end(now_ms: int, stop_ms: int | None, lease_until_ms: int) -> str:
@@ -282,9 +307,9 @@ def start_ticks(pid: int) -> int | None:
     return None if fields is None or fields[0] in "ZX" else int(fields[19])
 
 
-def processes() -> Iterator[int]:
-    """The ids of all processes."""
-    return (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
+def processes() -> list[int]:
+    """The ids of all processes, mostly the newest first: one that will be gone in a moment has its turn before."""
+    return sorted((int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()), reverse=True)
 
 
 def descendants(root: int) -> list[int]:
@@ -302,25 +327,69 @@ def descendants(root: int) -> list[int]:
     return found
 
 
+def own_children() -> list[int]:
+    """The children of this process; none where the kernel does not tell."""
+    try:
+        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text("ascii").split()]
+    except OSError:
+        return []
+
+
 def marked(mark: str, name: str = MARK) -> list[int]:
     """All processes whose environment began with this mark, or with one that it is the beginning of when it ends in a
     slash.
     """
-    wanted = f"\0{name}={mark}".encode() + (b"" if mark.endswith("/") else b"\0")
-    return [pid for pid in processes() if pid != os.getpid() and wanted in b"\0" + _environment(pid)]
+    return search(mark, name)[0]
 
 
-def _environment(pid: int) -> bytes:
+def search(mark: str, name: str = MARK) -> tuple[list[int], set[int]]:
+    """The same, and the processes that ended before they could be looked at: each may have left another one behind."""
+    return _search(processes(), mark, name)
+
+
+def search_newest(mark: str) -> list[int]:
+    """The same among the processes that began last: at once, before they may have ended."""
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return b""  # it is over, or another user's and so none of ours
+        last = int(Path("/proc/loadavg").read_text("ascii").split()[-1])
+    except (OSError, ValueError, IndexError):
+        return []
+    return _search([last, last - 1, last - 2], mark, MARK)[0]
+
+
+def _search(pids: list[int], mark: str, name: str) -> tuple[list[int], set[int]]:
+    wanted = f"\0{name}={mark}".encode() + (b"" if mark.endswith("/") else b"\0")
+    found, missed = list[int](), set[int]()
+    for pid in pids:
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except PermissionError:
+            continue  # another user's, and so none of ours
+        except OSError:
+            missed.add(pid)
+            continue
+        if wanted in b"\0" + environment and pid != os.getpid():
+            found.append(pid)
+        elif not environment:
+            missed.add(pid)  # unless it lives without any, as the kernel's own do
+    return found, {pid for pid in missed if start_ticks(pid) is None}
 
 
 def kill(pid: int) -> None:
     """Kill a process, if it is still there."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # over, or not ours to end
         os.kill(pid, signal.SIGKILL)
+
+
+def kill_with_group(pid: int) -> None:
+    """Kill a process and all of its group: what it forks just now belongs to that, too, and does not get away.
+
+    Groups are of one session, and a worker begins its own: there are only processes of the worker in it.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        group = os.getpgid(pid)
+        if group > 1 and group != os.getpgrp():
+            os.killpg(group, signal.SIGKILL)
+    kill(pid)
 
 
 def kill_cgroup(path: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from services.executor.processes import supervisor
+from services.executor.processes.sweep import Sweep
 
 SUPERVISOR = Path(supervisor.__file__)
 LAST_WORDS_BYTES, LAST_WORDS_CHARS = 4_096, 200
@@ -53,6 +54,8 @@ class WorkerFolder:
         self.path, self.mark, self.cgroup = path, mark, cgroup
         self.child: subprocess.Popen[bytes] | None = None
         self._end: WorkerEnd | None = None
+        self._sweep = Sweep(mark)
+        self._known_supervisor: tuple[int, int] | None = None
 
     def is_of_another(self, ordered_ms: int) -> bool:
         """Whether the folder is of a worker that was ordered at another time: one of an earlier job of the same id.
@@ -159,12 +162,13 @@ class WorkerFolder:
         return WorkerEnd(None, None, "vanished", f"its supervisor is gone: {last_line(self.path / 'supervisor.log')}")
 
     def _is_supervised(self) -> bool:
-        if self.child is not None and self.child.returncode is None:
+        is_there = self._live_supervisor() is not None
+        if is_there or (self.child is not None and self.child.returncode is None):
             return True
-        return self._live_supervisor() is not None or self._is_locked()
+        return self._known_supervisor is None and self._is_locked()
 
     def _is_locked(self) -> bool:
-        """Whether a supervisor is just coming up, or about to end."""
+        """Whether a supervisor is just coming up. Later on anything may hold this: the worker, too."""
         try:
             lock = os.open(self.path / "lock", os.O_RDWR | supervisor.CAREFUL)
         except FileNotFoundError:
@@ -178,11 +182,11 @@ class WorkerFolder:
         return False
 
     def _supervisor(self) -> tuple[int, int] | None:
-        text = supervisor.read_whole(self.path / "supervisor")
-        if text is None:
-            return None
-        pid, ticks = text.split()
-        return int(pid), int(ticks)
+        """Its process id and the tick of its start. What was read once holds: workers may write there as well."""
+        if self._known_supervisor is None and (text := supervisor.read_whole(self.path / "supervisor")) is not None:
+            pid, ticks = text.split()
+            self._known_supervisor = int(pid), int(ticks)
+        return self._known_supervisor
 
     def _live_supervisor(self) -> int | None:
         known = self._supervisor()
@@ -191,10 +195,7 @@ class WorkerFolder:
     def _nothing_is_left(self) -> bool:
         if self.cgroup is not None:
             supervisor.kill_cgroup(self.cgroup)
-        left = supervisor.marked(self.mark)
-        for pid in left:
-            supervisor.kill(pid)
-        return not left and (self.cgroup is None or supervisor.cgroup_is_gone(self.cgroup))
+        return self._sweep.look() and (self.cgroup is None or supervisor.cgroup_is_gone(self.cgroup))
 
 
 def _object_of(text: str) -> dict[str, Any]:

@@ -1,0 +1,44 @@
+"""Ends all processes with a mark, whoever their parents are: an agent does this where a supervisor is gone."""
+
+from __future__ import annotations
+
+from services.executor.processes.supervisor import kill_with_group, search, search_newest
+
+LOOKS_MOST = 50
+"""After so many looks in a row without any such process there is none, also where each look missed others: on a machine
+on which processes come and go all the time no look is whole.
+"""
+
+CHASES = 200
+"""So often the newest processes are looked at where a look missed any: a look at all takes too long for these."""
+
+
+class Sweep:
+    """One mark, or all that begin with one that ends in a slash, look by look."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+        self._missed = set[int]()
+        self._looks = 0
+
+    def look(self) -> bool:
+        """Kill what is there. Whether nothing is left: no process was found, and none that was there at the begin of
+        the look had ended before its turn. One that forks and exits all the time always has.
+        """
+        found, missed = search(self._mark)
+        for pid in found:
+            kill_with_group(pid)
+        # What was over at the last look already, and has not been waited for, has left nothing behind since.
+        is_whole = not missed - self._missed
+        self._missed = missed
+        is_found = bool(found) or (not is_whole and self._chase())
+        self._looks = 0 if is_found else self._looks + 1
+        return not is_found and (is_whole or self._looks >= LOOKS_MOST)
+
+    def _chase(self) -> bool:
+        is_found = False
+        for _ in range(CHASES):
+            for pid in search_newest(self._mark):
+                kill_with_group(pid)
+                is_found = True
+        return is_found
