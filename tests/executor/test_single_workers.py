@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.executor.policy.desired import DesiredStates, touched
+from services.executor.policy.desired import Change, DesiredRun, DesiredStates, desired_of, touched
 from services.executor.policy.turn import Start, Stop, Turn
 from services.executor.policy.worker_environment import gang_of
 from services.executor.service import ExecutorService
@@ -27,6 +26,7 @@ from tests.executor.cells import CELL, Writer, node, now
 from tests.executor.processes import NODE, Machine
 
 NODES = [node(1), node(2)]
+OWNED = ("node-1", "node-2")
 WAITS = ProcessRun(argv=("sh", "-c", "echo up $RANK; exec sleep 600"))
 
 
@@ -35,8 +35,10 @@ def place(rank: int, on: int = 1, device: int | None = None, turn: int = 0, sinc
     return WorkerPlace(rank=rank, node=f"node-{on}", devices=held, gpu_milli=1000, turn=turn, since_ms=since_ms)
 
 
-def began(writer: Writer, *places: WorkerPlace, run: VirtualRun | None = None, workers: int = 4) -> Decision:
-    spec = JobSpec(id="job", tenant="acme", workers=workers, gang=False, run=run or VirtualRun())
+def began(
+    writer: Writer, *places: WorkerPlace, run: VirtualRun | None = None, workers: int = 4, gang: bool = False
+) -> Decision:
+    spec = JobSpec(id="job", tenant="acme", workers=workers, gang=gang, run=run or VirtualRun())
     enqueued = e.JobEnqueued(spec=spec, submit_ms=0, digest="0" * 32)
     return writer.decide(enqueued, e.JobStarted(job="job", attempt=1, workers=places))
 
@@ -167,6 +169,32 @@ def test_what_a_decision_does_not_name_is_not_compared() -> None:
     assert Counted.walks == built
 
 
+@pytest.mark.parametrize("gang", [False, True])
+def test_of_nodes_that_are_taken_over_no_job_is_searched_through_for_each(*, gang: bool) -> None:
+    writer, wanted = Writer(NODES), DesiredStates()
+    began(writer, place(0), place(1, on=2), place(2), workers=3, gang=gang)
+    job = writer.state.jobs["job"]
+    job.workers = Counted(job.workers)
+    index_of(job)
+    built = Counted.walks
+    runs = [run for name in ("node-1", "node-2") for run in wanted.own(writer.state, name)]
+    assert [place.rank for run in runs for place in run.places] == [0, 2, 1]
+    assert Counted.walks == built
+
+
+def test_a_rank_that_leaves_one_node_and_enters_on_another_at_once_is_told_of_to_both() -> None:
+    writer, wanted = Writer(NODES), DesiredStates()
+    for name in ("node-1", "node-2"):
+        wanted.own(writer.state, name)
+    wanted.changes(writer.state, touched([began(writer, place(0), place(1))]).jobs)
+    batch = [writer.decide(settled(gone=(0,))), writer.decide(resizing(place(0, on=2, turn=1)))]
+    found = wanted.changes(writer.state, touched(batch).jobs)
+    assert [(change.node, change.name, change.run is not None) for change in found] == [
+        ("node-1", "job/0", False),
+        ("node-2", "job/0", True),
+    ]
+
+
 def test_workers_that_are_over_at_once_are_named_in_the_order_in_which_they_entered() -> None:
     writer, wanted = Writer(NODES), DesiredStates()
     wanted.own(writer.state, "node-1")
@@ -179,9 +207,9 @@ def test_workers_that_are_over_at_once_are_named_in_the_order_in_which_they_ente
 
 @settings(deadline=None, max_examples=100)
 @given(st.data())
-def test_comparing_what_decisions_name_finds_what_comparing_all_workers_finds(data: st.DataObject) -> None:
-    writer, few, full = Writer([node(1), node(2), node(3)]), DesiredStates(), DesiredStates()
-    for wanted, name in itertools.product((few, full), ("node-1", "node-2")):
+def test_the_changes_lead_from_what_was_wanted_of_each_node_to_what_is_wanted_now(data: st.DataObject) -> None:
+    writer, wanted, known = Writer([node(1), node(2), node(3)]), DesiredStates(), dict[tuple[str, str], DesiredRun]()
+    for name in OWNED:
         wanted.own(writer.state, name)
     batch, attempt = [began(writer, place(0), place(1, on=2), place(2, on=3), workers=8)], 1
     for _ in range(data.draw(st.integers(1, 12))):
@@ -206,9 +234,19 @@ def test_comparing_what_decisions_name_finds_what_comparing_all_workers_finds(da
             batch.append(writer.decide(*_started_again(attempt, held)))
             attempt += 1
         if data.draw(st.booleans()):
-            moved = touched(batch).jobs
-            assert few.changes(writer.state, moved) == full.changes(writer.state, dict.fromkeys(moved))
+            _follow(known, wanted.changes(writer.state, touched(batch).jobs))
+            runs = [run for name in OWNED for run in desired_of(writer.state, name)]
+            assert known == {(run.node, run.name): run for run in runs}
             batch = []
+
+
+def _follow(known: dict[tuple[str, str], DesiredRun], changes: list[Change]) -> None:
+    """What nodes that hear of these changes alone take for wanted."""
+    for change in changes:
+        if change.run is None:
+            del known[change.node, change.name]
+        else:
+            known[change.node, change.name] = change.run
 
 
 def _started_again(attempt: int, held: list[int]) -> list[e.AnyEffect]:

@@ -148,9 +148,11 @@ def desired_of(state: CellState, node_id: str) -> tuple[DesiredRun, ...]:
 
 
 def _runs_on(state: CellState, job: Job, node_id: str) -> Iterable[DesiredRun]:
-    if job.spec.gang:
-        return (_by_node(job, {node_id: None})[node_id],)
-    return [_worker(state, job, place) for place in job.workers if place.node == node_id]
+    # By the index: whoever takes over all nodes of a job would look at each worker once for each node.
+    here = index_of(job).on(node_id)
+    if not job.spec.gang:
+        return [_worker(state, job, place) for place in here]
+    return (_desired(job, (*here, *(place for place in job.joining if place.node == node_id))),)
 
 
 class DesiredStates:
