@@ -37,7 +37,7 @@ from pydantic import (
     create_model,
     model_validator,
 )
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, core_schema, from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,6 +122,31 @@ def _known(hint: Any, part: Any) -> Any:
     cls = structs[0] if len(structs) == 1 else next(e for e in structs if e.__struct_config__.tag == part[tag])
     hints = _hints_of(cls)
     return {key: _known(hints.get(key), each) for key, each in part.items() if key in hints or key == tag}
+
+
+def with_one_unknown(cls: type[Value], text: bytes | str) -> bytes:
+    """This JSON text, which is a `cls` but for fields that are unknown, with the first of them only. It is read as the
+    model reads it, which lets infinite numbers pass.
+    """
+    content = from_json(text)
+    known = _known(cls, content)
+    _add_unknown(content, known)
+    return to_json(known, inf_nan_mode="constants")
+
+
+def _add_unknown(part: Any, known: Any) -> bool:
+    """Add to what is known of a part the first field that is not. False: there is none."""
+    if isinstance(part, list):
+        return any(map(_add_unknown, part, known))
+    if not isinstance(part, dict):
+        return False
+    for key, each in part.items():
+        if key not in known:
+            known[key] = each
+            return True
+        if _add_unknown(each, known[key]):
+            return True
+    return False
 
 
 @cache

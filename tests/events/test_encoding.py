@@ -310,6 +310,49 @@ def test_a_large_command_full_of_mistakes_costs_no_more_than_a_good_one(what: st
     assert min(cpu_s(MISTAKES[what]) for _ in range(3)) < 1.5 * min(cpu_s(good) for _ in range(3))
 
 
+@pytest.mark.parametrize("what", ODD)
+@pytest.mark.parametrize("size", [10, 4_000])
+def test_of_what_stands_in_an_unknown_field_of_a_command_the_same_is_told_at_any_size(what: str, size: int) -> None:
+    job = b'{"job":{"id":"j","tenant":"ada","zz":%s,"run":{"driver":"process","argv":["%s"]}}}'
+    told = refused(decode(SubmitJob.type, job % (ODD[what], b"x" * size)))
+    assert told.field == ("job.zz" if told.reason is DeadLetterReason.INVALID else "")
+
+
+def command(rest: str, run: str, env: str) -> bytes:
+    return b'{"job":{"id":"j",%s"run":{"driver":"process",%s"env":{%s}}}}' % (rest.encode(), run.encode(), env.encode())
+
+
+@pytest.mark.parametrize(
+    ("rest", "run", "env"),
+    [
+        ('"tenant":"ada",', '"argv":["a"],', '"1 a":1,'),
+        ('"tenant":"ada",', '"argv":["a"],', '"a":null,'),
+        ('"tenant":"ada",', '"argv":["a"],', '"a\\u0000":"b",'),
+        ('"tenant":"ada","workers":"two",', '"argv":["a"],', ""),
+        ('"tenant":"ada","workers":0,', '"argv":["a"],', ""),
+        ('"tenant":"ada","wrokers":1,', '"argv":["a"],', ""),
+        ('"tenant":"ada","resources":{"gpu":1},', '"argv":["a"],', ""),
+        ('"tenant":"ada",', '"argv":["a"],"foo":{"b":[1]},', ""),
+        ('"tenant":"ada",', '"argv":["a",1],', ""),
+        ('"tenant":"ada",', "", ""),
+        ("", '"argv":["a"],', ""),
+        ('"tenant":"a b",', '"argv":["a"],', ""),
+        ('"tenant":"ada","after":[{"job":"x"},{"job":1}],', '"argv":["a"],', ""),
+        ('"tenant":"ada","after":[{"job":"x"},{"job":"y","jbo":1}],', '"argv":["a"],', ""),
+        ('"tenant":"ada","kind":"trainig",', '"argv":["a"],', ""),
+        ('"tenant":"ada","workers":2,"workers_min":3,', '"argv":["a"],', ""),
+    ],
+)
+def test_a_mistake_is_told_alike_in_a_command_of_any_size(rest: str, run: str, env: str) -> None:
+    paddings = (",".join(f'"K{number}":"{"x" * 20}"' for number in range(count)) for count in (10, 200))
+    small, large = (command(rest, run, env + padding) for padding in paddings)
+    assert 10 * len(small) < len(large)
+    assert decode(SubmitJob.type, large) == decode(SubmitJob.type, small)
+    told = refused(decode(SubmitJob.type, large))
+    assert told.field
+    assert told.rule
+
+
 def test_of_many_mistakes_in_one_table_the_first_ones_are_worded() -> None:
     env = {f"name-{number}": 1 for number in range(1_000)}
     text = json.dumps({"job": {"id": "j", "tenant": "ada", "run": {"driver": "process", "argv": ["a"], "env": env}}})
