@@ -35,10 +35,12 @@ IDLE_WAIT_MS = 50
 BATCH_RECORDS = 500
 CHECKSUM, CHECKSUM_DIGITS = "crc32:", 8
 BATCH_BYTES_MOST = 1_048_576
-"""A batch has no more than one record beyond so many bytes: what a record costs to be handled goes by its size."""
+"""So many bytes make a batch full, and the last record may go beyond: what a record costs to be handled goes by its
+size. What is added to a full batch (below) is bounded apart from it.
+"""
 
 SHARE_OF_OTHERS = 4
-"""A full batch is made larger by this part of it for each topic that found no room."""
+"""A full batch is made larger by this part of it, in records and in bytes, for each topic that found no room."""
 
 logger = logging.getLogger(__name__)
 
