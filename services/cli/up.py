@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -60,6 +60,9 @@ def up(
         Path, typer.Option(callback=folder_to_write, help="Where logs, diaries, Kafka and Redis keep their files.")
     ] = Path("out/up"),
     replicas: Annotated[list[str] | None, typer.Option(help="SERVICE=COUNT; may be repeated.")] = None,
+    servers_only: Annotated[
+        bool, typer.Option("--servers-only", help="Kafka and Redis without services: to move or repair a cell.")
+    ] = False,
 ) -> None:
     """Run all services on this machine. Kafka and Redis are taken as given, or started; Ctrl-C stops everything.
 
@@ -73,6 +76,8 @@ def up(
     access = access_of(context)
     # A mistake is told before anything is started.
     file, counts = access.cells(), _counts(replicas or [])
+    if servers_only:
+        counts = dict.fromkeys((kind.name for kind in KINDS), 0)
     if nodes_file is not None:
         _check_nodes(nodes_file, file)
     # The choice of a server reads the environment; an option stands above it.
@@ -104,11 +109,18 @@ def _run(access: Access, chosen: Servers, data: Path, nodes_path: Path, counts: 
             print_line("The embedded broker forgets everything at exit; name a real one by --kafka HOST:PORT.")
         wanted = _wanted(access, servers, data, nodes_path, counts)
         started = replace(access, kafka=servers.kafka.server.address, redis=servers.redis.server.address)
-        run(
-            _serve(
-                started, servers, wanted, data, starter, partial(declare_gone_nodes, started, nodes_path, print_line)
-            )
-        )
+        run(_serve(started, servers, wanted, data, starter, _beside(started, nodes_path, counts)))
+
+
+def _beside(access: Access, nodes_path: Path, counts: Mapping[str, int]) -> Callable[[], Coroutine[Any, Any, None]]:
+    """What goes on while the services run: of nodes that are silent because none is run here, nothing is said."""
+    if counts.get("executor", 1):
+        return partial(declare_gone_nodes, access, nodes_path, print_line)
+    return _nothing
+
+
+async def _nothing() -> None:
+    await asyncio.Event().wait()
 
 
 async def _serve(
@@ -121,18 +133,18 @@ async def _serve(
 ) -> None:
     """`beside` is what else goes on while the services run."""
     await make_declared_topics(servers, declared_topics(access.cells(), access.namespace))
-    width = max(len(spec.name) for spec in wanted.specs)
-    colours = {spec.name: COLOURS[number % len(COLOURS)] for number, spec in enumerate(wanted.specs)}
+    marks = marks_of([spec.name for spec in wanted.specs])
     services = Services(
         wanted.specs,
         environment=wanted.environment,
         run_dir=data / "logs",
-        echo=lambda name, line: print_line(line, mark=f"{_prefix(name, width, colours[name])} "),
+        echo=lambda name, line: print_line(line, mark=marks[name]),
     )
     upkeep = Upkeep(services, {"Kafka": servers.kafka.server, "Redis": servers.redis.server}, starter, print_line)
     addresses = f"FALLOW_KAFKA={access.kafka} FALLOW_REDIS={access.redis} FALLOW_NAMESPACE={access.namespace}"
     # Before the services are ready: one that is fenced never is, and its repair needs the addresses.
-    print_line(f"Kafka and Redis run, and the services start. In another terminal: export {addresses}")
+    what = "and the services start" if wanted.specs else "without services"
+    print_line(f"Kafka and Redis run, {what}. In another terminal: export {addresses}")
     await _until_stopped(upkeep, addresses, beside)
 
 
@@ -176,6 +188,12 @@ async def _until_stopped(upkeep: Upkeep, addresses: str, beside: Callable[[], Co
         await asyncio.gather(begun, asked, kept, other, return_exceptions=True)
         print_line("stopping")
         await upkeep.services.stop()
+
+
+def marks_of(names: Sequence[str]) -> dict[str, str]:
+    """What stands before the lines of each service."""
+    width = max(map(len, names), default=0)
+    return {name: f"{_prefix(name, width, COLOURS[at % len(COLOURS)])} " for at, name in enumerate(names)}
 
 
 def _prefix(name: str, width: int, colour: str) -> str:

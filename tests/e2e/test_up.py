@@ -45,13 +45,13 @@ SERVICES = ["admission", "queueing", "executor", "projector", "metrics", "snapsh
 class Up:
     """`fallow up` as a process, what it has said so far, and its children."""
 
-    def __init__(self, kafka: str, folder: Path, nodes: int) -> None:
+    def __init__(self, kafka: str, folder: Path, nodes: int, *more: str) -> None:
         (folder / "cell.yaml").write_text(CELL_FILE, encoding="utf-8")
         self._folder, self._said = folder, folder / "said.txt"
         self._words = ["--redis", "wheel", "--cell-file", str(folder / "cell.yaml")]
         environment = environment_with(TOP, FALLOW_NAMESPACE="up")
         command = [*FALLOW, "--kafka", kafka, *self._words, "up", "--nodes", str(nodes)]
-        command += ["--data", str(folder / "data")]
+        command += ["--data", str(folder / "data"), *more]
         self._command = command
         with self._said.open("w") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
@@ -108,13 +108,14 @@ class Up:
         shape = {"tenant": "acme", "pools": ["virtual"], "resources": {"gpu_milli": gpu_milli}}
         run = {"driver": "virtual", "duration_ms": duration_ms}
         file.write_text(json.dumps([{"id": job, **shape, "run": run} for job in jobs]), encoding="utf-8")
-        self._tells("submit", str(file), "--until", until, "--timeout", "60")
+        self.tells("submit", str(file), "--until", until, "--timeout", "60")
 
     def has_ended_well(self, job: str) -> bool:
         """What the view says of a job."""
-        return "finished" in self._tells("job", job)
+        return "finished" in self.tells("job", job)
 
-    def _tells(self, *words: str) -> str:
+    def tells(self, *words: str) -> str:
+        """What a command says in another terminal."""
         address = self.waits_for("export FALLOW_KAFKA=").split("export ")[1].split()
         environment = {**self.environment, **dict(word.split("=", 1) for word in address)}
         command = [*FALLOW, "--cell-file", str(self._folder / "cell.yaml"), *words]
@@ -124,8 +125,8 @@ class Up:
 
 
 @contextmanager
-def up(kafka: str, folder: Path, nodes: int = 2) -> Iterator[Up]:
-    running = Up(kafka, folder, nodes)
+def up(kafka: str, folder: Path, nodes: int = 2, *more: str) -> Iterator[Up]:
+    running = Up(kafka, folder, nodes, *more)
     try:
         yield running
     finally:
@@ -186,3 +187,26 @@ def test_a_second_up_on_the_same_data_changes_nothing_and_a_killed_one_gives_the
             third.waits_for("everything runs", within_s=120)
             third.runs_a_job("second")
             assert third.has_ended_well("first")
+
+
+@pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
+def test_a_cell_moves_to_another_kafka_and_goes_on_there(tmp_path: Path) -> None:
+    """As docs/operations.md tells it: Kafka and Redis run without services on both sides."""
+    here, there, archive = tmp_path / "here", tmp_path / "there", str(tmp_path / "cell.gz")
+    here.mkdir()
+    there.mkdir()
+    with up("jars", here) as running:
+        running.waits_for("everything runs", within_s=120)
+        running.submits(["runs", "waits"], gpu_milli=8_000, duration_ms=3_000, until="accepted")
+    with up("jars", here, 2, "--servers-only") as running:
+        running.waits_for("everything runs", within_s=120)
+        assert running.children().keys() == {"Kafka", "Redis"}
+        running.tells("snapshot", "export", archive)
+    with up("jars", there, 2, "--servers-only") as running:
+        running.waits_for("everything runs", within_s=120)
+        running.tells("snapshot", "import", archive)
+    with up("jars", there) as running:
+        running.waits_for("everything runs", within_s=120)
+        running.runs_a_job("after")
+        assert running.has_ended_well("runs")
+        running.tells("verify")
