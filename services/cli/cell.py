@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from services.cli.access import access_of
 from services.cli.output import AsJson, print_json, print_line
 from services.cli.paths import file_to_read
 from services.cli.reload import reload
@@ -15,11 +16,16 @@ app = typer.Typer(no_args_is_help=True, help="Check a cell file, and put it in f
 
 @app.command()
 def check(
-    file: Annotated[Path, typer.Argument(callback=file_to_read, help="The cell file.", show_default=False)],
+    context: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Argument(callback=file_to_read, help="The cell file; as --cell-file if none.", show_default=False),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Read a cell file as the services do; each mistake is named with its line."""
-    found = load_cell_file(file)
+    path = access_of(context).cell_path if file is None else file
+    found = load_cell_file(path)
     names = {
         "cells": [cell.name for cell in found.cells],
         "pools": [pool.name for cell in found.cells for pool in cell.pools],
@@ -29,7 +35,7 @@ def check(
     if as_json:
         print_json({"ok": True, **names, "default_queues": {cell.name: cell.default_queue for cell in found.cells}})
         return
-    print_line(f"{file}: no mistakes")
+    print_line(f"{path}: no mistakes")
     for what, listed in names.items():
         print_line(f"  {what}: {', '.join(listed)}")
     for cell in found.cells:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from enum import IntEnum
@@ -61,14 +62,19 @@ def explain(error: Exception) -> tuple[Exit, str] | None:
     return None
 
 
+_PLACE = re.compile(r"(?:no Kafka at|connecting to) ([^ ]*[^ .:,])")
+
+
 def without_address(code: Exit, text: str, given: Iterable[str | None]) -> str:
     """The line, with what to do where nothing answers at the addresses that are taken when none is `given`."""
     is_away = code is Exit.AWAY and ("no Kafka at" in text or "connecting to" in text)
     if not is_away or any(given):
         return text
     what = "Redis" if text.startswith("Redis") else "Kafka"
+    found = _PLACE.search(text)
+    where = "" if found is None else f" at {found[1]}"
     return (
-        f"no {what} answers at the address that is taken where none is given: "
+        f"FALLOW_{what.upper()} is not set, and no {what} answers{where}: "
         "paste the line `export FALLOW_KAFKA=... FALLOW_REDIS=...` that `fallow up` printed"
     )
 

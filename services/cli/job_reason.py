@@ -148,7 +148,8 @@ def _pool(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
         f"{room.workers_ever} if it were empty"
     )
     if spec.node_labels or room.nodes_right < room.nodes:
-        yield f"    {room.nodes_right} of {counted(room.nodes, 'node')} have labels and taints that it accepts"
+        nodes = counted(room.nodes, "node")
+        yield f"    {room.nodes_right} of {nodes} are for a job like this, by their zone, labels and taints"
     if room.closed:
         idle = dict(room.closed_gpus)
         parts = (f"{nodes} {_nodes(nodes)} {why}{_idle(idle.get(why, 0))}" for why, nodes in room.closed)

@@ -26,7 +26,7 @@ COLUMNS = ("JOB", "TENANT", "STATUS", ">GPUS", ">WORKERS", "QUEUE", ">PRIORITY",
 
 _PARTS = re.compile(r"(\D*)(\d{0,18})")
 
-SPARE = ("SUBMITTED", "PRIORITY", "WORKERS", "QUEUE", "PLACE", "TENANT")
+SPARE = ("SUBMITTED", "PRIORITY", "WORKERS", "PLACE", "QUEUE", "TENANT")
 
 FORGOTTEN = (
     *("queue", "priority", "kind", "gpus_milli", "workers", "attempt", "deferred", "submit_ms", "not_before_ms"),

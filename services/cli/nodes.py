@@ -9,7 +9,7 @@ import typer
 from services.cli.access import Access, access_of, run
 from services.cli.counts import counted
 from services.cli.jobs import as_object
-from services.cli.moments import moment
+from services.cli.moments import to_the_second
 from services.cli.newest import newest_state
 from services.cli.output import AsJson, CellName, print_json, print_line, print_table
 from services.cli.patience import patiently
@@ -66,7 +66,7 @@ def maintenance(node: NodeRow) -> str:
     if node.maintenance_ms is None:
         return ""
     words = f": {node.maintenance_why}" if node.maintenance_why else ""
-    return f"maintenance from {moment(node.maintenance_ms[0])} to {moment(node.maintenance_ms[1])}{words}"
+    return f"maintenance from {to_the_second(node.maintenance_ms[0])} to {to_the_second(node.maintenance_ms[1])}{words}"
 
 
 def _row(node: NodeRow, silent: str) -> tuple[object, ...]:

@@ -132,7 +132,8 @@ def _give(
     for name in dict.fromkeys(quota["tenant"] for quota in quotas if quota["tenant"] not in known):
         # Not refused: such a quota is a group, which stands above tenants and has no jobs of its own.
         there = ", ".join(known)
-        say(f"fallow: {name} is no tenant of the cell file ({there}): its quota holds for those below it alone")
+        group = f"it is a group now, for tenants below it alone; `fallow quota remove {name}` takes it away"
+        say(f"fallow: {name} is no tenant of the cell file ({there}): {group}")
     types = access.cells().gpus_of(cell)
     for gpu_type in dict.fromkeys(quota["gpu_type"] for quota in quotas if quota["gpu_type"] not in types):
         say(f"fallow: no pool of cell {cell} has GPUs of type {gpu_type} (there are {', '.join(types)})")

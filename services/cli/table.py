@@ -57,11 +57,11 @@ def fitted(headings: Sequence[str], rows: Iterable[Sequence[Any]], width: int, s
     columns = [column for column in columns if any(column.cells)] or columns
     left_out = []
     for heading in spare:
-        if _least(columns) <= width:
+        if _least(columns, spare) <= width:
             break
         left_out += [column.heading for column in columns if column.heading == heading]
         columns = [column for column in columns if column.heading != heading]
-    return Fitted(tuple(_narrowed(columns, width)), tuple(left_out))
+    return Fitted(tuple(_narrowed(columns, width, spare)), tuple(left_out))
 
 
 def _column(heading: str, cells: list[str]) -> Column:
@@ -73,13 +73,14 @@ def _width(columns: Sequence[Column]) -> int:
     return 1 + sum(column.width + BETWEEN for column in columns)
 
 
-def _least(columns: Sequence[Column]) -> int:
+def _least(columns: Sequence[Column], spare: Collection[str]) -> int:
     """How narrow these columns can be made."""
-    return 1 + sum(_floor(column, is_first=column is columns[0]) + BETWEEN for column in columns)
+    return 1 + sum(_floor(column, spare, is_first=column is columns[0]) + BETWEEN for column in columns)
 
 
-def _floor(column: Column, *, is_first: bool) -> int:
-    if column.is_number:
+def _floor(column: Column, spare: Collection[str], *, is_first: bool) -> int:
+    # Words that may be left out are not broken over two lines: each row would take two.
+    if column.is_number or (column.heading in spare and _is_text(column)):
         return column.width
     least = FIRST_LEAST if is_first else NAMES_LEAST
     if _is_text(column):
@@ -93,14 +94,14 @@ def _is_text(column: Column) -> bool:
     return any(" " in cell.strip() for cell in column.cells)
 
 
-def _narrowed(columns: list[Column], width: int) -> list[Column]:
+def _narrowed(columns: list[Column], width: int, spare: Collection[str]) -> list[Column]:
     """Take from the widest column of words until all fit, or until none can give more."""
     widths = [column.width for column in columns]
     while 1 + sum(each + BETWEEN for each in widths) > width:
         able = [
             at
             for at, column in enumerate(columns)
-            if not column.is_number and widths[at] > _floor(column, is_first=at == 0)
+            if not column.is_number and widths[at] > _floor(column, spare, is_first=at == 0)
         ]
         if not able:
             break

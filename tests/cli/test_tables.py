@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -106,6 +107,21 @@ def test_no_figure_loses_its_end(rows: list[list[str]], columns: int, spare: tup
     for at, row in enumerate(rows):
         cells = next(re.split(" {2,}", line.strip()) for line in lines if line.startswith(f"  n{at} "))
         assert cells[1:] == [cell for cell, heading in zip(row, headings[1:], strict=True) if heading in shown]
+
+
+def test_a_list_of_jobs_has_one_line_a_row_at_120_columns() -> None:
+    """Words that may be left out are not broken over two lines."""
+    nodes = "main-training-0001, main-training-0002"
+    when = "2026-11-25 09:52:01"
+    rows: list[Sequence[object]] = [("hello", "vision", "cancelled", *[""] * 6, f"ended {when}")]
+    rows += [(f"many.{n}", "vision", "running", 16, 2, "default", 0, n or "", when, nodes) for n in range(4)]
+    found = fitted(jobs.COLUMNS, rows, 120, jobs.SPARE)
+    assert found.width <= 120
+    assert [column.heading for column in found.columns if column.breaks] == []
+
+
+def test_of_jobs_of_several_queues_the_place_goes_before_the_queue() -> None:
+    assert jobs.SPARE.index("PLACE") < jobs.SPARE.index("QUEUE")
 
 
 def test_waits_and_stretches_fit_a_terminal_of_80_columns() -> None:

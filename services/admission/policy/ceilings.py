@@ -35,7 +35,9 @@ class Ceilings:
         if wanted_milli <= most_milli:
             return None
         gpus, most = -(-wanted_milli // GPU), most_milli // GPU
-        rule = f"its tenant may use {most} GPUs" + ("" if spec.preemptible else " for jobs that cannot be preempted")
+        rule = f"its tenant may use {most} GPUs by the cell file" + (
+            "" if spec.preemptible else " for jobs that cannot be preempted"
+        )
         return Rejection(RejectCode.OVER_TENANT_LIMIT, "workers", str(workers), rule, gpus, most)
 
     def _most(self, spec: JobSpec, cell: str, gpu_type: str) -> int:

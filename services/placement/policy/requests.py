@@ -163,7 +163,7 @@ def _named(event: JobUpdateRequested) -> frozenset[str]:
 def _updated(event: JobUpdateRequested, job: Job) -> e.JobUpdated | e.JobRefused:
     changes = event.changes
     if (changes.workers is not None or changes.workers_min is not None) and (job.spec.gang or not is_service(job)):
-        text = "the number of workers of a rigid job stays"
+        text = "a gang keeps its number of workers"
         return _refused(job.id, "update", RefuseCode.UNSUPPORTED, event.tenant, text)
     wanted = {name: value for name in _CHANGES if (value := getattr(changes, name)) is not None}
     fewest, most = (wanted.get(name, getattr(job.spec, name)) for name in ("workers_min", "workers"))
