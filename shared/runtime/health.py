@@ -22,8 +22,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from shared.runtime.clocks import monotonic_ms
-from shared.runtime.http_connections import ACCEPTED_AT_ONCE, BoundedHttp
+from shared.runtime.http_connections import ACCEPTED_AT_ONCE, BoundedHttp, is_gone
 from shared.runtime.telemetry import rss_bytes
+from shared.runtime.turns import Turns
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -31,6 +32,8 @@ Send = Callable[[Message], Awaitable[None]]
 
 RSS_AGE_MS_MAX = 1_000
 JSON_TYPE = "application/json"
+ENDS_S = 1.0
+"""So long what is still to be answered may take to end, once its connections are closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class Health:
         self._notes: dict[str, str] = {}  # what is unusual -> what a person should know of it
         self._last_turn_ms = monotonic_ms()
         self._rss = (-RSS_AGE_MS_MAX, 0.0)
+        self._probes, self._scrapes = Turns(), Turns()  # no probe waits behind the costly text of the metrics
 
     @property
     def is_ready(self) -> bool:
@@ -115,8 +119,13 @@ class Health:
                 del self.progress.cursors[name]
 
     async def __call__(self, scope: Message, _receive: Receive, send: Send) -> None:
-        """Answers one request (ASGI)."""
-        status, content_type, body = self.answer(scope["path"]) if scope["type"] == "http" else NOT_FOUND
+        """Answers one request (ASGI), in its turn: others may ask all the time, over many connections."""
+        path = scope["path"]
+        turns = self._scrapes if path == "/metrics" else self._probes
+        made = await turns.take(lambda: self.answer(path), is_gone(scope))
+        if made is None:
+            return
+        status, content_type, body = made
         headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body, "more_body": False})
@@ -220,6 +229,11 @@ class HealthServer:
         self._server.should_exit = self._server.force_exit = True
         if self._task is not None:
             await self._task
+        state = self._server.server_state
+        for connection in [*state.connections]:
+            connection.transport.abort()  # whoever does not read its answer would hold up the end
+        if state.tasks:
+            await asyncio.wait([*state.tasks], timeout=ENDS_S)
         self._listener.close()
 
 

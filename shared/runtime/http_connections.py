@@ -9,6 +9,7 @@ beside connections that are silent, that bring a head byte by byte, or that do n
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -17,6 +18,9 @@ REQUEST_BYTES_MOST = 16 * 1024
 CONNECTIONS_MOST = 64
 ACCEPTED_AT_ONCE = 16
 """How many connections asyncio accepts before the first of them is counted: it asks nobody between."""
+
+CONNECTION = "fallow.connection"
+"""Under this name the application is told of the connection of a request."""
 
 
 class BoundedHttp(HttpToolsProtocol):
@@ -64,6 +68,7 @@ class BoundedHttp(HttpToolsProtocol):
         if before is not None and not before.response_complete:
             raise ValueError("a request came before the answer to the one before it")
         super().on_message_begin()
+        self.scope["extensions"] = {CONNECTION: {"transport": self.transport}}
         if self._late is None:
             self._await_request()
 
@@ -90,3 +95,9 @@ class BoundedHttp(HttpToolsProtocol):
 
 def _silent_since(connection: BoundedHttp) -> float:
     return connection._whole_s  # noqa: SLF001 - another one of the same class
+
+
+def is_gone(scope: MutableMapping[str, Any]) -> Callable[[], bool]:
+    """Tells whether nobody waits for the answer to this request any more."""
+    transport: asyncio.Transport = scope["extensions"][CONNECTION]["transport"]
+    return transport.is_closing

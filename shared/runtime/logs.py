@@ -17,9 +17,10 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor
 from shared.runtime.settings import LogFormat
 from shared.runtime.signs import visible
 
-# What these libraries call information or a warning is the daily business of a service that waits for its dependencies.
+# What these libraries call information or a warning is the daily business of a service that waits for its dependencies,
+# and to which anybody may say anything: uvicorn warns of each request that is none.
 QUIET = {
-    "uvicorn": logging.WARNING,
+    "uvicorn": logging.ERROR,
     "aiokafka": logging.ERROR,
     "faststream": logging.WARNING,
     "asyncio": logging.WARNING,

@@ -1,0 +1,38 @@
+"""Answers in turns: however many ask at a time, most of the loop's time is left to the work of the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import perf_counter
+from typing import TypeVar
+
+T = TypeVar("T")
+
+REST = 3
+"""An answer is followed by so many times what it took, in which none of its kind is made."""
+
+HANDLED_S = 0.0003
+"""What an answer costs beside its making: to read the request, and to write the answer."""
+
+
+class Turns:
+    """One kind of answers, one after the other in the order of the requests."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._next_s = 0.0
+
+    async def take(self, make: Callable[[], T], is_gone: Callable[[], bool]) -> T | None:
+        """What `make` makes, once it is its turn; None where by then nobody waits for it any more."""
+        async with self._lock:
+            rest_s = self._next_s - perf_counter()
+            if rest_s > 0 and not is_gone():
+                await asyncio.sleep(rest_s)
+            if is_gone():
+                return None
+            began_s = perf_counter()
+            made = make()
+            ended_s = perf_counter()
+            self._next_s = ended_s + REST * (ended_s - began_s + HANDLED_S)
+            return made
