@@ -54,9 +54,9 @@ class BoundedHttp(HttpToolsProtocol):
         then: thousands of requests in one piece would hold up the whole process.
         """
         self._request_bytes += len(data)
-        if len(data) <= REQUEST_BYTES_MOST:
+        if self._request_bytes <= REQUEST_BYTES_MOST:
             super().data_received(data)
-        if self._request_bytes > REQUEST_BYTES_MOST and not self.transport.is_closing():
+        elif not self.transport.is_closing():
             self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
             self.transport.close()
 

@@ -114,6 +114,16 @@ async def test_a_request_whose_head_has_no_end_is_refused_and_its_connection_clo
     writer.close()
 
 
+async def test_a_request_that_is_too_long_is_refused_also_where_its_end_comes_apart(port: int) -> None:
+    reader, writer = await asyncio.open_connection(LOCAL, port)
+    head = b"GET /healthz HTTP/1.1\r\nx: " + b"y" * REQUEST_BYTES_MOST + b"\r\n\r\n"
+    for piece in (head[:10_000], head[10_000:]):
+        writer.write(piece)
+        await asyncio.sleep(0.1)
+    assert (await reader.read()).startswith(b"HTTP/1.1 431 ")
+    writer.close()
+
+
 async def test_many_requests_over_one_connection_may_be_long_together(port: int) -> None:
     reader, writer = await asyncio.open_connection(LOCAL, port)
     for _ in range(40):
