@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from services.cli.ids import ID_RULE
 from shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten
 from shared.events.submissions import SubmitJob
 from shared.events.value import plain, read_valid
@@ -148,12 +149,26 @@ def _job(item: Any) -> JobSpec:
 def _lines(error: ValidationError) -> list[str]:
     lines = []
     for problem in error.errors(include_url=False):
-        field = shorten(".".join(str(part) for part in problem["loc"]))
+        field = shorten(_field(problem["loc"]))
         is_value = problem["type"] != "missing" and not isinstance(problem["input"], dict | list)
         shown = f" = {shorten(repr(problem['input']))}" if is_value else ""
-        rule = problem["msg"].removeprefix("Value error, ")
+        rule = _rule(field, problem["type"], problem["msg"])
         lines.append(f"{field}{shown}: {rule}" if field else rule)
     return lines
+
+
+def _field(loc: tuple[int | str, ...]) -> str:
+    """The field as it stands in the file: what is checked there says which driver's `run` it is."""
+    parts = (loc[0], *loc[2:]) if loc[:1] == ("run",) and loc[1:2] in {("process",), ("virtual",)} else loc
+    return ".".join(map(str, parts))
+
+
+def _rule(field: str, kind: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return "is no field of a job (docs/jobs.md lists them)"
+    if field == "id" and kind == "string_pattern_mismatch":
+        return ID_RULE
+    return message.removeprefix("Value error, ")
 
 
 def _called(number: int, item: Any) -> str:

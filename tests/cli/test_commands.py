@@ -139,7 +139,7 @@ def test_a_job_that_is_not_valid_is_not_sent_and_every_mistake_is_named() -> Non
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "fallow: standard input: job 1 (a): workers = 'x': Input should be a valid integer",
-        "standard input: job 1 (a): gpus = 3: Extra inputs are not permitted",
+        "standard input: job 1 (a): gpus = 3: is no field of a job (docs/jobs.md lists them)",
     ]
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from services.cli.ids import ID_RULE
 from services.cli.job_file import MISTAKES_TOLD, JobFileError, read_jobs, read_text
 from services.cli.service_set import KINDS, service_set
 from shared.events.value import plain
@@ -38,12 +39,12 @@ def test_a_tenant_stands_in_where_a_job_names_none() -> None:
         ("{id: a}", "f: job 1 (a): tenant: Field required"),
         (
             "{id: A b, tenant: t}",
-            "f: job 1 (A b): id = 'A b': String should match pattern '^[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?$'",
+            f"f: job 1 (A b): id = 'A b': {ID_RULE}",
         ),
         ("{id: a, tenant: t, priority: 1.5}", "f: job 1 (a): priority = 1.5: Input should be a valid integer"),
         (
             "{id: a, tenant: t, resources: {gpu: 1}}",
-            "f: job 1 (a): resources.gpu = 1: Extra inputs are not permitted",
+            "f: job 1 (a): resources.gpu = 1: is no field of a job (docs/jobs.md lists them)",
         ),
         (
             "{id: a, tenant: t, workers: 1, workers_min: 2}",
@@ -73,6 +74,12 @@ def test_a_mistake_is_told_with_job_field_value_and_rule(text: str, said: str) -
     with pytest.raises(JobFileError) as raised:
         read_jobs(text, "f")
     assert str(raised.value) == said
+
+
+def test_a_mistake_in_what_a_job_runs_is_named_as_it_stands_in_the_file() -> None:
+    with pytest.raises(JobFileError) as raised:
+        read_jobs("{id: a, tenant: t, run: {driver: process, command: x}}", "f")
+    assert [line.split(": ")[2].split(" ")[0] for line in str(raised.value).splitlines()] == ["run.argv", "run.command"]
 
 
 def test_a_date_among_the_words_of_a_job_stays_as_it_was_written() -> None:
