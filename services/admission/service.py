@@ -154,8 +154,10 @@ class AdmissionService:
 
 
 def _reject_or_set_aside(command: str, value: bytes | None, why: Undecodable, code: RejectCode) -> Event | Undecodable:
-    """A command that is not valid is answered if it says whose it is, else it can only be set aside."""
-    found = _job_and_tenant(value)
+    """A command that is not valid is answered if it says whose it is, else it can only be set aside. What is no JSON
+    says nothing, though parts of it could be read.
+    """
+    found = None if why.reason is DeadLetterReason.UNREADABLE else _job_and_tenant(value)
     if found is None:
         return why
     job, tenant = found

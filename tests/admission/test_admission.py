@@ -161,6 +161,8 @@ def test_a_new_cell_file_counts_from_the_next_command_on() -> None:
         (b"\xff\xfe", SUBMIT, DeadLetterReason.UNREADABLE),
         (b"[" * 100_000, SUBMIT, DeadLetterReason.UNREADABLE),
         (b'{"job":' * 50_000, SUBMIT, DeadLetterReason.UNREADABLE),
+        (b'{"job":{"id":"job-1","tenant":"ada","queue":"\xe9"}}', SUBMIT, DeadLetterReason.UNREADABLE),
+        (b'{"job":{"id":"j","tenant":"ada","priority":' + b"9" * 5_000 + b"}}", SUBMIT, DeadLetterReason.UNREADABLE),
         (b"[]", SUBMIT, DeadLetterReason.INVALID),
         (b"null", CANCEL, DeadLetterReason.INVALID),
         (b'{"job":{"id":"UPPER","tenant":"ada"}}', SUBMIT, DeadLetterReason.INVALID),
