@@ -107,7 +107,7 @@ def node_words() -> list[n.NodeEvent]:
         n.NodeReport(**gone, seq=last, failed_devices=(0,)),
         n.NodeJoined(cell=CELL, node="quiet", boot="boot-1", seq=1, spec=NodeSpec(id="quiet", pool="training", gpus=8)),
         n.NodeJoined(cell=CELL, node="lost", boot="b", seq=1, spec=NodeSpec(id="lost", pool="moon", gpus=8)),
-        n.NodeJoined(cell=CELL, node="wide", boot="b", seq=1, spec=NodeSpec(id="wide", pool="training", gpus=65_536)),
+        n.NodeJoined(cell=CELL, node="wide", boot="b", seq=1, spec=NodeSpec(id="wide", pool="training", gpus=4_096)),
         n.NodeJoined(cell=CELL, node="wolf", boot="b", seq=1, spec=NodeSpec(id="sheep", pool="training", gpus=8)),
         n.DeviceFailed(cell=CELL, node="quiet", boot="boot-1", seq=last, device=8),
         n.RunFinished(cell=CELL, node="quiet", boot="boot-1", seq=last + 1, **run),
