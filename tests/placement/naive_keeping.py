@@ -1,20 +1,19 @@
 """What is kept for owners, worked out from nothing: every job that waits is looked at, one after the other.
 
 The oracle of what placement keeps by what has changed. Of placement it uses what tells whether a job could ever start,
-what is claimed and where is found here.
+and which places one job gets as the state is; what is claimed, and in which order, is found here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from heapq import heapify, heappop
 from typing import Any
 
 from services.placement.policy.arrays import may_start_one_more
+from services.placement.policy.claim_places import pick
 from services.placement.policy.ever import could_ever_start, could_hold, reach_of
-from services.placement.policy.filling import fill, fullest, workers_of
-from services.placement.policy.fit import Room
 from services.placement.policy.kept_index import KeptIndex, KeptSum, Tally, kept_in
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
@@ -23,23 +22,18 @@ from services.placement.policy.owners import has_owners
 from services.placement.policy.patience import PATIENCE_MS
 from services.placement.policy.quota_check import is_ever_allowed
 from services.placement.service import PlacementService
-from shared.cluster.capacity import PoolCapacity
 from shared.cluster.gpu_types import types_for
 from shared.cluster.job import Job, JobStatus
-from shared.cluster.kept_places import Kept, KeptPlace, KeptPlaces, taken
-from shared.cluster.marks import marks_of, needs_of
-from shared.cluster.masks import each_bit
-from shared.cluster.node import Node, bits, lowest, mask_of
+from shared.cluster.kept_places import Kept, KeptPlaces, taken
 from shared.cluster.quota import over_limit
 from shared.cluster.quota_room import firm_room, lineage
 from shared.cluster.quota_tree import Account, Branch
 from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
-from shared.cluster.topology import numbers_of, topology_for
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, Wish
-from tests.placement.judged_places import wrong_places
+from shared.events.values import JobSpec
+from tests.placement.judged_places import useless_places, wrong_places
 from tests.placement.oracle import LinesWorld
 
 KINDS_MOST = 8
@@ -171,9 +165,12 @@ class _Book:
             self._kinds[account, _where(job.spec)] = None
             self._number_of[account] = self._number_of.get(account, 0) + 1
         spec = replace(in_line(job), gpu_type=gpu_type)
-        kept = pick(self._state, spec, owners, is_whole=is_whole)
+        most, since_ms = max(milli for _, milli in owners), _turned_since_ms(self._state, job.submit_ms)
+        places = pick(self._state, spec, reach_of(self._state, spec), most, since_ms)
+        kept = Kept(tuple(owners), places.places, is_whole)
         assert wrong_places(self._state, spec, kept) is None, (job.id, wrong_places(self._state, spec, kept))
-        found = (kept, *_more(self._state, spec, job.submit_ms, kept))
+        assert useless_places(self._state, spec, kept) is None, (job.id, useless_places(self._state, spec, kept))
+        found = [kept, *([Kept(tuple(owners), places.more, is_whole, is_more=True)] if places.more else [])]
         self._kept += found
         for each in found:
             self._in_use.enter_context(taken(self._state, each.places))
@@ -256,188 +253,11 @@ def _is_all_guaranteed(state: CellState, spec: JobSpec) -> bool:
     return all(branch.used_milli + spec.gpus_milli <= branch.guaranteed_milli for branch in keeping)
 
 
-def pick(state: CellState, spec: JobSpec, owners: Sequence[tuple[Account, int]], *, is_whole: bool) -> Kept:
-    """The places that are kept for a job as it stands in line, of one GPU type: in the first pool that holds all of it
-    now, or else in that with most of it.
-    """
-    most, best = max(milli for _, milli in owners), list[KeptPlace]()
-    has_room = any(pool.free_whole or pool.by_share for pool in state.pools.values())
-    for name, mask in reach_of(state, spec).items() if has_room else ():
-        found, holds_all = _pick_in(state, name, spec, mask)
-        if sum(place.milli for place in found) > sum(place.milli for place in best) or not best:
-            best = found
-        if holds_all:
-            best = found
-            break
-    return Kept(tuple(owners), tuple(_cut(best, most)), is_whole)
-
-
-def _more(state: CellState, spec: JobSpec, since_ms: int, kept: Kept) -> list[Kept]:
-    """What is kept on other nodes for a job that has waited since then, and for which places are kept on nodes where a
-    run has gone on since before the middle of its wait, as that was when the wait had doubled last.
-    """
+def _turned_since_ms(state: CellState, since_ms: int) -> int | None:
+    """Of a job that has waited since then, the middle of its wait, as that was when the wait had doubled last."""
     waited_ms, doubled_ms = max(state.at_ms, state.clock_ms) - since_ms, PATIENCE_MS
-    gpus = spec.resources.gpu_milli // GPU
-    fits = any(_pick_in(state, name, spec, mask)[1] for name, mask in reach_of(state, spec).items())
-    if waited_ms < PATIENCE_MS or fits or not gpus:
-        return []
+    if waited_ms < PATIENCE_MS:
+        return None
     while 2 * doubled_ms <= waited_ms:
         doubled_ms *= 2
-
-    def is_old(node: Node) -> bool:
-        runs = [state.jobs[job_id] for job_id in node.jobs]
-        endless = [run for run in runs if run.spec.max_run_ms is None and run.started_ms is not None]
-        return any(run.started_ms < since_ms + doubled_ms // 2 for run in endless if run.started_ms is not None)
-
-    on = list({place.node: state.nodes[place.node] for place in kept.places}.values())
-    for name, mask in reach_of(state, spec).items():
-        pool, needs = state.pools[name], needs_of(state, state.pools[name], spec)
-        held = [node for node in on if node.pool == name and node.gpus_free < gpus and is_old(node)]
-        among = mask if needs is None else mask & marks_of(state, pool).members(state, needs)
-        nodes = [state.nodes[pool.ids[number]] for number in each_bit(among)]
-        nodes = [node for node in nodes if node not in on and not is_old(node)]
-        workers = min(spec.workers, sum(max(1, node.spec.gpus // gpus) for node in held))
-        if workers and _in_one_unit(spec):
-            there, workers = [node for node in on if node.pool == name], spec.workers
-            nodes = _of_unit(state, pool, spec, nodes, there)
-        places = list[KeptPlace]()
-        if workers and nodes:
-            numbers = sum(1 << pool.number(node.spec.id) for node in nodes)
-            places = _emptiest(state, pool, spec, numbers, workers, ())
-        if places:
-            milli = max(milli for _, milli in kept.owners)
-            return [Kept(kept.owners, tuple(_cut(places, milli)), kept.is_whole, is_more=True)]
-    return []
-
-
-def _in_one_unit(spec: JobSpec) -> bool:
-    wish = spec.topology
-    return wish is not None and wish.wish is Wish.REQUIRED and (wish.slice_workers or spec.workers) >= spec.workers
-
-
-def _of_unit(
-    state: CellState, pool: PoolCapacity, spec: JobSpec, nodes: Sequence[Node], but: Sequence[Node]
-) -> list[Node]:
-    """Those of these nodes that are in the unit with the most free devices, of the units that hold the job on them and
-    have none of the others.
-    """
-    assert spec.topology is not None, "it wishes for that"
-    topology, gpus = topology_for(state, pool, spec), spec.resources.gpu_milli // GPU
-    units, room = topology.levels[spec.topology.level], topology.ranking(spec.topology.level, 1).room
-    for unit in sorted(range(len(room)), key=lambda unit: -room[unit]):
-        there = [pool.ids[number] for number in each_bit(numbers_of(pool, topology, units.slots(unit)))]
-        here = [node for node in nodes if node.spec.id in there]
-        holds = sum((node.spec.gpus - len(bits(node.failed))) // gpus for node in here) >= spec.workers
-        if units.named >> unit & 1 and holds and not any(node.spec.id in there for node in but):
-            return here
-    return []
-
-
-def _cut(places: Sequence[KeptPlace], milli: int) -> Iterator[KeptPlace]:
-    """The first places, until they have so much, and no more than that."""
-    for place in places:
-        if milli <= 0:
-            return
-        if place.milli > milli:
-            place = _of_size(place, milli)  # noqa: PLW2901
-        milli -= place.milli
-        if place.milli:
-            yield place
-
-
-def _of_size(place: KeptPlace, milli: int) -> KeptPlace:
-    """The same with so much of it at the most: as many of its devices as that is, or so much of its share of one."""
-    devices, share_milli = mask_of(lowest(place.devices, milli // GPU)), min(place.share_milli, milli)
-    rest = (place.cpu_milli, place.memory_mib, place.is_alone)
-    return KeptPlace(place.node, place.pool, devices, place.device, share_milli, *rest)
-
-
-def _pick_in(state: CellState, name: str, spec: JobSpec, reach: int) -> tuple[list[KeptPlace], bool]:
-    """The places in one pool among these nodes, and whether they hold all of the job."""
-    pool = state.pools[name]
-    needs = needs_of(state, pool, spec)
-    among = reach if needs is None else reach & marks_of(state, pool).members(state, needs)
-    among = _in_best_unit(state, pool, spec, among)
-    alone = replace(spec, workers=1, workers_min=None, topology=None)
-    runs = fill(Room.of(state, pool, spec, among), alone, spec.workers, fullest)
-    on: dict[str, list[tuple[tuple[int, ...], int]]] = {}
-    for node_id, devices, many in runs:
-        on.setdefault(node_id, []).append((devices, many))
-    found = [place for node_id, here in on.items() for place in _places_on(state.nodes[node_id], spec, here)]
-    left = spec.workers - workers_of(runs)
-    if left:
-        emptiest = _emptiest if spec.resources.gpu_milli >= GPU else _emptiest_devices
-        found += emptiest(state, pool, spec, among, left, on)
-    return found, not left
-
-
-def _in_best_unit(state: CellState, pool: PoolCapacity, spec: JobSpec, among: int) -> int:
-    """Those of these nodes that are in the one unit with the most free devices, if the job must be in one."""
-    wish = spec.topology
-    if wish is None or wish.wish is not Wish.REQUIRED or (wish.slice_workers or spec.workers) < spec.workers:
-        return among
-    topology = topology_for(state, pool, spec)
-    units, room = topology.levels[wish.level], topology.ranking(wish.level, 1).room
-    able = sorted(range(len(room)), key=lambda unit: (-room[unit], unit))
-    for unit in able:
-        here = numbers_of(pool, topology, units.slots(unit)) & among
-        if units.named >> unit & 1 and here:
-            return here
-    return among
-
-
-def _places_on(node: Node, spec: JobSpec, runs: Sequence[tuple[tuple[int, ...], int]]) -> Iterator[KeptPlace]:
-    """What so many workers would take of a node."""
-    wants, workers = spec.resources, sum(many for _, many in runs)
-    if wants.gpu_milli >= GPU:
-        devices = mask_of(tuple(device for chosen, _ in runs for device in chosen))
-        rest = (wants.cpu_milli * workers, wants.memory_mib * workers, spec.exclusive)
-        yield KeptPlace(node.spec.id, node.pool, devices, 0, 0, *rest)
-        return
-    for (device, *_), many in runs:
-        rest = (wants.cpu_milli * many, wants.memory_mib * many, spec.exclusive)
-        yield KeptPlace(node.spec.id, node.pool, 0, device, wants.gpu_milli * many, *rest)
-
-
-def _emptiest(
-    state: CellState, pool: PoolCapacity, spec: JobSpec, among: int, workers: int, on: Container[str]
-) -> list[KeptPlace]:
-    """What is free of the nodes with the most free devices, for workers that fit nowhere now."""
-    wants, found = spec.resources, list[KeptPlace]()
-    gpus = wants.gpu_milli // GPU
-    for free in sorted((free for free in pool.by_free if free), reverse=True):
-        for number in each_bit(pool.by_free[free] & among):
-            node = state.nodes[pool.ids[number]]
-            if node.spec.id in on:
-                continue
-            here = min(workers, max(1, node.spec.gpus // gpus))
-            devices = mask_of(lowest(node.free, here * gpus))
-            cpu = min(wants.cpu_milli * here, node.spec.cpu_milli - node.cpu_used)
-            memory = min(wants.memory_mib * here, node.spec.memory_mib - node.memory_used)
-            found.append(KeptPlace(node.spec.id, node.pool, devices, 0, 0, cpu, memory, spec.exclusive))
-            workers -= here
-            if not workers:
-                return found
-    return found
-
-
-def _emptiest_devices(
-    state: CellState, pool: PoolCapacity, spec: JobSpec, among: int, workers: int, on: Container[str]
-) -> list[KeptPlace]:
-    """The same for workers that need a share of a device: what is free of the shared devices with the most room."""
-    wants, found = spec.resources, list[KeptPlace]()
-    for free_milli in sorted(pool.by_share, reverse=True):
-        for number in each_bit(pool.by_share[free_milli] & among):
-            node = state.nodes[pool.ids[number]]
-            if node.spec.id in on:
-                continue
-            able = [
-                device for device, free in node.shares.items() if free == free_milli and not node.failed >> device & 1
-            ]
-            cpu = min(wants.cpu_milli, node.spec.cpu_milli - node.cpu_used)
-            memory = min(wants.memory_mib, node.spec.memory_mib - node.memory_used)
-            milli = min(free_milli, wants.gpu_milli)
-            found.append(KeptPlace(node.spec.id, node.pool, 0, min(able), milli, cpu, memory, spec.exclusive))
-            if len(found) == workers:
-                return found
-    return found
+    return since_ms + doubled_ms // 2

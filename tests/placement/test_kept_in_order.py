@@ -262,3 +262,11 @@ def test_the_property_is_about_something() -> None:
     assert sum(cell.searched for cell in cells) > 20
     drawn = sum((cell.drawn for cell in cells), Counter[str]())
     assert min(drawn.values()) > 30, drawn
+
+
+def test_a_run_that_takes_just_what_another_left_is_another_one() -> None:
+    lived(668868941, is_long=True)
+
+
+def test_a_unit_that_holds_a_job_comes_before_one_with_as_many_free_gpus_that_does_not() -> None:
+    lived(1_000_000_000, is_long=True)

@@ -67,7 +67,9 @@ def forget_changes(state: CellState) -> None:
 
 
 def seen_of(node: Node) -> Seen:
-    """All of a node on which it depends whether anything fits there."""
+    """All of a node on which it depends whether anything fits there, and the jobs: how long these have run decides
+    what is kept.
+    """
     return (
         node.is_schedulable,
         node.held,
@@ -76,5 +78,5 @@ def seen_of(node: Node) -> Seen:
         node.cpu_used,
         node.memory_used,
         node.alone,
-        not node.jobs,
+        tuple(node.jobs),
     )

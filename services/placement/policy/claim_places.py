@@ -1,29 +1,28 @@
 """Which places are kept for an owner's job that waits.
 
-One that would fit now keeps places that hold it. One that does not keeps what is free on the nodes where most of it is
-free, so that these become empty for it one by one, while others go on to start elsewhere. Only nodes count that the job
-could use and that are open. A look for places tells what it went by, so that one knows whether a node that has changed
-since would make a difference.
+One that would fit now keeps places that hold it. One that does not keeps those of its workers that fit, and what is
+free on the nodes where most of it is free, so that these become empty for it one by one, while others go on to start
+elsewhere. Only nodes count that the job could use and that are open. A look for places tells what it went by, so that
+one knows whether a node that has changed since would make a difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from services.placement.policy.ever import Reach
-from services.placement.policy.filling import fill, fullest, workers_of
-from services.placement.policy.fit import Room, more_that_suit
-from services.placement.policy.islands import devices_for
+from services.placement.policy.room_to_come import Ground, Plan, may_be_held_for_ever
+from services.placement.policy.units_to_come import is_in_units, plan_in_units
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.kept_places import KeptPlace
-from shared.cluster.marks import allowed, marks_of, needs_of
-from shared.cluster.masks import each_bit
-from shared.cluster.node import Node, lowest_of, mask_of
+from shared.cluster.marks import marks_of, needs_of
+from shared.cluster.node import lowest_of
 from shared.cluster.state import CellState
-from shared.cluster.topology import numbers_of, topology_for
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, Wish
+from shared.events.values import GPU, JobSpec
+
+NO_PLAN = Plan([], [], 0, 0, 0, None)
+"""No pool has any node for the job."""
 
 
 class Free(NamedTuple):
@@ -93,88 +92,63 @@ class Found(NamedTuple):
 def pick(state: CellState, spec: JobSpec, reach: Reach, milli: int, since_ms: int | None = None) -> Found:
     """The places that are kept for a job as it stands in line, of one GPU type, with so much of them at the most: in
     the first pool that holds all of it now, or else in that with most of it. `reach` is where it could be. Runs that
-    began before `since_ms` may have no end.
+    began before `since_ms` may have no end: where such hold a node, places are kept as well as if nothing more came
+    there.
     """
-    found = _pick(state, spec, reach, milli)
-    if since_ms is None or any(look.holds_all for look in found.looks):
-        return found
-    for number, look in enumerate(found.looks):
-        more = tuple(_cut(_more(state, look, spec, found.places, since_ms), milli))
-        if more:
-            pool = state.pools[look.pool]
-            chosen = look.chosen | mask_of(tuple(pool.number(place.node) for place in more))
-            looks = [*found.looks]
-            looks[number] = look._replace(chosen=chosen)
-            return Found(found.places, tuple(looks), more)
-    return found
+    plan, looks = _pick(state, spec, reach)
+    places = tuple(_cut([*plan.fit, *plan.rest], milli))
+    if since_ms is None or not plan.left:
+        return Found(places, looks)
+    nodes = dict.fromkeys(place.node for place in plan.rest)
+    if not any(may_be_held_for_ever(state, state.nodes[node_id], since_ms) for node_id in nodes):
+        return Found(places, looks)
+    other, again = _pick(state, spec, reach, since_ms)
+    more = tuple(_beside([*_cut([*other.fit, *other.rest], milli)], places))
+    chosen = {look.pool: look.chosen for look in again}
+    joined = [look._replace(chosen=look.chosen | chosen.get(look.pool, 0)) for look in looks]
+    return Found(places, tuple(joined), more)
 
 
-def _more(
-    state: CellState, look: Look, spec: JobSpec, places: Sequence[KeptPlace], since_ms: int
-) -> Sequence[KeptPlace]:
-    """What is free in a pool on the nodes without such runs, instead of those of these places that such runs hold."""
-    gpus, pool, on = spec.resources.gpu_milli // GPU, state.pools[look.pool], {place.node: None for place in places}
-    nodes = [state.nodes[node_id] for node_id in on]
-    held = [node for node in nodes if node.pool == look.pool and node.free.bit_count() < gpus]
-    held = [node for node in held if _may_be_held_for_ever(state, node, since_ms)]
-    if not held:
-        return ()
-    workers = min(spec.workers, sum(max(1, node.spec.gpus // gpus) for node in held))
-    among, needs = look.among, needs_of(state, pool, spec)
-    among = among if needs is None else among & marks_of(state, pool).members(state, needs)
-    if look.is_ranked:
-        among, workers = _in_best_unit_beside(state, pool, spec, among, since_ms, look.chosen), spec.workers
-    return _emptiest(state, pool, spec, among, workers, on, since_ms)
+def _beside(places: Sequence[KeptPlace], others: Sequence[KeptPlace]) -> Iterator[KeptPlace]:
+    """What these places have of each node beyond the others."""
+    devices, cpu, memory, shares = dict[str, int](), dict[str, int](), dict[str, int](), dict[tuple[str, int], int]()
+    for place in others:
+        node = place.node
+        devices[node] = devices.get(node, 0) | place.devices
+        cpu[node], memory[node] = cpu.get(node, 0) + place.cpu_milli, memory.get(node, 0) + place.memory_mib
+        shares[node, place.device] = shares.get((node, place.device), 0) + place.share_milli
+    for place in places:
+        node, share = place.node, (place.node, place.device)
+        cpu_milli, memory_mib = (min(place.cpu_milli, cpu.get(node, 0)), min(place.memory_mib, memory.get(node, 0)))
+        share_milli = min(place.share_milli, shares.get(share, 0))
+        cpu[node], memory[node] = cpu.get(node, 0) - cpu_milli, memory.get(node, 0) - memory_mib
+        shares[share] = shares.get(share, 0) - share_milli
+        rest = place._replace(
+            devices=place.devices & ~devices.get(node, 0),
+            share_milli=place.share_milli - share_milli,
+            cpu_milli=place.cpu_milli - cpu_milli,
+            memory_mib=place.memory_mib - memory_mib,
+        )
+        if rest.milli:
+            yield rest
 
 
-def _may_be_held_for_ever(state: CellState, node: Node, since_ms: int) -> bool:
-    """Whether a run is there that began before that, and that no limit of its own ends."""
-    jobs = [state.jobs[job_id] for job_id in node.jobs if job_id in state.jobs]
-    return any(job.spec.max_run_ms is None and job.started_ms is not None and job.started_ms < since_ms for job in jobs)
-
-
-def _in_best_unit_beside(
-    state: CellState, pool: PoolCapacity, spec: JobSpec, among: int, since_ms: int, chosen: int
-) -> int:
-    """Those of these nodes without such runs that are in the one unit with the most free devices, of the units beside
-    the `chosen` nodes that hold all of the job on these.
-    """
-    gpus, turned = spec.resources.gpu_milli // GPU, 0
-    for number in each_bit(among & ~chosen):
-        if not _may_be_held_for_ever(state, state.nodes[pool.ids[number]], since_ms):
-            turned |= 1 << number
-    for unit in _units_by_room(state, pool, spec):
-        if not unit & chosen:
-            nodes = [state.nodes[pool.ids[number]] for number in each_bit(unit & turned)]
-            if sum((node.all_devices & ~node.failed).bit_count() // gpus for node in nodes) >= spec.workers:
-                return unit & turned
-    return 0
-
-
-def _units_by_room(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Iterator[int]:
-    """The nodes of each unit that has a name, of the level that the job requires: the most free devices first."""
-    assert spec.topology is not None, "it wishes for that"
-    topology = topology_for(state, pool, spec)
-    units, room = topology.levels[spec.topology.level], topology.ranking(spec.topology.level, 1).room
-    for unit in sorted(range(len(room)), key=lambda unit: (-room[unit], unit)):
-        if units.named >> unit & 1:
-            yield numbers_of(pool, topology, units.slots(unit))
-
-
-def _pick(state: CellState, spec: JobSpec, reach: Reach, milli: int) -> Found:
-    best, looks, pools = list[KeptPlace](), list[Look](), state.pools
+def _pick(state: CellState, spec: JobSpec, reach: Reach, since_ms: int | None = None) -> tuple[Plan, tuple[Look, ...]]:
+    """What is kept in the first pool that holds all of the job now, or else in that where the most comes together."""
+    best, looks = NO_PLAN, list[Look]()
     for name, mask in reach.items():
-        found, look = _pick_in(state, pools[name], name, spec, mask)
+        plan, look = _pick_in(Ground(state, state.pools[name], spec, since_ms), name, mask)
         looks.append(look)
-        if look.holds_all or not best or _milli_of(found) > _milli_of(best):
-            best = found
+        if look.holds_all or best is NO_PLAN or _worth(plan) > _worth(best):
+            best = plan
         if look.holds_all:
             break
-    return Found(tuple(_cut(best, milli)), tuple(looks))
+    return best, tuple(looks)
 
 
-def _milli_of(places: Sequence[KeptPlace]) -> int:
-    return sum(place.milli for place in places)
+def _worth(plan: Plan) -> tuple[bool, tuple[int, int]]:
+    """How much comes together: in vain where nothing more does, and the job does not fit."""
+    return bool(plan.waiting), plan.gain
 
 
 def _cut(places: Sequence[KeptPlace], milli: int) -> Iterator[KeptPlace]:
@@ -196,138 +170,16 @@ def _of_size(place: KeptPlace, milli: int) -> KeptPlace:
     return KeptPlace(place.node, place.pool, devices, place.device, share_milli, *rest)
 
 
-def _pick_in(
-    state: CellState, pool: PoolCapacity, name: str, spec: JobSpec, reach: int
-) -> tuple[list[KeptPlace], Look]:
+def _pick_in(ground: Ground, name: str, reach: int) -> tuple[Plan, Look]:
     """The places in one pool among these nodes."""
-    is_ranked, found, last, left = _is_in_one_unit(spec), list[KeptPlace](), None, spec.workers
-    gpus = spec.resources.gpu_milli // GPU
+    state, pool, spec, _ = ground
+    is_ranked, plan = is_in_units(spec), Plan([], [], spec.workers, spec.workers, 0, None)
     if pool.free_whole or pool.by_share:
         needs = needs_of(state, pool, spec)
         among = reach if needs is None else reach & marks_of(state, pool).members(state, needs)
-        if is_ranked:
-            among = _in_best_unit(state, pool, spec, among)
-        if gpus:
-            usable = allowed(state, pool, spec)
-            found, last = _whole_devices(state, pool, spec, among if usable is None else among & usable)
-            left -= sum(place.devices.bit_count() for place in found) // gpus
-            found += _emptiest(state, pool, spec, among, left, {place.node for place in found}) if left else []
-        else:
-            found, left = _shares(state, pool, spec, among)
-            found += _emptiest_devices(state, pool, spec, among, left, {place.node for place in found}) if left else []
+        plan = plan_in_units(ground, among) if is_ranked else ground.plan(among, spec.workers)
     chosen = 0
-    for place in found:
+    for place in (*plan.fit, *plan.rest):
         chosen |= 1 << pool.number(place.node)
-    return found, Look(name, reach, chosen, gpus, last, not left, is_ranked)
-
-
-def _whole_devices(
-    state: CellState, pool: PoolCapacity, spec: JobSpec, among: int
-) -> tuple[list[KeptPlace], tuple[int, int] | None]:
-    """Places for as many workers as fit, each of whole devices, on the nodes with the fewest free devices first; and
-    the last of these nodes, where they are places for all.
-    """
-    left, found = spec.workers, list[KeptPlace]()
     gpus = spec.resources.gpu_milli // GPU
-    for free in sorted(pool.by_free):
-        mask = pool.by_free[free] & among if free >= gpus else 0
-        for number in each_bit(mask):
-            node = state.nodes[pool.ids[number]]
-            here = min(more_that_suit(node, spec, 0, left), free // gpus)
-            if here:
-                found.append(_place(node, spec, here, _devices_on(node, gpus, here)))
-                left -= here
-                if not left:
-                    return found, (free, number)
-    return found, None
-
-
-def _devices_on(node: Node, gpus: int, workers: int) -> int:
-    """The devices of so many workers that come to this node together."""
-    if len(node.spec.islands) > 1 or len(node.spec.nics) > 1:
-        return sum(mask_of(devices) for devices in devices_for(node.free, node.spec, gpus, workers))
-    return lowest_of(node.free, gpus * workers)
-
-
-def _place(node: Node, spec: JobSpec, workers: int, devices: int) -> KeptPlace:
-    wants = spec.resources
-    rest = (wants.cpu_milli * workers, wants.memory_mib * workers, spec.exclusive)
-    return KeptPlace(node.spec.id, node.pool, devices, 0, 0, *rest)
-
-
-def _shares(state: CellState, pool: PoolCapacity, spec: JobSpec, among: int) -> tuple[list[KeptPlace], int]:
-    """Places for workers that need a share of a device each, as many as fit, and for how many there are none."""
-    alone, wants = replace(spec, workers=1, workers_min=None, topology=None), spec.resources
-    runs = fill(Room.of(state, pool, spec, among), alone, spec.workers, fullest)
-    on: dict[str, list[tuple[int, int]]] = {}
-    for node_id, (device, *_), many in runs:
-        on.setdefault(node_id, []).append((device, many))
-    found = []
-    for node_id, here in on.items():
-        for device, many in here:
-            rest = (wants.cpu_milli * many, wants.memory_mib * many, spec.exclusive)
-            found.append(KeptPlace(node_id, state.nodes[node_id].pool, 0, device, wants.gpu_milli * many, *rest))
-    return found, spec.workers - workers_of(runs)
-
-
-def _is_in_one_unit(spec: JobSpec) -> bool:
-    """Whether all of the job must be in one unit of the network."""
-    wish = spec.topology
-    return wish is not None and wish.wish is Wish.REQUIRED and (wish.slice_workers or spec.workers) >= spec.workers
-
-
-def _in_best_unit(state: CellState, pool: PoolCapacity, spec: JobSpec, among: int) -> int:
-    """Those of these nodes that are in the one unit with the most free devices; the job must be in one."""
-    return next((here for unit in _units_by_room(state, pool, spec) if (here := unit & among)), among)
-
-
-def _emptiest(
-    state: CellState,
-    pool: PoolCapacity,
-    spec: JobSpec,
-    among: int,
-    workers: int,
-    on: Container[str],
-    since_ms: int | None = None,
-) -> list[KeptPlace]:
-    """What is free of the nodes with the most free devices, for workers that fit nowhere now: without those that runs
-    from before `since_ms` may hold for ever.
-    """
-    wants, found = spec.resources, list[KeptPlace]()
-    gpus = wants.gpu_milli // GPU
-    for free in sorted((free for free in pool.by_free if free), reverse=True):
-        for number in each_bit(pool.by_free[free] & among):
-            node = state.nodes[pool.ids[number]]
-            if node.spec.id in on or (since_ms is not None and _may_be_held_for_ever(state, node, since_ms)):
-                continue
-            here = min(workers, max(1, node.spec.gpus // gpus))
-            devices = lowest_of(node.free, here * gpus)
-            cpu = min(wants.cpu_milli * here, node.spec.cpu_milli - node.cpu_used)
-            memory = min(wants.memory_mib * here, node.spec.memory_mib - node.memory_used)
-            found.append(KeptPlace(node.spec.id, node.pool, devices, 0, 0, cpu, memory, spec.exclusive))
-            workers -= here
-            if not workers:
-                return found
-    return found
-
-
-def _emptiest_devices(
-    state: CellState, pool: PoolCapacity, spec: JobSpec, among: int, workers: int, on: Container[str]
-) -> list[KeptPlace]:
-    """The same for workers that need a share of a device: what is free of the shared devices with the most room."""
-    wants, found = spec.resources, list[KeptPlace]()
-    for free_milli in sorted(pool.by_share, reverse=True):
-        for number in each_bit(pool.by_share[free_milli] & among):
-            node = state.nodes[pool.ids[number]]
-            if node.spec.id in on:
-                continue
-            able = [
-                device for device, free in node.shares.items() if free == free_milli and not node.failed >> device & 1
-            ]
-            cpu = min(wants.cpu_milli, node.spec.cpu_milli - node.cpu_used)
-            memory = min(wants.memory_mib, node.spec.memory_mib - node.memory_used)
-            milli = min(free_milli, wants.gpu_milli)
-            found.append(KeptPlace(node.spec.id, node.pool, 0, min(able), milli, cpu, memory, spec.exclusive))
-            if len(found) == workers:
-                return found
-    return found
+    return plan, Look(name, reach, chosen, gpus, plan.last, not plan.left, is_ranked)

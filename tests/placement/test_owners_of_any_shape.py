@@ -1,0 +1,122 @@
+"""An owner gets what is guaranteed to it beside a flow of borrowers whose jobs all end, whatever shape its job has, and
+whatever the borrowers take.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from shared.cluster.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.job import HOLDING
+from shared.events import nodes as n
+from shared.events.value import replace
+from shared.events.values import JobSpec, Level, Position, Resources, TopologyWish, Wish
+from tests.placement.test_borrowing import share
+from tests.placement.world import CELL, World, admitted, finished, joined, report, set_policy, set_quotas, spec_of
+
+FILE = CellFile(
+    cells=(CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=100),)),),
+    tenants=(Tenant(name="ada"), Tenant(name="bob")),
+)
+BORROWERS = 8
+"""So many of the borrower's jobs wait at any time."""
+
+
+def cell_of(nodes: int, leaves: int = 0, gpus: int = 8) -> list[n.NodeJoined]:
+    where = [Position(leaf=f"l{at % leaves}") if leaves else Position() for at in range(nodes)]
+    return [joined(f"n{at}", gpus, cpu_milli=64_000, position=position) for at, position in enumerate(where)]
+
+
+def required(level: Level, slice_workers: int | None = None) -> TopologyWish:
+    return TopologyWish(level=level, wish=Wish.REQUIRED, slice_workers=slice_workers)
+
+
+def own(workers: int, gpus: int, cpu_milli: int = 0, topology: TopologyWish | None = None) -> JobSpec:
+    resources = Resources(gpu_milli=1_000 * gpus, cpu_milli=cpu_milli)
+    return replace(spec_of("own", gpus, workers=workers, topology=topology), resources=resources)
+
+
+def flow(gpu_milli: int = 1_000, cpu_milli: int = 0) -> JobSpec:
+    resources = Resources(gpu_milli=gpu_milli, cpu_milli=cpu_milli)
+    return replace(spec_of("b", tenant="bob"), resources=resources)
+
+
+class Beside:
+    """A cell that the borrower's jobs fill, and an owner to whom all that its job needs is guaranteed."""
+
+    def __init__(self, nodes: list[n.NodeJoined], job: JobSpec, borrower: JobSpec, **policy: str) -> None:
+        self.world, self._borrower, self._count = World(FILE), borrower, 0
+        self.world.tell(set_policy(**policy), set_quotas(share("ada", job.gpus_milli // 1_000), share("bob")))
+        self.world.tell(*nodes)
+        self.refill()
+
+    def refill(self) -> None:
+        while sum(job.status not in HOLDING and job.id != "own" for job in self.world.state.jobs.values()) < BORROWERS:
+            self._count += 1
+            self.world.tell(admitted(replace(self._borrower, id=f"b{self._count}"), 1))
+
+    def ends_until_start(self, job: JobSpec, seed: int, most: int) -> int | None:
+        """How many of the borrower's jobs end, in any order, before the owner's starts; None where it does not."""
+        random = Random(seed)
+        self.world.tell(admitted(job, 2))
+        for ends in range(most):
+            if self.world.job("own").status in HOLDING:
+                return ends
+            running = [each for each in self.world.state.jobs.values() if each.status in HOLDING]
+            ended = random.choice(running)
+            self.world.tell(*(finished(ended.id, node) for node in ended.runs))
+            self.refill()
+        return None
+
+
+SHAPES = {
+    "whole nodes": (cell_of(4), own(3, 8), flow()),
+    "two workers on a node": (cell_of(4), own(2, 4, topology=required(Level.NODE)), flow()),
+    "many workers on a node": (cell_of(4), own(8, 1, topology=required(Level.NODE)), flow()),
+    "halves of most nodes": (cell_of(4), own(6, 4), flow()),
+    "a leaf of several workers a node": (cell_of(4, 2), own(4, 4, topology=required(Level.LEAF)), flow()),
+    "two nodes of a large leaf": (cell_of(8, 2), own(2, 8, topology=required(Level.LEAF)), flow()),
+    "slices in leaves": (cell_of(8, 4), own(4, 8, topology=required(Level.LEAF, 2)), flow()),
+    "a smaller slice": (cell_of(8, 4), own(3, 8, topology=required(Level.LEAF, 2)), flow()),
+    "slices of a node": (cell_of(4), own(4, 4, topology=required(Level.NODE, 2)), flow()),
+    "as many as the CPUs allow": (cell_of(3), own(4, 2, 32_000), flow(cpu_milli=8_000)),
+    "one on each node by CPUs": (cell_of(5), own(4, 2, 40_000), flow(cpu_milli=8_000)),
+    "a GPU beside halves": (cell_of(2, gpus=4), own(1, 1), flow(500)),
+    "a GPU beside quarters": (cell_of(2, gpus=4), own(1, 1), flow(250)),
+    "a node beside quarters": (cell_of(2, gpus=4), own(1, 4), flow(250)),
+    "workers beside quarters": (cell_of(3, gpus=4), own(4, 2), flow(250)),
+    "slices beside halves": (cell_of(4, 2, gpus=2), own(2, 2, topology=required(Level.LEAF, 1)), flow(500)),
+}
+
+
+@pytest.mark.parametrize("seed", [2])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_owner_of_any_shape_starts_in_its_guarantee(shape: str, seed: int) -> None:
+    nodes, job, borrower = SHAPES[shape]
+    assert Beside(nodes, job, borrower).ends_until_start(job, seed, most=500) is not None
+
+
+@pytest.mark.parametrize("seed", [2])
+def test_an_owner_of_shares_starts_in_its_guarantee(seed: int) -> None:
+    job = replace(spec_of("own", workers=2, topology=required(Level.NODE)), resources=Resources(gpu_milli=500))
+    beside = Beside(cell_of(3, gpus=2), job, flow(250))
+    assert beside.ends_until_start(job, seed, most=300) is not None
+
+
+def test_broken_devices_hold_no_worker_and_nothing_is_kept_for_one_there() -> None:
+    job = own(2, 4)
+    beside = Beside(cell_of(2), job, flow())
+    beside.world.tell(report("n0", failed=(4, 5, 6, 7)))
+    beside.world.tell(admitted(job, 2))
+    kept = dict[str, None]()
+    for node in ("n0", "n1"):
+        here = next(
+            each.id
+            for each in beside.world.state.jobs.values()
+            if each.workers and each.workers[0].node == node and each.workers[0].devices[0] < 4
+        )
+        beside.world.tell(finished(here, node))
+        kept = dict.fromkeys(place.node for each in beside.world.state.tree.kept.all for place in each.places)
+    assert sorted(kept) == ["n0", "n1"]
