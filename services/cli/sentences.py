@@ -291,6 +291,9 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.ProposalRefused: lambda x: f"A request about {x.proposal} is refused: {x.code}{_text(x.text)}.",
     e.LogRepaired: _repaired,
     e.InputResumed: lambda x: f"Input {x.input} was read to {x.from_offset}, and is read on from {x.to_offset}.",
+    e.InputFenced: lambda x: (
+        f"Input {x.input} was read to {x.from_offset}, but had lost records before {x.to_offset}: a person decides."
+    ),
 }
 """Every kind of effect; a test holds it against the language."""
 

@@ -145,6 +145,7 @@ class PlacementService:
         self._checksums: dict[str, int] = {}
         self._handed_over = dict[str, int]()
         self._passed = dict[str, int]()
+        self._taken_back: dict[str, None] = {}
         self._deadlines = Deadlines(forgets_nodes=not stepped, speed=speed)
         self._hearing = Hearing()
         self._strays, self._culprits = list[tuple[Input, Stray]](), list[tuple[Input, Stray]]()
@@ -179,6 +180,7 @@ class PlacementService:
         """This process is to write, and the state is folded to the end: forget what belonged to an earlier time."""
         self._inbox.clear()
         self._read, self._checksums, self._handed_over, self._passed = {}, {}, {}, {}
+        self._taken_back = {}
         self._strays, self._culprits, self._room = [], [], Room()
         self._words = {}
         self.has_new_leases = self._epoch is None or self.state.epoch != self._epoch
@@ -345,7 +347,21 @@ class PlacementService:
         """Read these inputs, which have lost records, on from these offsets."""
         turn = self._turn(now_ms)
         for source, start in sorted(starts.items()):
+            self._taken_back.pop(source, None)
             turn.do(e.InputResumed(input=source, from_offset=self.state.inputs.get(source, 0), to_offset=start))
+        return Tried(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False)
+
+    def fence(self, places: Mapping[str, tuple[int, int | None]], now_ms: int, wall_ms: int) -> Tried:
+        """Take these inputs back to places that their topics do not continue (offset, and checksum of the record before
+        it), so that every later writer finds the loss. What was read behind them and waits is still decided upon, but
+        does not count as read: a person may want it read again.
+        """
+        turn = self._turn(now_ms)
+        for source, (offset, checksum) in sorted(places.items()):
+            self._taken_back[source] = None
+            self._read.pop(source, None)
+            at = self.state.inputs.get(source, 0)
+            turn.do(e.InputFenced(input=source, from_offset=at, to_offset=offset, checksum=checksum))
         return Tried(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False)
 
     def decide(self, now_ms: int, wall_ms: int) -> Tried | None:
@@ -666,7 +682,7 @@ class PlacementService:
 
     def _advance(self, taken: tuple[Input, ...]) -> dict[str, int]:
         for item in taken:
-            if item.goes_on:
+            if item.goes_on or item.source in self._taken_back:
                 continue
             self._read[item.source] = item.next_offset
             if item.checksum is None:
@@ -675,6 +691,8 @@ class PlacementService:
                 self._checksums[item.source] = item.checksum
         known = self.state.inputs
         for source, passed in self._passed.items():
+            if source in self._taken_back:
+                continue
             read = self._read.get(source, known.get(source, 0))
             if read < passed and read >= self._handed_over.get(source, 0):
                 self._read[source] = passed

@@ -57,6 +57,7 @@ APPLY: dict[type[e.Effect], Callable[[CellState, Any, int], None]] = {
     e.CellFileSet: nodes.cell_file_set,
     e.ProposalRefused: jobs.nothing,
     e.InputResumed: nodes.input_resumed,
+    e.InputFenced: nodes.input_fenced,
     e.LogRepaired: jobs.nothing,
 }
 

@@ -269,8 +269,19 @@ def policy_set(state: CellState, effect: e.PolicySet, at_ms: int) -> None:
 
 def input_resumed(state: CellState, effect: e.InputResumed, at_ms: int) -> None:
     """An input is read on from elsewhere; which record stands before that is not known."""
+    _move_input(state, effect, None)
+
+
+def input_fenced(state: CellState, effect: e.InputFenced, at_ms: int) -> None:
+    """An input counts as read to a place that its topic does not continue."""
+    _move_input(state, effect, effect.checksum)
+
+
+def _move_input(state: CellState, effect: e.InputResumed | e.InputFenced, checksum: int | None) -> None:
     at = state.inputs.get(effect.input, 0)
     must(at == effect.from_offset, f"input {effect.input} was read to {at}, not to {effect.from_offset}")
     state.journal.put(state.inputs, effect.input, effect.to_offset)
-    if effect.input in state.input_checksums:
+    if checksum is not None:
+        state.journal.put(state.input_checksums, effect.input, checksum)
+    elif effect.input in state.input_checksums:
         state.journal.drop(state.input_checksums, effect.input)

@@ -69,6 +69,7 @@ and `CellFileSet` holds the one in force; `AdvanceTime` moves the stepped clock 
 kept as `SnapshotChunk`s and vouched for by a `SnapshotManifest`.
 
 **An input that has lost records** is read no further until a person decides; `InputResumed` says from where it is then.
+Where the loss is noticed only after the input was read on, `InputFenced` takes its place back to where it is seen.
 A decision log that has lost records, or is damaged, goes on by `fallow log repair`; `LogRepaired` says what of it
 counts.
 

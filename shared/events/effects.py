@@ -485,6 +485,18 @@ class InputResumed(Effect):
     to_offset: Count
 
 
+class InputFenced(Effect):
+    """An input was read on in a topic that had lost records before: it counts as read only to the last place that is
+    known to be lost, where `checksum` names the record that was read before it. It is read no further until a person
+    decides.
+    """
+
+    input: Name
+    from_offset: Count
+    to_offset: Count
+    checksum: Count | None = None
+
+
 class LogRepaired(Effect):
     """A person went on with a log that had lost records, or was damaged. Of what once stood there up to `end`, only the
     records before the offset `good_until` count; so many contradicting snapshots were made void.
@@ -566,6 +578,7 @@ AnyEffect = (
     | CellFileSet
     | ProposalRefused
     | InputResumed
+    | InputFenced
     | LogRepaired
 )
 """Every effect there is. A new one is added here, beside its class."""

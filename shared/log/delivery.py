@@ -98,6 +98,10 @@ class Delivery:
         self._told: dict[TopicPartition, Loss] = {}
         self._watch = PlaceWatch(log)
         self._handled: dict[TopicPartition, Place] = {}
+        self._read_past: dict[TopicPartition, Loss] = {}
+        """Losses behind which the group has read on before they were found: what it has committed does not show them,
+        until it is taken back there.
+        """
         self._one_commits = asyncio.Lock()
         self._committing: asyncio.Task[None] | None = None
         self._commit_due_s = 0.0
@@ -139,7 +143,7 @@ class Delivery:
         if not await self._has_looked():
             return {}
         for loss in self._watch.lost():
-            self._lose(loss)
+            self._find(loss)
         try:
             found = await self.share.poll(most)
         except LogTruncated as error:
@@ -166,6 +170,7 @@ class Delivery:
         if share.generation != generation:
             return False
         self._begin_share(generation, assigned, places)
+        losses |= self._still_past()
         self._told = {tp: told for tp, told in self._told.items() if _is_past(told) or tp in losses}
         for loss in losses.values():
             self._lose(loss)
@@ -174,12 +179,35 @@ class Delivery:
     def _begin_share(
         self, generation: int, assigned: frozenset[TopicPartition], places: dict[TopicPartition, Place]
     ) -> None:
+        earlier = {tp: read for tp, read in self._watch.uncompared().items() if tp in assigned}
         for tp in self._looked_at:
             self._watch.forget(tp)
         for tp, place in places.items():
             self._watch.read(tp, place)
+            # What the group has not committed is handled again, and compared again.
+            self._watch.read_earlier(tp, tuple(read for read in earlier.get(tp, ()) if _is_before(read, place)))
         self._generation, self._looked_at = generation, assigned
         self._standing, self.held = places, frozenset()
+
+    def _still_past(self) -> dict[TopicPartition, Loss]:
+        """The losses that the group has read past, and that its new places still do not show."""
+        standing, past, self._read_past = self._standing, self._read_past, {}
+        found = {tp: loss for tp, loss in past.items() if tp in standing and _is_before(loss.place, standing[tp])}
+        for loss in found.values():
+            self._take_back(loss)
+        return found
+
+    def _find(self, loss: Loss) -> None:
+        """A look has found this."""
+        if loss.tp in self.assigned and loss.place != self._watch.newest(loss.tp):
+            self._take_back(loss)
+        self._lose(loss)
+
+    def _take_back(self, loss: Loss) -> None:
+        """Commit the place that is lost: every later owner of the partition finds it by that."""
+        self._handled.pop(loss.tp, None)
+        self._read_past[loss.tp] = loss
+        self._commit_soon()
 
     def _lose(self, loss: Loss) -> None:
         """Report a loss once: a fetch that was under way meets it again, and so does each new share of the group."""
@@ -249,18 +277,27 @@ class Delivery:
         if len(ours) < len(places):
             self.batches_taken_away += 1
             self._warn("partitions were taken away while their batch was handled; their next owner repeats it")
+        # What is handled of a partition that has lost records does not count: the group stays where the loss is seen.
+        ours = {tp: place for tp, place in ours.items() if tp not in self.held}
         for tp, place in ours.items():
             self._watch.read(tp, place)
         self._handled.update(ours)
-        if self._handled and (self._committing is None or self._committing.done()):
+        self._commit_soon()
+
+    def _commit_soon(self) -> None:
+        if self._is_to_commit and (self._committing is None or self._committing.done()):
             self._committing = asyncio.create_task(self._commit_in_turn(), name="commit")
+
+    @property
+    def _is_to_commit(self) -> bool:
+        return bool(self._handled or self._read_past)
 
     async def _commit_in_turn(self) -> None:
         """One commit at a time, and never two within a second. One that fails is tried again: nothing may come behind
         it for long, and what is not committed counts as not handled.
         """
         loop = asyncio.get_running_loop()
-        while self._handled:
+        while self._is_to_commit:
             await asyncio.sleep(max(0.0, self._commit_due_s - loop.time()))
             await self._commit()
             self._commit_due_s = loop.time() + COMMIT_EVERY_S
@@ -274,15 +311,19 @@ class Delivery:
             if generation != self._generation:
                 return  # how far others have come meanwhile is not known yet
             handled, self._handled = self._handled, {}
+            past, self._read_past = self._read_past, {}
             places = {tp: place for tp, place in handled.items() if tp in assigned and self._is_further(tp, place)}
+            places |= {tp: loss.place for tp, loss in past.items() if tp in assigned}
             if not places:
                 return
             try:
                 await self.share.commit(places)
             except CommitFailed as error:
                 self._warn(f"the offsets of handled batches are not committed: {error}")
+                self._read_past = {**past, **self._read_past}
                 if self.share.generation == generation:
-                    self._handled = {**places, **self._handled}
+                    unsaid = {tp: place for tp, place in places.items() if tp not in self._read_past}
+                    self._handled = {**unsaid, **self._handled}
             else:
                 self._standing.update(places)
 
@@ -301,7 +342,7 @@ class Delivery:
         committing, self._committing = self._committing, None
         if committing is not None and not self._one_commits.locked():
             committing.cancel()
-        if self._handled:
+        if self._is_to_commit:
             await self._commit()
         await self._watch.stop()
 
@@ -324,6 +365,10 @@ def _checksum(record: Record) -> int | None:
 
 def _any_of(records: Sequence[Record], tps: frozenset[TopicPartition]) -> bool:
     return any((record.topic, record.partition) in tps for record in records)
+
+
+def _is_before(place: Place, other: Place) -> bool:
+    return place.next_offset < other.next_offset
 
 
 def _is_past(loss: Loss) -> bool:

@@ -11,6 +11,9 @@ from shared.log.reading import input_checksum
 
 LOOK_EVERY_S = 5.0
 LAST_LOOK_S = 1.0
+PLACES_MOST = 100
+"""So many looks in a row may fail before the oldest place that none of them has compared is forgotten."""
+
 LOOKING_WAIT_MS = 100
 """While a look is under way, whoever waits for news waits no longer than this before it asks what was found."""
 
@@ -53,13 +56,13 @@ class PlaceWatch:
 
     Each look is at the newest place, and where that is whole at the one that was the newest at the look before; the
     first look at the first place. So a topic that was cut below that place is found out even when it has been filled
-    and read on since.
+    and read on since. A look that fails compares nothing: its places are left to the next one.
     """
 
     def __init__(self, log: Log, checksum_of: ChecksumOf = input_checksum) -> None:
         self._log, self._checksum_of = log, checksum_of
         self._read: dict[TopicPartition, Place] = {}
-        self._remembered: dict[TopicPartition, Place] = {}
+        self._remembered: dict[TopicPartition, tuple[Place, ...]] = {}
         self._next: dict[TopicPartition, Place] = {}
         self._look: asyncio.Task[dict[TopicPartition, Loss]] | None = None
         self._look_at_s: float | None = None
@@ -67,12 +70,27 @@ class PlaceWatch:
     def read(self, tp: TopicPartition, place: Place) -> None:
         """The partition was read to here."""
         if tp not in self._read:
-            self._remembered[tp] = place
+            self._remembered[tp] = (place,)
         self._read[tp] = place
+
+    def read_earlier(self, tp: TopicPartition, places: tuple[Place, ...]) -> None:
+        """The partition, which is read on from where it was told last, was read to these places before, and no look has
+        compared them since.
+        """
+        self._remembered[tp] = (*places, *self._remembered[tp])[-PLACES_MOST:]
+
+    def uncompared(self) -> dict[TopicPartition, tuple[Place, ...]]:
+        """The places of each partition that the next look compares."""
+        return {tp: _with(self._remembered[tp], place) for tp, place in self._read.items()}
+
+    def newest(self, tp: TopicPartition) -> Place | None:
+        """The place to which the partition was read; None where it is not looked at."""
+        return self._read.get(tp)
 
     def forget(self, tp: TopicPartition) -> None:
         """Look at this partition no more, until it is read again."""
-        for places in (self._read, self._remembered, self._next):
+        self._remembered.pop(tp, None)
+        for places in (self._read, self._next):
             places.pop(tp, None)
 
     @property
@@ -99,11 +117,12 @@ class PlaceWatch:
         try:
             losses = look.result()
         except LogUnavailable:
+            for tp, place in self._next.items():
+                self._remembered[tp] = _with(self._remembered[tp], place)
             return []
         # A partition that was forgotten during the look, and perhaps begun anew, is not the one that was looked at.
-        self._remembered |= self._next
-        # What was read may be deleted by its age: only a reader that has not read it yet has lost it.
-        return [loss for tp, loss in losses.items() if loss.kind is not LossKind.DELETED_UNREAD and tp in self._next]
+        self._remembered |= {tp: (place,) for tp, place in self._next.items()}
+        return [loss for tp, loss in losses.items() if tp in self._next]
 
     def _begun(self) -> asyncio.Task[dict[TopicPartition, Loss]]:
         self._next = dict(self._read)
@@ -111,11 +130,20 @@ class PlaceWatch:
         return asyncio.create_task(look, name="look at what was read")
 
     async def _losses(
-        self, newest: Mapping[TopicPartition, Place], remembered: Mapping[TopicPartition, Place]
+        self, newest: Mapping[TopicPartition, Place], remembered: Mapping[TopicPartition, tuple[Place, ...]]
     ) -> dict[TopicPartition, Loss]:
-        losses = await losses_of(self._log, newest, self._checksum_of)
-        older = {tp: place for tp, place in remembered.items() if tp not in losses and place != newest.get(tp)}
-        return {**losses, **(await losses_of(self._log, older, self._checksum_of) if older else {})}
+        losses = await self._lost_at(newest)
+        for number in range(max(map(len, remembered.values()), default=0)):
+            places = {tp: older[number] for tp, older in remembered.items() if number < len(older)}
+            losses |= await self._lost_at(
+                {tp: place for tp, place in places.items() if tp not in losses and place != newest.get(tp)}
+            )
+        return losses
+
+    async def _lost_at(self, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Loss]:
+        """What was read may be deleted by its age: only a reader that has not read it yet has lost it."""
+        losses = await losses_of(self._log, places, self._checksum_of) if places else {}
+        return {tp: loss for tp, loss in losses.items() if loss.kind is not LossKind.DELETED_UNREAD}
 
     async def last_look(self) -> list[Loss]:
         """What a look right now finds, before the reader leaves; nothing where the log does not answer soon."""
@@ -132,3 +160,8 @@ class PlaceWatch:
         if look is not None:
             look.cancel()
             await asyncio.gather(look, return_exceptions=True)
+
+
+def _with(places: tuple[Place, ...], newest: Place) -> tuple[Place, ...]:
+    """These and the newest one, each once."""
+    return places if places and places[-1] == newest else (*places, newest)[-PLACES_MOST:]

@@ -172,6 +172,7 @@ TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = 
     e.CellFileSet: _all_queued,
     e.ProposalRefused: None,
     e.InputResumed: None,
+    e.InputFenced: None,
     e.LogRepaired: None,
 }
 """What each effect touches; None for those that no row shows."""

@@ -227,6 +227,10 @@ TABLE: list[tuple[e.Effect, str]] = [
         e.InputResumed(input="jobs-0", from_offset=30, to_offset=0),
         "Input jobs-0 was read to 30, and is read on from 0.",
     ),
+    (
+        e.InputFenced(input="jobs-0", from_offset=30, to_offset=20, checksum=7),
+        "Input jobs-0 was read to 30, but had lost records before 20: a person decides.",
+    ),
 ]
 
 

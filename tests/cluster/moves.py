@@ -410,6 +410,12 @@ def request_is_refused(world: Historian, at_ms: int) -> Effects:
         e.JobRefused(job="nobody", request="CancelJob", code=RefuseCode.UNKNOWN_JOB),
         e.ProposalRefused(proposal="p-1", code=ProposalCode.DOES_NOT_HELP),
         e.InputResumed(input="queue-9", from_offset=world.state.inputs.get("queue-9", 0), to_offset=at_ms % 7),
+        e.InputFenced(
+            input="queue-8",
+            from_offset=world.state.inputs.get("queue-8", 0),
+            to_offset=at_ms % 7,
+            checksum=at_ms % 5 or None,
+        ),
     ]
 
 

@@ -244,6 +244,63 @@ async def test_a_topic_that_is_filled_anew_right_behind_the_look_of_a_new_share_
     await site.delivery.stop()
 
 
+@pytest.mark.parametrize("failures", [0, 2])
+async def test_a_loss_behind_which_the_group_has_read_on_holds_the_partition_for_every_later_owner(
+    failures: int,
+) -> None:
+    site = Site()
+    await site.publish(b"a", b"b")
+    await site.turn()
+    await eventually(lambda: site.next_offset == 2)
+    before = site.share.said
+    await refilled(site, b"x", b"y", b"z")
+    await site.turn()
+    await eventually(lambda: site.next_offset == 3)
+    site.share.failures = failures
+    await eventually(lambda: _lost(site))
+    await eventually(lambda: site.share.said == before)
+    await site.delivery.stop()
+
+    later = Site()
+    later.share, later.broker = site.share, site.broker
+    later.delivery = Delivery(later.handle, site.share.log, on_loss=later.losses.append)
+    later.delivery.join(site.share)
+    site.share.own(is_ours=True)
+    await site.publish(b"c")
+    await later.turns(3)
+    assert [(loss.kind, loss.next_offset) for loss in later.losses] == [(LossKind.OTHER_RECORD, 2)]
+    assert later.delivery.held == {TP}
+    assert not later.seen
+    await later.delivery.stop()
+
+
+async def test_what_was_not_compared_yet_is_compared_when_the_group_rearranges_itself_meanwhile() -> None:
+    site = Site()
+    await site.publish(b"a", b"b")
+    await site.turn()
+    await refilled(site, b"x", b"y", b"z")
+    await site.turn()
+    await eventually(lambda: site.next_offset == 3)
+    site.share.own(is_ours=True)
+    await eventually(lambda: _lost(site))
+    assert [(loss.kind, loss.next_offset) for loss in site.losses] == [(LossKind.OTHER_RECORD, 2)]
+    await site.delivery.stop()
+
+
+async def test_what_is_handled_of_a_partition_that_is_held_does_not_take_the_group_past_the_loss() -> None:
+    """The batch was read before the loss was found."""
+    site = Site()
+    await site.publish(b"a", b"b")
+    await site.turn()
+    await eventually(lambda: site.next_offset == 2)
+    await refilled(site, b"x", b"y", b"z")
+    found = await site.delivery.take(MOST)
+    await eventually(lambda: _lost(site))
+    await site.delivery.deliver(found[TP])
+    await site.delivery.stop()
+    assert site.next_offset == 2
+
+
 async def test_places_that_were_asked_for_of_an_earlier_share_are_no_loss_of_this_one() -> None:
     """While they are asked for, a person sets the group's place and the partitions are given out again."""
     site = Site(committed=7)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from shared.cluster.fold import DamagedLog
 from shared.log import losses
@@ -13,7 +15,7 @@ from shared.log.follower import Follower
 from shared.log.losses import PlaceWatch, losses_of
 from shared.log.machine.losses import Loss, LossKind, Place, fences
 from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.port import LogTruncated, Record, TopicPartition
+from shared.log.port import LogTruncated, Outgoing, Record, TopicPartition
 from shared.log.reading import input_checksum
 from tests.histories import CELL, History, outgoing
 from tests.log.snapshot_world import TOPICS, layout_of
@@ -149,6 +151,51 @@ async def test_the_first_look_is_at_the_first_place_however_often_the_topic_was_
         watch.read(TP, place_behind(broker, 10 + more))
     assert await found_by(watch) == [LossKind.OTHER_RECORD], "each loss is told once"
     await watch.stop()
+
+
+@settings(deadline=None)
+@given(
+    before=st.lists(st.sampled_from(["read", "look", "failed look"]), max_size=6),
+    cut=st.integers(0, 4),
+    after=st.lists(st.sampled_from(["read", "failed look"]), max_size=4),
+)
+@example(before=["read", "failed look"], cut=1, after=["read"])
+@example(before=["read", "look"], cut=1, after=["read", "failed look", "read"])
+def test_a_cut_below_a_place_at_which_a_look_was_due_is_found_though_looks_fail(
+    before: list[str], cut: int, after: list[str]
+) -> None:
+    """Whether the reader has read on in what came instead or not."""
+
+    async def looked_and_found() -> tuple[int, list[Loss]]:
+        broker = MemoryBroker()
+        broker.create_topic(TP[0], TP[1] + 1)
+        watch, looked, is_whole = PlaceWatch(MemoryLog(broker)), 0, True
+
+        def read() -> int:
+            broker.write(Outgoing(TP[0], b"one", partition=TP[1]))
+            end = broker.partition(TP).end
+            watch.read(TP, place_behind(broker, end))
+            return end
+
+        looked = newest = read()
+        for step in [*before, "cut", *after, "look"]:
+            if step == "cut":
+                broker.cut(TP, min(cut, newest))
+                for _ in range(10):
+                    broker.write(Outgoing(TP[0], b"another", partition=TP[1]))
+            elif step == "read":
+                is_whole = is_whole and broker.partition(TP).end == newest
+                newest = read()
+            else:
+                broker.is_away = step == "failed look"
+                found = await watch.last_look()
+                broker.is_away = False
+                looked = newest if is_whole else looked
+        return looked, found
+
+    looked, found = asyncio.run(looked_and_found())
+    assert bool(found) == (cut < looked)
+    assert all(cut < loss.next_offset <= looked for loss in found)
 
 
 async def test_a_partition_that_is_begun_anew_during_a_look_is_looked_at_from_there(broker: MemoryBroker) -> None:

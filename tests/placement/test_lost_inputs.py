@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
 from services.placement.settings import PlacementSettings
-from shared.events.effects import InputResumed, JobDeferred, JobStarted, NodeSilent
+from shared.events.effects import InputFenced, InputResumed, JobDeferred, JobStarted, NodeSilent
 from shared.events.jobs import JobRejected
 from shared.events.nodes import NodeJoined, NodeReport
 from shared.events.operations import HoldJob
@@ -24,6 +24,7 @@ from shared.log.fenced_input import INPUT_FENCED
 from shared.log.machine.losses import LossKind, Place, loss_of
 from shared.log.memory import MemoryLog
 from shared.log.port import AppendAnswer, AppendUnknown, LogUnavailable, Outgoing, Reader, TopicPartition
+from shared.log.reading import input_checksum
 from shared.runtime.process import Context
 from tests.contract.eventually import eventually
 from tests.placement.lost_world import CELL, LAYOUT, LostWorld
@@ -174,6 +175,84 @@ async def test_a_running_writer_at_rest_notices_that_its_input_was_filled_anew(w
     assert world.enqueued()[:4] == list(names(0, 4))
 
 
+async def until_put_back(world: LostWorld, *fences: InputFenced) -> None:
+    await eventually(lambda: [e for e in world.effects() if isinstance(e, InputFenced)] == list(fences))
+
+
+async def resumed_from_the_beginning(world: LostWorld) -> None:
+    """A person has the input read from its beginning: nothing that came in the place of the jobs is passed over."""
+    (fence,) = [effect for effect in world.effects() if isinstance(effect, InputFenced)]
+    resume = f"jobs-0@{fence.to_offset}:0"
+    async with world.placement(resume_inputs=resume) as context:
+        await eventually(lambda: set(world.enqueued()) == {*names(0, 4), *names(10, 17)})
+        assert context.health.waiting_for is None
+        world.admit("job-last")
+        await eventually(lambda: "job-last" in world.enqueued())
+    async with world.placement(resume_inputs=resume) as context:
+        world.admit("job-behind")
+        await eventually(lambda: "job-behind" in world.enqueued())
+        assert context.health.waiting_for is None
+
+
+def checksum_of(world: LostWorld, offset: int) -> int:
+    return input_checksum(world.broker.partition(JOBS).records[offset])
+
+
+@pytest.mark.usefixtures("quick_looks")
+async def test_a_loss_behind_which_an_input_was_read_on_fences_it_until_a_person_decides(world: LostWorld) -> None:
+    """Also for a process that starts anew: the cursor that the log has by then is whole."""
+    async with world.placement() as context:
+        world.admit(*names(0, 4))
+        await world.until_enqueued(4)
+        checksum = checksum_of(world, 3)
+        await asyncio.sleep(0.3)
+        world.broker.cut(JOBS, 0)
+        world.admit(*names(10, 17))
+        await fenced(context, "another record at offset 3", "FALLOW_RESUME_INPUTS=jobs-0@4:OFFSET")
+        read = world.read("jobs")
+        assert read == 7, "it was read on before the loss was found"
+        await until_put_back(world, InputFenced(input="jobs-0", from_offset=7, to_offset=4, checksum=checksum))
+    for _ in range(2):
+        async with world.placement() as context:
+            await fenced(context, "another record at offset 3", "FALLOW_RESUME_INPUTS=jobs-0@4:OFFSET")
+    await resumed_from_the_beginning(world)
+
+
+async def test_a_writer_that_loses_the_log_for_a_moment_still_compares_what_it_had_read_before(
+    world: LostWorld,
+) -> None:
+    """It takes the cell over anew, and the cursor from which it reads on is whole."""
+
+    class Away(MemoryLog):
+        state = ""
+
+        async def append(self, message: Outgoing) -> AppendAnswer:
+            if Away.state == "unsure":
+                Away.state = "away"
+                return AppendUnknown(reason="no answer")
+            return await super().append(message)
+
+        async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+            if Away.state == "away":
+                Away.state = "back"
+                raise LogUnavailable("no answer")
+            return await super().end_offsets(tps)
+
+    world.log = Away
+    async with world.placement() as context:
+        world.admit(*names(0, 4))
+        await world.until_enqueued(4)
+        world.broker.cut(JOBS, 0)
+        world.admit(*names(10, 17))
+        await world.until_enqueued(7)
+        assert context.health.waiting_for is None, "no look is due yet"
+        Away.state = "unsure"
+        world.tell(HoldJob(cell=CELL, job="job-0"))
+        await eventually(lambda: Away.state == "back")
+        await fenced(context, "test.jobs/0", "another record at offset", "FALLOW_RESUME_INPUTS=jobs-0@")
+    await resumed_from_the_beginning(world)
+
+
 class FilledAnew(MemoryLog):
     """When the first reader of jobs is opened, the topic is cut and filled anew beyond the place of the reader."""
 
@@ -213,6 +292,8 @@ async def test_a_writer_that_leaves_soon_tells_that_its_input_was_filled_anew(
         await world.until_enqueued(5)
         assert INPUT_FENCED not in "".join(capsys.readouterr())
     assert INPUT_FENCED in "".join(capsys.readouterr())
+    async with world.placement() as context:
+        await fenced(context, "test.jobs/0", "another record at offset")
 
 
 async def test_a_person_decides_from_where_an_input_is_read_on(world: LostWorld) -> None:

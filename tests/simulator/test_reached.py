@@ -29,8 +29,8 @@ PROPOSED_BY_NO_POLICY_YET = frozenset(
 PERSONS_DECISIONS = frozenset({"LogRepaired"})
 """Made while all services are stopped, and none is in a world: tests/cli/test_repairing.py."""
 
-IN_SOME_WORLDS = frozenset({"QuotaRemoved"})
-"""Not in each few dozen: tests/placement/test_tenants_go.py."""
+IN_SOME_WORLDS = frozenset({"InputFenced", "QuotaRemoved"})
+"""Not in each few dozen: tests/placement/test_lost_inputs.py and test_tenants_go.py."""
 
 GIVEN_BY_NO_POLICY_YET = frozenset(
     {

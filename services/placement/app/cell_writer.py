@@ -24,7 +24,7 @@ from shared.log.follower import Follower
 from shared.log.machine.losses import Place
 from shared.log.machine.tenure import Tenure
 from shared.log.opening import layout_of
-from shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Reader
+from shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Reader, TopicPartition
 from shared.runtime.cell_file import CellFileError, read_again, reloaded
 from shared.runtime.clocks import WallCellClock
 from shared.runtime.process import Context, wait_for
@@ -84,6 +84,7 @@ class CellWriter:
         self._showing = Showing(context, layout, cell.name, self._intake.sources, self._metrics)
         self._inflow: Inflow | None = None
         self._watch: InputWatch
+        self._uncompared: tuple[int, dict[TopicPartition, tuple[Place, ...]]] = (0, {})
         self._nodes: NodesWatch
         self._service: PlacementService
 
@@ -218,7 +219,7 @@ class CellWriter:
         try:
             self._inflow = inflow = await self._open_inputs(tenure)
         except BaseException:
-            await self._watch.end()
+            self._uncompared = (epoch, await self._watch.end())
             raise
         nodes = self._layout.tp("nodes", self.cell)
         self._nodes = NodesWatch(self._context, self._log, nodes, self._service, self._metrics, inflow.wake)
@@ -229,10 +230,12 @@ class CellWriter:
                 await self._cycle(tenure, inflow)
             await self._leave(tenure)
             await self._watch.last_look()
+            if tenure.writes:
+                await self._put_fences(tenure)
         finally:
             self._inflow = None
             await self._nodes.stop()
-            await self._watch.end()
+            self._uncompared = (epoch, await self._watch.end())
             self._metrics.writes.set(0)
             self._context.health.let_go(self._ordinal, *(self._layout.topic(name) for name in INPUTS))
             self._context.logger.info("no longer writing", cell=self.cell, epoch=epoch)
@@ -275,12 +278,15 @@ class CellWriter:
         """Every input that is whole, from the state's own cursor, or from its beginning where the state has not read
         it.
         """
-        places = self._places()
-        starts = await self._watch.begin(places)
-        if await self._resume(tenure):
-            await self._watch.end()
+        places, (epoch, earlier) = self._places(), self._uncompared
+        starts = await self._watch.begin(places, earlier if self._follower.state.epoch == epoch + 1 else {})
+        await self._take_back(tenure)
+        resumed = await self._resume(tenure)
+        if resumed:
+            earlier = await self._watch.end()
             places = self._places()
-            starts = await self._watch.begin(places)
+            left = {tp: read for tp, read in earlier.items() if self._intake.sources[tp[0]] not in resumed}
+            starts = await self._watch.begin(places, left)
         readers: dict[str, Reader] = {}
         for name, start in starts.items():
             tp, patient_ms = self._layout.tp(name, self.cell), 0 if self._stepped else PATIENT_MS.get(name, 0)
@@ -308,10 +314,30 @@ class CellWriter:
             if source in state.inputs
         }
 
-    async def _resume(self, tenure: Tenure[Tried]) -> bool:
-        """Put in the log what a person decided about fenced inputs, until it is in force or the tenure ends. Whether
-        there was anything to put there.
-        """
+    async def _take_back(self, tenure: Tenure[Tried]) -> None:
+        """Put fences in the log that the state's cursors do not show, until they are in force or the tenure ends."""
+        while self._watch.read_past and self._owns and tenure.writes:
+            if not await self._put_fences(tenure):
+                await self._refold()
+
+    async def _put_fences(self, tenure: Tenure[Tried]) -> bool:
+        """Try once. Whether nothing is left to be put there."""
+        read_past, stands = self._watch.read_past, self._places()
+        for name in [name for name, place in read_past.items() if stands.get(name) == place]:
+            del read_past[name]  # an append that was not acknowledged is there
+        if not read_past:
+            return True
+        places = {f"{name}-{self._ordinal}": (place.next_offset, place.checksum) for name, place in read_past.items()}
+        tenure.begin()
+        tried = self._service.fence(places, self._now_ms(), self._context.host.monotonic_ms())
+        draft = self._appending.draft(tenure, tried)
+        assert draft is not None, "places of inputs always fit into a record"
+        if await self._appending.append(tenure, tried, draft):
+            read_past.clear()
+        return not read_past
+
+    async def _resume(self, tenure: Tenure[Tried]) -> dict[str, int]:
+        """Put in the log what a person decided about fenced inputs, until it is in force or the tenure ends."""
         decided = self._decided_resumes()
         missing = decided
         while missing and self._owns and tenure.writes:
@@ -323,7 +349,7 @@ class CellWriter:
                 break
             await self._refold()
             missing = self._decided_resumes()
-        return bool(decided)
+        return decided
 
     def _decided_resumes(self) -> dict[str, int]:
         """The fenced inputs that still stand where they were fenced, and from where a person decided to read on."""
@@ -355,6 +381,7 @@ class CellWriter:
             await self._rest()
         for name in self._watch.look():
             inflow.close(name)
+        await self._take_back(tenure)
         self._follower.look()
         is_fenced = "nodes" in self._watch.fenced
         has_heard = not self._stepped and self._nodes.look(is_fenced=is_fenced)

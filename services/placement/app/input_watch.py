@@ -33,12 +33,22 @@ class InputWatch:
         self._tps = dict(tps)
         self._names = {tp: name for name, tp in self._tps.items()}
         self._watch = PlaceWatch(log)
+        self._earlier: dict[TopicPartition, tuple[Place, ...]] = {}
         self.fenced: dict[str, Loss] = {}
-
-    async def begin(self, places: Mapping[str, Place]) -> dict[str, int]:
-        """Where each input that is whole is read on, by the places that the state has read them to. An input that the
-        state has never read is to begin at offset 0: what is gone of it before was never read. Raises LogUnavailable.
+        self.read_past: dict[str, Place] = {}
+        """Fenced inputs that were read on behind the loss before it was found, and where it is seen: the state's cursor
+        does not show it.
         """
+
+    async def begin(
+        self, places: Mapping[str, Place], earlier: Mapping[TopicPartition, tuple[Place, ...]]
+    ) -> dict[str, int]:
+        """Where each input that is whole is read on, by the places that the state has read them to. An input that the
+        state has never read is to begin at offset 0: what is gone of it before was never read. `earlier` is what a
+        watch of this process had not compared when it ended, where no other process has written since. Raises
+        LogUnavailable.
+        """
+        self._earlier = dict(earlier)
         begins = await self._log.begin_offsets(list(self._tps.values()))
         losses = await losses_of(self._log, {tp: places.get(name, Place(0)) for name, tp in self._tps.items()})
         for tp, loss in losses.items():
@@ -46,7 +56,11 @@ class InputWatch:
         starts = {name: max(places.get(name, Place(0)).next_offset, begins[tp]) for name, tp in self._tps.items()}
         for name, place in places.items():
             if name not in self.fenced:
-                self._watch.read(self._tps[name], place)
+                tp = self._tps[name]
+                self._watch.read(tp, place)
+                self._watch.read_earlier(tp, self._earlier.pop(tp, ()))
+        if earlier:
+            await self.last_look()
         return {name: start for name, start in starts.items() if name not in self.fenced}
 
     def read(self, tp: TopicPartition, next_offset: int, checksum: int) -> None:
@@ -67,13 +81,17 @@ class InputWatch:
         for loss in await self._watch.last_look():
             self._found(loss)
 
-    async def end(self) -> None:
-        """The cell is no longer written here: what is wrong with its inputs is its next writer's to tell."""
+    async def end(self) -> dict[TopicPartition, tuple[Place, ...]]:
+        """The cell is no longer written here: what is wrong with its inputs is its next writer's to tell. What was read
+        of them and not compared since.
+        """
         await self._watch.stop()
         for name in self.fenced:
             say_read_again(self._context, self._tps[name])
             self._metrics.fenced(name, is_fenced=False)
-        self.fenced = {}
+        read_past = {self._tps[name]: (place,) for name, place in self.read_past.items()}
+        self.fenced, self.read_past = {}, {}
+        return {**self._earlier, **self._watch.uncompared(), **read_past}
 
     def _judge(self, name: str, loss: Loss) -> bool:
         if not fences(name, loss):
@@ -84,6 +102,8 @@ class InputWatch:
 
     def _found(self, loss: Loss) -> str:
         name = self._names[loss.tp]
+        if loss.place != self._watch.newest(loss.tp):
+            self.read_past[name] = loss.place
         self._fence(name, loss)
         return name
 

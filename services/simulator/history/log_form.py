@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from services.simulator.history.evidence import CellEvidence, LogEntry, Violation
 from shared.events.decisions import CHAIN_START, Decision, next_chain
-from shared.events.effects import InputResumed
+from shared.events.effects import InputFenced, InputResumed
 from shared.events.encoding import Undecodable, decode
 
 
@@ -94,5 +94,6 @@ def order_violations(cell: str, decisions: Sequence[InForce]) -> list[Violation]
                 found.append(Violation("LOG", text, where))
         at_ms, epoch = decision.at_ms, decision.epoch
         inputs.update(decision.inputs)
-        inputs.update({e.input: e.to_offset for e in decision.effects if isinstance(e, InputResumed)})
+        moved = [effect for effect in decision.effects if isinstance(effect, InputResumed | InputFenced)]
+        inputs.update({effect.input: effect.to_offset for effect in moved})
     return found

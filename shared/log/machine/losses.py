@@ -34,7 +34,7 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Loss:
     """A partition that does not continue what was read from it. It was read to `next_offset`, and holds the records
-    from `begin` to `end`.
+    from `begin` to `end`. `checksum` names the last record that was read before `next_offset`, where that is known.
     """
 
     kind: LossKind
@@ -42,6 +42,12 @@ class Loss:
     next_offset: int
     begin: int
     end: int
+    checksum: int | None = None
+
+    @property
+    def place(self) -> Place:
+        """The place that the partition does not continue."""
+        return Place(self.next_offset, self.checksum)
 
     def __str__(self) -> str:
         where = f"{self.tp[0]}/{self.tp[1]}"
@@ -73,4 +79,4 @@ def loss_of(tp: TopicPartition, place: Place, begin: int, end: int, found: int |
         kind = LossKind.DELETED_UNREAD
     elif place.checksum is not None and found is not None and found != place.checksum:
         kind = LossKind.OTHER_RECORD
-    return None if kind is None else Loss(kind, tp, place.next_offset, begin, end)
+    return None if kind is None else Loss(kind, tp, place.next_offset, begin, end, place.checksum)
