@@ -124,7 +124,8 @@ async def _losses(log: Log, layout: Layout, state: CellState) -> dict[str, Loss]
     placement would not read.
     """
     tps = {f"{name}-{layout.ordinals[state.cell]}": layout.tp(name, state.cell) for name in INPUTS}
-    places = {tps[s]: Place(n, state.input_checksums.get(s)) for s, n in state.inputs.items() if s in tps}
+    # An input that was never read is to be read from offset 0: what is gone of it before was never read.
+    places = {tp: Place(state.inputs.get(s, 0), state.input_checksums.get(s)) for s, tp in tps.items()}
     lost = await losses_of(log, places)
     found = {source: lost[tp] for source, tp in sorted(tps.items()) if tp in lost}
     return {source: loss for source, loss in found.items() if fences(source.rpartition("-")[0], loss)}
@@ -176,7 +177,7 @@ async def _append(log: Log, layout: Layout, found: Survey, starts: Mapping[str, 
         e.WriterStarted(epoch=state.epoch + 1, writer=WRITER),
         e.LogRepaired(by=by[:500], good_until=good, end=found.end, snapshots=len(found.contradicting)),
         *(
-            e.InputResumed(input=source, from_offset=state.inputs[source], to_offset=start)
+            e.InputResumed(input=source, from_offset=state.inputs.get(source, 0), to_offset=start)
             for source, start in sorted(starts.items())
         ),
     ]

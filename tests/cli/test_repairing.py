@@ -205,6 +205,25 @@ async def test_inputs_that_lost_records_are_read_on_from_where_a_person_says(inp
     assert (await survey(kept.log, LAYOUT, CELL)).is_whole
 
 
+async def test_an_input_that_lost_records_before_any_was_read_is_told_and_read_on_from_where_a_person_says() -> None:
+    """Placement fences it."""
+    kept = Kept()
+    await kept.live()
+    state = await kept.state()
+    assert "proposals-0" not in state.inputs
+    proposals = LAYOUT.tp("proposals", CELL)
+    for _ in range(5):
+        kept.broker.write_marker(proposals)
+    kept.broker.delete_before(proposals, 3)
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert {source: (loss.kind, loss.next_offset) for source, loss in found.losses.items()} == {
+        "proposals-0": (LossKind.DELETED_UNREAD, 0)
+    }
+    await repair(kept.log, LAYOUT, found, From.BEGIN, by="ada", wall_ms=0)
+    assert kept.last().effects[2] == InputResumed(input="proposals-0", from_offset=0, to_offset=3)
+    assert (await survey(kept.log, LAYOUT, CELL)).is_whole
+
+
 async def test_a_repair_beside_a_writer_is_told_and_can_be_done_again() -> None:
     kept = Kept()
     await kept.live()
