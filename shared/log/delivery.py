@@ -162,7 +162,9 @@ class Delivery:
         assigned = share.assigned()
         try:
             places = await share.committed(assigned) if assigned else {}
-            losses = await losses_of(self._log, places) if places else {}
+            # Of a partition of which nothing was ever committed nothing was handled.
+            stands = {tp: places.get(tp, Place(0)) for tp in assigned}
+            losses = await losses_of(self._log, stands) if stands else {}
         except LogUnavailable as error:
             self._warn(f"what the group has committed cannot be looked at: {error}")
             await asyncio.sleep(LOOK_AGAIN_S)

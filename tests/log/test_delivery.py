@@ -32,7 +32,7 @@ class MemoryShare:
     """One partition of a topic in memory. `own` gives it to this process, or takes it away."""
 
     def __init__(self, broker: MemoryBroker) -> None:
-        self.log = MemoryLog(broker)
+        self.log, self._broker = MemoryLog(broker), broker
         self.generation = 0
         self.said: Place | None = None
         self.failures = 0
@@ -42,7 +42,7 @@ class MemoryShare:
     def own(self, *, is_ours: bool) -> None:
         self.generation += 1
         self._owned = frozenset([TP] if is_ours else [])
-        self._at = 0 if self.said is None else self.said.next_offset
+        self._at = self._broker.partition(TP).begin if self.said is None else self.said.next_offset
 
     def assigned(self) -> frozenset[TopicPartition]:
         return self._owned
@@ -228,6 +228,17 @@ async def test_a_position_that_is_not_in_the_log_any_more_is_told_in_the_middle_
     await site.delivery.stop()
     assert site.seen == [b"0", b"1", b"4", b"5"]
     assert [(loss.kind, loss.next_offset, loss.begin) for loss in site.losses] == [(LossKind.DELETED_UNREAD, 2, 4)]
+
+
+async def test_what_was_deleted_before_the_group_had_committed_anything_is_told() -> None:
+    site = Site()
+    await site.publish(*(b"%d" % number for number in range(6)))
+    site.broker.delete_before(TP, 4)
+    site.share.own(is_ours=True)
+    await site.turns(3)
+    await site.delivery.stop()
+    assert site.seen == [b"4", b"5"]
+    assert [(loss.kind, loss.next_offset, loss.begin) for loss in site.losses] == [(LossKind.DELETED_UNREAD, 0, 4)]
 
 
 async def test_a_topic_that_is_filled_anew_right_behind_the_look_of_a_new_share_is_noticed() -> None:
