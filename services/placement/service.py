@@ -51,7 +51,7 @@ from shared.cluster.state import CellState
 from shared.cluster.waiting_limits import WaitingLimits
 from shared.events import effects as e
 from shared.events import operations as o
-from shared.events.base import Event
+from shared.events.base import Event, later
 from shared.events.encoding import Undecodable
 from shared.events.jobs import (
     AdmittedJob,
@@ -95,6 +95,9 @@ WAITERS_FEW = 200
 _REMEMBERED = frozenset({e.WriterStarted, e.NodeRemoved, e.NodeChanged})
 """The effects in force that this writer has to know of."""
 
+CLOCK_BOUND_MS = 30_000
+"""How far clocks may be apart where nothing else is said."""
+
 IDLE_INPUTS_MOST = 2_000
 """So many inputs without a decision, and the log gets a record of its own that says how far they were read."""
 
@@ -132,9 +135,11 @@ class PlacementService:
         stepped: bool = False,
         speed: float = 1.0,
         takes_plans: bool | None = None,
+        clock_bound_ms: int = CLOCK_BOUND_MS,
     ) -> None:
         """`speed`: how fast cell time goes by, beside wall time. `takes_plans`: whether planned starts are put in
         force; not under a stepped clock, unless whoever plans keeps step: a replay comes to the same starts each time.
+        `clock_bound_ms` is how far ahead, in cell time, the clock of a plan may be.
         """
         self._takes_plans = not stepped if takes_plans is None else takes_plans
         self.state, self._file, self._name, self._stepped = state, file, writer, stepped
@@ -173,6 +178,11 @@ class PlacementService:
         self._nodes_are_fenced = False
         self._reservations = Reservations(speed)
         self._plan: StartsPlanned | None = None
+        self._clock_bound_ms = clock_bound_ms
+        self.plans_passed_over = 0
+        """How many plans were made by a clock that is too far ahead."""
+        self.plan_ahead_ms = 0
+        """By how much the newest plan was too far ahead; 0 where it was not."""
 
     # What the shell tells.
 
@@ -481,7 +491,12 @@ class PlacementService:
     def _go_by_plan(self, turn: Turn) -> None:
         """Put the newest plan in force, and end what is planned no more."""
         plan = self._plan
+        if plan is not None and plan.at_ms > later(turn.now_ms, self._clock_bound_ms):
+            self.plans_passed_over += 1
+            self.plan_ahead_ms = plan.at_ms - turn.now_ms
+            plan = self._plan = None
         if plan is not None and not turn.is_full:
+            self.plan_ahead_ms = 0
             self._plan = None if self._reservations.take(turn, plan, self._backfills) else plan
             self._walk_is_due = True
         if self.state.reservations:

@@ -86,6 +86,20 @@ def test_a_planned_start_is_in_force_and_its_nodes_are_kept() -> None:
     assert (kept.first_ms, kept.until_ms) == (100, NEVER_MS)
 
 
+@pytest.mark.parametrize(("ahead_ms", "is_taken"), [(30_000, True), (30_001, False)])
+def test_a_plan_by_a_clock_that_is_too_far_ahead_is_passed_over(ahead_ms: int, *, is_taken: bool) -> None:
+    """What it says of the future is as wrong as its clock."""
+    planned = kept_cell()
+    ahead = planned.plan()
+    planned.tell(replace(ahead, at_ms=planned.world.now_ms + ahead_ms, starts=()))
+    assert bool(planned.planned()) is not is_taken
+    service = planned.world.service
+    assert (service.plans_passed_over, bool(service.plan_ahead_ms)) == ((0, False) if is_taken else (1, True))
+    planned.tell(planned.plan())
+    assert planned.planned() == {"big": (100, ("n1", "n2"))}
+    assert service.plan_ahead_ms == 0
+
+
 @pytest.mark.parametrize(("run_ms", "starts"), [(99, True), (100, True), (101, False), (None, False)])
 def test_a_job_behind_takes_kept_nodes_only_if_it_is_over_by_then(run_ms: int | None, *, starts: bool) -> None:
     planned = kept_cell()

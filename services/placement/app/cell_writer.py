@@ -107,12 +107,14 @@ class CellWriter:
     async def _follow_and_write(self) -> None:
         state, self._file = self._follower.state, await self._file_as_it_is()
         clock = self._context.clock
+        speed = clock.speed if isinstance(clock, WallCellClock) else 1.0
         self._service = PlacementService(
             state,
             self._file,
             writer=self._context.instance,
             stepped=self._stepped,
-            speed=clock.speed if isinstance(clock, WallCellClock) else 1.0,
+            speed=speed,
+            clock_bound_ms=round(self._context.settings.clock_bound_wall_ms * speed),
         )
         self._context.health.ready()
         while not self._context.stopping.is_set():

@@ -59,6 +59,12 @@ class PlacementMetrics:
             "fallow_inputs_deleted_unread_total", "Input records that were deleted before they were read",
             ["cell", "input"], registry=registry
         )  # fmt: skip
+        self.plans_ahead = Counter(
+            "fallow_plans_passed_over_total",
+            "Plans of starts that were passed over, since the clock of queueing is too far ahead",
+            ["cell"],
+            registry=registry,
+        )
 
 
 class CellMetrics:
@@ -73,6 +79,7 @@ class CellMetrics:
         self.unread = metrics.unread.labels(cell)
         self.waiting, self.live = metrics.waiting.labels(cell), metrics.live.labels(cell)
         self.given_up = metrics.given_up.labels(cell)
+        self.plans_ahead = metrics.plans_ahead.labels(cell)
         self._effects: dict[type[Effect], Counter] = {}
 
     def in_force(self, effects: Iterable[AnyEffect]) -> None:

@@ -27,6 +27,7 @@ class Showing:
         self._decisions, self._sources = layout.tp("decisions", cell), sources
         self._health, self._metrics = context.health, metrics
         self._shown: tuple[int, ...] = ()
+        self._plans_passed_over = self._plan_ahead_ms = 0
 
     def show(self, service: PlacementService, *, goes_on: bool) -> None:
         """How far the cell is read and decided. `goes_on`: there is more to decide at once."""
@@ -46,6 +47,18 @@ class Showing:
             self._shown = shown
             self._metrics.show(*shown)
         health.noted(f"silent nodes of {self.cell}", _many_silent(self.cell, state))
+        self._show_plans(service)
+
+    def _show_plans(self, service: PlacementService) -> None:
+        count = service.plans_passed_over
+        if count != self._plans_passed_over:
+            self._metrics.plans_ahead.inc(count - self._plans_passed_over)
+            self._plans_passed_over = count
+        if service.plan_ahead_ms != self._plan_ahead_ms:
+            self._plan_ahead_ms = service.plan_ahead_ms
+            ahead_s = service.plan_ahead_ms // 1_000
+            text = f"the clock of queueing is {ahead_s} s of cell time ahead: its planned starts are passed over"
+            self._health.noted(f"clock of queueing for {self.cell}", text if ahead_s else None)
 
 
 def _many_silent(cell: str, state: CellState) -> str | None:
