@@ -95,6 +95,9 @@ WAITERS_FEW = 200
 _REMEMBERED = frozenset({e.WriterStarted, e.NodeRemoved, e.NodeChanged})
 """The effects in force that this writer has to know of."""
 
+FILE_FIRST_MOST = 4
+"""So many decisions in a row, at most, only put a cell file in force; then inputs are taken in again, too."""
+
 CLOCK_BOUND_MS = 30_000
 """How far clocks may be apart where nothing else is said."""
 
@@ -174,7 +177,7 @@ class PlacementService:
         self._room = Room()
         self._taken: list[Input] = []
         self._losing: dict[str, None] = {}
-        self._in_force = FileInForce(file, state)
+        self._in_force, self._file_first = FileInForce(file, state), 0
         self._nodes_are_fenced = False
         self._reservations = Reservations(speed)
         self._plan: StartsPlanned | None = None
@@ -427,7 +430,10 @@ class PlacementService:
         return None if source in self._handed_over else self.state.input_checksums.get(source)
 
     def _cycle(self, turn: Turn, wall_ms: int) -> Tried | None:
-        if self._room.takes_inputs and not self._in_force.is_to_be_put(self.state):
+        # A cell file goes before a backlog; one that changes much is no reason to hear nothing for long.
+        goes_first = self._in_force.is_to_be_put(self.state) and self._file_first < FILE_FIRST_MOST
+        self._file_first = self._file_first + 1 if goes_first else 0
+        if self._room.takes_inputs and not goes_first:
             self._take_in(turn, wall_ms)
         taken = tuple(self._taken)
         inputs = self._advance(taken)

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from services.placement.service import PlacementService
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from services.placement.service import FILE_FIRST_MOST, PlacementService
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.file_in_force import as_effect, difference, digest_of, from_effect
 from shared.events import effects as e
 from shared.events.operations import HoldJob
@@ -193,3 +193,23 @@ def test_a_writer_that_begins_with_a_backlog_puts_its_own_file_in_force_first() 
         number for number, each in enumerate(kinds_of_records) if "JobEnqueued" in each
     )
     assert len(world.state.jobs) == 600
+
+
+def test_a_file_that_changes_much_does_not_keep_inputs_waiting_until_all_of_it_is_in_force() -> None:
+    """Each record that puts it in force has room for so many quotas that go."""
+    names = [f"t{number}" for number in range(1_500)]
+    part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=1_000_000),))
+    tenants = tuple(Tenant(name=name, quotas=(TenantQuota(limit=8),)) for name in names)
+    world = World(CellFile(cells=(part,), tenants=tenants))
+    world.checks = False
+    world.rest()
+    file = CellFile(cells=(part,), tenants=tuple(Tenant(name=name) for name in names))
+    world.service.reload(file)
+    held = 0
+    while in_force(world) != file:
+        world.hand_over(admitted(spec_of(f"j{len(world.decisions)}", tenant="t0")))
+        waiting = world.service.new_jobs_pending
+        assert world.decide()
+        held = held + 1 if world.service.new_jobs_pending == waiting else 0
+        assert held <= FILE_FIRST_MOST
+    assert len(world.state.quotas) <= 1
