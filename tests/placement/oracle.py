@@ -349,7 +349,8 @@ def waits_for_maintenance(world: World, spec: JobSpec) -> bool:
 def _shut_for(world: World, spec: JobSpec) -> list[str]:
     """The nodes whose maintenance begins before the job would be over."""
     state = world.state
-    longest_ms = state.policy.maintenance_lead_ms if spec.estimate_run_ms is None else spec.estimate_run_ms
+    told_ms = spec.estimate_run_ms if spec.max_run_ms is None else spec.max_run_ms
+    longest_ms = state.policy.maintenance_lead_ms if told_ms is None else told_ms
     over_ms = max(state.at_ms, state.clock_ms) + longest_ms
     return [node for node, begin_ms in state.closing.items() if begin_ms < over_ms]
 
@@ -450,4 +451,5 @@ def _workers_on(spec: JobSpec, node: Node) -> int:
         return 0
     wants, devices = spec.resources, node.spec.gpus - node.failed.bit_count()
     on_one, each = max(GPU // wants.gpu_milli, 1), max(wants.gpu_milli // GPU, 1)
-    return min(devices * on_one // each, node.spec.cpu_milli // max(wants.cpu_milli, 1))
+    by_memory = node.spec.memory_mib // wants.memory_mib if wants.memory_mib else devices * on_one
+    return min(devices * on_one // each, node.spec.cpu_milli // max(wants.cpu_milli, 1), by_memory)

@@ -18,6 +18,7 @@ from shared.cluster.kept_places import NOTHING_KEPT
 from shared.cluster.node import bits
 from shared.cluster.quota_tree import Account
 from shared.events.base import Event
+from shared.events.nodes import NodeJoined
 from shared.events.operations import ReclaimFrom, SetPolicy, SetQuota
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.value import replace
@@ -242,3 +243,42 @@ def test_worlds_of_every_policy_in_which_they_once_did(seed: int) -> None:
 @given(st.integers(0, 10**9))
 def test_it_does_so_under_every_policy_with_jobs_that_differ_in_one_thing(seed: int) -> None:
     assert live_alike(MixedTwins(Random(seed)))
+
+
+class WideTwins(MixedTwins):
+    """The same where jobs also need memory, and some say how long they run at most."""
+
+    def __init__(self, random: Random) -> None:
+        self.more, self.drawn = Random(random.random()), Counter[str]()
+        super().__init__(random)
+
+    def settle(self, *events: Event) -> None:
+        """Nodes have memory for all that they could run, or for one or two workers."""
+        super().settle(*(self._with_memory(event) for event in events))
+
+    def _with_memory(self, event: Event) -> Event:
+        if not isinstance(event, NodeJoined):
+            return event
+        memory_mib = self.more.choice((5_000, 64_000))
+        return replace(event, spec=replace(event.spec, memory_mib=memory_mib))
+
+    def spec(self) -> JobSpec:
+        spec = super().spec()
+        memory_mib = self.more.choice((0, 0, 1_000, 3_000))
+        max_run_ms = self.more.choice((None, None, 40, 10_000))
+        self.drawn["with memory"] += bool(memory_mib)
+        self.drawn["with a limit of its run"] += max_run_ms is not None
+        resources = replace(spec.resources, memory_mib=memory_mib)
+        return replace(spec, resources=resources, max_run_ms=max_run_ms)
+
+
+@given(st.integers(0, 10**9))
+def test_it_does_so_where_jobs_need_memory_and_say_how_long_they_run_at_most(seed: int) -> None:
+    assert live_alike(WideTwins(Random(seed)))
+
+
+def test_such_jobs_are_often_drawn() -> None:
+    twins = WideTwins(Random(1))
+    for _ in range(100):
+        twins.spec()
+    assert min(twins.drawn["with memory"], twins.drawn["with a limit of its run"]) > 30, twins.drawn
