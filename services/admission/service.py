@@ -14,7 +14,7 @@ from services.admission.policy import beside_room, limits
 from services.admission.policy.admissible import Admissible
 from services.admission.policy.duplicates import key_twice
 from services.admission.policy.known_arrays import KnownArrays
-from services.admission.policy.rates import SubmissionRates
+from services.admission.policy.rates import Kept, SubmissionRates
 from services.admission.policy.resolve import Rejection, cell_of, tenant_of
 from shared.cluster.config import CellFile
 from shared.events.base import Event, JobId, replace
@@ -46,6 +46,16 @@ class AdmissionService:
         """Decide by this cell file from now on."""
         self._file, self._admissible = file, Admissible(file)
         self.rates.reload(file)
+
+    def keep(self) -> Kept:
+        """What is counted as it is from now on, for a batch that may have to be handled again."""
+        self._arrays.keep()
+        return self.rates.keep()
+
+    def back(self, kept: Kept) -> None:
+        """Come back to what was kept last."""
+        self._arrays.back()
+        self.rates.back(kept)
 
     def answer(self, type_: str, value: bytes | None, topic_tenant: str | None, came_ms: int) -> Event | Undecodable:
         """What to publish for one record of a submissions topic, or why it can only be set aside.
@@ -110,7 +120,7 @@ class AdmissionService:
             why = self.rates.refusal(topic_tenant or tenant, at_wall_ms, elements - 1, taken=1)
             if why is not None:
                 return _rejected(command, job, tenant, why)
-        if isinstance(answer, JobAdmitted):
+        if isinstance(answer, JobAdmitted) and answer.spec.array is not None:
             self._arrays.note(answer.cell, tenant, job, answer.spec.array)
         return answer
 

@@ -305,16 +305,28 @@ def test_a_cancel_costs_one_token_whatever_it_ends(file: CellFile) -> None:
     assert sum(sent(service, cancel, 3_000) is cancel for _ in range(300)) == 200
 
 
-@pytest.mark.parametrize("cell", ["main", "other"])
-def test_an_id_is_no_array_s_any_more_once_a_plain_job_has_it(file: CellFile, cell: str) -> None:
+@pytest.mark.parametrize("elements", [0, 2])
+def test_no_later_job_of_its_id_makes_the_updates_of_an_array_cheaper(file: CellFile, elements: int) -> None:
+    """Placement refuses that job: the id was used before."""
     service = AdmissionService(file)
     assert isinstance(sent(service, array(15), 1_000), JobAdmitted)
-    assert isinstance(sent(service, array(15, cell="other"), 10_000), JobAdmitted)
-    assert isinstance(sent(service, array(0, cell=cell), 20_000), JobAdmitted)
-    for name, at_ms in (("main", 30_000), ("other", 40_000)):
-        update = JobUpdateRequested(cell=name, job="a", tenant="vision", changes=JobChanges(priority=1))
-        assert sent(service, update, at_ms) is update
-        assert taken(service.rates, "vision", 50, at_ms) == (19 if name == cell else 5)
+    assert isinstance(sent(service, array(elements), 20_000), JobAdmitted)
+    update = JobUpdateRequested(cell="main", job="a", tenant="vision", changes=JobChanges(priority=1))
+    assert sent(service, update, 30_000) is update
+    assert taken(service.rates, "vision", 50, 30_000) == 5
+
+
+def test_a_batch_that_is_handled_again_knows_no_array_before_it_comes(file: CellFile) -> None:
+    service = AdmissionService(file)
+    update = JobUpdateRequested(cell="main", job="a", tenant="vision", changes=JobChanges(priority=1))
+
+    def handled() -> list[bool]:
+        return [isinstance(sent(service, each, 1_000), JobRejected) for each in (update, *[array(0)] * 9, array(15))]
+
+    kept = service.keep()
+    before = handled()
+    service.back(kept)
+    assert handled() == before
 
 
 Commands = list[tuple[int, int]]
@@ -384,6 +396,7 @@ def test_no_more_arrays_are_known_than_may_be(monkeypatch: pytest.MonkeyPatch) -
     arrays = KnownArrays()
     for job in ("a", "b", "c"):
         arrays.note("main", "vision", job, 5)
+        arrays.keep()
     assert [arrays.elements("main", "vision", job) for job in ("a", "b", "c")] == [1, 5, 5]
 
 

@@ -196,7 +196,7 @@ class Admission:
         log.
         """
         await self.pace.wait()
-        self._wall_ms, kept = self._never_set_back_ms(), self._service.rates.keep()
+        self._wall_ms, kept = self._never_set_back_ms(), self._service.keep()
         self._service.rates.share(len(self._delivery.assigned), self._partitions)
         taken = await self._take(records)
         answers = self._outgoing(taken.handled)
@@ -204,7 +204,7 @@ class Admission:
         try:
             await self._log.publish([*answers, *letters])
         except LogUnavailable as error:
-            self._service.rates.back(kept)  # the same batch comes again
+            self._service.back(kept)  # the same batch comes again
             self._context.health.not_ready(f"answers wait for Kafka: {error}", "answers")
             raise
         self._context.health.ready("answers")
