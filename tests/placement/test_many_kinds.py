@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
+from services.placement.policy.heads import head_before
 from services.placement.policy.lines.blocked import AGAIN_MOST
 from services.placement.policy.walk import TRIES_MOST
 from services.placement.service import TRIES_AT_REST_MOST
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.job import JobStatus
 from shared.events.queue import QueueDiscipline, QueueOrder
+from shared.events.reasons import DeferCode
 from shared.events.values import JobSpec
-from tests.placement.world import CELL, World, admitted, finished, joined, spec_of
+from tests.placement.world import CELL, World, admitted, finished, joined, set_policy, spec_of
 
 KINDS = 6 * AGAIN_MOST
 BOUND = TRIES_AT_REST_MOST + TRIES_MOST
@@ -148,3 +150,29 @@ def test_all_jobs_are_told_why_they_wait_though_few_are_told_at_a_time() -> None
     world.tell(admitted(bob("first")))
     submit_crowd(world)
     assert all(job.deferred for job in world.state.jobs.values() if job.spec.tenant == "crowd")
+
+
+class Looked(dict[str, int]):
+    """Since when heads wait, and how many of these times were looked up."""
+
+    looks = 0
+
+    def __getitem__(self, key: str) -> int:
+        self.looks += 1
+        return super().__getitem__(key)
+
+
+@pytest.mark.parametrize("number", [20, 200])
+def test_to_tell_why_a_job_waits_behind_many_heads_of_one_kind_each_is_looked_at_once(number: int) -> None:
+    """Each newer job of a higher priority is a head before those that were there."""
+    world = cell_of(8, discipline=QueueDiscipline.BACKFILL)
+    world.tell(set_policy(backfill_wait_ms=1_000), admitted(spec_of("busy", 8, tenant="bob")))
+    world.tell(*(admitted(spec_of(f"h{each}", 8, tenant="bob", priority=1)) for each in range(number)))
+    world.tell(admitted(spec_of("last", 1, tenant="bob", priority=-1)))
+    state, before = world.state, [world.job(f"h{each}") for each in range(number)]
+    state.heads = Looked({job.spec.id: 0 for job in before})
+    for job in before:
+        job.deferred = DeferCode.NO_FREE_GPUS
+    head = head_before(state, world.job("last"), before, world.file.cells[0].queues[0], (), world.now_ms + 5_000)
+    assert head is not None
+    assert state.heads.looks <= 2 * number

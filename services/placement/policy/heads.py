@@ -350,6 +350,13 @@ def _before(queue: Queue, running: Sequence[Job], behind: Job) -> list[Job]:
     return [job for job in running if _place_in(queue, job) < place]
 
 
+class _Like(NamedTuple):
+    """Since when the heads that are like each other wait, and whether one of them may be passed no more."""
+
+    since_ms: int
+    is_due: bool
+
+
 class _Known:
     """The heads that nobody may pass now, for one who reads the log."""
 
@@ -357,7 +364,7 @@ class _Known:
         """`first_name` is the queue of jobs that name none."""
         self._state, self._first_name, self._now_ms = state, first_name, now_ms
         self._reaches: dict[Key, Reach] = {}
-        self._like: dict[tuple[str, Key], list[str]] | None = None
+        self._like: dict[tuple[str, Key, str], _Like] | None = None
         self._shut: Shut = {}
 
     def in_own(self, queue: Queue, before: Sequence[Job]) -> list[Head]:
@@ -376,21 +383,30 @@ class _Known:
             return []
         if queue.discipline is QueueDiscipline.BACKFILL:
             found = [each for each in found if each.id in self._state.heads]
-            found = [each for each in found if is_due_with(self._state, each, self._like_in(queue, each), self._now_ms)]
+            found = [each for each in found if self._is_due(queue, each)]
         found.sort(key=lambda each: _place_in(queue, each))
         return [head for other in found for head in self._heads(other, other.deferred, queue)]
 
-    def _like_in(self, queue: Queue, job: Job) -> list[str]:
-        """The heads of a queue, by shares those of the job's tenant, that wait for the same room as this job."""
-        jobs = self._state.jobs
+    def _is_due(self, queue: Queue, job: Job) -> bool:
+        """As `is_due_with`, with each head that is like others looked at once for all of them."""
+        like = self._like_in(queue, job)
+        return like is not None and (like.is_due or is_due(self._state, job, like.since_ms, self._now_ms))
+
+    def _like_in(self, queue: Queue, job: Job) -> _Like | None:
+        """The heads of a queue, by shares those of the job's tenant, that wait for the same room as this job; None if
+        there are none.
+        """
         if self._like is None:
             self._like = {}
-            for other in [jobs[job_id] for job_id in self._state.heads]:
-                key = (other.spec.queue or self._first_name, room_of(self._state, in_line(other)))
-                self._like.setdefault(key, []).append(other.id)
-        like = self._like.get((queue.name, room_of(self._state, in_line(job))), [])
-        is_fair = queue.order is QueueOrder.FAIR_SHARE
-        return [each for each in like if not is_fair or jobs[each].spec.tenant == job.spec.tenant]
+            for job_id, since_ms in self._state.heads.items():
+                other = self._state.jobs[job_id]
+                name, key = other.spec.queue or self._first_name, room_of(self._state, in_line(other))
+                is_due_now = is_due(self._state, other, since_ms, self._now_ms)
+                for tenant in ("", other.spec.tenant):
+                    known = self._like.get((name, key, tenant), _Like(since_ms, is_due=False))
+                    self._like[name, key, tenant] = _Like(min(known.since_ms, since_ms), known.is_due or is_due_now)
+        tenant = job.spec.tenant if queue.order is QueueOrder.FAIR_SHARE else ""
+        return self._like.get((queue.name, room_of(self._state, in_line(job)), tenant))
 
     def of_growing(self, queue: Queue, growing: Sequence[Job]) -> list[Head]:
         """Those of a queue that run and for whose further workers there is no room: in a strict one they keep back who
@@ -412,8 +428,8 @@ class _Known:
         if reach is None:
             reach = self._reaches[key] = reach_of(self._state, in_line(job))
         backfills = queue.discipline is QueueDiscipline.BACKFILL
-        like = self._like_in(queue, job) if backfills else []
-        since_ms = min([self._state.heads[each] for each in like], default=None)
+        like = self._like_in(queue, job) if backfills else None
+        since_ms = None if like is None else like.since_ms
         parts = _kept_for(self._state, in_line(job), reach, code, self._shut)
         heads = [Head(spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=code) for part in parts]
         passes = [backfills or part.is_for_owners for part in parts]
