@@ -430,10 +430,8 @@ class PlacementService:
         return None if source in self._handed_over else self.state.input_checksums.get(source)
 
     def _cycle(self, turn: Turn, wall_ms: int) -> Tried | None:
-        # A cell file goes before a backlog; one that changes much is no reason to hear nothing for long.
-        goes_first = self._in_force.is_to_be_put(self.state) and self._file_first < FILE_FIRST_MOST
-        self._file_first = self._file_first + 1 if goes_first else 0
-        if self._room.takes_inputs and not goes_first:
+        is_file_first = self._puts_file_first()
+        if self._room.takes_inputs and not is_file_first:
             self._take_in(turn, wall_ms)
         taken = tuple(self._taken)
         inputs = self._advance(taken)
@@ -442,10 +440,7 @@ class PlacementService:
             self._configure(turn)
         else:
             self._in_force.put(turn)
-        for node_id in list(self._losing):
-            if turn.is_full:
-                break
-            nodes.go_on_losing(turn, node_id)
+        self._go_on_losing(turn)
         self._expire(turn)
         # What came in counts before what is due: who answered in the last moment has answered.
         runs.settle(turn)
@@ -493,6 +488,21 @@ class PlacementService:
         self._idle_inputs = idle
         self._keep()
         return None
+
+    def _puts_file_first(self) -> bool:
+        """Whether the cell file is put in force before inputs are taken. It goes before a backlog; one that changes
+        much is no reason to hear nothing for long.
+        """
+        is_first = self._in_force.is_to_be_put(self.state) and self._file_first < FILE_FIRST_MOST
+        self._file_first = self._file_first + 1 if is_first else 0
+        return is_first
+
+    def _go_on_losing(self, turn: Turn) -> None:
+        """What an earlier record had no room for, of nodes that are lost."""
+        for node_id in list(self._losing):
+            if turn.is_full:
+                break
+            nodes.go_on_losing(turn, node_id)
 
     def _go_by_plan(self, turn: Turn) -> None:
         """Put the newest plan in force, and end what is planned no more."""
