@@ -231,6 +231,14 @@ def chain(request: pytest.FixtureRequest) -> ProcessRun:
     return ProcessRun(argv=(sys.executable, "-S", "-E", "-c", CHAIN.replace("SESSION", request.param)))
 
 
+async def with_chain(machine: Machine, chain: ProcessRun) -> Machine:
+    """The machine, once the processes of this run follow one another."""
+    machine.start_run(chain)
+    await machine.until("running")
+    await eventually(lambda: machine.path("stdout").stat().st_size > 5)
+    return machine
+
+
 async def says_nothing_more(machine: Machine) -> bool:
     size_bytes = machine.path("stdout").stat().st_size
     await asyncio.sleep(0.2)
@@ -240,10 +248,7 @@ async def says_nothing_more(machine: Machine) -> bool:
 async def test_a_process_that_forks_and_exits_all_the_time_ends_with_its_run(
     either_machine: Machine, chain: ProcessRun
 ) -> None:
-    machine = either_machine
-    machine.start_run(chain)
-    await machine.until("running")
-    await eventually(lambda: machine.path("stdout").stat().st_size > 5)
+    machine = await with_chain(either_machine, chain)
     machine.stop(grace_ms=0)
     await machine.until("running", "stopped")
     assert await says_nothing_more(machine)
@@ -252,10 +257,7 @@ async def test_a_process_that_forks_and_exits_all_the_time_ends_with_its_run(
 async def test_a_process_that_forks_and_exits_all_the_time_ends_where_its_supervisor_is_gone(
     either_machine: Machine, chain: ProcessRun
 ) -> None:
-    machine = either_machine
-    machine.start_run(chain)
-    await machine.until("running")
-    await eventually(lambda: machine.path("stdout").stat().st_size > 5)
+    machine = await with_chain(either_machine, chain)
     os.kill(machine.supervisor(), signal.SIGKILL)
     await machine.until("running", "failed")
     assert await says_nothing_more(machine)

@@ -236,6 +236,7 @@ class Cell:
 
 
 def lived(seed: int, steps: int = STEPS, *, is_long: bool = False) -> Cell:
+    """A cell behind so many steps. Each of them fails where what is kept is not what the oracle keeps."""
     cell = Cell(Random(seed), is_long=is_long)
     for _ in range(steps):
         cell.step()
