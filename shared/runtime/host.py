@@ -19,8 +19,11 @@ from shared.runtime.clocks import monotonic_ms, wall_ms
 
 T = TypeVar("T")
 
-QUICK_S, SLOW_S = 0.05, 60.0
+QUICK_S, SLOW_S_MOST = 0.05, 60.0
 """What takes no longer may be done on the loop: the process keeps its places in groups of Kafka all the same."""
+
+SLOW_TIMES = 20
+"""After slow work all of its kind is done in a thread for so many times as long as that took."""
 
 
 class Host:
@@ -51,8 +54,8 @@ class Host:
     async def beside(self, work: Callable[[], T], kind: str, *, may_be_long: bool) -> T:
         """Do this work and return its result. Work that may be long runs in a thread, so that the loop goes on
         meanwhile and the process keeps its places in groups. All other work runs on the loop, since on a busy machine
-        each hand-over to a thread waits for a processor; but for `SLOW_S` after work of its kind was slow it runs in a
-        thread, too.
+        each hand-over to a thread waits for a processor; but for a while after work of its kind was slow it runs in a
+        thread, too: the slower that was, the longer, up to `SLOW_S_MOST`.
         """
         begin_s = self.perf_s()
         is_on_loop = not may_be_long and begin_s >= self._slow_until_s.get(kind, begin_s)
@@ -61,7 +64,8 @@ class Host:
         finally:
             end_s = self.perf_s()
             if end_s - begin_s > QUICK_S:
-                self._slow_until_s[kind] = end_s + SLOW_S
+                until_s = end_s + min(SLOW_TIMES * (end_s - begin_s), SLOW_S_MOST)
+                self._slow_until_s[kind] = max(until_s, self._slow_until_s.get(kind, until_s))
 
     def cell_file(self, path: Path) -> CellFile:
         """The cell file, checked as a whole. Raises CellFileError."""

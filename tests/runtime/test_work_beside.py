@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from shared.runtime.host import QUICK_S, SLOW_S, Host
+from shared.runtime.host import QUICK_S, SLOW_S_MOST, SLOW_TIMES, Host
 
 
 class TimedHost(Host):
@@ -45,7 +45,17 @@ async def test_after_slow_work_all_of_its_kind_is_done_in_another_thread_for_a_w
     host = TimedHost()
     assert not await host.threads(2 * QUICK_S)
     assert [await host.threads(QUICK_S / 2) for _ in range(3)] == [True] * 3
-    host.now_s += SLOW_S
+    host.now_s += SLOW_TIMES * 2 * QUICK_S
+    assert not await host.threads(QUICK_S / 2)
+
+
+async def test_after_very_slow_work_the_while_is_longer_and_has_an_end() -> None:
+    host = TimedHost()
+    await host.threads(SLOW_S_MOST)
+    await host.threads(2 * QUICK_S)
+    host.now_s += SLOW_S_MOST - 3 * QUICK_S
+    assert await host.threads(QUICK_S / 2)
+    host.now_s += QUICK_S
     assert not await host.threads(QUICK_S / 2)
 
 
