@@ -50,8 +50,8 @@ class Stopwatch:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where tests run on several cores, those of one file stay together, and whole stacks never run beside each other:
-    they come first, one after the other.
+    """Where tests run on several cores, those of one file stay together, and whole stacks run neither beside each other
+    nor beside the rest: they come last, one after the other, and have the machine for themselves.
     """
     if config.getoption("--no-servers"):
         items[:] = [item for item in items if not _needs_a_server(item)]
@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     for item in items:
         item.add_marker(pytest.mark.xdist_group(STACKS if _runs_a_stack(item) else str(item.path)))
-    items.sort(key=lambda item: not _runs_a_stack(item))
+    items.sort(key=_runs_a_stack)
 
 
 def _needs_a_server(item: pytest.Item) -> bool:
