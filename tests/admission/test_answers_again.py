@@ -298,3 +298,27 @@ async def test_a_clock_that_is_set_back_makes_no_refusals(before_ms: int) -> Non
         await admission.handle([msgspec.structs.replace(submission(number), timestamp_ms=at_ms)])
     answers = [type(event_of(record)) for record in broker.partition(("t.jobs", 0)).records]
     assert answers == [JobAdmitted] * 240
+
+
+async def test_a_batch_that_comes_again_is_judged_as_of_the_same_time_where_the_brokers_clock_is_ahead() -> None:
+    """At its second try, ten seconds later, there would be tokens for all of it."""
+    broker, host = MemoryBroker(), SetBack()
+    for topic in ("jobs", "dead-letters"):
+        broker.create_topic(f"t.{topic}", 1)
+    context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=host)
+    log, at_ms = AwayAtFirst(broker), host.wall_ms() + 60_000
+    log.is_away = False
+    admission = Admission(context, log, LAYOUT, parse_cell_file(TEXT, "cell"))
+    for first, is_away in ((0, False), (3, True)):
+        log.is_away = is_away
+        batch = [msgspec.structs.replace(submission(first + each), timestamp_ms=at_ms) for each in range(3)]
+        if is_away:
+            with pytest.raises(LogUnavailable):
+                await admission.handle(batch)
+            host.now_ms += 10_000
+        await admission.handle(batch)
+    answers = [type(event_of(record)) for record in broker.partition(("t.jobs", 0)).records]
+    assert answers == [JobsAdmitted, JobRejected, JobRejected, JobRejected]
+    host.now_ms += 10_000
+    await admission.handle([msgspec.structs.replace(submission(9), timestamp_ms=at_ms)])
+    assert isinstance(event_of(broker.partition(("t.jobs", 0)).records[-1]), JobAdmitted)

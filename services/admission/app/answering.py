@@ -129,7 +129,7 @@ class Admission:
         self._delivery = self._new_delivery()
         self._subscription: Subscription | None = None
         self._fenced: dict[TopicPartition, Loss] = {}
-        self._partitions, self._wall_ms, self._wall_ahead_ms = 1, 0, 0
+        self._partitions, self._wall_ms, self._wall_ahead_ms, self._tried_wall_ms = 1, 0, 0, 0
         self._read: list[str] = []
         self._look_at_ms = 0
         self._operations: Reader | None = None
@@ -196,7 +196,7 @@ class Admission:
         log.
         """
         await self.pace.wait()
-        self._wall_ms, kept = self._never_set_back_ms(), self._service.keep()
+        self._wall_ms, kept = self._tried_wall_ms or self._never_set_back_ms(), self._service.keep()
         self._service.rates.share(len(self._delivery.assigned), self._partitions)
         taken = await self._take(records)
         answers = self._outgoing(taken.handled)
@@ -204,11 +204,12 @@ class Admission:
         try:
             await self._log.publish([*answers, *letters])
         except LogUnavailable as error:
-            self._service.back(kept)  # the same batch comes again
+            self._service.back(kept)  # the same batch comes again, and is judged as of the same time
+            self._tried_wall_ms = self._wall_ms
             self._context.health.not_ready(f"answers wait for Kafka: {error}", "answers")
             raise
         self._context.health.ready("answers")
-        self._tally = taken.tally
+        self._tally, self._tried_wall_ms = taken.tally, 0
         self._note(taken)
 
     def _never_set_back_ms(self) -> int:
