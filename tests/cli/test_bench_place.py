@@ -58,6 +58,11 @@ def test_of_each_mix_all_start_but_those_that_fit_nowhere(mix: Mix) -> None:
     assert check_state(state) == []
 
 
+def test_of_a_cell_so_large_that_one_walk_does_not_look_at_all_of_it_all_jobs_start_too() -> None:
+    mix = _mix("friendly")
+    assert speed_of(mix, 10_000).per_s > 0
+
+
 @pytest.mark.parametrize("mix", mixes(), ids=lambda mix: mix.name)
 def test_of_each_mix_the_same_jobs_start_behind_a_node_that_came(mix: Mix) -> None:
     speed = speed_of(mix, 1_000)

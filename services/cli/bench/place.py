@@ -174,7 +174,8 @@ def walk_and_start(state: CellState, lines: Lines) -> int:
         workers += len(places)
         return True
 
-    walk_lines(state, lines, 0, start)
+    while not walk_lines(state, lines, 0, start).is_whole:
+        pass  # one walk tries so much at the most, and the writer's next decision goes on
     return workers
 
 
