@@ -60,9 +60,14 @@ class AdmissionService:
     def answer(self, type_: str, value: bytes | None, topic_tenant: str | None, came_ms: int) -> Event | Undecodable:
         """What to publish for one record of a submissions topic, or why it can only be set aside.
 
-        `topic_tenant` is the tenant whose own topic the record came by; it may speak for nobody else. `came_ms` is the
-        cell time at which it came.
+        `topic_tenant` is the tenant whose own topic the record came by; it may speak for nobody else, and a no to it
+        is its own. `came_ms` is the cell time at which it came.
         """
+        return _to_sender(self._answer_any(type_, value, topic_tenant, came_ms), topic_tenant)
+
+    def _answer_any(
+        self, type_: str, value: bytes | None, topic_tenant: str | None, came_ms: int
+    ) -> Event | Undecodable:
         if type_ not in COMMANDS:
             why = Undecodable(
                 DeadLetterReason.UNKNOWN_TYPE, "is not a command of this topic", "ce_type", shorten(type_)
@@ -102,7 +107,7 @@ class AdmissionService:
         job, tenant = found
         payer, is_cancel = topic_tenant or tenant or "", command == COMMANDS[CancelJob.type]
         why = self.rates.refusal(payer, at_wall_ms, are_cancels=is_cancel)
-        return None if why is None else _rejected(command, job, tenant, why)
+        return None if why is None else _rejected(command, job, topic_tenant or tenant, why)
 
     def within_rate(self, answer: Event, topic_tenant: str | None, at_wall_ms: int) -> Event:
         """The same answer, or the rejection of an array, or of an update of one, whose elements are too many for its
@@ -119,7 +124,7 @@ class AdmissionService:
         if elements > 1:
             why = self.rates.refusal(topic_tenant or tenant, at_wall_ms, elements - 1, taken=1)
             if why is not None:
-                return _rejected(command, job, tenant, why)
+                return _rejected(command, job, topic_tenant or tenant, why)
         if isinstance(answer, JobAdmitted) and answer.spec.array is not None:
             self._arrays.note(answer.cell, tenant, job, answer.spec.array)
         return answer
@@ -174,6 +179,13 @@ def _reject_or_set_aside(command: str, value: bytes | None, why: Undecodable, co
     return JobRejected(
         job=job, tenant=tenant, command=command, code=code, field=why.field, value=why.value, rule=why.rule
     )
+
+
+def _to_sender(answer: Event | Undecodable, topic_tenant: str | None) -> Event | Undecodable:
+    """The same answer. A no to what came by a tenant's own topic is that tenant's, whomever the command names."""
+    if topic_tenant is None or not isinstance(answer, JobRejected):
+        return answer
+    return replace(answer, tenant=topic_tenant)
 
 
 def _of_whom(event: SubmitJob | CancelJob | UpdateJob) -> tuple[str, str]:

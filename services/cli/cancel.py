@@ -16,6 +16,7 @@ from services.cli.ids import an_id
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.patience import patiently
 from services.cli.submit import words
+from shared.client.answers import is_no_to
 from shared.client.port import CellClient, Mark, News
 from shared.cluster.arrays import element_id, is_element_of
 from shared.cluster.job import FINAL, JobStatus
@@ -74,7 +75,7 @@ async def _cancel(
                 return row
             tenant = tenant or (row.tenant if row is not None else "")
         mark = await client.cancel(job_id, tenant, cell=cell, reason=reason)
-        return await answers(client, mark, job_id, wait_ms, _is_answer)
+        return await answers(client, mark, job_id, wait_ms, partial(_is_answer, tenant))
 
 
 def of_array(array: str, news: list[News]) -> str:
@@ -145,12 +146,10 @@ def _is_about(news: News, job_id: str) -> bool:
     return news.job is not None and (news.job == job_id or is_element_of(news.job, job_id))
 
 
-def _is_answer(news: News) -> bool:
+def _is_answer(tenant: str, news: News) -> bool:
     match news.event:
-        case JobRejected(command=command):
-            return command == "cancel"
         case e.JobStopping(why=why):
             return why is StopReason.CANCELLED
-        case e.JobCancelled() | e.JobRefused():
+        case e.JobCancelled():
             return True
-    return False
+    return is_no_to(news.event, "cancel", tenant)

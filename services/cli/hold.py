@@ -12,10 +12,11 @@ from services.cli.ids import an_id
 from services.cli.operate import answer_of, operation, tell_answer
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.patience import patiently
+from shared.client.answers import is_no_to
 from shared.client.port import CellClient, News
 from shared.cluster.arrays import element_id, is_element_of
 from shared.cluster.job import JobStatus
-from shared.events.effects import JobHeld, JobRefused, JobReleased
+from shared.events.effects import JobHeld, JobReleased
 from shared.events.operations import HoldJob, Operation
 
 app = typer.Typer()
@@ -56,10 +57,11 @@ async def _answer(
     access: Access, wish: Operation, job: str, wanted: JobStatus, wait_ms: int
 ) -> News | JobStatus | None:
     """The log's answer, or the status that the job had already, or None if there is neither in time."""
+    request = "hold" if isinstance(wish, HoldJob) else "release"
 
     def is_answer(news: News) -> bool:
         is_it = news.job is not None and (news.job == job or is_element_of(news.job, job))
-        return is_it and isinstance(news.event, JobHeld | JobReleased | JobRefused)
+        return is_it and (isinstance(news.event, JobHeld | JobReleased) or is_no_to(news.event, request, None))
 
     async with access.client() as client:
         mark = await client.operate(wish)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -12,9 +13,9 @@ from services.cli.failures import Exit, end_with
 from services.cli.ids import an_id
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.submit import words
+from shared.client.answers import is_no_to
 from shared.client.port import News
-from shared.events.effects import JobRefused, JobUpdated
-from shared.events.jobs import JobRejected
+from shared.events.effects import JobUpdated
 from shared.events.submissions import JobChanges
 from shared.events.values import WORKERS_MOST
 
@@ -61,13 +62,8 @@ async def _scale(access: Access, job_id: str, tenant: str | None, cell: str | No
                 end_with(Exit.NO, f"fallow: no cell knows a job {job_id}")
             tenant = tenant or (row.tenant if row is not None else "")
         mark = await client.update(job_id, tenant, changes, cell=cell)
-        return await answer(client, mark, job_id, WAIT_MS, _is_answer)
+        return await answer(client, mark, job_id, WAIT_MS, partial(_is_answer, tenant))
 
 
-def _is_answer(news: News) -> bool:
-    match news.event:
-        case JobRejected(command=command):
-            return command == "update"
-        case JobRefused(request=request):
-            return request == "update"
-    return isinstance(news.event, JobUpdated)
+def _is_answer(tenant: str, news: News) -> bool:
+    return isinstance(news.event, JobUpdated) or is_no_to(news.event, "update", tenant)

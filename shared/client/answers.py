@@ -32,8 +32,7 @@ OVER = frozenset({Stage.FINISHED, Stage.FAILED, Stage.CANCELLED, Stage.REJECTED,
 BAD = frozenset({Stage.FAILED, Stage.CANCELLED, Stage.REJECTED, Stage.REFUSED})
 TURNED_AWAY = frozenset({Stage.REJECTED, Stage.REFUSED})
 
-_STAGES: dict[type[e.Effect | JobRejected], Stage] = {
-    JobRejected: Stage.REJECTED,
+_STAGES: dict[type[e.Effect], Stage] = {
     e.JobEnqueued: Stage.WAITING,
     e.JobRequeued: Stage.WAITING,
     e.JobStarted: Stage.STARTED,
@@ -43,7 +42,7 @@ _STAGES: dict[type[e.Effect | JobRejected], Stage] = {
     e.JobCancelled: Stage.CANCELLED,
 }
 
-_WAITS: dict[type[e.Effect | JobRejected], DeferCode] = {
+_WAITS: dict[type[e.Effect], DeferCode] = {
     e.JobHeld: DeferCode.HELD,
     e.JobRequeued: DeferCode.BACKOFF,
 }
@@ -59,6 +58,20 @@ ENOUGH: dict[Stage, frozenset[Stage]] = {
 }
 
 
+SUBMIT = "submit"
+
+
+def is_no_to(event: e.Effect | JobRejected, command: str, tenant: str | None) -> bool:
+    """Whether this is a no to such a command of this tenant, or of any if it is None. Others may name the same job, in
+    commands that are not valid, too.
+    """
+    if isinstance(event, JobRejected):
+        return event.command == command and tenant in {None, event.tenant}
+    if isinstance(event, e.JobRefused):
+        return event.request == command and (event.tenant is None or tenant in {None, event.tenant})
+    return False
+
+
 @dataclass(slots=True)
 class Progress:
     """The stages of the jobs that are followed, in their order."""
@@ -69,6 +82,8 @@ class Progress:
     """The no to each job, or whole array, that was turned away."""
     waits: dict[str, DeferCode] = field(default_factory=dict)
     """Why each job waits, as far as the news told."""
+    tenants: dict[str, str] = field(default_factory=dict)
+    """Whose each job or array is, where that is known."""
 
     @classmethod
     def of(cls, jobs: Iterable[str]) -> Progress:
@@ -82,6 +97,7 @@ class Progress:
         for spec in specs:
             elements = tuple(element_id(spec.id, index) for index in range(spec.array or 0))
             found.stages.update(dict.fromkeys(elements or (spec.id,), Stage.UNANSWERED))
+            found.tenants.update(dict.fromkeys((spec.id, *elements), spec.tenant))
             if elements:
                 found.arrays[spec.id] = elements
         return found
@@ -89,25 +105,25 @@ class Progress:
     def take(self, news: News) -> bool:
         """Take in one piece of news; whether it moved one of the jobs to another stage.
 
-        A refusal is the answer only to a job that has none: an accepted job is not touched by a refused request.
+        A no is the answer to a submission only: one to another command, or to another tenant who names the same id,
+        does not touch the job, and neither does any no once the job is accepted.
         """
-        job = news.job
-        if job in self.arrays and isinstance(news.event, e.JobRefused | JobRejected):
-            return self._turned_away(job, news.event)
-        if job is None or job not in self.stages:
+        job, event = news.job, news.event
+        if job is None or (job not in self.stages and job not in self.arrays):
             return False
-        self._note_wait(job, news.event)
-        stage = _STAGES.get(type(news.event))
-        if isinstance(news.event, e.JobRefused) and self.stages[job] is Stage.UNANSWERED:
-            stage = Stage.REFUSED
+        if isinstance(event, e.JobRefused | JobRejected):
+            is_answer = is_no_to(event, SUBMIT, self.tenants.get(job))
+            return is_answer and self._turned_away(job, event)
+        if job in self.arrays:
+            return False
+        self._note_wait(job, event)
+        stage = _STAGES.get(type(event))
         if stage is None or stage is self.stages[job]:
             return False
         self.stages[job] = stage
-        if isinstance(news.event, e.JobRefused | JobRejected):
-            self.reasons[job] = news.event
         return True
 
-    def _note_wait(self, job: str, event: e.Effect | JobRejected) -> None:
+    def _note_wait(self, job: str, event: e.Effect) -> None:
         code = event.code if isinstance(event, e.JobDeferred) else _WAITS.get(type(event))
         if isinstance(event, e.JobEnqueued) and event.spec.hold:
             code = DeferCode.HELD
@@ -116,14 +132,14 @@ class Progress:
         elif isinstance(event, _MOVES_ON):
             self.waits.pop(job, None)
 
-    def _turned_away(self, array: str, event: e.JobRefused | JobRejected) -> bool:
-        """The answer to a whole array is a no."""
-        elements = self.arrays[array]
-        if self.stages[elements[0]] is not Stage.UNANSWERED:
+    def _turned_away(self, job: str, event: e.JobRefused | JobRejected) -> bool:
+        """The answer to a job, or to a whole array, is a no."""
+        followed = self.arrays.get(job, (job,))
+        if self.stages[followed[0]] is not Stage.UNANSWERED:
             return False
         stage = Stage.REJECTED if isinstance(event, JobRejected) else Stage.REFUSED
-        self.reasons[array] = event
-        self.stages.update(dict.fromkeys(elements, stage))
+        self.reasons[job] = event
+        self.stages.update(dict.fromkeys(followed, stage))
         return True
 
     def have(self, goal: Stage) -> bool:
