@@ -196,7 +196,7 @@ class History:
         if job is None:
             return []
         priority = self._random.choice((-3, 0, 12))
-        return [e.JobUpdated(spec=replace(job.spec, priority=priority, queue="default"))]
+        return [e.JobUpdated.of(replace(job.spec, priority=priority, queue="default"))]
 
     def quota(self) -> list[e.Effect]:
         tenant = self._random.choice(TENANTS)

@@ -241,10 +241,17 @@ def _repaired(effect: e.LogRepaired) -> str:
     return f"{effect.by} repaired the log: {what}{dropped}."
 
 
+def _updated(effect: e.JobUpdated) -> str:
+    most, fewest = effect.workers, effect.workers_min
+    many = counted(most, "worker") if fewest is None or fewest == most else f"{fewest} to {most} workers"
+    limit = "" if effect.max_run_ms is None else f", at most {duration(effect.max_run_ms)}"
+    return f"Job {effect.job} now has {many} and priority {effect.priority}{limit}."
+
+
 SENTENCES: dict[type[e.Effect], Sentence] = {
     e.WriterStarted: lambda x: f"{x.writer} writes from here on (epoch {x.epoch}).",
     e.JobEnqueued: _enqueued,
-    e.JobUpdated: lambda x: f"Job {x.spec.id} is now {of_job(x.spec)}, priority {x.spec.priority}.",
+    e.JobUpdated: _updated,
     e.JobStarted: _started,
     e.RunObserved: lambda x: f"Node {x.node} says that its part of job {x.job}, attempt {x.attempt}, is {x.status}.",
     e.JobRunning: lambda x: f"Job {x.job} runs, attempt {x.attempt}.",

@@ -87,17 +87,16 @@ def _count_waiting(state: CellState, tenant: str, change: int) -> None:
 
 
 def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:
-    """A job has another specification. What holds places keeps its shape."""
-    job = job_of(state, effect.spec.id)
-    must(effect.spec.tenant == job.spec.tenant, f"job {job.id} belongs to {job.spec.tenant}")
-    if job.status in HOLDING:
-        must(effect.spec.resources == job.spec.resources, f"job {job.id} runs: its workers keep their resources")
-        must(effect.spec.exclusive is job.spec.exclusive, f"job {job.id} runs: who is on its nodes stays as it is")
-        must(effect.spec.gang is job.spec.gang, f"job {job.id} runs: whether it is a gang stays as it is")
-        fewest = (effect.spec.workers_min or effect.spec.workers) if effect.spec.gang else 0
+    """What may be changed of a job is changed. What holds places keeps its shape."""
+    job = job_of(state, effect.job)
+    must(effect.tenant == job.spec.tenant, f"job {job.id} belongs to {job.spec.tenant}")
+    fewest, most = effect.workers_min or effect.workers, effect.workers
+    must(fewest <= most, f"job {job.id} has {most} workers, fewer than {fewest}")
+    if job.status in HOLDING and job.spec.gang:
         must(fewest <= len(job.workers), f"job {job.id} runs with {len(job.workers)} workers, fewer than {fewest}")
-    share(state.kinds, effect.spec)
-    state.journal.set(job, "spec", effect.spec)
+    spec = effect.applied_to(job.spec)
+    share(state.kinds, spec)
+    state.journal.set(job, "spec", spec)
     if job.attempt and not job.spec.gang and job.status in WAITING:
         # With more or fewer replicas than before it may start once others of its ranks have waited out their pauses.
         state.journal.set(job, "not_before_ms", may_start_ms(job, at_ms))

@@ -103,10 +103,10 @@ class Ledger:
         return None
 
     def _update(self, effect: e.JobUpdated, _: Raised) -> Offence | None:
-        before = self.live.get(effect.spec.id)
-        if before is None or before.tenant != effect.spec.tenant:
-            return Offence("I2", f"job {effect.spec.id} is updated and is no live job of {effect.spec.tenant}")
-        self.live[effect.spec.id] = effect.spec
+        before = self.live.get(effect.job)
+        if before is None or before.tenant != effect.tenant:
+            return Offence("I2", f"job {effect.job} is updated and is no live job of {effect.tenant}")
+        self.live[effect.job] = effect.applied_to(before)
         return None
 
     def _grow(self, effect: e.JobResizing, raised: Raised) -> Offence | None:
@@ -292,6 +292,6 @@ def _told(state: CellState) -> Iterator[tuple[e.AnyEffect, ...]]:
         yield (
             e.JobEnqueued(spec=began_as, submit_ms=job.submit_ms, digest=job.digest),
             e.JobStarted(job=job.id, attempt=job.attempt, workers=places),
-            e.JobUpdated(spec=job.spec),
+            e.JobUpdated.of(job.spec),
         )
     yield tuple(e.QuotaSet(quota=quota) for quota in state.quotas.values())

@@ -19,7 +19,6 @@ from shared.events.effects import (
     JobResizing,
     JobRunning,
     JobStarted,
-    JobUpdated,
     WorkersSettled,
 )
 from shared.events.values import GPU, RunStatus, WorkerPlace
@@ -107,7 +106,7 @@ class Orders:
                 self._order(effect.job, effect.attempt, effect.workers)
             elif isinstance(effect, JobResizing):
                 self._order_more(effect)
-            elif isinstance(effect, JobEnqueued | JobUpdated):
+            elif isinstance(effect, JobEnqueued):
                 self._note_kind(effect)
             elif isinstance(effect, WorkersSettled):
                 ranks = self.singly.get(effect.job, {})
@@ -115,12 +114,11 @@ class Orders:
             elif isinstance(effect, JobRunning | JobFinished) and effect.job not in self.singly:
                 self.running[effect.job, effect.attempt, self._started_ms.get(effect.job, 0)] = None
 
-    def _note_kind(self, effect: JobEnqueued | JobUpdated) -> None:
+    def _note_kind(self, effect: JobEnqueued) -> None:
         job_id = effect.spec.id
-        if isinstance(effect, JobEnqueued):
-            self.singly.pop(job_id, None)  # an earlier job may have had the same id
+        self.singly.pop(job_id, None)  # an earlier job may have had the same id
         if not effect.spec.gang:
-            self.singly.setdefault(job_id, {})
+            self.singly[job_id] = {}
 
     def _order_more(self, effect: JobResizing) -> None:
         joining = effect.add

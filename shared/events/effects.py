@@ -12,7 +12,7 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 from pydantic import Field
 
-from shared.events.base import Attempt, Count, JobId, Label, Millis, Name, NodeId, Text, Value
+from shared.events.base import LARGEST_INTEGER, Attempt, Count, JobId, Label, Millis, Name, NodeId, Text, Value
 from shared.events.jobs import Digest
 from shared.events.operations import CellPolicy, Quota
 from shared.events.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
@@ -26,8 +26,17 @@ from shared.events.reasons import (
     RequeueReason,
     StopReason,
 )
-from shared.events.value import ValueMeta
-from shared.events.values import JobSpec, NodeSpec, NodeStatus, RunStatus, Setback, WorkerPlace, WorkerRange
+from shared.events.value import ValueMeta, replace
+from shared.events.values import (
+    WORKERS_MOST,
+    JobSpec,
+    NodeSpec,
+    NodeStatus,
+    RunStatus,
+    Setback,
+    WorkerPlace,
+    WorkerRange,
+)
 
 
 class EffectMeta(ValueMeta):
@@ -45,6 +54,9 @@ CELL_FILE_CHARACTERS_MOST = 200_000
 character takes up to two bytes, and that much always fits.
 """
 
+
+UPDATABLE = ("priority", "workers", "workers_min", "max_run_ms")
+"""What may be changed of a job after its submission: all fields of JobChanges."""
 
 AVOIDED_MOST = 8
 """So many nodes of its last failures a job avoids at most."""
@@ -76,16 +88,32 @@ class JobEnqueued(Effect):
     sent_ms: Millis | None = None
 
 
-class JobUpdated(Effect):
-    """The job's specification is now this one."""
-
-    spec: JobSpec
-
-
 class JobEffect(Effect):
     """An effect on one job."""
 
     job: JobId
+
+
+class JobUpdated(JobEffect):
+    """What may be changed of a job is now this; all else of its specification stays, and is not said again: it may be
+    as large as a submission, and the next update is a few bytes.
+    """
+
+    tenant: Name
+    priority: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)]
+    workers: Annotated[int, Meta(ge=1, le=WORKERS_MOST)]
+    workers_min: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] | None = None
+    max_run_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] | None = None
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> JobUpdated:
+        """The job has this specification from now on."""
+        changed = {name: getattr(spec, name) for name in UPDATABLE}
+        return cls(job=spec.id, tenant=spec.tenant, **changed)
+
+    def applied_to(self, spec: JobSpec) -> JobSpec:
+        """The specification that was this one before."""
+        return replace(spec, **{name: getattr(self, name) for name in UPDATABLE})
 
 
 class AttemptEffect(JobEffect):

@@ -60,10 +60,18 @@ def _job(touched: Touched, _: CellState, effect: e.JobEffect) -> None:
     touched.jobs[effect.job] = None
 
 
-def _spec(touched: Touched, _: CellState, effect: e.JobEnqueued | e.JobUpdated) -> None:
+def _spec(touched: Touched, _: CellState, effect: e.JobEnqueued) -> None:
     touched.jobs[effect.spec.id] = None
     touched.tenants[effect.spec.tenant] = None
     _array(touched, effect.spec)
+
+
+def _updated(touched: Touched, state: CellState, effect: e.JobUpdated) -> None:
+    touched.jobs[effect.job] = None
+    touched.tenants[effect.tenant] = None
+    job = state.jobs.get(effect.job)
+    if job is not None:
+        _array(touched, job.spec)
 
 
 def _start(touched: Touched, state: CellState, effect: e.JobStarted) -> None:
@@ -129,7 +137,7 @@ def _all_queued(touched: Touched, state: CellState, _: e.CellFileSet) -> None:
 TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = {
     e.WriterStarted: None,
     e.JobEnqueued: _spec,
-    e.JobUpdated: _spec,
+    e.JobUpdated: _updated,
     e.JobStarted: _start,
     e.RunObserved: None,
     e.JobRunning: _job,

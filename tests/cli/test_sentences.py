@@ -47,7 +47,7 @@ TABLE: list[tuple[e.Effect, str]] = [
         e.JobEnqueued(spec=SPEC, submit_ms=0, digest="0" * 32),
         "Job a of vision is accepted and waits in queue default: 2 workers of 8 GPUs, priority 3.",
     ),
-    (e.JobUpdated(spec=ELASTIC), "Job a is now 1 to 2 workers of 8 GPUs, priority 3."),
+    (e.JobUpdated.of(ELASTIC), "Job a now has 1 to 2 workers and priority 3."),
     (
         e.JobStarted(job="a", attempt=1, workers=PLACES),
         "Job a starts, attempt 1: 16 GPUs on node-0 (0-7), node-1 (0-7).",

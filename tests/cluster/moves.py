@@ -402,7 +402,7 @@ def job_is_updated(world: Historian, at_ms: int) -> Effects:
     job = world.one_of(world.state.jobs.values())
     if job is None:
         return []
-    return [e.JobUpdated(spec=replace(job.spec, priority=world.random.randint(-5, 5)))]
+    return [e.JobUpdated.of(replace(job.spec, priority=world.random.randint(-5, 5)))]
 
 
 def request_is_refused(world: Historian, at_ms: int) -> Effects:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from shared.cluster.audit import Ledger, ledger_of
-from shared.cluster.fold import DamagedLog
 from shared.cluster.invariants import check_state
 from shared.cluster.rows import digest_of, rows_of, state_from
 from shared.cluster.state import CellState
@@ -58,12 +57,6 @@ def test_a_snapshot_keeps_who_is_alone() -> None:
     assert again.nodes["n1"].alone == "lone"
     assert digest_of(again) == digest_of(state)
     assert again.pools == state.pools
-
-
-def test_what_holds_places_does_not_become_exclusive() -> None:
-    state = cell(*LONE)
-    with pytest.raises(DamagedLog, match="who is on its nodes stays as it is"):
-        then(state, e.JobUpdated(spec=enqueued("lone", workers=2, workers_min=1).spec))
 
 
 TAMPERED: dict[str, Callable[[CellState], None]] = {

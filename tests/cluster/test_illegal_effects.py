@@ -60,7 +60,7 @@ TRANSITIONS: dict[str, tuple[e.Effect, set[JobStatus]]] = {
     "ReservationSet": (e.ReservationSet(job="job", workers=(place(0, "n2", 0),), start_ms=5), {QUEUED}),
     "ReservationCleared": (e.ReservationCleared(job="job", reason=ClearReason.REPLACED), set()),
     "JobUpdated": (
-        e.JobUpdated(spec=JobSpec(id="job", tenant="ada", workers=4, workers_min=1, priority=3)),
+        e.JobUpdated.of(JobSpec(id="job", tenant="ada", workers=4, workers_min=1, priority=3)),
         {QUEUED, HELD, *HOLDING, PREEMPTED},
     ),
 }
@@ -262,17 +262,17 @@ BROKEN: dict[str, tuple[list[Any], Any, str]] = {
     ),
     "a running job that wants more than it holds": (
         RESIZABLE,
-        e.JobUpdated(spec=JobSpec(id="job", tenant="ada", workers=3)),
+        e.JobUpdated.of(JobSpec(id="job", tenant="ada", workers=3)),
         "runs with 2 workers, fewer than 3",
     ),
-    "a running job with other workers": (
-        RESIZABLE,
-        e.JobUpdated(spec=JobSpec(id="job", tenant="ada", workers=3, workers_min=2, resources=TWO_GPUS)),
-        "its workers keep their resources",
+    "a job that may start with more workers than it has": (
+        [enqueued("job")],
+        e.JobUpdated(job="job", tenant="ada", priority=0, workers=2, workers_min=3),
+        "has 2 workers, fewer than 3",
     ),
     "a job given to another tenant": (
         [enqueued("job")],
-        e.JobUpdated(spec=JobSpec(id="job", tenant="eve")),
+        e.JobUpdated.of(JobSpec(id="job", tenant="eve")),
         "belongs to ada",
     ),
     "a run on a node that has none": (

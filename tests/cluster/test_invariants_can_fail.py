@@ -112,7 +112,7 @@ FORGED: dict[str, tuple[str, list[Any]]] = {
         [e.JobFinished(job="share", attempt=1), e.JobFailed(job="share", reason=FailReason.RUN_TIME_LIMIT)],
     ),
     "a start after the end": ("I2", [e.JobCancelled(job="idle"), started("idle", place(0, "n2", 7))]),
-    "an update of what does not live": ("I2", [e.JobUpdated(spec=JobSpec(id="stranger", tenant="ada"))]),
+    "an update of what does not live": ("I2", [e.JobUpdated.of(JobSpec(id="stranger", tenant="ada"))]),
     "a resize of what holds nothing": ("I2", [e.JobResizing(job="idle", attempt=1, add=(place(1, "n2", 7),))]),
     "half a gang": ("I3", [requeued("gang"), started("gang", place(0, "n1", 0, 1), attempt=2)]),
     "a gang that shrinks": ("I3", [e.JobResized(job="gang", attempt=1, workers=(place(0, "n1", 0, 1),))]),

@@ -61,7 +61,7 @@ async def test_a_service_is_scaled_up_and_down_and_goes_on_when_a_node_is_lost(
         await cell.submit(a_job("web", workers=2, gpus=4, ms=None, kind=JobKind.INFERENCE, workers_min=1))
         await until_it_has(cell, "web", 2)
         done = fallow("scale", "web", "4")
-        assert (done.returncode, done.stdout) == (0, "Job web is now 1 to 4 workers of 4 GPUs, priority 0.\n")
+        assert (done.returncode, done.stdout) == (0, "Job web now has 1 to 4 workers and priority 0.\n")
         await until_it_has(cell, "web", 4)
         assert "workers: 4 held, 4 wanted" in fallow("job", "web").stdout
         gone = cell.state.jobs["web"].workers[0].node

@@ -207,7 +207,7 @@ def test_the_smallest_and_the_largest_array_come_whole(count: int) -> None:
 
 
 def updated(effects: list[e.AnyEffect]) -> list[str]:
-    return [effect.spec.id for effect in effects if isinstance(effect, e.JobUpdated)]
+    return [effect.job for effect in effects if isinstance(effect, e.JobUpdated)]
 
 
 def held_array(count: int = 100) -> World:

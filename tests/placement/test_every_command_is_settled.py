@@ -339,7 +339,7 @@ def answered_by(effect: e.AnyEffect) -> Iterator[tuple[str, str]]:  # noqa: C901
         case e.JobEnqueued():
             yield "submit", effect.spec.array_of or effect.spec.id
         case e.JobUpdated():
-            yield "update", effect.spec.id
+            yield "update", effect.job
         case e.JobCancelled():
             yield "cancel", effect.job
         case e.JobStopping() if effect.why is StopReason.CANCELLED:

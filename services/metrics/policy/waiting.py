@@ -133,10 +133,10 @@ class WaitingTimes:
     def _enqueued(self, _: CellState, effect: e.JobEnqueued, __: int) -> None:
         self._expect(effect.spec, effect.submit_ms)
 
-    def _updated(self, _: CellState, effect: e.JobUpdated, __: int) -> None:
-        unstarted = self._unstarted.get(effect.spec.id)
-        if unstarted is not None:
-            self._expect(effect.spec, unstarted[0])
+    def _updated(self, state: CellState, effect: e.JobUpdated, _: int) -> None:
+        unstarted, job = self._unstarted.get(effect.job), state.jobs.get(effect.job)
+        if unstarted is not None and job is not None:
+            self._expect(effect.applied_to(job.spec), unstarted[0])
 
     def _started(self, state: CellState, effect: e.JobStarted, at_ms: int) -> None:
         unstarted = self._unstarted.pop(effect.job, None)

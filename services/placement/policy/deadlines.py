@@ -108,7 +108,7 @@ class Deadlines:
                     if kind is e.JobStarted:
                         self._limit(state, job)
             elif kind is e.JobUpdated:
-                job = state.jobs.get(effect.spec.id)  # type: ignore[union-attr]
+                job = state.jobs.get(effect.job)  # type: ignore[union-attr]
                 if job is not None and job.status in HOLDING:
                     self._limit(state, job)
             elif kind in _OF_NODES:

@@ -18,7 +18,6 @@ from shared.events.reasons import RefuseCode, StopReason
 from shared.events.value import replace
 from shared.events.values import JobSpec
 
-_CHANGES = ("priority", "max_run_ms", "workers", "workers_min")
 _NEVER_REFUSED = frozenset(("priority", "max_run_ms"))
 
 CLOCKS_APART_MS = 30_000
@@ -140,7 +139,7 @@ def update(turn: Turn, event: JobUpdateRequested, following: Iterable[Event | No
             is_new = effect.text not in refusals
             refusals.add(effect.text)
         else:
-            is_new = not is_told or effect.spec != job.spec
+            is_new = not is_told or effect != e.JobUpdated.of(job.spec)
             is_told = True
         if is_new:
             turn.do(effect)
@@ -157,7 +156,7 @@ def _supersedes(later: Event | None, earlier: JobUpdateRequested) -> bool:
 
 
 def _named(event: JobUpdateRequested) -> frozenset[str]:
-    return frozenset(name for name in _CHANGES if getattr(event.changes, name) is not None)
+    return frozenset(name for name in e.UPDATABLE if getattr(event.changes, name) is not None)
 
 
 def _updated(event: JobUpdateRequested, job: Job) -> e.JobUpdated | e.JobRefused:
@@ -165,12 +164,12 @@ def _updated(event: JobUpdateRequested, job: Job) -> e.JobUpdated | e.JobRefused
     if (changes.workers is not None or changes.workers_min is not None) and (job.spec.gang or not is_service(job)):
         text = "a gang keeps its number of workers"
         return _refused(job.id, "update", RefuseCode.UNSUPPORTED, event.tenant, text)
-    wanted = {name: value for name in _CHANGES if (value := getattr(changes, name)) is not None}
+    wanted = {name: value for name in e.UPDATABLE if (value := getattr(changes, name)) is not None}
     fewest, most = (wanted.get(name, getattr(job.spec, name)) for name in ("workers_min", "workers"))
     if fewest is not None and fewest > most:
         text = f"workers_min {fewest} is above workers {most}"
         return _refused(job.id, "update", RefuseCode.WRONG_STATE, event.tenant, text)
-    return e.JobUpdated(spec=replace(job.spec, **wanted))
+    return e.JobUpdated.of(replace(job.spec, **wanted))
 
 
 def too_old(sent_ms: int | None, known: Job | ArrayJob | None) -> str:

@@ -56,10 +56,8 @@ def _touched(state: CellState, effects: Iterable[e.AnyEffect]) -> list[str]:
     found: list[str] = []
     for effect in effects:
         kind = type(effect)
-        if kind is e.WorkersSettled or kind is e.JobRunning:
+        if kind is e.WorkersSettled or kind is e.JobRunning or kind is e.JobUpdated:
             found.append(effect.job)  # type: ignore[union-attr]  # said by the line above
-        elif kind is e.JobUpdated:
-            found.append(effect.spec.id)  # type: ignore[union-attr]
         elif kind is e.NodeChanged or kind is e.MaintenanceBegan:
             found += _to_empty(state, effect.spec.id if kind is e.NodeChanged else effect.node)  # type: ignore[union-attr]
     return [job_id for job_id in found if job_id in state.singly]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from services.simulator.history.books import CANCELLED, STOPPING, Books
 from services.simulator.history.evidence import Answer, CellEvidence, Evidence, Violation
@@ -33,6 +33,7 @@ class Settlements:
         self._ever_updated: Counter[str] = Counter()
         self._enqueued: dict[tuple[str, str], None] = {}
         self._elements: dict[str, dict[str, None]] = {}
+        self._numbers: dict[str, tuple[str, int]] = {}
         self._refused: Counter[tuple[str, str]] = Counter()
         self._updated: Counter[str] = Counter()
         self._updates_read: Counter[str] = Counter()
@@ -42,7 +43,7 @@ class Settlements:
     def take(self, decision: Decision, books: Books) -> list[Violation]:
         """Take in a decision that is in the books already; what it has read and not settled."""
         self._begin_record()
-        self._updates_of = updates_of_arrays(decision.effects)
+        self._updates_of = updates_of_arrays(decision.effects, self._numbers)
         for effect in decision.effects:
             if isinstance(effect, e.JobEnqueued):
                 self._note_enqueued(effect.spec, effect.digest)
@@ -50,8 +51,8 @@ class Settlements:
                 self._refused[effect.job, effect.request] += 1
                 self._ever_refused[effect.job, effect.request] += 1
             elif isinstance(effect, e.JobUpdated):
-                self._updated[effect.spec.id] += 1
-                self._ever_updated[effect.spec.id] += 1
+                self._updated[effect.job] += 1
+                self._ever_updated[effect.job] += 1
         where = f"{self._cell}, version {decision.version}"
         return [
             Violation("I2", text, where)
@@ -68,6 +69,7 @@ class Settlements:
         self._enqueued[spec.array_of or spec.id, digest] = None
         if spec.array_of is not None:
             self._elements.setdefault(spec.array_of, {})[spec.id] = None
+            self._numbers[spec.id] = spec.array_of, spec.array_index or 0
 
     def _read_up_to(self, source: str, position: int) -> Iterable[Answer]:
         ahead = self._ahead.get(source, [])
@@ -139,19 +141,19 @@ class Settlements:
         ]
 
 
-def updates_of_arrays(effects: Iterable[e.AnyEffect]) -> Counter[str]:
+def updates_of_arrays(effects: Iterable[e.AnyEffect], numbers: Mapping[str, tuple[str, int]]) -> Counter[str]:
     """How many updates of each array a record carries out: one update changes elements in the order of their numbers,
     with nothing between but refusals. Elements may end between two updates, so that the next one begins with a later
-    element.
+    element. `numbers` holds the array and the number of each element.
     """
     found: Counter[str] = Counter()
     array, index = None, -1
     for effect in effects:
-        if isinstance(effect, e.JobUpdated) and effect.spec.array_of is not None:
-            number = effect.spec.array_index or 0
-            if effect.spec.array_of != array or number <= index:
-                found[effect.spec.array_of] += 1
-            array, index = effect.spec.array_of, number
+        if isinstance(effect, e.JobUpdated) and effect.job in numbers:
+            its_array, number = numbers[effect.job]
+            if its_array != array or number <= index:
+                found[its_array] += 1
+            array, index = its_array, number
         elif not (isinstance(effect, e.JobRefused) and effect.request == "update"):
             array = None
     return found

@@ -15,6 +15,7 @@ from services.simulator.history.singly import starts_again_ms, wrong_resizing, w
 from services.simulator.history.whereabouts import scattered, unwanted_company, wrong_node
 from shared.events import effects as e
 from shared.events.reasons import StopReason
+from shared.events.value import replace
 from shared.events.values import GPU, NodeRole, NodeStatus, WorkerPlace
 
 
@@ -123,13 +124,16 @@ class Bookkeeper:
         return page
 
     def _updated(self, effect: e.JobUpdated) -> None:
-        page = self._page(effect.spec.id, "is updated")
+        page = self._page(effect.job, "is updated")
         if page is None:
             return
-        if page.spec.tenant != effect.spec.tenant:
-            self._say("I2", f"job {effect.spec.id} of {page.spec.tenant} is updated by {effect.spec.tenant}")
+        if page.spec.tenant != effect.tenant:
+            self._say("I2", f"job {effect.job} of {page.spec.tenant} is updated by {effect.tenant}")
             return
-        page.spec = effect.spec
+        workers, fewest, limit_ms = effect.workers, effect.workers_min, effect.max_run_ms
+        page.spec = replace(
+            page.spec, priority=effect.priority, workers=workers, workers_min=fewest, max_run_ms=limit_ms
+        )
         if page.attempt and not page.spec.gang and page.status in b.WAITS:
             page.not_before_ms = starts_again_ms(self.books, page)
 

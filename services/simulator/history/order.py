@@ -107,9 +107,9 @@ class OrderJudge:
 def _brought_or_started(entry: InForce) -> dict[str, None]:
     """The jobs that a decision brings, changes, or starts itself, be it behind others."""
     effects = entry.decision.effects
-    changed = [each.spec.id for each in effects if isinstance(each, e.JobEnqueued | e.JobUpdated)]
-    started = [each.job for each in effects if isinstance(each, e.JobStarted)]
-    return dict.fromkeys(changed + started)
+    brought = [each.spec.id for each in effects if isinstance(each, e.JobEnqueued)]
+    changed = [each.job for each in effects if isinstance(each, e.JobUpdated | e.JobStarted)]
+    return dict.fromkeys(brought + changed)
 
 
 def _is_behind(head: Waiting, other: Waiting) -> bool:

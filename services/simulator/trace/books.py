@@ -91,7 +91,7 @@ class Books:
             if kind is e.JobStarted:
                 story = jobs[effect.job]  # type: ignore[union-attr]  # said by the line above
                 story.attempts.append(Attempt(effect.attempt, at_ms))  # type: ignore[union-attr]
-                story.attempts[-1].enter(effect.workers, at_ms)  # type: ignore[union-attr]
+                story.attempts[-1].enter(effect.workers, at_ms)  # type: ignore[union-attr, arg-type]
                 story.state = "running"
             elif kind is e.JobResizing:
                 jobs[effect.job].attempts[-1].enter(effect.add, at_ms)  # type: ignore[union-attr]

@@ -34,7 +34,7 @@ SETTLED: dict[str, tuple[Any, list[Any]]] = {
     "stopped": (CANCEL, [stopping("gang", StopReason.CANCELLED)]),
     "finished in the same moment": (CANCEL, [e.JobFinished(job="gang", attempt=1)]),
     "cancel refused": (CANCEL, [refused("cancel")]),
-    "updated": (UPDATE, [e.JobUpdated(spec=enqueued("gang", workers=2, priority=3).spec)]),
+    "updated": (UPDATE, [e.JobUpdated.of(enqueued("gang", workers=2, priority=3).spec)]),
     "update refused": (UPDATE, [refused("update")]),
 }
 
@@ -59,7 +59,7 @@ def test_what_an_earlier_record_said_is_no_answer_to_a_later_command(answer: Any
 def test_the_update_of_an_array_that_ends_in_the_same_record_was_answered() -> None:
     spec = enqueued("pair.0", array=1, array_of="pair", array_index=0).spec
     update = replace(UPDATE, job="pair")
-    ends = (e.JobUpdated(spec=replace(spec, priority=3)), e.JobCancelled(job="pair.0"))
+    ends = (e.JobUpdated.of(replace(spec, priority=3)), e.JobCancelled(job="pair.0"))
     cancel = replace(CANCEL, job="pair")
     story = two_nodes().decide(e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST))
     assert story.answered(update).answered(cancel).decide(*ends, inputs={"jobs-0": 2}).broken() == []
@@ -70,8 +70,8 @@ def array_updates(*, is_last_answered: bool) -> Story:
     specs = [enqueued(f"pair.{n}", array=2, array_of="pair", array_index=n).spec for n in range(2)]
     update, cancel = replace(UPDATE, job="pair"), replace(CANCEL, job="pair.0")
     story = two_nodes().decide(*(e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST) for spec in specs))
-    told = [e.JobUpdated(spec=replace(specs[0], priority=3)), e.JobCancelled(job="pair.0")]
-    told += [e.JobUpdated(spec=replace(specs[1], priority=4))] if is_last_answered else []
+    told = [e.JobUpdated.of(replace(specs[0], priority=3)), e.JobCancelled(job="pair.0")]
+    told += [e.JobUpdated.of(replace(specs[1], priority=4))] if is_last_answered else []
     return story.answered(update).answered(cancel).answered(update).decide(*told, inputs={"jobs-0": 3})
 
 
@@ -176,7 +176,7 @@ VIEWS: dict[str, list[Any]] = {
     "a node is shown that is not there": [node("n3")],
     "a node is shown in another state": [e.LeaseExpired(node="n1", boot="boot-1")],
     "a device is shown as failed": [e.DeviceChanged(node="n1", device=1, healthy=False)],
-    "the order is another": [e.JobUpdated(spec=enqueued("second", priority=3).spec)],
+    "the order is another": [e.JobUpdated.of(enqueued("second", priority=3).spec)],
 }
 
 

@@ -136,7 +136,7 @@ ONE_RECORD: dict[str, tuple[str, list[Any]]] = {
         "I2",
         [stopping("gang", StopReason.CANCELLED), requeued("gang")],
     ),
-    "another tenant updates a job": ("I2", [e.JobUpdated(spec=enqueued("gang", tenant="eve", workers=2).spec)]),
+    "another tenant updates a job": ("I2", [e.JobUpdated.of(enqueued("gang", tenant="eve", workers=2).spec)]),
     "a gang starts in parts": ("I3", [enqueued("pair", workers=2), started("pair", place(0, "n1", 1))]),
     "two workers have one rank": (
         "I3",

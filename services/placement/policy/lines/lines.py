@@ -41,9 +41,10 @@ _FOLLOWED: frozenset[type[e.Effect]] = frozenset(
         e.JobHeld,
         e.JobReleased,
         e.JobReady,
+        e.JobUpdated,
     }
 )
-"""With new and updated jobs, and those that end: the effects that let a job into a line or out of it."""
+"""With new jobs, and those that end: the effects that let a job into a line or out of it."""
 
 FOR_WANT_OF_GPUS = (DeferCode.NO_FREE_GPUS, DeferCode.FRAGMENTED, DeferCode.TOPOLOGY)
 """Reasons that hold for a job while no node has as many GPUs free as one of its workers wants."""
@@ -111,7 +112,7 @@ class Lines:
         is_due = self._close(now_ms)
         for effect in effects:
             kind = type(effect)
-            if kind is e.JobEnqueued or kind is e.JobUpdated:
+            if kind is e.JobEnqueued:
                 is_due |= self._look_at(state, effect.spec.id, now_ms)  # type: ignore[union-attr]
             elif kind in _FOLLOWED or (kind in _ENDED and effect.job in self._places):  # type: ignore[union-attr]
                 is_due |= self._look_at(state, effect.job, now_ms)  # type: ignore[union-attr]
