@@ -112,6 +112,13 @@ def test_a_bucket_takes_no_more_room_the_longer_its_tenant_sends(rates: Submissi
     assert len(pickle.dumps(rates)) < 30_000
 
 
+def test_a_silence_of_less_than_an_eighth_of_its_age_is_no_room_for_more_than_a_burst(rates: SubmissionRates) -> None:
+    """A course that is joined counts what was taken before and behind it as of one time only where that is older."""
+    for at_ms in (0, 100_000, *range(500_000, 640_000, 250)):
+        assert taken(rates, "vision", 1, at_ms) == 1
+    assert taken(rates, "vision", 2_000, 50_000) == 20
+
+
 def test_what_a_late_burst_took_is_not_there_now() -> None:
     text = TEXT.replace("{per_s: 10, burst: 20}", "{per_s: 1, burst: 3_000}")
     rates = SubmissionRates(parse_cell_file(text, "cell.yaml"))
@@ -141,6 +148,12 @@ def test_two_admissions_that_share_the_partitions_take_no_more_than_one(file: Ce
         half.share(6, 12)
     assert [taken(half, "vision", 50, 1_000) for half in two] == [10, 10]
     assert [taken(half, "vision", 50, 3_000) for half in two] == [10, 10]
+
+
+def test_a_part_of_a_bucket_holds_a_whole_token_however_many_share_it(rates: SubmissionRates) -> None:
+    """Else a tenant of few a second could send nothing at all."""
+    rates.share(1, 12)
+    assert [taken(rates, "speech", 5, at_ms) for at_ms in (1_000, 12_000, 13_100)] == [1, 0, 1]
 
 
 def test_a_reload_keeps_what_was_taken(rates: SubmissionRates, file: CellFile) -> None:
@@ -289,6 +302,20 @@ def test_jobs_that_were_sent_before_an_array_and_are_read_behind_it_are_admitted
     assert taken(rates, "vision", 50, 1_000) == 19
 
 
+def test_so_are_they_where_a_plain_job_came_in_the_same_moment_as_the_array(rates: SubmissionRates) -> None:
+    assert rates.refusal("vision", 1_000, 15) is None
+    assert taken(rates, "vision", 1, 1_000) == 1
+    assert taken(rates, "vision", 50, 900) == 19
+
+
+def test_so_are_they_where_the_array_itself_was_read_late_behind_a_plain_job_of_its_moment(
+    rates: SubmissionRates,
+) -> None:
+    assert [taken(rates, "vision", 1, at_ms) for at_ms in (1_000, 6_000)] == [1, 1]
+    assert rates.refusal("vision", 1_010, 40) is None
+    assert taken(rates, "vision", 1, 990) == 1
+
+
 def test_an_update_of_an_array_counts_as_its_elements_do(file: CellFile) -> None:
     service = AdmissionService(file)
     assert isinstance(sent(service, array(15), 1_000), JobAdmitted)
@@ -314,6 +341,16 @@ def test_no_later_job_of_its_id_makes_the_updates_of_an_array_cheaper(file: Cell
     update = JobUpdateRequested(cell="main", job="a", tenant="vision", changes=JobChanges(priority=1))
     assert sent(service, update, 30_000) is update
     assert taken(service.rates, "vision", 50, 30_000) == 5
+
+
+def test_an_array_of_another_cell_makes_no_update_dearer(file: CellFile) -> None:
+    """A job's id is of its cell."""
+    service = AdmissionService(file)
+    assert isinstance(sent(service, array(15, cell="other"), 1_000), JobAdmitted)
+    service.keep()
+    update = JobUpdateRequested(cell="main", job="a", tenant="vision", changes=JobChanges(priority=1))
+    assert sent(service, update, 3_000) is update
+    assert taken(service.rates, "vision", 50, 3_000) == 19
 
 
 def test_a_batch_that_is_handled_again_knows_no_array_before_it_comes(file: CellFile) -> None:
