@@ -25,6 +25,7 @@ from services.placement.service import PlacementService
 from shared.cluster.gpu_types import types_for
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.kept_places import Kept, KeptPlaces, taken
+from shared.cluster.node import bits
 from shared.cluster.quota import over_limit
 from shared.cluster.quota_room import firm_room, lineage
 from shared.cluster.quota_tree import Account, Branch
@@ -171,6 +172,12 @@ class _Book:
         assert wrong_places(self._state, spec, kept) is None, (job.id, wrong_places(self._state, spec, kept))
         assert useless_places(self._state, spec, kept) is None, (job.id, useless_places(self._state, spec, kept))
         found = [kept, *([Kept(tuple(owners), places.more, is_whole, is_more=True)] if places.more else [])]
+        for each in found[1:]:
+            assert wrong_places(self._state, spec, each) is None, (job.id, wrong_places(self._state, spec, each))
+            devices = [
+                (place.node, device) for place in (*places.places, *each.places) for device in bits(place.devices)
+            ]
+            assert len(devices) == len({*devices}), f"{job.id}: a device is kept twice"
         self._kept += found
         for each in found:
             self._in_use.enter_context(taken(self._state, each.places))

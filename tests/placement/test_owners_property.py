@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.placement.policy.patience import PATIENCE_MS
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.job import HOLDING, JobStatus
 from shared.events.base import Event
@@ -210,3 +212,29 @@ def test_the_property_is_about_something() -> None:
     assert reached["places"] > 150
     assert reached["kept in part"] > 100
     assert reached["jobs that are no gangs"] > 100
+
+
+class PatientOwners(ManyOwners):
+    """A cell whose owners wait for so long that runs without a limit count as endless: more is kept beside these."""
+
+    def live(self) -> None:
+        self.fill()
+        self.submit()
+        often, seldom = (self.wait_long, self.end), (self.submit, self.fill, self.cancel, self.share_out)
+        for _ in range(ROUNDS):
+            self.random.choice(often * 2 + (*seldom, self.move_nodes))()
+            self.reached["more"] += any(each.is_more for each in self.world.state.tree.kept.all)
+            if self.random.random() < 0.1:
+                self.world.restart()
+
+    def wait_long(self) -> None:
+        """Some runs end at the end of it, before anybody takes their place."""
+        self.world.now_ms += self.random.choice((PATIENCE_MS // 2, PATIENCE_MS, 3 * PATIENCE_MS))
+        self.end()
+
+
+@pytest.mark.parametrize("seed", [1, 3, 6, 15, 24, 25])
+def test_it_is_so_too_where_more_is_kept_beside_endless_runs(seed: int) -> None:
+    many = PatientOwners(Random(seed))
+    many.live()
+    assert many.reached["more"]
