@@ -298,6 +298,51 @@ async def test_what_was_not_compared_yet_is_compared_when_the_group_rearranges_i
     await site.delivery.stop()
 
 
+async def test_a_loss_that_could_not_be_committed_holds_the_partition_when_the_group_rearranges_itself_meanwhile() -> (
+    None
+):
+    """What the group has committed does not show it."""
+    site = Site()
+    await site.publish(b"a", b"b")
+    await site.turn()
+    await eventually(lambda: site.next_offset == 2)
+    before = site.share.said
+    await refilled(site, b"x", b"y", b"z")
+    await site.turn()
+    await eventually(lambda: site.next_offset == 3)
+    site.share.failures = 1_000_000
+    await eventually(lambda: _lost(site))
+    site.share.own(is_ours=True)
+    await site.publish(b"c")
+    await site.turns(3)
+    assert site.delivery.held == {TP}
+    assert site.seen == [b"a", b"b", b"z"]
+    site.share.failures = 0
+    await eventually(lambda: site.share.said == before)
+    await site.delivery.stop()
+
+
+async def test_what_was_handled_and_not_committed_is_no_place_that_a_new_share_compares() -> None:
+    """It is handled again, be it another record by then."""
+    site = Site()
+    await site.publish(b"a", b"b")
+    await site.turn()
+    await eventually(lambda: site.next_offset == 2)
+    site.share.failures = 1_000_000
+    await site.publish(b"c")
+    await site.turn()
+    site.broker.cut(TP, 2)
+    site.share.own(is_ours=True)
+    await site.publish(b"x")
+    for _ in range(20):
+        await site.turn()
+        await asyncio.sleep(0.005)
+    assert not site.losses
+    assert site.seen == [b"a", b"b", b"c", b"x"]
+    site.share.failures = 0
+    await site.delivery.stop()
+
+
 async def test_what_is_handled_of_a_partition_that_is_held_does_not_take_the_group_past_the_loss() -> None:
     """The batch was read before the loss was found."""
     site = Site()

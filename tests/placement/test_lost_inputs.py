@@ -218,10 +218,47 @@ async def test_a_loss_behind_which_an_input_was_read_on_fences_it_until_a_person
     await resumed_from_the_beginning(world)
 
 
-async def test_a_writer_that_loses_the_log_for_a_moment_still_compares_what_it_had_read_before(
+@pytest.mark.usefixtures("quick_looks")
+async def test_a_fence_that_did_not_get_into_the_log_before_that_was_away_is_put_there_when_it_is_back(
     world: LostWorld,
 ) -> None:
-    """It takes the cell over anew, and the cursor from which it reads on is whole."""
+    """The cursor from which the cell is taken over anew is whole, and the look that found the loss is over."""
+
+    class Away(MemoryLog):
+        state = ""
+
+        async def append(self, message: Outgoing) -> AppendAnswer:
+            if not Away.state and b"InputFenced" in (message.value or b""):
+                Away.state = "away"
+                return AppendUnknown(reason="no answer")
+            return await super().append(message)
+
+        async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+            if Away.state == "away":
+                Away.state = "back"
+                raise LogUnavailable("no answer")
+            return await super().end_offsets(tps)
+
+    world.log = Away
+    async with world.placement() as context:
+        world.admit(*names(0, 4))
+        await world.until_enqueued(4)
+        checksum = checksum_of(world, 3)
+        await asyncio.sleep(0.3)
+        world.broker.cut(JOBS, 0)
+        world.admit(*names(10, 17))
+        await eventually(lambda: Away.state == "back")
+        await until_put_back(world, InputFenced(input="jobs-0", from_offset=7, to_offset=4, checksum=checksum))
+        await fenced(context, "another record at offset 3", "FALLOW_RESUME_INPUTS=jobs-0@4:OFFSET")
+
+
+async def test_a_writer_that_loses_the_log_for_a_moment_still_compares_what_it_had_read_before(
+    world: LostWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the cell over anew, and the cursor from which it reads on is whole: before it reads on, and not at the
+    next look.
+    """
+    monkeypatch.setattr(losses, "LOOK_EVERY_S", 600.0)
 
     class Away(MemoryLog):
         state = ""
