@@ -144,3 +144,39 @@ def test_all_that_is_due_is_done_before_the_cell_rests(jobs: int) -> None:
     world.rest()
     assert len([effect for effect in said(world) if isinstance(effect, e.JobStopping)]) == jobs
     assert len(world.decisions) - known >= jobs // 2
+
+
+@pytest.mark.parametrize("fates", [[], [Fate.LOST], [Fate.LATE]])
+def test_starts_that_are_late_are_given_up_in_the_order_in_which_they_were_due_also_where_an_append_fails(
+    fates: list[Fate],
+) -> None:
+    world = World()
+    world.tell(set_policy(start_wall_ms=5_000, lease_wall_ms=10_000_000))
+    world.tell(*(joined(f"n{number}") for number in range(3)))
+    for number in (2, 0, 1):
+        world.wall_ms += 100
+        world.tell(admitted(spec_of(f"job-{number}", 8)))
+    world.on_append = Fates(fates)
+    world.wall_ms += 5_000
+    world.rest()
+    told = [effect.job for effect in said(world) if isinstance(effect, e.AttemptTimedOut)]
+    assert told == ["job-2", "job-0", "job-1"]
+
+
+def test_what_is_put_back_is_done_in_its_order_later() -> None:
+    world = World()
+    world.tell(set_policy(start_wall_ms=5_000, lease_wall_ms=10_000_000))
+    world.tell(*(joined(f"n{number}") for number in range(4)))
+    for number in range(4):
+        world.wall_ms += 100
+        world.tell(admitted(spec_of(f"job-{number}", 8)))
+    deadlines, done = world.service._deadlines, list[list[str]]()
+    for heard_ms in (world.wall_ms + 4_900, world.wall_ms + 5_000):
+        world.writer.begin()
+        turn = Turn(world.state, world.now_ms)
+        deadlines.begin()
+        deadlines.act(turn, heard_ms)
+        done.append([effect.job for effect in turn.effects if isinstance(effect, e.AttemptTimedOut)])
+        deadlines.put_back()
+        world.writer.abandon()
+    assert done == [["job-0", "job-1", "job-2"], ["job-0", "job-1", "job-2", "job-3"]]
