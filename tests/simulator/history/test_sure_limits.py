@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from services.simulator.history.books import Books
-from services.simulator.history.sure_limits import are_under_one_limit
+from services.simulator.history.books import Books, NodePage
+from services.simulator.history.sure_limits import are_under_one_limit, waits_for_room
 from shared.events.operations import Quota
-from shared.events.values import JobSpec
+from shared.events.values import JobSpec, NodeSpec, NodeStatus
 
 NOT_BOUNDED: list[dict[str, Any]] = [
     {},
@@ -45,3 +45,18 @@ def test_what_bounds_nobody_is_no_limit(rule: dict[str, Any]) -> None:
     books = books_of(**rule)
     assert not is_told(books, "ada", "bob")
     assert is_told(books, "ada", "ada"), "its own limit"
+
+
+@pytest.mark.parametrize(
+    ("status", "is_room"), [(NodeStatus.READY, True), (NodeStatus.CORDONED, False), (NodeStatus.DRAINING, False)]
+)
+def test_beside_what_is_guaranteed_to_others_only_nodes_count_that_take_new_work(
+    status: NodeStatus, *, is_room: bool
+) -> None:
+    """Six GPUs beside four that are guaranteed: two nodes of eight have as many, one alone never has."""
+    books = Books("cell", quotas={("eve", "gpu"): Quota(tenant="eve", gpu_type="gpu", guaranteed_milli=4_000)})
+    for name, its in (("n1", NodeStatus.READY), ("n2", status)):
+        spec = NodeSpec(id=name, pool="train", gpus=8, gpu_type="gpu")
+        books.nodes[name] = NodePage(spec, "boot-1", its, held=dict.fromkeys(range(8), 1_000))
+    job = JobSpec(id="job", tenant="ada", workers=6, preemptible=True)
+    assert waits_for_room(books, job, "gpu") is is_room
