@@ -273,6 +273,12 @@ def in_a_job(text: str) -> bytes:
     return b'{"job":{"id":"j","tenant":"ada",%s}}' % text.encode()
 
 
+def test_an_unknown_field_of_a_later_part_of_a_list_is_told_with_its_place() -> None:
+    parts = '"run":{"driver":"process","argv":["a"]},"after":[{"job":"a"},{"job":"b","zz":1}]'
+    told = refused(decode(SubmitJob.type, in_a_job(parts)))
+    assert (told.reason, told.field) == (DeadLetterReason.INVALID, "job.after.1.zz")
+
+
 ENTRIES = 40_000
 
 
