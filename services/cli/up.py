@@ -141,7 +141,8 @@ async def _serve(
         echo=lambda name, line: print_line(line, mark=marks[name]),
     )
     upkeep = Upkeep(services, {"Kafka": servers.kafka.server, "Redis": servers.redis.server}, starter, print_line)
-    addresses = f"FALLOW_KAFKA={access.kafka} FALLOW_REDIS={access.redis} FALLOW_NAMESPACE={access.namespace}"
+    redis = without_password(access.redis or "")
+    addresses = f"FALLOW_KAFKA={access.kafka} FALLOW_REDIS={redis} FALLOW_NAMESPACE={access.namespace}"
     # Before the services are ready: one that is fenced never is, and its repair needs the addresses.
     what = "and the services start" if wanted.specs else "without services"
     print_line(f"Kafka and Redis run, {what}. In another terminal: export {addresses}")

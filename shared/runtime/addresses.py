@@ -15,6 +15,7 @@ WITH_TLS = ("rediss", "valkeys")
 PLAIN_OPTIONS = frozenset({"db", "username", "password"})
 TLS_OPTIONS = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"})
 
+_PASSWORD_OPTION = re.compile(r"((?:^|[?&])[^=&]*pass[^=&]*=)[^&]*", re.IGNORECASE)
 _HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
 
 
@@ -46,7 +47,8 @@ def _are_options(url: SplitResult) -> bool:
 
 
 def without_password(url: str) -> str:
-    """The address as it may be shown: a password in it is not."""
+    """The address as it may be shown: a password in it is not, neither that of its user nor one behind the `?`."""
     before, at, place = url.rpartition("@")
     scheme, slashes, _ = before.partition("//")
-    return f"{scheme if slashes else ''}{slashes}***@{place}" if at else url
+    shown = f"{scheme if slashes else ''}{slashes}***@{place}" if at else url
+    return _PASSWORD_OPTION.sub(r"\1***", shown)

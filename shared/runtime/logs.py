@@ -90,13 +90,21 @@ def rendering(log_format: LogFormat) -> list[Processor]:
     drop_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     if log_format is LogFormat.JSON:
         return [drop_meta, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    return [drop_meta, _in_one_line, structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), pad_event_to=0)]
+    # By itself the renderer would show all local values of each call: addresses with passwords, environments of jobs.
+    plain = structlog.dev.ConsoleRenderer(
+        colors=sys.stdout.isatty(), pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
+    )
+    return [drop_meta, structlog.processors.format_exc_info, _in_one_line, plain]
 
 
 def _in_one_line(_: Any, __: str, event: EventDict) -> EventDict:
     """Texts of tenants and nodes begin no line of their own, and no terminal obeys them. JSON writes such signs out."""
-    texts = {key: value for key, value in event.items() if isinstance(value, str) and key not in _TRACES}
-    return {**event, **{key: visible(text) for key, text in texts.items()}}
+    texts = {key: value for key, value in event.items() if isinstance(value, str)}
+    return {**event, **{key: _lines(text) if key in _TRACES else visible(text) for key, text in texts.items()}}
+
+
+def _lines(trace: str) -> str:
+    return "\n".join(map(visible, trace.split("\n")))
 
 
 _TRACES = ("exception", "stack")

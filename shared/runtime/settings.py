@@ -123,7 +123,7 @@ class ServiceSettings(KafkaSecurity):
     """What every service needs to know. Each field is read from FALLOW_<NAME>."""
 
     kafka: str = Field("127.0.0.1:9092", description="bootstrap addresses, host:port, by commas")
-    redis: str = "redis://127.0.0.1:6379/0"
+    redis: SecretStr = Field(SecretStr("redis://127.0.0.1:6379/0"), description="its URL, which may hold a password")
     namespace: Name = Field("fallow", description="first word of every topic, group and key")
     instance: str = Field("", max_length=200, description="name of this process; empty: service, host and process id")
     cell_file: Path = Field(Path("deploy/cell.yaml"), description="tenants, pools, cells and limits")
@@ -152,10 +152,10 @@ class ServiceSettings(KafkaSecurity):
 
     @field_validator("redis")
     @classmethod
-    def _redis_is_a_url(cls, text: str) -> str:
-        if not is_redis(text):
+    def _redis_is_a_url(cls, url: SecretStr) -> SecretStr:
+        if not is_redis(url.get_secret_value()):
             raise ValueError(REDIS_RULE)
-        return text
+        return url
 
     @field_validator("clock_speed")
     @classmethod

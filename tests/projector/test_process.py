@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from services.projector.app import main
 from services.projector.settings import ProjectorSettings
@@ -32,7 +33,7 @@ async def test_the_process_projects_the_cell_that_it_owns(
 ) -> None:
     cell_file = tmp_path / "cell.yaml"
     cell_file.write_text(CELL_FILE, encoding="utf-8")
-    settings = ProjectorSettings(kafka=kafka, redis=redis_url, namespace=namespace, cell_file=cell_file)
+    settings = ProjectorSettings(kafka=kafka, redis=SecretStr(redis_url), namespace=namespace, cell_file=cell_file)
     await create_topics(kafka, expected_topics(TOPICS, namespace, 1, []))
     log, functions, history = KafkaLog(kafka, "test"), RedisFunctions(redis_url), History(31)
     await log.start()

@@ -34,7 +34,7 @@ async def main(
     if log is None:
         return
     layout, metrics = layout_of(file, settings.namespace), ProjectorMetrics(context.registry)
-    functions = viewing(settings.redis)
+    functions = viewing(settings.redis.get_secret_value())
 
     async def work(tenure: Tenure) -> None:
         await CellProjector(context, log, layout, functions, metrics, tenure).run()
