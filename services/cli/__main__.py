@@ -1,6 +1,6 @@
 """`python -m services.cli` is `fallow`."""
 
-from services.cli.app import main
+from services.cli.entry import main
 
 if __name__ == "__main__":
     main()

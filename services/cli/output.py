@@ -23,8 +23,17 @@ CellName = Annotated[str | None, typer.Option("--cell", help="Which cell; needed
 
 def print_json(body: Mapping[str, Any]) -> None:
     """The object in one line, whose texts a terminal does not obey either."""
-    text = json.dumps(body, separators=(", ", ": "), ensure_ascii=False)
-    print(in_json(text), flush=True)
+    text = in_json(json.dumps(body, separators=(", ", ": "), ensure_ascii=False))
+    print(text if _is_writable(text) else json.dumps(body, separators=(", ", ": ")), flush=True)
+
+
+def _is_writable(text: str) -> bool:
+    """Whether standard output's encoding has all signs of a text: in JSON others are not written out as elsewhere."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], spare: Sequence[str] = ()) -> None:

@@ -55,8 +55,9 @@ def open_streams() -> bool:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - as long as the process
     if type(sys.stdout) is TextIOWrapper:
         said, is_line = sys.stdout, sys.stdout.line_buffering
-        encoding, errors = said.encoding, said.errors
-        sys.stdout = Answers(said.detach(), encoding, errors, line_buffering=is_line)
+        encoding = said.encoding
+        # A tenant's text may have signs that this encoding lacks: they are written out, as on standard error.
+        sys.stdout = Answers(said.detach(), encoding, "backslashreplace", line_buffering=is_line)
     return is_open
 
 
