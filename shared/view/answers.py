@@ -53,6 +53,18 @@ DEFECTS = ("ERR", "FALLOW")
 """Beginnings of errors that our own functions raise, or that Redis gives to a command that is wrong."""
 
 
+def eviction_told(policy: str) -> str | None:
+    """What a person should know of a Redis with this `maxmemory-policy`; None where it takes no key of the view. The
+    policies `volatile-*` take only keys that have a time to live, which no key of the view has.
+    """
+    if not policy.startswith("allkeys-"):
+        return None
+    return (
+        f"maxmemory-policy of Redis is {policy}: a Redis that is full drops keys of the view, which is then built anew,"
+        " again and again; set it to noeviction"
+    )
+
+
 def meaning_of(error: Exception) -> ViewUnavailable | ViewMisused:
     """What to raise in place of an error of redis-py, of its parser, or of the network."""
     text, code = str(error) or type(error).__name__, code_of(error)

@@ -16,7 +16,7 @@ def keys_of(namespace: str, cell: str) -> tuple[str, ...]:
     """The keys that every function takes, in this order.
 
     meta     hash    schema, ready, cursor, version, chain, at_ms, pools, rebuild, rebuild_ms,
-                     fenced
+                     fenced, sizes (of the other five)
     jobs     hash    job id -> row
     nodes    hash    node id -> row
     tenants  hash    tenant -> row

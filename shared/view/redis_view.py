@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hiredis
@@ -12,9 +12,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
-from shared.view.answers import meaning_of
+from shared.view.answers import eviction_told, meaning_of
 from shared.view.library import function, library_digest, library_source
-from shared.view.store import ViewUnavailable
+from shared.view.store import ViewMisused, ViewUnavailable
 
 CONNECT_WAIT_S = 1.0
 ANSWER_WAIT_S = 5.0
@@ -30,11 +30,13 @@ class RedisFunctions:
     With `loads` it puts the library into Redis, before its first call and wherever it is missing. Readers leave that to
     who writes the view, and their users need no right to it.
 
+    Each time it is put there, `told` is given what a person should know of how this Redis is set up, or None.
+
     Nothing is tried again in here: who calls knows what a repeat means and when to back off.
     """
 
-    def __init__(self, url: str, *, loads: bool = False) -> None:
-        self._loads, self._is_loaded = loads, False
+    def __init__(self, url: str, *, loads: bool = False, told: Callable[[str | None], None] | None = None) -> None:
+        self._loads, self._is_loaded, self._told = loads, False, told
         self._redis: Any = Redis.from_url(
             url.replace("valkey", "redis", 1) if url.startswith("valkey") else url,
             decode_responses=True,
@@ -54,6 +56,8 @@ class RedisFunctions:
         if await self._loaded_digest() != library_digest():
             await self._ask("FUNCTION LOAD", "REPLACE", library_source())
         self._is_loaded = True
+        if self._told is not None:
+            self._told(eviction_told(await self._eviction_policy()))
 
     async def call(self, name: str, keys: Sequence[str], arguments: Sequence[str]) -> Any:
         """As the port says. Functions that nobody has loaded yet count as a view that is away."""
@@ -68,6 +72,14 @@ class RedisFunctions:
         if not isinstance(answer, list) or not answer:
             raise ViewUnavailable(f"{function(name)}: what answers at this address is no Redis")
         return answer
+
+    async def _eviction_policy(self) -> str:
+        """What Redis does when it is full; "" where it does not tell: a user of the view needs no right to ask."""
+        try:
+            answer = await self._ask("CONFIG GET", "maxmemory-policy")
+        except (ViewUnavailable, ViewMisused):
+            return ""
+        return str(answer.get("maxmemory-policy", "")) if isinstance(answer, dict) else ""
 
     async def _loaded_digest(self) -> str:
         try:

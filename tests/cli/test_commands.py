@@ -302,7 +302,14 @@ async def test_verify_ends_with_1_where_redis_shows_something_else(
     told: Fallow, redis_url: str, namespace: str
 ) -> None:
     redis: Redis = Redis.from_url(redis_url, decode_responses=True)
-    await redis.hdel(keys_of(namespace, "main")[2], "node-1")
-    await redis.aclose()
+    nodes = keys_of(namespace, "main")[2]
+    row = str(await redis.hget(nodes, "node-1"))
+    await redis.hset(nodes, "node-9", row.replace("node-1", "node-9"))
+    await redis.hdel(nodes, "node-1")
     done = told("verify", "--json")
     assert (done.returncode, last(done)["first_violation"]["invariant"]) == (1, "I7")
+    await redis.hdel(nodes, "node-9")
+    await redis.aclose()
+    done = told("verify", "--json")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "the view of cell main is being built" in done.stderr

@@ -309,6 +309,31 @@ async def test_a_lost_tail_and_a_flush_are_noticed_and_mended(world: World, view
     assert await compare_view(reader, state) == []
 
 
+@pytest.mark.parametrize("number", range(6))
+async def test_a_view_that_lost_one_of_its_keys_is_shown_to_nobody_and_is_built_anew(
+    world: World, view: CellView, reader: ViewReader, namespace: str, number: int
+) -> None:
+    history, projection = History(6), Projection()
+    state = folded(history.decisions(50))
+    await settle(view, projection, state)
+    await world.lose_key(keys_of(namespace, CELL)[number])
+    reads = (
+        reader.job(CELL, next(iter(state.jobs))),
+        reader.jobs(CELL),
+        reader.nodes(CELL),
+        reader.tenants(CELL),
+        reader.queue(CELL, "default"),
+        reader.summary(CELL),
+    )
+    for read in reads:
+        with pytest.raises((ViewRebuilding, NoSuchCell)):
+            await read
+    assert await view.stands() == NotReady()
+    live(projection, state, log_records(history.decisions(1), 50, state.chain))
+    assert await settle(view, projection, state) == [Outcome.NOT_READY, Outcome.REBUILT]
+    assert await compare_view(reader, state) == []
+
+
 async def settle(view: CellView, projection: Projection, state: CellState) -> list[Outcome]:
     outcomes: list[Outcome] = []
     while (outcome := await step(view, projection, state)) is not Outcome.RESTED:

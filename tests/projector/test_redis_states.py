@@ -17,7 +17,9 @@ from redis.asyncio import Redis
 
 from shared.runtime.stack.ports import LOCAL, free_port
 from shared.runtime.stack.valkey import Program, Valkey, program_in_wheel, program_on_path
+from shared.view.answers import eviction_told
 from shared.view.keys import keys_of
+from shared.view.reader import ViewRebuilding
 from shared.view.redis_view import RedisFunctions
 from shared.view.store import ViewUnavailable
 from tests.contract.eventually import eventually
@@ -128,6 +130,64 @@ async def test_the_projector_waits_through(state: str, place: Place, namespace: 
         for command in end:
             await place.do(*command)
         assert await is_whole_again(world, projector)
+
+
+@pytest.mark.parametrize("number", range(6))
+async def test_a_key_that_goes_from_a_quiet_cell_is_noticed_and_comes_back(
+    place: Place, namespace: str, number: int
+) -> None:
+    async with world_on(place.server.address, namespace) as world:
+        world.start()
+        await world.live(60)
+        await world.settles()
+        await place.do("DEL", keys_of(namespace, CELL)[number])
+        assert not await world.is_equal()
+        await world.settles()
+
+
+async def test_a_view_of_which_others_push_a_part_out_is_never_shown_without_it(place: Place, namespace: str) -> None:
+    async with world_on(place.server.address, namespace) as world:
+        projector = world.start()
+        await world.live(60)
+        await world.settles()
+        used = int((await place.admin.info("memory"))["used_memory"])
+        await place.do("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
+        await place.do("CONFIG", "SET", "maxmemory", str(used + 600_000))
+        told, nodes = set(), len(world.history.state.nodes)
+        for number in range(2_000):
+            await place.do("SET", f"other-{number}", "x" * 6_000)
+            with contextlib.suppress(ViewRebuilding, ViewUnavailable):
+                told.add(len((await world.reader.nodes(CELL)).value))
+        assert told == {nodes}
+        await place.do("CONFIG", "SET", "maxmemory", "0")
+        await world.live(5)
+        assert await is_whole_again(world, projector)
+        assert projector.count("rebuilt") > 1
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-random"])
+async def test_a_policy_that_may_push_the_view_out_is_told_in_one_line(place: Place, policy: str) -> None:
+    await place.do("CONFIG", "SET", "maxmemory-policy", policy)
+    assert await told_of(place.server.address) == [eviction_told(policy)]
+
+
+@pytest.mark.parametrize("policy", ["noeviction", "volatile-lru"])
+async def test_a_policy_that_leaves_keys_without_an_end_alone_is_not_told(place: Place, policy: str) -> None:
+    await place.do("CONFIG", "SET", "maxmemory-policy", policy)
+    assert await told_of(place.server.address) == [None]
+
+
+async def test_a_redis_that_tells_nobody_its_policy_is_used_all_the_same(place: Place) -> None:
+    await place.do("ACL", "SETUSER", "default", "-config")
+    assert await told_of(place.server.address) == [None]
+
+
+async def told_of(url: str) -> list[str | None]:
+    told: list[str | None] = []
+    functions = RedisFunctions(url, loads=True, told=told.append)
+    await functions.load()
+    await functions.stop()
+    return told
 
 
 async def test_a_key_of_another_program_is_named_and_waited_for(place: Place, namespace: str) -> None:

@@ -18,6 +18,7 @@ class World(Protocol):
     async def keep(self) -> Any: ...
     async def lose_tail(self, kept: Any) -> None: ...
     async def flush(self) -> None: ...
+    async def lose_key(self, key: str) -> None: ...
     async def close(self) -> None: ...
 
 
@@ -34,6 +35,9 @@ class LuaWorld:
 
     async def flush(self) -> None:
         self.lua.flush()
+
+    async def lose_key(self, key: str) -> None:
+        self.lua.store.call(b"UNLINK", key.encode())
 
     async def close(self) -> None:
         return None
@@ -59,6 +63,9 @@ class RedisWorld:
 
     async def flush(self) -> None:
         await self._raw.delete(*self._keys)
+
+    async def lose_key(self, key: str) -> None:
+        await self._raw.delete(key)
 
     async def close(self) -> None:
         await self.redis_functions.stop()

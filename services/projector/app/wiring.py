@@ -17,15 +17,21 @@ from shared.view.redis_view import RedisFunctions
 from shared.view.store import CellView, OpenFunctions
 
 
-def redis_of(url: str) -> OpenFunctions:
-    """The functions of this Redis. The projector puts them there."""
-    return RedisFunctions(url, loads=True)
+def redis_of(context: Context[ProjectorSettings]) -> OpenFunctions:
+    """The functions of the Redis of the settings. The projector puts them there."""
+
+    def told(text: str | None) -> None:
+        context.health.noted("how Redis is set up", text)
+        if text is not None:
+            context.logger.warning(text)
+
+    return RedisFunctions(context.settings.redis.get_secret_value(), loads=True, told=told)
 
 
 async def main(
     context: Context[ProjectorSettings],
     opening: OpenLog = open_log,
-    viewing: Callable[[str], OpenFunctions] = redis_of,
+    viewing: Callable[[Context[ProjectorSettings]], OpenFunctions] = redis_of,
 ) -> None:
     """Keep the owned cells' views equal to their logs until told to stop. `viewing` gives the view's functions."""
     settings = context.settings
@@ -34,7 +40,7 @@ async def main(
     if log is None:
         return
     layout, metrics = layout_of(file, settings.namespace), ProjectorMetrics(context.registry)
-    functions = viewing(settings.redis.get_secret_value())
+    functions = viewing(context)
 
     async def work(tenure: Tenure) -> None:
         await CellProjector(context, log, layout, functions, metrics, tenure).run()

@@ -135,7 +135,7 @@ def queueing(_world: World, _process: Process) -> Shell:
 def projector(world: World, process: Process) -> Shell:
     """The views of the cells that it owns."""
     functions = WorldFunctions(world.redis, process.name)
-    main = partial(projector_app.main, viewing=lambda _url: functions)
+    main = partial(projector_app.main, viewing=lambda _context: functions)
     return Shell("projector", PROJECTOR, main, {}, (functions.close,))
 
 

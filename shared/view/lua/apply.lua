@@ -29,7 +29,8 @@ local function apply(keys, args)
   at = put_and_drop_jobs(keys, args, at, counts[1], counts[2])
   at = put_and_drop(keys[3], args, at, counts[3], counts[4])
   put_and_drop(keys[4], args, at, counts[5], counts[6])
-  redis.call('HSET', keys[1], 'cursor', args[2], 'version', args[3], 'chain', args[4], 'at_ms', args[5], 'pools', args[6])
+  redis.call('HSET', keys[1], 'cursor', args[2], 'version', args[3], 'chain', args[4], 'at_ms', args[5], 'pools', args[6],
+    'sizes', sizes(keys))
   return { 'OK', args[2] }
 end
 

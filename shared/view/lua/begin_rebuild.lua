@@ -34,7 +34,7 @@ local function begin_rebuild(keys, args)
     end
   end
   redis.call('UNLINK', keys[2], keys[3], keys[4], keys[5], keys[6])
-  redis.call('HDEL', keys[1], 'cursor', 'version', 'chain', 'at_ms', 'pools', 'fenced')
+  redis.call('HDEL', keys[1], 'cursor', 'version', 'chain', 'at_ms', 'pools', 'fenced', 'sizes')
   redis.call('HSET', keys[1], 'schema', SCHEMA, 'ready', '0', 'rebuild', args[1], 'rebuild_ms', args[3])
   return { 'OK' }
 end

@@ -21,12 +21,25 @@ local function refuse(rule, got)
   return redis.error_reply('FALLOW ' .. rule .. ' (got ' .. tostring(got) .. ')')
 end
 
--- The view's own numbers; ready only if it is whole and of this form.
+-- How many rows and members the view holds. Redis knows these numbers without counting.
+local function sizes(keys)
+  local counts = {
+    redis.call('HLEN', keys[2]), redis.call('HLEN', keys[3]), redis.call('HLEN', keys[4]),
+    redis.call('ZCARD', keys[5]), redis.call('ZCARD', keys[6]),
+  }
+  for number, count in ipairs(counts) do
+    counts[number] = string.format('%d', count)
+  end
+  return table.concat(counts, ' ')
+end
+
+-- The view's own numbers; ready only if it is whole and of this form. A key can go without the others, by an eviction or
+-- by hand, so the sizes are compared with those that its last writer left: any reader is told before it sees a part.
 local function stored(keys)
   local meta = redis.call('HMGET', keys[1], 'schema', 'ready', 'cursor', 'version', 'chain', 'at_ms', 'rebuild', 'rebuild_ms',
-    'fenced')
+    'fenced', 'sizes')
   return {
-    ready = meta[1] == SCHEMA and meta[2] == '1',
+    ready = meta[1] == SCHEMA and meta[2] == '1' and meta[10] == sizes(keys),
     exists = meta[2] ~= false,
     cursor = meta[3] or '',
     version = meta[4] or '',

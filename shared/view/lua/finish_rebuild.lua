@@ -27,7 +27,7 @@ local function finish_rebuild(keys, args)
   end
   redis.call('HDEL', keys[1], 'rebuild', 'rebuild_ms')
   redis.call('HSET', keys[1], 'cursor', args[2], 'version', args[3], 'chain', args[4], 'at_ms', args[5], 'pools', args[6],
-    'ready', '1')
+    'ready', '1', 'sizes', sizes(keys))
   return { 'OK', args[2] }
 end
 
