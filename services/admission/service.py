@@ -8,7 +8,6 @@ from hashlib import blake2b
 
 import msgspec
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
 
 from services.admission.policy import beside_room, limits
 from services.admission.policy.admissible import Admissible
@@ -22,6 +21,7 @@ from shared.events.encoding import SUBMISSION_BYTES_MOST, UNREAD, Undecodable, d
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.reasons import DeadLetterReason, RejectCode
 from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
+from shared.events.value import finite
 from shared.events.values import JobSpec
 
 COMMANDS: dict[str, str] = {SubmitJob.type: "submit", CancelJob.type: "cancel", UpdateJob.type: "update"}
@@ -214,16 +214,12 @@ def _rejected(event: Event | str, job: str, tenant: str | None, why: Rejection) 
     )
 
 
-class _Job(msgspec.Struct):
-    id: str
-    tenant: str | None = None
-
-
 class _Whose(msgspec.Struct):
-    """What is read of a command to answer it: all else in it is passed over."""
+    """What is read of a command, or of the job in it, to answer it: nothing is made of all else in it."""
 
-    job: str | _Job
-    tenant: str | None = None
+    job: msgspec.Raw = msgspec.Raw()
+    id: msgspec.Raw = msgspec.Raw()
+    tenant: msgspec.Raw = msgspec.Raw()
 
 
 _WHOSE = msgspec.json.Decoder(_Whose)
@@ -232,22 +228,25 @@ _WHOSE = msgspec.json.Decoder(_Whose)
 def _job_and_tenant(value: bytes | None) -> tuple[str, str | None] | None:
     """The job's id and tenant of a command, broken or not, as far as they can be read and obey the naming rule."""
     try:
-        found = _WHOSE.decode(value or b"")
+        try:
+            return _named(value or b"")
+        except UNREAD:
+            return _named(finite(value or b""))
     except UNREAD:
-        return _job_and_tenant_beside_mistakes(value)
-    job = found.job
-    return _as_names(*((job, found.tenant) if isinstance(job, str) else (job.id, job.tenant)))
-
-
-def _job_and_tenant_beside_mistakes(value: bytes | None) -> tuple[str, str | None] | None:
-    try:
-        content = from_json(value or b"")
-        job = content["job"]
-        return _as_names(
-            job["id"] if isinstance(job, dict) else job, (job if isinstance(job, dict) else content).get("tenant")
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _named(text: bytes) -> tuple[str, str | None] | None:
+    found = _WHOSE.decode(text)
+    job, tenant = found.job, found.tenant
+    if bytes(job).startswith(b"{"):
+        inner = _WHOSE.decode(job)
+        job, tenant = inner.id, inner.tenant
+    return _as_names(_text(job), _text(tenant))
+
+
+def _text(raw: msgspec.Raw) -> str | None:
+    return msgspec.json.decode(raw, type=str) if bytes(raw).startswith(b'"') else None
 
 
 def _as_names(job: object, tenant: object) -> tuple[str, str | None] | None:

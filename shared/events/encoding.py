@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pydantic import ValidationError
@@ -14,9 +14,15 @@ from shared.events.base import TYPES, Event
 from shared.events.reasons import DeadLetterReason
 from shared.events.value import Value, model_of, read_known, with_one_unknown
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 SUBMISSION_BYTES_MOST = 512_000
 VALUE_CHARACTERS_MOST = 100
 RULE_CHARACTERS_MOST = 300
+PARTS_MOST = 10_000
+"""A command with more brackets than this has its mistake told in the words of its reader, which builds nothing."""
+
 TYPE_HEADER = "ce_type"
 SPEC_VERSION = ("ce_specversion", b"1.0")
 CONTENT_TYPE = ("content-type", b"application/json")
@@ -66,8 +72,8 @@ def decode(type_: str, value: bytes | None) -> Event | Undecodable:
     names only things that are known, of which there are thousands in a second, and the topics that one service writes
     are read as they are.
 
-    One mistake is told, and to word each of 100,000 unknown fields takes longer than all the rest: a command that
-    cannot be read is judged without those, and where nothing else is wrong, with the first of them.
+    One mistake is told, and to word each of 100,000 unknown fields, or to build what stands in one, takes longer than
+    all the rest: a command that cannot be read is judged with the first of them only, and without most of its content.
     """
     cls = TYPES.get(type_)
     if cls is None:
@@ -110,9 +116,18 @@ def judged(cls: type[Value], value: bytes, *, forbid_unknown: bool = False) -> U
 
 
 def _mistake(cls: type[Event], value: bytes) -> Undecodable | None:
-    """One mistake of what could not be read; None where the model finds none."""
-    why = judged(cls, value)
-    return judged(cls, with_one_unknown(cls, value), forbid_unknown=True) if why is None and cls.is_command else why
+    """One mistake of what could not be read; None where the model finds none, or is not asked: what is left of a
+    command without what stands in unknown fields has few lists and tables, or is none, and these are dear to build.
+    """
+    if not cls.is_command:
+        return judged(cls, value)
+    try:
+        text = with_one_unknown(cls, value)
+    except UNREAD as error:
+        return _unread(error)
+    if text.count(b"[") + text.count(b"{") > PARTS_MOST:
+        return None
+    return judged(cls, text, forbid_unknown=True)
 
 
 def _unread(error: Exception) -> Undecodable:
@@ -127,7 +142,8 @@ def _decoder(cls: type[Event]) -> msgspec.json.Decoder[Event]:
 
 
 def _first_error(error: ValidationError) -> Undecodable:
-    first = error.errors(include_url=False, include_context=False)[0]
+    errors = error.errors(include_url=False, include_context=False)
+    first = next((each for each in errors if each["type"] != "extra_forbidden"), errors[0])
     readable = first["type"] != "json_invalid"
     return Undecodable(
         DeadLetterReason.INVALID if readable else DeadLetterReason.UNREADABLE,
@@ -138,9 +154,42 @@ def _first_error(error: ValidationError) -> Undecodable:
 
 
 def shorten(value: Any) -> str:
-    """A value as one line of at most `VALUE_CHARACTERS_MOST` characters, for an error message."""
-    text = _one_line(value[: VALUE_CHARACTERS_MOST + 1] if isinstance(value, str) else repr(value))
+    """A value as one line of at most `VALUE_CHARACTERS_MOST` characters, for an error message. What is not shown of a
+    large one is not written out either.
+    """
+    text = _one_line(value[: VALUE_CHARACTERS_MOST + 1] if isinstance(value, str) else _begin_of(value))
     return text if len(text) <= VALUE_CHARACTERS_MOST else text[: VALUE_CHARACTERS_MOST - 3] + "..."
+
+
+def _begin_of(value: Any) -> str:
+    """The `repr` of a value, or a little more of it than is shown."""
+    found, length = list[str](), 0
+    for piece in _pieces(value):
+        found.append(piece)
+        length += len(piece)
+        if length > VALUE_CHARACTERS_MOST:
+            break
+    return "".join(found)
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    """The `repr` of a value, piece by piece. Each one has a sign at least, so the first 100 go no deeper than that."""
+    if type(value) is dict:
+        yield "{"
+        for number, (key, each) in enumerate(value.items()):
+            yield ", " if number else ""
+            yield from _pieces(key)
+            yield ": "
+            yield from _pieces(each)
+        yield "}"
+    elif type(value) is list:
+        yield "["
+        for number, each in enumerate(value):
+            yield ", " if number else ""
+            yield from _pieces(each)
+        yield "]"
+    else:
+        yield repr(value[: VALUE_CHARACTERS_MOST + 1] if isinstance(value, str | bytes) else value)
 
 
 def _one_line(text: str) -> str:

@@ -37,7 +37,7 @@ from pydantic import (
     create_model,
     model_validator,
 )
-from pydantic_core import CoreSchema, core_schema, from_json, to_json
+from pydantic_core import CoreSchema, core_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,29 +124,104 @@ def _known(hint: Any, part: Any) -> Any:
     return {key: _known(hints.get(key), each) for key, each in part.items() if key in hints or key == tag}
 
 
-def with_one_unknown(cls: type[Value], text: bytes | str) -> bytes:
-    """This JSON text, which is a `cls` but for fields that are unknown, with the first of them only. It is read as the
-    model reads it, which lets infinite numbers pass.
+def with_one_unknown(cls: type[Value], text: bytes) -> bytes:
+    """This JSON text, which may be a `cls` but for fields that are unknown, with the first of them only, and of that
+    one no more than an error message shows. Nothing is made of what stands in those: to build 250,000 empty lists
+    takes longer than to read the largest command. What is not so far a `cls` stays as it is.
+
+    It is read as the model reads it, which lets infinite numbers pass. Raises msgspec's DecodeError where it is no
+    JSON.
     """
-    content = from_json(text)
-    known = _known(cls, content)
-    _add_unknown(content, known)
-    return to_json(known, inf_nan_mode="constants")
+    return _Known().part(cls, msgspec.json.decode(finite(text), type=msgspec.Raw))
 
 
-def _add_unknown(part: Any, known: Any) -> bool:
-    """Add to what is known of a part the first field that is not. False: there is none."""
-    if isinstance(part, list):
-        return any(map(_add_unknown, part, known))
-    if not isinstance(part, dict):
-        return False
-    for key, each in part.items():
-        if key not in known:
-            known[key] = each
-            return True
-        if _add_unknown(each, known[key]):
-            return True
-    return False
+def finite(text: bytes) -> bytes:
+    """This text with numbers that JSON has in place of those that it has not, and that other writers write (NaN,
+    Infinity). These are as large: no finite number of ours.
+    """
+    return text.replace(b"Infinity", b"1E999").replace(b"NaN", b"1E999")
+
+
+UNKNOWN_BYTES_MOST = 1_000
+"""What stands in an unknown field is shown as it is read up to this size, else the begin of its text."""
+
+
+class _Known:
+    """Takes a JSON text apart along a type, part by part, and leaves out what the type does not know but for the first
+    such field.
+    """
+
+    def __init__(self) -> None:
+        self._has_unknown = False
+
+    def part(self, hint: Any, part: msgspec.Raw) -> bytes:
+        """The text of this part, which should be of this type."""
+        origin, parts, text = get_origin(hint), get_args(hint), bytes(part).strip()
+        if origin is Annotated:
+            most = next((rule.max_length for rule in parts[1:] if isinstance(rule, Meta) and rule.max_length), None)
+            return (
+                self._list(get_args(parts[0])[0], most, text)
+                if _is_list_of_structs(parts[0])
+                else (self.part(parts[0], part))
+            )
+        structs = _structs_of(parts if origin in (Union, UnionType) else (hint,))
+        return self._struct(structs, text) if structs and text.startswith(b"{") else text
+
+    def _list(self, hint: Any, most: int | None, text: bytes) -> bytes:
+        if not text.startswith(b"["):
+            return text
+        # One too many is a mistake already, and as good as 100,000.
+        items = msgspec.json.decode(text, type=list[msgspec.Raw])[: None if most is None else most + 1]
+        return b"[" + b",".join([self.part(hint, item) for item in items]) + b"]"
+
+    def _struct(self, structs: list[type[Value]], text: bytes) -> bytes:
+        fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        cls = _struct_meant(structs, fields)
+        if cls is None:
+            return _tag_alone(structs, fields) or text
+        hints, found = _hints_of(cls), list[bytes]()
+        for key, part in fields.items():
+            if key in hints:
+                found.append(_entry(key, self.part(hints[key], part)))
+            elif key == cls.__struct_config__.tag_field:
+                found.append(_entry(key, bytes(part)))
+            elif not self._has_unknown:
+                self._has_unknown = True
+                found.append(_entry(key, _begin_of(bytes(part))))
+        return b"{" + b",".join(found) + b"}"
+
+
+def _is_list_of_structs(hint: Any) -> bool:
+    return get_origin(hint) is tuple and bool(_structs_of(get_args(hint)[:1]))
+
+
+def _structs_of(hints: tuple[Any, ...]) -> list[type[Value]]:
+    return [each for each in hints if isinstance(each, type) and issubclass(each, Value)]
+
+
+def _struct_meant(structs: list[type[Value]], fields: dict[str, msgspec.Raw]) -> type[Value] | None:
+    """The struct that the tag names, the only one where there is no choice; None where the tag names none."""
+    if len(structs) == 1:
+        return structs[0]
+    tag = bytes(fields.get(structs[0].__struct_config__.tag_field or "", b""))
+    return next((each for each in structs if tag == msgspec.json.encode(each.__struct_config__.tag)), None)
+
+
+def _tag_alone(structs: list[type[Value]], fields: dict[str, msgspec.Raw]) -> bytes | None:
+    """The table with its tag alone, where that is none and too large to be shown."""
+    tag = structs[0].__struct_config__.tag_field or ""
+    is_large = tag in fields and len(bytes(fields[tag])) > UNKNOWN_BYTES_MOST
+    return b"{" + _entry(tag, _begin_of(bytes(fields[tag]))) + b"}" if is_large else None
+
+
+def _entry(key: str, part: bytes) -> bytes:
+    return msgspec.json.encode(key) + b":" + part
+
+
+def _begin_of(text: bytes) -> bytes:
+    if len(text) <= UNKNOWN_BYTES_MOST or text.startswith(b'"'):
+        return text
+    return msgspec.json.encode(text[:UNKNOWN_BYTES_MOST].decode(errors="replace"))
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -188,6 +189,18 @@ def test_what_does_not_say_whose_it_is_can_only_be_set_aside(
 def test_a_broken_command_with_a_readable_id_is_answered_without_a_tenant_if_need_be() -> None:
     assert rejected(b'{"job":{"id":"job-1"}}').tenant is None
     assert rejected(bytes_of({"job": {"id": "job-1", "tenant": "x" * 101}})).tenant is None
+
+
+def test_to_find_whose_a_broken_command_is_nothing_is_built_of_the_rest_of_it() -> None:
+    lists = b"[" + b",".join([b"[]"] * 150_000) + b"]"
+    command = b'{"job":{"id":"job-1","tenant":7,"zz":%s}}' % lists
+    tracemalloc.start()
+    found = answer(command, SUBMIT)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert isinstance(found, JobRejected)
+    assert (found.job, found.tenant, found.field) == ("job-1", None, "job.tenant")
+    assert peak_bytes < 10 * len(command)
 
 
 def test_what_is_too_large_or_of_another_version_is_answered_where_it_says_whose_it_is() -> None:

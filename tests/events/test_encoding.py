@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from time import process_time
@@ -18,10 +19,10 @@ from shared.cluster.state import CellState
 from shared.events import TYPES, Decision, Event, Undecodable, ce_headers, decode, encode
 from shared.events.decisions import CHAIN_START, next_chain
 from shared.events.effects import Effect
-from shared.events.encoding import STRICT
+from shared.events.encoding import STRICT, shorten
 from shared.events.reasons import DeadLetterReason
 from shared.events.submissions import SubmitJob
-from shared.events.value import read_valid
+from shared.events.value import read_valid, with_one_unknown
 from tests.strategies import EFFECTS, effects, events, values
 
 COMMANDS = sorted(type_ for type_ in TYPES if TYPES[type_].is_command)
@@ -314,6 +315,63 @@ def test_a_large_command_full_of_mistakes_costs_no_more_than_a_good_one(what: st
     assert told.field
     assert told.rule
     assert min(cpu_s(MISTAKES[what]) for _ in range(3)) < 1.5 * min(cpu_s(good) for _ in range(3))
+
+
+LISTS = "[" + ",".join(["[]"] * 100_000) + "]"
+NESTED = "[" + ",".join(["[" * 100 + "]" * 100] * 1_500) + "]"
+TABLES = "[" + ",".join(['{"":1}'] * 40_000) + "]"
+
+LARGE_PLACES = {
+    "in an unknown field": '"zz":%s',
+    "in an unknown field behind a number that is none": '"yy":NaN,"zz":%s',
+    "in an unknown field of a part": '"resources":{"zz":%s}',
+    "in an unknown field of a run": '"run":{"driver":"process","argv":["a"],"zz":%s}',
+    "for a number": '"workers":%s',
+    "for a list of names": '"pools":%s',
+    "for a text of a table": '"run":{"driver":"process","argv":["a"],"env":{"a":%s}}',
+    "for a part": '"run":%s',
+    "for the tag of a part": '"run":{"driver":%s}',
+    "in a text that breaks off": '"zz":%s,"yy":',
+}
+
+
+def bytes_built(value: bytes) -> int:
+    """How much memory was taken at once to read this."""
+    tracemalloc.start()
+    try:
+        decode(SubmitJob.type, value)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("where", LARGE_PLACES)
+@pytest.mark.parametrize("what", [LISTS, NESTED, TABLES], ids=["lists", "nested lists", "tables"])
+def test_nothing_is_built_of_what_stands_where_a_command_cannot_have_it(where: str, what: str) -> None:
+    """To build 250,000 empty lists holds up a process for half a second, 15 times as long as the largest command."""
+    value = in_a_job(LARGE_PLACES[where] % what)
+    told = refused(decode(SubmitJob.type, value))
+    assert told.rule
+    assert len(str(told)) < 600
+    assert bytes_built(value) < 10 * len(value)
+    assert len(with_one_unknown(SubmitJob, in_a_job('"zz":' + what))) < 5_000
+
+
+def test_a_value_is_written_out_as_far_as_it_is_shown() -> None:
+    told = list[int]()
+
+    class Told(int):
+        def __repr__(self) -> str:
+            told.append(1)
+            return "1"
+
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert shorten([Told()] * 100_000).startswith("[1, 1, ")
+    assert len(told) < 100
+    assert shorten(deep).startswith("[[[[")
+    assert shorten({"a": [1, "b", None], "c": {}}) == "{'a': [1, 'b', None], 'c': {}}"
 
 
 @pytest.mark.parametrize("what", ODD)
