@@ -88,8 +88,9 @@ class Access:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[DirectClient]:
-        """A client, let go of in the end. Raises CellFileError."""
+        """A client, let go of in the end. Raises CellFileError; NoCellHere where what is not there yet never comes."""
         from shared.client.direct import DirectClient  # noqa: PLC0415 - the same
+        from shared.client.port import NotYet  # noqa: PLC0415 - the same
         from shared.log.kafka import KafkaLog  # noqa: PLC0415 - the same
         from shared.view.redis_view import RedisFunctions  # noqa: PLC0415 - the same
 
@@ -98,9 +99,16 @@ class Access:
         client = DirectClient(log, functions, self.layout(), source="fallow-cli", on_fenced=FenceLine().say)
         try:
             yield client
+        except NotYet as error:
+            raise await self._no_cell(error.cell) or error from error
         finally:
             await client.stop()
             await functions.stop()
+
+    async def _no_cell(self, cell: str) -> Exception | None:
+        from services.cli.cells_there import no_such  # noqa: PLC0415 - the same
+
+        return await no_such(self, cell)
 
 
 def _address(variable: str, given: str | None) -> str | None:

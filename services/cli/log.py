@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.cells_there import no_such
 from services.cli.counts import counted
 from services.cli.failures import Exit, end_with
 from services.cli.log_at import at
@@ -49,15 +50,18 @@ def tail(
 
 async def _tail(access: Access, count: int, *, follow: bool, cell: str | None, as_json: bool) -> None:
     name = access.cell(cell)
+    kept, is_empty = list[dict[str, Any]](), True
     async with access.client() as client, aclosing(client.newest(name, count, follow=follow)) as found:
-        kept: list[dict[str, Any]] = []
         async for decision in found:
+            is_empty = False
             if not as_json:
                 print_decision(decision)
             elif follow:
                 print_json(as_object(decision))
             else:
                 kept.append(as_object(decision))
+    if is_empty and (error := await no_such(access, name)):
+        raise error
     if as_json:
         print_json({"decisions": kept})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -15,11 +16,12 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli.access import Access, access_of, run
+from services.cli.access import CELL_FILE, TOP, Access, access_of, run
 from services.cli.data_folder import held
 from services.cli.failures import Exit, end_with, refuse
 from services.cli.given_servers import none_answers
 from services.cli.gone_nodes import declare_gone_nodes
+from services.cli.joining import what_is_there
 from services.cli.output import print_line
 from services.cli.paths import file_to_read, folder_to_write
 from services.cli.service_set import KINDS, ServiceSet, service_set
@@ -63,6 +65,9 @@ def up(
     servers_only: Annotated[
         bool, typer.Option("--servers-only", help="Kafka and Redis without services: to move or repair a cell.")
     ] = False,
+    join: Annotated[
+        bool, typer.Option("--join", help="Also where the cell runs already, or goes by another cell file.")
+    ] = False,
 ) -> None:
     """Run all services on this machine. Kafka and Redis are taken as given, or started; Ctrl-C stops everything.
 
@@ -89,6 +94,8 @@ def up(
         print_line(f"Kafka: {kafka.explanation()}")
         print_line(f"Redis: {redis.explanation()}")
         _refuse_silent(Servers(kafka, redis))
+        if kafka.server.source is Source.GIVEN and not (servers_only or join):
+            _refuse_what_is_there(replace(access, kafka=kafka.server.address))
         _run(access, Servers(kafka, redis), data, nodes_file or write_nodes(file, nodes, data), counts)
 
 
@@ -100,6 +107,14 @@ def _refuse_silent(servers: Servers) -> None:
             variable, address = f"FALLOW_{name.upper()}", without_password(server.address)
             told = f"{variable} (or --{name}) names {address}, which does not answer"
             end_with(Exit.AWAY, f"fallow: {told}; unset it and `up` starts its own")
+
+
+def _refuse_what_is_there(access: Access) -> None:
+    """Ends the command where it would begin, without a word, to write a cell that is somebody else's."""
+    if found := run(what_is_there(access)):
+        where = f"FALLOW_KAFKA (or --kafka) names {without_password(access.kafka_address)}, where {found}"
+        own = "unset FALLOW_KAFKA and FALLOW_REDIS and `up` starts its own"
+        end_with(Exit.NO, f"fallow: {where}; {own}, or add --join to run this there too")
 
 
 def _run(access: Access, chosen: Servers, data: Path, nodes_path: Path, counts: Mapping[str, int]) -> None:
@@ -141,12 +156,22 @@ async def _serve(
         echo=lambda name, line: print_line(line, mark=marks[name]),
     )
     upkeep = Upkeep(services, {"Kafka": servers.kafka.server, "Redis": servers.redis.server}, starter, print_line)
-    redis = without_password(access.redis or "")
-    addresses = f"FALLOW_KAFKA={access.kafka} FALLOW_REDIS={redis} FALLOW_NAMESPACE={access.namespace}"
+    paste = f"In another terminal: export {variables(access)}"
     # Before the services are ready: one that is fenced never is, and its repair needs the addresses.
     what = "and the services start" if wanted.specs else "without services"
-    print_line(f"Kafka and Redis run, {what}. In another terminal: export {addresses}")
-    await _until_stopped(upkeep, addresses, beside)
+    print_line(f"Kafka and Redis run, {what}. {paste}")
+    await _until_stopped(upkeep, f"everything runs. {paste}" if wanted.specs else "", beside)
+
+
+def variables(access: Access) -> str:
+    """What other commands need to know to come to this cell, as a shell takes it. A cell file that was named, or is the
+    one of this folder, is another one elsewhere: it is told with its whole path.
+    """
+    redis = without_password(access.redis or "")
+    told = {"FALLOW_KAFKA": access.kafka or "", "FALLOW_REDIS": redis, "FALLOW_NAMESPACE": access.namespace}
+    if access.cell_file is not None or access.cell_path.resolve() != TOP / CELL_FILE:
+        told["FALLOW_CELL_FILE"] = str(access.cell_path.absolute())
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in told.items())
 
 
 def _wanted(access: Access, servers: Servers, data: Path, nodes_file: Path, counts: Mapping[str, int]) -> ServiceSet:
@@ -163,11 +188,12 @@ def _wanted(access: Access, servers: Servers, data: Path, nodes_file: Path, coun
     )
 
 
-async def _until_stopped(upkeep: Upkeep, addresses: str, beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run until a signal, or until something fails for good: what dies meanwhile is started again."""
+async def _until_stopped(upkeep: Upkeep, told: str, beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run until a signal, or until something fails for good: what dies meanwhile is started again. `told` is said once
+    everything is ready.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, upkeep.stopping.set)
-    told = f"everything runs. In another terminal: export {addresses}"
     begun = asyncio.create_task(upkeep.begin(told), name="services begin")
     kept = asyncio.create_task(upkeep.run(), name="upkeep")
     asked = asyncio.create_task(upkeep.stopping.wait(), name="stop asked")

@@ -45,7 +45,9 @@ class Upkeep:
             raise group.exceptions[0] from group
 
     async def begin(self, told: str) -> None:
-        """Start all services, and say `told` once all are ready; until then say now and then which are not, and why."""
+        """Start all services, and say `told`, if anything, once all are ready; until then say now and then which are
+        not, and why.
+        """
         await self.services.start()
         said_s = asyncio.get_running_loop().time()
         while obstacles := await self.services.not_ready():
@@ -53,7 +55,8 @@ class Upkeep:
                 said_s = asyncio.get_running_loop().time()
                 self.say("not ready yet: " + "; ".join(f"{name}: {why}" for name, why in obstacles.items()))
             await asyncio.sleep(LOOK_AGAIN_S)
-        self.say(told)
+        if told:
+            self.say(told)
 
     async def _keep_services(self, tasks: asyncio.TaskGroup) -> None:
         stop = asyncio.create_task(self.stopping.wait())

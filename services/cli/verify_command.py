@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.cells_there import no_such
 from services.cli.counts import counted
 from services.cli.failures import Exit, end_with
 from services.cli.output import AsJson, CellName, print_json, print_line
@@ -20,7 +21,7 @@ from services.cli.verify import Verification, Violation
 from services.cli.verify_follow import Following, until_signal
 from shared.log.kafka import KafkaLog
 from shared.runtime.collector import tune_collector
-from shared.view.reader import ViewReader
+from shared.view.reader import ViewReader, ViewRebuilding
 from shared.view.redis_view import RedisFunctions
 
 app = typer.Typer()
@@ -72,6 +73,8 @@ async def _checks(access: Access, cell: str | None) -> AsyncIterator[list[LiveCh
     try:
         await log.start()
         yield [LiveCheck(log, layout, name, view) for name in names]
+    except ViewRebuilding as error:
+        raise await no_such(access, error.cell) or error from error
     finally:
         await log.stop()
         if functions is not None:

@@ -192,7 +192,7 @@ def told() -> Iterator[None]:
     except (LogUnavailable, LogTruncated) as error:
         raise ClientUnavailable(f"Kafka: {error}") from error
     except (ViewRebuilding, ViewBehind) as error:
-        raise NotYet(str(error)) from error
+        raise NotYet(str(error), error.cell) from error
     except (ViewUnavailable, ViewMisused) as error:
         raise ClientUnavailable(f"Redis: {error}") from error
 

@@ -50,7 +50,11 @@ class ClientUnavailable(Exception):
 
 
 class NotYet(ClientUnavailable):
-    """What is read is being built, or is not as far as was asked for. Ask again in a moment."""
+    """What is read of this cell is being built, or is not as far as was asked for. Ask again in a moment."""
+
+    def __init__(self, text: str, cell: str) -> None:
+        super().__init__(text)
+        self.cell = cell
 
 
 class CellClient(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -63,6 +64,17 @@ class Up:
             self._command, env=self.environment, capture_output=True, text=True, timeout=60, check=False
         )
 
+    def again_as_in_its_other_terminal(self, *more: str) -> subprocess.CompletedProcess[str]:
+        """`fallow up` where the line that this one printed was pasted, to its end."""
+        return subprocess.run(
+            [*FALLOW, "up", *more], env=self.pasted(), capture_output=True, text=True, timeout=60, check=False
+        )
+
+    def pasted(self) -> dict[str, str]:
+        """The environment of a terminal with the line that it printed."""
+        words = shlex.split(self.waits_for("export FALLOW_KAFKA=").split("export ")[1])
+        return {**self.environment, **dict(word.split("=", 1) for word in words)}
+
     @property
     def said(self) -> str:
         return self._said.read_text(encoding="utf-8", errors="replace")
@@ -116,10 +128,8 @@ class Up:
 
     def tells(self, *words: str) -> str:
         """What a command says in another terminal."""
-        address = self.waits_for("export FALLOW_KAFKA=").split("export ")[1].split()
-        environment = {**self.environment, **dict(word.split("=", 1) for word in address)}
-        command = [*FALLOW, "--cell-file", str(self._folder / "cell.yaml"), *words]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        command = [*FALLOW, *words]
+        done = subprocess.run(command, env=self.pasted(), capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr + self.said[-3_000:]
         return done.stdout
 
@@ -180,6 +190,9 @@ def test_a_second_up_on_the_same_data_changes_nothing_and_a_killed_one_gives_the
         second = running.again()
         assert second.returncode == 2, second.stdout + second.stderr
         assert second.stderr == f"fallow: --data = {str(tmp_path / 'data')!r}: process {running.process.pid} uses it\n"
+        joining = running.again_as_in_its_other_terminal("--data", str(tmp_path / "other"))
+        assert joining.returncode == 1, joining.stdout + joining.stderr
+        assert "where services of namespace up run already; unset FALLOW_KAFKA and FALLOW_REDIS" in joining.stderr
         running.runs_a_job("first")
         running.process.kill()
         running.process.wait(60)
@@ -199,11 +212,11 @@ def test_a_cell_moves_to_another_kafka_and_goes_on_there(tmp_path: Path) -> None
         running.waits_for("everything runs", within_s=120)
         running.submits(["runs", "waits"], gpu_milli=8_000, duration_ms=3_000, until="accepted")
     with up("jars", here, 2, "--servers-only") as running:
-        running.waits_for("everything runs", within_s=120)
+        running.waits_for("Kafka and Redis run, without services", within_s=120)
         assert running.children().keys() == {"Kafka", "Redis"}
         running.tells("snapshot", "export", archive)
     with up("jars", there, 2, "--servers-only") as running:
-        running.waits_for("everything runs", within_s=120)
+        running.waits_for("Kafka and Redis run, without services", within_s=120)
         running.tells("snapshot", "import", archive)
     with up("jars", there) as running:
         running.waits_for("everything runs", within_s=120)

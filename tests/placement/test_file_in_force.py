@@ -10,7 +10,7 @@ from services.placement.service import FILE_FIRST_MOST, PlacementService
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.file_in_force import as_effect, difference, digest_of, from_effect
 from shared.events import effects as e
-from shared.events.operations import HoldJob
+from shared.events.operations import HoldJob, Quota, SetQuota
 from shared.events.queue import QueueDiscipline
 from shared.events.values import NodeStatus
 from shared.log.machine.writer import Draft, Writer
@@ -112,6 +112,26 @@ def test_a_restart_with_the_same_file_writes_nothing_of_it() -> None:
     world = World(OLD)
     world.restart()
     assert kinds(world.decisions[-1].effects) == ["WriterStarted"]
+
+
+def test_a_quota_that_a_file_between_did_not_have_comes_back_though_jobs_of_its_tenant_have_lived_on() -> None:
+    """The file between left it as one that says nothing. What a person set at run time stays."""
+    rich, poor = guaranteed(ada=8, birch=8), guaranteed(ada=None, birch=8)
+    world = World(rich)
+    world.tell(admitted(spec_of("job", tenant="ada")))
+    world.tell(SetQuota(cell=CELL, quotas=(Quota(tenant="birch", gpu_type="gpu", guaranteed_milli=3_000),)))
+    assert "QuotaSet" in kinds(take_over(world, standby(world, poor)))
+    assert world.state.quotas["ada", "gpu"].guaranteed_milli == 0
+    assert "QuotaSet" in kinds(take_over(world, standby(world, rich)))
+    assert world.state.quotas["ada", "gpu"].guaranteed_milli == 8_000
+    assert world.state.quotas["birch", "gpu"].guaranteed_milli == 3_000
+
+
+def guaranteed(**gpus: int | None) -> CellFile:
+    """A file in which these tenants have so much guaranteed, or no quota at all."""
+    quotas = {name: () if each is None else (TenantQuota(guaranteed=each),) for name, each in gpus.items()}
+    tenants = tuple(Tenant(name=name, quotas=quota) for name, quota in quotas.items())
+    return OLD.model_copy(update={"tenants": tenants})
 
 
 def with_a_file_of_a_newer_release(world: World) -> str:

@@ -29,11 +29,11 @@ def dropped(state: CellState, file: CellFile, in_force: CellFile | None, *, anew
         account = (quota.tenant, quota.gpu_type)
         now = state.quotas.get(account)
         if now is not None and (anew or now == quota):
-            found[account] = _says_nothing(account, parents[quota.tenant])
+            found[account] = says_nothing(account, parents[quota.tenant])
     return found
 
 
-def _says_nothing(account: Account, parent: str | None) -> Quota:
+def says_nothing(account: Account, parent: str | None) -> Quota:
     """A quota that means the same as none."""
     return TenantQuota(gpu_type=account[1]).in_milli(account[0], parent)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from services.placement.policy.dropped_quotas import dropped, remove_unused
+from services.placement.policy.dropped_quotas import dropped, remove_unused, says_nothing
 from services.placement.policy.requests import too_old
 from services.placement.policy.turn import Turn
 from shared.cluster.arrays import elements_of
@@ -50,13 +50,16 @@ def configure(
 
 
 def _new_in(state: CellState, file: CellFile, in_force: CellFile | None, *, anew: bool) -> list[Quota]:
-    """The quotas of a file that are to be set."""
+    """The quotas of a file that are to be set. One that says nothing counts as none: a file that did not have it has
+    left it so, as jobs lived.
+    """
     there = frozenset[Account]() if in_force is None else frozenset((q.tenant, q.gpu_type) for q in in_force.quotas())
     changed = []
     for quota in file.quotas():
         account = (quota.tenant, quota.gpu_type)
         before = state.quotas.get(account)
-        if before != quota if anew else before is None and account not in there:
+        is_free = before is None or before == says_nothing(account, before.parent)
+        if before != quota and (anew or (is_free and account not in there)):
             changed.append(quota)
     return changed
 
