@@ -93,21 +93,23 @@ class AdmissionService:
 
     def over_rate(
         self, type_: str, value: bytes | None, topic_tenant: str | None, at_wall_ms: int
-    ) -> JobRejected | None:
+    ) -> JobRejected | Undecodable | None:
         """The rejection of a command that is one too many for its tenant at this time, before any of the work on it is
         done. One that is rejected anyway counts as well: each costs a record. `topic_tenant` is the tenant whose own
-        topic it came by, whomever it names.
+        topic it came by, whomever it names. By that topic whatever comes counts, also what can only be set aside.
         """
-        command = COMMANDS.get(type_) or KINDS.get(type_.rpartition(".")[0])
-        if command is None or not self.rates.has_any:
+        if not self.rates.has_any:
             return None
-        found = _job_and_tenant(value)
-        if found is None:
-            return None  # nothing but a dead letter can come of it
-        job, tenant = found
+        command = COMMANDS.get(type_) or KINDS.get(type_.rpartition(".")[0])
+        found = None if command is None else _job_and_tenant(value)
+        job, tenant = (None, None) if found is None else found
         payer, is_cancel = topic_tenant or tenant or "", command == COMMANDS[CancelJob.type]
         why = self.rates.refusal(payer, at_wall_ms, are_cancels=is_cancel)
-        return None if why is None else _rejected(command, job, topic_tenant or tenant, why)
+        if why is None:
+            return None
+        if command is None or job is None:
+            return Undecodable(DeadLetterReason.TOO_MANY, why.rule, why.field, why.value)
+        return _rejected(command, job, topic_tenant or tenant, why)
 
     def within_rate(self, answer: Event, topic_tenant: str | None, at_wall_ms: int) -> Event:
         """The same answer, or the rejection of an array, or of an update of one, whose elements are too many for its

@@ -138,6 +138,7 @@ class DeadLetterReason(StrEnum):
     UNKNOWN_TYPE = "unknown_type"
     INVALID = "invalid"
     TOO_LARGE = "too_large"
+    TOO_MANY = "too_many"
     HANDLER_FAILED = "handler_failed"
     WRONG_CELL = "wrong_cell"
     UNKNOWN_NODE = "unknown_node"

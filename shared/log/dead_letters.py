@@ -21,6 +21,9 @@ TOLD_MOST = 20
 VALUE_BYTES_MAX = 1_000_000
 """Together with the headers below, this stays under what the log takes in one record."""
 
+BEGIN_BYTES = 200
+"""So much is kept of the value of a record beyond its sender's limit."""
+
 ORIGINAL_PREFIX = "orig_"
 ORIGINAL_HEADERS_MAX = 32
 NAME_CHARS_MAX = 128
@@ -39,8 +42,13 @@ def dead_letter(dead: Dead, *, service: str, namespace: str) -> Outgoing:
 
     A value above a megabyte is cut; then `value_bytes` gives its full size and `value_blake2b` the hash of all of it
     (32 bytes, hex). An absent value becomes an empty one with the header `value_absent`.
+
+    Of a record beyond its sender's limit only the begin of the value is kept, and no header: whoever floods a topic
+    must not fill this one.
     """
     value = dead.record.value
+    if dead.is_one_too_many:
+        return _begin_of(dead, service, namespace)
     return Outgoing(
         topic=f"{namespace}.{TOPIC}",
         value=(value or b"")[:VALUE_BYTES_MAX],
@@ -50,6 +58,17 @@ def dead_letter(dead: Dead, *, service: str, namespace: str) -> Outgoing:
             *_exact_headers(dead.record),
             *_original_headers(dead.record.headers),
         ),
+        partition=0,
+    )
+
+
+def _begin_of(dead: Dead, service: str, namespace: str) -> Outgoing:
+    value = dead.record.value or b""
+    size = (("value_truncated", b"true"), ("value_bytes", b"%d" % len(value)))
+    return Outgoing(
+        topic=f"{namespace}.{TOPIC}",
+        value=value[:BEGIN_BYTES],
+        headers=(*_own_headers(dead, service), *size, (NOT_EXACT, b"true")),
         partition=0,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from shared.events.reasons import DeadLetterReason
 from shared.log.dead_letters import EXACT, NOT_EXACT, ORIGINAL_PREFIX, TOPIC, VALUE_BYTES_MAX
 from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Headers, Outgoing, Record
 from shared.log.reading import header, number
@@ -91,6 +92,8 @@ def original_of(letter: Letter, namespace: str) -> Outgoing | Lost:
     """The record as it was, for the topic and partition that it came from, or why there is none."""
     record = letter.record
     if header(record, "value_truncated"):
+        if letter.reason == DeadLetterReason.TOO_MANY:
+            return Lost(f"it was beyond its tenant's limit, of its {letter.size_bytes} bytes only the begin is kept")
         return Lost(f"it is cut, of its {letter.size_bytes} bytes only the first {VALUE_BYTES_MAX} are kept")
     if header(record, ORIGINAL_PREFIX + UNREADABLE_HEADER) == UNREADABLE_TEXT.decode():
         return Lost("Kafka's client could not read it, so none of its bytes are kept")

@@ -105,6 +105,21 @@ async def test_a_submission_may_be_dated_back_by_seconds_from_when_it_came_howev
         assert answer.submit_ms == (came_ms if submit_ms is None else submit_ms)
 
 
+async def test_a_flood_of_what_can_only_be_set_aside_leaves_no_more_whole_letters_than_its_tenant_may_send() -> None:
+    broker = MemoryBroker()
+    for topic in ("jobs", "dead-letters"):
+        broker.create_topic(f"t.{topic}", 1)
+    context = make_context("admission", AdmissionSettings(namespace="t"))
+    admission = Admission(context, MemoryLog(broker), LAYOUT, parse_cell_file(TEXT, "cell"))
+    flood = [Record("t.submissions.vision", 0, n, b"k", b"x" * 5_000, (), 1_000) for n in range(50)]
+    await admission.handle([*flood, msgspec.structs.replace(submission(50), topic="t.submissions.vision")])
+    letters = broker.partition(("t.dead-letters", 0)).records
+    assert sorted(len(letter.value or b"") for letter in letters) == [200] * 47 + [5_000] * 3
+    (refused,) = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
+    assert isinstance(refused, JobRejected)
+    assert refused.job == "job-50"
+
+
 async def test_small_submissions_whose_answers_are_large_fit_their_records() -> None:
     """Admission writes out all the pools that a job may use."""
     pools = ", ".join(f"{{name: {f'p{number:03}':x<63}, gpus: 8}}" for number in range(POOLS_MOST))

@@ -13,8 +13,9 @@ from services.admission.policy.rates import SubmissionRates
 from services.admission.service import AdmissionService
 from shared.cluster.config import CellFile
 from shared.events.base import Event
+from shared.events.encoding import Undecodable
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
-from shared.events.reasons import RejectCode
+from shared.events.reasons import DeadLetterReason, RejectCode
 from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from shared.events.values import JobSpec
 from shared.runtime.cell_file import CellFileError, parse_cell_file
@@ -171,7 +172,7 @@ def test_a_refused_submission_is_answered_with_the_numbers(file: CellFile) -> No
     service = AdmissionService(file)
     assert service.over_rate(SubmitJob.type, SPEECH, None, 1_000) is None
     refused = service.over_rate(SubmitJob.type, SPEECH, None, 1_250)
-    assert refused is not None
+    assert isinstance(refused, JobRejected)
     assert (refused.code, refused.job, refused.tenant) == (RejectCode.TOO_MANY_SUBMISSIONS, "a", "speech")
     assert (refused.field, refused.value, refused.wanted, refused.allowed) == ("tenant", "speech", 2, 1)
     assert refused.rule == "a tenant may submit or update 1 a second and 1 at once; try again in 750 ms"
@@ -181,7 +182,7 @@ def test_an_update_takes_a_token_as_a_submission_does(file: CellFile) -> None:
     service = AdmissionService(file)
     assert service.over_rate(UpdateJob.type, UPDATE, None, 1_000) is None
     refused = service.over_rate(UpdateJob.type, UPDATE, None, 1_250)
-    assert refused is not None
+    assert isinstance(refused, JobRejected)
     assert (refused.code, refused.job, refused.command) == (RejectCode.TOO_MANY_SUBMISSIONS, "a", "update")
 
 
@@ -199,7 +200,7 @@ def test_a_submission_takes_a_token_of_the_tenant_that_it_names_whatever_else_is
     value = f'{{"job":{{"id":"a","tenant":"speech"{rest}}}}}'.encode()
     assert service.over_rate(SubmitJob.type, value, None, 1_000) is None
     refused = service.over_rate(SubmitJob.type, value, None, 1_250)
-    assert refused is not None
+    assert isinstance(refused, JobRejected)
     assert (refused.code, refused.command) == (RejectCode.TOO_MANY_SUBMISSIONS, "submit")
 
 
@@ -208,9 +209,23 @@ def test_what_comes_by_a_tenant_s_own_topic_takes_that_tenant_s_token_whomever_i
     value = b'{"job":{"id":"a","tenant":"vision"}}'
     assert service.over_rate(SubmitJob.type, value, "speech", 1_000) is None
     refused = service.over_rate(SubmitJob.type, value, "speech", 1_250)
-    assert refused is not None
+    assert isinstance(refused, JobRejected)
     assert refused.code is RejectCode.TOO_MANY_SUBMISSIONS
     assert taken(service.rates, "vision", 50, 1_250) == 20
+
+
+@pytest.mark.parametrize("type_", [SubmitJob.type, "hello", ""])
+@pytest.mark.parametrize("value", [b"no JSON", b'{"job":{"id":"LOUD","tenant":"speech"}}', None])
+def test_what_can_only_be_set_aside_takes_a_token_of_the_tenant_whose_own_topic_it_came_by(
+    file: CellFile, type_: str, value: bytes | None
+) -> None:
+    service = AdmissionService(file)
+    assert service.over_rate(type_, value, "speech", 1_000) is None
+    over = service.over_rate(type_, value, "speech", 1_250)
+    assert isinstance(over, Undecodable)
+    assert (over.reason, over.value) == (DeadLetterReason.TOO_MANY, "speech")
+    assert service.over_rate(type_, value, None, 1_250) is None
+    assert isinstance(service.over_rate(SubmitJob.type, SPEECH, "speech", 1_250), JobRejected)
 
 
 def test_cancels_have_a_bucket_of_their_own_ten_times_as_large(file: CellFile) -> None:
@@ -220,7 +235,7 @@ def test_cancels_have_a_bucket_of_their_own_ten_times_as_large(file: CellFile) -
     answers = [service.over_rate(CancelJob.type, CANCEL, None, 1_000) for _ in range(11)]
     assert answers[:10] == [None] * 10
     refused = answers[10]
-    assert refused is not None
+    assert isinstance(refused, JobRejected)
     assert (refused.code, refused.command) == (RejectCode.TOO_MANY_SUBMISSIONS, "cancel")
     assert refused.rule == "a tenant may cancel 10 a second and 10 at once; try again in 100 ms"
     assert service.over_rate(CancelJob.type, CANCEL, None, 1_100) is None
@@ -238,7 +253,9 @@ def sent(service: AdmissionService, answer: Event, at_ms: int) -> Event:
     if not isinstance(answer, JobAdmitted):
         type_ = UpdateJob.type if isinstance(answer, JobUpdateRequested) else CancelJob.type
     value = b'{"job":{"id":"a","tenant":"vision"}}' if type_ == SubmitJob.type else b'{"job":"a","tenant":"vision"}'
-    return service.over_rate(type_, value, None, at_ms) or service.within_rate(answer, None, at_ms)
+    over = service.over_rate(type_, value, None, at_ms)
+    assert not isinstance(over, Undecodable)
+    return over or service.within_rate(answer, None, at_ms)
 
 
 def test_an_array_takes_a_token_for_each_of_its_elements(file: CellFile) -> None:

@@ -213,6 +213,18 @@ def test_what_cannot_be_made_again_says_why(found: Record, why: str) -> None:
     assert why in lost.text
 
 
+def test_of_a_record_beyond_its_senders_limit_no_more_than_the_begin_is_kept() -> None:
+    found = record(b"x" * 900_000, headers=(("h", b"y" * 50_000),) * 10)
+    (dead,) = take_batch([found], lambda _: Bad("too_many", "t", is_one_too_many=True), NO_LIMIT, Tally()).dead
+    sent = dead_letter(dead, service="admission", namespace="ns")
+    stored = Record(sent.topic, 0, 9, sent.key, sent.value, sent.headers, 0)
+    assert bytes_of(stored) < 1_000
+    assert (letter_of(stored).size_bytes, sent.value) == (900_000, b"x" * 200)
+    lost = original_of(letter_of(stored), "ns")
+    assert isinstance(lost, Lost)
+    assert "beyond its tenant's limit" in lost.text
+
+
 def test_a_note_of_a_replay_is_no_letter_and_the_first_one_counts() -> None:
     letter = kept(record(b"v"))
     notes = [note_of_replay(letter, "ns", by=by, again=False) for by in "ab"]

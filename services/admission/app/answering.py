@@ -254,17 +254,19 @@ class Admission:
 
     def _answer(self, record: Record) -> Event | Bad:
         tenant = None if record.topic == self._plain else record.topic.removeprefix(f"{self._plain}.")
-        lost = unreadable(record)
-        if lost is not None:
-            return Bad(lost.reason, str(lost))
         sent_ms = self._sent_ms(record)
         # However long it lay in its topic: it came when it was sent.
         came_ms = self._context.clock.now_ms() if sent_ms is None else sent_ms
         # No record is of the future, whatever its sender says where the broker stamps none.
         type_, at_wall_ms = header(record, TYPE_HEADER), min(record.timestamp_ms, self._wall_ms)
         over = self._service.over_rate(type_, record.value, tenant, at_wall_ms)
+        if isinstance(over, Undecodable):
+            return Bad(over.reason, str(over), is_one_too_many=True)
         if over is not None:
             return over
+        lost = unreadable(record)
+        if lost is not None:
+            return Bad(lost.reason, str(lost))
         answer = self._service.answer(type_, record.value, tenant, came_ms)
         if isinstance(answer, Undecodable):
             return Bad(answer.reason, str(answer))

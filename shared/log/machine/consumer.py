@@ -23,10 +23,13 @@ TEXT_CHARS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A decoder's answer for a record that it cannot accept: a reason code that programs read, and words for people."""
+    """A decoder's answer for a record that it cannot accept: a reason code that programs read, and words for people.
+    Of one that is beyond its sender's limit no more than the begin is kept.
+    """
 
     reason: str
     text: str
+    is_one_too_many: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class Dead:
     record: Record
     reason: str
     text: str
+    is_one_too_many: bool = False
 
 
 class Excess(StrEnum):
@@ -149,7 +153,7 @@ def take_batch(
         if isinstance(answer, Bad):
             tally, good = limit.count(limit.count_good(tally, good), is_dead=True), 0
             stop = stop or limit.judge(tally)
-            dead.append(Dead(record, answer.reason, answer.text[:TEXT_CHARS_MAX]))
+            dead.append(Dead(record, answer.reason, answer.text[:TEXT_CHARS_MAX], answer.is_one_too_many))
         else:
             good += 1
             handled.append(Handled(record, answer))
