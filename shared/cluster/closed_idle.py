@@ -1,5 +1,5 @@
-"""What is idle on nodes of a pool that take no new work, kept by delta. It is asked for only where quotas keep
-something idle.
+"""What is idle on nodes of a pool that take no new work, or that an exclusive job has alone, kept by delta. It is asked
+for only where quotas keep something idle.
 """
 
 from __future__ import annotations
@@ -16,39 +16,48 @@ CLOSED_IDLE = "closed idle"
 
 
 class ClosedIdle:
-    """The idle milli-GPUs of the healthy devices of these nodes, lost ones aside. A node that has been given as much as
-    it may have unconfirmed takes new work soon, and counts as one that does.
+    """The idle milli-GPUs of the healthy devices of these nodes, lost ones aside; `alone_milli` of that on nodes that
+    an exclusive job has alone. A node that has been given as much as it may have unconfirmed takes new work soon, and
+    counts as one that does.
     """
 
-    __slots__ = ("_of", "is_stale", "milli")
+    __slots__ = ("_of", "alone_milli", "is_stale", "milli")
 
     def __init__(self, nodes: Iterable[Node]) -> None:
-        self.is_stale, self.milli = False, 0
-        self._of: dict[str, int] = {}
+        self.is_stale, self.milli, self.alone_milli = False, 0, 0
+        self._of: dict[str, tuple[int, int]] = {}
         for node in nodes:
             self.note(node, 0)
 
     def note(self, node: Node, _free: int) -> None:
         """The node may have changed."""
-        is_open = node.takes_work and node.offered is None
+        is_open = _is_open(node)
         if is_open and not self._of:
             return  # nearly always
         idle_milli = 0 if is_open or node.status is NodeStatus.LOST else _idle_milli(node)
-        self.milli += idle_milli - self._of.pop(node.spec.id, 0)
+        alone_milli = 0 if node.alone is None else idle_milli
+        before = self._of.pop(node.spec.id, (0, 0))
+        self.milli += idle_milli - before[0]
+        self.alone_milli += alone_milli - before[1]
         if idle_milli:
-            self._of[node.spec.id] = idle_milli
+            self._of[node.spec.id] = (idle_milli, alone_milli)
+
+
+def _is_open(node: Node) -> bool:
+    """Whether other jobs may come there as well."""
+    return node.takes_work and node.offered is None and node.alone is None
 
 
 def _idle_milli(node: Node) -> int:
     return (node.all_devices & ~node.failed).bit_count() * GPU - node.allocated_milli
 
 
-def closed_idle_milli(state: CellState, pool: PoolCapacity) -> int:
+def closed_idle(state: CellState, pool: PoolCapacity) -> ClosedIdle:
     """What is idle there now."""
     found = pool.views.get(CLOSED_IDLE)
     if not isinstance(found, ClosedIdle):
         found = pool.views[CLOSED_IDLE] = ClosedIdle(state.nodes[node_id] for node_id in pool.ids)
-    return found.milli
+    return found
 
 
 IDLE_BY_TYPE = "idle by type"
@@ -56,8 +65,8 @@ IDLE_BY_TYPE = "idle by type"
 
 
 class IdleByType:
-    """The idle milli-GPUs of the healthy devices of these nodes by GPU type, lost ones aside: `anywhere`, and on `open`
-    nodes, which take new work.
+    """The idle milli-GPUs of the healthy devices of these nodes by GPU type, without nodes that are lost or that an
+    exclusive job has alone: `anywhere`, and on `open` nodes, which take new work.
     """
 
     __slots__ = ("_of", "anywhere", "is_stale", "open")
@@ -73,9 +82,9 @@ class IdleByType:
     def note(self, node: Node, _free: int) -> None:
         """The node may have changed."""
         self._count(self._of.pop(node.spec.id, ("", 0, 0)), -1)
-        if node.status is not NodeStatus.LOST:
-            milli, is_open = _idle_milli(node), node.takes_work and node.offered is None
-            counted = self._of[node.spec.id] = (node.spec.gpu_type, milli, milli if is_open else 0)
+        if node.status is not NodeStatus.LOST and node.alone is None:
+            milli = _idle_milli(node)
+            counted = self._of[node.spec.id] = (node.spec.gpu_type, milli, milli if _is_open(node) else 0)
             self._count(counted, 1)
 
     def _count(self, counted: tuple[str, int, int], sign: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.cluster.capacity import PoolCapacity
-from shared.cluster.closed_idle import closed_idle_milli, idle_by_type
+from shared.cluster.closed_idle import closed_idle, idle_by_type
 from shared.cluster.hardware import hardware_of
 from shared.cluster.state import CellState
 from shared.events.values import GPU, JobSpec
@@ -23,15 +23,15 @@ def types_for(state: CellState, spec: JobSpec) -> dict[str, None]:
 
 
 def idle_milli(state: CellState, gpu_type: str) -> int:
-    """What nobody uses of the healthy devices of this type, on the nodes that take new work: what is idle on others is
-    of no use to an owner. Each start makes it less by just what the start takes, so that within a walk what quotas
-    leave only shrinks.
+    """What nobody uses of the healthy devices of this type, on the nodes that take new work and that no exclusive job
+    has alone: what is idle on others is of no use to an owner. Each start makes it less by just what the start takes,
+    so that within a walk what quotas leave only shrinks.
     """
     return sum(_idle_milli(state, pool, gpu_type, is_open=True) for pool in state.pools.values())
 
 
 def idle_anywhere_milli(state: CellState, gpu_type: str) -> int:
-    """The same on all nodes that are not lost, whether they take new work or not."""
+    """The same on all nodes that are not lost, whether they take new work or not: still none that a job has alone."""
     return sum(_idle_milli(state, pool, gpu_type, is_open=False) for pool in state.pools.values())
 
 
@@ -43,8 +43,8 @@ def _idle_milli(state: CellState, pool: PoolCapacity, gpu_type: str, *, is_open:
     if len(types) > 1:
         by_type = idle_by_type(state, pool)
         return (by_type.open if is_open else by_type.anywhere).get(gpu_type, 0)
-    closed_milli = closed_idle_milli(state, pool) if is_open else 0
-    return pool.gpus_milli - pool.allocated_milli - closed_milli
+    closed = closed_idle(state, pool)
+    return pool.gpus_milli - pool.allocated_milli - (closed.milli if is_open else closed.alone_milli)
 
 
 def open_milli(state: CellState, gpu_type: str) -> int:

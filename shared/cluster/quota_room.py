@@ -81,12 +81,21 @@ def available(tree: QuotaTree, account: Account, free_milli: int) -> int:
     """How much more a tenant's preemptible jobs may use, of which `free_milli` are free: the most that passes no limit
     and no right to borrow on the way up, and leaves others what they do not lend.
     """
+    return within_rooms(tree, account, left_by_others(tree, account, free_milli))
+
+
+def left_by_others(tree: QuotaTree, account: Account, free_milli: int) -> int:
+    """How much others leave the tenant of what is free: what it does not lend itself, and what nobody keeps."""
     cohort = tree.cohorts.get(account[1])
     if cohort is None:
         return max(0, free_milli)
     at_home = sum(branch.home_idle_milli for branch in lineage(tree.branches.get(account)))
-    most = min(free_milli, at_home + max(0, free_milli - cohort.home_idle_milli))
-    return max(0, min([most, *(room for _, room in rooms(tree, account) if room is not None)]))
+    return min(free_milli, at_home + max(0, free_milli - cohort.home_idle_milli))
+
+
+def within_rooms(tree: QuotaTree, account: Account, milli: int) -> int:
+    """As much of that as passes no limit and no right to borrow on the way up."""
+    return max(0, min([milli, *(room for _, room in rooms(tree, account) if room is not None)]))
 
 
 def rooms(tree: QuotaTree, account: Account) -> list[tuple[Account, int | None]]:

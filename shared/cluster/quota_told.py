@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared.cluster.gpu_types import idle_anywhere_milli
-from shared.cluster.quota_room import available
+from shared.cluster.quota_room import left_by_others, within_rooms
 from shared.cluster.quota_tree import Account, Branch
 from shared.cluster.state import CellState
+from shared.cluster.taken_alone import with_whole_nodes
 from shared.events.operations import Quota
 from shared.events.values import GPU
 
@@ -41,13 +43,12 @@ def quota_rows(state: CellState) -> list[QuotaRow]:
         branch = branches.get(account)
         above = None if branch is None or branch.parent is None else branch.parent.account
         below.setdefault(above, []).append(account)
-    types = sorted({at[1]: None for at in below.get(None, ())})
-    idle, free = {each: idle_anywhere_milli(state, each) for each in types}, _free_milli(state)
+    left = _left_by_others(state, sorted({**branches, **state.usage}))
     rows = list[QuotaRow]()
     stack = [(account, 0) for account in sorted(below.get(None, ()), key=_by_type, reverse=True)]
     while stack:
         account, depth = stack.pop()
-        rows.append(_row(state, account, branches.get(account), depth, idle[account[1]], free.get(account[1], 0)))
+        rows.append(_row(state, account, branches.get(account), depth, *left[account]))
         stack += [(child, depth + 1) for child in sorted(below.get(account, ()), reverse=True)]
     return rows
 
@@ -56,11 +57,25 @@ def _by_type(account: Account) -> Account:
     return (account[1], account[0])
 
 
+def _left_by_others(state: CellState, accounts: Sequence[Account]) -> dict[Account, tuple[int, int]]:
+    """How much others leave each account of what nobody uses, and of what is free on nodes that take new work."""
+    types = dict.fromkeys(gpu_type for _, gpu_type in accounts)
+    idle, free = {each: idle_anywhere_milli(state, each) for each in types}, _free_milli(state)
+    with with_whole_nodes(state):
+        return {
+            account: (
+                left_by_others(state.tree, account, idle[account[1]]),
+                left_by_others(state.tree, account, free.get(account[1], 0)),
+            )
+            for account in accounts
+        }
+
+
 def _free_milli(state: CellState) -> dict[str, int]:
-    """What is free of each GPU type on the nodes that take new work."""
+    """What is free of each GPU type on the nodes that take new work, and that no exclusive job has alone."""
     free: dict[str, int] = {}
     for node in state.nodes.values():
-        if node.takes_work:
+        if node.takes_work and node.alone is None:
             healthy_milli = (node.all_devices & ~node.failed).bit_count() * GPU
             free_milli = max(0, healthy_milli - node.allocated_milli)
             free[node.spec.gpu_type] = free.get(node.spec.gpu_type, 0) + free_milli
@@ -68,10 +83,10 @@ def _free_milli(state: CellState) -> dict[str, int]:
 
 
 def _row(
-    state: CellState, account: Account, branch: Branch | None, depth: int, unused_milli: int, free_milli: int
+    state: CellState, account: Account, branch: Branch | None, depth: int, unused_milli: int, left_milli: int
 ) -> QuotaRow:
     used, guaranteed = state.usage.get(account, 0), 0 if branch is None else branch.guaranteed_milli
-    could = available(state.tree, account, unused_milli)
+    could = within_rooms(state.tree, account, unused_milli)
     return QuotaRow(
         tenant=account[0],
         gpu_type=account[1],
@@ -81,5 +96,5 @@ def _row(
         used_milli=used,
         borrowed_milli=max(0, used - guaranteed),
         lent_milli=max(0, guaranteed - used - could),
-        available_milli=available(state.tree, account, free_milli),
+        available_milli=within_rooms(state.tree, account, left_milli),
     )

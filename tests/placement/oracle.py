@@ -1,7 +1,8 @@
 """A naive scheduler: it sorts all that wait, and tries all of them, again and again.
 
 The oracle of who comes first and who keeps back whom. Where one job finds places, and which jobs need the same room, it
-is told by placement itself (`place_gang`, `room_of`), shares by `Shares`: these have tests of their own.
+is told by placement itself (`place_gang`, `room_of`), so it is how much an exclusive job takes (`takes_milli`), and
+shares by `Shares`: these have tests of their own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.fair_share import Shares
 from services.placement.policy.gang import Places, place_gang
 from services.placement.policy.lines.classes import room_of
+from services.placement.policy.quota_check import waits_by_types
 from services.placement.policy.turn import Turn
+from services.placement.policy.whole_nodes import takes_milli
 from services.placement.service import PlacementService
 from shared.cluster.config import CellPart, Queue
 from shared.cluster.job import Job, JobStatus
@@ -35,6 +38,9 @@ from tests.placement.world import CELL, World
 NEVER_WAITED_FOR = (DeferCode.NO_SUCH_NODES, DeferCode.RECORD_TOO_LARGE)
 OF_TENANT = (DeferCode.QUOTA_REACHED, DeferCode.RESERVED_FOR_OTHER)
 NOT_WAITED_FOR = (*NEVER_WAITED_FOR, DeferCode.MAINTENANCE)
+
+ROOM: Account = ("", "room")
+"""What an exclusive job waits for that quotas allow on smaller nodes than those that it would get."""
 
 HeadOf = tuple[Job, DeferCode, Account | None, frozenset[str]]
 """A job that waits for room, and what keeps it; where that is a limit, the account that it would pass, or None where it
@@ -175,7 +181,7 @@ class NaiveWorld(World):
     def _find_beside(self, job: Job, heads: list[HeadOf]) -> Places | DeferCode:
         """Places on nodes where none of these heads could be."""
         here, kept = self._nodes_of(job), self._kept_by(heads)
-        if here <= kept or any(why is DeferCode.QUOTA_REACHED for _, why, *_ in heads):
+        if here <= kept or any(why is DeferCode.QUOTA_REACHED and limit != ROOM for _, why, limit, _ in heads):
             return DeferCode.BEHIND_HEAD
         with closed(
             self.state, [node for node in self.state.nodes.values() if node.id in here & kept and node.is_schedulable]
@@ -241,7 +247,7 @@ class NaiveWorld(World):
 
     def _is_kept_by(self, job: Job, head: Job, why: DeferCode, limit: Account | None, nodes: frozenset[str]) -> bool:
         here = self._nodes_of(job)
-        if why is not DeferCode.QUOTA_REACHED:
+        if why is not DeferCode.QUOTA_REACHED or limit == ROOM:
             return bool(here & nodes)
         # What is left below a limit is used up on any node.
         is_under = limit is None or limit in accounts(self.state.quotas, job.spec.tenant, "gpu")
@@ -288,13 +294,15 @@ class NaiveWorld(World):
         nodes may ever hold enough beside all guarantees, and its own one where they never do.
         """
         account, spec = (head.spec.tenant, "gpu"), head.spec
+        if spec.exclusive and waits_by_types(self.state, spec).room:
+            return ROOM  # its quotas allow smaller nodes than those that are free
         over = over_limit(self.state.tree, *account, spec.gpus_milli)
         line = accounts(self.state.quotas, *account) if not spec.preemptible else []
         over = over or next((each for each in line if self._guaranteed(each[0])), None)
         if over is not None:
             return over
-        open_milli = _healthy_milli(self)
-        lets_have = spec.gpus_milli <= open_milli and _family(self).lets_have(spec, open_milli)
+        open_milli, taken_milli = _healthy_milli(self), takes_milli(self.state, spec, "gpu")
+        lets_have = taken_milli <= open_milli and _family(self).lets_have(spec, open_milli, taken_milli)
         return None if lets_have else account
 
     def _done(self, effect: e.AnyEffect) -> e.AnyEffect:
@@ -359,7 +367,8 @@ def may_ever_use(world: World, spec: JobSpec) -> bool:
     """Whether the quotas would let the job start if nothing was in use on nodes that no person has closed: counted from
     the quotas, tenant by tenant.
     """
-    return not world.state.quotas or _family(world).lets_have(spec, _healthy_milli(world))
+    taken_milli = takes_milli(world.state, spec, "gpu")
+    return not world.state.quotas or _family(world).lets_have(spec, _healthy_milli(world), taken_milli)
 
 
 def _healthy_milli(world: World) -> int:
@@ -399,8 +408,9 @@ class _Family:
         self._home[name] = 0 if lent_most is None else max(0, self._own[name] - lent_most)
         return below + self._home[name]
 
-    def lets_have(self, spec: JobSpec, free_milli: int) -> bool:
-        need = from_others = spec.gpus_milli
+    def lets_have(self, spec: JobSpec, free_milli: int, taken_milli: int) -> bool:
+        """`taken_milli`: with what is beside an exclusive job, which no limit charges."""
+        need, from_others, taken_from_others = spec.gpus_milli, spec.gpus_milli, taken_milli
         name, keeper = spec.tenant if spec.tenant in self._quotas else None, None
         while name is not None:
             quota = self._quotas[name]
@@ -410,11 +420,13 @@ class _Family:
             if most is not None and from_others > self._own[name] + most:
                 return False
             from_others = max(0, from_others - self._home[name])
+            taken_from_others = max(0, taken_from_others - self._home[name])
             keeper = keeper or (name if self._sure[name] else None)
             name = quota.parent
-        if not spec.preemptible and need > self._firm(keeper, free_milli):
+        if not spec.preemptible and taken_milli > self._firm(keeper, free_milli):
             return False
-        return not from_others or need > free_milli or from_others <= free_milli - self._all_at_home
+        is_too_much = taken_milli > free_milli
+        return not taken_from_others or is_too_much or taken_from_others <= free_milli - self._all_at_home
 
     def _firm(self, keeper: str | None, free_milli: int) -> int:
         """What a job may have that cannot be taken back from it."""

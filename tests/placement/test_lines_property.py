@@ -10,9 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.closed_idle import ClosedIdle, closed_idle_milli
+from shared.cluster.closed_idle import ClosedIdle, closed_idle
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
+from shared.cluster.taken_alone import TakenAlone, taken_alone
 from shared.events.base import Event
 from shared.events.operations import CellPolicy, HoldJob, PlanMaintenance, ReleaseJob, SetPolicy
 from shared.events.queue import QueueDiscipline, QueueOrder
@@ -252,7 +253,10 @@ def live_alike(twins: Twins) -> bool:
     twins.lines.check()
     state = twins.lines.state
     for pool in state.pools.values():
-        assert closed_idle_milli(state, pool) == ClosedIdle(state.nodes[node] for node in pool.ids).milli
+        anew = ClosedIdle(state.nodes[node] for node in pool.ids)
+        by_delta = closed_idle(state, pool)
+        assert (by_delta.milli, by_delta.alone_milli) == (anew.milli, anew.alone_milli)
+    assert taken_alone(state) == TakenAlone(state.jobs, state.nodes.values()).by_account
     return True
 
 

@@ -100,7 +100,8 @@ def _replicas(state: CellState, job: Job, fewest: int, most: int) -> Places | De
     refused = place_gang(state, _of_size(spec, fewest))
     if refused is DeferCode.NO_SUCH_NODES and could_hold_singly(state, spec, fewest):
         refused = _why_not_in_several(state, spec, fewest)
-    return refused if isinstance(refused, DeferCode) else DeferCode.FRAGMENTED
+    # Replicas that are alone on their nodes may be too many nodes, spread as they are, and not on the fewest.
+    return refused if isinstance(refused, DeferCode) or spec.exclusive else DeferCode.FRAGMENTED
 
 
 def _may_find(state: CellState, spec: JobSpec, fewest: int) -> bool:

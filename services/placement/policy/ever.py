@@ -214,9 +214,13 @@ def _room(kinds: Mapping[Kind, int], form: Form) -> int:
 
 def _on(kind: Kind, form: Form) -> int:
     """The same for one node."""
-    if form.gpu_type not in (None, kind.gpu_type):
+    return workers_on(kind, form.resources, form.gpu_type)
+
+
+def workers_on(kind: Kind, wants: Resources, gpu_type: str | None) -> int:
+    """How many workers that need so much one node of this kind holds when it is empty; `gpu_type` None: of any type."""
+    if gpu_type not in (None, kind.gpu_type):
         return 0
-    wants = form.resources
     room = _by_gpus(kind.gpus, wants.gpu_milli)
     if wants.cpu_milli:
         room = min(room, kind.cpu_milli // wants.cpu_milli)

@@ -6,12 +6,13 @@ from functools import partial
 
 from services.placement.policy.filling import fill, fullest
 from services.placement.policy.fit import Room
-from services.placement.policy.holdback import off_kept_places
+from services.placement.policy.holdback import Search, off_kept_places
 from services.placement.policy.narrowed import narrowed
 from services.placement.policy.open_longest import place_where_open_longest, tells_no_time
 from services.placement.policy.policies import POLICIES, Places
 from services.placement.policy.quota_check import is_parted, refusal_in_pool, refusal_of_places
 from services.placement.policy.same_node import place_on_same
+from services.placement.policy.whole_nodes import cheapest_places
 from services.placement.policy.wishes import fits_anywhere, place_wish, seeker_of
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.gang_bytes import bytes_of, is_too_large
@@ -106,13 +107,35 @@ def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | De
         return DeferCode.NO_FREE_GPUS
     if _count(pool, spec, allowed(state, pool, spec)) < spec.workers:
         return _why_none_fit(state, pool, spec)
-    places = _search(spec, state, pool)
-    if places is None:
+    found = _places_in(state, pool, spec, partial(_search, spec))
+    if found is None:
         return _why_not(state, pool, spec)
-    if state.tree.kept.nodes:
-        fewest_milli = spec.gpus_milli if takes_whole else 0
-        return off_kept_places(state, pool, spec, places, partial(_search, spec), fewest_milli)
-    return places
+    if not (spec.exclusive and state.quotas) or isinstance(found, DeferCode):
+        return found
+    return found if refusal_of_places(state, spec, found) is None else _on_fewest(state, pool, spec)
+
+
+def _places_in(state: CellState, pool: PoolCapacity, spec: JobSpec, search: Search) -> Places | DeferCode | None:
+    """What the search finds beside what is kept for owners."""
+    places = search(state, pool)
+    if places is None or not state.tree.kept.nodes:
+        return places
+    fewest_milli = spec.gpus_milli if spec.resources.gpu_milli >= GPU else 0
+    return off_kept_places(state, pool, spec, places, search, fewest_milli)
+
+
+def _on_fewest(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | DeferCode:
+    """Places for an exclusive job that would take too much of what is guaranteed to others on the nodes that the policy
+    has chosen: on those where it takes the least.
+    """
+
+    def search(state: CellState, pool: PoolCapacity) -> Places | None:
+        return cheapest_places(state, pool, spec)
+
+    found = _places_in(state, pool, spec, search)
+    if found is None or isinstance(found, DeferCode):
+        return DeferCode.QUOTA_REACHED if found is None else found
+    return refusal_of_places(state, spec, found) or found
 
 
 def _search(spec: JobSpec, state: CellState, pool: PoolCapacity) -> Places | None:

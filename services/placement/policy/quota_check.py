@@ -1,6 +1,7 @@
 """Whether a start is within what its tenant may use: its limits, its right to borrow, and what others lend.
 
-This comes before any look at nodes. What is free counts here only where others keep a part of it.
+This comes before any look at nodes. What is free counts here only where others keep a part of it. An exclusive job
+counts there with whole nodes, the fewest that hold it; once its places are found, with these.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from services.placement.policy.ever import goes_to_several_pools, reach_of
+from services.placement.policy.whole_nodes import takes_milli, whole_by_type
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.gpu_types import gpu_types_of, idle_milli, open_milli, types_for
 from shared.cluster.job import Job
@@ -17,6 +19,7 @@ from shared.cluster.quota_room import drawn_from_cell, firm_room, has_guarantee,
 from shared.cluster.quota_tree import QuotaTree
 from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
+from shared.cluster.taken_alone import with_whole_nodes
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import JobSpec, WorkerPlace
@@ -26,7 +29,7 @@ def refusal_in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Defe
     """Why the whole job may not start in this pool, whichever of its GPU types it gets; None if it may."""
     found = None
     for gpu_type in (spec.gpu_type,) if spec.gpu_type is not None else gpu_types_of(state, pool):
-        found = refusal(state, spec, gpu_type, spec.gpus_milli)
+        found = _refusal_of_whole(state, spec, gpu_type)
         if found is None:
             return None
     return found
@@ -73,11 +76,11 @@ class WaitsBy(NamedTuple):
 
 def waits_by_types(state: CellState, spec: JobSpec) -> WaitsBy:
     """What keeps a job from each of its GPU types now, but for those of which it could never have so much."""
-    found, milli = WaitsBy([], [], {}), spec.gpus_milli
+    found = WaitsBy([], [], {})
     for each in types_for(state, spec):
-        if not _is_ever_within(state, spec, each, milli):
+        if not _is_ever_within(state, spec, each, spec.gpus_milli):
             continue
-        if refusal(state, spec, each, milli) is None:
+        if _refusal_of_whole(state, spec, each) is None:
             found.room.append(each)
             continue
         under = _account_reached(state.tree, spec, each)
@@ -110,12 +113,14 @@ def _is_ever_within(state: CellState, spec: JobSpec, gpu_type: str, milli: int) 
     """The same of one type, by the rules that go for a start: what others lend to nobody is never the job's, and one
     that may not be preempted has of the rest only what is guaranteed to it, or to nobody.
     """
-    tree = state.tree.at_rest
-    if not milli:
+    tree, taken_milli = state.tree.at_rest, milli - spec.gpus_milli + takes_milli(state, spec, gpu_type)
+    if not taken_milli:
         return True
     if over_limit(tree, spec.tenant, gpu_type, milli) is not None:
         return False
-    return gpu_type not in tree.cohorts or _of_others(tree, spec, gpu_type, milli, open_milli(state, gpu_type)) is None
+    if gpu_type not in tree.cohorts:
+        return True
+    return _of_others(tree, spec, gpu_type, taken_milli, open_milli(state, gpu_type)) is None
 
 
 def is_parted(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
@@ -123,7 +128,7 @@ def is_parted(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
     types = gpu_types_of(state, pool) if spec.gpu_type is None else {}
     if len(types) < 2:  # noqa: PLR2004 - nearly every pool has one
         return False
-    return any(refusal(state, spec, each, spec.gpus_milli, may_be_part=True) is not None for each in types)
+    return any(_refusal_of_whole(state, spec, each, may_be_part=True) is not None for each in types)
 
 
 def refusal_of_places(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> DeferCode | None:
@@ -132,20 +137,27 @@ def refusal_of_places(state: CellState, spec: JobSpec, places: Sequence[WorkerPl
     for place in places:
         gpu_type = state.nodes[place.node].spec.gpu_type
         by_type[gpu_type] = by_type.get(gpu_type, 0) + place.gpu_milli
+    taken = whole_by_type(state, places) if spec.exclusive else by_type
     for gpu_type, milli in by_type.items():
-        found = refusal(state, spec, gpu_type, milli)
+        found = refusal(state, spec, gpu_type, milli, taken_milli=taken[gpu_type])
         if found is not None:
             return found
     return None
 
 
+def _refusal_of_whole(state: CellState, spec: JobSpec, gpu_type: str, *, may_be_part: bool = False) -> DeferCode | None:
+    """Why the whole job may not be of this type, wherever it would be."""
+    taken_milli = takes_milli(state, spec, gpu_type)
+    return refusal(state, spec, gpu_type, spec.gpus_milli, taken_milli=taken_milli, may_be_part=may_be_part)
+
+
 def refusal(
-    state: CellState, spec: JobSpec, gpu_type: str, milli: int, *, may_be_part: bool = False
+    state: CellState, spec: JobSpec, gpu_type: str, milli: int, *, taken_milli: int, may_be_part: bool = False
 ) -> DeferCode | None:
-    """Why so much of a GPU type may not be used more by the job's tenant. `may_be_part`: the job may get less of it,
-    and the rest of another type.
+    """Why so much of a GPU type may not be used more by the job's tenant, while others cannot have `taken_milli` of it
+    then. `may_be_part`: the job may get less of it, and the rest of another type.
     """
-    if not milli:
+    if not taken_milli:
         return None
     if over_limit(state.tree, spec.tenant, gpu_type, milli) is not None:
         return DeferCode.QUOTA_REACHED
@@ -153,15 +165,18 @@ def refusal(
     if cohort is None or (spec.preemptible and not cohort.home_idle_milli):
         return None
     free_milli = idle_milli(state, gpu_type)
-    if milli > free_milli and not may_be_part and not _is_ever_within(state, spec, gpu_type, milli):
+    if taken_milli > free_milli and not may_be_part and not _is_ever_within(state, spec, gpu_type, milli):
         return DeferCode.QUOTA_REACHED  # to wait for room helps no job that quotas keep from it for good
-    return _of_others(state.tree, spec, gpu_type, milli, free_milli, may_be_part=may_be_part)
+    if spec.preemptible and taken_milli <= free_milli - cohort.home_idle_milli:
+        return None  # nearly always: there is enough beside all that is kept
+    with with_whole_nodes(state, gpu_type):
+        return _of_others(state.tree, spec, gpu_type, taken_milli, free_milli, may_be_part=may_be_part)
 
 
 def _of_others(
     tree: QuotaTree, spec: JobSpec, gpu_type: str, milli: int, free_milli: int, *, may_be_part: bool = False
 ) -> DeferCode | None:
-    """The same as far as it goes by what others have: `free_milli` are free."""
+    """The same as far as it goes by what others have: of `free_milli` that are free the job takes `milli`."""
     account, cohort = (spec.tenant, gpu_type), tree.cohorts[gpu_type]
     waits_for_room = milli > free_milli and not may_be_part
     is_firm = spec.preemptible or milli <= firm_room(tree, account, free_milli)

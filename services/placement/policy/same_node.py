@@ -15,6 +15,7 @@ from shared.cluster.constraints import misfit
 from shared.cluster.gpu_types import gpu_types_of
 from shared.cluster.node import Node, is_in_zone
 from shared.cluster.state import CellState
+from shared.cluster.taken_alone import healthy_milli
 from shared.events.values import GPU, JobKind, JobSpec, WorkerPlace
 
 
@@ -76,4 +77,5 @@ def _is_within_quota(state: CellState, pool: PoolCapacity, node: Node, spec: Job
     gpu_type = node.spec.gpu_type
     if spec.gpu_type is None and list(gpu_types_of(state, pool)) != [gpu_type]:
         return False
-    return refusal(state, spec, gpu_type, spec.gpus_milli) is None
+    taken_milli = healthy_milli(node) if spec.exclusive else spec.gpus_milli
+    return refusal(state, spec, gpu_type, spec.gpus_milli, taken_milli=taken_milli) is None

@@ -22,6 +22,7 @@ from services.placement.policy.rank import jobs_before
 from services.placement.policy.room_told import PoolRoom, pool_room
 from services.placement.policy.shares_told import TenantShare, share_of
 from services.placement.policy.shortfall import shortfall
+from services.placement.policy.walled_off import walled_off
 from shared.cluster.config import Queue
 from shared.cluster.constraints import wrong_kind
 from shared.cluster.dependencies import is_live
@@ -263,10 +264,12 @@ def _to_free(
     used: tuple[AccountUse, ...],
     pools: tuple[PoolRoom, ...],
 ) -> tuple[str, ...]:
-    """What is missing below limits, and in each pool where room is what it waits for; in all together for a job that is
-    no gang and that none of them could hold by itself.
+    """What is missing below limits, or beside what others do not lend; and in each pool where room is what it waits
+    for, or in all together for a job that is no gang and that none of them could hold by itself.
     """
     found = [use.to_free for use in used]
+    if DeferCode.QUOTA_REACHED in codes and not any(found):
+        found += walled_off(state, spec)
     if any(PRECEDENCE[code] in OF_ROOM for code in codes):
         able = [room for room in pools if room.workers_ever]
         if not spec.gang and all(room.workers_ever < spec.workers for room in able):

@@ -21,6 +21,8 @@ def waits_for_room(books: Books, spec: JobSpec, gpu_type: str) -> bool:
     sure_milli, milli = guaranteed_milli(books, gpu_type), spec.gpus_milli
     if not sure_milli:
         return True
+    if spec.exclusive:
+        return False  # how much it takes with whole nodes goes by which these are
     # One that could never have so much beside what is guaranteed to others waits for no room.
     is_ever_allowed = milli <= open_milli(books, gpu_type) - sure_milli
     return spec.preemptible and is_ever_allowed and milli > idle_milli(books, gpu_type)

@@ -1,0 +1,103 @@
+"""How much an exclusive job takes: whole nodes. The GPUs beside its workers are idle and yet nobody else's to have.
+
+The nodes that hold it with the fewest GPUs are chosen kind by kind: each time those that have the fewest for each
+worker that they hold, and of equals the larger ones. For one worker, and where all nodes are alike, no other choice
+takes less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from services.placement.policy.ever import goes_to_several_pools, reach_of, workers_on
+from services.placement.policy.filling import fullest, places_of_gang
+from services.placement.policy.fit import Room
+from services.placement.policy.policies import Places
+from shared.cluster.capacity import PoolCapacity
+from shared.cluster.hardware import hardware_of
+from shared.cluster.marks import allowed
+from shared.cluster.node import lowest_of
+from shared.cluster.state import CellState
+from shared.cluster.taken_alone import healthy_milli
+from shared.events.value import replace
+from shared.events.values import GPU, JobSpec, Wish, WorkerPlace
+
+
+class _Offer(NamedTuple):
+    """Empty nodes that are alike, as a mask over a pool's numbers: each has so many GPUs and holds so many workers."""
+
+    gpus: int
+    workers: int
+    nodes: int
+
+
+def takes_milli(state: CellState, spec: JobSpec, gpu_type: str) -> int:
+    """The milli-GPUs of this type that others cannot have once the whole job runs on such: what it asks for, or all
+    healthy ones of its nodes if it is alone there, at the least, were all nodes empty that no person has closed.
+    """
+    if not spec.exclusive:
+        return spec.gpus_milli
+    typed = spec if spec.gpu_type == gpu_type else replace(spec, gpu_type=gpu_type)
+    reach = reach_of(state, typed)
+    offers = [_offers(state, state.pools[name], typed, mask) for name, mask in reach.items()]
+    if goes_to_several_pools(spec):
+        offers = [[offer for each in offers for offer in each]]
+    chosen = [found for each in offers if (found := _cheapest(each, spec.workers))]
+    return min((sum(each.gpus * many * GPU for each, many in found) for found in chosen), default=spec.gpus_milli)
+
+
+def whole_by_type(state: CellState, places: Iterable[WorkerPlace]) -> dict[str, int]:
+    """The healthy milli-GPUs of each type on the nodes of these places."""
+    found: dict[str, int] = {}
+    for node_id in dict.fromkeys(place.node for place in places):
+        node = state.nodes[node_id]
+        found[node.spec.gpu_type] = found.get(node.spec.gpu_type, 0) + healthy_milli(node)
+    return found
+
+
+def cheapest_places(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
+    """Places for an exclusive job on the nodes of a pool with the fewest GPUs that hold it now, whatever the policy
+    would choose; None where there are none, or where the job requires a place in the network.
+    """
+    if spec.topology is not None and spec.topology.wish is Wish.REQUIRED:
+        return None
+    free, usable = 0, allowed(state, pool, spec)
+    for nodes in pool.by_free.values():
+        free |= nodes
+    offers = _offers(state, pool, spec, free if usable is None else free & usable)
+    among = 0
+    for offer, many in _cheapest(offers, spec.workers):
+        among |= lowest_of(offer.nodes, many)
+    return places_of_gang(Room.of(state, pool, spec, among), spec, fullest) if among else None
+
+
+def _offers(state: CellState, pool: PoolCapacity, spec: JobSpec, among: int) -> list[_Offer]:
+    """Those of these nodes that no person has closed and that hold a worker of the job when they are empty."""
+    hardware = hardware_of(state, pool)
+    among &= ~hardware.closed
+    found = [
+        _Offer(kind.gpus, workers_on(kind, spec.resources, spec.gpu_type), nodes & among)
+        for kind, nodes in hardware.kinds.items()
+    ]
+    return [offer for offer in found if offer.workers and offer.nodes]
+
+
+def _cheapest(offers: Sequence[_Offer], workers: int) -> list[tuple[_Offer, int]]:
+    """How many nodes of each hold so many workers; none where all of them do not."""
+    left = {at: offer.nodes.bit_count() for at, offer in enumerate(offers)}
+    found = list[tuple[_Offer, int]]()
+
+    def price(at: int) -> tuple[Fraction, int, int]:
+        return Fraction(offers[at].gpus, min(offers[at].workers, workers)), -offers[at].gpus, at
+
+    while workers and left:
+        at = min(left, key=price)
+        many = min(left[at], max(1, workers // offers[at].workers))
+        found.append((offers[at], many))
+        workers -= min(workers, many * offers[at].workers)
+        left[at] -= many
+        if not left[at]:
+            del left[at]
+    return [] if workers else found

@@ -1,0 +1,196 @@
+"""THE property of guarantees that are not lent: whoever starts, alone on its nodes or not, what owners have left of
+them stays idle where they can use it; and nobody waits for them who would take none of it.
+
+The oracle counts node by node, and for each tenant what its jobs take: what they hold, or all healthy GPUs of the nodes
+that they have alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.placement.policy.gang import POLICIES
+from shared.cluster.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.job import HOLDING, Job, JobStatus
+from shared.cluster.node import Node
+from shared.events.nodes import NodeJoined
+from shared.events.operations import Cordon, Quota, Uncordon
+from shared.events.reasons import DeferCode
+from shared.events.values import GPU, JobKind, JobSpec, NodeStatus, Resources, WorkerPlace
+from tests.placement.world import CELL, World, admitted, finished, joined, report, set_policy, set_quotas
+
+TENANTS = ("ada", "bob", "eve")
+ROUNDS = 25
+FILE = CellFile(
+    cells=(CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=200), Pool(name="extra", gpus=200))),),
+    tenants=tuple(Tenant(name=name) for name in TENANTS),
+)
+
+
+@dataclass
+class Count:
+    """What is idle on nodes where anybody may start, and what each owner has left of what it does not lend."""
+
+    idle: int
+    left: dict[str, int]
+
+    @property
+    def holds(self) -> bool:
+        left = sum(self.left.values())
+        return not left or self.idle >= left  # what runs on broken GPUs is more than is there
+
+
+def healthy(node: Node) -> int:
+    return sum(1 for device in range(node.spec.gpus) if not node.failed >> device & 1) * GPU
+
+
+def holders(world: World, node: Node) -> list[Job]:
+    """The jobs that have workers on a node."""
+    return [job for job in world.state.jobs.values() if any(place.node == node.id for place in places_of(job))]
+
+
+def places_of(job: Job) -> tuple[WorkerPlace, ...]:
+    return (*job.workers, *job.joining)
+
+
+def held(world: World, node: Node) -> int:
+    places = [place for job in holders(world, node) for place in places_of(job)]
+    return sum(place.gpu_milli for place in places if place.node == node.id)
+
+
+def is_open(world: World, node: Node) -> bool:
+    is_ready = node.status is NodeStatus.READY and not node.silent_wall_ms and node.offered is None
+    return is_ready and not any(job.spec.exclusive for job in holders(world, node))
+
+
+def count(world: World, *, more: tuple[str, int] = ("", 0)) -> Count:
+    """As the cell is, if a tenant had so many GPUs `more` of those that are idle."""
+    taken = dict.fromkeys(TENANTS, 0)
+    for node in world.state.nodes.values():
+        for job in holders(world, node):
+            mine = sum(place.gpu_milli for place in places_of(job) if place.node == node.id)
+            taken[job.spec.tenant] += max(mine, healthy(node)) if job.spec.exclusive else mine
+    open_nodes = [node for node in world.state.nodes.values() if is_open(world, node)]
+    idle = sum(healthy(node) - held(world, node) for node in open_nodes) - more[1]
+    quotas = {tenant: quota for (tenant, _), quota in world.state.quotas.items()}
+    left = dict.fromkeys(TENANTS, 0)
+    for name, quota in quotas.items():
+        lent = quota.lend_limit_milli if quota.lends else 0
+        home = 0 if lent is None else max(0, quota.guaranteed_milli - lent)
+        left[name] = max(0, home - taken[name] - (more[1] if more[0] == name else 0))
+    return Count(idle, left)
+
+
+class Cell:
+    """One cell in which something happens again and again."""
+
+    def __init__(self, random: Random) -> None:
+        self.random, self.submitted = random, 0
+        self.world = World(FILE)
+        nodes = [self._node(number) for number in range(random.randint(2, 5))]
+        gpus = sum(node.spec.gpus for node in nodes)
+        self.world.tell(*nodes, set_policy(placement=random.choice(sorted(POLICIES))))
+        sure = [random.randint(0, gpus // 2) for _ in TENANTS[:2]]
+        self.world.tell(set_quotas(*(self._quota(name, most) for name, most in zip(TENANTS, sure, strict=False))))
+
+    def _node(self, number: int) -> NodeJoined:
+        pool, gpus = self.random.choice(("train", "extra")), self.random.choice((1, 2, 4, 8, 8))
+        return joined(f"n{number}", gpus, pool=pool, cpu_milli=9_000)
+
+    def _quota(self, tenant: str, guaranteed: int) -> Quota:
+        lends, lent = self.random.choice(((False, None), (False, None), (True, guaranteed // 2 * GPU), (True, None)))
+        sure_milli = guaranteed * GPU
+        return Quota(tenant=tenant, gpu_type="gpu", guaranteed_milli=sure_milli, lends=lends, lend_limit_milli=lent)
+
+    def go(self) -> None:
+        """Something happens. Starts and ends leave owners what is theirs, whatever else happened before."""
+        chance = self.random.random()
+        before = count(self.world)
+        if chance < 0.55:
+            self.world.tell(*(admitted(self._job()) for _ in range(self.random.randint(1, 3))))
+        elif chance < 0.85:
+            self._end()
+        else:
+            self._change_a_node()
+            return
+        # What ends on a node that is closed gives its owner back what is idle nowhere.
+        is_judged = chance < 0.55 or all(node.status is NodeStatus.READY for node in self.world.state.nodes.values())
+        if before.holds and is_judged:
+            after = count(self.world)
+            assert after.holds, (before, after)
+
+    def _job(self) -> JobSpec:
+        self.submitted += 1
+        random, is_gang = self.random, self.random.random() < 0.7
+        return JobSpec(
+            id=f"job-{self.submitted}",
+            tenant=random.choice(TENANTS),
+            workers=random.choice((1, 1, 1, 2, 3)),
+            resources=Resources(gpu_milli=random.choice((500, GPU, GPU, 2 * GPU, 4 * GPU)), cpu_milli=100),
+            exclusive=random.random() < 0.5,
+            preemptible=random.random() < 0.9,
+            gang=is_gang,
+            kind=JobKind.INFERENCE if not is_gang and random.random() < 0.4 else JobKind.TRAINING,
+            pools=random.choice(((), ("train",), ("extra", "train"))),
+        )
+
+    def _end(self) -> None:
+        running = [job for job in self.world.state.jobs.values() if job.status in HOLDING]
+        for job in running:
+            if self.random.random() < 0.5:
+                for node in dict.fromkeys(place.node for place in job.workers):
+                    self.world.tell(finished(job.id, node, job.attempt))
+
+    def _change_a_node(self) -> None:
+        node = self.random.choice(list(self.world.state.nodes.values()))
+        if self.random.random() < 0.5:
+            is_shut = node.status is NodeStatus.CORDONED
+            self.world.tell((Uncordon if is_shut else Cordon)(cell=CELL, node=node.id))
+        else:
+            self.world.tell(report(node.id, failed=(0,) if self.random.random() < 0.5 else ()))
+
+    def nobody_waits_in_vain(self) -> None:
+        """A single worker waits for a guarantee only where each of its nodes would take of what is left of others."""
+        for job in self.world.state.jobs.values():
+            spec = job.spec
+            is_judged = job.status is JobStatus.QUEUED and job.deferred is DeferCode.QUOTA_REACHED
+            if not is_judged or spec.workers > 1 or not spec.preemptible or spec.kind is not JobKind.TRAINING:
+                continue
+            for node in self.world.state.nodes.values():
+                takes = healthy(node) if spec.exclusive else spec.gpus_milli
+                if not self._has_room(node, spec):
+                    continue
+                here, then = count(self.world), count(self.world, more=(spec.tenant, takes))
+                would_take = not then.holds and takes > here.left[spec.tenant]
+                assert would_take, (job.id, node.id, here, then)
+
+    def _has_room(self, node: Node, spec: JobSpec) -> bool:
+        if not is_open(self.world, node) or (spec.pools and node.pool not in spec.pools):
+            return False
+        if spec.exclusive and holders(self.world, node):
+            return False
+        whole = node.gpus_free * GPU
+        return spec.gpus_milli <= whole
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 512_000])
+def test_worlds_that_show_it(seed: int) -> None:
+    live(seed)
+
+
+@given(st.integers(0, 10**9))
+def test_what_owners_do_not_lend_stays_idle_for_them_whoever_is_alone_on_its_nodes(seed: int) -> None:
+    live(seed)
+
+
+def live(seed: int) -> None:
+    cell = Cell(Random(seed))
+    for _ in range(ROUNDS):
+        cell.go()
+        cell.nobody_waits_in_vain()
