@@ -214,6 +214,9 @@ def test_the_property_is_about_something() -> None:
     assert reached["jobs that are no gangs"] > 100
 
 
+WORLDS_WITH_MORE = 4
+
+
 class PatientOwners(ManyOwners):
     """A cell whose owners wait for so long that runs without a limit count as endless: more is kept beside these."""
 
@@ -233,8 +236,13 @@ class PatientOwners(ManyOwners):
         self.end()
 
 
-@pytest.mark.parametrize("seed", [1, 3, 6, 15, 24, 25])
-def test_it_is_so_too_where_more_is_kept_beside_endless_runs(seed: int) -> None:
-    many = PatientOwners(Random(seed))
-    many.live()
-    assert many.reached["more"]
+def test_it_is_so_too_where_more_is_kept_beside_endless_runs() -> None:
+    """In four worlds in which it is: which they are moves with each change of what is decided."""
+    reached = 0
+    for seed in range(60):
+        many = PatientOwners(Random(seed))
+        many.live()
+        reached += bool(many.reached["more"])
+        if reached == WORLDS_WITH_MORE:
+            return
+    pytest.fail(f"only {reached} worlds reached it")
