@@ -343,20 +343,35 @@ async def ends_of(machine: Machine, *jobs: str) -> dict[str, Observation]:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize(("file", "text"), [("exit", "{"), ("exit", "[]"), ("supervisor", "x y"), ("supervisor", "1")])
-async def test_a_run_whose_files_cannot_be_understood_has_failed_once_nothing_of_it_is_left(
-    machine: Machine, file: str, text: str
+@pytest.mark.parametrize("text", ["{", "[]"])
+async def test_a_run_whose_end_cannot_be_understood_has_failed_once_nothing_of_it_is_left(
+    machine: Machine, text: str
 ) -> None:
-    machine.start(WAITS, job="job-1")
-    await machine.until("running")
+    machine.start("exit 0", job="job-1")
+    await machine.until("running", "finished")
+    machine.seen.clear()
     machine.restart_agent()
-    machine.path(file).write_text(text)
-    machine.start(WAITS)
+    machine.path("exit").write_text(text)
+    machine.start("exit 0")
     machine.start("sleep 1", job="job-2")
     ends = await ends_of(machine, "job-1", "job-2")
     assert (ends["job-1"].status, ends["job-2"].status) == (RunStatus.FAILED, RunStatus.FINISHED)
     assert "cannot" in ends["job-1"].text
-    assert machine.alive() == []
+
+
+@pytest.mark.parametrize(("file", "text"), [("exit", "{"), ("exit", "[]"), ("supervisor", "x y"), ("supervisor", "1")])
+async def test_files_that_cannot_be_understood_do_not_end_a_run_that_is_looked_after(
+    machine: Machine, file: str, text: str
+) -> None:
+    machine.start("echo up; while [ ! -e $FALLOW_JOB ]; do sleep 0.05; done; exit 5")
+    await machine.until("running")
+    machine.restart_agent()
+    machine.path(file).write_text(text)
+    machine.start("echo up; while [ ! -e $FALLOW_JOB ]; do sleep 0.05; done; exit 5")
+    await machine.until("running", "running")
+    (machine.folder / "runs" / "job-1" / "1" / "work" / "job-1").touch()
+    assert (await machine.until("running", "running", "failed")).exit_code == 5
+    assert machine.out() == ["up"]
 
 
 async def test_a_run_whose_time_to_stop_cannot_be_read_ends_nevertheless(machine: Machine) -> None:
@@ -364,7 +379,7 @@ async def test_a_run_whose_time_to_stop_cannot_be_read_ends_nevertheless(machine
     await machine.until("running")
     machine.path("stop").write_text("soon")
     machine.stop(60_000)
-    await machine.until("running", "failed")
+    await machine.until("running", "stopped")
     assert machine.alive() == []
 
 

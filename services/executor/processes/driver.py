@@ -29,7 +29,14 @@ from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.worker_environment import Gang, worker_environment
 from services.executor.processes.control_groups import own_group
 from services.executor.processes.remover import Remover
-from services.executor.processes.supervisor import monotonic_ms, read_whole, write_whole
+from services.executor.processes.supervisor import (
+    cgroup_is_gone,
+    kill_cgroup,
+    monotonic_ms,
+    read_whole,
+    write_whole,
+)
+from services.executor.processes.supervisors import Supervisors
 from services.executor.processes.sweep import Sweep
 from services.executor.processes.worker_folder import WorkerEnd, WorkerFolder
 from shared.events.encoding import shorten
@@ -50,7 +57,7 @@ GONE_MOST = 1_000
 """So many of them go at one time: more only where fewer shall stay than before."""
 
 SWEEPS_AT_ONCE = 10
-"""How often what an earlier boot left is looked for before others have their turn."""
+"""How often what an earlier boot or job left is looked for before others have their turn."""
 
 WORLD_FILE = "world.json"
 
@@ -91,7 +98,7 @@ class ProcessDriver:
         self._runs.mkdir(parents=True, exist_ok=True)
         self._mark = blake2b(f"{node} {state_dir.resolve()}".encode(), digest_size=8).hexdigest()
         self._groups = own_group(f"fallow-{self._mark}")
-        self._sweep = Sweep(f"{self._mark}/")
+        self._sweep, self._supervisors = Sweep(f"{self._mark}/"), Supervisors(f"{self._mark}/")
         self._live: dict[RunKey, LiveRun] = {}
         self._over = 0
         self._lease_text = ""
@@ -161,7 +168,7 @@ class ProcessDriver:
         worker of this one would be taken for one that is over. Raises what is in BROKEN.
         """
         earlier = [worker for worker in run.workers.values() if worker.is_of_another(order.started_ms)]
-        if any(worker.look() is None for worker in earlier):
+        if any(all(not worker.is_over() for _ in range(SWEEPS_AT_ONCE)) for worker in earlier):
             raise ValueError("an earlier job of this id has not ended here")
         is_whole = not any(key[:2] == order.key[:2] and key != order.key for key in self._live)
         gone = [self._folder(order.key)] if earlier and is_whole else [worker.path for worker in earlier]
@@ -256,14 +263,22 @@ class ProcessDriver:
 
     def stop_everything(self) -> bool:
         """End whatever an earlier boot left here, at once. Whether nothing is left; else ask again."""
-        for job, attempt, folder in self._attempts():
-            for rank, turn in _workers_in(folder):
-                key = (job, attempt, rank, turn)
-                if key not in self._live and (run := self._found(key)) is not None and _lives(run):
-                    self.stop(Stop(self._node, job, attempt, 0, rank, turn))
+        is_unsupervised = self._supervisors.end()
+        # What a group holds whose supervisor lives is its own to end: it finds more than stands in the group.
+        are_empty = is_unsupervised and self._groups_are_empty()
         self.look()
         is_swept = any(self._sweep.look() for _ in range(SWEEPS_AT_ONCE))
-        return is_swept and not self._live
+        return is_unsupervised and are_empty and is_swept and not self._live
+
+    def _groups_are_empty(self) -> bool:
+        """Whether no control group of a worker is left; what is in them is killed."""
+        try:
+            groups = [] if self._groups is None else [path for path in self._groups.iterdir() if path.is_dir()]
+        except FileNotFoundError:
+            return True
+        for group in groups:
+            kill_cgroup(group)
+        return not [group for group in groups if not cgroup_is_gone(group)]
 
     def close(self) -> None:
         """Let go of the node; its workers go on."""
@@ -370,13 +385,6 @@ def _made(checkpoint_dir: str) -> str:
     path = Path(checkpoint_dir).absolute()
     path.mkdir(parents=True, exist_ok=True)
     return str(path)
-
-
-def _lives(run: LiveRun) -> bool:
-    try:
-        return any(worker.end() is None for worker in run.workers.values())
-    except BROKEN:
-        return False  # there is no supervisor to ask: whatever has the node's mark is killed
 
 
 def _is_folder_name(name: str) -> bool:

@@ -9,7 +9,7 @@ what became of the worker. It needs nothing but the standard library, so that it
     supervisor  "PID START_TICKS" of this process, once it is there. Whoever finds it never begins the worker again
     worker      "PID" once the worker runs its program
     stop        monotonic milliseconds at which the worker is killed; once it is there the worker is asked to end
-    exit        how it ended, as JSON; once it is there nothing of the worker is left
+    exit        how it ended, as JSON. It counts once supervisor and worker are gone: workers may write here, too
 
 It also kills the worker when the node's lease (a file of the node, monotonic milliseconds) is over: then others may
 start the work anew, and there may be no agent left to see to it.
@@ -39,6 +39,7 @@ CHASES = 200
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 CANNOT_START = 127
+NOT_MINE = 3
 MARK, SUPERVISES = "FALLOW_MARK", "FALLOW_SUPERVISES"
 """In the environment of a worker's processes, and in that of its supervisor."""
 
@@ -51,21 +52,26 @@ ORDER_BYTES_MOST = 16 * 1024 * 1024
 CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """How files are opened that a worker may have put there: no link is followed, and no pipe waited for."""
 
-AWAITED = (signal.SIGCHLD, signal.SIGTERM)
+END_AT_ONCE = signal.SIGUSR1
+"""What an agent sends where the file `stop` cannot be written, or tells nothing."""
+
+AWAITED = (signal.SIGCHLD, signal.SIGTERM, END_AT_ONCE)
 DEAF_TO = (signal.SIGINT, signal.SIGHUP)
 
 
 def main() -> int:
-    """Run the worker of the folder to its end. 0, whatever became of the worker: that stands in the folder."""
+    """Run the worker of the folder to its end. 0 once nothing of the worker is left, whatever became of it: that stands
+    in the folder. NOT_MINE where another supervisor began it.
+    """
     folder = Path(sys.argv[1])
     signal.pthread_sigmask(signal.SIG_BLOCK, [*AWAITED, *DEAF_TO])
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | CAREFUL, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return 0  # another one looks after this worker
+        return NOT_MINE  # another one looks after this worker
     if (folder / "supervisor").exists():
-        return 0  # another one did
+        return NOT_MINE  # another one did
     # Orphans of the worker come to this process, wherever they hide: so it can end them.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     write_whole(folder / "supervisor", f"{os.getpid()} {start_ticks(os.getpid())}")
@@ -153,7 +159,9 @@ class Supervisor:
             if why:
                 return why
             wait_ms = LOOK_EVERY_MS if stop_ms is None else min(LOOK_EVERY_MS, stop_ms - now_ms)
-            signal.sigtimedwait(AWAITED, wait_ms / 1000)
+            told = signal.sigtimedwait(AWAITED, wait_ms / 1000)
+            if told is not None and told.si_signo == END_AT_ONCE:
+                self._stops_ms = 0
             self._reap()
             if self._status is not None:
                 return "stop" if self._is_told else ""

@@ -1,12 +1,12 @@
 """One worker's folder as the agent sees it: what its supervisor was told, whether it lives, how the worker ended.
 
-Everything that the agent knows of a worker stands in files, so an agent that comes back knows as much as before.
+What the agent knows of a worker stands in files, so an agent that comes back knows as much as before. Workers may write
+there as well, so no file says that a worker is over: its processes do.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from services.executor.processes import supervisor
+from services.executor.processes.supervisors import Supervisors, tell
 from services.executor.processes.sweep import Sweep
 
 SUPERVISOR = Path(supervisor.__file__)
 LAST_WORDS_BYTES, LAST_WORDS_CHARS = 4_096, 200
 CODE_MOST = 255
+
+OVERDUE_MS = 5_000
+"""So long after its time to end a worker's supervisor is asked again, and then made to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +58,8 @@ class WorkerFolder:
         self.path, self.mark, self.cgroup = path, mark, cgroup
         self.child: subprocess.Popen[bytes] | None = None
         self._end: WorkerEnd | None = None
-        self._sweep = Sweep(mark)
-        self._known_supervisor: tuple[int, int] | None = None
+        self._sweep, self._supervisors = Sweep(mark), Supervisors(mark)
+        self._stops_ms: int | None = None
 
     def is_of_another(self, ordered_ms: int) -> bool:
         """Whether the folder is of a worker that was ordered at another time: one of an earlier job of the same id.
@@ -69,7 +73,7 @@ class WorkerFolder:
 
     def begin(self, argv: tuple[str, ...], env: dict[str, str], folder: str, lease: Path, *, ordered_ms: int) -> None:
         """Start a supervisor for the worker; harmless when there is or was one. Raises OSError."""
-        if self._supervisor() is not None or self.end() is not None:
+        if self._was_begun():
             return
         self.path.mkdir(parents=True, exist_ok=True)
         order: dict[str, Any] = {
@@ -98,50 +102,56 @@ class WorkerFolder:
 
     def stop(self, at_ms: int) -> None:
         """Ask the worker to end, and have it killed at `at_ms` (monotonic). An earlier time, set before, stays."""
-        if self.end() is not None:
+        if self._end is not None:
             return
+        self._stops_ms = min(at_ms, at_ms if self._stops_ms is None else self._stops_ms, self._told_ms(at_ms))
         word = signal.SIGTERM
         try:
-            told = supervisor.read_whole(self.path / "stop")
-            at_ms = at_ms if told is None else min(at_ms, int(told))
-            supervisor.write_whole(self.path / "stop", str(at_ms))
+            supervisor.write_whole(self.path / "stop", str(self._stops_ms))
         except OSError:
-            # A disk that is full must not keep a worker alive. Its supervisor takes it along, `look` ends the rest.
-            word = signal.SIGKILL
-        pid = self._live_supervisor()
-        if pid is not None:
-            with contextlib.suppress(ProcessLookupError):  # it ended just now
-                os.kill(pid, word)
+            # A disk that is full must not keep a worker alive.
+            word = supervisor.END_AT_ONCE
+        for pid in self._live_supervisors():
+            tell(pid, word)
+
+    def _told_ms(self, otherwise_ms: int) -> int:
+        """What an agent before this one has set, if that can be read."""
+        with contextlib.suppress(OSError, ValueError):
+            return int(supervisor.read_whole(self.path / "stop") or otherwise_ms)
+        return otherwise_ms
 
     @property
     def has_begun(self) -> bool:
         """Whether the worker has begun to run its program; it may be over."""
         return (self.path / "worker").exists()
 
-    def end(self) -> WorkerEnd | None:
-        """How the worker ended, once nothing of it is left."""
-        if self._end is None:
-            self._end = self._written_end()
+    def look(self) -> WorkerEnd | None:
+        """How the worker ended, once nothing of it is left; where its supervisor is gone, what is left is ended here.
+        Raises OSError, ValueError, KeyError, TypeError where that cannot be read.
+        """
+        if self._end is None and self.is_over():
+            self._end = self._written_end() if self._is_believed() else None
+            if self._end is None:
+                self._end = self._vanished()
+                with contextlib.suppress(OSError):  # it is only for whoever looks next
+                    supervisor.write_whole(self.path / "exit", json.dumps(asdict(self._end)))
         return self._end
 
-    def look(self) -> WorkerEnd | None:
-        """The same, and where the supervisor is gone without a word, whatever is left is ended here."""
-        if self.child is not None:
-            self.child.poll()
-        if self.end() is None and not self._is_supervised() and self.end() is None and self._nothing_is_left():
-            self._end = self._vanished()
-            with contextlib.suppress(OSError):  # it is only for whoever looks next
-                supervisor.write_whole(self.path / "exit", json.dumps(asdict(self._end)))
-        return self._end
+    def is_over(self) -> bool:
+        """Whether nothing of it is left, however it ended."""
+        return not self._is_supervised() and (self._ended_in_order() or self._nothing_is_left())
 
     def destroy(self) -> bool:
-        """Kill all of the worker, whatever its files say. Whether nothing of it is left."""
-        left = supervisor.marked(self.mark, supervisor.SUPERVISES)
-        for pid in left:
-            supervisor.kill(pid)
-        if self.child is not None:
-            self.child.poll()
-        return self._nothing_is_left() and not left
+        """End all of the worker, whatever its files say. Whether nothing of it is left."""
+        return self._nothing_is_left() and (self.child is None or self.child.poll() is not None)
+
+    def _ended_in_order(self) -> bool:
+        """Whether the agent's own supervisor says by the code of its end that nothing is left: no file proves that."""
+        return self.child is not None and self.child.returncode == 0
+
+    def _is_believed(self) -> bool:
+        """Whether the file that tells of the end can be a supervisor's: one that was killed has written none."""
+        return self.child is None or self._ended_in_order()
 
     def _written_end(self) -> WorkerEnd | None:
         written = supervisor.read_whole(self.path / "exit")
@@ -161,41 +171,31 @@ class WorkerFolder:
             return WorkerEnd(None, None, "stop")
         return WorkerEnd(None, None, "vanished", f"its supervisor is gone: {last_line(self.path / 'supervisor.log')}")
 
+    def _was_begun(self) -> bool:
+        """Whether a supervisor is or was here: no worker is begun twice, whatever of its files it has removed."""
+        is_told = any(os.path.lexists(self.path / name) for name in ("supervisor", "exit"))
+        return is_told or (self.path.exists() and bool(self._live_supervisors()))
+
     def _is_supervised(self) -> bool:
-        is_there = self._live_supervisor() is not None
-        if is_there or (self.child is not None and self.child.returncode is None):
-            return True
-        return self._known_supervisor is None and self._is_locked()
-
-    def _is_locked(self) -> bool:
-        """Whether a supervisor is just coming up. Later on anything may hold this: the worker, too."""
-        try:
-            lock = os.open(self.path / "lock", os.O_RDWR | supervisor.CAREFUL)
-        except FileNotFoundError:
+        if not self._live_supervisors():
             return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+        if self._stops_ms is not None and supervisor.monotonic_ms() > self._stops_ms + OVERDUE_MS:
+            self._supervisors.end()
+        return True
 
-    def _supervisor(self) -> tuple[int, int] | None:
-        """Its process id and the tick of its start. What was read once holds: workers may write there as well."""
-        if self._known_supervisor is None and (text := supervisor.read_whole(self.path / "supervisor")) is not None:
-            pid, ticks = text.split()
-            self._known_supervisor = int(pid), int(ticks)
-        return self._known_supervisor
-
-    def _live_supervisor(self) -> int | None:
-        known = self._supervisor()
-        return known[0] if known is not None and supervisor.start_ticks(known[0]) == known[1] else None
+    def _live_supervisors(self) -> list[int]:
+        """The agent's own child, or whom an agent before this one has begun."""
+        if self.child is None:
+            return self._supervisors.live()
+        return [self.child.pid] if self.child.poll() is None else []
 
     def _nothing_is_left(self) -> bool:
         if self.cgroup is not None:
             supervisor.kill_cgroup(self.cgroup)
-        return self._sweep.look() and (self.cgroup is None or supervisor.cgroup_is_gone(self.cgroup))
+        is_unsupervised = self._supervisors.end()
+        return (
+            self._sweep.look() and is_unsupervised and (self.cgroup is None or supervisor.cgroup_is_gone(self.cgroup))
+        )
 
 
 def _object_of(text: str) -> dict[str, Any]:
