@@ -31,6 +31,8 @@ from shared.runtime.collector import tune_collector
 app = typer.Typer()
 
 DEFAULT = QueueDiscipline.BEST_EFFORT_FIFO.value
+AS_IN_FILE = Policy("cell-file", None, None)
+"""The policy where only a cell file is named: what stands there."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -113,10 +115,12 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     duration_s; also workers, gpus_per_worker, gpu_type, kind. Without workers a job that is larger than a node is split
     into the fewest equal workers that fit into one. How many jobs were rejected is told in the end, by code.
 
+    Without --policy the queues and the policy are those of --cell, or one queue of best-effort-fifo.
+
     With --seeds figures are means over that many runs, each with its spread (standard deviation). A seed moves each
     submission by up to --jitter-s seconds, and shuffles the jobs of --carry; all policies get the same draws.
     """
-    policies = [policy_of(name) for name in dict.fromkeys(policy or [DEFAULT])]
+    policies = [policy_of(name) for name in dict.fromkeys(policy or ([] if cell else [DEFAULT]))] or [AS_IN_FILE]
     workload = workload_for(jobs, nodes, carry, gpus_per_node, QueueDiscipline.BEST_EFFORT_FIFO, limit)
     file = workload.cell_file
     if cell is not None:
@@ -131,7 +135,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         if can_draw():
             draw(found.curves, out)
         else:
-            say("no plots: matplotlib is not installed (pip install 'fallow[plots]')")
+            say("no plots: matplotlib is not installed (pip install '.[plots]' in Fallow's folder)")
     if as_json:
         print_json(found.as_json())
     else:

@@ -109,8 +109,22 @@ def test_quotas_of_a_cell_file_hold(tmp_path: Path) -> None:
     cell.write_text(f"cells:\n  - {{name: cell-a, ordinal: 0, pools: {pool}}}\ntenants:\n{tenants}\n", "utf-8")
     done = RUN.invoke(app, ["simulate", "--jobs", str(jobs), "--nodes", "5", "--cell", str(cell), "--json"])
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout.splitlines()[-1])["policies"]["best-effort-fifo"]
+    told = json.loads(done.stdout.splitlines()[-1])["policies"]["cell-file"]
     assert (told["rejected"] > 0, told["unfinished"]) == (True, 0)
+
+
+@pytest.mark.parametrize("discipline", ["strict-fifo", "best-effort-fifo"])
+def test_without_a_policy_queues_are_as_the_cell_file_has_them(tmp_path: Path, discipline: str) -> None:
+    """The last job may pass the second, which waits for all GPUs, unless the queue is strict."""
+    jobs, cell = tmp_path / "jobs.csv", tmp_path / "cell.yaml"
+    rows = ["job_id,tenant,submit_s,gpus,duration_s", "a,t,0,4,100", "b,t,1,8,100", "c,t,2,4,100"]
+    jobs.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    pools, queues = "[{name: gold, gpus: 8, gpus_per_node: 8}]", f"[{{name: q, discipline: {discipline}}}]"
+    cell.write_text(f"cells: [{{name: c, ordinal: 0, pools: {pools}, queues: {queues}}}]\ntenants: [{{name: t}}]\n")
+    asked = ["simulate", "--jobs", str(jobs), "--nodes", "1", "--cell", str(cell), "--json"]
+    plain, named = RUN.invoke(app, asked), RUN.invoke(app, [*asked, "--policy", discipline])
+    told = [json.loads(done.stdout.splitlines()[-1])["policies"] for done in (plain, named)]
+    assert told[0]["cell-file"] == told[1][discipline]
 
 
 def test_nodes_of_a_pool_that_the_cell_file_does_not_have_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
