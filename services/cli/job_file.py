@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from services.cli.ids import ID_RULE
+from services.cli.job_rules import rule_of
 from shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten
 from shared.events.submissions import SubmitJob
 from shared.events.value import plain, read_valid
@@ -23,6 +23,8 @@ EXPANSION_MOST = 100
 """So many times may aliases repeat what a file holds, in the mean."""
 
 MISTAKES_TOLD = 20
+
+_OF_THE_DRIVER = frozenset({"union_tag_not_found", "union_tag_invalid"})
 
 
 class JobFileError(ValueError):
@@ -149,10 +151,13 @@ def _job(item: Any) -> JobSpec:
 def _lines(error: ValidationError) -> list[str]:
     lines = []
     for problem in error.errors(include_url=False):
+        kind, value, context = problem["type"], problem["input"], problem.get("ctx", {})
         field = shorten(_field(problem["loc"]))
-        is_value = problem["type"] != "missing" and not isinstance(problem["input"], dict | list)
-        shown = f" = {shorten(repr(problem['input']))}" if is_value else ""
-        rule = _rule(field, problem["type"], problem["msg"])
+        if kind in _OF_THE_DRIVER:  # told of `run`, which is at fault in this field
+            field, value = f"{field}.driver", context.get("tag", {})
+        is_value = kind != "missing" and not isinstance(value, dict | list)
+        shown = f" = {shorten(repr(value))}" if is_value else ""
+        rule = rule_of(field, kind, problem["msg"], context)
         lines.append(f"{field}{shown}: {rule}" if field else rule)
     return lines
 
@@ -161,14 +166,6 @@ def _field(loc: tuple[int | str, ...]) -> str:
     """The field as it stands in the file: what is checked there says which driver's `run` it is."""
     parts = (loc[0], *loc[2:]) if loc[:1] == ("run",) and loc[1:2] in {("process",), ("virtual",)} else loc
     return ".".join(map(str, parts))
-
-
-def _rule(field: str, kind: str, message: str) -> str:
-    if kind == "extra_forbidden":
-        return "is no field of a job (docs/jobs.md lists them)"
-    if field == "id" and kind == "string_pattern_mismatch":
-        return ID_RULE
-    return message.removeprefix("Value error, ")
 
 
 def _called(number: int, item: Any) -> str:

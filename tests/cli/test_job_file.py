@@ -7,6 +7,7 @@ import pytest
 
 from services.cli.ids import ID_RULE
 from services.cli.job_file import MISTAKES_TOLD, JobFileError, read_jobs, read_text
+from services.cli.job_rules import LABEL_RULE, NAME_RULE
 from services.cli.service_set import KINDS, service_set
 from shared.events.value import plain
 
@@ -36,15 +37,15 @@ def test_a_tenant_stands_in_where_a_job_names_none() -> None:
     [
         ("", "f: holds no job"),
         ("just words", "f: job 1: must be a mapping with the fields of a job (got 'just words')"),
-        ("{id: a}", "f: job 1 (a): tenant: Field required"),
+        ("{id: a}", "f: job 1 (a): tenant: is missing"),
         (
             "{id: A b, tenant: t}",
             f"f: job 1 (A b): id = 'A b': {ID_RULE}",
         ),
-        ("{id: a, tenant: t, priority: 1.5}", "f: job 1 (a): priority = 1.5: Input should be a valid integer"),
+        ("{id: a, tenant: t, priority: 1.5}", "f: job 1 (a): priority = 1.5: must be a whole number"),
         (
             "{id: a, tenant: t, resources: {gpu: 1}}",
-            "f: job 1 (a): resources.gpu = 1: is no field of a job (docs/jobs.md lists them)",
+            "f: job 1 (a): resources.gpu = 1: unknown field (docs/jobs.md lists them)",
         ),
         (
             "{id: a, tenant: t, workers: 1, workers_min: 2}",
@@ -74,6 +75,29 @@ def test_a_mistake_is_told_with_job_field_value_and_rule(text: str, said: str) -
     with pytest.raises(JobFileError) as raised:
         read_jobs(text, "f")
     assert str(raised.value) == said
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("run: {duration_ms: 1000}", "run.driver: is missing: 'virtual' or 'process' (docs/jobs.md)"),
+        ("run: {driver: docker}", "run.driver = 'docker': must be 'virtual' or 'process'"),
+        ("run: {driver: process, argv: []}", "run.argv: must have at least 1 item"),
+        ("run: {driver: process, argv: ls}", "run.argv = 'ls': must be a list"),
+        ("run: virtual", "run = 'virtual': must be a mapping"),
+        ("resources: 8", "resources = 8: must be a mapping of fields"),
+        ("queue: a b", f"queue = 'a b': {NAME_RULE}"),
+        ("tolerations: [a b]", f"tolerations.0 = 'a b': {LABEL_RULE}"),
+        ("node_labels: [a b]", "node_labels.0 = 'a b': is not written as docs/jobs.md says of node_labels"),
+        ("hold: 1", "hold = 1: must be true or false"),
+        ("array: 2000", "array = 2000: must be less than or equal to 1000"),
+        ("kind: batch", "kind = 'batch': must be 'training' or 'inference'"),
+    ],
+)
+def test_a_mistake_is_told_in_the_words_of_a_job_file(line: str, said: str) -> None:
+    with pytest.raises(JobFileError) as raised:
+        read_jobs(f"id: a\ntenant: t\n{line}\n", "f")
+    assert str(raised.value) == f"f: job 1 (a): {said}"
 
 
 def test_a_mistake_in_what_a_job_runs_is_named_as_it_stands_in_the_file() -> None:
