@@ -54,7 +54,8 @@ def explain(error: Exception) -> tuple[Exit, str] | None:
     """Code and line of an error that a user can do something about; None for a defect of Fallow."""
     if isinstance(error, ModuleNotFoundError) and error.name is not None:
         extra = EXTRAS.get(error.name.partition(".")[0])
-        return None if extra is None else (Exit.USAGE, f"{error.name} is not installed: pip install 'fallow[{extra}]'")
+        way = f"pip install '.[{extra}]' in Fallow's folder"
+        return None if extra is None else (Exit.USAGE, f"{error.name} is not installed: {way}")
     for kind in type(error).__mro__:
         for code, known in _KNOWN.items():
             if kind.__name__ in known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ import typer
 from services.cli.access import Access, access_of, run
 from services.cli.counts import counted
 from services.cli.moments import to_the_second
-from services.cli.output import AsJson, CellName, print_json, print_table
+from services.cli.output import AsJson, CellName, print_json, print_line, print_table
 from services.cli.patience import patiently
 from services.cli.sentences import gpus
 from shared.cluster.job import FINAL, JobStatus
@@ -48,24 +48,34 @@ def jobs(
     """List jobs: where each runs, or why it waits, or when it ended, as long as the cell remembers it."""
     access = access_of(context)
     name = access.cell(cell)
-    read = run(_jobs(access, name, tenant, status, limit, after))
+    read, is_cut = run(_jobs(access, name, tenant, status, limit, after))
     part = access.cells().cell(name)
     read = without_places(read, [queue.name for queue in part.queues if queue.order is QueueOrder.FAIR_SHARE])
     if as_json:
         print_json(as_object(name, read, "jobs"))
         return
-    title = f"{counted(len(read.value), 'job')} of cell {name} at version {read.version}"
     # A part of a long list is told in the order in which `--after` goes on behind its last one.
-    is_all = not after and len(read.value) < limit
+    is_all = not after and not is_cut
     rows = sorted(read.value, key=by_number) if is_all else read.value
+    which = counted(len(rows), "job") + (f" behind {after}" if after else "")
+    title = f"{'the first ' if is_cut else ''}{which} of cell {name} at version {read.version}"
     print_table(title, COLUMNS, [_row(job) for job in rows], SPARE)
+    if is_cut:
+        print_line(f"and more: --after {rows[-1].id}")
 
 
 async def _jobs(
     access: Access, cell: str, tenant: str | None, status: JobStatus | None, limit: int, after: str
-) -> Read[tuple[JobRow, ...]]:
+) -> tuple[Read[tuple[JobRow, ...]], bool]:
+    """A page, and whether there are more behind it."""
+
+    def page(limit: int, after: str) -> Awaitable[Read[tuple[JobRow, ...]]]:
+        return patiently(lambda: client.jobs(cell, tenant=tenant, status=status, limit=limit, after=after))
+
     async with access.client() as client:
-        return await patiently(lambda: client.jobs(cell, tenant=tenant, status=status, limit=limit, after=after))
+        found = await page(limit, after)
+        is_cut = len(found.value) == limit and bool((await page(1, found.value[-1].id)).value)
+        return found, is_cut
 
 
 def without_places(read: Read[tuple[JobRow, ...]], queues: Sequence[str]) -> Read[tuple[JobRow, ...]]:

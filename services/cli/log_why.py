@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.cell_now import cell_now_ms
 from services.cli.failures import Exit, end_with
 from services.cli.ids import an_id
 from services.cli.log_heads import heads_then
@@ -28,6 +29,7 @@ from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.port import Log, Record, TopicPartition
 from shared.log.reading import event_of
+from shared.runtime.clocks import wall_ms
 
 DEFERRED: dict[DeferCode, str] = {
     DeferCode.NO_FREE_GPUS: "fewer GPUs are free than it needs",
@@ -173,6 +175,11 @@ class Why:
             self.waited_ms += 0 if self._holds else past_ms
         self._since_ms, self._holds = at_ms, holds
 
+    def until(self, now_ms: int) -> None:
+        """Count what a living job does up to this cell time too."""
+        if self._since_ms is not None:
+            self._turn(now_ms, holds=self._holds)
+
     def summary(self) -> str:
         """The whole story in a sentence."""
         if self.attempts == 0 and self.end is None:
@@ -212,20 +219,23 @@ async def _why(access: Access, cell: str, job: str) -> Why:
         await log.stop()
 
 
-async def explain(log: Log, layout: Layout, cell: str, job: str) -> Why:
-    """What the topics `jobs` and `decisions` tell of a job. Raises LogUnavailable, LogTruncated."""
-    found, version = Why(job), 0
+async def explain(log: Log, layout: Layout, cell: str, job: str, *, wall: Callable[[], int] = wall_ms) -> Why:
+    """What the topics `jobs` and `decisions` tell of a job, until now. Raises LogUnavailable, LogTruncated."""
+    found, version, newest = Why(job), 0, None
     async for _, event in rejections(log, layout, cell, job):
         found.rejected(event)
     async for record in _records(log, layout.tp("decisions", cell)):
         said, value = _version(record), record.value or b""
         if said <= version or (said > version + 1 and _decision(record, cell) is None):
             continue  # stale or foreign: no reader takes it
-        version = said
+        version, newest = said, record
         if any(needle in value for needle in found.needles):
             decision = _decision(record, cell)
             if decision is not None:
                 found.take(decision)
+    last = None if newest is None else _decision(newest, cell)
+    if last is not None:
+        found.until(cell_now_ms(last.at_ms, wall))
     found.name_heads(await heads_then(log, layout, cell, job, found.behind_head[-HEADS_NAMED_MOST:]))
     return found
 

@@ -39,6 +39,7 @@ Borrows = Annotated[bool | None, typer.Option("--borrows/--no-borrows", help="Wh
 Reclaim = Annotated[ReclaimFrom | None, typer.Option(help="From whom it may take back what it lent.")]
 MinRun = Annotated[str | None, typer.Option(metavar="TIME|none", help="How long its jobs run before that: 10min.")]
 Parent = Annotated[str | None, typer.Option(metavar="TENANT|none", help="The tenant above it.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Also of a GPU type that no pool of the cell file has.")]
 Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for the answer.")]
 
 
@@ -69,6 +70,7 @@ def set_(  # noqa: PLR0913, PLR0917 - each is an option of the command
     reclaim: Reclaim = None,
     min_run: MinRun = None,
     parent: Parent = None,
+    yes: Yes = False,
     timeout_s: Timeout = 30,
     cell: CellName = None,
     as_json: AsJson = False,
@@ -96,7 +98,10 @@ def set_(  # noqa: PLR0913, PLR0917 - each is an option of the command
         quotas, fields = read_quotas(file, access.cells()), []
     else:
         quotas, fields = [{"tenant": tenant, "gpu_type": gpu_type, **changes}], sorted(changes)
-    _give(access, access.cell(cell), quotas, fields, timeout_s, as_json=as_json)
+    name = access.cell(cell)
+    if not yes:
+        _refuse_unknown_types(access, name, quotas)
+    _give(access, name, quotas, fields, timeout_s, as_json=as_json)
 
 
 @app.command()
@@ -124,6 +129,15 @@ def remove(
     tell_answer({"quota": tenant}, answer, as_json=as_json)
 
 
+def _refuse_unknown_types(access: Access, cell: str, quotas: list[dict[str, Any]]) -> None:
+    """Ends the command where a quota is of GPUs that no pool has: mistyped, or of a pool that comes later."""
+    types = access.cells().gpus_of(cell)
+    unknown = dict.fromkeys(quota["gpu_type"] for quota in quotas if quota["gpu_type"] not in types)
+    if unknown:
+        why = f"no pool of cell {cell} has GPUs of type {', '.join(unknown)} (there are {', '.join(types)})"
+        end_with(Exit.USAGE, f"fallow: {why}; nothing was done; give --yes to set it all the same")
+
+
 def _give(
     access: Access, cell: str, quotas: list[dict[str, Any]], fields: list[str], timeout_s: int, *, as_json: bool
 ) -> None:
@@ -134,9 +148,6 @@ def _give(
         there = ", ".join(known)
         group = f"it is a group now, for tenants below it alone; `fallow quota remove {name}` takes it away"
         say(f"fallow: {name} is no tenant of the cell file ({there}): {group}")
-    types = access.cells().gpus_of(cell)
-    for gpu_type in dict.fromkeys(quota["gpu_type"] for quota in quotas if quota["gpu_type"] not in types):
-        say(f"fallow: no pool of cell {cell} has GPUs of type {gpu_type} (there are {', '.join(types)})")
     accounts = [(quota["tenant"], quota["gpu_type"]) for quota in quotas]
 
     def is_answer(news: News) -> bool:

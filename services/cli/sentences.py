@@ -253,7 +253,8 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.JobEnqueued: _enqueued,
     e.JobUpdated: _updated,
     e.JobStarted: _started,
-    e.RunObserved: lambda x: f"Node {x.node} says that its part of job {x.job}, attempt {x.attempt}, is {x.status}.",
+    # What its node says, or what the loss of the node means for it.
+    e.RunObserved: lambda x: f"The part of job {x.job}, attempt {x.attempt}, on node {x.node} is {x.status}.",
     e.JobRunning: lambda x: f"Job {x.job} runs, attempt {x.attempt}.",
     e.JobResizing: _resizing,
     e.JobResized: lambda x: f"Job {x.job} runs with {counted(len(x.workers), 'worker')}: {places(x.workers)}.",

@@ -105,7 +105,7 @@ def test_the_version_is_that_of_the_package() -> None:
 
 def test_what_an_extra_brings_is_named_where_it_is_missing() -> None:
     missing = ModuleNotFoundError("No module named 'lupa.lua51'", name="lupa.lua51")
-    assert explain(missing) == (Exit.USAGE, "lupa.lua51 is not installed: pip install 'fallow[demo]'")
+    assert explain(missing) == (Exit.USAGE, "lupa.lua51 is not installed: pip install '.[demo]' in Fallow's folder")
     assert explain(ModuleNotFoundError("No module named 'shared.nothing'", name="shared.nothing")) is None
 
 
@@ -235,6 +235,27 @@ def test_without_waiting_too_a_job_that_was_submitted_before_is_told(told: Fallo
 def test_a_job_that_lives_may_be_submitted_again(told: Fallow) -> None:
     done = told("submit", "-", "--json", stdin="{id: second, tenant: vision}")
     assert (done.returncode, last(done)) == (0, {"submitted": 1, "jobs": {"second": "running"}})
+
+
+@pytest.mark.real_kafka
+def test_a_page_of_jobs_says_that_there_are_more_and_how_to_go_on(told: Fallow) -> None:
+    begin = told("jobs", "--limit", "1").stdout.splitlines()
+    assert begin[0].startswith("the first 1 job of cell main at version ")
+    assert begin[-1] == "and more: --after first"
+    rest = told("jobs", "--limit", "2", "--after", "first").stdout
+    assert rest.startswith("2 jobs behind first of cell main at version ")
+    assert "and more" not in rest + told("jobs", "--limit", "3").stdout
+
+
+@pytest.mark.real_kafka
+def test_a_quota_of_gpus_that_no_pool_has_is_refused_unless_it_is_meant(told: Fallow) -> None:
+    done = told("quota", "set", "vision", "--gpu-type", "h100", "--limit", "8")
+    why = "no pool of cell main has GPUs of type h100 (there are gpu)"
+    assert (done.returncode, done.stderr) == (
+        Exit.USAGE, f"fallow: {why}; nothing was done; give --yes to set it all the same\n",
+    )  # fmt: skip
+    meant = told("quota", "set", "vision", "--gpu-type", "h100", "--limit", "8", "--yes", "--timeout", "1")
+    assert meant.returncode == Exit.AWAY, "it was sent, and no service answers here"
 
 
 @pytest.mark.real_kafka

@@ -13,6 +13,7 @@ from services.cli.past import Then, open_past, then
 from services.cli.when import duration_of, moment_of
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.file_in_force import as_effect
+from shared.events.base import CALENDAR_FROM_MS
 from shared.events.effects import JobCancelled, JobDeferred, JobRequeued, LeaseExpired
 from shared.events.jobs import JobRejected
 from shared.events.queue import QueueDiscipline
@@ -210,7 +211,23 @@ async def test_why_tells_what_happened_to_the_nodes_on_which_a_job_was(broker: M
     found = await explain(log, LAYOUT, "main", "a")
     assert [(step.version, len(step.sentences)) for step in found.steps] == [(2, 1), (3, 1), (4, 1), (5, 2)]
     assert found.steps[1].sentences == ("Job a goes on waiting: no_free_gpus: fewer GPUs are free than it needs.",)
-    assert found.summary() == "In all it waited 2 ms, started once, held its places for 1 ms so far."
+    assert found.summary() == "In all it waited 3 ms, started once, held its places for 1 ms so far."
+
+
+@pytest.mark.parametrize("origin_ms", [0, CALENDAR_FROM_MS])
+async def test_why_counts_what_a_living_job_does_until_now(broker: MemoryBroker, origin_ms: int) -> None:
+    """Of a cell that runs by the calendar time has passed since its newest decision, which was about others."""
+    written, log = LogWriter(), MemoryLog(broker)
+    written.write(node(0), node(1), at_ms=origin_ms)
+    written.write(enqueued("a", 8), at_ms=origin_ms + 1_000)
+    written.write(started("a", place(0, *range(8))), at_ms=origin_ms + 4_000)
+    written.write(enqueued("b", 8), at_ms=origin_ms + 9_000)
+    await publish(log, written.records, "t")
+    found = await explain(log, LAYOUT, "main", "a", wall=lambda: CALENDAR_FROM_MS + 64_000)
+    held = "1 min" if origin_ms else "5.0 s"
+    assert found.summary() == f"In all it waited 3.0 s, started once, held its places for {held} so far."
+    waits = await explain(log, LAYOUT, "main", "b", wall=lambda: CALENDAR_FROM_MS + 64_000)
+    assert waits.waited_ms == (55_000 if origin_ms else 0)
 
 
 def a_log_with_a_head() -> LogWriter:

@@ -61,7 +61,7 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (
         e.RunObserved(job="a", attempt=1, node="node-1", status=RunStatus.RUNNING),
-        "Node node-1 says that its part of job a, attempt 1, is running.",
+        "The part of job a, attempt 1, on node node-1 is running.",
     ),
     (e.JobRunning(job="a", attempt=1), "Job a runs, attempt 1."),
     (

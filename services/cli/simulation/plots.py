@@ -1,6 +1,6 @@
 """Plots of simulations, as SVG: allocation and fragmentation over time, and how long jobs waited.
 
-The same input gives the same bytes. matplotlib is an extra (`pip install 'fallow[plots]'`), imported only to draw.
+The same input gives the same bytes. matplotlib is an extra (`pip install '.[plots]'`), imported only to draw.
 """
 
 from __future__ import annotations
