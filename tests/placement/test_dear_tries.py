@@ -29,7 +29,8 @@ def filled(
     world = cell_of(discipline=discipline, order=order)
     for number in range(nodes):
         at = Position(domain=f"d{number // 8}", leaf=f"l{number // 32}", spine=f"s{number // 256}", superspine="x")
-        world.hand_over(joined(f"n{number:04}", 2, cpu_milli=1_000, position=at, labels={"own": f"o{number}"}))
+        labels = {"own": f"o{number}", "half": "ab"[number % 2]}
+        world.hand_over(joined(f"n{number:04}", 2, cpu_milli=1_000, position=at, labels=labels))
     world.rest()
     uses = Resources(gpu_milli=1_000, cpu_milli=1_000)
     world.tell(*(admitted(spec_of(f"bob-{k:04}", tenant="bob", queue="default", resources=uses)) for k in range(nodes)))
@@ -146,3 +147,18 @@ def test_by_shares_a_due_head_starts_though_one_look_for_its_places_is_all_that_
     for _ in range(3):
         world.decide()
     assert running(world, "crowd") == ["dear-0001"]
+
+
+def test_by_shares_the_looks_for_due_heads_before_the_first_turn_count_among_those_of_the_walk() -> None:
+    """The head is looked for on one half of the nodes; those that come later are tried on the other half."""
+    nodes = 3_000
+    world = filled(nodes, QueueDiscipline.BACKFILL, QueueOrder.FAIR_SHARE)
+    world.tell(set_policy(backfill_wait_ms=1_000))
+    wish = TopologyWish(level=Level.NODE, wish=Wish.PREFERRED)
+    world.hand_over(admitted(dear(0, workers=2, topology=wish, node_labels=("half=a",))))
+    assert max(looks(world)) > TRIES_MOST * LOOKS_OF_A_TRY / 2
+    world.pass_time(1_000)
+    world.hand_over(*(admitted(dear(number, node_labels=("half=b",))) for number in range(1, 30)))
+    world.hand_over(joined("later", 1))
+    assert max(looks(world)) <= TRIES_MOST * LOOKS_OF_A_TRY + 3 * nodes
+    assert {"dear-0000"} < set(world.state.heads)

@@ -23,6 +23,7 @@ from shared.log import losses
 from shared.log.fenced_input import INPUT_FENCED
 from shared.log.machine.losses import LossKind, Place, loss_of
 from shared.log.memory import MemoryLog
+from shared.log.memory_member import MemoryMember
 from shared.log.port import AppendAnswer, AppendUnknown, LogUnavailable, Outgoing, Reader, TopicPartition
 from shared.log.reading import input_checksum
 from shared.runtime.process import Context
@@ -288,6 +289,75 @@ async def test_a_writer_that_loses_the_log_for_a_moment_still_compares_what_it_h
         await eventually(lambda: Away.state == "back")
         await fenced(context, "test.jobs/0", "another record at offset", "FALLOW_RESUME_INPUTS=jobs-0@")
     await resumed_from_the_beginning(world)
+
+
+class AwayUntilToldBack(MemoryLog):
+    """When told `unsure`, an append of it is not acknowledged, and then the log answers nothing until told `back`."""
+
+    state = ""
+
+    async def append(self, message: Outgoing) -> AppendAnswer:
+        if self.state == "unsure":
+            self.state = "away"
+            return AppendUnknown(reason="no answer")
+        return await super().append(message)
+
+    async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        if self.state == "away":
+            self.state = "asked"
+            await eventually(lambda: self.state == "back")
+            raise LogUnavailable("no answer")
+        return await super().end_offsets(tps)
+
+
+async def away_while_refilled(world: LostWorld, log: AwayUntilToldBack) -> None:
+    """A writer has read four jobs; while it waits for an answer of the log, seven others come in their place."""
+    world.admit(*names(0, 4))
+    await world.until_enqueued(4)
+    log.state = "unsure"
+    world.tell(HoldJob(cell=CELL, job="job-0"))
+    await eventually(lambda: log.state == "asked")
+    world.broker.cut(JOBS, 0)
+    world.admit(*names(10, 17))
+
+
+async def test_a_writer_between_whose_tenures_another_wrote_does_not_compare_what_it_had_read_before(
+    world: LostWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was lost meanwhile the other has told, and a person has decided about it."""
+    monkeypatch.setattr(losses, "LOOK_EVERY_S", 600.0)
+
+    class Elsewhere(MemoryLog):
+        """For a process that the group took in when the other one had gone."""
+
+        def member(self, group: str, topic: str) -> MemoryMember:
+            return super().member(f"{group}-later", topic)
+
+    log = AwayUntilToldBack(world.broker)
+    world.log = lambda _: log
+    async with world.placement() as context:
+        await away_while_refilled(world, log)
+        world.log = Elsewhere
+        async with world.placement(resume_inputs="jobs-0@4:0"):
+            await world.until_enqueued(11)
+        log.state = "back"
+        world.admit("job-last")
+        await world.until_enqueued(12)
+        assert context.health.waiting_for is None
+
+
+async def test_what_a_writer_had_read_before_an_input_was_resumed_is_not_compared_with_what_is_read_since(
+    world: LostWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds the loss as it takes the cell over anew, and a person had decided beforehand."""
+    monkeypatch.setattr(losses, "LOOK_EVERY_S", 600.0)
+    log = AwayUntilToldBack(world.broker)
+    world.log = lambda _: log
+    async with world.placement(resume_inputs="jobs-0@4:0") as context:
+        await away_while_refilled(world, log)
+        log.state = "back"
+        await world.until_enqueued(11)
+        assert context.health.waiting_for is None
 
 
 class FilledAnew(MemoryLog):
