@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -9,8 +10,19 @@ import pytest
 from services.cli.bench.capacity import Trial
 from services.cli.bench.job_mix import number_of
 from services.cli.bench.load import late_ms
-from services.cli.bench.overload import RECOVERY_S_MOST, Course, Found, body_of, handed_per_s, lines_of, schedule
+from services.cli.bench.overload import (
+    RECOVERY_S_MOST,
+    Course,
+    Found,
+    Window,
+    body_of,
+    course_of,
+    handed_per_s,
+    lines_of,
+    schedule,
+)
 from services.cli.bench.processor_time import ProcessorTime
+from services.cli.bench.sender import NEVER
 from shared.events.encoding import decode
 from shared.events.submissions import SubmitJob
 
@@ -45,6 +57,40 @@ def test_it_tells_what_went_through_and_how_soon_the_backlog_was_gone() -> None:
         {"per_s": 1_000, "held": True, "started_per_s": 1_003},
         {"per_s": 1_500, "held": False, "started_per_s": 1_100},
     ]
+
+
+def test_a_rate_that_was_said_and_that_the_trial_missed_is_not_called_what_the_cell_holds() -> None:
+    shown = replace(found(40.0), trials=[Trial(1_000.0, False, 500.0)])
+    body = body_of(shown, 20_000.0)
+    assert (body["capacity_per_s"], body["recovery_bound_s"]) == (None, None)
+    assert (body["scheduled_per_s"], body["through_pct"]) == (2_000, 95.0)
+    told = " ".join(lines_of(shown, body))
+    assert "is said to hold 1000 jobs/s, and did not hold it in the trial" in told
+    assert "95.0 % of what was said" in told
+    assert "what it holds" not in told
+    assert "bound" not in told
+
+
+def test_a_rate_that_was_said_and_held_is_what_the_cell_holds() -> None:
+    shown = replace(found(40.0), trials=[Trial(1_000.0, True, 1_000.0)])
+    body = body_of(shown, 20_000.0)
+    assert body["capacity_per_s"] == 1_000
+    assert "the cell holds 1000 jobs/s; offered" in lines_of(shown, body)[0]
+
+
+def test_the_course_is_reckoned_from_what_was_counted_in_the_window() -> None:
+    """Ten jobs a second; of eight seconds the first two do not count. The sender is half a second late, and the last
+    five that it came to are not handed over.
+    """
+    due = [number / 10 for number in range(100)]
+    handed = [at_s + 0.5 for at_s in due[:80]] + [NEVER] * 5
+    window = Window(2.0, 8.0, started_before=6, started=36)
+    course = course_of(window, due, due[:85], handed, 3.0, 80, ProcessorTime({}).used())
+    assert course.starts_per_s == 5.0  # 30 in six seconds
+    assert course.offered_per_s == 10.0
+    assert course.backlog == 81 - 36  # due from 0 to 8 s, both counted
+    assert course.late_ms == pytest.approx([500.0] * 60)
+    assert (course.recovery_s, course.submitted, course.started) == (3.0, 80, 80)
 
 
 def test_what_the_sender_really_offered_is_told_beside_what_was_due_and_how_late_it_was() -> None:

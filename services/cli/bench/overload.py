@@ -62,14 +62,32 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """A time of an overload, and how many jobs had started at its begin and at its end, since the overload began."""
+
+    begin_s: float
+    end_s: float
+    started_before: int
+    started: int
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
-    """The trials, the highest rate that they held, the overload, and what the trials put onto the topics."""
+    """The trials, the highest rate that they held or what was said instead, the overload of twice that, and what the
+    trials put onto the topics.
+    """
 
     trials: list[Trial]
-    capacity_per_s: float
+    rate_per_s: float
     course: Course
     traffic: Mapping[str, Flow]
     run_ms: int
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the cell holds this rate: what was said may be more than it does."""
+        held = highest_held(self.trials)
+        return held is not None and held.per_s >= self.rate_per_s
 
 
 def overload(console: Console, *, rate: float | None, seconds: float, nodes: int, durable: bool) -> Figure:
@@ -107,11 +125,10 @@ async def found(stage: Stage, console: Console, rate: float | None, *, seconds: 
 
     console.print("what the cell holds:", highlight=False)
     trials = await trials_of(tried, MOST_PER_S) if rate is None else [await tried(rate)]
-    capacity = _held(trials) if rate is None else rate
+    per_s = _held(trials) if rate is None else rate
     traffic = await flows(stage, before, first)
-    over, under = OVER * capacity, UNDER * capacity
-    console.print(f"{over:.0f} jobs/s for {seconds:g} s, then {under:.0f}", highlight=False)
-    return Found(trials, capacity, await overloaded(stage, first, capacity, seconds, run_ms), traffic, run_ms)
+    console.print(f"{OVER * per_s:.0f} jobs/s for {seconds:g} s, then {UNDER * per_s:.0f}", highlight=False)
+    return Found(trials, per_s, await overloaded(stage, first, per_s, seconds, run_ms), traffic, run_ms)
 
 
 def schedule(first: int, per_s: float, seconds: float, run_ms: int, partitions: int) -> Iterator[tuple[float, Ready]]:
@@ -149,21 +166,46 @@ async def overloaded(stage: Stage, first: int, per_s: float, seconds: float, run
         await asyncio.wait({sending}, timeout=WARM_PART * seconds)
         warm_s, before, watch = monotonic(), len(ends.left), ProcessorTime(pids_of(stage))
         await asyncio.wait({sending}, timeout=begin_s + seconds - monotonic())
-        over_s, used = monotonic(), watch.used()
-        starts_per_s = (len(ends.left) - before) / (over_s - warm_s)
+        window, used = Window(warm_s, monotonic(), before, len(ends.left)), watch.used()
         due_s = [begin_s + at_s for at_s, _ in ready]
-        backlog = bisect_right(due_s, over_s) - len(ends.left)
         recovery_s = await _recovered_s(due_s, ends, sending, RECOVERED_S * UNDER * per_s)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
-        submitted = sum(at_s != NEVER for at_s in sender.handed_s)
-        offered_per_s = handed_per_s(sender.handed_s, warm_s, over_s)
-        late = late_ms(sender.due_s, sender.handed_s, warm_s, over_s)
-        await _all_left(ends, submitted)
+        await _all_left(ends, submitted_of(sender.handed_s))
     finally:
         await ends.stop()
         await sender.stop()
-    return Course(starts_per_s, offered_per_s, late, backlog, recovery_s, submitted, len(ends.left), used)
+    return course_of(window, due_s, sender.due_s, sender.handed_s, recovery_s, len(ends.left), used)
+
+
+def course_of(
+    window: Window,
+    due_s: Sequence[float],
+    sent_due_s: Sequence[float],
+    handed_s: Sequence[float],
+    recovery_s: float | None,
+    started: int,
+    used: Used,
+) -> Course:
+    """What came of it, by what was counted in the window: `due_s`, when each job of the schedule was due, `sent_due_s`
+    and `handed_s`, when those were due that the sender has come to, and when it handed them over.
+    """
+    seconds = window.end_s - window.begin_s
+    return Course(
+        starts_per_s=(window.started - window.started_before) / seconds,
+        offered_per_s=handed_per_s(handed_s, window.begin_s, window.end_s),
+        late_ms=late_ms(sent_due_s, handed_s, window.begin_s, window.end_s),
+        backlog=bisect_right(due_s, window.end_s) - window.started,
+        recovery_s=recovery_s,
+        submitted=submitted_of(handed_s),
+        started=started,
+        used=used,
+    )
+
+
+def submitted_of(handed_s: Sequence[float]) -> int:
+    """How many jobs a sender has handed over."""
+    return sum(at_s != NEVER for at_s in handed_s)
 
 
 def handed_per_s(handed_s: Sequence[float], begin_s: float, end_s: float) -> float:
@@ -194,14 +236,14 @@ async def _all_left(ends: Ends, submitted: int) -> None:
 
 def body_of(found: Found, baseline: float) -> dict[str, object]:
     """The figure for programs."""
-    course, per_s = found.course, found.capacity_per_s
+    course, per_s = found.course, found.rate_per_s
     recovery_s = None if course.recovery_s is None else round(course.recovery_s, 1)
     return {
-        "capacity_per_s": round(per_s),
+        "capacity_per_s": round(per_s) if found.is_held else None,
         "through_pct": round(100 * course.starts_per_s / per_s, 1),
         "backlog": course.backlog,
         "recovery_s": recovery_s,
-        "recovery_bound_s": round(2 * course.backlog / ((1 - UNDER) * per_s), 1),
+        "recovery_bound_s": round(2 * course.backlog / ((1 - UNDER) * per_s), 1) if found.is_held else None,
         "scheduled_per_s": round(OVER * per_s),
         "offered_per_s": round(course.offered_per_s),
         "sender_late_ms_p99": percentile(course.late_ms, 99),
@@ -219,15 +261,19 @@ def body_of(found: Found, baseline: float) -> dict[str, object]:
 
 def lines_of(found: Found, body: Mapping[str, object]) -> list[str]:
     """The same for people."""
+    holds = f"holds {found.rate_per_s:.0f} jobs/s"
+    if not found.is_held:
+        holds = f"is said to hold {found.rate_per_s:.0f} jobs/s, and did not hold it in the trial"
+    that = "what it holds" if found.is_held else "what was said"
     recovery = "longer than was waited for" if body["recovery_s"] is None else f"{body['recovery_s']} s"
     return [
         (
-            f"the cell holds {body['capacity_per_s']} jobs/s; offered {body['offered_per_s']} of the "
-            f"{body['scheduled_per_s']} that were due in a second, it started {body['through_pct']} % of what it holds"
+            f"the cell {holds}; offered {body['offered_per_s']} of the "
+            f"{body['scheduled_per_s']} that were due in a second, it started {body['through_pct']} % of {that}"
         ),
         f"sender late by {body['sender_late_ms_p99']} ms (p99)",
-        f"{body['backlog']} jobs waited then; at half of what it holds they were gone after {recovery}",
-        f"bound: {body['recovery_bound_s']} s, twice the backlog over the spare rate",
+        f"{body['backlog']} jobs waited then; at half of {that} they were gone after {recovery}",
+        *([f"bound: {body['recovery_bound_s']} s, twice the backlog over the spare rate"] if found.is_held else []),
         f"baseline {body['baseline']} jobs/s: same bytes and hops, bare aiokafka",
         f"{body['started']} of {body['submitted']} jobs started in all; runs of {found.run_ms} ms in the mean",
     ]
