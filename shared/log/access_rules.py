@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
+from shared.runtime.several_lines import ErrorOfSeveralLines
 from shared.runtime.yaml_text import YamlTextError, field_name, read_yaml
 
 PER_TENANT = "submissions"
@@ -62,7 +63,7 @@ HARMLESS_ON_CLUSTER = frozenset({Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS,
 """A rule on the cluster that allows nothing but these gives no way into a cell."""
 
 
-class AccessFileError(ValueError):
+class AccessFileError(ErrorOfSeveralLines, ValueError):
     """access.yaml cannot be used; names the field, the value and the rule."""
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from shared.runtime.several_lines import ErrorOfSeveralLines
 from shared.runtime.yaml_text import YamlTextError, field_name, read_yaml
 
 TOPIC_NAME_CHARS_MAX = 249
@@ -25,7 +26,7 @@ RETENTION = "retention.ms"
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-class TopicsFileError(ValueError):
+class TopicsFileError(ErrorOfSeveralLines, ValueError):
     """topics.yaml cannot be used, or does not fit the tenants; names the field, the value and the rule."""
 
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from shared.cluster.config import CellFile
 from shared.events.encoding import shorten
+from shared.runtime.several_lines import ErrorOfSeveralLines
 from shared.runtime.text_file import TextFileError, read_text_file
 from shared.runtime.yaml_text import (
     DEPTH_MOST,
@@ -32,7 +33,7 @@ MISTAKES_TOLD = 20
 """A person mends these first; a file that was generated wrongly has thousands."""
 
 
-class CellFileError(ValueError):
+class CellFileError(ErrorOfSeveralLines, ValueError):
     """The cell file cannot be used. One line for each mistake: file, line, field, value and rule."""
 
 

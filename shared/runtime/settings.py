@@ -25,6 +25,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from shared.runtime.addresses import KAFKA_RULE, REDIS_RULE, is_kafka, is_redis
 from shared.runtime.kafka_access import AccessError, KafkaAccess, Mechanism, Protocol
+from shared.runtime.several_lines import ErrorOfSeveralLines
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$")]
 
@@ -55,7 +56,7 @@ UNSHOWN = frozenset({"kafka", "redis", "kafka_password"})
 """Settings whose values no message shows."""
 
 
-class SettingsError(Exception):
+class SettingsError(ErrorOfSeveralLines):
     """The settings cannot be used; the message has one line for each wrong field: name, value, rule."""
 
 

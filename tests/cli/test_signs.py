@@ -86,6 +86,14 @@ def test_of_an_error_that_tells_several_mistakes_each_is_a_line(capsys: pytest.C
     assert capsys.readouterr().err == "fallow: one\ntwo\n"
 
 
+def test_so_it_is_of_an_error_that_is_a_kind_of_one(capsys: pytest.CaptureFixture[str]) -> None:
+    class OneOfThem(CellFileError):
+        """A mistake of its own."""
+
+    say_error(OneOfThem("one\ntwo"), "one\ntwo")
+    assert capsys.readouterr().err == "one\ntwo\n"
+
+
 def test_a_key_of_a_job_file_begins_no_line_of_its_own() -> None:
     with pytest.raises(JobFileError) as raised:
         read_jobs('{id: a, tenant: t, "x\\nfallow: forged": 1}', "job.yaml")

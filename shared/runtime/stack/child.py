@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from shared.runtime.several_lines import ErrorOfSeveralLines
+
 WRAPPER = Path(__file__).with_name("until_parent_dies.py")
 POLL_S = 0.02
 TAIL_LINES = 15
 
 
-class StackError(Exception):
+class StackError(ErrorOfSeveralLines):
     """A part of the stack did not start or ended unexpectedly; the message carries the last lines that it wrote."""
 
 
