@@ -16,6 +16,7 @@ from shared.events.operations import HoldJob, ReleaseJob
 from shared.events.reasons import RefuseCode, RejectCode, StopReason
 from shared.events.submissions import CancelJob
 from shared.events.value import replace
+from shared.events.values import JobKind
 from tests.placement.world import (
     CELL,
     DIGEST,
@@ -191,6 +192,21 @@ def test_what_cannot_be_done_is_refused_with_its_reason(status: str, request_: o
     world = with_job(status)
     effects = world.tell(request_)  # type: ignore[arg-type]
     assert (kinds(effects), codes(effects)) == (["JobRefused"], [code])
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ({}, "a gang keeps its number of workers"),
+        ({"gang": False}, "only a service can change its number of workers"),
+        ({"kind": JobKind.INFERENCE}, "a gang keeps its number of workers"),
+    ],
+)
+def test_why_a_job_keeps_its_number_of_workers_is_told_by_what_it_is(how: dict[str, Any], text: str) -> None:
+    world = World()
+    world.tell(admitted(spec_of("job", 8, workers=2, **how)))
+    effects = world.tell(update("job", workers=1))
+    assert [effect.text for effect in effects if isinstance(effect, JobRefused)] == [text]
 
 
 @pytest.mark.parametrize("request_", [cancel("job"), update("job", priority=1), *WISHES])

@@ -53,7 +53,7 @@ def test_a_tenant_that_sends_more_than_the_cell_takes_keeps_no_other_tenant_out(
 def test_the_refusal_names_the_tenant_its_figure_and_its_limit() -> None:
     world = World(file_of(ADA, BOB))
     (refused,) = refusals(submit(world, "ada", CELL_MOST // 2 + 1))
-    assert (refused.tenant, refused.text) == ("ada", "5 jobs of tenant ada wait, it may have 5")
+    assert (refused.tenant, refused.text) == ("ada", "tenant ada has 5 waiting jobs; its limit is 5")
 
 
 def test_alone_in_the_file_a_tenant_may_fill_the_cell() -> None:
@@ -76,7 +76,7 @@ def test_an_array_counts_as_its_elements_and_is_refused_whole() -> None:
     assert accepted(submit(world, "ada", 1, array=3)) == 3
     (refused,) = refusals(submit(world, "ada", 1, 1, array=3))
     assert refused.code is RefuseCode.TENANT_HAS_TOO_MANY_WAITING
-    assert refused.text == "3 jobs of tenant ada wait and this array has 3, it may have 5"
+    assert refused.text == "tenant ada has 3 waiting jobs and this array has 3; its limit is 5"
     assert accepted(submit(world, "ada", 1, 2, array=2)) == 2
 
 

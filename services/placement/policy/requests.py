@@ -71,7 +71,7 @@ def _too_many_waiting(state: CellState, spec: JobSpec, limits: WaitingLimits) ->
         return RefuseCode.TOO_MANY_WAITING, f"{state.waiting} jobs wait{of}, the cell takes {cell_most}"
     waiting, most = state.waiting_of.get(spec.tenant, 0), limits.of(spec.tenant, cell_most)
     if waiting + jobs > most:
-        text = f"{waiting} jobs of tenant {spec.tenant} wait{of}, it may have {most}"
+        text = f"tenant {spec.tenant} has {waiting} waiting jobs{of}; its limit is {most}"
         return RefuseCode.TENANT_HAS_TOO_MANY_WAITING, text
     return None
 
@@ -162,7 +162,7 @@ def _named(event: JobUpdateRequested) -> frozenset[str]:
 def _updated(event: JobUpdateRequested, job: Job) -> e.JobUpdated | e.JobRefused:
     changes = event.changes
     if (changes.workers is not None or changes.workers_min is not None) and (job.spec.gang or not is_service(job)):
-        text = "a gang keeps its number of workers"
+        text = f"{'a gang keeps' if job.spec.gang else 'only a service can change'} its number of workers"
         return _refused(job.id, "update", RefuseCode.UNSUPPORTED, event.tenant, text)
     wanted = {name: value for name in e.UPDATABLE if (value := getattr(changes, name)) is not None}
     fewest, most = (wanted.get(name, getattr(job.spec, name)) for name in ("workers_min", "workers"))
