@@ -300,7 +300,8 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.LogRepaired: _repaired,
     e.InputResumed: lambda x: f"Input {x.input} was read to {x.from_offset}, and is read on from {x.to_offset}.",
     e.InputFenced: lambda x: (
-        f"Input {x.input} was read to {x.from_offset}, but had lost records before {x.to_offset}: a person decides."
+        f"Input {x.input} had been read to {x.from_offset}, but its topic lost records at {x.to_offset}; "
+        "it is not read further until a person decides (fallow log repair)."
     ),
 }
 """Every kind of effect; a test holds it against the language."""

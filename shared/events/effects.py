@@ -514,9 +514,8 @@ class InputResumed(Effect):
 
 
 class InputFenced(Effect):
-    """An input was read on in a topic that had lost records before: it counts as read only to the last place that is
-    known to be lost, where `checksum` names the record that was read before it. It is read no further until a person
-    decides.
+    """An input was read past a loss. Its cursor goes back to `to_offset`, the place that the topic no longer continues
+    (`checksum`: of the record before it), and the input is not read until a person decides.
     """
 
     input: Name

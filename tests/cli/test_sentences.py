@@ -229,7 +229,10 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (
         e.InputFenced(input="jobs-0", from_offset=30, to_offset=20, checksum=7),
-        "Input jobs-0 was read to 30, but had lost records before 20: a person decides.",
+        (
+            "Input jobs-0 had been read to 30, but its topic lost records at 20; "
+            "it is not read further until a person decides (fallow log repair)."
+        ),
     ),
 ]
 

@@ -106,7 +106,7 @@ def figure_of(contention: Contention, staged: Staged[Contended, float]) -> Figur
     found, floor_s = staged.answer, staged.baseline
     if found.told.finished != len(found.jobs):
         raise StackError(
-            f"{found.told.finished} of {len(found.jobs)} jobs finished: the figure would be of all of them"
+            f"only {found.told.finished} of {len(found.jobs)} jobs finished: no figure, since it covers all jobs"
         )
     kueue, jobs_sent, means = contention.kueue, len(found.jobs), found.mean_s()
     use_pct = round(100 * contention.work_gpu_ms / 1000 / (contention.gpus * found.wall_s), 1)

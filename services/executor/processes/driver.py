@@ -54,7 +54,7 @@ PRUNE_EVERY = 50
 """Old folders are looked for once in so many ends."""
 
 GONE_MOST = 1_000
-"""So many of them go at one time: more only where fewer shall stay than before."""
+"""At most this many old folders are removed at a time; a backlog arises only where keep_runs was lowered."""
 
 SWEEPS_AT_ONCE = 10
 """How often what an earlier boot or job left is looked for before others have their turn."""

@@ -57,7 +57,7 @@ class Showing:
         if service.plan_ahead_ms != self._plan_ahead_ms:
             self._plan_ahead_ms = service.plan_ahead_ms
             ahead_s = service.plan_ahead_ms // 1_000
-            text = f"the clock of queueing is {ahead_s} s of cell time ahead: its planned starts are passed over"
+            text = f"queueing's clock is {ahead_s} s of cell time ahead of placement's: its planned starts are ignored"
             self._health.noted(f"clock of queueing for {self.cell}", text if ahead_s else None)
 
 

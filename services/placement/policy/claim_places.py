@@ -147,7 +147,7 @@ def _pick(state: CellState, spec: JobSpec, reach: Reach, since_ms: int | None = 
 
 
 def _worth(plan: Plan) -> tuple[bool, tuple[int, int]]:
-    """How much comes together: in vain where nothing more does, and the job does not fit."""
+    """Order of plans: those that gain room as jobs end first, then by what is free."""
     return bool(plan.waiting), plan.gain
 
 

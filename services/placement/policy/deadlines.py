@@ -36,7 +36,7 @@ _Awaited = dict[tuple[str, str, int], int]
 
 _OF_NODES = frozenset({e.NodeChanged, e.MaintenanceSet, e.LeaseExpired, e.PolicySet})
 
-_OF_A_NODE = frozenset({"drain", "maintenance", "quarantine", "forget"})
+_NODE_DEADLINES = frozenset({"drain", "maintenance", "quarantine", "forget"})
 """What is due of nodes; all else is of jobs."""
 
 STEPS_OF_A_NODE = 100
@@ -251,7 +251,7 @@ class Deadlines:
     def _at_its_cost(turn: Turn, due: _Due, act: Callable[[Turn, _Due], bool]) -> bool:
         """Act on what is due, and count what that costs. Whether all of it is done."""
         known, (_, what, subject, _) = len(turn.effects), due
-        if what in _OF_A_NODE:
+        if what in _NODE_DEADLINES:
             node = turn.state.nodes.get(subject)
             turn.due_steps += STEPS_OF_A_NODE + (0 if node is None else len(node.jobs))
         else:

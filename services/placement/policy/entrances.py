@@ -113,7 +113,8 @@ def _act(turn: Turn, due: _Due) -> int:
             turn.do(e.AttemptTimedOut(job=job.id, attempt=job.attempt, what="stop"))
         return len(job.leaving) + len(due.ranks)
     workers = len(job.workers)
-    if job.status is JobStatus.RUNNING:  # of one of which nobody has started the whole attempt is too late
+    # The attempt timer covers jobs with no started worker.
+    if job.status is JobStatus.RUNNING:
         _give_up_late(turn, job, due.turn)
     return workers
 

@@ -258,9 +258,7 @@ def is_due(state: CellState, job: Job, since_ms: int, now_ms: int) -> bool:
 
 
 def is_due_with(state: CellState, job: Job, like: Sequence[str], now_ms: int) -> bool:
-    """The same of a job that counts as a head for as long as these, which are like it: it may be passed no more when
-    one of them may not, be it that one of these has a planned start and another has none.
-    """
+    """Like is_due, for a job that inherits the wait of similar heads: it is due as soon as one of them is."""
     heads = {each: state.heads[each] for each in like}
     by_own = any(is_due(state, state.jobs[each], since_ms, now_ms) for each, since_ms in heads.items())
     return by_own or is_due(state, job, min(heads.values(), default=now_ms), now_ms)

@@ -27,8 +27,8 @@ class PlacementPolicy(NamedTuple):
     `alike`, where a policy has it, gives places for several such jobs that are alike, or for the first of them: the
     same as if each was placed and started before the next. `order`, where a policy has it, is the order in which the
     pools of a job are tried, if not the job's own. One that `packs` gives such a worker the node with the fewest free
-    devices of those that have enough; which one of equals is its own. One that `learns` goes by more than what nodes
-    and jobs are now; that is always a right thing to say, and slower.
+    devices of those that have enough; which one of equals is its own. One that `learns` also uses history; if
+    unsure, leave True, which is slower but never wrong.
     """
 
     gang: PlaceGang

@@ -3,7 +3,7 @@ others what is free of the nodes with the most room.
 
 A node on which some of them fit is one of these too, with the rest of its room: so what is free beside the first worker
 comes together for the next. What is free of a shared device counts as well, since a device becomes whole only if none
-of it is used again. Nothing more comes to a node on which nothing runs: for who does not fit there another is kept.
+of it is used again. An idle node on which a worker does not fit is never waited for: another node is kept.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from shared.events.values import GPU, WORKERS_MOST, JobSpec
 
 
 class Plan(NamedTuple):
-    """Places for workers that `fit` now, and what is kept for `left` others (`rest`), for so many of whom (`unplanned`)
-    nothing is free. `waiting` are the nodes that are kept for such others, `last` is the one on which the last worker
-    fits, if all do (its free devices, its number).
+    """Places for the workers that fit now (`fit`), what is free for the other workers (`rest`), the number of those
+    others (`left`), how many of them have nothing free yet (`unplanned`), the nodes kept for them (`waiting`), and the
+    last node used if all fit (`last`: its free devices, its number).
     """
 
     fit: list[KeptPlace]
@@ -120,7 +120,7 @@ class Ground(NamedTuple):
         return found, workers, waiting
 
     def could_come(self, among: int, plan: Plan) -> bool:
-        """Whether those of a plan on these nodes of whom nothing is free yet will have room there."""
+        """Whether the workers without free room will fit on these nodes once running jobs end."""
         left, on, milli = plan.unplanned, dict[str, int](), self.spec.resources.gpu_milli
         for place in plan.fit if left else ():
             on[place.node] = on.get(place.node, 0) + place.milli // milli

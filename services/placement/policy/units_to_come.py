@@ -82,7 +82,8 @@ class _Units:
             workers, plan = self._plans[unit]
             gained = plan.gain[0]
         most = size * (spec.resources.gpu_milli // GPU)
-        if not spec.exclusive:  # of its index a node with a job is no part
+        # The index of an exclusive job omits busy nodes, so it is no upper bound here.
+        if not spec.exclusive:
             most = min(most, self._room[unit] - gained)
         may_all_fit = most == size * (spec.resources.gpu_milli // GPU)
         is_more = may_all_fit or bool(self._nodes[unit] & self._shared)
