@@ -8,6 +8,7 @@ from typing import Any
 from services.cli.counts import counted
 from services.cli.moments import duration, moment
 from services.cli.quota_words import quota_rules
+from shared.cluster.lease import patience_ms
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.jobs import JobRejected
@@ -228,9 +229,14 @@ def _policy(effect: e.PolicySet) -> str:
         for name in CellPolicy.__struct_fields__
         if getattr(effect.policy, name) != getattr(shipped, name)
     ]
-    if not other:
-        return "The cell's policy is set: all settings are as shipped."
-    return f"The cell's policy is set: {', '.join(other)}; all other settings are as shipped."
+    told = "all settings are as shipped." if not other else f"{', '.join(other)}; all other settings are as shipped."
+    return f"The cell's policy is set: {told}{_leases(effect)}"
+
+
+def _leases(effect: e.PolicySet) -> str:
+    if effect.longest_patience_ms > patience_ms(effect.policy):
+        return f" Nodes still go by a longer lease: they may be silent for {duration(effect.longest_patience_ms)}."
+    return " Every node goes by its lease now." if effect.longest_patience_ms else ""
 
 
 def _repaired(effect: e.LogRepaired) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from services.cli.counts import counted
 from services.cli.moments import duration, moment
 from services.placement.policy.breaker import counts, holds_losses_back
-from services.placement.policy.leases import patience_ms
+from shared.cluster.lease import longest_patience_ms
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.base import CALENDAR_FROM_MS
@@ -55,7 +55,7 @@ def lost_since(node: Node) -> str:
 
 def silent_since(node: Node, state: CellState, *, is_held: bool) -> str:
     """Since when a node is silent, and when it is declared lost."""
-    patience = patience_ms(state.policy)
+    patience = longest_patience_ms(state)
     if node.silence_noted_ms >= CALENDAR_FROM_MS:
         since_ms = node.silence_noted_ms - node.silent_wall_ms
         due_ms = _held_until_ms(state, since_ms + patience) if is_held else since_ms + patience

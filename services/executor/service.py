@@ -15,7 +15,7 @@ from zlib import crc32
 from services.executor.policy.agent import NodeAgent
 from services.executor.policy.boot import boot_number, next_boot
 from services.executor.policy.desired import DesiredStates, desired_of, touched
-from services.executor.policy.lease import lease_allowed_ms, report_every_ms, settle_ms
+from services.executor.policy.lease import lease_allowed_ms, report_every_ms, settle_ms, told_ms
 from services.executor.policy.past import closed, end_told, ended_runs, is_of, open_runs
 from services.executor.policy.records import Said
 from services.executor.policy.turn import Now, Start, Turn
@@ -24,14 +24,12 @@ from shared.cluster.diary import DiaryLine
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
-from shared.events.nodes import NodeJoined, NodeReport, NodeReturned, RunWord
+from shared.events.nodes import LivingNode
 from shared.events.value import replace
 from shared.events.values import NodeSpec, NodeStatus, RunStatus
 
 LEASE_CHECK_MS = 1_000
 """How often (monotonic) every node's lease is looked at."""
-
-_RENEWS = (NodeReport, NodeJoined, NodeReturned)
 
 Diary = Callable[[str], Sequence[DiaryLine]]
 """Reads one node's diary."""
@@ -107,7 +105,7 @@ class ExecutorService:
         wanted = self._wanted.own(state, spec.id)
         if node is not None:
             agent.desire_all(turn, node.boot, state.version, wanted)
-        agent.join(turn)
+        agent.join(turn, state.policy)
 
     def _adopt(self, turn: Turn, state: CellState, node: Node, seq: int, diary: Sequence[DiaryLine]) -> None:
         """Go on with a boot that the log knows, with the runs that its diary tells of."""
@@ -129,7 +127,7 @@ class ExecutorService:
                 agent.recall(said, run, end_told(ends[key]))
             elif is_of(still_open.get(key), run) or in_log is RunStatus.RUNNING:
                 agent.adopt(said, run, is_new_to_log=in_log is RunStatus.STARTING)
-        agent.come_back(turn)
+        agent.come_back(turn, state.policy)
         # What it says of single runs comes behind the word that the node is back.
         turn.lines.extend(said.lines)
         turn.actions.extend(said.actions)
@@ -222,12 +220,12 @@ class ExecutorService:
     def confirmed(self, events: Iterable[Said], made_ms: int) -> None:
         """These events, made at `made_ms` (monotonic), are in the log: reports among them have renewed their leases."""
         for event in events:
-            if type(event) is not RunWord and isinstance(event, _RENEWS):
+            if isinstance(event, LivingNode):
                 agent = self.agents.get(event.node)
                 if agent is not None and agent.boot == event.boot:
                     if not agent.is_heard:
                         self._leases_seen_ms = made_ms - LEASE_CHECK_MS  # what waits for this begins with the next tick
-                    agent.renew(made_ms)
+                    agent.renew(made_ms, told_ms(event))
 
     def still_ours(self, events: Iterable[Said]) -> list[Said]:
         """Those of these events that this process may still say: what its nodes have said in their present boot, since
@@ -255,9 +253,9 @@ class ExecutorService:
                 continue  # lost, or lost and taken over again since this was planned
             node = state.nodes.get(node_id)
             if node is not None and node.boot == agent.boot:
-                agent.report(turn)
+                agent.report(turn, state.policy)
             else:
-                agent.join(turn)
+                agent.join(turn, state.policy)
             # Spread over a tenth of the interval, by the node's name and the time, so that nodes do not march in step.
             spread_ms = crc32(f"{node_id}/{due_ms}".encode()) % max(1, every_ms // 10)
             self._plan_report(node_id, turn.now.monotonic_ms + every_ms - spread_ms)

@@ -33,7 +33,7 @@ from services.placement.policy.file_in_force import FileInForce
 from services.placement.policy.gang import POLICIES, Places
 from services.placement.policy.hearing import Hearing
 from services.placement.policy.inbox import Inbox, Input, weighed
-from services.placement.policy.leases import is_to_be_noted, patience_ms, silent_after_ms
+from services.placement.policy.leases import is_to_be_noted, silent_after_ms
 from services.placement.policy.lines.lines import Lines
 from services.placement.policy.owners import Owners, has_owners
 from services.placement.policy.reservations import Reservations
@@ -46,12 +46,13 @@ from services.placement.policy.walk import TRIES_MOST, walk_lines
 from shared.cluster.config import CellFile
 from shared.cluster.illegal import IllegalEffect
 from shared.cluster.job import HOLDING, Job, JobStatus
+from shared.cluster.lease import patience_ms
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.cluster.waiting_limits import WaitingLimits
 from shared.events import effects as e
 from shared.events import operations as o
-from shared.events.base import Event, later
+from shared.events.base import LARGEST_INTEGER, Event, later
 from shared.events.encoding import Undecodable
 from shared.events.jobs import (
     AdmittedJob,
@@ -658,15 +659,20 @@ class PlacementService:
             self._silence_all(turn)
         if leases.listening.as_of_ms is None:
             return
-        silent, patience = leases.silent(self.state), patience_ms(self.state.policy)
-        overdue = {node_id: silent_ms for node_id, silent_ms in silent.items() if silent_ms > patience}
+        if self.state.longest_patience_ms and leases.all_go_by(self.state):
+            policy = self.state.policy
+            turn.do(e.PolicySet(policy=policy, longest_patience_ms=min(patience_ms(policy), LARGEST_INTEGER)))
+        silent = leases.silent(self.state)
+        overdue = {node_id: ms for node_id, ms in silent.items() if ms > leases.patience_ms(self.state, node_id)}
         if not turn.is_full:
             self._lose(turn, silent, overdue, leases.listened_ms)
         for node_id, silent_ms in silent.items():
             if turn.is_full:
                 return
             node = self.state.nodes[node_id]
-            if node.status is not NodeStatus.LOST and is_to_be_noted(node, silent_ms, self.state.policy):
+            if node.status is not NodeStatus.LOST and is_to_be_noted(
+                node, silent_ms, leases.patience_ms(self.state, node_id), self.state.policy
+            ):
                 turn.do(self._silent(node, silent_ms))
 
     def _silence_all(self, turn: Turn) -> None:
@@ -682,7 +688,7 @@ class PlacementService:
 
     def _silent(self, node: Node, silent_ms: int) -> e.NodeSilent:
         """The node is silent for so long: for a new writer."""
-        patience, held_ms = patience_ms(self.state.policy), 0
+        patience, held_ms = self._hearing.leases.patience_ms(self.state, node.id), 0
         if node.silent_wall_ms > patience:
             held_ms = node.held_from_wall_ms
         elif silent_ms > patience:
@@ -695,7 +701,8 @@ class PlacementService:
         """
         counted = {node_id: ms for node_id, ms in silent.items() if counts(self.state.nodes[node_id])}
         overdue_too = {node_id: ms for node_id, ms in overdue.items() if node_id in counted}
-        may_be_lost, held = self._breaker.judge(self.state, counted, overdue_too, listened_ms)
+        patience = {node_id: self._hearing.leases.patience_ms(self.state, node_id) for node_id in overdue_too}
+        may_be_lost, held = self._breaker.judge(self.state, counted, overdue_too, patience, listened_ms)
         lost = self._lose_each(turn, may_be_lost)
         if isinstance(held, e.EvictionsHeld):
             held = with_lost(held, lost - len(may_be_lost), self.state.policy)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from services.executor.policy.desired import RunKey
+from services.executor.policy.lease import KeptLease
 from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.virtual import end_of
 from services.simulator.disk import Folder
@@ -47,7 +48,7 @@ class Machine:
     def __init__(self, world: World, cell: str, spec: NodeSpec, must_end: MustEnd) -> None:
         self._world, self.cell, self.spec, self._must_end = world, cell, spec, must_end
         self.boot: str | None = None
-        self.renewed_ms: int | None = None
+        self.kept: KeptLease | None = None
         self._changed: Callable[[], None] = _nobody_looks
         self.folder: Folder = {}
         self._boots = 0
@@ -72,7 +73,7 @@ class Machine:
             kept_bytes = self._world.engine.between(min(stored.certain_bytes, size_bytes), size_bytes)
             self._world.disk.forgot(self.spec.id, bytes(stored.text[kept_bytes:]))
             del stored.text[kept_bytes:]
-        self._runs, self._attached, self.boot, self.renewed_ms = {}, {}, None, None
+        self._runs, self._attached, self.boot, self.kept = {}, {}, None, None
 
     def attach(self, changed: Callable[[], None]) -> None:
         """It has a new agent, which looks after no run yet, and is told when something has become of one."""
@@ -92,7 +93,7 @@ class Machine:
 
     def keep_lease(self, renewed_ms: int, until_ms: int) -> None:
         """The workers may live until then; both times are monotonic."""
-        self.renewed_ms = renewed_ms
+        self.kept = KeptLease(renewed_ms, until_ms)
         if until_ms != self._lease_until_ms:
             self._lease_until_ms = until_ms
             late_ms = self._world.engine.between(0, SUPERVISOR_LOOKS_MS)

@@ -32,7 +32,7 @@ V = TypeVar("V")
 
 _CELL = msgspec.json.Decoder(tuple[str, int, int, int, str, int, int])
 _INPUTS = msgspec.json.Decoder(tuple[tuple[str, int, int | None], ...])
-_ENTERED = msgspec.json.Decoder(int)
+_ENTERED = _PATIENCE = msgspec.json.Decoder(int)
 _POLICY = msgspec.json.Decoder(CellPolicy)
 _CELL_FILE = msgspec.json.Decoder(tuple[int, CellFileSet])
 _QUOTA = msgspec.json.Decoder(Quota)
@@ -126,6 +126,8 @@ def rows_of(state: CellState) -> Iterator[str]:
     if state.entered:
         yield _row("entered", state.entered)
     yield _row("policy", state.policy)
+    if state.longest_patience_ms:
+        yield _row("patience", state.longest_patience_ms)
     if state.cell_file is not None:
         yield _row("file", (state.cell_files, state.cell_file))
     for account in sorted(state.quotas):
@@ -197,6 +199,10 @@ def _entered(state: CellState, text: str) -> None:
 
 def _policy(state: CellState, text: str) -> None:
     state.policy = _POLICY.decode(text)
+
+
+def _patience(state: CellState, text: str) -> None:
+    state.longest_patience_ms = _PATIENCE.decode(text)
 
 
 def _file(state: CellState, text: str) -> None:
@@ -276,6 +282,7 @@ _READ = {
     "inputs": _inputs,
     "entered": _entered,
     "policy": _policy,
+    "patience": _patience,
     "file": _file,
     "quota": _quota,
     "node": _node,

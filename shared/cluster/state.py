@@ -50,6 +50,8 @@ class CellState:
     inputs: dict[str, int] = field(default_factory=dict)
     input_checksums: dict[str, int] = field(default_factory=dict)
     policy: CellPolicy = field(default_factory=CellPolicy)
+    longest_patience_ms: int = 0
+    """By its own lease some node may be silent for so long (wall time), longer than the policy's; 0: none may."""
     cell_file: CellFileSet | None = None
     cell_files: int = 0
     """How many were put in force so far: tells a file that came back from one that stayed."""

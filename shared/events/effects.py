@@ -481,9 +481,12 @@ class QuotaRemoved(Effect):
 
 
 class PolicySet(Effect):
-    """The cell decides by these numbers now."""
+    """The cell decides by these numbers now. Nodes may still go by a lease that an earlier policy named: none is lost
+    before it is silent for `longest_patience_ms` of wall time (0: as before, or as long as the policies say).
+    """
 
     policy: CellPolicy
+    longest_patience_ms: Count = 0
 
 
 class CellFileSet(Effect):

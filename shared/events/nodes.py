@@ -34,13 +34,22 @@ class NodeEvent(CellEvent):
         return self.node
 
 
-class NodeJoined(NodeEvent, type="fallow.node.joined.v1", topic="nodes"):
+class LivingNode(NodeEvent):
+    """A record that renews its node's lease, and tells by which one the node goes from here on: it holds until it has
+    run out, whatever the cell's policy says by then. A `lease_wall_ms` of 0 tells nothing (an older release).
+    """
+
+    lease_wall_ms: Count = 0
+    lease_margin_wall_ms: Count = 0
+
+
+class NodeJoined(LivingNode, type="fallow.node.joined.v1", topic="nodes"):
     """A node offers itself, new or after a boot. Nothing runs on it."""
 
     spec: NodeSpec
 
 
-class NodeReport(NodeEvent, type="fallow.node.report.v1", topic="nodes"):
+class NodeReport(LivingNode, type="fallow.node.report.v1", topic="nodes"):
     """The node lives; it renews its lease and tells every run that it has, and its failed devices. With `partial` it
     tells some of the runs, because one record would not hold them all; others of its reports tell the others.
     """
@@ -58,7 +67,7 @@ class NodeLost(NodeEvent, type="fallow.node.lost.v1", topic="nodes"):
     reason: Text = ""
 
 
-class NodeReturned(NodeEvent, type="fallow.node.returned.v1", topic="nodes"):
+class NodeReturned(LivingNode, type="fallow.node.returned.v1", topic="nodes"):
     """A node that was silent is back in the same boot, with these runs still there; with `partial`, and with
     more that its next reports tell.
     """

@@ -303,6 +303,18 @@ def test_a_policy_is_told_by_what_is_other_than_shipped() -> None:
     assert told == "The cell's policy is set: backfill_wait_ms = 600000; all other settings are as shipped."
 
 
+@pytest.mark.parametrize(
+    ("longest_ms", "end"),
+    [
+        (40_000, " Every node goes by its lease now."),
+        (60_000, " Nodes still go by a longer lease: they may be silent for 1 min."),
+    ],
+)
+def test_a_policy_whose_lease_is_lowered_tells_by_which_lease_nodes_go(longest_ms: int, end: str) -> None:
+    told = sentence(e.PolicySet(policy=CellPolicy(), longest_patience_ms=longest_ms))
+    assert told == f"The cell's policy is set: all settings are as shipped.{end}"
+
+
 def test_what_a_policy_changes_is_told_from_and_to() -> None:
     assert changes(CellPolicy(remember_jobs=5), CellPolicy(remember_jobs=7)) == "remember_jobs: 5 -> 7"
 

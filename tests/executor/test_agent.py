@@ -9,6 +9,7 @@ from services.executor.policy.agent import NodeAgent
 from services.executor.policy.desired import Action, DesiredRun
 from services.executor.policy.turn import Observation, Start, Stop, Turn
 from shared.events.nodes import NodeReport, NodeReturned
+from shared.events.operations import CellPolicy
 from shared.events.values import GPU, RunStatus, VirtualRun, WorkerPlace
 from tests.executor.cells import CELL, node, now, said
 
@@ -153,9 +154,9 @@ def test_a_report_tells_every_run_until_the_log_has_taken_it_as_over() -> None:
     made, first, second = informed(), turn(), turn()
     made.desire(turn(), 2, "a", wanted("a"))
     made.observe(turn(), seen("a", RunStatus.FINISHED))
-    made.report(first)
+    made.report(first, CellPolicy())
     made.desire(turn(), 3, "a", None)
-    made.report(second)
+    made.report(second, CellPolicy())
     assert isinstance(first.events[0], NodeReport)
     assert isinstance(second.events[0], NodeReport)
     assert [run.status for run in first.events[0].observed] == [RunStatus.FINISHED]
@@ -223,8 +224,8 @@ def test_a_node_with_more_runs_than_a_record_holds_reports_them_in_parts_under_n
     made, told = agent(), turn()
     runs = [wanted(f"job-{number}", milli=1) for number in range(5_000)]
     made.desire_all(turn(), "boot-1", 1, runs)
-    made.report(told)
-    made.come_back(told)
+    made.report(told, CellPolicy())
+    made.come_back(told, CellPolicy())
     reports = [event for event in told.events if isinstance(event, NodeReport | NodeReturned)]
     assert all(each.partial for each in reports)
     assert len({each.seq for each in reports}) == len(reports)
@@ -236,7 +237,7 @@ def test_a_node_with_more_runs_than_a_record_holds_reports_them_in_parts_under_n
 def test_a_report_of_few_runs_is_whole() -> None:
     made, told = informed(), turn()
     made.desire(turn(), 2, "a", wanted("a"))
-    made.report(told)
+    made.report(told, CellPolicy())
     assert [each.partial for each in told.events if isinstance(each, NodeReport)] == [False]
 
 

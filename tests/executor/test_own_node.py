@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from services.executor.policy.lease import Lease
 from services.executor.policy.own_node import OwnNode, keeps_boot
 from services.executor.policy.past import ended_runs, open_runs
 from services.executor.policy.turn import Observation, Start, Stop, Turn
@@ -19,7 +20,7 @@ BACK_IN_THE_QUEUE = e.JobRequeued(job="job-1", reason=RequeueReason.INFRASTRUCTU
 
 
 def in_boot(boot: str, renewed_ms: int = 0) -> OwnNode:
-    return OwnNode(CELL, NODE, boot, seq=100, renewed_ms=renewed_ms, report_every_wall_ms=1_000)
+    return OwnNode(CELL, NODE, boot, seq=100, lease=Lease(renewed_ms), report_every_wall_ms=1_000)
 
 
 def changed(boot: str, status: NodeStatus = NodeStatus.READY, spec: NodeSpec = NODE) -> e.NodeChanged:

@@ -317,7 +317,7 @@ async def test_files_of_which_a_loss_of_power_left_only_the_names_tell_nothing(m
         if path.is_file() and path.name in ("lease", "exit", "supervisor", "stop"):
             path.write_bytes(b"")
     machine.restart_agent()
-    assert machine.driver.renewed_ms() is None
+    assert machine.driver.kept_lease() is None
     await eventually(machine.driver.stop_everything)
 
 

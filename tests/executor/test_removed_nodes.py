@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pytest
 
+from services.executor.policy.lease import Lease
 from services.executor.policy.own_node import OwnNode
 from services.executor.policy.records import Said
 from services.executor.policy.turn import Now, Observation, Start, Turn
@@ -46,7 +47,7 @@ class Cell:
         self.read = 0
         self.said: list[Said] = []
         if kind == "agent":
-            own = OwnNode(CELL, NODE, "boot-a", seq=100, renewed_ms=0, report_every_wall_ms=REPORT_MS)
+            own = OwnNode(CELL, NODE, "boot-a", seq=100, lease=Lease(0), report_every_wall_ms=REPORT_MS)
             self.agents: Agents = own
             self._hear(own.begin(self.world.twin, (), self.now))
         else:

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.placement.policy.earlier_reports import EarlierReports
-from services.placement.policy.leases import Leases, patience_ms, pause_ms
+from services.placement.policy.leases import Leases, pause_ms
 from services.placement.policy.listening import Listening
 from shared.cluster.job import JobStatus
+from shared.cluster.lease import patience_ms
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.operations import Cordon

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from services.executor.app.outbox import Outbox
 from services.executor.app.own_machine import FindMachine, OwnMachine, own_machine
 from services.executor.diaries import GROWN_BYTES, Diaries, Lives
+from services.executor.policy.lease import Lease, gone_on_with
 from services.executor.policy.own_node import OwnNode, keeps_boot
 from services.executor.policy.turn import Now, Observation, Start, Stop, Turn
 from services.executor.policy.worker_environment import gang_of
@@ -128,14 +129,15 @@ class Agent:
     async def _boot(self) -> str | None:
         """Go on with the boot that the log knows, or begin a new one once nothing of the old one is left."""
         state, boot = self._follower.state, self._state.boot()
-        renewed_ms = self._driver.renewed_ms()
-        if boot is None or renewed_ms is None or not keeps_boot(state, self._spec, boot):
+        kept = self._driver.kept_lease()
+        if boot is None or kept is None or not keeps_boot(state, self._spec, boot):
             if not self._driver.stop_everything():
                 return "processes that do not end"
-            boot, renewed_ms = self._state.new_boot(), self._host.monotonic_ms()
+            boot, kept = self._state.new_boot(), None
         seq = self._diaries.take(0, self._host.wall_ms())
         every_ms = self._context.settings.report_every_wall_ms
-        node = OwnNode(self._cell, self._spec, boot, seq=seq, renewed_ms=renewed_ms, report_every_wall_ms=every_ms)
+        lease = Lease(self._host.monotonic_ms()) if kept is None else gone_on_with(kept, state)
+        node = OwnNode(self._cell, self._spec, boot, seq=seq, lease=lease, report_every_wall_ms=every_ms)
         telemetry = ExecutorTelemetry(self._context.registry, lambda: {self._cell: 1}, node.runs_by_status)
         outbox = Outbox(self._context, self._log, self._layout, node, telemetry, self._diaries.sync)
         self._begun = Begun(node, outbox)
@@ -218,6 +220,8 @@ class Agent:
         while True:
             if turn.lines and self._diaries.write(turn.lines):
                 raise NodeTakenOver(f"the diary of node {self._spec.id} is written by somebody else")
+            # Nor may workers outlive what is told of the lease, should this agent die: it stands in its file first.
+            self._keep_lease()
             self._begun.outbox.put(self._begun.node.still_ours(turn.events), turn.now.monotonic_ms)
             seen = [found for action in turn.actions if (found := self._act(action)) is not None]
             for job, attempt in turn.worlds:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from services.executor.files import DiskFiles, Files
 from services.executor.offer import home_of, offer_of
+from services.executor.policy.lease import KeptLease
 from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.worker_environment import Gang
 from services.executor.processes.driver import ProcessDriver
@@ -37,8 +38,8 @@ class Driver(Protocol):
     def keep_lease(self, renewed_ms: int, until_ms: int) -> None:
         """Let the workers live until `until_ms`; both times are monotonic. Raises OSError."""
 
-    def renewed_ms(self) -> int | None:
-        """When the lease was renewed that an agent before this one has kept, if there was one."""
+    def kept_lease(self) -> KeptLease | None:
+        """The lease that an agent before this one has kept, if there was one."""
 
     def start(self, order: Start, gang: Gang | None) -> Observation | None:
         """Begin the workers of a run, or go on with them; what is wrong with it, or None. Starts nothing twice."""

@@ -10,8 +10,8 @@ is start a run twice, start one that was told to stop, or go on when nobody can 
 * A run that shares a device with one that is still there waits for it.
 * Nothing starts, and nothing that a former agent began is taken up, while `is_heard` is False: an agent that goes on
   for one that fell silent does not know how much of its lease is left, until its own first word has arrived.
-* The lease is measured from before its report was sent. When it cannot be renewed in time the agent stops its own work,
-  so that the log may give the work to others.
+* The lease is as long as its report tells, and measured from before that was sent. When it cannot be renewed in time
+  the agent stops its own work, so that the log may give the work to others.
 
 The driver is a port: `Start` and `Stop` go out with the turn, observations come back at any time later, in the same
 turn or never.
@@ -24,10 +24,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from services.executor.policy.desired import Action, DesiredRun, RunKey, worker_name
+from services.executor.policy.lease import Lease, lease_allowed_ms
 from services.executor.policy.records import Said, in_parts
 from services.executor.policy.turn import Observation, Start, Stop, Turn
 from shared.cluster.diary import DiaryLine
 from shared.events import nodes as n
+from shared.events.operations import CellPolicy
 from shared.events.value import replace
 from shared.events.values import GPU, RUN_IS_OVER, NodeSpec, ObservedRun, RunStatus, WorkerPlace
 
@@ -67,8 +69,8 @@ class NodeAgent:
         "is_heard",
         "is_informed",
         "is_settled",
+        "lease",
         "leaving",
-        "renewed_ms",
         "runs",
         "seq",
         "spec",
@@ -84,7 +86,7 @@ class NodeAgent:
         self.is_informed = False
         self.is_heard = True
         self.has_lapsed = False
-        self.renewed_ms = now_ms
+        self.lease = Lease(now_ms)
         self.back_ms: int | None = None
         self.is_settled = False
         self.caught_up_ms: int | None = None
@@ -255,13 +257,21 @@ class NodeAgent:
 
     # The lease.
 
-    def renew(self, sent_ms: int) -> None:
-        """What was sent at `sent_ms` (monotonic) has arrived."""
-        self.renewed_ms, self.is_heard = max(self.renewed_ms, sent_ms), True
+    def renew(self, made_ms: int, told_ms: int | None = None) -> None:
+        """What was made at `made_ms` (monotonic) has arrived; the node may work for `told_ms` from then on (None: for
+        as long as the policy says).
+        """
+        self.lease.renew(made_ms, told_ms)
+        self.is_heard = True
+
+    @property
+    def renewed_ms(self) -> int:
+        """When the newest word was made of which is known that it arrived (monotonic)."""
+        return self.lease.renewed_ms
 
     def lapse_when_late(self, turn: Turn, allowed_ms: int) -> bool:
-        """Stop all work when the lease was not renewed for `allowed_ms`. Whether it was not."""
-        if turn.now.monotonic_ms - self.renewed_ms <= allowed_ms:
+        """Stop all work when the lease is over. Whether it is. Before anything was told it is `allowed_ms` long."""
+        if turn.now.monotonic_ms <= self.lease.until_ms(allowed_ms):
             return False
         self.back_ms, self.is_settled = None, False
         # One that goes on for another agent begins nothing from the start, but what it took up stops as well.
@@ -271,7 +281,7 @@ class NodeAgent:
 
     def is_at_rest(self, now_ms: int, allowed_ms: int) -> bool:
         """Whether it has its lease and nothing waits: then `keep_lease` has nothing to do, and it asks for nothing."""
-        return not self.has_lapsed and not self.waiting and now_ms - self.renewed_ms <= allowed_ms
+        return not self.has_lapsed and not self.waiting and now_ms <= self.lease.until_ms(allowed_ms)
 
     def keep_lease(self, turn: Turn, allowed_ms: int, settle_ms: int = 0) -> None:
         """The same; and begin what waits when the lease has been renewed for `settle_ms` again and the log was then
@@ -321,32 +331,33 @@ class NodeAgent:
             "at_ms": turn.now.cell_ms,
         }
 
-    def join(self, turn: Turn) -> None:
-        """Offer the node in this boot."""
-        turn.events.append(
-            n.NodeJoined(
-                **self._stamp(turn),
-                spec=self.spec,
-            )
-        )
+    def _lives(self, turn: Turn, policy: CellPolicy) -> dict[str, Any]:
+        """What every word begins with that renews the lease: it tells how long that is from now on."""
+        self.lease.tell(turn.now.monotonic_ms, lease_allowed_ms(policy))
+        told = {"lease_wall_ms": policy.lease_wall_ms, "lease_margin_wall_ms": policy.lease_margin_wall_ms}
+        return {**self._stamp(turn), **told}
 
-    def come_back(self, turn: Turn) -> None:
+    def join(self, turn: Turn, policy: CellPolicy) -> None:
+        """Offer the node in this boot."""
+        turn.events.append(n.NodeJoined(**self._lives(turn, policy), spec=self.spec))
+
+    def come_back(self, turn: Turn, policy: CellPolicy) -> None:
         """Say that the node is here in the same boot, with its runs."""
         first, *others = in_parts(self.observed())
-        turn.events.append(n.NodeReturned(**self._stamp(turn), observed=first, partial=bool(others)))
+        turn.events.append(n.NodeReturned(**self._lives(turn, policy), observed=first, partial=bool(others)))
         for part in others:
-            self._report(turn, part, is_partial=True)
+            self._report(turn, policy, part, is_partial=True)
 
-    def report(self, turn: Turn) -> None:
+    def report(self, turn: Turn, policy: CellPolicy) -> None:
         """Renew the lease and say everything again that the log has not taken in yet."""
         parts = list(in_parts(self.observed()))
         for part in parts:
-            self._report(turn, part, is_partial=len(parts) > 1)
+            self._report(turn, policy, part, is_partial=len(parts) > 1)
 
-    def _report(self, turn: Turn, part: tuple[ObservedRun, ...], *, is_partial: bool) -> None:
+    def _report(self, turn: Turn, policy: CellPolicy, part: tuple[ObservedRun, ...], *, is_partial: bool) -> None:
         turn.events.append(
             n.NodeReport(
-                **self._stamp(turn),
+                **self._lives(turn, policy),
                 observed=part,
                 failed_devices=self.failed_devices,
                 desired_version=self.version,

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from services.executor.policy.agent import NodeAgent
 from services.executor.policy.desired import Action, DesiredRun, DesiredStates, desired_of, touched
-from services.executor.policy.lease import lease_allowed_ms, report_every_ms, settle_ms
+from services.executor.policy.lease import Lease, lease_allowed_ms, report_every_ms, settle_ms, told_ms
 from services.executor.policy.past import closed, end_told, ended_runs, is_of, open_runs
 from services.executor.policy.records import Said
 from services.executor.policy.turn import Now, Observation, Turn
@@ -20,7 +20,7 @@ from shared.cluster.diary import DiaryLine
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.decisions import Decision
-from shared.events.nodes import NodeJoined, NodeReport, NodeReturned
+from shared.events.nodes import LivingNode
 from shared.events.value import replace
 from shared.events.values import NodeSpec, NodeStatus, RunStatus, VirtualRun, WorkerPlace
 
@@ -35,11 +35,12 @@ class OwnNode:
     """One node in one boot. Its shell carries out each turn: lines first, then actions, then events."""
 
     def __init__(
-        self, cell: str, spec: NodeSpec, boot: str, *, seq: int, renewed_ms: int, report_every_wall_ms: int = 10_000
+        self, cell: str, spec: NodeSpec, boot: str, *, seq: int, lease: Lease, report_every_wall_ms: int = 10_000
     ) -> None:
-        """`renewed_ms` (monotonic) is when the lease of this boot was last renewed, as far as is known."""
+        """`lease` is that of this boot, as far as is known."""
         self.cell = cell
-        self.agent = NodeAgent(cell, spec, boot, seq=seq, now_ms=renewed_ms)
+        self.agent = NodeAgent(cell, spec, boot, seq=seq, now_ms=lease.renewed_ms)
+        self.agent.lease = lease
         self.is_replaced = False
         self._wanted = DesiredStates()
         self._is_known = False
@@ -57,7 +58,7 @@ class OwnNode:
             turn.lines.extend(closed(line, now) for line in open_runs(diary).values())
             if node is not None:
                 agent.desire_all(turn, node.boot, state.version, wanted)
-            agent.join(turn)
+            agent.join(turn, state.policy)
         self._plan_report(state, now)
         return turn
 
@@ -78,7 +79,7 @@ class OwnNode:
             elif in_log is RunStatus.RUNNING:
                 # The log saw it run and the node knows nothing of it: it is gone, and not to be begun once more.
                 agent.recall(said, run, RunStatus.STOPPED)
-        agent.come_back(turn)
+        agent.come_back(turn, state.policy)
         # What it says of single runs comes behind the word that the node is back.
         turn.lines.extend(said.lines)
         turn.actions.extend(said.actions)
@@ -145,9 +146,9 @@ class OwnNode:
         if now.monotonic_ms >= self._report_due_ms:
             node = state.nodes.get(self.agent.id)
             if node is not None and node.boot == self.agent.boot:
-                self.agent.report(turn)
+                self.agent.report(turn, state.policy)
             else:
-                self.agent.join(turn)
+                self.agent.join(turn, state.policy)
             self._plan_report(state, now)
         self.agent.keep_lease(turn, lease_allowed_ms(state.policy), settle_ms(state.policy))
         return turn
@@ -173,14 +174,15 @@ class OwnNode:
 
     def lease_until_ms(self, state: CellState) -> int:
         """The monotonic time until which its processes may work."""
-        return self.agent.renewed_ms + lease_allowed_ms(state.policy)
+        return self.agent.lease.until_ms(lease_allowed_ms(state.policy))
 
     # What it says, on its way to the log.
 
     def confirmed(self, events: Iterable[Said], made_ms: int) -> None:
         """These events, made at `made_ms` (monotonic), are in the log: reports among them have renewed the lease."""
-        if any(isinstance(event, NodeReport | NodeJoined | NodeReturned) for event in events):
-            self.agent.renew(made_ms)
+        told = [event for event in events if isinstance(event, LivingNode)]
+        if told:
+            self.agent.renew(made_ms, told_ms(told[-1]))
 
     def still_ours(self, events: Iterable[Said]) -> list[Said]:
         """Those of these events that may still be said: none where somebody else speaks for the node."""

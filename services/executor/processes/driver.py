@@ -25,6 +25,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from services.executor.policy.desired import RunKey
+from services.executor.policy.lease import KeptLease
 from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.worker_environment import Gang, worker_environment
 from services.executor.processes.control_groups import own_group
@@ -113,15 +114,15 @@ class ProcessDriver:
             write_whole(self.lease, text)
             self._lease_text = text
 
-    def renewed_ms(self) -> int | None:
-        """When the lease was renewed that an agent before this one has kept, if there was one."""
+    def kept_lease(self) -> KeptLease | None:
+        """The lease that an agent before this one has kept, if there was one."""
         try:
             text = read_whole(self.lease)
-            renewed_ms = None if text is None else int(text.split()[0])
-        except (*BROKEN, IndexError):
+            kept = None if text is None else KeptLease(*map(int, text.split()[:2]))
+        except (*BROKEN, TypeError):
             return None  # it was not written by an agent
         # Nor was one of a time to come: workers may write there, and this lease would never be over.
-        return None if renewed_ms is None or renewed_ms > monotonic_ms() else renewed_ms
+        return None if kept is None or kept.renewed_ms > monotonic_ms() else kept
 
     def start(self, order: Start, gang: Gang | None) -> Observation | None:
         """Begin the workers of a run, or go on with them; what is wrong with it, or None. Starts nothing twice."""

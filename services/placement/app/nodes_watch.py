@@ -7,9 +7,10 @@ from collections.abc import Callable
 from services.placement.app.look_back import REACH_MS_MOST, LookBack
 from services.placement.app.metrics import CellMetrics
 from services.placement.app.nodes_end import NodesEnd
-from services.placement.policy.leases import patience_ms, pause_ms
+from services.placement.policy.leases import pause_ms
 from services.placement.service import PlacementService
 from services.placement.settings import PlacementSettings
+from shared.cluster.lease import longest_patience_ms
 from shared.events.operations import CellPolicy
 from shared.log.port import Log, TopicPartition
 from shared.runtime.process import Context
@@ -38,7 +39,10 @@ class NodesWatch:
         """
         if self._service.has_new_leases and not self._context.settings.embedded:
             policy = self._policy
-            reach_ms = min(REACH_MS_MOST, patience_ms(policy)) + self._context.settings.clock_bound_wall_ms
+            reach_ms = (
+                min(REACH_MS_MOST, longest_patience_ms(self._service.state))
+                + self._context.settings.clock_bound_wall_ms
+            )
             self._look_back.begin(self._host.wall_ms() - reach_ms, pause_ms(policy), self._wake)
 
     def look(self, *, is_fenced: bool) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.placement.policy.leases import patience_ms
+from shared.cluster.lease import patience_ms
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.effects import EvictionsHeld, EvictionsResumed
@@ -49,11 +49,16 @@ class Breaker:
         self._let_go: dict[str, int] | None = None
 
     def judge(
-        self, state: CellState, silent: dict[str, int], overdue: dict[str, int], listened_ms: int
+        self,
+        state: CellState,
+        silent: dict[str, int],
+        overdue: dict[str, int],
+        patience: dict[str, int],
+        listened_ms: int,
     ) -> tuple[list[str], EvictionsHeld | EvictionsResumed | None]:
         """The nodes to be lost now, and what the log is to know of it. `silent` are all that get no new work and count,
-        with their silence, and `overdue` those of them that are beyond their lease; `listened_ms` is for how long nodes
-        were listened to, since any origin.
+        with their silence, and `overdue` those of them that are silent for longer than their `patience`; `listened_ms`
+        is for how long nodes were listened to, since any origin.
         """
         held = state.evictions
         let_go = self._let_go_of_late(state, listened_ms)
@@ -65,7 +70,7 @@ class Breaker:
             self._begun_ms = listened_ms - (0 if held is None else held.held_wall_ms)
             self._young_until_ms = listened_ms + YOUNG_MS
         held_ms, lost = listened_ms - self._begun_ms, 0 if held is None else held.lost
-        waited = _waited(state, overdue, held_ms)
+        waited = _waited(state, overdue, patience, held_ms)
         # Since when there is one to lose; the first of them waits for nothing more.
         since_ms = held_ms - max(waited.values(), default=0) - _takes_ms(1, state.policy)
         paced_ms = since_ms if held is None else max(held.paced_wall_ms, since_ms)
@@ -161,16 +166,17 @@ def _living(state: CellState) -> int:
     return sum(node.status is not NodeStatus.LOST and counts(node) for node in state.nodes.values())
 
 
-def _waited(state: CellState, overdue: dict[str, int], held_ms: int) -> dict[str, int]:
+def _waited(state: CellState, overdue: dict[str, int], patience: dict[str, int], held_ms: int) -> dict[str, int]:
     """The nodes whose own wait is over, and for how long it has been: of those whose leases had run out when an earlier
     writer held them, that one's time counts too.
     """
-    patience, wait_ms = patience_ms(state.policy), state.policy.breaker_wait_wall_ms
+    wait_ms = state.policy.breaker_wait_wall_ms
     over_ms = dict[str, int]()
     for node_id, silent_ms in overdue.items():
         node = state.nodes[node_id]
-        told_ms = held_ms - node.held_from_wall_ms if node.silent_wall_ms > patience else 0
-        over_ms[node_id] = min(max(silent_ms - patience, told_ms), held_ms) - wait_ms
+        lease_ms = patience[node_id]
+        told_ms = held_ms - node.held_from_wall_ms if node.silent_wall_ms > lease_ms else 0
+        over_ms[node_id] = min(max(silent_ms - lease_ms, told_ms), held_ms) - wait_ms
     return {node_id: ms for node_id, ms in over_ms.items() if ms >= 0}
 
 

@@ -20,6 +20,7 @@ from shared.cluster.state import CellState
 from shared.events.effects import NodeHeard
 from shared.events.nodes import (
     DeviceFailed,
+    LivingNode,
     NodeEvent,
     NodeJoined,
     NodeLost,
@@ -65,6 +66,8 @@ class Hearing:
             if isinstance(event, RunEvent) and not runs.is_current(turn, event):
                 self._past[Past.RUN_OVER] += 1
             else:
+                if isinstance(event, LivingNode):
+                    self.leases.told(turn, event)
                 _handle(turn, event)
         return stray
 

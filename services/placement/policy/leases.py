@@ -4,6 +4,8 @@ A node is silent only as far as topic `nodes` is read: a lease runs out as of th
 the topic ends, once all before that end is taken in. So neither lag nor a log that is away kills a node. Time in which
 the writer did not listen counts for no node.
 
+A node goes by the lease that its last word told, and is lost by that one: policies change while it is cut off.
+
 Silence is put into the log as it grows (`NodeSilent`), so that a writer that takes over goes on counting there; of
 nodes whose silence was still short it learns from what topic `nodes` holds.
 """
@@ -14,8 +16,13 @@ from collections.abc import Iterable
 
 from services.placement.policy.earlier_reports import EarlierReports
 from services.placement.policy.listening import Listening
+from services.placement.policy.turn import Turn
+from shared.cluster.lease import longest_patience_ms, patience_ms
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
+from shared.events.base import LARGEST_INTEGER
+from shared.events.effects import PolicySet
+from shared.events.nodes import LivingNode
 from shared.events.operations import CellPolicy
 from shared.events.values import NodeStatus
 
@@ -30,19 +37,21 @@ class Leases:
     """When each node was last heard of by this writer.
 
     No living node was heard of before `_oldest_ms`, so all of them are looked at seldom. `_suspects` were silent when
-    all were looked at last, which was as of `_looked_ms`.
+    all were looked at last, which was as of `_looked_ms`. `_told_ms` is the patience that each node's own lease asks
+    for, as far as this writer has heard it.
     """
 
     def __init__(self) -> None:
         self.listening = Listening()
         self._heard_ms: dict[str, int] = {}
+        self._told_ms: dict[str, int] = {}
         self._oldest_ms = 0
         self._looked_ms: int | None = None
         self._suspects: list[str] = []
 
     def begin(self, state: CellState, wall_ms: int) -> None:
         """Every lease starts now, or where the log says that its node is silent: for a writer that takes over."""
-        self.listening = Listening(wall_ms)
+        self.listening, self._told_ms = Listening(wall_ms), {}
         self._heard_ms = {node_id: wall_ms - state.nodes[node_id].silent_wall_ms for node_id in sorted(state.nodes)}
         self._oldest_ms = min(self._heard_ms.values(), default=wall_ms)
         self._looked_ms, self._suspects = None, []
@@ -64,6 +73,27 @@ class Leases:
     def heard(self, node_id: str, wall_ms: int) -> None:
         """The node lives."""
         self._heard_ms[node_id] = wall_ms
+
+    def told(self, turn: Turn, word: LivingNode) -> None:
+        """The node goes by this lease from here on. That it is longer than any which is known has to be in the log."""
+        if not word.lease_wall_ms:
+            self._told_ms.pop(word.node, None)  # an older release: it may have read any policy that there was
+            return
+        patience = self._told_ms[word.node] = min(patience_ms(word), LARGEST_INTEGER)
+        if patience > longest_patience_ms(turn.state):
+            turn.do(PolicySet(policy=turn.state.policy, longest_patience_ms=patience))
+
+    def patience_ms(self, state: CellState, node_id: str) -> int:
+        """The node is lost when it is silent for longer: its own lease holds until it has run out, and a longer one of
+        the policy counts at once. One whose lease is not known may have the longest.
+        """
+        told_ms = self._told_ms.get(node_id)
+        return longest_patience_ms(state) if told_ms is None else max(told_ms, patience_ms(state.policy))
+
+    def all_go_by(self, state: CellState) -> bool:
+        """Whether every living node has told that its lease is not longer than the policy's."""
+        told, most_ms = self._told_ms, patience_ms(state.policy)
+        return all(told.get(node_id, most_ms + 1) <= most_ms for node_id in self._heard_ms if _lives(state, node_id))
 
     def asked(self, state: CellState, end: int, asked_ms: int) -> None:
         """Topic `nodes` ended at this offset when the shell asked."""
@@ -98,11 +128,13 @@ class Leases:
         latest_ms = as_of_ms - silent_after_ms(state.policy)
         if self._looked_ms != as_of_ms and self._oldest_ms < latest_ms:
             self._look_at_all(state, as_of_ms, latest_ms)
-        heard = self._heard_ms
+        heard, margin_ms = self._heard_ms, state.policy.lease_margin_wall_ms
         return {
             node_id: as_of_ms - heard[node_id]
             for node_id in self._suspects
-            if heard.get(node_id, as_of_ms) < latest_ms and _lives(state, node_id)
+            if heard.get(node_id, as_of_ms) < latest_ms
+            and _lives(state, node_id)
+            and as_of_ms - heard[node_id] > (self.patience_ms(state, node_id) - margin_ms) // SILENT_PART
         }
 
     def unheard(self, state: CellState) -> dict[str, int]:
@@ -134,11 +166,7 @@ class Leases:
     def forget(self, node_id: str) -> None:
         """The node is no longer in the log."""
         self._heard_ms.pop(node_id, None)
-
-
-def patience_ms(policy: CellPolicy) -> int:
-    """A node that is silent for longer is lost."""
-    return policy.lease_wall_ms + policy.lease_margin_wall_ms
+        self._told_ms.pop(node_id, None)
 
 
 def pause_ms(policy: CellPolicy) -> int:
@@ -151,9 +179,9 @@ def silent_after_ms(policy: CellPolicy) -> int:
     return max(1, policy.lease_wall_ms // SILENT_PART)
 
 
-def is_to_be_noted(node: Node, silent_ms: int, policy: CellPolicy) -> bool:
+def is_to_be_noted(node: Node, silent_ms: int, patience: int, policy: CellPolicy) -> bool:
     """Whether the node's silence has grown by so much that the log shall know of it; not beyond its lease's end."""
-    noted_ms, patience = node.silent_wall_ms, patience_ms(policy)
+    noted_ms = node.silent_wall_ms
     if not noted_ms or noted_ms > patience:
         return not noted_ms
     return silent_ms > patience or silent_ms >= noted_ms + max(1, policy.lease_wall_ms // STEP_PART)

@@ -258,7 +258,7 @@ class Theatre(VirtualCell):
         """Every node says all again."""
         turn = Turn(self._now())
         for agent in self.executor.agents.values():
-            agent.report(turn)
+            agent.report(turn, self.state.policy)
         turn.events = [each for each in turn.events if isinstance(each, NodeReport)]
         self.say(turn)
         self.settle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from services.executor.policy.lease import KeptLease
 from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.worker_environment import Gang
 from services.simulator.machine import Machine
@@ -57,9 +58,9 @@ class WorldDriver:
         """As the port says."""
         self._reach().keep_lease(renewed_ms, until_ms)
 
-    def renewed_ms(self) -> int | None:
+    def kept_lease(self) -> KeptLease | None:
         """As the port says."""
-        return self._reach().renewed_ms
+        return self._reach().kept
 
     def start(self, order: Start, gang: Gang | None) -> Observation | None:
         """As the port says."""

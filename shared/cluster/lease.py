@@ -1,0 +1,43 @@
+"""For how long a node may be silent before its work is given to others.
+
+A lease that a node was told holds until it has run out, also where the cell's policy names a shorter one by now: the
+node goes by what its last word told, and may not have read the policy yet.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from shared.cluster.state import CellState
+from shared.events.operations import CellPolicy
+
+
+class TellsLease(Protocol):
+    """A policy, or a word that tells by which lease its node goes."""
+
+    @property
+    def lease_wall_ms(self) -> int:
+        """For how long a node may work without being heard, with the margin."""
+
+    @property
+    def lease_margin_wall_ms(self) -> int:
+        """By how much the node ends earlier, and the cell waits longer."""
+
+
+def patience_ms(told: TellsLease) -> int:
+    """A node that goes by this and is silent for longer is lost."""
+    return told.lease_wall_ms + told.lease_margin_wall_ms
+
+
+def longest_patience_ms(state: CellState) -> int:
+    """A node is lost when it is silent for longer than that, whatever lease it goes by."""
+    return max(patience_ms(state.policy), state.longest_patience_ms)
+
+
+def longest_with(state: CellState, policy: CellPolicy) -> int:
+    """What `longest_patience_ms` of the state is once this policy is in force: nodes may have read each policy that
+    stood in the log. What a state goes by before its first decision no node was ever told by it.
+    """
+    before_ms = patience_ms(state.policy) if state.version else 0
+    longest_ms = max(before_ms, state.longest_patience_ms)
+    return longest_ms if longest_ms > patience_ms(policy) else 0
