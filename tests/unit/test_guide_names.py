@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
+from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from services.placement.policy.deferral import PRECEDENCE, ReasonKind, is_of_quota
 from services.placement.policy.policies import POLICIES, PlacementPolicy
+from shared.events import effects, reasons
 from shared.events.reasons import DeferCode
 
 TOP = Path(__file__).parents[2]
@@ -32,6 +36,88 @@ def test_a_name_of_the_guide_stands_in_its_file(name: str, file: str) -> None:
     )
     word = re.compile(rf"\b{re.escape(name.rpartition('.')[2])}\b")
     assert any(word.search(path.read_text(encoding="utf-8")) for path in places)
+
+
+EFFECTS = {name for name, kind in vars(effects).items() if isinstance(kind, type) and issubclass(kind, effects.Effect)}
+CODES = {name: kind for name, kind in vars(reasons).items() if isinstance(kind, type) and issubclass(kind, StrEnum)}
+WORDS = {
+    code.value for name, kind in CODES.items() if name in {"DeferCode", "RejectCode", "RefuseCode"} for code in kind
+}
+
+
+def is_named(node: ast.AST | None) -> bool:
+    """Whether this is an effect or a reason's code."""
+    match node:
+        case ast.Attribute(value=ast.Name(id=of), attr=name):
+            return name in EFFECTS or of in CODES
+        case ast.Name(id=name):
+            return name in EFFECTS
+    return False
+
+
+def is_word(node: ast.AST | None) -> bool:
+    """Whether this is the word of a code; other things have such words, too."""
+    return isinstance(node, ast.Constant) and node.value in WORDS
+
+
+def names_some(value: ast.expr) -> bool:
+    """Whether a list, set or dict of two or more stands in it and names an effect or a code."""
+    match value:
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            found: list[ast.expr | None] = [*parts]
+        case ast.Dict(keys=keys, values=values):
+            found = [*keys, *values] if len(keys) > 1 else []
+        case ast.BinOp(op=ast.BitOr(), left=left, right=right):
+            found = [left, right]
+        case _:
+            found = []
+    if len(found) > 1 and (any(is_named(part) for part in found) or sum(is_word(part) for part in found) > 1):
+        return True
+    parts_of = [] if isinstance(value, ast.Subscript) else ast.iter_child_nodes(value)
+    return any(names_some(part) for part in parts_of if isinstance(part, ast.expr))
+
+
+def tables() -> Iterator[tuple[str, str]]:
+    """Each such table of the production code, of a module or of a class: its file and its name."""
+    for path in sorted(chain((TOP / "services").rglob("*.py"), (TOP / "shared").rglob("*.py"))):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for body in (tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))):
+            for node in body:
+                match node:
+                    case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                        pass
+                    case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                        pass
+                    case _:
+                        continue
+                if names_some(value):
+                    yield path.relative_to(TOP).as_posix(), name
+
+
+def test_every_table_of_effects_or_reasons_is_named_by_the_guide() -> None:
+    """Else whoever adds one does not learn that it belongs there."""
+    told = {(name.rpartition(".")[2], file) for name, file in named()}
+    missing = [
+        (file, name) for file, name in tables() if not any(name == each and file.endswith(of) for each, of in told)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_table"),
+    [
+        ("frozenset({e.JobStarted, e.JobFailed})", True),
+        ("{DeferCode.HELD: 'held', DeferCode.AFTER: 'after'}", True),
+        ("(None, DeferCode.HELD, *OTHERS)", True),
+        ("('quota_reached', 'fragmented')", True),
+        ("JobStarted | JobFailed", True),
+        ("(e.JobStarted,)", False),
+        ("Decoder(tuple[int, JobStarted])", False),
+        ("('maintenance', 'drain')", False),
+    ],
+)
+def test_what_counts_as_a_table_of_effects_or_reasons(text: str, *, is_table: bool) -> None:
+    assert names_some(ast.parse(text, mode="eval").body) is is_table
 
 
 def test_whether_a_quota_keeps_a_job_off_goes_by_the_kind_of_the_reason() -> None:
