@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from msgspec import Meta
@@ -18,6 +19,17 @@ Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 
 JOBS_MOST = 100
 """So many admitted jobs fit into one record."""
+
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def _check_queue(spec: JobSpec) -> None:
+    """Raise ValueError where the job's queue is no name. All else that a name stands for is looked up among what the
+    cell has; a queue that the cell file does not have is made.
+    """
+    if spec.queue is not None and _NAME.fullmatch(spec.queue) is None:
+        raise ValueError("spec.queue is no name")
 
 
 class JobEvent(Event):
@@ -45,6 +57,9 @@ class JobAdmitted(Event, type="fallow.job.admitted.v1", topic="jobs"):
     digest: Digest
     sent_ms: Millis | None = None
 
+    def __post_init__(self) -> None:
+        _check_queue(self.spec)
+
     def key(self) -> str:
         """The job."""
         return self.spec.id
@@ -57,6 +72,9 @@ class AdmittedJob(Value):
     submit_ms: Millis
     digest: Digest
     sent_ms: Millis | None = None
+
+    def __post_init__(self) -> None:
+        _check_queue(self.spec)
 
 
 class JobsAdmitted(CellEvent, type="fallow.jobs.admitted.v1", topic="jobs"):

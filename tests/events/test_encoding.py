@@ -20,6 +20,7 @@ from shared.events import TYPES, Decision, Event, Undecodable, ce_headers, decod
 from shared.events.decisions import CHAIN_START, next_chain
 from shared.events.effects import Effect
 from shared.events.encoding import STRICT, shorten
+from shared.events.jobs import JobAdmitted, JobsAdmitted
 from shared.events.reasons import DeadLetterReason
 from shared.events.submissions import SubmitJob
 from shared.events.value import read_valid, with_one_unknown
@@ -206,6 +207,16 @@ def test_hostile_bytes_are_refused_in_one_short_line(what: str) -> None:
     answer = refused(decode(*HOSTILE[what]))
     assert len(str(answer)) < 600
     assert str(answer).encode()
+
+
+@pytest.mark.parametrize("queue", ["Not a name", "", "a" * 64, "a\n", "-a"])
+def test_a_job_is_not_admitted_into_a_queue_that_is_no_name(queue: str) -> None:
+    job = {"spec": {"id": "j", "tenant": "ada", "queue": queue}, "submit_ms": 0, "digest": "0" * 32}
+    alone, among = {"cell": "a", **job}, {"cell": "a", "jobs": [job]}
+    for type_, content in ((JobAdmitted.type, alone), (JobsAdmitted.type, among)):
+        told = refused(decode(type_, json.dumps(content).encode()))
+        assert told.reason is DeadLetterReason.INVALID
+        assert told.field.endswith("spec.queue")
 
 
 ODD = {

@@ -8,12 +8,14 @@ from services.placement.policy.lines.reasons import OF_A_CLASS_MOST
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.job import JobStatus
 from shared.cluster.rows import rows_of, state_from
+from shared.events import effects as e
 from shared.events.operations import ReleaseJob
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.values import RetryPolicy
 from tests.placement.world import (
     CELL,
+    DIGEST,
     Fate,
     World,
     admitted,
@@ -221,3 +223,15 @@ def test_jobs_of_one_class_start_together_only_up_to_the_next_job_of_another_cla
         )
     )
     assert started(world) == ["a-1", "second"]
+
+
+def test_a_job_whose_queue_is_no_name_waits_and_runs_and_keeps_no_other_from_it() -> None:
+    world = World()
+    world.tell(joined("n1", 1))
+    spec = spec_of("a", queue="Not a name")
+    world.written_by_another(e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST))
+    world.service.caught_up(world.wall_ms)
+    world.tell(admitted(spec_of("b")))
+    assert sorted(job.status for job in world.state.jobs.values()) == [JobStatus.QUEUED, JobStatus.STARTING]
+    world.restart()
+    assert len(world.state.jobs) == 2

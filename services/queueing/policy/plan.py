@@ -34,7 +34,7 @@ def plan_of(state: CellState, queues: Sequence[Queue], now_ms: int, most: int = 
     known = {queue.name: queue for queue in queues}
     names = [*known, *sorted(waiting.keys() - known.keys())]
     return [
-        _plan(state, known.get(name) or Queue(name=name), waiting[name], now_ms, most)
+        _plan(state, known.get(name) or Queue.model_construct(name=name), waiting[name], now_ms, most)
         for name in names
         if waiting[name]
     ]

@@ -225,7 +225,8 @@ class Lines:
         name = name or self._first
         queue = self._queues.get(name)
         if queue is None:
-            queue = self._queues[name] = Queue(name=name)
+            # Whatever its name: nobody's text may keep a cell from deciding.
+            queue = self._queues[name] = Queue.model_construct(name=name)
         return queue
 
     def _line(self, queue: Queue, tenant: str) -> Line:
