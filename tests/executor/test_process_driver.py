@@ -164,6 +164,21 @@ async def test_what_a_worker_leaves_behind_at_its_end_dies_too(
     assert sleeps() - live_sleeps == frozenset()
 
 
+DIVIDES = """
+group=$(sed -n 's/^[^ ]* \\([^ ]*\\) cgroup2 .*/\\1/p' /proc/self/mounts)$(sed -n 's/^0:://p' /proc/self/cgroup)
+mkdir -p "$group/below/it" && echo made
+"""
+
+
+async def test_a_worker_that_makes_control_groups_of_its_own_is_over_with_them(machine: Machine) -> None:
+    if machine.driver._groups is None:
+        pytest.skip("no control groups can be made here")
+    machine.start(DIVIDES)
+    await machine.until("running", "finished", wait_s=5)
+    assert machine.out() == ["made"]
+    assert [*machine.driver._groups.glob("*/*/")] == []
+
+
 async def test_a_run_that_never_began_stops_at_once_and_never_starts(machine: Machine) -> None:
     machine.stop(grace_ms=60_000)
     assert (await machine.until("stopped")).job == "job-1"

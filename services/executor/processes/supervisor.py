@@ -407,14 +407,11 @@ def kill_cgroup(path: Path) -> None:
 
 
 def cgroup_is_gone(path: Path) -> bool:
-    """Whether the control group is empty; it is removed then."""
-    try:
-        path.rmdir()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return True
+    """Whether the control group is empty; it is removed then, with those that the worker has made below it."""
+    for folder, _, _ in os.walk(path, topdown=False):
+        with contextlib.suppress(OSError):  # something is in it
+            Path(folder).rmdir()
+    return not path.exists()
 
 
 if __name__ == "__main__":
