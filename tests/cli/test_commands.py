@@ -138,8 +138,8 @@ def test_a_job_that_is_not_valid_is_not_sent_and_every_mistake_is_named() -> Non
     done = call("submit", "-", stdin='{"id": "a", "tenant": "b", "workers": "x", "gpus": 3}')
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "fallow: standard input: job 1 (a): workers = 'x': Input should be a valid integer",
-        "standard input: job 1 (a): gpus = 3: is no field of a job (docs/jobs.md lists them)",
+        "fallow: standard input: job 1 (a): workers = 'x': must be a whole number",
+        "standard input: job 1 (a): gpus = 3: unknown field (docs/jobs.md lists them)",
     ]
 
 
