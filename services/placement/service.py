@@ -206,6 +206,8 @@ class PlacementService:
             self._hearing.leases.begin(self.state, wall_ms)
         self._hearing.leases.listening.reads_anew()
         self._reload = False
+        # Plans are heard anew: an earlier one says nothing of the clock that queueing has now.
+        self._plan, self.plan_ahead_ms = None, 0
         self._go_by(self._in_force.taken_over(self._file, self.state))
         self.caught_up(wall_ms)
 

@@ -162,6 +162,7 @@ class CellWriter:
 
     async def _stand_by(self) -> None:
         """Fold what comes, for a while or until `wake`: then the reader is let go, and what it had is read anew."""
+        self._clock.left()
         self._standing_by = asyncio.create_task(self._follower.poll(wait_ms=STANDBY_WAIT_MS))
         try:
             await asyncio.wait([self._standing_by])
@@ -236,6 +237,7 @@ class CellWriter:
                 await self._put_fences(tenure)
         finally:
             self._inflow = None
+            self._showing.left()
             await self._nodes.stop()
             self._uncompared = (epoch, await self._watch.end())
             self._metrics.writes.set(0)
@@ -402,6 +404,7 @@ class CellWriter:
         self._has_looked = True
         self._goes_on = await self._decide(tenure)
         self._showing.show(self._service, goes_on=self._goes_on)
+        self._showing.tell(self._service)
 
     async def _decide(self, tenure: Tenure[Tried]) -> bool:
         """One decision, if there is one. Whether more is to be decided at once."""

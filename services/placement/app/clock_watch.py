@@ -116,6 +116,10 @@ class ClockWatch:
             self._context.logger.warning("asked for the broker's time in vain", times=self._failed, reason=str(error))
             self._context.health.noted(self._note, f"{error} ({self._failed} times in a row)")
 
+    def left(self) -> None:
+        """The cell is another process's to write: what hinders its writer is told there."""
+        self._context.health.noted(self._note)
+
     async def stop(self) -> None:
         """Let a question that is under way go."""
         question, self._question = self._question, None

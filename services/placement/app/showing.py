@@ -46,8 +46,17 @@ class Showing:
         if shown != self._shown:
             self._shown = shown
             self._metrics.show(*shown)
-        health.noted(f"silent nodes of {self.cell}", _many_silent(self.cell, state))
+
+    def tell(self, service: PlacementService) -> None:
+        """What a person should know of the cell; only the process that writes it tells that."""
+        self._health.noted(self._silent_note, _many_silent(self.cell, service.state))
         self._show_plans(service)
+
+    def left(self) -> None:
+        """The cell is another process's to write: what a person should know of it is told there."""
+        self._health.noted(self._silent_note)
+        self._health.noted(self._plans_note)
+        self._plan_ahead_ms = 0
 
     def _show_plans(self, service: PlacementService) -> None:
         count = service.plans_passed_over
@@ -58,7 +67,15 @@ class Showing:
             self._plan_ahead_ms = service.plan_ahead_ms
             ahead_s = service.plan_ahead_ms // 1_000
             text = f"queueing's clock is {ahead_s} s of cell time ahead of placement's: its planned starts are ignored"
-            self._health.noted(f"clock of queueing for {self.cell}", text if ahead_s else None)
+            self._health.noted(self._plans_note, text if ahead_s else None)
+
+    @property
+    def _silent_note(self) -> str:
+        return f"silent nodes of {self.cell}"
+
+    @property
+    def _plans_note(self) -> str:
+        return f"clock of queueing for {self.cell}"
 
 
 def _many_silent(cell: str, state: CellState) -> str | None:
