@@ -22,7 +22,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from shared.runtime.clocks import monotonic_ms
-from shared.runtime.http_connections import ACCEPTED_AT_ONCE, BoundedHttp, is_gone
+from shared.runtime.door import Door
+from shared.runtime.http_connections import SCRAPED, BoundedHttp, is_gone, places_left
 from shared.runtime.telemetry import rss_bytes
 from shared.runtime.turns import Turns
 
@@ -118,12 +119,14 @@ class Health:
             if number == str(partition) and (not topics or topic in topics):
                 del self.progress.cursors[name]
 
-    async def __call__(self, scope: Message, _receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answers one request (ASGI), in its turn: others may ask all the time, over many connections."""
         path = scope["path"]
-        turns = self._scrapes if path == "/metrics" else self._probes
+        turns = self._scrapes if path == SCRAPED else self._probes
         made = await turns.take(lambda: self.answer(path), is_gone(scope))
         if made is None:
+            while (await receive())["type"] != "http.disconnect":
+                pass  # its connection is closed, and in a moment uvicorn knows that
             return
         status, content_type, body = made
         headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode())]
@@ -210,7 +213,6 @@ class HealthServer:
             log_config=None,
             access_log=False,
             timeout_keep_alive=60,
-            backlog=ACCEPTED_AT_ONCE,
         )
         self._server = QuietServer(config)
         self._task: asyncio.Task[None] | None = None
@@ -238,7 +240,32 @@ class HealthServer:
 
 
 class QuietServer(uvicorn.Server):
-    """uvicorn without its signal handlers: the process has its own (see process.py)."""
+    """uvicorn without its signal handlers: the process has its own (see process.py). Connections come in by a door."""
+
+    _door: asyncio.Task[None]
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Lets connections in from now on."""
+        assert sockets, "it is given the socket that it listens on"
+        await self.lifespan.startup()
+        self.servers = []
+
+        def made() -> asyncio.Protocol:
+            protocol: type[Any] = self.config.http_protocol_class
+            made: asyncio.Protocol = protocol(
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+            return made
+
+        door = Door(sockets[0], made, lambda: places_left(self.server_state.connections))
+        self._door = asyncio.create_task(door.serve(), name="door of the health server")
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Lets nobody in any more."""
+        self._door.cancel()
+        await asyncio.gather(self._door, return_exceptions=True)
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -3,21 +3,26 @@
 Whoever reaches the port may open connections and say nothing: a worker on the machine of its agent, too. Each holds a
 file descriptor of the process, and without any left an agent can neither write its lease nor start a run. So there are
 at most `CONNECTIONS_MOST`. One more closes the one that was longest without a whole request: a probe gets in also
-beside connections that are silent, that bring a head byte by byte, or that do not read their answers.
+beside connections that are silent, that bring a head byte by byte, or that do not read their answers. One that waits
+for its answer is closed for nobody; who comes while all of them wait stands before the door (door.py). So that a probe
+gets in beside many that ask for the costly metrics, these keep at most `SCRAPES_MOST` places.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 REQUEST_BYTES_MOST = 16 * 1024
 CONNECTIONS_MOST = 64
-ACCEPTED_AT_ONCE = 16
-"""How many connections asyncio accepts before the first of them is counted: it asks nobody between."""
+FRESH_S = 0.05
+"""So long a loop may take until it reads what a new connection has brought."""
+
+SCRAPES_MOST = 32
+SCRAPED = "/metrics"
 
 CONNECTION = "fallow.connection"
 """Under this name the application is told of the connection of a request."""
@@ -32,6 +37,7 @@ class BoundedHttp(HttpToolsProtocol):
     """How long a connection may take until its first request is whole, or a later one that has begun."""
 
     _request_bytes = 0
+    _is_whole = False
     _whole_s = 0.0  # loop time of the newest whole request; before the first one, of the connection
     _late: asyncio.TimerHandle | None = None
 
@@ -42,7 +48,32 @@ class BoundedHttp(HttpToolsProtocol):
         self._await_request()
         others: list[Any] = [other for other in self.connections if other is not self]
         if len(others) >= CONNECTIONS_MOST:
-            min(others, key=_silent_since).give_up()
+            self._make_room(others)
+
+    def _make_room(self, others: list[Any]) -> None:
+        idle: list[Any] = [other for other in others if not other.is_waiting]
+        scrapes: list[Any] = [other for other in others if other.is_waiting and other.is_scrape]
+        if idle:
+            min(idle, key=_silent_since).give_up()
+        elif len(scrapes) > SCRAPES_MOST:
+            max(scrapes, key=_silent_since).give_up()  # who came first has its turn
+        else:
+            self.give_up()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its request is whole and nothing of the answer is sent yet. So it is taken of one
+        that is so new that nobody has read yet what it asks.
+        """
+        cycle: Any = self.cycle
+        if cycle is None and self._request_bytes == 0:
+            return self.loop.time() < self._whole_s + FRESH_S
+        return self._is_whole and not cycle.response_started and not self.transport.is_closing()
+
+    @property
+    def is_scrape(self) -> bool:
+        """Whether it waits for what is costly."""
+        return self._is_whole and self.scope["path"] == SCRAPED
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over, and nothing is awaited from it."""
@@ -68,6 +99,7 @@ class BoundedHttp(HttpToolsProtocol):
         if before is not None and not before.response_complete:
             raise ValueError("a request came before the answer to the one before it")
         super().on_message_begin()
+        self._is_whole = False
         self.scope["extensions"] = {CONNECTION: {"transport": self.transport}}
         if self._late is None:
             self._await_request()
@@ -75,6 +107,7 @@ class BoundedHttp(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The next request begins anew."""
         self._request_bytes = 0
+        self._is_whole = True
         self._whole_s = self.loop.time()
         self._await_nothing()
         super().on_message_complete()
@@ -91,6 +124,13 @@ class BoundedHttp(HttpToolsProtocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+
+def places_left(connections: Iterable[Any]) -> int:
+    """How many more may come in: for each of them there is a place, or a connection that makes room."""
+    waiting = [connection for connection in connections if connection.is_waiting]
+    scrapes = len([connection for connection in waiting if connection.is_scrape])
+    return CONNECTIONS_MOST - len(waiting) + max(0, scrapes - SCRAPES_MOST)
 
 
 def _silent_since(connection: BoundedHttp) -> float:

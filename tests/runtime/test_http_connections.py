@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 
+from shared.runtime.door import CONNECTION_S, Door
 from shared.runtime.health import Health, HealthServer
 from shared.runtime.http_connections import CONNECTIONS_MOST, REQUEST_BYTES_MOST, BoundedHttp
 from shared.runtime.stack.ports import LOCAL
 from shared.runtime.telemetry import Telemetry
+from shared.runtime.turns import BANKED_S, REST
+from tests.contract.eventually import eventually
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -72,12 +77,53 @@ async def test_many_connections_do_not_all_stay_open_and_keep_no_probe_out(port:
         writer.close()
 
 
+def at_once(port: int, said: bytes, count: int) -> list[socket.socket]:
+    """Connections that are all there before the loop has looked at the first."""
+    connections = []
+    for _ in range(count):
+        connection = socket.create_connection((LOCAL, port), timeout=1)
+        connection.sendall(said)
+        connection.setblocking(False)
+        connections.append(connection)
+    return connections
+
+
+async def first_line(connection: socket.socket) -> bytes:
+    reader, writer = await asyncio.open_connection(sock=connection)
+    line = await reader.readline()
+    writer.close()
+    return line
+
+
+async def test_all_that_ask_at_once_are_answered_though_they_are_more_than_the_places(port: int) -> None:
+    asking = at_once(port, b"GET /healthz HTTP/1.1\r\n\r\n", 4 * CONNECTIONS_MOST)
+    assert {await first_line(connection) for connection in asking} == {b"HTTP/1.1 200 OK\r\n"}
+
+
+async def test_connections_come_in_by_turns_however_many_stand_before_the_door() -> None:
+    listener, made = socket.create_server((LOCAL, 0)), []
+
+    def protocol() -> asyncio.Protocol:
+        made.append(asyncio.Protocol())
+        return made[-1]
+
+    serving = asyncio.create_task(Door(listener, protocol, lambda: CONNECTIONS_MOST).serve())
+    await asyncio.sleep(0.1)
+    began_s, count = time.perf_counter(), 300
+    standing = at_once(listener.getsockname()[1], b"", count)
+    await eventually(lambda: len(made) == count)
+    assert time.perf_counter() - began_s >= (1 + REST) * CONNECTION_S * (count - 1) - BANKED_S
+    serving.cancel()
+    for each in (listener, *standing):
+        each.close()
+
+
 async def test_the_connection_that_was_silent_longest_makes_room(port: int) -> None:
     asking, *silent = await opened(port, b"", CONNECTIONS_MOST)
     asking[1].write(b"GET /admin HTTP/1.1\r\n\r\n")
     assert (await asking[0].readuntil(b"}")).startswith(b"HTTP/1.1 404 ")
     silent += await opened(port, b"", 1)
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.3)
     assert not await is_open(silent[0])
     assert await is_open(asking)
     assert await is_open(silent[1])

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 
 from shared.runtime.health import Health, HealthServer
+from shared.runtime.http_connections import CONNECTIONS_MOST
 from shared.runtime.stack.ports import LOCAL
 from tests.contract.eventually import eventually
 
@@ -80,6 +81,18 @@ async def test_a_probe_waits_for_no_metrics(server: HealthServer, costly: Costly
     writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
     assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
     assert len(costly.made_in) < CLIENTS / 2
+    for _, each in (*clients, (reader, writer)):
+        each.close()
+
+
+async def test_a_probe_gets_in_though_more_wait_for_metrics_than_there_are_places(
+    server: HealthServer, costly: Costly
+) -> None:
+    clients = await asked(server.port, 2 * CONNECTIONS_MOST)
+    reader, writer = await asyncio.open_connection(LOCAL, server.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+    assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+    assert len(costly.made_in) < CONNECTIONS_MOST / 2
     for _, each in (*clients, (reader, writer)):
         each.close()
 
