@@ -149,6 +149,7 @@ def _cell(engine: Engine, number: int) -> tuple[CellPart, tuple[NodeSpec, ...]]:
         remove_lost_ms=engine.chance.choice((1, 0, 3_000, 86_400_000)),
         reservation_ttl_ms=5_000,
     )
+    policy = replace(policy, live_bytes_most=250 * policy.waiting_jobs_most)
     cell = CellPart(name=f"cell-{number}", ordinal=number, pools=tuple(pools), queues=queues, policy=policy)
     return cell, tuple(nodes)
 

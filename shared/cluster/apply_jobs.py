@@ -12,6 +12,7 @@ from shared.cluster.job import HOLDING, NO_RUNS, WAITING, Job, JobStatus, attemp
 from shared.cluster.remembered import is_digest
 from shared.cluster.sharing import share
 from shared.cluster.singly import fewest_of, may_start_ms, paused_ranks, starting
+from shared.cluster.spec_bytes import spec_bytes
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import StopReason
@@ -62,6 +63,9 @@ def enqueued(state: CellState, effect: e.JobEnqueued, at_ms: int) -> None:
     job.number = state.entered
     spec = effect.spec
     _count_waiting(state, spec.tenant, 1)
+    job.spec_bytes = spec_bytes(spec)
+    if job.spec_bytes:
+        _count_bytes(state, spec.tenant, job.spec_bytes)
     if spec.not_before_ms is not None:
         job.not_before_ms = spec.not_before_ms
     if spec.array_of is not None:
@@ -76,18 +80,27 @@ def enqueued(state: CellState, effect: e.JobEnqueued, at_ms: int) -> None:
 
 def _count_waiting(state: CellState, tenant: str, change: int) -> None:
     """One job more of this tenant waits (+1), or one fewer (-1)."""
-    of, entries = state.waiting_of, state.journal.entries
-    before = of.get(tenant, 0)
+    _count(state, state.waiting_of, tenant, change)
+    state.waiting += change
+
+
+def _count_bytes(state: CellState, tenant: str, change: int) -> None:
+    """The specifications of this tenant's live jobs take so many bytes more, or fewer."""
+    _count(state, state.live_bytes_of, tenant, change)
+    state.live_bytes += change
+
+
+def _count(state: CellState, of: dict[str, int], tenant: str, change: int) -> None:
+    before, entries = of.get(tenant, 0), state.journal.entries
     entries.append((dict.__setitem__, of, tenant, before) if before else (dict.pop, of, tenant, None))
     if before + change:
         of[tenant] = before + change
     else:
         del of[tenant]
-    state.waiting += change
 
 
 def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:
-    """What may be changed of a job is changed. What holds places keeps its shape."""
+    """What may be changed of a job is changed, and that has no texts. What holds places keeps its shape."""
     job = job_of(state, effect.job)
     must(effect.tenant == job.spec.tenant, f"job {job.id} belongs to {job.spec.tenant}")
     fewest, most = effect.workers_min or effect.workers, effect.workers
@@ -408,6 +421,8 @@ def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
     undo, spec, over = state.journal.entries, job.spec, state.over
     if job.status in WAITING:
         _count_waiting(state, spec.tenant, -1)
+    if job.spec_bytes:
+        _count_bytes(state, spec.tenant, -job.spec_bytes)
     if job.workers or (state.singly and spec.id in state.singly):
         if state.unacknowledged is not None:
             state.unacknowledged.leave(state, job)

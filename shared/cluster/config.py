@@ -173,8 +173,9 @@ class SubmissionRate(Part):
 class Tenant(Part):
     """Who may submit. Without pools it may use all; without a queue it waits in its cell's first one; without a limit
     of submissions it may send as many as come. No job of its own or of tenants below it may have a higher priority than
-    `max_priority`. Of its own jobs at most `waiting_jobs_most` wait in a cell (None: half of what the cell's policy
-    lets wait, or all of it in a file of one tenant).
+    `max_priority`. Of its own jobs at most `waiting_jobs_most` wait in a cell, and the specifications of those that
+    wait or run take at most `live_bytes_most` (None: half of what the cell's policy allows, or all of it in a file of
+    one tenant).
     """
 
     name: Name
@@ -186,6 +187,7 @@ class Tenant(Part):
     submissions: SubmissionRate | None = None
     max_priority: Annotated[int, Field(strict=True, ge=-1_000_000, le=1_000_000)] | None = None
     waiting_jobs_most: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] | None = None
+    live_bytes_most: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] | None = None
 
 
 class Limits(Part):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from shared.cluster.capacity import PoolCapacity, recount
 from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
 from shared.cluster.quota import Usage, accounts
+from shared.cluster.spec_bytes import spec_bytes
 from shared.cluster.state import CellState
 from shared.cluster.unacknowledged import count_unacknowledged
 from shared.events.values import GPU
@@ -32,6 +33,7 @@ def check_state(state: CellState) -> list[Offence]:
         *usage_adds_up(state),
         *indices_equal_a_recount(state),
         *waits_equal_a_recount(state),
+        *live_bytes_equal_a_recount(state),
         *unacknowledged_adds_up(state),
     ]
 
@@ -185,6 +187,20 @@ def waits_equal_a_recount(state: CellState) -> list[Offence]:
         ("arrays", elements, counted),
     )
     return [Offence("index", f"{what}: {kept} is not {fresh}") for what, fresh, kept in pairs if fresh != kept]
+
+
+def live_bytes_equal_a_recount(state: CellState) -> list[Offence]:
+    """What the specifications of the jobs take is what they say."""
+    fresh, jobs = Counter[str](), dict[str, int]()
+    for job in state.jobs.values():
+        jobs[job.id] = spec_bytes(job.spec)
+        fresh[job.spec.tenant] += jobs[job.id]
+    pairs = (
+        ("bytes of jobs", jobs, {job.id: job.spec_bytes for job in state.jobs.values()}),
+        ("live bytes", fresh.total(), state.live_bytes),
+        ("live bytes of tenants", {tenant: count for tenant, count in fresh.items() if count}, state.live_bytes_of),
+    )
+    return [Offence("index", f"{what}: {kept} is not {count}") for what, count, kept in pairs if count != kept]
 
 
 def indices_equal_a_recount(state: CellState) -> list[Offence]:

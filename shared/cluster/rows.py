@@ -19,6 +19,7 @@ from shared.cluster.quota import charge
 from shared.cluster.quota_rules import contradiction
 from shared.cluster.remembered import is_digest
 from shared.cluster.sharing import share
+from shared.cluster.spec_bytes import spec_bytes
 from shared.cluster.state import CellState
 from shared.cluster.unacknowledged import go_by
 from shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet
@@ -312,6 +313,10 @@ def count_rest(state: CellState) -> None:
         if job.status in WAITING:
             state.waiting += 1
             state.waiting_of[job.spec.tenant] = state.waiting_of.get(job.spec.tenant, 0) + 1
+        job.spec_bytes = spec_bytes(job.spec)
+        if job.spec_bytes:
+            state.live_bytes += job.spec_bytes
+            state.live_bytes_of[job.spec.tenant] = state.live_bytes_of.get(job.spec.tenant, 0) + job.spec_bytes
         if job.spec.after:
             index(state, job)
         if not job.spec.gang and job.status in HOLDING:

@@ -68,6 +68,11 @@ class CellState:
     waiting: int = 0
     waiting_of: dict[str, int] = field(default_factory=dict)
     """How many jobs of each tenant wait; one of which none does is not named. An index."""
+    live_bytes: int = 0
+    live_bytes_of: dict[str, int] = field(default_factory=dict)
+    """What the specifications of the jobs that wait or run take (`spec_bytes`), of all and of each tenant that has any.
+    Those that run count, too: they stay in memory. An index.
+    """
     entered: int = 0
     """How many jobs have come into the cell so far."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -109,7 +114,11 @@ class CellState:
         """Begin a tentative change; end it with `rollback` or `commit`. Checkpoints nest."""
         mark = self.journal.checkpoint()
         # What changes with nearly every effect is kept once here instead of each time.
-        self.journal.entries += ((setattr, self, "waiting", self.waiting), (setattr, self, "entered", self.entered))
+        self.journal.entries += (
+            (setattr, self, "waiting", self.waiting),
+            (setattr, self, "entered", self.entered),
+            (setattr, self, "live_bytes", self.live_bytes),
+        )
         return mark
 
     def rollback(self, mark: int) -> None:

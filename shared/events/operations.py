@@ -154,6 +154,7 @@ class CellPolicy(Value, omit_defaults=False):
     After `fair_half_life_ms` what a tenant used counts half for its fair share (0: only what it holds now counts).
     Of the waiting jobs that do not fit the first `reservations_max` get a planned start (0: none does), and in queues
     that backfill their nodes are kept for them; a plan that is not confirmed for `reservation_ttl_ms` lapses.
+    At most `waiting_jobs_most` jobs wait, and the specifications of those that wait or run take `live_bytes_most`.
     """
 
     start_wall_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 120_000
@@ -163,6 +164,7 @@ class CellPolicy(Value, omit_defaults=False):
     remember_jobs: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 1_000_000
     remember_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 7 * 86_400_000
     waiting_jobs_most: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 1_000_000
+    live_bytes_most: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 268_435_456
     placement: Name = "e-spread"
     backfill_wait_ms: Millis = 1_800_000
     fair_half_life_ms: Annotated[int, Meta(ge=0, le=90 * 86_400_000)] = 0

@@ -30,9 +30,11 @@ from shared.events.values import (
     NodeRole,
     NodeSpec,
     NodeStatus,
+    ProcessRun,
     Resources,
     RunStatus,
     Setback,
+    VirtualRun,
 )
 from tests.cluster.places import find_places
 
@@ -49,6 +51,7 @@ POOLS = (
     ("serve", "a100", 8, NodeRole.INFERENCE),
 )
 GPU_MILLIS = (250, 300, 700, 1000, 1000, 2000, 4000, 8000)
+RUNS = (VirtualRun(), ProcessRun(argv=("sleep", "9")), ProcessRun(argv=("train",), env={"SEED": "17", "MODE": ""}))
 DIGEST = "0123456789abcdef" * 2
 NODES_MOST = 14
 LIVE_JOBS_MOST = 25
@@ -184,6 +187,7 @@ def job_arrives(world: Historian, at_ms: int) -> Effects:
         gang=world.random.random() > 0.25,
         not_before_ms=at_ms + world.random.randrange(9_000) if world.random.random() < 0.1 else None,
         after=some_to_wait_for(world) if world.random.random() < 0.2 else (),
+        run=world.random.choice(RUNS),
         resources=Resources(
             gpu_milli=world.random.choice(GPU_MILLIS),
             cpu_milli=world.random.choice((0, 1_000, 6_000)),

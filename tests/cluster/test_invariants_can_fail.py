@@ -69,6 +69,9 @@ TAMPERED: dict[str, tuple[str, Callable[[CellState], Any]]] = {
     "a waiting job that holds places": ("I3", lambda s: setattr(s.jobs["share"], "status", JobStatus.QUEUED)),
     "use that is not counted": ("I4", lambda s: s.usage.clear()),
     "use that a parent does not know": ("I4", lambda s: s.usage.pop(("lab", "gpu"))),
+    "texts that a job does not have": ("index", lambda s: setattr(s.jobs["idle"], "spec_bytes", 1)),
+    "texts that no job has": ("index", lambda s: setattr(s, "live_bytes", 1)),
+    "texts of a tenant that has none": ("index", lambda s: s.live_bytes_of.update(bob=1)),
     "a free count that is off": ("index", lambda s: setattr(s.pools["train"], "free_whole", 3)),
     "a bit in the wrong bucket": ("index", lambda s: s.pools["train"].by_free.update({8: 1})),
 }

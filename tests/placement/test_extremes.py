@@ -194,6 +194,7 @@ POLICY = st.just(o.CellPolicy()) | build(
     remember_jobs=ends(1, LARGEST_INTEGER),
     remember_ms=ends(1, LARGEST_INTEGER),
     waiting_jobs_most=ends(1, LARGEST_INTEGER),
+    live_bytes_most=ends(1, LARGEST_INTEGER),
     backfill_wait_ms=MS,
     fair_half_life_ms=ends(0, 90 * 86_400_000),
     unacknowledged_most=COUNT,

@@ -1,4 +1,6 @@
-"""How many jobs of one tenant may wait: no tenant fills the cell and keeps all others out."""
+"""How many jobs of one tenant may wait, and how much the texts of its jobs may take: no tenant fills the cell and keeps
+all others out.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,20 @@ from shared.events import effects as e
 from shared.events.operations import CellPolicy
 from shared.events.reasons import RefuseCode
 from shared.events.value import replace
-from tests.placement.world import FILE, World, admitted, cancel, codes, joined, kinds, lost, set_policy, spec_of
+from shared.events.values import ProcessRun
+from tests.placement.world import (
+    FILE,
+    World,
+    admitted,
+    cancel,
+    codes,
+    finished,
+    joined,
+    kinds,
+    lost,
+    set_policy,
+    spec_of,
+)
 
 CELL_MOST = 10
 
@@ -122,6 +137,73 @@ def test_a_person_sees_how_many_wait_and_how_many_may(own: int | None, most: int
     submit(world, "ada", 2)
     found = as_object(world.state, shares_of(world.state, 0))["shares"]
     assert [(each["tenant"], each["waiting"], each["waiting_most"]) for each in found] == [("ada", 2, most)]
+
+
+TEXT = ProcessRun(argv=("x" * 36,))
+TEXT_BYTES = 100
+
+
+def limited(*tenants: Tenant, bytes_most: int = 10 * TEXT_BYTES) -> World:
+    (part,) = FILE.cells
+    policy = CellPolicy(live_bytes_most=bytes_most)
+    return World(CellFile(cells=(part.model_copy(update={"policy": policy}),), tenants=tenants))
+
+
+def test_long_texts_of_one_tenant_keep_no_other_tenant_out() -> None:
+    world = limited(ADA, BOB)
+    flood = submit(world, "ada", 30, run=TEXT)
+    assert (accepted(flood), {*codes(flood)}) == (5, {RefuseCode.TENANT_HAS_TOO_MANY_WAITING})
+    (text,) = {refused.text for refused in refusals(flood)}
+    assert text == "the jobs of tenant ada that wait or run take 500 bytes and this one takes 100; its limit is 500"
+    assert accepted(submit(world, "ada", 9, 100)) == 9, "jobs without texts take none"
+    assert accepted(submit(world, "bob", 5, run=TEXT)) == 5
+    (refused,) = refusals(submit(world, "bob", 1, 100, run=TEXT))
+    assert refused.code is RefuseCode.TOO_MANY_WAITING
+    assert refused.text == "the jobs that wait or run take 1000 bytes and this one takes 100, the cell takes 1000"
+
+
+def test_the_texts_of_jobs_that_run_count_until_these_are_over() -> None:
+    world = limited(ADA, BOB)
+    world.tell(joined("n1"))
+    submit(world, "ada", 5, run=TEXT)
+    assert world.state.waiting == 0
+    assert codes(submit(world, "ada", 1, 5, run=TEXT)) == [RefuseCode.TENANT_HAS_TOO_MANY_WAITING]
+    world.tell(finished("ada-0"))
+    assert accepted(submit(world, "ada", 2, 6, run=TEXT)) == 1
+
+
+def test_the_texts_of_an_array_count_for_each_element() -> None:
+    world = limited(ADA, BOB)
+    (refused,) = refusals(submit(world, "ada", 1, run=TEXT, array=6))
+    assert refused.text == (
+        "the jobs of tenant ada that wait or run take 0 bytes and the 6 of this array take 600; its limit is 500"
+    )
+    assert accepted(submit(world, "ada", 1, 1, run=TEXT, array=5)) == 5
+    assert world.state.live_bytes == 500
+    world.tell(cancel("ada-1"))
+    assert (world.state.live_bytes, world.state.live_bytes_of) == (0, {})
+
+
+def test_what_a_tenants_texts_may_take_is_what_the_file_says() -> None:
+    world = limited(Tenant(name="ada", live_bytes_most=2 * TEXT_BYTES), Tenant(name="bob", live_bytes_most=10**9))
+    assert accepted(submit(world, "ada", 9, run=TEXT)) == 2
+    assert accepted(submit(world, "bob", 19, run=TEXT)) == 8, "no more than the cell takes"
+
+
+def test_a_limit_of_texts_may_be_raised_at_run_time_and_is_seen() -> None:
+    world = limited(ADA, BOB)
+    submit(world, "ada", 9, run=TEXT)
+    world.tell(set_policy(live_bytes_most=20 * TEXT_BYTES))
+    assert accepted(submit(world, "ada", 9, 100, run=TEXT)) == 5
+    (found,) = as_object(world.state, shares_of(world.state, 0))["shares"]
+    assert (found["live_bytes"], found["live_bytes_most"]) == (1_000, 1_000)
+
+
+def test_jobs_without_texts_are_accepted_also_where_the_limit_was_lowered() -> None:
+    world = limited(ADA)
+    submit(world, "ada", 9, run=TEXT)
+    world.tell(set_policy(live_bytes_most=1))
+    assert (accepted(submit(world, "ada", 1, 100)), accepted(submit(world, "ada", 1, 101, run=TEXT))) == (1, 0)
 
 
 def test_a_repeated_submission_gets_its_answer_again_also_at_the_limit() -> None:

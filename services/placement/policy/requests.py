@@ -9,6 +9,7 @@ from services.placement.policy.turn import Turn
 from shared.cluster.arrays import ArrayJob, elements_of
 from shared.cluster.job import WAITING, Job, JobStatus
 from shared.cluster.singly import is_service
+from shared.cluster.spec_bytes import spec_bytes
 from shared.cluster.state import CellState
 from shared.cluster.waiting_limits import WaitingLimits
 from shared.events import effects as e
@@ -28,7 +29,7 @@ CLOCKS_APART_MS = 30_000
 def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int, limits: WaitingLimits) -> None:
     """Accept the job, unless its id was used before: for the same content that is the earlier answer, for another a
     refusal. So is one for a submission from a time of which the cell has forgotten jobs: it may have run already. And
-    so are jobs beyond the `limits` of those that wait.
+    so are jobs beyond the `limits` of those that wait, and of what live ones take.
     """
     state, spec = turn.state, event.spec
     known = state.jobs.get(spec.id) or state.over.get(spec.id) or state.arrays.get(spec.id)
@@ -54,7 +55,7 @@ def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int, limit
 def _refusal(turn: Turn, spec: JobSpec, limits: WaitingLimits) -> tuple[RefuseCode, str] | None:
     """Why a new job, or a whole array, cannot be accepted."""
     state = turn.state
-    refusal = _too_many_waiting(state, spec, limits)
+    refusal = _too_many_waiting(state, spec, limits) or _too_many_bytes(state, spec, limits)
     if refusal is not None:
         return refusal
     used = None if spec.array is None else arrays.id_in_use(state, spec)
@@ -72,6 +73,22 @@ def _too_many_waiting(state: CellState, spec: JobSpec, limits: WaitingLimits) ->
     waiting, most = state.waiting_of.get(spec.tenant, 0), limits.of(spec.tenant, cell_most)
     if waiting + jobs > most:
         text = f"tenant {spec.tenant} has {waiting} waiting jobs{of}; its limit is {most}"
+        return RefuseCode.TENANT_HAS_TOO_MANY_WAITING, text
+    return None
+
+
+def _too_many_bytes(state: CellState, spec: JobSpec, limits: WaitingLimits) -> tuple[RefuseCode, str] | None:
+    """Why the texts of no more jobs may be kept, of the cell or of this tenant. Those of jobs that run are kept, too,
+    so they count. A job without texts is never refused for them.
+    """
+    new, cell_most = spec_bytes(spec) * (spec.array or 1), state.policy.live_bytes_most
+    of = f"this one takes {new}" if spec.array is None else f"the {spec.array} of this array take {new}"
+    if new and state.live_bytes + new > cell_most:
+        text = f"the jobs that wait or run take {state.live_bytes} bytes and {of}, the cell takes {cell_most}"
+        return RefuseCode.TOO_MANY_WAITING, text
+    held, most = state.live_bytes_of.get(spec.tenant, 0), limits.bytes_of(spec.tenant, cell_most)
+    if new and held + new > most:
+        text = f"the jobs of tenant {spec.tenant} that wait or run take {held} bytes and {of}; its limit is {most}"
         return RefuseCode.TENANT_HAS_TOO_MANY_WAITING, text
     return None
 

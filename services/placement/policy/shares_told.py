@@ -27,6 +27,7 @@ class TenantShare:
     """A tenant beside the others of its parent. `share` is in billionths of all GPUs of the type of which it has most,
     by its weight; who `has_no_weight` comes last. `waiting` counts its own jobs, and the milli-GPUs that they want;
     `waiting_most` is how many of them may wait, by the cell file in force (None where that cannot be read here).
+    `live_bytes` is what the specifications of those that wait or run take, `live_bytes_most` what they may take.
     """
 
     tenant: str
@@ -36,6 +37,8 @@ class TenantShare:
     waiting: int
     waiting_milli: int
     waiting_most: int | None
+    live_bytes: int
+    live_bytes_most: int | None
     types: tuple[TypeShare, ...]
 
 
@@ -73,6 +76,8 @@ def _told(
         waiting=len(waiting),
         waiting_milli=sum(waiting),
         waiting_most=None if limits is None else limits.of(tenant, state.policy.waiting_jobs_most),
+        live_bytes=state.live_bytes_of.get(tenant, 0),
+        live_bytes_most=None if limits is None else limits.bytes_of(tenant, state.policy.live_bytes_most),
         types=tuple(
             TypeShare(
                 gpu_type=gpu_type,
