@@ -606,6 +606,53 @@ def test_a_head_whose_room_is_kept_for_an_owner_and_that_owner_in_a_queue_behind
     assert all(job in started or world.job(job).workers for job in ("of-bob", "head"))
 
 
+def with_a_head_of_two_types(queue: Queue, *busy: str) -> World:
+    """A node of each of two GPU types, and one more for each `busy` job. A limit keeps the head from one type, and of
+    the other what becomes free is kept for bob.
+    """
+    world = world_of(queue, Queue(name="next"), extra="big")
+    world.tell(joined("n2", 8, pool="extra", gpu_type="big"))
+    sure = replace(quota("bob", None), guaranteed_milli=8_000 * (1 + len(busy)))
+    world.tell(set_quotas(replace(quota("ada", 4), gpu_type="big"), sure))
+    for number, job in enumerate(("first", *busy)):
+        world.tell(joined(f"n{2 * number + 1}", 8))
+        submit(world, job, 8, tenant="eve")
+    submit(world, "head", 8, pools=())
+    return world
+
+
+@pytest.mark.parametrize(
+    ("queue", "of", "gpus"),
+    [
+        (Queue(name="line", discipline=STRICT, order=QueueOrder.FAIR_SHARE), "line", 8),
+        *((queue, "next", gpus) for queue in WAITING for gpus in (8, 6)),
+    ],
+    ids=str,
+)
+def test_a_head_that_a_limit_keeps_from_another_type_and_the_owner_of_its_room_do_not_wait_for_each_other(
+    queue: Queue, of: str, gpus: int
+) -> None:
+    """Where the owner's job is larger than its guarantee, too."""
+    world = with_a_head_of_two_types(queue)
+    if gpus < 8:
+        world.tell(set_quotas(replace(quota("bob", None), guaranteed_milli=4_000)))
+    submit(world, "of-bob", gpus, queue=of, tenant="bob")
+    world.tell(finished("first"))
+    started = [job for job in ("of-bob", "head") if world.job(job).workers]
+    assert len(started) == 1
+    world.tell(finished(started[0]))
+    assert all(job in started or world.job(job).workers for job in ("of-bob", "head"))
+
+
+def test_a_head_whose_room_is_kept_for_an_owner_keeps_from_others_no_node_of_which_a_limit_keeps_it() -> None:
+    world = with_a_head_of_two_types(Queue(name="line", discipline=STRICT, order=QueueOrder.FAIR_SHARE), "busy")
+    submit(world, "of-bob", 8, 2, queue="next", tenant="bob")
+    world.tell(finished("first"))
+    submit(world, "small", tenant="eve", pools=())
+    assert world.job("head").deferred is DeferCode.RESERVED_FOR_OTHER
+    assert (world.nodes_of("head"), world.nodes_of("small")) == ([], ["n2"])
+
+
 @pytest.mark.parametrize("queue", WAITING, ids=named)
 @pytest.mark.parametrize("of", ["line", "next"])
 def test_a_head_whose_room_is_kept_for_an_owner_is_passed_by_no_other_job(of: str, queue: Queue) -> None:

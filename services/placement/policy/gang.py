@@ -27,8 +27,8 @@ from shared.events.values import GPU, JobSpec, Wish, WorkerPlace
 __all__ = ["POLICIES", "Places", "place_alike", "place_gang"]
 
 NEAREST_FIRST = (
-    DeferCode.QUOTA_REACHED,
     DeferCode.RESERVED_FOR_OTHER,
+    DeferCode.QUOTA_REACHED,
     DeferCode.TOPOLOGY,
     DeferCode.FRAGMENTED,
     DeferCode.NO_FREE_GPUS,
@@ -41,9 +41,9 @@ def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
     """Places for all workers, in the first pool of the job's that holds them within its tenant's limits; or why there
     are none.
 
-    Of the reasons in several pools the nearest to a start is told: a limit before a place in the network, that before
-    fragments, and these before no free GPUs. A gang starts in one record or not at all: places that no record could
-    tell of are none.
+    Of the reasons in several pools the nearest to a start is told: places that are free and kept for an owner before a
+    limit, that before a place in the network, that before fragments, and these before no free GPUs. A gang starts in
+    one record or not at all: places that no record could tell of are none.
     """
     if state.closing and tells_no_time(spec):
         return place_where_open_longest(state, spec, lambda timed: _in_first_pool(state, timed))

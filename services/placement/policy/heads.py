@@ -172,7 +172,7 @@ class Heads:
         if is_ever_allowed(self._state, job):
             since_ms = self._state.heads[job.spec.id]
             for part in _kept_for(self._state, in_line(job), self.reach(need, job.spec), code, self._shut):
-                head = Head(job.spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=code)
+                head = Head(job.spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=part.code)
                 self._put(replace(head, is_for_owners=True, is_before_turns=True))
             self._first[job.spec.id] = (need, job.spec.tenant)
             self._before_turns[need, job.spec.tenant] = None
@@ -228,10 +228,9 @@ class Heads:
         is_due_now = is_strict or is_due_with(self._state, job, like, self._now_ms)
         reach = self.reach(need, job.spec) if beside is None else beside
         is_of_all = code in WAITED_FOR
-        for under, kept, lets_pass in _kept_for(self._state, in_line(job), reach, code, self._shut):
-            is_for_owners = lets_pass or not is_strict
-            head = Head(job.spec, since_ms, kept, under, is_due_now, is_of_all, is_for_owners=is_for_owners, code=code)
-            self._put(head)
+        for part in _kept_for(self._state, in_line(job), reach, code, self._shut):
+            head = Head(job.spec, since_ms, part.reach, part.under, is_due_now, is_of_all, code=part.code)
+            self._put(replace(head, is_for_owners=part.is_for_owners or not is_strict))
         return True
 
     def reach(self, need: Need, spec: JobSpec) -> Reach:
@@ -429,7 +428,9 @@ class _Known:
         like = self._like_in(queue, job) if backfills else None
         since_ms = None if like is None else like.since_ms
         parts = _kept_for(self._state, in_line(job), reach, code, self._shut)
-        heads = [Head(spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=code) for part in parts]
+        heads = [
+            Head(spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=part.code) for part in parts
+        ]
         passes = [backfills or part.is_for_owners for part in parts]
         return [replace(head, is_for_owners=is_passed) for head, is_passed in zip(heads, passes, strict=True)]
 
@@ -443,28 +444,35 @@ Shut = dict[tuple[str, int], int]
 
 
 class _Part(NamedTuple):
-    """The nodes that a head keeps for one reason: `under` whose limit it waits, None where that is for room; and
-    whether owners may pass it there (`is_for_owners`), since what it waits for is there beside guarantees.
+    """The nodes that a head keeps for one reason, which its `code` tells: `under` whose limit it waits, None where that
+    is for room; and whether owners may pass it there (`is_for_owners`), since what it waits for is there beside
+    guarantees.
     """
 
     under: str | None
     reach: Reach
     is_for_owners: bool
+    code: DeferCode | None
 
 
 def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: DeferCode | None, shut: Shut) -> list[_Part]:
     """The parts of a head which could be on these nodes (`reach`), by what keeps it of each GPU type. Where quotas keep
     it of one that are all of its nodes: whatever runs on one of them takes from what is left below the limit, or to
-    all. Where they do not, it is room that it waits for, though the reason that was told is another one.
+    all. Where they do not, it is room that it waits for, though the reason that was told is another one; or the places
+    that are kept for owners, which is told before any quota.
     """
     if state.closing and code is not DeferCode.MAINTENANCE:
         reach = _without_closing(state, spec, reach, shut)
-    if not is_of_quota(code):
-        return [_Part(None, reach, code is DeferCode.RESERVED_FOR_OTHER)]
+    is_kept = code is DeferCode.RESERVED_FOR_OTHER
+    if not (is_kept or is_of_quota(code)):
+        return [_Part(None, reach, False, code)]
     waits = waits_by_types(state, spec)
-    parts = [_Part(under, _of_types(state, types), False) for under, types in waits.under.items()]
-    parts.append(_Part(None, _of_types(state, waits.to_all), True))
-    parts.append(_Part(None, _within_types(state, spec, reach, waits.room), False))
+    if is_kept and len(waits.room) == len(types_for(state, spec)):
+        return [_Part(None, reach, True, code)]
+    of_quota = DeferCode.QUOTA_REACHED if is_kept else code
+    parts = [_Part(under, _of_types(state, types), False, of_quota) for under, types in waits.under.items()]
+    parts.append(_Part(None, _of_types(state, waits.to_all), True, of_quota))
+    parts.append(_Part(None, _within_types(state, spec, reach, waits.room), is_kept, code))
     return [part for part in parts if reach and part.reach]
 
 
