@@ -1101,3 +1101,21 @@ def test_who_is_kept_back_by_a_due_head_passes_a_younger_one_on_other_nodes() ->
     submit(world, "young", 4, node_labels=("disk=b",))
     submit(world, "small")
     assert world.nodes_of("small") == ["n-b"]
+
+
+def test_by_shares_a_head_behind_one_of_its_own_tenant_keeps_no_owner_off_for_whom_that_ones_room_is_kept() -> None:
+    """The head waits for the owner's places, and the owner's job is larger than its guarantee."""
+    world = world_of(Queue(name="line", discipline=BACKFILL, order=QueueOrder.FAIR_SHARE), extra="big")
+    world.tell(*(joined(f"n{number}", 8) for number in range(3)), joined("n3", 8, pool="extra", gpu_type="big"))
+    sure = replace(quota("eve", None, "lab"), guaranteed_milli=8_000)
+    borrowing = replace(quota("ada", None, gpu_type="big"), borrow_limit_milli=4_000)
+    world.tell(set_quotas(quota("lab", None), sure, quota("bob", None, "lab"), borrowing))
+    submit(world, "first", 8, 2, tenant="bob")
+    submit(world, "head", 8, 3, pools=())
+    submit(world, "of-bob", 8, 2, tenant="bob")
+    submit(world, "behind", 2, 3, pools=())
+    world.pass_time(1)
+    world.tell(*(finished("first", node) for node in world.nodes_of("first")))
+    assert world.job("of-bob").workers
+    world.tell(*(finished("of-bob", node) for node in world.nodes_of("of-bob")))
+    assert world.job("head").workers

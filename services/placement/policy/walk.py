@@ -154,13 +154,25 @@ class _Scan:
             line, row = place
             need = row.rows.need
             over = self._heads.over(need, job.spec)
-            if over is not None and over.is_due:
+            if (over is not None and over.is_due) or self._is_behind_own(row, job):
                 continue
             code = self._waits_for(line, row, job)
             if code is None or code in WAITED_FOR:
                 self._heads.add_before_turns(job, need, code)
         # One try is left in any case: else a walk that looks at dear heads first would come to nobody's turn.
         self._walk.tries_left -= min(self._tries_since(begun), max(0, self._walk.tries_left - 1))
+
+    def _is_behind_own(self, row: Row, job: Job) -> bool:
+        """Whether such a head of its own tenant, which stands before it, keeps it back: if it kept room from others all
+        the same, the one before could wait for them, and they for it.
+        """
+        place = self._lines.order_of(job.spec.id)
+
+        def is_before(other_id: str) -> bool:
+            other = self._lines.order_of(other_id)
+            return place is not None and other is not None and other < place
+
+        return self._heads.is_behind_own(row.rows.need, job.spec, is_before)
 
     def _waits_for(self, line: Line, row: Row, job: Job) -> DeferCode | None:
         """What keeps a head now, None where it could start."""
