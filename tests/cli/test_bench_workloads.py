@@ -66,7 +66,7 @@ def test_of_a_workload_that_finished_all_gpu_time_in_use_is_told() -> None:
 
 @pytest.mark.parametrize("finished", [150, 14_999])
 def test_of_one_that_did_not_finish_no_figure_is_told(finished: int) -> None:
-    with pytest.raises(StackError, match=rf"^{finished} of 15000 jobs finished"):
+    with pytest.raises(StackError, match=rf"^only {finished} of 15000 jobs finished"):
         figure_of(K1, contended(finished))
 
 
