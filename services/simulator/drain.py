@@ -103,6 +103,8 @@ class Drain:
         world = self._world
         log = world.broker.log
         found = [f"{world.clients.unconfirmed} submissions are unconfirmed"] if world.clients.unconfirmed else []
+        if world.broker.network.is_lagging:
+            found.append("records still come later than they are written")  # one more answer may be among them
         found += [f"input {source} has lost what was read, and is not read on" for source in world.person.to_mend]
         for (topic, partition), logged in log.items():
             if topic == "submissions" and world.commits.next_offset("admission", (topic, partition)) < len(logged):

@@ -104,7 +104,7 @@ LASTING_AT_A_TIME = 0.15
 LOST_TAIL_OF_SEEDS = 0.04
 """In so many worlds the broker loses an acknowledged tail: once, since nothing goes on after it."""
 
-SMALL_OF_SEEDS, SMALL_BYTES = 0.08, (4_000, 4_500)
+SMALL_OF_SEEDS, SMALL_BYTES = 0.08, (4_500, 5_000)
 """In so many worlds a decision may have no more bytes than one of these."""
 
 FORGED_OF_SEEDS = 0.03

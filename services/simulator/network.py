@@ -47,6 +47,11 @@ class Network:
         """Whether records of any partition have come later in this world."""
         return bool(self._lags)
 
+    @property
+    def is_lagging(self) -> bool:
+        """Whether records of a partition come later now."""
+        return any(self._engine.now_ms < until_ms for _, until_ms, _ in self._lags.values())
+
     def lag_ms(self, who: str, tp: TopicPartition) -> int:
         """How much later its records come to this process now; 0 where they come as they are written."""
         by_ms, until_ms, group = self._lags.get(tp, (0, 0, ""))
