@@ -6,6 +6,7 @@ and which places one job gets as the state is; what is claimed, and in which ord
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from heapq import heapify, heappop
@@ -13,7 +14,7 @@ from typing import Any
 
 from services.placement.policy.arrays import may_start_one_more
 from services.placement.policy.claim_places import pick
-from services.placement.policy.ever import could_ever_start, could_hold, reach_of
+from services.placement.policy.ever import could_ever_start, could_hold, could_hold_singly, reach_of
 from services.placement.policy.kept_index import KeptIndex, KeptSum, Tally, kept_in
 from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.lines import Lines
@@ -33,7 +34,7 @@ from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.value import replace
-from shared.events.values import JobSpec
+from shared.events.values import GPU, JobSpec
 from tests.placement.judged_places import useless_places, wrong_places
 from tests.placement.oracle import LinesWorld
 
@@ -91,7 +92,7 @@ def kept_by_lines(state: CellState, lines: Lines) -> KeptPlaces:
         for row, line in lines.rows_of(tenant):
             assert row.first is not None, "somebody waits in it"
             job = state.jobs[row.first[-1]]
-            if job.status is JobStatus.QUEUED and _has_turn(state, row, line, job, firsts):
+            if _has_turn(state, row, line, job, firsts):
                 jobs.append(job)
     return kept_for(state, jobs)
 
@@ -102,10 +103,11 @@ def kept_for(state: CellState, jobs: Sequence[Job]) -> KeptPlaces:
     """
     book = _Book(state)
     if jobs:
-        in_order = sorted(jobs, key=lambda job: (-job.spec.gpus_milli, job.submit_ms, job.number))
+        in_order = sorted(jobs, key=lambda job: (-in_line(job).gpus_milli, job.submit_ms, job.number))
         for is_whole in (True, False):
             for job in in_order:
-                book.keep_for(job, is_whole=is_whole)
+                if is_whole or job.status is JobStatus.QUEUED:
+                    book.keep_for(job, is_whole=is_whole)
     return KeptPlaces.of(book.close())
 
 
@@ -129,7 +131,7 @@ class _Book:
     def keep_for(self, job: Job, *, is_whole: bool) -> None:
         """Keep places for this job, of the first GPU type of which its owners have something idle for it."""
         for gpu_type in self._types_for(job.spec):
-            owners = self._owners(job.spec, gpu_type, is_whole=is_whole)
+            owners = self._owners(in_line(job), gpu_type, is_whole=is_whole)
             if owners and self._waits_for_room(job):
                 self._keep(job, gpu_type, owners, is_whole=is_whole)
                 return
@@ -167,7 +169,7 @@ class _Book:
             self._number_of[account] = self._number_of.get(account, 0) + 1
         spec = replace(in_line(job), gpu_type=gpu_type)
         most, since_ms = max(milli for _, milli in owners), _turned_since_ms(self._state, job.submit_ms)
-        places = pick(self._state, spec, reach_of(self._state, spec), most, since_ms)
+        places = pick(self._state, spec, _reach_beside_own(self._state, spec, job), most, since_ms)
         kept = Kept(tuple(owners), places.places, is_whole)
         assert wrong_places(self._state, spec, kept) is None, (job.id, wrong_places(self._state, spec, kept))
         assert useless_places(self._state, spec, kept) is None, (job.id, useless_places(self._state, spec, kept))
@@ -190,6 +192,20 @@ class _Book:
         return known
 
 
+def _reach_beside_own(state: CellState, spec: JobSpec, job: Job) -> dict[str, int]:
+    """Where one more worker of the job could be: not where its own workers leave no room for it."""
+    reach = dict(reach_of(state, spec))
+    for node_id, many in Counter(place.node for place in job.workers).items():
+        node = state.nodes[node_id]
+        wants, devices = spec.resources, node.spec.gpus - node.failed.bit_count()
+        room = devices * max(GPU // wants.gpu_milli, 1) // max(wants.gpu_milli // GPU, 1)
+        room = min(room, node.spec.cpu_milli // wants.cpu_milli if wants.cpu_milli else room)
+        room = min(room, node.spec.memory_mib // wants.memory_mib if wants.memory_mib else room)
+        if many >= room:
+            reach[node.pool] = reach.get(node.pool, 0) & ~(1 << state.pools[node.pool].number(node_id))
+    return {pool: mask for pool, mask in reach.items() if mask}
+
+
 def _where(spec: JobSpec) -> Where:
     return (spec.pools, spec.gpu_type, spec.kind, spec.node_labels, spec.tolerations, spec.topology, spec.exclusive)
 
@@ -204,7 +220,7 @@ def _has_turn(state: CellState, row: Row, line: Line, job: Job, firsts: dict[Lin
     if line not in firsts:
         firsts[line] = _first_of(state, line)
     is_fair = line.queue.order is QueueOrder.FAIR_SHARE
-    return firsts[line] == job.spec.id and (not is_fair or _is_all_guaranteed(state, job.spec))
+    return firsts[line] == job.spec.id and (not is_fair or _is_all_guaranteed(state, in_line(job)))
 
 
 def _with_idle(state: CellState, tenants: Iterable[str]) -> dict[str, None]:
@@ -237,9 +253,11 @@ def _first_of(state: CellState, line: Line) -> str:
 
 def _waits_for_room(state: CellState, job: Job) -> bool:
     """Whether room on open nodes is what the job lacks: not an element whose array may have no more, nor one that could
-    never be.
+    never be, nor one that runs and whose own workers are all that its nodes hold.
     """
     if job.status is JobStatus.QUEUED and not may_start_one_more(state, job.spec):
+        return False
+    if job.status is not JobStatus.QUEUED and not could_hold_singly(state, job.spec, len(job.workers) + 1):
         return False
     return could_ever_start(state, job) and is_ever_allowed(state, job) and bool(reach_of(state, in_line(job)))
 

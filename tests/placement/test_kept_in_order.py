@@ -258,7 +258,7 @@ def test_in_such_cells_places_are_kept_beside_those_that_do_not_become_free() ->
 
 
 def test_the_property_is_about_something() -> None:
-    cells = [lived(seed, 20) for seed in range(6)]
+    cells = [lived(seed, 20) for seed in range(10)]
     assert max(cell.kept_most for cell in cells) > 30
     assert sum(cell.searched for cell in cells) > 20
     drawn = sum((cell.drawn for cell in cells), Counter[str]())

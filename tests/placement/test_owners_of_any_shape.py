@@ -8,18 +8,17 @@ from random import Random
 
 import pytest
 
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.job import HOLDING
 from shared.events import nodes as n
+from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.value import replace
-from shared.events.values import JobSpec, Level, Position, Resources, TopologyWish, Wish
+from shared.events.values import JobKind, JobSpec, Level, Position, Resources, TopologyWish, Wish
 from tests.placement.test_borrowing import share
 from tests.placement.world import CELL, World, admitted, finished, joined, report, set_policy, set_quotas, spec_of
 
-FILE = CellFile(
-    cells=(CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=100),)),),
-    tenants=(Tenant(name="ada"), Tenant(name="bob")),
-)
+TENANTS = (Tenant(name="ada"), Tenant(name="bob"))
+QUEUE = Queue(name="default")
 BORROWERS = 8
 """So many of the borrower's jobs wait at any time."""
 
@@ -46,8 +45,11 @@ def flow(gpu_milli: int = 1_000, cpu_milli: int = 0) -> JobSpec:
 class Beside:
     """A cell that the borrower's jobs fill, and an owner to whom all that its job needs is guaranteed."""
 
-    def __init__(self, nodes: list[n.NodeJoined], job: JobSpec, borrower: JobSpec, **policy: str) -> None:
-        self.world, self._borrower, self._count = World(FILE), borrower, 0
+    def __init__(
+        self, nodes: list[n.NodeJoined], job: JobSpec, borrower: JobSpec, queue: Queue = QUEUE, **policy: str
+    ) -> None:
+        cell = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=100),), queues=(queue,))
+        self.world, self._borrower, self._count = World(CellFile(cells=(cell,), tenants=TENANTS)), borrower, 0
         self.world.tell(set_policy(**policy), set_quotas(share("ada", job.gpus_milli // 1_000), share("bob")))
         self.world.tell(*nodes)
         self.refill()
@@ -58,13 +60,15 @@ class Beside:
             self.world.tell(admitted(replace(self._borrower, id=f"b{self._count}"), 1))
 
     def ends_until_start(self, job: JobSpec, seed: int, most: int) -> int | None:
-        """How many of the borrower's jobs end, in any order, before the owner's starts; None where it does not."""
+        """How many of the borrower's jobs end, in any order, before all workers of the owner's have places; None where
+        they never have.
+        """
         random = Random(seed)
         self.world.tell(admitted(job, 2))
         for ends in range(most):
-            if self.world.job("own").status in HOLDING:
+            if len(self.world.job("own").workers) == job.workers:
                 return ends
-            running = [each for each in self.world.state.jobs.values() if each.status in HOLDING]
+            running = [each for each in self.world.state.jobs.values() if each.status in HOLDING and each.id != "own"]
             ended = random.choice(running)
             self.world.tell(*(finished(ended.id, node) for node in ended.runs))
             self.refill()
@@ -103,6 +107,60 @@ def test_an_owner_of_shares_starts_in_its_guarantee(seed: int) -> None:
     job = replace(spec_of("own", workers=2, topology=required(Level.NODE)), resources=Resources(gpu_milli=500))
     beside = Beside(cell_of(3, gpus=2), job, flow(250))
     assert beside.ends_until_start(job, seed, most=300) is not None
+
+
+SINGLE = {
+    "whole nodes": (cell_of(4), own(3, 8), flow()),
+    "a service of whole nodes": (cell_of(4), replace(own(3, 8), kind=JobKind.INFERENCE), flow()),
+    "halves of nodes": (cell_of(3), own(4, 4), flow()),
+    "workers beside quarters": (cell_of(3, gpus=4), own(3, 2), flow(250)),
+    "one on each node by CPUs": (cell_of(5), own(4, 2, 40_000), flow(cpu_milli=8_000)),
+}
+"""Jobs that start with one worker and get the others while they run."""
+
+PASSED = [
+    Queue(name="default", discipline=discipline, order=order)
+    for discipline in QueueDiscipline
+    for order in QueueOrder
+    if (discipline, order) != (QueueDiscipline.STRICT_FIFO, QueueOrder.FIFO)
+]
+"""Queues in which a job does not wait for all that were submitted before it, as these borrowers' are."""
+
+
+@pytest.mark.parametrize("queue", PASSED, ids=lambda queue: f"{queue.discipline} {queue.order}")
+@pytest.mark.parametrize("shape", SINGLE)
+def test_an_owner_whose_workers_come_singly_gets_all_of_them_in_its_guarantee(shape: str, queue: Queue) -> None:
+    nodes, job, borrower = SINGLE[shape]
+    job = replace(job, gang=False, workers_min=1)
+    assert Beside(nodes, job, borrower, queue).ends_until_start(job, 2, most=500) is not None
+
+
+def test_a_job_that_runs_keeps_others_off_no_more_than_its_guarantee() -> None:
+    """Of its three workers two are guaranteed: borrowers have the rest as before."""
+    nodes, job, borrower = SINGLE["whole nodes"]
+    beside = Beside(nodes, job, borrower)
+    beside.world.tell(set_quotas(share("ada", 16), share("bob")))
+    job = replace(job, gang=False, workers_min=1)
+    assert beside.ends_until_start(job, 2, most=200) is None
+    assert len(beside.world.job("own").workers) == 2
+    assert beside.world.state.tree.kept.all == ()
+    assert sum(len(each.workers) for each in beside.world.state.jobs.values() if each.id != "own") == 16
+
+
+def test_nothing_is_kept_for_a_worker_that_no_node_holds_beside_the_others_of_its_job() -> None:
+    job = replace(own(3, 5), gang=False, workers_min=1)
+    beside = Beside(cell_of(2), job, flow())
+    assert beside.ends_until_start(job, 2, most=200) is None
+    assert len(beside.world.job("own").workers) == 2
+    assert beside.world.state.tree.kept.all == ()
+
+
+def test_a_job_of_which_more_workers_are_wanted_than_its_limit_lets_start_starts_with_those_that_it_may_have() -> None:
+    job = replace(own(3, 8), gang=False, workers_min=2)
+    beside = Beside(cell_of(4), job, flow())
+    beside.world.tell(set_quotas(replace(share("ada", 16), limit_milli=16_000), share("bob")))
+    assert beside.ends_until_start(job, 2, most=300) is None
+    assert len(beside.world.job("own").workers) == 2
 
 
 def test_broken_devices_hold_no_worker_and_nothing_is_kept_for_one_there() -> None:

@@ -1,7 +1,9 @@
 """Claims: the waiting jobs for which places are kept, of which GPU type, and how much of it for which owners.
 
 The largest come first: one of each kind of an owner's, and no more of them than its idle guarantee holds. Jobs that are
-not guaranteed whole come behind all that are. Where the places are found plays no part in this.
+not guaranteed whole come behind all that are. Where the places are found plays no part in this. A job that is no gang
+counts with the fewest workers that may start: with the next one where it runs and lacks some, and then only if that one
+is guaranteed whole, for it keeps others off no more than what is guaranteed to it.
 """
 
 from __future__ import annotations
@@ -10,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from services.placement.policy.arrays import may_start_one_more
-from services.placement.policy.ever import Reach, could_ever_start, could_hold, reach_of
+from services.placement.policy.ever import Reach, could_ever_start, could_hold, could_hold_singly, full_of_own, reach_of
 from services.placement.policy.quota_check import is_ever_allowed
 from shared.cluster.gpu_types import types_for
-from shared.cluster.job import Job
+from shared.cluster.job import Job, JobStatus
 from shared.cluster.quota import over_limit
 from shared.cluster.quota_room import firm_room, lineage
 from shared.cluster.quota_tree import Account, Branch
@@ -56,6 +58,8 @@ class Wanted:
 
     def waits_for_room(self, state: CellState, job: Job) -> bool:
         """Whether room on open nodes is what one of these jobs lacks, and would be of use to it now."""
+        if job.status is not JobStatus.QUEUED:
+            return could_use_room(state, job)  # it goes by the workers that it has, and its array has it already
         if not may_start_one_more(state, job.spec):
             return False
         if self._could_start is None:
@@ -73,23 +77,29 @@ class Wanted:
 
 class Waiter(NamedTuple):
     """A waiting job for which places may be kept. `is_sure` says that they are only if all of it is guaranteed to its
-    own tenant.
+    own tenant; `grows` that it runs, and lacks workers. Then its own workers leave room for no other one on the `full`
+    nodes, by pools as masks over their numbers.
     """
 
     place: Place
     job: Job
     wanted: Wanted
     is_sure: bool
+    grows: bool
+    full: tuple[tuple[str, int], ...]
 
 
 class Claim(NamedTuple):
-    """Places are kept for a job, of this type. Jobs that are guaranteed whole (`rank` 0) come first."""
+    """Places are kept for a job, of this type. Jobs that are guaranteed whole (`rank` 0) come first. None are kept on
+    nodes that are `full` of its own workers.
+    """
 
     rank: int
     place: Place
     wanted: Wanted
     gpu_type: str
     owners: tuple[tuple[Account, int], ...]
+    full: tuple[tuple[str, int], ...]
 
     @property
     def is_whole(self) -> bool:
@@ -102,9 +112,11 @@ class Claim(NamedTuple):
         return max(milli for _, milli in self.owners)
 
 
-def waiter(job: Job, wanted: Wanted, *, is_sure: bool = False) -> Waiter:
+def waiter(state: CellState, job: Job, wanted: Wanted, *, is_sure: bool = False) -> Waiter:
     """A job in its place among those that wait."""
-    return Waiter((-job.spec.gpus_milli, job.submit_ms, job.number), job, wanted, is_sure)
+    place = (-wanted.spec.gpus_milli, job.submit_ms, job.number)
+    grows = job.status is not JobStatus.QUEUED
+    return Waiter(place, job, wanted, is_sure, grows, tuple(sorted(full_of_own(state, job).items())) if grows else ())
 
 
 def claims_of(state: CellState, waiters: Sequence[Waiter], forms: Iterable[Form]) -> list[Claim]:
@@ -172,7 +184,7 @@ class _Choice:
             found = []
             for owner in self._lines[tenant, gpu_type]:
                 if owner.left > 0 and len(owner.kinds) < most and where not in owner.kinds:
-                    may_more = True
+                    may_more = not waiter.grows
                     if rank or need <= owner.left:
                         found.append(owner)
             if found and self._may_claim(waiter, gpu_type, need):
@@ -197,11 +209,15 @@ class _Choice:
             owner.left -= milli
             owner.kinds[waiter.wanted.form.where] = None
             self._open -= not owner.left or len(owner.kinds) == self._kinds_most
-        self.claims.append(Claim(rank, waiter.place, waiter.wanted, gpu_type, tuple(found)))
+        self.claims.append(Claim(rank, waiter.place, waiter.wanted, gpu_type, tuple(found), waiter.full))
 
 
 def could_use_room(state: CellState, job: Job) -> bool:
-    """Whether room on open nodes is what the job lacks: not one that could never be. Its array is not looked at."""
+    """Whether room on open nodes is what the job lacks: not one that could never be, nor one that runs and whose own
+    workers are all that its nodes hold. Its array is not looked at.
+    """
+    if job.status is not JobStatus.QUEUED and not could_hold_singly(state, job.spec, len(job.workers) + 1):
+        return False
     return could_ever_start(state, job) and is_ever_allowed(state, job) and bool(reach_of(state, in_line(job)))
 
 

@@ -7,6 +7,7 @@ new at the moment count, since they may do so again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -75,6 +76,19 @@ def could_hold_singly(state: CellState, spec: JobSpec, workers: int) -> bool:
             hardware.remember(("room", form), known)
         room += known
     return room >= workers
+
+
+def full_of_own(state: CellState, job: Job) -> Reach:
+    """The nodes that would hold no more workers of a job that runs than it has there, if nothing else ran on them."""
+    found: Reach = {}
+    for node_id, many in Counter(place.node for place in job.workers).items():
+        name = state.nodes[node_id].pool
+        pool = state.pools[name]
+        bit, form = 1 << pool.number(node_id), _form_of(state, pool, job.spec)
+        kinds = hardware_of(state, pool).kinds
+        if many >= max((_on(kind, form) for kind, mask in kinds.items() if mask & bit), default=0):
+            found[name] = found.get(name, 0) | bit
+    return found
 
 
 Reach = dict[str, int]

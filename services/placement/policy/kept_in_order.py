@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from services.placement.policy.claim_places import Found, Free, Look, pick
 from services.placement.policy.claims import Claim
-from services.placement.policy.ever import Reach, meet
+from services.placement.policy.ever import Reach, meet, without
 from services.placement.policy.patience import changes_ms, turned_since_ms
 from shared.cluster.kept_places import Kept, Taking
 from shared.cluster.state import CellState
@@ -147,6 +147,8 @@ class _Run:
         self._to_take = []
         claim = link.claim
         spec, reach = claim.wanted.of_type(self._state, claim.gpu_type)
+        if claim.full:
+            reach = without(reach, dict(claim.full))
         found = pick(self._state, spec, reach, claim.milli, link.since_ms)
         known = link.found
         if known is None or (known.places, known.more) != (found.places, found.more):

@@ -15,6 +15,7 @@ from services.placement.policy.waiting_owners import WaitingOwners
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.kept_places import NOTHING_KEPT, KeptPlaces
 from shared.cluster.quota_room import lineage
+from shared.cluster.singly import grows
 from shared.cluster.state import CellState
 from shared.events.reasons import DeferCode
 
@@ -59,7 +60,8 @@ class Owners:
 
     def note_all(self, state: CellState) -> None:
         """The same for somebody who has no lines and looks at all jobs."""
-        waiting = [job for job in state.jobs.values() if job.status is JobStatus.QUEUED]
+        now_ms = max(state.at_ms, state.clock_ms)
+        waiting = [job for job in state.jobs.values() if job.status is JobStatus.QUEUED or grows(job, now_ms)]
         idle = _with_idle(state, dict.fromkeys(job.spec.tenant for job in waiting))
         jobs = [job for job in waiting if job.spec.tenant in idle and job.deferred is not DeferCode.BEHIND_HEAD]
         state.tree.kept = kept_for(state, jobs)
@@ -67,7 +69,7 @@ class Owners:
 
 def kept_for(state: CellState, jobs: Sequence[Job]) -> KeptPlaces:
     """The places that are kept for these jobs."""
-    waiters = sorted([waiter(job, Wanted(state, job)) for job in jobs], key=lambda each: each.place)
+    waiters = sorted([waiter(state, job, Wanted(state, job)) for job in jobs], key=lambda each: each.place)
     kept = KeptInOrder()
     kept.change(state, [], claims_of(state, waiters, [each.wanted.form for each in waiters]), {})
     return KeptPlaces.of(kept.all)

@@ -1,4 +1,5 @@
-"""The jobs of owners that wait, and what is claimed for them: kept by what has changed since it was last looked at.
+"""The jobs of owners that wait, or run and lack workers, and what is claimed for them: kept by what has changed since
+it was last looked at.
 
 Tenants that stand below each other, of whatever GPU type, are one group: what is claimed for its jobs changes only with
 these jobs and with its use. Everything is looked at anew when a quota changes, or a node becomes another one.
@@ -183,12 +184,12 @@ class WaitingOwners:
             self._wanted.pop(row, None)
         else:
             job = state.jobs[row.first[-1]]
-            if job.status is JobStatus.QUEUED and (not _is_strict(line) or self._firsts[line].job == job.spec.id):
+            if not _is_strict(line) or self._firsts[line].job == job.spec.id:
                 wanted = self._wanted.get(row)
                 if wanted is None:
                     wanted = self._wanted[row] = Wanted(state, job)
                 is_fair = line.queue.order is QueueOrder.FAIR_SHARE
-                found = waiter(job, wanted, is_sure=_is_strict(line) and is_fair)
+                found = waiter(state, job, wanted, is_sure=_is_strict(line) and is_fair)
                 array = state.arrays.get(job.spec.array_of or "")
                 is_limited = array is not None and array.most_running is not None
         is_other = group.put(row, found, is_limited=is_limited)
