@@ -131,11 +131,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     for each in policies:
         _run(found, each, dataclasses.replace(workload, cell_file=file), jitter_s, out)
     if out is not None:
-        write_summary(found.as_json(), out)
-        if can_draw():
-            draw(found.curves, out)
-        else:
-            say("no plots: matplotlib is not installed (pip install '.[plots]' in Fallow's folder)")
+        _write(found, out)
     if as_json:
         print_json(found.as_json())
     else:
@@ -143,6 +139,15 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         show(f"Simulated{over}", found.means(), found.spread())
         for line in found.rejected():
             print_line(line)
+
+
+def _write(found: Simulation, out: Path) -> None:
+    """The summary of all policies, and their curves where matplotlib is there."""
+    write_summary(found.as_json(), out)
+    if can_draw():
+        draw(found.curves, out)
+    else:
+        say("no plots: matplotlib is not installed (pip install '.[plots]' in Fallow's folder)")
 
 
 def _rejected(codes: Mapping[str, int], seeds: int) -> str:
