@@ -119,12 +119,14 @@ def _may_find(state: CellState, spec: JobSpec, fewest: int) -> bool:
     return not missing
 
 
-def _why_not_in_several(state: CellState, spec: JobSpec, fewest: int) -> Places | DeferCode:
+def _why_not_in_several(state: CellState, spec: JobSpec, fewest: int) -> DeferCode:
     """Why the fewest replicas that a service starts with have no room, where no single pool could hold them all."""
     alone = place_gang(state, _of_size(spec, 1))
+    if isinstance(alone, DeferCode):
+        return alone
     free = sum(pool.free_whole for name, pool in state.pools.items() if not spec.pools or name in spec.pools)
     has_too_few = spec.resources.gpu_milli >= GPU and free * GPU < fewest * spec.resources.gpu_milli
-    return DeferCode.NO_FREE_GPUS if has_too_few and not isinstance(alone, DeferCode) else alone
+    return DeferCode.NO_FREE_GPUS if has_too_few else DeferCode.FRAGMENTED
 
 
 def _replicas_in(
