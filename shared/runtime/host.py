@@ -20,10 +20,12 @@ from shared.runtime.clocks import monotonic_ms, wall_ms
 T = TypeVar("T")
 
 QUICK_S, SLOW_S_MOST = 0.05, 60.0
-"""What takes no longer may be done on the loop: the process keeps its places in groups of Kafka all the same."""
+"""Work that takes no more processor time may be done on the loop: the process keeps its places in groups of Kafka all
+the same.
+"""
 
 SLOW_TIMES = 20
-"""After slow work all of its kind is done in a thread for so many times as long as that took."""
+"""After slow work all of its kind is done in a thread for so many times as long as that computed."""
 
 
 class Host:
@@ -44,6 +46,10 @@ class Host:
         """Seconds since some moment in the past, as fine as the machine has them. For figures."""
         return time.perf_counter()
 
+    def computed_s(self) -> float:
+        """Seconds of processor time that the calling thread has used so far."""
+        return time.thread_time()
+
     def chance(self) -> float:
         """A number from 0 to below 1, by chance: for pauses that shall differ between processes."""
         return random.random()  # noqa: S311 - jitter, not a secret
@@ -55,16 +61,26 @@ class Host:
         """Do this work and return its result. Work that may be long runs in a thread, so that the loop goes on
         meanwhile and the process keeps its places in groups. All other work runs on the loop, since on a busy machine
         each hand-over to a thread waits for a processor; but for a while after work of its kind was slow it runs in a
-        thread, too: the slower that was, the longer, up to `SLOW_S_MOST`.
+        thread, too: the slower that was, the longer, up to `SLOW_S_MOST`. How slow work is, its processor time tells:
+        where it waited for a processor, a thread would have waited as well.
         """
-        begin_s = self.perf_s()
-        is_on_loop = not may_be_long and begin_s >= self._slow_until_s.get(kind, begin_s)
+        computed_s = 0.0
+
+        def measured() -> T:
+            nonlocal computed_s
+            begin_s = self.computed_s()
+            try:
+                return work()
+            finally:
+                computed_s = self.computed_s() - begin_s
+
+        now_s = self.perf_s()
+        is_on_loop = not may_be_long and now_s >= self._slow_until_s.get(kind, now_s)
         try:
-            return work() if is_on_loop else await _in_a_thread(work)
+            return measured() if is_on_loop else await _in_a_thread(measured)
         finally:
-            end_s = self.perf_s()
-            if end_s - begin_s > QUICK_S:
-                until_s = end_s + min(SLOW_TIMES * (end_s - begin_s), SLOW_S_MOST)
+            if computed_s > QUICK_S:
+                until_s = self.perf_s() + min(SLOW_TIMES * computed_s, SLOW_S_MOST)
                 self._slow_until_s[kind] = max(until_s, self._slow_until_s.get(kind, until_s))
 
     def cell_file(self, path: Path) -> CellFile:

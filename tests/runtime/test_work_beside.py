@@ -15,16 +15,23 @@ class TimedHost(Host):
 
     def __init__(self) -> None:
         super().__init__()
-        self.now_s = 0.0
+        self.now_s = self.used_s = 0.0
 
     def perf_s(self) -> float:
         return self.now_s
 
-    async def threads(self, took_s: float, kind: str = "decisions", *, may_be_long: bool = False) -> bool:
-        """Whether work of this kind, which takes so long, is done in another thread."""
+    def computed_s(self) -> float:
+        return self.used_s
+
+    async def threads(
+        self, took_s: float, kind: str = "decisions", *, may_be_long: bool = False, waited_s: float = 0.0
+    ) -> bool:
+        """Whether work of this kind, which computes so long and waits so long for a processor, is done in another
+        thread.
+        """
 
         def work() -> int:
-            self.now_s += took_s
+            self.now_s, self.used_s = self.now_s + took_s + waited_s, self.used_s + took_s
             return threading.get_ident()
 
         return await self.beside(work, kind, may_be_long=may_be_long) != threading.get_ident()
@@ -57,6 +64,25 @@ async def test_after_very_slow_work_the_while_is_longer_and_has_an_end() -> None
     assert await host.threads(QUICK_S / 2)
     host.now_s += QUICK_S
     assert not await host.threads(QUICK_S / 2)
+
+
+async def test_work_that_only_waits_for_a_processor_is_not_slow() -> None:
+    host = TimedHost()
+    await host.threads(QUICK_S / 2, waited_s=10 * QUICK_S)
+    assert not await host.threads(QUICK_S / 2)
+
+
+async def test_the_machine_counts_the_processor_time_of_the_thread_that_works() -> None:
+    host = Host()
+
+    def work() -> int:
+        while host.computed_s() - begin_s < 2 * QUICK_S:
+            pass
+        return threading.get_ident()
+
+    begin_s = host.computed_s()
+    assert await host.beside(work, "decisions", may_be_long=False) == threading.get_ident()
+    assert await host.beside(threading.get_ident, "decisions", may_be_long=False) != threading.get_ident()
 
 
 async def test_slow_work_of_one_kind_says_nothing_of_another() -> None:
