@@ -28,6 +28,7 @@ from services.placement.policy import (
 from services.placement.policy.breaker import Breaker, counts, with_lost
 from services.placement.policy.deadlines import Deadlines
 from services.placement.policy.earlier_reports import EarlierReports
+from services.placement.policy.failures import Failures, told_of
 from services.placement.policy.fair_clock import FairClock
 from services.placement.policy.file_in_force import FileInForce
 from services.placement.policy.gang import POLICIES, Places
@@ -42,9 +43,10 @@ from services.placement.policy.sequence import Past
 from services.placement.policy.strays import Stray
 from services.placement.policy.tending import Tending
 from services.placement.policy.turn import Turn
-from services.placement.policy.walk import TRIES_MOST, walk_lines
+from services.placement.policy.walk import TRIES_MOST, WalkLines, walk_lines
 from shared.cluster.config import CellFile
 from shared.cluster.illegal import IllegalEffect
+from shared.cluster.invariants import check_state
 from shared.cluster.job import HOLDING, Job, JobStatus
 from shared.cluster.lease import patience_ms
 from shared.cluster.node import Node
@@ -130,7 +132,7 @@ class PlacementService:
     `state` is shared with the writer loop, which opens and ends checkpoints.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name but the cell's own; each is a fact of the process, or a port
         self,
         state: CellState,
         file: CellFile,
@@ -140,10 +142,11 @@ class PlacementService:
         speed: float = 1.0,
         takes_plans: bool | None = None,
         clock_bound_ms: int = CLOCK_BOUND_MS,
+        walk: WalkLines = walk_lines,
     ) -> None:
         """`speed`: how fast cell time goes by, beside wall time. `takes_plans`: whether planned starts are put in
         force; not under a stepped clock, unless whoever plans keeps step: a replay comes to the same starts each time.
-        `clock_bound_ms` is how far ahead, in cell time, the clock of a plan may be.
+        `clock_bound_ms` is how far ahead, in cell time, the clock of a plan may be. `walk` is how lines are walked.
         """
         self._takes_plans = not stepped if takes_plans is None else takes_plans
         self.state, self._file, self._name, self._stepped = state, file, writer, stepped
@@ -177,6 +180,12 @@ class PlacementService:
         self._reload = self._begins = self._is_configured = False
         self._room = Room()
         self._taken: list[Input] = []
+        self._words_left = self._begun_ms = 0
+        self._had_plan = False
+        self._walk_lines_of = walk
+        self.failures = Failures()
+        """The inputs on which a decision raised an error."""
+        self._unproved: Exception | None = None
         self._losing: dict[str, None] = {}
         self._in_force, self._file_first = FileInForce(file, state), 0
         self._nodes_are_fenced = False
@@ -196,6 +205,8 @@ class PlacementService:
         self._read, self._checksums, self._handed_over, self._passed = {}, {}, {}, {}
         self._taken_back = {}
         self._strays, self._culprits, self._room = [], [], Room()
+        self._unproved = None
+        self.failures.begin()
         self._words = {}
         self.has_new_leases = self._epoch is None or self.state.epoch != self._epoch
         if not self.has_new_leases:
@@ -384,8 +395,10 @@ class PlacementService:
         """One cycle under the writer's checkpoint. None: nothing to write, the inputs so far need no record."""
         rounds, self.tried_in_vain = ROUNDS_AT_REST_MOST, 0
         while True:
+            self._taken, self._words_left = [], self._room.words_most
+            self._had_plan = self._plan is not None
+            self._prove()
             turn = self._turn(now_ms)
-            self._taken = []
             self._deadlines.begin()
             try:
                 tried = self._cycle(turn, wall_ms)
@@ -398,6 +411,12 @@ class PlacementService:
                 rounds, self._walk_is_due = rounds - 1, True  # at rest there is time for those
             elif tried is not None or not self._inbox:
                 return tried
+
+    def _prove(self) -> None:
+        """After a decision that raised an error: raise it again where the state is not sound all the same."""
+        error, self._unproved = self._unproved, None
+        if error is not None and check_state(self.state):
+            raise error
 
     def leave(self, now_ms: int, wall_ms: int) -> Tried | None:
         """The last decision of a writer that leaves in order: how far it has read, and which nodes it has never heard.
@@ -554,11 +573,12 @@ class PlacementService:
 
     def _keep(self) -> None:
         """Nothing of the last cycle will be undone."""
+        self.failures.went_well(self._taken)
         self._taken = []
         if self._is_configured:
             self._reload = self._begins = False
         self._hearing.sequences.keep()
-        self._room.went_well()
+        self._room.went_well(walk_goes_on=self._walk_is_due or self._has_untried)
 
     def accepted(self, tried: Tried) -> None:
         """The decision is in force."""
@@ -593,33 +613,69 @@ class PlacementService:
 
         The shell folds forward next and says `caught_up`.
         """
+        self._put_back(tried.taken)
+
+    def _put_back(self, taken: Collection[Input]) -> None:
         self._hearing.sequences.undo()
-        for item in tried.taken:
+        for item in taken:
             self._read.pop(item.source, None)
-        self._inbox.put_back(tried.taken)
+        self._inbox.put_back(taken)
+        self._taken = []
 
     def unwritable(self, tried: Tried, why: Undecodable) -> bool:
         """No reader could read the decision, or fold it: nothing of it is in the state, and it was not appended. Its
         inputs wait again, and the next decision takes fewer of them. A single one that is left is the culprit: it is
         set aside. Whether that helps; if not, the decision comes from no input, and a rule of ours is broken.
         """
-        self.refused(tried)
-        self._deadlines.put_back()
-        self._look_anew()
-        self._strays, self._plan = [], None
+        self._undo(tried.taken)
         if not self._room.is_one_step:
             self._room.narrow(tried.size_bytes)
             return True
         if not tried.taken:
             return False
         (culprit,) = tried.taken
-        self._culprits.append((culprit, Stray(DeadLetterReason.UNWRITABLE, str(why))))
-        self._inbox.drop_first(culprit)
+        self._set_aside(culprit, Stray(DeadLetterReason.UNWRITABLE, str(why)))
         return True
+
+    def failed(self, error: Exception) -> bool:
+        """`decide` raised this error, and the state is as before. The inputs wait again, and the next decision takes
+        fewer of them. A single one without which it is made is the culprit: it is set aside. Whether that may help: a
+        decision that raises without any input does so for ever, and several culprits in a row are no chance.
+        """
+        taken, self._unproved = self._taken, error
+        self._undo(taken)
+        if self._had_plan:
+            return True  # it is gone, and made again
+        words = sum(item.words for item in taken)
+        if not words:
+            return False
+        if words > 1 or not self._room.has_done_without:
+            self._room.narrow_words(words)
+            return True
+        (culprit,) = taken
+        text = told_of(error, culprit)
+        may_be = self.failures.note(culprit, text)
+        if may_be:
+            self._set_aside(culprit, Stray(DeadLetterReason.HANDLER_FAILED, text))
+        return may_be
+
+    def _set_aside(self, culprit: Input, why: Stray) -> None:
+        self._culprits.append((culprit, why))
+        self._inbox.drop_first(culprit)
+
+    def _undo(self, taken: Collection[Input]) -> None:
+        """Nothing of the last cycle holds, and neither does what was concluded meanwhile."""
+        self._put_back(taken)
+        self._deadlines.put_back()
+        self._look_anew()
+        self._strays, self._plan = [], None
+        if self._stepped:
+            self._cell_ms = self._begun_ms
 
     # Inside a cycle.
 
     def _turn(self, now_ms: int) -> Turn:
+        self._begun_ms = self._cell_ms
         self._cell_ms = max(self._cell_ms, self.state.at_ms, 0 if self._stepped else now_ms)
         self.state.clock_ms = self._cell_ms
         self._followed = 0
@@ -631,21 +687,34 @@ class PlacementService:
 
     def _take_from(self, line: deque[Input], takes: Callable[[int], bool], turn: Turn, wall_ms: int) -> None:
         """Take inputs from the front of a line, as far as the record has room."""
-        known, taken, most = self.state.inputs, self._taken, self._room.inputs_most
-        while line and len(taken) < most and takes(line[0].size_bytes):
+        known, taken = self.state.inputs, self._taken
+        while line and self._words_left > 0 and takes(line[0].size_bytes):
             item = line.popleft()
             if item.next_offset <= known.get(item.source, 0):
                 continue
-            if not self._keeps_time(turn, item.event):
-                line.appendleft(item)
-                return
             taken.append(item)
+            if not self._keeps_time(turn, item.event):
+                line.appendleft(taken.pop())
+                return
+            if self._room.is_narrow:
+                item = self._first_words(line)
             done = self._handle(turn, item, wall_ms)
             parts = None if done is None else item.cut(done)
             if parts is not None:
                 taken[-1], rest = parts
                 line.appendleft(rest)
                 return
+
+    def _first_words(self, line: deque[Input]) -> Input:
+        """The input that was taken last from this line, or as many of its words as the decision may still take in."""
+        item = self._taken[-1]
+        parts = item.cut(self._words_left)
+        if parts is not None:
+            item, rest = parts
+            self._taken[-1] = item
+            line.appendleft(rest)
+        self._words_left -= item.words
+        return item
 
     def _keeps_time(self, turn: Turn, event: Event | None) -> bool:
         """A record has one time, for all of its effects: a step of the clock needs a record in which nothing is yet."""
@@ -876,7 +945,7 @@ class PlacementService:
 
         self._fair_clock.walked(turn.now_ms)
         self._lines.open_due(self.state)
-        walk = walk_lines(self.state, self._lines, turn.now_ms, start)
+        walk = self._walk_lines_of(self.state, self._lines, turn.now_ms, start)
         self._lines.walked(self.state, turn.now_ms)
         for job_id in walk.heads:
             turn.do(e.HeadBlocked(job=job_id))

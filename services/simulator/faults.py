@@ -48,6 +48,7 @@ class Fault(StrEnum):
     INPUT_LOST = "input-lost"
     FLIPPED = "bit-flip"
     OVERSIZED = "oversized"
+    POISONED = "poisoned"
 
 
 RATES: dict[Fault, float] = {

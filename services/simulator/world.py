@@ -19,6 +19,7 @@ from services.simulator.machine import Machine
 from services.simulator.mishaps import Mishaps
 from services.simulator.oracle import Oracle
 from services.simulator.person import Person
+from services.simulator.poison import Poison
 from services.simulator.process import Died, Part, Process, Release
 from services.simulator.readers import Readers
 from services.simulator.redis import Redis
@@ -97,7 +98,7 @@ class World:
         self.commits = Commits(self.groups.owns)
         self.broker.topics = dict.fromkeys(TOPICS_OF_CELLS, cells)
         self.broker.topics |= {"submissions": SUBMISSION_PARTITIONS, "executor-slots": SLOTS, "dead-letters": 1}
-        self.clients = Clients(self, self.items)
+        self.clients, self.poison = Clients(self, self.items), Poison(self)
         self.readers = Readers(self)
         self.processes = self._make_processes()
         self._agents = self._make_agents(setting.machines)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from shared.cluster.apply import apply
+from shared.cluster.fold import DamagedLog
 from shared.cluster.state import CellState
 from shared.events.effects import AnyEffect, JobEnqueued, WriterStarted
 from shared.events.encoding import Undecodable
@@ -42,6 +43,10 @@ class Ears:
 
     def unwritable(self, tried: Trial, why: Undecodable) -> bool:
         self.heard.append(f"unwritable: {why}")
+        return self.knows_better
+
+    def failed(self, error: Exception) -> bool:
+        self.heard.append(f"failed: {error}")
         return self.knows_better
 
     def note(self, effects: tuple[AnyEffect, ...], wall_ms: int) -> None:
@@ -167,3 +172,31 @@ def test_a_draft_that_was_not_appended_leaves_no_trace() -> None:
     drafted(tenure, trial(state, tenure))
     tenure.discard()
     assert (state.epoch, ears.heard) == (0, [])
+
+
+@pytest.mark.parametrize("error", [KeyError("job"), RecursionError("too deep"), AssertionError()])
+def test_a_trial_that_raises_an_error_is_undone_and_the_decider_tries_another_one(error: Exception) -> None:
+    state, ears = CellState("cell-a"), Ears()
+    tenure: Tenure[Trial] = Tenure(state, ears)
+    trial(state, tenure)
+    tenure.failed(error)
+    assert (state.epoch, ears.heard) == (0, [f"failed: {error}"])
+    tenure.begin()
+
+
+def test_where_the_decider_knows_no_other_one_the_error_is_raised() -> None:
+    state = CellState("cell-a")
+    tenure: Tenure[Trial] = Tenure(state, Ears(knows_better=False))
+    trial(state, tenure)
+    with pytest.raises(KeyError, match="job"):
+        tenure.failed(KeyError("job"))
+
+
+@pytest.mark.parametrize("error", [MemoryError(), DamagedLog("forged"), UnwritableDecision("far")])
+def test_so_is_one_that_says_nothing_of_what_was_tried(error: Exception) -> None:
+    state, ears = CellState("cell-a"), Ears()
+    tenure: Tenure[Trial] = Tenure(state, ears)
+    trial(state, tenure)
+    with pytest.raises(type(error)):
+        tenure.failed(error)
+    assert ears.heard == []

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from services.placement.app.cell_writer import CellWriter
+from services.placement.app.cell_writer import CellWriter, Deciding
 from services.placement.app.metrics import PlacementMetrics
 from services.placement.app.ownership import Ownership
 from services.placement.app.writer import watch_ownership
+from services.placement.service import PlacementService
 from services.placement.settings import PlacementSettings
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
@@ -62,7 +63,14 @@ class RefusedLog(MemoryLog):
 class PlacementProcess:
     """One placement process with one cell, and its place in the group."""
 
-    def __init__(self, log: MemoryLog, name: str, host: Host | None = None, owned: type[Ownership] = Ownership) -> None:
+    def __init__(
+        self,
+        log: MemoryLog,
+        name: str,
+        host: Host | None = None,
+        owned: type[Ownership] = Ownership,
+        deciding: Deciding = PlacementService,
+    ) -> None:
         context = make_context("placement", PlacementSettings(namespace=NAMESPACE, instance=name))
         if host is not None:
             context = replace(context, host=host, clock=WallCellClock(wall=host.wall_ms))
@@ -71,7 +79,7 @@ class PlacementProcess:
         self.owned = owned(self.member)
         file = parse_cell_file(TEXT, "cell")
         metrics = PlacementMetrics(self.context.registry)
-        self.writer = CellWriter(self.context, log, file, file.cells[0], self.owned, metrics)
+        self.writer = CellWriter(self.context, log, file, file.cells[0], self.owned, metrics, deciding)
         self._tasks: list[asyncio.Task[None]] = []
 
     @property

@@ -19,6 +19,10 @@ IN_FORCE = "in force"
 """What the log of the process says of each decision whose record the writer takes to be the newest of its cell."""
 
 
+FAILED = "decision failed; retrying with fewer inputs"
+"""What it says of each decision that raised an error, before it is made once more."""
+
+
 class Appending:
     """Of one cell. `wrote_ms` (monotonic) is when the log answered last."""
 
@@ -50,6 +54,13 @@ class Appending:
         )
         self._metrics.stale("unwritable")
         return None
+
+    def failed(self, tenure: Tenure[Tried], error: Exception) -> None:
+        """A decision raised this error: it is decided again with fewer inputs. Raises it where that leads nowhere."""
+        tenure.failed(error)
+        reason = f"{type(error).__name__}: {error}"
+        self._context.logger.error(FAILED, cell=self.cell, reason=reason, exc_info=error)
+        self._metrics.stale("failed")
 
     async def append(self, tenure: Tenure[Tried], tried: Tried, draft: Draft) -> bool:
         """Whether the decision is in force. Raises CannotWrite where this process is not to try again."""

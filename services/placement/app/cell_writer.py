@@ -51,6 +51,10 @@ OTHERS_AHEAD_MOST = 20_000
 """While so many other records wait for the next decision, the rest of them waits in the log."""
 
 
+Deciding = Callable[..., PlacementService]
+"""What makes the service of a cell, with the arguments of `PlacementService`."""
+
+
 class CellWriter:
     """Standby and writer of one cell. An exception of `run` means that the log cannot be trusted or a rule of ours is
     broken.
@@ -64,12 +68,14 @@ class CellWriter:
         cell: CellPart,
         owned: Ownership,
         metrics: PlacementMetrics,
+        deciding: Deciding = PlacementService,
     ) -> None:
+        """`deciding` makes the service, which is given the state and the cell file."""
         self.cell = cell.name
         self._context, self._log = context, log
         self._layout = layout = layout_of(file, context.settings.namespace)
         self._metrics = CellMetrics(metrics, cell.name)
-        self._ordinal, self._owned, self._file = cell.ordinal, owned, file
+        self._ordinal, self._owned, self._file, self._deciding = cell.ordinal, owned, file, deciding
         self._stepped = context.settings.clock is ClockKind.STEPPED
         self._follower = Follower(log, layout, cell.name, service=context.service)
         self._begun_ms = 0
@@ -108,7 +114,7 @@ class CellWriter:
         state, self._file = self._follower.state, await self._file_as_it_is()
         clock = self._context.clock
         speed = clock.speed if isinstance(clock, WallCellClock) else 1.0
-        self._service = PlacementService(
+        self._service = self._deciding(
             state,
             self._file,
             writer=self._context.instance,
@@ -412,9 +418,13 @@ class CellWriter:
         tenure.begin()
         # Nothing else of the process touches the cell meanwhile, but where it takes long other work goes on.
         decide = partial(self._service.decide, self._now_ms(), self._context.host.monotonic_ms())
-        tried = await self._context.host.beside(
-            decide, f"decisions of {self.cell}", may_be_long=self._service.may_decide_long
-        )
+        try:
+            tried = await self._context.host.beside(
+                decide, f"decisions of {self.cell}", may_be_long=self._service.may_decide_long
+            )
+        except Exception as error:  # noqa: BLE001 - whatever bug it is: one input must not stop the others for ever
+            self._appending.failed(tenure, error)
+            return True
         draft = None if tried is None else self._appending.draft(tenure, tried)
         self._metrics.cycle.observe(self._context.host.perf_s() - begin_s)
         if tried is not None and draft is None:

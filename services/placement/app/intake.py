@@ -26,6 +26,9 @@ INPUTS = ("jobs", "nodes", "proposals", "operations")
 PLANS = "queue"
 """The topic of plans. It is no input, and has no cursor: a newer plan says again what an older one said."""
 
+SET_ASIDE = "input set aside"
+"""What the log of the process says of each of them, or of the first ones of many."""
+
 
 class Intake:
     """Of one cell. `sources` are the inputs as decisions name them, by topic."""
@@ -103,7 +106,7 @@ class Intake:
             return
         warn, counted = self._context.logger.warning, self._context.telemetry.dead_letters
         for one in dead[:TOLD_MOST]:
-            warn("input set aside", topic=one.record.topic, offset=one.record.offset, reason=one.text)
+            warn(SET_ASIDE, topic=one.record.topic, offset=one.record.offset, reason=one.text)
         if len(dead) > TOLD_MOST:
             warn("more inputs set aside", count=len(dead) - TOLD_MOST)
         for one in dead:

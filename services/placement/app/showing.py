@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from services.placement.app.metrics import CellMetrics
+from services.placement.policy.failures import Failures
 from services.placement.service import PlacementService
 from services.placement.settings import PlacementSettings
 from shared.cluster.state import CellState
@@ -50,11 +51,13 @@ class Showing:
     def tell(self, service: PlacementService) -> None:
         """What a person should know of the cell; only the process that writes it tells that."""
         self._health.noted(self._silent_note, _many_silent(self.cell, service.state))
+        self._health.noted(self._failed_note, _failed(self.cell, service.failures))
         self._show_plans(service)
 
     def left(self) -> None:
         """The cell is another process's to write: what a person should know of it is told there."""
         self._health.noted(self._silent_note)
+        self._health.noted(self._failed_note)
         self._health.noted(self._plans_note)
         self._plan_ahead_ms = 0
 
@@ -74,8 +77,21 @@ class Showing:
         return f"silent nodes of {self.cell}"
 
     @property
+    def _failed_note(self) -> str:
+        return f"failed inputs of {self.cell}"
+
+    @property
     def _plans_note(self) -> str:
         return f"clock of queueing for {self.cell}"
+
+
+def _failed(cell: str, failures: Failures) -> str | None:
+    """What a person should report: a defect of ours."""
+    count = failures.count
+    if not count:
+        return None
+    inputs = "1 input was" if count == 1 else f"{count} inputs were"
+    return f"cell {cell}: {inputs} set aside because decisions failed; the newest: {failures.newest}"
 
 
 def _many_silent(cell: str, state: CellState) -> str | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from services.placement.app.cell_writer import CellWriter
+from services.placement.app.cell_writer import CellWriter, Deciding
 from services.placement.app.metrics import PlacementMetrics
 from services.placement.app.ownership import Ownership
+from services.placement.service import PlacementService
 from services.placement.settings import PlacementSettings
 from shared.cluster.config import CellPart
 from shared.log.cell_work import work_apart
@@ -20,7 +21,9 @@ from shared.runtime.process import Context
 from shared.runtime.together import together
 
 
-async def main(context: Context[PlacementSettings], opening: OpenLog = open_log) -> None:
+async def main(
+    context: Context[PlacementSettings], opening: OpenLog = open_log, deciding: Deciding = PlacementService
+) -> None:
     """Follow and write until told to stop. An error in one cell leaves the others alone."""
     file = context.host.cell_file(context.settings.cell_file)
     log = await opening(context, file)
@@ -32,7 +35,7 @@ async def main(context: Context[PlacementSettings], opening: OpenLog = open_log)
     writers: dict[str, CellWriter] = {}
 
     async def work(cell: CellPart) -> None:
-        writer = writers[cell.name] = CellWriter(context, log, file, cell, owned, metrics)
+        writer = writers[cell.name] = CellWriter(context, log, file, cell, owned, metrics, deciding)
         await writer.run()
 
     def apart(cell: CellPart) -> Coroutine[Any, Any, None]:

@@ -44,6 +44,14 @@ class Input:
     goes_on: bool = False
     sent_ms: int | None = None
 
+    @property
+    def words(self) -> int:
+        """Into how many parts it can be cut."""
+        match self.event:
+            case JobsAdmitted(jobs=words) | RunsReported(words=words) | NodesReported(reports=words):
+                return max(1, len(words))
+        return 1
+
     def cut(self, count: int) -> tuple[Input, Input] | None:
         """Its first `count` words and the rest, as two inputs; None where it does not consist of so many."""
         event = self.event

@@ -86,6 +86,10 @@ class Walk:
     has_kept_off: bool = False
 
 
+WalkLines = Callable[[CellState, Lines, int, Start], Walk]
+"""Walks the lines of a cell once, at this cell time."""
+
+
 def walk_lines(state: CellState, lines: Lines, now_ms: int, start: Start) -> Walk:
     """Walk the queues in their order. What heads of one wait for, the queues behind it leave alone."""
     walk = Walk()

@@ -82,12 +82,12 @@ def _lost_of_jobs(history: History, ordinal: int) -> Iterable[Logged]:
 
 
 def _dead_of_jobs(history: History, ordinal: int) -> frozenset[tuple[str, int]]:
-    """What placement set aside though it can be read: no record can hold what comes of it."""
-    found = set()
+    """What placement set aside though it can be read: no record can hold what comes of it, or its decision fails."""
+    found, reasons = set(), (DeadLetterReason.UNWRITABLE, DeadLetterReason.HANDLER_FAILED)
     for logged in history.records("dead-letters"):
         sent = {name: value.decode("utf-8", "replace") for name, value in logged.record(logged.topic).headers}
         at = (sent.get("origin_topic", "").rpartition(".")[2], sent.get("origin_partition"))
-        if at == ("jobs", str(ordinal)) and sent["reason"] == DeadLetterReason.UNWRITABLE:
+        if at == ("jobs", str(ordinal)) and sent["reason"] in reasons:
             found.add((f"jobs-{ordinal}", int(sent["origin_offset"])))
     return frozenset(found)
 

@@ -16,9 +16,10 @@ from services.executor.processes.supervisor import must_end
 from services.executor.settings import AgentSettings, ExecutorSettings
 from services.metrics import app as metrics_app
 from services.metrics.settings import MetricsSettings
-from services.placement.app import appending, writer
+from services.placement.app import appending, intake, writer
 from services.placement.app import snapshots as snapshots_app
 from services.placement.app.snapshots import SnapshotSettings
+from services.placement.service import PlacementService
 from services.placement.settings import PlacementSettings
 from services.projector import app as projector_app
 from services.projector.settings import ProjectorSettings
@@ -92,9 +93,15 @@ def admission(_world: World, process: Process) -> Shell:
 
 def placement(world: World, process: Process) -> Shell:
     """Writer and standby of every cell. What it takes to be in force must be so."""
-    hears: Hears = {appending.IN_FORCE: partial(world.believed, process), INPUT_FENCED: world.person.fenced}
+    hears: Hears = {
+        appending.IN_FORCE: partial(world.believed, process),
+        appending.FAILED: partial(world.poison.failed, process),
+        intake.SET_ASIDE: world.poison.set_aside,
+        INPUT_FENCED: world.person.fenced,
+    }
     settings = PlacementSettings.model_construct(namespace=NAMESPACE, resume_inputs=world.person.setting())
-    return Shell("placement", settings, writer.main, hears)
+    main = partial(writer.main, deciding=partial(PlacementService, walk=world.poison.walk))
+    return Shell("placement", settings, main, hears)
 
 
 def executor(world: World, process: Process) -> Shell:

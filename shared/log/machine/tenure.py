@@ -12,6 +12,7 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
+from shared.cluster.fold import DamagedLog
 from shared.cluster.state import CellState
 from shared.events.effects import AnyEffect
 from shared.events.encoding import Undecodable
@@ -64,8 +65,15 @@ class Decider(Protocol[T_contra]):
     def unwritable(self, tried: T_contra, why: Undecodable, /) -> bool:
         """No reader could read it, and the state is as before. Whether the next trial will be another one."""
 
+    def failed(self, error: Exception, /) -> bool:
+        """Its own trial raised this error, and the state is as before. Whether the next trial will be another one."""
+
     def note(self, effects: tuple[AnyEffect, ...], wall_ms: int, /) -> None:
         """These effects are in force."""
+
+
+OF_NO_TRIAL = (MemoryError, DamagedLog, UnwritableDecision)
+"""Errors that say nothing of what was tried: the machine has too little memory, or a rule of ours is broken."""
 
 
 class Verdict(StrEnum):
@@ -102,6 +110,16 @@ class Tenure(Generic[T]):
     def discard(self) -> None:
         """The draft was not appended, and will not be: nothing comes of it."""
         self._writer.discard()
+
+    def failed(self, error: Exception) -> None:
+        """The trial that `begin` began raised this error: it is undone, and the next trial is another one. Raises the
+        error where it cannot be.
+        """
+        if isinstance(error, OF_NO_TRIAL):
+            raise error
+        self._writer.abandon()
+        if not self._decider.failed(error):
+            raise error
 
     def draft(self, tried: T) -> Draft | Undecodable:
         """The record of what was tried, to be appended once; or why no reader could read it. Then it is undone, the
