@@ -182,7 +182,7 @@ def _dead_letter() -> Json:
             **text,
             "description": "Key and headers in base64, where the other headers do not show them exactly.",
         },
-        "not_exact": {**text, "description": "true where there was no room for `exact`."},
+        "not_exact": {**text, "description": "true where there was no room for `exact`, or more than 1,000 headers."},
         "headers_dropped": {**number, "description": "How many original headers found no room."},
     }
     required = ["service", "reason", "text", "origin_topic", "origin_partition", "origin_offset", "origin_timestamp_ms"]

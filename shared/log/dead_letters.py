@@ -12,7 +12,7 @@ import json
 from hashlib import blake2b
 
 from shared.log.machine.consumer import Dead
-from shared.log.port import Headers, Outgoing, Record
+from shared.log.port import HEADERS_MOST, Headers, Outgoing, Record
 
 TOPIC = "dead-letters"
 TOLD_MOST = 20
@@ -34,7 +34,9 @@ HASH_BYTES = 32
 EXACT, NOT_EXACT = "exact", "not_exact"
 EXACT_BYTES_MAX = 64_000
 LETTER_BYTES_MAX = 1_000_000
-"""With `exact`, value and `exact` together stay below this; where there is no room for it, `not_exact` says so."""
+"""With `exact`, value and `exact` together stay below this; where there is no room for it, `not_exact` says so. It
+does so of more than HEADERS_MOST headers too, of which none but the first are looked at.
+"""
 
 
 def dead_letter(dead: Dead, *, service: str, namespace: str) -> Outgoing:
@@ -103,6 +105,8 @@ def _value_headers(value: bytes | None) -> Headers:
 
 def _exact_headers(record: Record) -> Headers:
     """Key and headers as JSON with base64, if what stands in the other headers is not exactly them."""
+    if len(record.headers) > HEADERS_MOST:
+        return ((NOT_EXACT, b"true"),)
     as_shown = tuple((ORIGINAL_PREFIX + name, value) for name, value in record.headers)
     key_is_shown = record.key is None or _safe(record.key, ORIGINAL_BYTES_MAX) == record.key
     if key_is_shown and as_shown == _original_headers(record.headers):

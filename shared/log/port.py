@@ -21,6 +21,12 @@ Headers = tuple[tuple[str, bytes], ...]
 RECORD_BYTES_MAX = 1_048_000
 """The largest record that is sent, key and headers included: just below the broker's default message.max.bytes."""
 
+HEADERS_MOST = 1_000
+"""Of a record with more headers nothing is read: an empty one takes two bytes of a record, and as long as any other."""
+
+HEADER_BYTES = 64
+"""What a header takes in memory besides its name and its value, at least."""
+
 UNREADABLE_HEADER = "unreadable"
 """The only header of the record that stands for one that cannot be read; its key and value are absent."""
 
@@ -47,8 +53,10 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def bytes_of(record: Record) -> int:
-    """How large a record is, its headers included."""
-    size_bytes = len(record.key or b"") + len(record.value or b"")
+    """How much of a batch's room a record takes: its bytes, and HEADER_BYTES for each header, which costs also where
+    it is empty.
+    """
+    size_bytes = len(record.key or b"") + len(record.value or b"") + HEADER_BYTES * len(record.headers)
     for name, value in record.headers:
         size_bytes += len(name) + len(value)
     return size_bytes

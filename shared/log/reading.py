@@ -10,7 +10,7 @@ from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, Decision
 from shared.events.encoding import TYPE_HEADER, Undecodable, decode, shorten
 from shared.events.reasons import DeadLetterReason
-from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Record
+from shared.log.port import HEADERS_MOST, UNREADABLE_HEADER, UNREADABLE_TEXT, Record
 
 SUBMISSIONS = "submissions"
 DIGITS_MOST = 19
@@ -18,7 +18,12 @@ DIGITS_MOST = 19
 
 
 def header(record: Record, name: str) -> str:
-    """The last header of this name as text, "" if there is none; bytes that are no text are shown as such."""
+    """The last header of this name as text, "" if there is none; bytes that are no text are shown as such.
+
+    Of a record with too many headers (`unreadable`) none is looked for.
+    """
+    if len(record.headers) > HEADERS_MOST:
+        return ""
     for key, value in reversed(record.headers):
         if key == name:
             return (value or b"").decode("utf-8", "backslashreplace")
@@ -32,9 +37,12 @@ def number(record: Record, name: str) -> int | None:
 
 
 def unreadable(record: Record) -> Undecodable | None:
-    """Why the record is one that Kafka's client itself cannot read, of which nothing is left but its place; else
-    None.
+    """Why the record is one that Kafka's client itself cannot read, of which nothing is left but its place, or one with
+    more headers than are looked at; else None.
     """
+    if len(record.headers) > HEADERS_MOST:
+        text = f"has {len(record.headers)} headers, at most {HEADERS_MOST} are read"
+        return Undecodable(DeadLetterReason.UNREADABLE, text)
     if record.headers and record.headers[0] == (UNREADABLE_HEADER, UNREADABLE_TEXT):
         return Undecodable(DeadLetterReason.UNREADABLE, UNREADABLE_TEXT.decode())
     return None

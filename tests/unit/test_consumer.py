@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from functools import reduce
 from hashlib import blake2b
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from shared.events.encoding import TYPE_HEADER
 from shared.log.dead_letters import VALUE_BYTES_MAX, dead_letter
 from shared.log.letters import Letter, Letters, Lost, letter_of, note_of_replay, original_of
 from shared.log.machine.consumer import (
@@ -26,7 +28,16 @@ from shared.log.machine.consumer import (
     next_offsets,
     take_batch,
 )
-from shared.log.port import RECORD_BYTES_MAX, UNREADABLE_HEADER, UNREADABLE_TEXT, Outgoing, Record, bytes_of
+from shared.log.port import (
+    HEADERS_MOST,
+    RECORD_BYTES_MAX,
+    UNREADABLE_HEADER,
+    UNREADABLE_TEXT,
+    Outgoing,
+    Record,
+    bytes_of,
+)
+from shared.log.reading import header, unreadable
 
 NO_LIMIT = DeadLetterLimit(dead_percent_max=None, dead_in_a_row_max=None)
 
@@ -201,6 +212,7 @@ def test_what_was_set_aside_can_be_made_again_to_the_last_byte(found: Record) ->
     [
         (record(b"x" * 1_000_001), "it is cut, of its 1000001 bytes only the first 1000000"),
         (record(b"x", headers=(("h", b"\xff" * 50_000),) * 2), "found no room"),
+        (record(b"x", headers=(("", b""),) * (HEADERS_MOST + 1)), "found no room"),
         (record(b"x", headers=((UNREADABLE_HEADER, UNREADABLE_TEXT),)), "could not read it"),
         (replace(record(None), key=None), "neither key nor value"),
         (replace(record(b"x"), topic="ns.decisions"), "only Fallow itself writes"),
@@ -218,7 +230,7 @@ def test_of_a_record_beyond_its_senders_limit_no_more_than_the_begin_is_kept() -
     (dead,) = take_batch([found], lambda _: Bad("too_many", "t", is_one_too_many=True), NO_LIMIT, Tally()).dead
     sent = dead_letter(dead, service="admission", namespace="ns")
     stored = Record(sent.topic, 0, 9, sent.key, sent.value, sent.headers, 0)
-    assert bytes_of(stored) < 1_000
+    assert bytes_of(stored) < 2_000
     assert (letter_of(stored).size_bytes, sent.value) == (900_000, b"x" * 200)
     lost = original_of(letter_of(stored), "ns")
     assert isinstance(lost, Lost)
@@ -290,3 +302,28 @@ def test_parts_of_a_batch_say_stop_when_the_whole_would_also_where_the_last_part
     whole = take_batch(batch, as_json, limit, Tally())
     assert whole.stop is not None
     assert joined(taken, batch, tally) == whole
+
+
+class Uncounted(tuple[tuple[str, bytes], ...]):
+    """Headers whose number is known, and of which only the first may be looked at."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        raise AssertionError("each of them was looked at")
+
+    __reversed__ = __iter__
+
+
+def test_of_more_headers_than_are_read_none_is_walked_and_the_letter_says_how_many_there_were() -> None:
+    found = record(b"x", headers=Uncounted([(TYPE_HEADER, b"x"), *[("", b"")] * 289_999]))
+    lost = unreadable(found)
+    assert header(found, TYPE_HEADER) == ""
+    assert str(lost) == "has 290000 headers, at most 1000 are read"
+    headers = dict(dead_letter(Dead(found, "unreadable", str(lost)), service="s", namespace="ns").headers)
+    assert (headers["not_exact"], headers["headers_dropped"]) == (b"true", b"289968")
+
+
+def test_empty_headers_take_room_in_a_batch_by_their_number() -> None:
+    flood = [record(b"x", number, headers=(("", b""),) * 1_000) for number in range(4)]
+    assert [len(part) for part in in_parts(flood, 65_536)] == [1, 1, 1, 1]

@@ -24,7 +24,7 @@ from shared.log.delivery import Delivery
 from shared.log.faststream_recipe import FastStreamSubscription
 from shared.log.fenced_input import say_fenced, say_read_again
 from shared.log.layout import Layout
-from shared.log.machine.consumer import Bad, DeadLetterLimit, Handled, Taken, Tally, in_parts, joined, take_batch
+from shared.log.machine.consumer import Bad, Dead, DeadLetterLimit, Handled, Taken, Tally, in_parts, joined, take_batch
 from shared.log.machine.losses import Loss, LossKind
 from shared.log.opening import AWAY, OpenLog, layout_of, open_log
 from shared.log.port import Log, LogTruncated, LogUnavailable, Outgoing, Reader, Record, TopicPartition
@@ -200,7 +200,7 @@ class Admission:
         self._service.rates.share(len(self._delivery.assigned), self._partitions)
         taken = await self._take(records)
         answers = self._outgoing(taken.handled)
-        letters = [dead_letter(dead, service="admission", namespace=self._layout.namespace) for dead in taken.dead]
+        letters = await self._letters(taken.dead)
         try:
             await self._log.publish([*answers, *letters])
         except LogUnavailable as error:
@@ -230,6 +230,14 @@ class Admission:
             tally = parts[-1].tally
             await asyncio.sleep(0)
         return joined(parts, records, tally)
+
+    async def _letters(self, all_dead: Sequence[Dead]) -> list[Outgoing]:
+        """One by one: each may take as long as a part of a batch."""
+        letters = list[Outgoing]()
+        for dead in all_dead:
+            letters.append(dead_letter(dead, service="admission", namespace=self._layout.namespace))
+            await asyncio.sleep(0)
+        return letters
 
     def _outgoing(self, answers: Sequence[Handled[Event]]) -> list[Outgoing]:
         """Named by the place of the first command that they answer."""
