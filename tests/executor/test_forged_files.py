@@ -8,12 +8,13 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from services.executor.processes.supervisor import SUPERVISES, marked, start_ticks
+from services.executor.processes.supervisor import SUPERVISES, marked, processes, start_ticks
 from services.executor.processes.supervisors import Supervisors
 from tests.contract.eventually import eventually
 from tests.executor.processes import Machine
@@ -177,3 +178,56 @@ async def test_who_only_poses_as_a_supervisor_is_ended_when_it_does_not_end(
     assert (supervisors.end(), poses.poll()) == (False, None)
     await eventually(supervisors.end)
     assert poses.wait() == -signal.SIGKILL
+
+
+def pose(tmp_path: Path, *words: str, count: int = 1) -> list[subprocess.Popen[bytes]]:
+    """So many that have the mark of the same supervisor."""
+    environment = {SUPERVISES: f"{tmp_path}/job-1/1/0", "PATH": os.environ["PATH"]}
+    return [subprocess.Popen(words, env=environment, start_new_session=True) for _ in range(count)]
+
+
+async def test_the_machine_is_searched_as_often_for_many_that_pose_as_for_one(tmp_path: Path) -> None:
+    searches = list[int]()
+
+    def listed() -> list[int]:
+        searches.append(1)
+        return processes()
+
+    crowd = pose(tmp_path, "sleep", "30", count=30)
+    supervisors = Supervisors(f"{tmp_path}/", patience_ms=-1, listed=listed)
+    await eventually(lambda: len(marked(f"{tmp_path}/", SUPERVISES)) == len(crowd))
+    try:
+        supervisors.end()
+        assert len(searches) == 2
+        assert {each.wait(5) for each in crowd} == {-signal.SIGKILL}
+    finally:
+        for each in crowd:
+            each.kill()
+            each.wait()
+
+
+BEGINS_ALL_THE_TIME = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+while not os.path.exists(sys.argv[1]):
+    subprocess.Popen(["sleep", "0.06"], env={"PATH": os.environ["PATH"]}, start_new_session=True)
+    time.sleep(0.005)
+"""
+
+
+async def test_one_that_poses_and_begins_a_process_all_the_time_is_ended(tmp_path: Path) -> None:
+    (poser,) = pose(tmp_path, sys.executable, "-c", BEGINS_ALL_THE_TIME, str(tmp_path / "over"))
+    try:
+        await asyncio.sleep(0.3)
+        supervisors = Supervisors(f"{tmp_path}/", patience_ms=-1)
+        looks = 0
+        while not supervisors.end():
+            looks += 1
+            assert looks < 20
+            await asyncio.sleep(0.01)
+        assert poser.wait(5) == -signal.SIGKILL
+    finally:
+        (tmp_path / "over").touch()
+        poser.kill()
+        poser.wait()

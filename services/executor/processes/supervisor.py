@@ -322,14 +322,24 @@ def processes() -> list[int]:
 
 def descendants(root: int) -> list[int]:
     """All processes below this one, without those that ended."""
-    below: dict[int, list[int]] = {}
-    for pid in processes():
+    return below(root, children_of_each(processes()))
+
+
+def children_of_each(pids: list[int]) -> dict[int, list[int]]:
+    """Of these processes those that a process has begun, by its id; without those that ended."""
+    children: dict[int, list[int]] = {}
+    for pid in pids:
         fields = stat_of(pid)
         if fields is not None and fields[0] not in "ZX":
-            below.setdefault(int(fields[1]), []).append(pid)
+            children.setdefault(int(fields[1]), []).append(pid)
+    return children
+
+
+def below(root: int, children_of: dict[int, list[int]]) -> list[int]:
+    """All processes below this one; it looks at no process itself."""
     found, look_at = list[int](), [root]
     while look_at:
-        children = below.get(look_at.pop(), [])
+        children = children_of.get(look_at.pop(), [])
         found += children
         look_at += children
     return found
@@ -348,6 +358,11 @@ def marked(mark: str, name: str = MARK) -> list[int]:
     slash.
     """
     return search(mark, name)[0]
+
+
+def marked_among(pids: list[int], mark: str, name: str) -> list[int]:
+    """Of these processes those with this mark."""
+    return _search(pids, mark, name)[0]
 
 
 def search(mark: str, name: str = MARK) -> tuple[list[int], set[int]]:

@@ -7,15 +7,19 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 
 from services.executor.processes.supervisor import (
     END_AT_ONCE,
     SUPERVISES,
-    descendants,
+    below,
+    children_of_each,
     kill,
     kill_with_group,
     marked,
+    marked_among,
     monotonic_ms,
+    processes,
     start_ticks,
 )
 
@@ -24,10 +28,12 @@ PATIENCE_MS = 10_000
 
 
 class Supervisors:
-    """Those of one worker, or of all whose mark begins with one that ends in a slash."""
+    """Those of one worker, or of all whose mark begins with one that ends in a slash. `listed` gives the ids of all
+    processes of the machine.
+    """
 
-    def __init__(self, mark: str, patience_ms: int = PATIENCE_MS) -> None:
-        self._mark, self._patience_ms = mark, patience_ms
+    def __init__(self, mark: str, patience_ms: int = PATIENCE_MS, listed: Callable[[], list[int]] = processes) -> None:
+        self._mark, self._patience_ms, self._listed = mark, patience_ms, listed
         self._known: list[tuple[int, int]] = []
         self._asked_ms: int | None = None
 
@@ -39,31 +45,44 @@ class Supervisors:
 
     def end(self) -> bool:
         """Have them end their workers at once, with whatever hides from everybody else. Whether none is left, and asked
-        for again until then. Who does not end in time is no supervisor, or is kept from its work: it is killed once
-        nothing is below it any more.
+        for again until then. Who does not end in time is no supervisor, or is kept from its work: it is halted, and
+        killed once nothing is below it any more.
+
+        A worker may make many that pose as one: the machine is searched twice at most, however many there are.
         """
-        live, now_ms = marked(self._mark, SUPERVISES), monotonic_ms()
+        live, now_ms = marked_among(self._listed(), self._mark, SUPERVISES), monotonic_ms()
         self._asked_ms = now_ms if self._asked_ms is None else self._asked_ms
-        for pid in live:
-            tell(pid, END_AT_ONCE)
-            if now_ms - self._asked_ms > self._patience_ms:
-                _kill_from_below(pid)
+        if now_ms - self._asked_ms > self._patience_ms:
+            self._kill_from_below(live)
+        else:
+            for pid in live:
+                tell(pid, END_AT_ONCE)
         return not live
+
+    def _kill_from_below(self, live: list[int]) -> None:
+        """None that is halted begins another process: what is below is looked for after that."""
+        for pid in live:
+            _send(pid, signal.SIGSTOP)
+        if not live:
+            return
+        children_of = children_of_each(self._listed())
+        for pid in live:
+            left = below(pid, children_of)
+            for each in left:
+                kill_with_group(each)
+            if not left:
+                kill(pid)
 
 
 def tell(supervisor: int, word: signal.Signals) -> None:
     """Send a signal to a supervisor, which its worker may have halted."""
+    _send(supervisor, word)
+    _send(supervisor, signal.SIGCONT)
+
+
+def _send(pid: int, word: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended just now
-        os.kill(supervisor, word)
-        os.kill(supervisor, signal.SIGCONT)
-
-
-def _kill_from_below(pid: int) -> None:
-    below = descendants(pid)
-    for each in below:
-        kill_with_group(each)
-    if not below:
-        kill(pid)
+        os.kill(pid, word)
 
 
 def _with_ticks(pids: list[int]) -> list[tuple[int, int]]:
