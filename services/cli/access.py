@@ -13,6 +13,7 @@ import typer
 
 from services.cli.failures import Exit, end_with, refuse
 from services.cli.fence_line import FenceLine
+from shared.runtime.addresses import without_password
 
 if TYPE_CHECKING:
     from shared.client.direct import DirectClient
@@ -53,6 +54,11 @@ class Access:
     def redis_address(self) -> str:
         """Where Redis is."""
         return _address("FALLOW_REDIS", self.redis) or DEFAULT_REDIS
+
+    @property
+    def redis_shown(self) -> str:
+        """Where Redis is, as it may be shown."""
+        return without_password(self.redis_address)
 
     @property
     def cell_path(self) -> Path:

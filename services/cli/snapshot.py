@@ -110,11 +110,11 @@ async def _refuse_where_a_view_is(access: Access, cell: str) -> None:
     try:
         there = await redis.exists(*keys_of(access.namespace, cell))
     except (RedisError, OSError) as error:
-        end_with(Exit.AWAY, f"fallow: no Redis at {access.redis_address}: {error}")
+        end_with(Exit.AWAY, f"fallow: no Redis at {access.redis_shown}: {error}")
     finally:
         await redis.aclose()
     if there:
-        raise NotMovable(f"cell {cell} is not empty here: {access.redis_address} holds a view of it")
+        raise NotMovable(f"cell {cell} is not empty here: {access.redis_shown} holds a view of it")
 
 
 @asynccontextmanager

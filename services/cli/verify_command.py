@@ -86,7 +86,7 @@ async def _live(access: Access, cell: str | None, diaries: Sequence[Path]) -> tu
         found = [await check.run(diaries) for check in checks]
     view = access.redis
     source = "; ".join(f"cell {check.cell} from {check.start_text}" for check in checks)
-    return join(found), source + ("" if view is None else f"; compared with Redis at {access.redis_address}")
+    return join(found), source + ("" if view is None else f"; compared with Redis at {access.redis_shown}")
 
 
 async def _follow(access: Access, cell: str | None, *, as_json: bool) -> Verification:

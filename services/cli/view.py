@@ -25,7 +25,7 @@ def load(context: typer.Context, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"ok": True, "library": LIBRARY, "digest": library_digest()})
     else:
-        print_line(f"library {LIBRARY} at {access.redis_address} is as it should be")
+        print_line(f"library {LIBRARY} at {access.redis_shown} is as it should be")
 
 
 async def _load(access: Access) -> None:
