@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from contextlib import aclosing
 from functools import partial
@@ -14,11 +15,11 @@ from services.cli.counts import counted
 from services.cli.failures import Exit, end_with
 from services.cli.ids import an_id
 from services.cli.output import AsJson, CellName, print_json, print_line
-from services.cli.patience import patiently
+from services.cli.standing import are_stopping, rows_of, statuses
 from services.cli.submit import words
 from shared.client.answers import is_no_to
-from shared.client.port import CellClient, Mark, News
-from shared.cluster.arrays import element_id, is_element_of
+from shared.client.port import CellClient, ClientUnavailable, Mark, News
+from shared.cluster.arrays import is_element_of
 from shared.cluster.job import FINAL, JobStatus
 from shared.events import effects as e
 from shared.events.jobs import JobRejected
@@ -27,6 +28,9 @@ from shared.runtime.clocks import monotonic_ms
 from shared.view.rows import JobRow
 
 app = typer.Typer()
+
+LOOK_AFTER_MS = 2_000
+"""A job that stops for an earlier cancel gets no answer: after so long the view is asked."""
 
 
 @app.command()
@@ -46,6 +50,9 @@ def cancel(
     if isinstance(news, JobRow):
         _was_over(news, as_json=as_json)
         return
+    if isinstance(news, tuple):
+        _stops_already(job_id, news, as_json=as_json)
+        return
     if not news:
         end_with(Exit.AWAY, f"fallow: no answer yet about {job_id}; the request is on its way")
     is_refused = isinstance(news[0].event, JobRejected | e.JobRefused)
@@ -62,20 +69,33 @@ def cancel(
 
 async def _cancel(
     access: Access, job_id: str, tenant: str | None, cell: str | None, reason: str, wait_ms: int
-) -> list[News] | JobRow:
-    """The answers, one for each element of an array, or the row of a job that was over before; none if none comes in
-    time.
-    """
+) -> list[News] | JobRow | tuple[JobRow, ...]:
     async with access.client() as client:
-        if tenant is None or cell is None:
-            cell, row = await row_of(client, job_id, cell)
-            if row is None and tenant is None:
-                end_with(Exit.NO, f"fallow: no cell knows a job {job_id}")
-            if row is not None and row.id == job_id and row.status in FINAL:
-                return row
-            tenant = tenant or (row.tenant if row is not None else "")
-        mark = await client.cancel(job_id, tenant, cell=cell, reason=reason)
-        return await answers(client, mark, job_id, wait_ms, partial(_is_answer, tenant))
+        return await outcome_of(client, job_id, tenant, cell, reason, wait_ms)
+
+
+async def outcome_of(
+    client: CellClient, job_id: str, tenant: str | None, cell: str | None, reason: str, wait_ms: int
+) -> list[News] | JobRow | tuple[JobRow, ...]:
+    """The answers, one for each element of an array, none if none comes in time; or the row of a job that was over
+    before; or, where the job stops already for an earlier cancel and so gets no answer, its rows.
+    """
+    if tenant is None or cell is None:
+        cell, row = await row_of(client, job_id, cell)
+        if row is None and tenant is None:
+            end_with(Exit.NO, f"fallow: no cell knows a job {job_id}")
+        if row is not None and row.id == job_id and row.status in FINAL:
+            return row
+        tenant = tenant or (row.tenant if row is not None else "")
+    mark, is_answer = await client.cancel(job_id, tenant, cell=cell, reason=reason), partial(_is_answer, tenant)
+    found = await answers(client, mark, job_id, min(wait_ms, LOOK_AFTER_MS), is_answer)
+    if found:
+        return found
+    with contextlib.suppress(ClientUnavailable):  # the request is sent; the log answers without the view, too
+        rows = () if cell is None else await rows_of(client, cell, job_id)
+        if are_stopping(rows):
+            return rows
+    return await answers(client, mark, job_id, max(0, wait_ms - LOOK_AFTER_MS), is_answer)
 
 
 def of_array(array: str, news: list[News]) -> str:
@@ -89,13 +109,23 @@ def of_array(array: str, news: list[News]) -> str:
 
 
 async def row_of(client: CellClient, job_id: str, cell: str | None) -> tuple[str | None, JobRow | None]:
-    """The job, or an element of the array, as the view knows it, and its cell."""
+    """The job, or an element of the array that the view still knows, and its cell."""
     for name in client.cells if cell is None else (cell,):
-        for its_id in (job_id, element_id(job_id, 0)):  # an array has no row of its own while it lives
-            row = (await patiently(partial(client.job, name, its_id))).value
-            if row is not None:
-                return name, row
+        for row in await rows_of(client, name, job_id):
+            return name, row
     return cell, None
+
+
+def _stops_already(job_id: str, rows: tuple[JobRow, ...], *, as_json: bool) -> None:
+    """A second cancel changes nothing while the first is being carried out."""
+    is_array = rows[0].id != job_id
+    text = f"Job {job_id} is being stopped already."
+    if is_array:
+        text = f"Array {job_id} is being stopped already: {statuses(rows)}."
+    if as_json:
+        print_json({"job": job_id, "ok": True, "answer": text, **({"elements": 0} if is_array else {})})
+    else:
+        print_line(text)
 
 
 def _was_over(row: JobRow, *, as_json: bool) -> None:

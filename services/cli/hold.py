@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from functools import partial
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.cancel import answers
+from services.cli.counts import counted
 from services.cli.ids import an_id
-from services.cli.operate import answer_of, operation, tell_answer
+from services.cli.operate import operation, tell_answer
 from services.cli.output import AsJson, CellName, print_json, print_line
-from services.cli.patience import patiently
+from services.cli.standing import are_free, are_held, by_status, rows_of, statuses
 from shared.client.answers import is_no_to
-from shared.client.port import CellClient, News
-from shared.cluster.arrays import element_id, is_element_of
+from shared.client.port import CellClient, ClientUnavailable, News
 from shared.cluster.job import JobStatus
 from shared.events.effects import JobHeld, JobReleased
 from shared.events.operations import HoldJob, Operation
+from shared.view.rows import JobRow
 
 app = typer.Typer()
 
@@ -30,6 +34,21 @@ JobName = Annotated[
 Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for the answer.")]
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a hold or a release: the log's answers, and how the job, or each element of the array, stands.
+    Without answers it was as wished before, if there are rows, else nothing is known yet.
+    """
+
+    news: Sequence[News]
+    rows: Sequence[JobRow] = ()
+
+    def is_of_array(self, job: str) -> bool:
+        """Whether elements answered, or stand, for the job."""
+        about = self.news[0].job if self.news else self.rows[0].id if self.rows else job
+        return about != job
+
+
 @app.command()
 def hold(
     context: typer.Context, job: JobName, timeout_s: Timeout = 30, cell: CellName = None, as_json: AsJson = False
@@ -37,43 +56,77 @@ def hold(
     """Keep a waiting job from starting, until it is released."""
     access = access_of(context)
     wish = operation(HoldJob, cell=access.cell(cell), job=job)
-    give(access, wish, job, JobStatus.HELD, timeout_s, as_json=as_json)
+    give(access, wish, job, timeout_s, as_json=as_json)
 
 
-def give(access: Access, wish: Operation, job: str, wanted: JobStatus, timeout_s: int, *, as_json: bool) -> None:
-    """Give the command and tell what came of it. `wanted` is how the job waits when it is done."""
-    answer = run(_answer(access, wish, job, wanted, timeout_s * 1000))
-    if not isinstance(answer, JobStatus):
-        tell_answer({"job": job}, answer, as_json=as_json)
+def give(access: Access, wish: Operation, job: str, timeout_s: int, *, as_json: bool) -> None:
+    """Give the command, a hold or a release, and tell what came of it."""
+    is_hold = isinstance(wish, HoldJob)
+    outcome = run(_outcome(access, wish, job, timeout_s * 1000))
+    is_array = outcome.is_of_array(job)
+    if not is_array and (outcome.news or not outcome.rows):
+        tell_answer({"job": job}, outcome.news[0] if outcome.news else None, as_json=as_json)
         return
-    text = f"Job {job} is {answer} already."
+    text = of_array(job, outcome, is_hold=is_hold) if is_array else _is_already(job, outcome.rows, is_hold=is_hold)
     if as_json:
-        print_json({"job": job, "ok": True, "version": None, "answer": text})
+        counts = {"elements": len(outcome.news), "others": by_status(_others(outcome))} if is_array else {}
+        version = outcome.news[-1].version if outcome.news else None
+        print_json({"job": job, "ok": True, "version": version, "answer": text, **counts})
     else:
         print_line(text)
 
 
-async def _answer(
-    access: Access, wish: Operation, job: str, wanted: JobStatus, wait_ms: int
-) -> News | JobStatus | None:
-    """The log's answer, or the status that the job had already, or None if there is neither in time."""
-    request = "hold" if isinstance(wish, HoldJob) else "release"
+def of_array(array: str, outcome: Outcome, *, is_hold: bool) -> str:
+    """How many elements the command changed, and how many it did not, and what those are."""
+    changed, others = len(outcome.news), _others(outcome)
+    if not changed:
+        return f"Array {array} is {'held already' if is_hold else 'not held'}: {statuses(others)}."
+    are = "is" if changed == 1 else "are"
+    done = f"{counted(changed, 'element')} {are} {'held back' if is_hold else 'no longer held'}"
+    held_before = sum(row.status is JobStatus.HELD for row in others) if is_hold else 0
+    rest = [row for row in others if not (is_hold and row.status is JobStatus.HELD)]
+    before = f", {held_before} {'was' if held_before == 1 else 'were'} held before" if held_before else ""
+    not_done = f"; {'not held' if is_hold else 'not held before'}: {statuses(rest)}" if rest else ""
+    return f"Array {array}: {done}{before}{not_done}."
+
+
+def _others(outcome: Outcome) -> list[JobRow]:
+    """The elements that the command did not change."""
+    changed = dict.fromkeys(news.job for news in outcome.news)
+    return [row for row in outcome.rows if row.id not in changed]
+
+
+def _is_already(job: str, rows: Sequence[JobRow], *, is_hold: bool) -> str:
+    return f"Job {job} is held already." if is_hold else f"Job {job} is not held: it is {rows[0].status}."
+
+
+async def _outcome(access: Access, wish: Operation, job: str, wait_ms: int) -> Outcome:
+    async with access.client() as client:
+        return await outcome_of(client, wish, job, wait_ms)
+
+
+async def outcome_of(client: CellClient, wish: Operation, job: str, wait_ms: int) -> Outcome:
+    """Give the command and follow it for `wait_ms`. Raises ClientUnavailable."""
+    is_as_wished = are_held if isinstance(wish, HoldJob) else are_free
+    is_answer = _answer_to("hold" if isinstance(wish, HoldJob) else "release")
+    mark = await client.operate(wish)
+    news = await answers(client, mark, job, min(wait_ms, LOOK_AFTER_MS), is_answer)
+    if not news:
+        rows = await rows_of(client, wish.cell, job)
+        if is_as_wished(rows):
+            return Outcome((), rows)
+        news = await answers(client, mark, job, max(0, wait_ms - LOOK_AFTER_MS), is_answer)
+    if not news or news[0].job == job:
+        return Outcome(news)
+    with contextlib.suppress(ClientUnavailable):  # the log has answered; the view only adds the other elements
+        return Outcome(news, await rows_of(client, wish.cell, job, at_least=news[-1].version))
+    return Outcome(news)
+
+
+def _answer_to(request: str) -> Callable[[News], bool]:
+    done = JobHeld if request == "hold" else JobReleased
 
     def is_answer(news: News) -> bool:
-        is_it = news.job is not None and (news.job == job or is_element_of(news.job, job))
-        return is_it and (isinstance(news.event, JobHeld | JobReleased) or is_no_to(news.event, request, None))
+        return isinstance(news.event, done) or is_no_to(news.event, request, None)
 
-    async with access.client() as client:
-        mark = await client.operate(wish)
-        answer = await answer_of(client, mark, is_answer, min(wait_ms, LOOK_AFTER_MS))
-        if answer is None and await _status(client, wish.cell, job) is wanted:
-            return wanted
-        return answer or await answer_of(client, mark, is_answer, max(0, wait_ms - LOOK_AFTER_MS))
-
-
-async def _status(client: CellClient, cell: str, job: str) -> JobStatus | None:
-    for job_id in (job, element_id(job, 0)):  # an array has no row of its own while it lives
-        row = (await patiently(partial(client.job, cell, job_id))).value
-        if row is not None:
-            return row.status
-    return None
+    return is_answer

@@ -20,6 +20,7 @@ from services.cli.newest import newest_state
 from services.cli.output import AsJson, CellName, print_json, print_line, print_table
 from services.cli.sentences import devices, rejection, sentence
 from services.cli.silence import silence_lines
+from services.cli.standing import elements
 from services.placement.policy.why_not import WhyNot
 from shared.client.port import ClientUnavailable, News
 from shared.cluster.job import WAITING
@@ -101,7 +102,7 @@ async def _story(access: Access, job_id: str, cell: str | None) -> Told | None:
                 told.news = [news async for news in found]
             try:
                 told.row = (await client.job(name, job_id)).value
-                told.elements = await job_array.elements(client, name, job_id)
+                told.elements = (await elements(client, name, job_id)).value
             except ClientUnavailable:
                 # The log tells the story without Redis; the row only adds the present.
                 told.row = None

@@ -8,7 +8,6 @@ from services.cli.access import access_of
 from services.cli.hold import JobName, Timeout, give
 from services.cli.operate import operation
 from services.cli.output import AsJson, CellName
-from shared.cluster.job import JobStatus
 from shared.events.operations import ReleaseJob
 
 app = typer.Typer()
@@ -21,4 +20,4 @@ def release(
     """Let a held job start again."""
     access = access_of(context)
     wish = operation(ReleaseJob, cell=access.cell(cell), job=job)
-    give(access, wish, job, JobStatus.QUEUED, timeout_s, as_json=as_json)
+    give(access, wish, job, timeout_s, as_json=as_json)

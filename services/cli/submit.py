@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from enum import StrEnum
 from typing import Annotated, Any
@@ -19,14 +19,16 @@ from services.cli.job_file import read_jobs, read_text
 from services.cli.log_why import DEFERRED
 from services.cli.output import AsJson, print_json, print_line
 from services.cli.sentences import gpus, of_job, rejection, sentence
-from shared.client.answers import BAD, OVER, TURNED_AWAY, Progress, Stage
+from services.cli.standing import read_of, standing, statuses
+from shared.client.answers import BAD, TURNED_AWAY, Progress, Stage
 from shared.client.port import CellClient, ClientUnavailable, Mark, News
-from shared.cluster.job import WAITING, JobStatus
+from shared.cluster.job import FINAL, WAITING, JobStatus
 from shared.events.effects import JobRefused
 from shared.events.jobs import JobRejected
 from shared.events.value import read_valid
 from shared.events.values import ARRAY_MOST, AfterWhen, Dependency, JobSpec
 from shared.runtime.clocks import monotonic_ms
+from shared.view.rows import JobRow
 
 app = typer.Typer()
 
@@ -60,6 +62,9 @@ LOOK_AFTER_MS = 2_000
 LOOK_FOR_MOST = 1_000
 LATE_ANSWER_MS = 500
 """So long an answer is looked for again where the view knows a job: what the view shows is in the log before."""
+
+Earlier = Mapping[str, tuple[JobRow, ...]]
+"""Jobs that were submitted before, with their rows, or those of an array's elements."""
 
 GOALS = {Until.ACCEPTED: Stage.WAITING, Until.STARTED: Stage.STARTED, Until.ENDED: Stage.FINISHED}
 
@@ -102,7 +107,7 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
         _end(progress, goal, timeout_s)
     elif progress.turned_away:
         raise typer.Exit(Exit.NO)
-    elif any(STAGES[status] in OVER for status in earlier.values()):
+    elif any(standing(rows) in FINAL for rows in earlier.values()):
         raise typer.Exit(Exit.BEFORE)
 
 
@@ -113,13 +118,17 @@ def reason_of(event: JobRefused | JobRejected) -> dict[str, Any]:
     return {"code": event.code, "field": event.field, "value": event.value, "rule": event.rule}
 
 
-def _tell_sent(jobs: list[JobSpec], progress: Progress, earlier: Mapping[str, JobStatus]) -> None:
-    for job, status in earlier.items():
-        what = "its first element is" if job in progress.arrays else "it is"
-        print_line(f"{job} was submitted before; {what} {status}. An id is used once.")
+def _tell_sent(jobs: list[JobSpec], progress: Progress, earlier: Earlier) -> None:
+    for job, rows in earlier.items():
+        print_line(f"{job} was submitted before; {_stand(job, rows)}. An id is used once.")
     sent = {job: None for job, said in _sent(jobs, progress, earlier).items() if said == SUBMITTED}
     if sent:
         print_line(f"{len(sent)} submitted: {_named(list(sent))} ({size_of([job for job in jobs if job.id in sent])})")
+
+
+def _stand(job: str, rows: Sequence[JobRow]) -> str:
+    """`it is running`, or of an array `its elements: 2 finished, 1 running`."""
+    return f"it is {rows[0].status}" if rows[0].id == job else f"its elements: {statuses(rows)}"
 
 
 def size_of(jobs: list[JobSpec]) -> str:
@@ -130,10 +139,10 @@ def size_of(jobs: list[JobSpec]) -> str:
     return each if jobs[0].array is None else f"{counted(jobs[0].array, 'element')}, each {each}"
 
 
-def _sent(jobs: list[JobSpec], progress: Progress, earlier: Mapping[str, JobStatus]) -> dict[str, str]:
+def _sent(jobs: list[JobSpec], progress: Progress, earlier: Earlier) -> dict[str, str]:
     """What is known of each job, or array, so soon after it was sent. `earlier`: those that were submitted before."""
     said = {job.id: progress.stages[_followed(progress, job.id)] for job in jobs}
-    said |= {job: STAGES[status] for job, status in earlier.items()}
+    said |= {job: STAGES[standing(rows)] for job, rows in earlier.items()}
     shown = {job: stage in TURNED_AWAY or job in earlier for job, stage in said.items()}
     return {job: stage.value if shown[job] else SUBMITTED for job, stage in said.items()}
 
@@ -153,10 +162,10 @@ def _dependency(text: str) -> Dependency:
 
 async def _submit(
     access: Access, jobs: list[JobSpec], goal: Until | None, wait_ms: int, *, quiet: bool
-) -> tuple[Progress, dict[str, JobStatus]]:
+) -> tuple[Progress, Earlier]:
     """How far the jobs are; and, where that is not waited for, the state of those that were submitted before."""
     progress = Progress.of_specs(jobs)
-    earlier: dict[str, JobStatus] = {}
+    earlier: Earlier = {}
     async with access.client() as client:
         mark = await client.submit(jobs)
         if goal is not None:
@@ -170,22 +179,20 @@ async def _submit(
 
 async def _submitted_before(
     client: CellClient, mark: Mark, progress: Progress, jobs: list[str], *, quiet: bool
-) -> dict[str, JobStatus]:
-    """The state of those jobs that the view knows although this submission got no answer. The view of a fenced cell
+) -> Earlier:
+    """The rows of those jobs that the view knows although this submission got no answer. The view of a fenced cell
     knows jobs that the log may not hold: it answers for nobody.
     """
-    found: dict[str, JobStatus] = {}
+    found: dict[str, tuple[JobRow, ...]] = {}
     unanswered = [job for job in jobs if progress.stages[_followed(progress, job)] is Stage.UNANSWERED]
     for job in unanswered[:LOOK_FOR_MOST]:
         for cell in client.cells:
-            read = await client.job(cell, _followed(progress, job))
-            if read.value is not None and not read.is_fenced:
-                found[job] = read.value.status
+            read = await read_of(client, cell, job)
+            if read.value and not read.is_fenced:
+                found[job] = read.value
     if found:
         await follow(client, mark, progress, Stage.WAITING, LATE_ANSWER_MS, quiet=quiet, only_bad=True)
-    return {
-        job: status for job, status in found.items() if progress.stages[_followed(progress, job)] is Stage.UNANSWERED
-    }
+    return {job: rows for job, rows in found.items() if progress.stages[_followed(progress, job)] is Stage.UNANSWERED}
 
 
 async def follow(

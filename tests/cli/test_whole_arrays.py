@@ -1,0 +1,158 @@
+"""Commands about an array look at all of its elements: no element, and no single answer, speaks for the others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from services.cli import cancel, hold
+from services.cli.standing import are_free, are_held, standing
+from services.cli.submit import _submitted_before
+from shared.client.answers import Progress
+from shared.client.port import Mark, News
+from shared.cluster.job import FINAL, WAITING, JobStatus
+from shared.events import effects as e
+from shared.events.base import Command
+from shared.events.operations import HoldJob, ReleaseJob
+from shared.events.reasons import RefuseCode
+from shared.events.values import JobSpec
+from shared.view.reader import Read
+from shared.view.rows import JobRow
+
+HOLD, RELEASE = HoldJob(cell="main", job="many"), ReleaseJob(cell="main", job="many")
+
+
+def rows(*statuses: str, job: str = "many") -> tuple[JobRow, ...]:
+    """The rows of an array's elements, "" for one that the cell has forgotten."""
+    return tuple(JobRow(f"{job}.{index}", "ada", JobStatus(each)) for index, each in enumerate(statuses) if each)
+
+
+@dataclass
+class Cell:
+    """A client of a cell in which these rows are seen and these answers come."""
+
+    seen: Sequence[JobRow]
+    answers: Sequence[News] = ()
+    cells: tuple[str, ...] = ("main",)
+
+    async def operate(self, operation: Command) -> Mark:
+        return Mark({})
+
+    async def cancel(self, job: str, tenant: str, *, cell: str | None = None, reason: str = "") -> Mark:
+        return Mark({})
+
+    async def news(self, since: Mark, *, wait_ms: int = 200) -> AsyncGenerator[list[News], None]:
+        yield list(self.answers)
+        while True:
+            yield []
+
+    async def job(self, cell: str, job: str, *, at_least: int | None = None) -> Read[JobRow | None]:
+        return Read(next((row for row in self.seen if row.id == job), None), at_least or 1, 0, 0)
+
+    async def jobs(
+        self, cell: str, *, limit: int, after: str, at_least: int | None = None, **_: Any
+    ) -> Read[tuple[JobRow, ...]]:
+        behind = sorted((row for row in self.seen if row.id > after), key=lambda row: row.id)
+        return Read(tuple(behind[:limit]), at_least or 1, 0, 0)
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hold, "LOOK_AFTER_MS", 5)
+    monkeypatch.setattr(cancel, "LOOK_AFTER_MS", 5)
+
+
+@pytest.mark.parametrize(
+    ("wish", "seen", "told"),
+    [
+        (HOLD, rows("running", "held", "held"), "Array many is held already: 2 held, 1 running."),
+        (HOLD, rows("", "held"), "Array many is held already: 1 held."),
+        (RELEASE, rows("running", "queued", "awaiting"), "Array many is not held: 1 queued, 1 awaiting, 1 running."),
+        (RELEASE, rows("finished", "awaiting"), "Array many is not held: 1 awaiting, 1 finished."),
+    ],
+)
+async def test_an_array_that_is_as_wished_is_told_so_whatever_its_first_element_does(
+    wish: HoldJob | ReleaseJob, seen: tuple[JobRow, ...], told: str
+) -> None:
+    outcome = await hold.outcome_of(Cell(seen), wish, "many", 60_000)  # type: ignore[arg-type]
+    assert outcome.is_of_array("many")
+    assert hold.of_array("many", outcome, is_hold=wish is HOLD) == told
+
+
+@pytest.mark.parametrize("status", WAITING)
+async def test_a_release_of_a_job_that_waits_unheld_needs_no_answer(status: JobStatus) -> None:
+    row = JobRow("many", "ada", status)
+    outcome = await hold.outcome_of(Cell([row]), RELEASE, "many", 20)  # type: ignore[arg-type]
+    assert outcome.rows == ((row,) if status is not JobStatus.HELD else ())
+
+
+@pytest.mark.parametrize("status", [status for status in JobStatus if status not in WAITING])
+def test_where_nothing_waits_the_cell_says_no_itself(status: JobStatus) -> None:
+    seen = rows(status, status)
+    assert not are_held(seen)
+    assert not are_free(seen)
+
+
+@pytest.mark.parametrize(
+    ("wish", "changed", "seen", "told"),
+    [
+        (
+            HOLD,
+            (1, 2),
+            rows("running", "held", "held", "held", "finished"),
+            "Array many: 2 elements are held back, 1 was held before; not held: 1 running, 1 finished.",
+        ),
+        (HOLD, (0,), rows("held"), "Array many: 1 element is held back."),
+        (HOLD, (1,), rows("running", "held"), "Array many: 1 element is held back; not held: 1 running."),
+        (
+            RELEASE,
+            (0, 1),
+            rows("starting", "queued", "queued", "finished"),
+            "Array many: 2 elements are no longer held; not held before: 1 queued, 1 finished.",
+        ),
+        (RELEASE, (0,), rows("queued"), "Array many: 1 element is no longer held."),
+    ],
+)
+async def test_the_answer_about_an_array_counts_all_of_its_elements(
+    wish: HoldJob | ReleaseJob, changed: tuple[int, ...], seen: tuple[JobRow, ...], told: str
+) -> None:
+    done = e.JobHeld if wish is HOLD else e.JobReleased
+    answers = [News("main", done(job=f"many.{index}"), 7) for index in changed]
+    outcome = await hold.outcome_of(Cell(seen, answers), wish, "many", 60_000)  # type: ignore[arg-type]
+    assert hold.of_array("many", outcome, is_hold=wish is HOLD) == told
+
+
+async def test_a_no_about_the_whole_array_is_the_one_answer() -> None:
+    no = News("main", e.JobRefused(job="many", request="hold", code=RefuseCode.WRONG_STATE, text="none waits"))
+    outcome = await hold.outcome_of(Cell(rows("running"), [no]), HOLD, "many", 60_000)  # type: ignore[arg-type]
+    assert outcome == hold.Outcome([no])
+
+
+async def test_an_array_whose_first_element_is_forgotten_is_found_by_the_others() -> None:
+    seen = rows("", "running", "queued")
+    assert await cancel.row_of(Cell(seen), "many", None) == ("main", seen[0])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("seen", "is_done"),
+    [
+        (rows("finished", "stopping", "cancelled"), True),
+        ((JobRow("many", "ada", JobStatus.STOPPING),), True),
+        (rows("stopping", "running"), False),
+    ],
+)
+async def test_a_second_cancel_is_told_that_the_first_is_under_way(seen: tuple[JobRow, ...], *, is_done: bool) -> None:
+    found = await cancel.outcome_of(Cell(seen), "many", None, None, "", 20)  # type: ignore[arg-type]
+    assert found == (seen if is_done else [])
+
+
+@pytest.mark.parametrize("others", ["running", "queued", "finished"])
+async def test_an_array_submitted_again_is_over_only_with_its_last_element(others: str) -> None:
+    progress = Progress.of_specs([JobSpec(id="many", tenant="ada", array=3)])
+    seen = rows("finished", others, others)
+    earlier = await _submitted_before(Cell(seen), Mark({}), progress, ["many"], quiet=True)  # type: ignore[arg-type]
+    assert earlier == {"many": seen}
+    assert (standing(earlier["many"]) in FINAL) == (others == "finished")
