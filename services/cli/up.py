@@ -21,7 +21,7 @@ from services.cli.data_folder import held
 from services.cli.failures import Exit, end_with, refuse
 from services.cli.given_servers import none_answers
 from services.cli.gone_nodes import declare_gone_nodes
-from services.cli.joining import what_is_there
+from services.cli.joining import file_in_force, what_is_there
 from services.cli.output import print_line
 from services.cli.paths import file_to_read, folder_to_write
 from services.cli.service_set import KINDS, ServiceSet, service_set
@@ -52,7 +52,7 @@ COLOURS = ("36", "32", "33", "35", "34", "96", "92", "93", "95", "94")
 
 
 @app.command()
-def up(
+def up(  # noqa: PLR0913, PLR0917 - the options of a command
     context: typer.Context,
     nodes: Annotated[int, typer.Option(min=1, max=20_000, help="Virtual nodes, shared out over the cell's pools.")] = 8,
     nodes_file: Annotated[
@@ -67,6 +67,9 @@ def up(
     ] = False,
     join: Annotated[
         bool, typer.Option("--join", help="Also where the cell runs already, or goes by another cell file.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Put the cell file in force though the cell of --data goes by another one.")
     ] = False,
 ) -> None:
     """Run all services on this machine. Kafka and Redis are taken as given, or started; Ctrl-C stops everything.
@@ -96,7 +99,8 @@ def up(
         _refuse_silent(Servers(kafka, redis))
         if kafka.server.source is Source.GIVEN and not (servers_only or join):
             _refuse_what_is_there(replace(access, kafka=kafka.server.address))
-        _run(access, Servers(kafka, redis), data, nodes_file or write_nodes(file, nodes, data), counts)
+        nodes_path = nodes_file or write_nodes(file, nodes, data)
+        _run(access, Servers(kafka, redis), data, nodes_path, counts, may_replace=servers_only or yes)
 
 
 def _refuse_silent(servers: Servers) -> None:
@@ -117,13 +121,33 @@ def _refuse_what_is_there(access: Access) -> None:
         end_with(Exit.NO, f"fallow: {where}; {own}, or add --join to run this there too")
 
 
-def _run(access: Access, chosen: Servers, data: Path, nodes_path: Path, counts: Mapping[str, int]) -> None:
+def _refuse_other_file(access: Access) -> None:
+    """Ends the command where the cell of its own data goes by another cell file: pools, queues and tenants that this
+    one lacks would be gone, and jobs held, without a word.
+    """
+    if found := run(file_in_force(access)):
+        what = "name that file by --cell-file, or give --yes to put this one in force"
+        end_with(Exit.NO, f"fallow: {found}; nothing was done: {what}")
+
+
+def _run(
+    access: Access,
+    chosen: Servers,
+    data: Path,
+    nodes_path: Path,
+    counts: Mapping[str, int],
+    *,
+    may_replace: bool,
+) -> None:
+    """`may_replace`: another cell file than the one in force may take its place, or no service runs."""
     # The thread outlives the servers: the kernel kills what a thread has started when that thread ends.
     with ThreadPoolExecutor(1, "starts servers") as starter, running(chosen.kafka, chosen.redis) as servers:
         if servers.is_embedded:
             print_line("The embedded broker forgets everything at exit; name a real one by --kafka HOST:PORT.")
         wanted = _wanted(access, servers, data, nodes_path, counts)
         started = replace(access, kafka=servers.kafka.server.address, redis=servers.redis.server.address)
+        if servers.kafka.server.source not in {Source.GIVEN, Source.EMBEDDED} and not may_replace:
+            _refuse_other_file(started)
         run(_serve(started, servers, wanted, data, starter, _beside(started, nodes_path, counts)))
 
 

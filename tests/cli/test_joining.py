@@ -13,7 +13,7 @@ import pytest
 from services.cli.access import TOP, Access
 from services.cli.cells_there import cells_in_the_log
 from services.cli.failures import Exit
-from services.cli.joining import other_file, what_is_there
+from services.cli.joining import lacking, other_file, what_is_there
 from services.cli.up import variables
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant
 from shared.cluster.file_in_force import as_effect
@@ -21,6 +21,7 @@ from shared.cluster.state import CellState
 from shared.events.effects import AnyEffect, CellFileSet
 from shared.log.group_members import member_count
 from shared.log.kafka import KafkaLog
+from shared.runtime.cell_file import load_cell_file
 from tests.cli.cells import publish
 from tests.cli.logs import LogWriter
 from tests.cli.test_commands import call
@@ -43,10 +44,21 @@ def a_cell(*effects: AnyEffect) -> CellState:
 
 
 def test_a_cell_that_goes_by_another_file_is_told_with_what_differs() -> None:
-    state, words = a_cell(as_effect(a_file("ada"))), "cell main goes by cell file {}, from which f differs in tenants"
+    state, words = (
+        a_cell(as_effect(a_file("ada"))),
+        "cell main goes by cell file {}, from which f differs in tenants, without tenant ada",
+    )
     assert state.cell_file is not None
     assert other_file(state, a_file("eve"), "f") == words.format(state.cell_file.digest[:8])
     assert not other_file(state, a_file("ada"), "f")
+
+
+def test_what_the_other_file_lacks_is_named_and_no_endless_list() -> None:
+    many, few = a_file(*(f"t{number}" for number in range(9)), "ada"), a_file("ada", "eve")
+    assert lacking(many, few, "main") == "tenants t0 and t1 and t2 and 6 more"
+    assert not lacking(few, many, "main").count("ada")
+    ours, machines = load_cell_file(OURS), load_cell_file(MACHINES)
+    assert lacking(machines, ours, "main").startswith("pool machines")
 
 
 def test_a_file_that_no_process_here_would_replace_is_no_obstacle() -> None:

@@ -46,8 +46,8 @@ SERVICES = ["admission", "queueing", "executor", "projector", "metrics", "snapsh
 class Up:
     """`fallow up` as a process, what it has said so far, and its children."""
 
-    def __init__(self, kafka: str, folder: Path, nodes: int, *more: str) -> None:
-        (folder / "cell.yaml").write_text(CELL_FILE, encoding="utf-8")
+    def __init__(self, kafka: str, folder: Path, nodes: int, *more: str, cell_file: str = CELL_FILE) -> None:
+        (folder / "cell.yaml").write_text(cell_file, encoding="utf-8")
         self._folder, self._said = folder, folder / "said.txt"
         self._words = ["--redis", "wheel", "--cell-file", str(folder / "cell.yaml")]
         environment = environment_with(TOP, FALLOW_NAMESPACE="up")
@@ -135,8 +135,8 @@ class Up:
 
 
 @contextmanager
-def up(kafka: str, folder: Path, nodes: int = 2, *more: str) -> Iterator[Up]:
-    running = Up(kafka, folder, nodes, *more)
+def up(kafka: str, folder: Path, nodes: int = 2, *more: str, cell_file: str = CELL_FILE) -> Iterator[Up]:
+    running = Up(kafka, folder, nodes, *more, cell_file=cell_file)
     try:
         yield running
     finally:
@@ -200,6 +200,22 @@ def test_a_second_up_on_the_same_data_changes_nothing_and_a_killed_one_gives_the
             third.waits_for("everything runs", within_s=120)
             third.runs_a_job("second")
             assert third.has_ended_well("first")
+
+
+@pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
+def test_another_cell_file_comes_into_force_on_own_data_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    other = CELL_FILE.replace("acme", "other")
+    with up("jars", tmp_path) as running:
+        running.waits_for("everything runs", within_s=120)
+    refused = Up("jars", tmp_path, 2, cell_file=other)
+    assert refused.process.wait(120) == 1, refused.said
+    says = refused.said.splitlines()[-1]
+    assert re.match(r"fallow: cell main goes by cell file [0-9a-f]{8}, from which .* differs in tenants, ", says), says
+    assert says.endswith(
+        "without tenant acme; nothing was done: name that file by --cell-file, or give --yes to put this one in force"
+    )
+    with up("jars", tmp_path, 2, "--yes", cell_file=other) as running:
+        running.waits_for("everything runs", within_s=120)
 
 
 @pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
