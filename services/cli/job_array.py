@@ -22,7 +22,8 @@ def tell(array: str, cell: str, rows: tuple[JobRow, ...]) -> None:
     print_line(f"array {array} of cell {cell}, {counted(len(rows), 'element')}: {statuses(rows)}")
     open_rows = [row for row in rows if row.status is not JobStatus.FINISHED]
     shown = [
-        (row.id, row.status, row.deferred or "", row.attempt, _nodes(row)) for row in open_rows[:ELEMENTS_SHOWN_MOST]
+        (row.id, row.status, row.held_why or row.deferred or "", row.attempt, _nodes(row))
+        for row in open_rows[:ELEMENTS_SHOWN_MOST]
     ]
     if shown:
         print_table("elements that have not finished", ("ELEMENT", "STATUS", "WAITS FOR", ">ATTEMPT", "NODES"), shown)

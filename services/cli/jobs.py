@@ -30,7 +30,7 @@ SPARE = ("SUBMITTED", "PRIORITY", "WORKERS", "PLACE", "QUEUE", "TENANT")
 
 FORGOTTEN = (
     *("queue", "priority", "kind", "gpus_milli", "workers", "attempt", "deferred", "submit_ms", "not_before_ms"),
-    *("first_start_ms", "started_ms", "preemptions", "failures", "position", "planned_start_ms"),
+    *("first_start_ms", "started_ms", "preemptions", "failures", "position", "planned_start_ms", "held_why"),
 )
 """What the view does not know of a job that is over."""
 
@@ -137,4 +137,4 @@ def where_or_why(job: JobRow) -> str:
     if job.over_ms is not None:
         return f"ended {to_the_second(job.over_ms)}"
     planned = "" if job.planned_start_ms is None else f"planned for {to_the_second(job.planned_start_ms)}"
-    return "; ".join(part for part in (job.deferred or "", planned) if part)
+    return "; ".join(part for part in (job.held_why or job.deferred or "", planned) if part)

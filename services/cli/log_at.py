@@ -12,7 +12,7 @@ from services.cli.moments import moment
 from services.cli.output import AsJson, CellName, print_json, print_line, print_table
 from services.cli.past import Then, past_of, then
 from services.cli.sentences import gpus
-from shared.cluster.job import Job
+from shared.cluster.job import Job, wait_reason
 from shared.cluster.node import Node, bits
 from shared.cluster.state import CellState
 from shared.events.values import GPU
@@ -92,6 +92,7 @@ def nodes_of(job: Job) -> list[str]:
 
 
 def _job(job: Job) -> dict[str, Any]:
+    why = wait_reason(job.status, job.deferred)
     return {
         "job": job.id,
         "tenant": job.spec.tenant,
@@ -99,7 +100,7 @@ def _job(job: Job) -> dict[str, Any]:
         "gpus_milli": job.spec.gpus_milli,
         "attempt": job.attempt,
         "submit_ms": job.submit_ms,
-        "deferred": None if job.deferred is None else job.deferred.value,
+        "deferred": None if why is None else why.value,
         "nodes": nodes_of(job),
     }
 

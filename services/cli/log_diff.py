@@ -16,7 +16,7 @@ from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.past import Then, past_of, then
 from services.cli.quota_words import quota_rules
 from services.cli.sentences import devices, gpus, of_job
-from shared.cluster.job import Job
+from shared.cluster.job import Job, wait_reason
 from shared.cluster.node import Node, bits
 from shared.cluster.state import CellState
 from shared.events.operations import Quota
@@ -98,7 +98,8 @@ def _fields(value: Any) -> list[tuple[str, Any]]:
 def _job(job: Job) -> str:
     where = f" on {', '.join(nodes_of(job))}" if job.workers or job.joining else ""
     attempt = f", attempt {job.attempt}" if job.attempt else ""
-    why = f" ({job.deferred})" if job.deferred is not None and not where else ""
+    reason = job.held_why or wait_reason(job.status, job.deferred)
+    why = f" ({reason})" if reason and not where else ""
     return f"{job.status}{where}{why}{attempt}: {of_job(job.spec)}, priority {job.spec.priority}"
 
 

@@ -97,6 +97,16 @@ class Job:
         return self.submit_ms if self.sent_ms is None else self.sent_ms
 
 
+def wait_reason(status: JobStatus, deferred: DeferCode | None) -> DeferCode | None:
+    """Why a job in this status waits. Placement looks at none that is held or awaits others: what it said last,
+    `deferred`, is of the time before.
+    """
+    return _IN_THEMSELVES.get(status, deferred)
+
+
+_IN_THEMSELVES: Final = {JobStatus.HELD: DeferCode.HELD, JobStatus.AWAITING: DeferCode.AFTER}
+
+
 def index_of(job: Job) -> WorkersIndex:
     """The index of the job's workers as they are now."""
     index = job.index

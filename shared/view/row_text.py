@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.json import Encoder
 
 from shared.cluster.file_in_force import queue_in_force
-from shared.cluster.job import Job, JobStatus, OverJob
+from shared.cluster.job import Job, JobStatus, OverJob, wait_reason
 from shared.cluster.node import Node, bits
 from shared.cluster.queue_order import order_in
 from shared.cluster.quota import Account
@@ -22,6 +22,9 @@ _encode = Encoder().encode
 
 _PLANNED = 16
 """Where the planned start stands in a job's row; one that an earlier release wrote has none."""
+
+_HELD_WHY = 17
+"""Where a row says why a job is held, if that is no wish of a person. No other row goes on so far."""
 
 
 def _to_json(fields: Any) -> str:
@@ -59,6 +62,7 @@ def job_text(state: CellState, job: Job) -> str:
         job.preemptions,
         job.failures,
         None if planned is None else planned.start_ms,
+        *((job.held_why,) if job.held_why else ()),
     )
     return f"{spec.tenant} {job.status} {place}\n{_to_json(fields)}"
 
@@ -73,18 +77,18 @@ def job_row(text: str, position: int = -1) -> JobRow:
     """The job of a row; a negative position is none."""
     head, _, body = text.partition("\n")
     tenant, status, _ = head.split(" ", 2)
-    fields = json.loads(body)
+    fields, its_status = json.loads(body), JobStatus(status)
     return JobRow(
         id=fields[0],
         tenant=tenant,
-        status=JobStatus(status),
+        status=its_status,
         queue=fields[1],
         priority=fields[2],
         kind=_maybe(JobKind, fields[3]),
         gpus_milli=fields[4],
         workers=fields[5],
         attempt=fields[6],
-        deferred=_maybe(DeferCode, fields[7]),
+        deferred=wait_reason(its_status, _maybe(DeferCode, fields[7])),
         submit_ms=fields[8],
         not_before_ms=fields[9],
         first_start_ms=fields[10],
@@ -95,6 +99,7 @@ def job_row(text: str, position: int = -1) -> JobRow:
         failures=fields[15],
         planned_start_ms=fields[_PLANNED] if len(fields) > _PLANNED else None,
         position=position if position >= 0 else None,
+        held_why=fields[_HELD_WHY] if len(fields) > _HELD_WHY else "",
     )
 
 

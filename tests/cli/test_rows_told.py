@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from services.cli import jobs, nodes
+import pytest
+
+from services.cli import jobs, log_diff, nodes
 from services.cli.job import Told, never_was
 from services.cli.jobs import by_number
+from services.cli.log_at import _job, _job_row
 from shared.client.port import News
-from shared.cluster.job import JobStatus, OverJob
+from shared.cluster.job import Job, JobStatus, OverJob
+from shared.cluster.state import CellState
 from shared.events.effects import JobRefused
-from shared.events.reasons import RefuseCode
-from shared.events.values import LoanStatus, NodeRole, NodeStatus
-from shared.view.row_text import job_row, over_text
+from shared.events.reasons import DeferCode, RefuseCode
+from shared.events.values import JobSpec, LoanStatus, NodeRole, NodeStatus
+from shared.view.row_text import job_row, job_text, over_text
 from shared.view.rows import JobRow, NodeRow, Place
 
 GPUS, WORKERS = jobs.COLUMNS.index(">GPUS"), jobs.COLUMNS.index(">WORKERS")
@@ -46,6 +50,27 @@ def test_of_a_job_that_is_over_nothing_is_told_that_the_view_does_not_know() -> 
     assert known == {"id": "j", "tenant": "ada", "status": "finished", "over_ms": 7, "places": ()}
     assert jobs._row(over)[jobs.COLUMNS.index(">PRIORITY")] == ""
     assert jobs.job_object(job(0, 4, JobStatus.QUEUED))["priority"] == 0
+
+
+@pytest.mark.parametrize("before", [None, DeferCode.QUOTA_REACHED, DeferCode.NO_FREE_GPUS])
+@pytest.mark.parametrize(
+    ("status", "held_why", "told"),
+    [
+        (JobStatus.HELD, "", "held"),
+        (JobStatus.HELD, "its tenant is not in the cell file", "its tenant is not in the cell file"),
+        (JobStatus.AWAITING, "", "after"),
+    ],
+)
+def test_a_job_that_is_held_or_awaits_others_is_not_told_with_the_reason_of_before(
+    status: JobStatus, held_why: str, told: str, before: DeferCode | None
+) -> None:
+    job, state = Job(JobSpec(id="j", tenant="ada"), 0, ""), CellState("main")
+    job.status, job.held_why, job.deferred = status, held_why, before
+    row = job_row(job_text(state, job))
+    assert jobs.where_or_why(row) == told
+    assert row.deferred is (DeferCode.HELD if status is JobStatus.HELD else DeferCode.AFTER)
+    assert _job_row(_job(job))[-1] == row.deferred
+    assert log_diff._job(job).startswith(f"{status} ({told}): ")
 
 
 def test_one_that_leaves_places_holds_more_than_it_wants() -> None:
