@@ -12,16 +12,22 @@ CALENDAR_TO_MS = 253_402_300_800_000
 
 
 def moment(ms: int) -> str:
-    """A time: of the calendar in UTC where the cell runs by it, else days and time since the cell's origin."""
-    if CALENDAR_FROM_MS <= ms < CALENDAR_TO_MS:
-        return datetime.fromtimestamp(ms // SECOND_MS, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{ms % SECOND_MS:03}"
-    clock = f"{ms // HOUR_MS % 24:02}:{ms // MINUTE_MS % 60:02}:{ms // SECOND_MS % 60:02}.{ms % SECOND_MS:03}"
-    return f"day {ms // DAY_MS} {clock}"
+    """A time: of the calendar in UTC, `2026-03-01 12:30:00.000Z`, where the cell runs by it, else days and time since
+    the cell's origin, which are of no zone.
+    """
+    return _written(ms, f".{ms % SECOND_MS:03}")
 
 
 def to_the_second(ms: int) -> str:
     """The same without milliseconds, for tables."""
-    return moment(ms).partition(".")[0]
+    return _written(ms, "")
+
+
+def _written(ms: int, behind_seconds: str) -> str:
+    if CALENDAR_FROM_MS <= ms < CALENDAR_TO_MS:
+        return f"{datetime.fromtimestamp(ms // SECOND_MS, UTC):%Y-%m-%d %H:%M:%S}{behind_seconds}Z"
+    clock = f"{ms // HOUR_MS % 24:02}:{ms // MINUTE_MS % 60:02}:{ms // SECOND_MS % 60:02}"
+    return f"day {ms // DAY_MS} {clock}{behind_seconds}"
 
 
 def duration(ms: int) -> str:

@@ -20,7 +20,7 @@ from services.cli.operate import give, operation, tell_answer
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.patience import patiently
 from services.cli.silence import silence_lines
-from services.cli.when import DURATION_RULE, duration_of
+from services.cli.when import DURATION_RULE, POINT_RULE, Point, duration_of, point_of
 from shared.client.port import News
 from shared.events.effects import MaintenanceSet, NodeChanged, ProposalRefused
 from shared.events.operations import (
@@ -38,6 +38,9 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Close a node for new work, empty it, open it again; plan maintenance; declare it lost, remove it.",
 )
+
+AHEAD, AT = "90s, 10min or 2h from now", "2026-03-01 12:30 in UTC"
+"""How a time is given."""
 
 ANSWER_S = 30
 """How long to wait for the cell's answer to a plan."""
@@ -98,10 +101,8 @@ def drain(
 def maintain(  # noqa: PLR0913, PLR0917 - the options of a command
     context: typer.Context,
     node: NodeName,
-    begin: Annotated[
-        str | None, typer.Option("--from", help="When it begins, from now: 90s, 10min, 2h. None: now.")
-    ] = None,
-    until: Annotated[str | None, typer.Option(help="When it ends, from now: 90s, 10min, 2h.")] = None,
+    begin: Annotated[str | None, typer.Option("--from", help=f"When it begins: {AHEAD}, or {AT}. None: now.")] = None,
+    until: Annotated[str | None, typer.Option(help=f"When it ends: {AHEAD}, or {AT}.")] = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="Give a plan up, or end what goes on.")] = False,
     reason: Reason = "",
     cell: CellName = None,
@@ -117,13 +118,22 @@ def maintain(  # noqa: PLR0913, PLR0917 - the options of a command
     elif until is None:
         end_with(Exit.USAGE, "fallow: --until is needed, or --cancel")
     else:
-        from_ms, until_ms = _ahead("--from", begin or "0s"), _ahead("--until", until)
-        if until_ms <= from_ms:
+        first, last = _point("--from", begin or "0s"), _point("--until", until)
+        # Two durations, or two times, are in the wrong order whatever time it is: the cell is not asked for it.
+        is_wrong = first.is_ahead == last.is_ahead and last.ms <= first.ms
+        now_ms = 0 if is_wrong else run(_cell_time(access, name))
+        begin_ms, end_ms = first.at_ms(now_ms), last.at_ms(now_ms)
+        if end_ms <= begin_ms:
             refuse("--until", until, f"must be after --from, {begin or 'now'}")
-        now_ms = run(_cell_time(access, name))
-        begin_ms, end_ms = now_ms + from_ms, now_ms + until_ms
         wish = operation(PlanMaintenance, cell=name, node=node, begin_ms=begin_ms, end_ms=end_ms, reason=reason)
     _give(access, wish, node, ANSWER_S, as_json=as_json)
+
+
+def _point(option: str, text: str) -> Point:
+    found = point_of(text)
+    if found is None:
+        refuse(option, text, f"must be {POINT_RULE}")
+    return found
 
 
 def _ahead(option: str, text: str) -> int:

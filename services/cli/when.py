@@ -1,14 +1,16 @@
-"""Moments and durations as people write them: `2026-03-01 12:30`, `day 3 07:15:00`, `10min`, `90s`."""
+"""Moments and durations as people write them: `2026-03-01 12:30Z`, `day 3 07:15:00`, `10min`, `90s`."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from services.cli.moments import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 MOMENT_RULE = "a version, a time in UTC (2026-03-01 12:30[:00[.000]]) or a time since the origin (day 3 07:15[:00])"
 DURATION_RULE = "a number and a unit: 500ms, 90s, 10min, 2h, 1d"
+POINT_RULE = "a duration from now (90s, 10min, 2h, 1d) or a time in UTC (2026-03-01 12:30)"
 
 _DAY = re.compile(r"day (\d{1,9})(?: ([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,3}))?)?)?", re.ASCII)
 _DURATION = re.compile(r"(\d{1,9}) ?(ms|s|min|m|h|d)", re.ASCII)
@@ -36,3 +38,24 @@ def duration_of(text: str) -> int | None:
     """The duration in milliseconds; None if it is none."""
     found = _DURATION.fullmatch(text.strip())
     return None if found is None else int(found[1]) * _UNITS[found[2]]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A time that is given, or so many milliseconds ahead of the cell's time now."""
+
+    ms: int
+    is_ahead: bool
+
+    def at_ms(self, now_ms: int) -> int:
+        """The time by the cell's clock."""
+        return now_ms + self.ms if self.is_ahead else self.ms
+
+
+def point_of(text: str) -> Point | None:
+    """A duration from now, or a time; None if it is neither."""
+    ahead_ms = duration_of(text)
+    if ahead_ms is not None:
+        return Point(ahead_ms, is_ahead=True)
+    at_ms = moment_of(text)
+    return None if at_ms is None else Point(at_ms, is_ahead=False)

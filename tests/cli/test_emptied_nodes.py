@@ -28,7 +28,7 @@ def test_an_emptied_node_may_be_taken_out_whether_or_not_its_deadline_is_over() 
 def test_while_jobs_are_left_it_is_told_how_many_and_until_when() -> None:
     assert drain_line(draining(is_busy=True)) == "it is being emptied: 1 job left"
     assert drain_line(draining(is_busy=True, deadline_ms=NOON_MS)) == (
-        "1 job left; what runs at 2027-01-15 08:00:00.000 is stopped"
+        "1 job left; what runs at 2027-01-15 08:00:00.000Z is stopped"
     )
 
 

@@ -95,9 +95,9 @@ async def test_any_time_from_the_first_decision_until_now_is_shown(
 @pytest.mark.parametrize(
     ("asked_ms", "told"),
     [
-        (NOW_MS - 60_001, "2027-01-15 07:58:59.999 is before the log begins: 2027-01-15 07:59:00.000, version 1"),
-        (3 * DAY_MS, "day 3 00:00:00.000 is before the log begins: 2027-01-15 07:59:00.000, version 1"),
-        (NOW_MS + 1, "2027-01-15 08:00:00.001 has not come: the log ends at 2027-01-15 07:59:30.000, version 2"),
+        (NOW_MS - 60_001, "2027-01-15 07:58:59.999Z is before the log begins: 2027-01-15 07:59:00.000Z, version 1"),
+        (3 * DAY_MS, "day 3 00:00:00.000 is before the log begins: 2027-01-15 07:59:00.000Z, version 1"),
+        (NOW_MS + 1, "2027-01-15 08:00:00.001Z has not come: the log ends at 2027-01-15 07:59:30.000Z, version 2"),
     ],
 )
 async def test_a_time_before_the_cell_or_to_come_is_a_no(
@@ -114,7 +114,7 @@ async def test_a_time_of_the_calendar_never_comes_to_a_cell_with_an_origin_of_it
     async with open_past(log, LAYOUT, "main", Then(at_ms=NOW_MS - 1), wall=lambda: NOW_MS) as past:
         with pytest.raises(typer.Exit):
             await past.go_to(Then(at_ms=NOW_MS - 1))
-    told = "2027-01-15 07:59:59.999 has not come: the log ends at day 0 00:00:00.009, version 9"
+    told = "2027-01-15 07:59:59.999Z has not come: the log ends at day 0 00:00:00.009, version 9"
     assert capsys.readouterr().err == f"fallow: {told}\n"
 
 

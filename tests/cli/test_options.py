@@ -55,7 +55,7 @@ WRONG = {
     "simulate --policy": ["nonsense"],
     "submit --after": ["a:when"],
     "node drain --within": ["soon", "-1s", DIGITS + "s"],
-    "node maintain --from": ["soon", "-1s"],
+    "node maintain --from": ["soon", "-1s", "2026-13-01 12:30"],
     "node maintain --until": ["soon", "-1s"],
     "quota set --guaranteed": ["much", "-1", DIGITS],
     "quota set --limit": ["much", "-1", DIGITS],

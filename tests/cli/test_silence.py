@@ -47,8 +47,8 @@ def why(state: CellState, job: str) -> str:
 def test_of_a_silent_node_it_is_told_since_when_and_when_it_is_lost() -> None:
     state = then(a_cell(8), silent("n3", 15_000), at_ms=NOON_MS)
     line = (
-        "Node n3 has been silent since 2027-01-15 07:59:45.000 and gets no new work; it is declared lost at "
-        "2027-01-15 08:00:25.000 unless it reports before."
+        "Node n3 has been silent since 2027-01-15 07:59:45.000Z and gets no new work; it is declared lost at "
+        "2027-01-15 08:00:25.000Z unless it reports before."
     )
     assert told(state) == line
     # The same silence, noted again as it grows, began at the same time; and a snapshot keeps it.
@@ -68,7 +68,7 @@ def test_where_many_are_silent_the_breaker_is_told() -> None:
     state = then(a_cell(8), *(silent(f"n{number}", 15_000) for number in range(7)), at_ms=NOON_MS)
     found = told(state).splitlines()
     assert len(found) == 7
-    assert found[0].endswith("it is declared lost at 2027-01-15 08:05:25.000 at the earliest.")
+    assert found[0].endswith("it is declared lost at 2027-01-15 08:05:25.000Z at the earliest.")
     assert found[5] == "2 more nodes are silent."
     assert found[6] == (
         "7 nodes silent; node loss paused for 5 min, then limited to 7 nodes a minute. "
@@ -80,7 +80,7 @@ def test_where_the_breaker_holds_the_end_of_its_wait_is_told() -> None:
     fell = [silent(f"n{number}", 15_000) for number in range(7)]
     state = then(a_cell(8), *fell, at_ms=NOON_MS)
     held = then(state, e.EvictionsHeld(silent=7, held_wall_ms=240_000), at_ms=NOON_MS + 265_000)
-    assert "it is declared lost at 2027-01-15 08:05:25.000 at the earliest." in told(held)
+    assert "it is declared lost at 2027-01-15 08:05:25.000Z at the earliest." in told(held)
     over = then(held, e.EvictionsHeld(silent=7, held_wall_ms=310_000), at_ms=NOON_MS + 335_000)
     assert told(over).count("it is declared lost as soon as the limit lets it be.") == 5
     assert "7 nodes silent; node loss limited to 7 nodes a minute." in told(over)
@@ -110,7 +110,7 @@ def test_a_job_that_waits_because_nodes_are_lost_is_told_which() -> None:
     gang = enqueued("gang", workers=3, resources=WHOLE)
     state = then(a_cell(3, gang, e.JobDeferred(job="gang", code=DeferCode.NO_SUCH_NODES)), lost("n1"), at_ms=NOON_MS)
     assert "why it waits: no_such_nodes" in why(state, "gang")
-    assert "Node n1 has been lost since 2027-01-15 08:00:00.000." in why(state, "gang")
+    assert "Node n1 has been lost since 2027-01-15 08:00:00.000Z." in why(state, "gang")
     found = reason_in(state, "gang", ())
     assert found is not None
     assert as_object(found[0])["away"] == [
@@ -129,7 +129,7 @@ def test_what_is_recorded_names_the_nodes_too_where_nothing_keeps_the_job_now() 
 def test_a_job_that_waits_for_silent_nodes_is_told_which() -> None:
     state = then(a_cell(2, enqueued("job", resources=WHOLE)), silent("n0", 15_000), silent("n1", 15_000), at_ms=NOON_MS)
     assert "why it waits: nodes_silent" in why(state, "job")
-    assert why(state, "job").count("has been silent since 2027-01-15 07:59:45.000") == 2
+    assert why(state, "job").count("has been silent since 2027-01-15 07:59:45.000Z") == 2
 
 
 @pytest.mark.parametrize("spec", [{"gpu_type": "other"}, {"pools": ("elsewhere",)}])

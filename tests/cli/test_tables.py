@@ -22,7 +22,7 @@ NODES = [f"gpu-node-rack{rack}-training-eu-{number:03}" for rack in (12, 13) for
 assert {len(job) for job in JOBS} == {39}
 assert {len(node) for node in NODES} == {31}
 
-AT = "2026-11-22 13:32:43.490"
+AT = "2026-11-22 13:32:43.490Z"
 JOB_ROWS = [
     (JOBS[0], "vision-research", "running", 128, 16, "default", 0, "", AT, f"{NODES[0]}, {NODES[1]} and 14 more"),
     (JOBS[1], "vision-research", "queued", 8, 1, "default", 0, 1, AT, "no_free_gpus"),
@@ -112,7 +112,7 @@ def test_no_figure_loses_its_end(rows: list[list[str]], columns: int, spare: tup
 def test_a_list_of_jobs_has_one_line_a_row_at_120_columns() -> None:
     """Words that may be left out are not broken over two lines."""
     nodes = "main-training-0001, main-training-0002"
-    when = "2026-11-25 09:52:01"
+    when = "2026-11-25 09:52:01Z"
     rows: list[Sequence[object]] = [("hello", "vision", "cancelled", *[""] * 6, f"ended {when}")]
     rows += [(f"many.{n}", "vision", "running", 16, 2, "default", 0, n or "", when, nodes) for n in range(4)]
     found = fitted(jobs.COLUMNS, rows, 120, jobs.SPARE)
