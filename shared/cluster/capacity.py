@@ -34,8 +34,9 @@ class View(Protocol):
 class PoolCapacity:
     """One pool. `by_free[k]` are the schedulable nodes with exactly k wholly free devices; `by_share[m]` those with a
     shared device on which exactly m milli-GPUs are free. `gpus_milli` and `allocated_milli` count healthy devices of
-    nodes that are not lost, and what is in use on all nodes. `nodes_tainted` have a taint, `nodes_in_zone` are kept for
-    services. `views` are the indices over its nodes that somebody has asked for, by name; they are told of
+    nodes that are not lost, and what is in use on all nodes; `idle_milli` what nobody uses of the former: more than the
+    difference, where workers run on lost nodes or failed devices. `nodes_tainted` have a taint, `nodes_in_zone` are
+    kept for services. `views` are the indices over its nodes that somebody has asked for, by name; they are told of
     each change, and given up when a node comes or goes. `effort` is the cell's.
     """
 
@@ -47,6 +48,7 @@ class PoolCapacity:
     nodes_usable: int = 0
     gpus_milli: int = 0
     allocated_milli: int = 0
+    idle_milli: int = 0
     nodes_tainted: int = 0
     nodes_in_zone: int = 0
     last_found: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
@@ -174,8 +176,8 @@ def remove_node(pool: PoolCapacity, node_id: str) -> None:
 def move(pool: PoolCapacity, node_id: str, before: NodeShare, after: NodeShare) -> None:
     """Take a node's old share out of its pool and put the new one in."""
     bit = 1 << pool.number(node_id)
-    old_free, old_shares, old_fragmented, old_usable, old_gpus, old_allocated, old_tainted, old_zoned = before
-    free, shares, fragmented, usable, gpus, allocated, tainted, zoned = after
+    old_free, old_shares, old_fragmented, old_usable, old_gpus, old_allocated, old_tainted, old_zoned, old_idle = before
+    free, shares, fragmented, usable, gpus, allocated, tainted, zoned, idle = after
     if old_free != free:
         _move_bit(pool.by_free, bit, old_free, free)
         pool.free_whole += (free or 0) - (old_free or 0)
@@ -190,6 +192,7 @@ def move(pool: PoolCapacity, node_id: str, before: NodeShare, after: NodeShare) 
     pool.allocated_milli += allocated - old_allocated
     pool.nodes_tainted += tainted - old_tainted
     pool.nodes_in_zone += zoned - old_zoned
+    pool.idle_milli += idle - old_idle
 
 
 def _move_bit(table: dict[int, int], bit: int, old: int | None, new: int | None) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
-from shared.events.values import GPU, NodeStatus
+from shared.events.values import NodeStatus
 
 CLOSED_IDLE = "closed idle"
 """The name of this view of a pool."""
@@ -34,7 +34,7 @@ class ClosedIdle:
         is_open = _is_open(node)
         if is_open and not self._of:
             return  # nearly always
-        idle_milli = 0 if is_open or node.status is NodeStatus.LOST else _idle_milli(node)
+        idle_milli = 0 if is_open or node.status is NodeStatus.LOST else node.idle_milli
         alone_milli = 0 if node.alone is None else idle_milli
         before = self._of.pop(node.spec.id, (0, 0))
         self.milli += idle_milli - before[0]
@@ -46,10 +46,6 @@ class ClosedIdle:
 def _is_open(node: Node) -> bool:
     """Whether other jobs may come there as well."""
     return node.takes_work and node.offered is None and node.alone is None
-
-
-def _idle_milli(node: Node) -> int:
-    return (node.all_devices & ~node.failed).bit_count() * GPU - node.allocated_milli
 
 
 def closed_idle(state: CellState, pool: PoolCapacity) -> ClosedIdle:
@@ -83,7 +79,7 @@ class IdleByType:
         """The node may have changed."""
         self._count(self._of.pop(node.spec.id, ("", 0, 0)), -1)
         if node.status is not NodeStatus.LOST and node.alone is None:
-            milli = _idle_milli(node)
+            milli = node.idle_milli
             counted = self._of[node.spec.id] = (node.spec.gpu_type, milli, milli if _is_open(node) else 0)
             self._count(counted, 1)
 

@@ -44,7 +44,7 @@ def _idle_milli(state: CellState, pool: PoolCapacity, gpu_type: str, *, is_open:
         by_type = idle_by_type(state, pool)
         return (by_type.open if is_open else by_type.anywhere).get(gpu_type, 0)
     closed = closed_idle(state, pool)
-    return pool.gpus_milli - pool.allocated_milli - (closed.milli if is_open else closed.alone_milli)
+    return pool.idle_milli - (closed.milli if is_open else closed.alone_milli)
 
 
 def open_milli(state: CellState, gpu_type: str) -> int:

@@ -67,6 +67,7 @@ class NodeShare(NamedTuple):
     allocated_milli: int
     tainted: int = 0
     zoned: int = 0
+    idle_milli: int = 0
 
 
 NOTHING = NodeShare(None, (), 0, 0, 0, 0)
@@ -190,6 +191,14 @@ class Node:
         whole = self.held.bit_count() * GPU
         return whole + sum(GPU - free for free in self.shares.values()) if self.shares else whole
 
+    @property
+    def idle_milli(self) -> int:
+        """Milli-GPUs of healthy devices that nobody uses. Not the healthy ones less those in use: a worker runs on
+        where its device has failed.
+        """
+        whole = self.free.bit_count() * GPU
+        return whole + sum(free for each, free in self.shares.items() if not self.failed >> each & 1)
+
     def refusal(self, place: WorkerPlace) -> str | None:
         """Why this place cannot be taken here now, or None if it can."""
         spec, gpu_milli, devices = self.spec, place.gpu_milli, place.devices
@@ -240,9 +249,9 @@ def share_of(node: Node) -> NodeShare:
     gpus_milli = healthy.bit_count() * GPU
     fragmented, usable = int(0 < allocated < gpus_milli), int(gpus_milli > 0)
     if not node.is_schedulable:
-        return NodeShare(None, (), fragmented, usable, gpus_milli, allocated, tainted, zoned)
+        return NodeShare(None, (), fragmented, usable, gpus_milli, allocated, tainted, zoned, node.idle_milli)
     free, shares = (node.gpus_free, _free_shares(node)) if node.alone is None else (0, ())
-    return NodeShare(free, shares, fragmented, usable, gpus_milli, allocated, tainted, zoned)
+    return NodeShare(free, shares, fragmented, usable, gpus_milli, allocated, tainted, zoned, node.idle_milli)
 
 
 def is_in_zone(node: Node) -> bool:
@@ -258,7 +267,8 @@ def is_in_zone(node: Node) -> bool:
 @lru_cache(maxsize=4096)
 def _share_of_whole(gpus: int, held: int, zoned: int) -> NodeShare:
     """The share of a healthy node none of whose devices is shared: nearly every node, and of few forms."""
-    return NodeShare(gpus - held, (), int(0 < held < gpus), int(gpus > 0), gpus * GPU, held * GPU, 0, zoned)
+    free, is_fragmented = gpus - held, 0 < held < gpus
+    return NodeShare(free, (), int(is_fragmented), int(gpus > 0), gpus * GPU, held * GPU, 0, zoned, free * GPU)
 
 
 def _free_shares(node: Node) -> tuple[int, ...]:

@@ -11,7 +11,6 @@ from shared.cluster.quota_tree import Account, Branch
 from shared.cluster.state import CellState
 from shared.cluster.taken_alone import with_whole_nodes
 from shared.events.operations import Quota
-from shared.events.values import GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +75,7 @@ def _free_milli(state: CellState) -> dict[str, int]:
     free: dict[str, int] = {}
     for node in state.nodes.values():
         if node.takes_work and node.alone is None:
-            healthy_milli = (node.all_devices & ~node.failed).bit_count() * GPU
-            free_milli = max(0, healthy_milli - node.allocated_milli)
-            free[node.spec.gpu_type] = free.get(node.spec.gpu_type, 0) + free_milli
+            free[node.spec.gpu_type] = free.get(node.spec.gpu_type, 0) + node.idle_milli
     return free
 
 

@@ -42,7 +42,7 @@ class TakenAlone:
         before = self._of.pop(node.spec.id, None)
         if before is not None:
             self._count(before[0], -before[1])
-        beside_milli = 0 if node.alone is None else healthy_milli(node) - node.allocated_milli
+        beside_milli = 0 if node.alone is None else node.idle_milli
         if node.alone is not None and beside_milli > 0:
             account = (self._jobs[node.alone].spec.tenant, node.spec.gpu_type)
             self._of[node.spec.id] = (account, beside_milli)

@@ -56,7 +56,7 @@ def open_milli(books: Books, gpu_type: str) -> int:
 def idle_milli(books: Books, gpu_type: str) -> int:
     """Healthy milli-GPUs of a type of which nothing is in use, on nodes that are not lost."""
     alive = [each for each in _nodes_of(books, gpu_type) if each.status is not NodeStatus.LOST]
-    return sum(_healthy_milli(each) - sum(each.held.values()) for each in alive)
+    return sum(_healthy_milli(each) - _used_of_healthy_milli(each) for each in alive)
 
 
 def _nodes_of(books: Books, gpu_type: str) -> list[NodePage]:
@@ -65,6 +65,10 @@ def _nodes_of(books: Books, gpu_type: str) -> list[NodePage]:
 
 def _healthy_milli(node: NodePage) -> int:
     return GPU * (node.spec.gpus - len(node.failed))
+
+
+def _used_of_healthy_milli(node: NodePage) -> int:
+    return sum(milli for device, milli in node.held.items() if device not in node.failed)
 
 
 def _is_below_limits(books: Books, spec: JobSpec, gpu_type: str) -> bool:

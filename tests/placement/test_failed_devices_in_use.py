@@ -1,0 +1,48 @@
+"""A worker runs on where its GPU has failed, and uses nothing of what is healthy: what is idle is counted by device."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.cluster.gpu_types import idle_anywhere_milli, idle_milli
+from shared.cluster.quota_told import quota_rows
+from shared.events.reasons import DeferCode
+from shared.events.values import GPU, Resources
+from tests.placement.test_borrowing import share, why
+from tests.placement.world import World, admitted, cell_with, joined, report, set_quotas, spec_of
+
+
+def with_a_worker_on_a_failed_gpu(*, exclusive: bool = False) -> World:
+    """A node of 8 on which ada's job holds 6, one of them broken; 1 is guaranteed to bob, who lends none."""
+    world = cell_with(joined("n1", 8))
+    world.tell(set_quotas(share("ada"), share("bob", 1, lends=False)))
+    world.tell(admitted(spec_of("runs", 6, exclusive=exclusive)))
+    world.tell(report("n1", failed=(0,)))
+    return world
+
+
+def test_what_is_idle_counts_no_failed_gpu_twice() -> None:
+    world = with_a_worker_on_a_failed_gpu()
+    for state in (world.state, world.twin):
+        assert (idle_milli(state, "gpu"), idle_anywhere_milli(state, "gpu")) == (2 * GPU, 2 * GPU)
+
+
+def test_a_share_of_a_failed_gpu_is_not_idle_either() -> None:
+    world = cell_with(joined("n1", 2))
+    world.tell(admitted(spec_of("runs", resources=Resources(gpu_milli=GPU // 2))))
+    world.tell(report("n1", failed=(0,)))
+    assert idle_milli(world.state, "gpu") == GPU
+
+
+@pytest.mark.parametrize(("gpus", "nodes", "reason"), [(1, ["n1"], None), (2, [], DeferCode.QUOTA_REACHED)])
+def test_an_owner_keeps_just_what_it_does_not_lend(gpus: int, nodes: list[str], reason: DeferCode | None) -> None:
+    world = with_a_worker_on_a_failed_gpu()
+    world.tell(admitted(spec_of("guest", gpus)))
+    assert (world.nodes_of("guest"), why(world, "guest")) == (nodes, reason)
+    world.tell(admitted(spec_of("own", tenant="bob")))
+    assert world.nodes_of("own") == ["n1"]
+
+
+def test_what_is_available_is_what_is_free_by_device() -> None:
+    rows = {row.tenant: row for row in quota_rows(with_a_worker_on_a_failed_gpu().state)}
+    assert (rows["ada"].available_milli, rows["bob"].available_milli) == (GPU, 2 * GPU)
