@@ -174,7 +174,10 @@ def test_one_that_could_have_no_node_beside_the_guarantees_keeps_nobody_back(dis
 def test_it_is_told_how_much_it_takes_and_how_much_is_missing() -> None:
     world = two_nodes(share("ada"), share("bob", 9, lends=False))
     world.tell(admitted(alone("guest")))
-    told = "1 more idle gpu: alone on its nodes the job takes 8, and of 16 that are idle 9 are kept by who lends none"
+    told = (
+        "1 more idle gpu: alone on its nodes the job needs 8 beside the guarantees of other tenants; "
+        "16 are idle, 9 of them guaranteed and not lent"
+    )
     for state in (world.state, world.twin):
         found = why_not(state, state.jobs["guest"], (), world.now_ms)
         assert (found.codes, found.to_free) == ((DeferCode.QUOTA_REACHED,), (told,))

@@ -31,5 +31,6 @@ def _of_type(state: CellState, spec: JobSpec, gpu_type: str) -> str | None:
     if not (home_milli and drawn_milli) or missing_milli <= 0:
         return None
     how = "alone on its nodes the job" if spec.exclusive else "the job"
-    kept = f"of {free_milli / GPU:g} that are idle {home_milli / GPU:g} are kept by who lends none"
-    return f"{missing_milli / GPU:g} more idle {gpu_type}: {how} takes {taken_milli / GPU:g}, and {kept}"
+    needs = f"{how} needs {taken_milli / GPU:g} beside the guarantees of other tenants"
+    idle = f"{free_milli / GPU:g} are idle, {min(home_milli, free_milli) / GPU:g} of them guaranteed and not lent"
+    return f"{missing_milli / GPU:g} more idle {gpu_type}: {needs}; {idle}"
