@@ -18,19 +18,25 @@ LENGTH = b"content-length:"
 
 
 class CursorLine(asyncio.Protocol):
-    """One connection. One question at a time."""
+    """One connection at a time. One question at a time.
 
-    def __init__(self, service: str) -> None:
+    A service closes a connection that has been silent for long. The services that only follow are asked at the end of
+    a run, so the next question then opens another one.
+    """
+
+    def __init__(self, service: str, port: int) -> None:
         self.service = service
+        self._port = port
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[bytes] | None = None
         self._received = b""
         self._body: bytes = b""
         self._parsed: dict[str, Any] = {}
 
-    async def connect(self, port: int) -> None:
-        """Open the connection."""
-        await asyncio.get_running_loop().create_connection(lambda: self, LOCAL, port)
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection, for all that is known here."""
+        return self._transport is not None and not self._transport.is_closing()
 
     def close(self) -> None:
         """Close it."""
@@ -39,14 +45,29 @@ class CursorLine(asyncio.Protocol):
 
     async def ask(self) -> dict[str, Any]:
         """The service's answer; the same object as long as it says the same. Raises Unanswered when it is gone."""
-        if self._transport is None or self._transport.is_closing():
-            raise Unanswered(f"{self.service} has closed its connection")
-        self._waiting = asyncio.get_running_loop().create_future()
-        self._transport.write(REQUEST)
-        body = await self._waiting
+        was_open = self.is_open
+        try:
+            body = await self._ask_once()
+        except Unanswered:
+            if not was_open:
+                raise
+            body = await self._ask_once()  # it may have closed the silent connection just as the question left
         if body != self._body:
             self._body, self._parsed = body, json.loads(body)
         return self._parsed
+
+    async def _ask_once(self) -> bytes:
+        loop = asyncio.get_running_loop()
+        if not self.is_open:
+            self._received = b""
+            try:
+                await loop.create_connection(lambda: self, LOCAL, self._port)
+            except OSError as error:
+                raise Unanswered(f"{self.service} takes no connection: {error}") from error
+        self._waiting = loop.create_future()
+        assert self._transport is not None, "a connection that was made has told its transport"
+        self._transport.write(REQUEST)
+        return await self._waiting
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember where to write."""
@@ -62,6 +83,8 @@ class CursorLine(asyncio.Protocol):
                 self._waiting.set_result(body)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Nobody will answer any more."""
+        """Nobody answers on this connection any more."""
+        self._transport = None
         if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(Unanswered(f"{self.service} has closed its connection: {error}"))
+            said = f": {error}" if error else ""
+            self._waiting.set_exception(Unanswered(f"{self.service} has closed its connection{said}"))

@@ -114,8 +114,7 @@ class Lockstep:
         for name in self.stage.services.names:
             port = self.stage.services.port(name)
             assert port is not None, "a service that is ready has told its port"
-            self._lines[name] = CursorLine(name)
-            await self._lines[name].connect(port)
+            self._lines[name] = CursorLine(name, port)
             reads = (parted.get(topic) or [layout.tp(topic, CELL)] for topic in READS[name])
             self._reads[name] = {tp: 0 for tps in reads for tp in tps}
 
